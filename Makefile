@@ -1,0 +1,71 @@
+# The few commands of this project, the same for people and for CI. `make help` lists them.
+# ARGS passes options through: make test ARGS="-k lease", make demo ARGS="--nodes 50".
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SOURCES := $(wildcard farrier tests bench tools)
+ARGS ?=
+
+# The first interpreter that is new enough; PYTHON=/path/to/python overrides the search.
+PYTHON ?= $(firstword $(foreach candidate,python3 python3.14 python3.13 python3.12 python3.11,\
+	$(shell $(candidate) -c 'import sys; sys.version_info >= (3, 11) and print("$(candidate)")' 2>/dev/null)))
+
+.PHONY: help install test check lint format-check types imports docs-check docs format demo bench clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
+
+install: $(STAMP) ## make .venv with farrier and the development tools in it
+
+$(STAMP): pyproject.toml
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "farrier needs Python 3.11 or newer; found: $$(python3 --version 2>&1 || true)." >&2; \
+		echo "Install one and run: make install PYTHON=/path/to/python3.11" >&2; exit 1; \
+	fi
+	@if ! $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then \
+		echo "$(PYTHON) has no venv module; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; \
+	fi
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input --editable '.[dev]'
+	@touch $@
+
+test: install ## run the tests (needs no server: PostgreSQL comes with the packages)
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: install lint format-check types imports docs-check ## lint, format, types, import contracts, generated docs
+
+lint: install
+	@$(BIN)/ruff check $(SOURCES)
+
+format-check: install
+	@$(BIN)/ruff format --check $(SOURCES)
+
+types: install
+	@$(BIN)/mypy $(SOURCES)
+
+imports: install
+	@$(BIN)/lint-imports
+
+docs-check: install
+	@$(BIN)/python -m tools.generate_docs --check
+
+docs: install ## fill in what the documentation says of the code
+	@$(BIN)/python -m tools.generate_docs
+
+format: install ## let ruff rewrite the sources
+	@$(BIN)/ruff check --fix $(SOURCES)
+	@$(BIN)/ruff format $(SOURCES)
+
+demo: install ## run a simulated fleet on an embedded PostgreSQL
+	@$(BIN)/farrier demo $(ARGS)
+
+bench: install ## measure (make bench ARGS="--only sweep --json")
+	@$(BIN)/python -m bench $(ARGS)
+
+clean: ## remove what make made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,0 +1,89 @@
+"""`python -m bench`: take the figures that are asked for, show them, and fail if one misses its target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import anyio
+import typer
+
+from bench import report
+from bench.endurance import OLD_SNAPSHOT, RSS
+from bench.figures import Benchmark, Figure, Readings, judge
+from bench.ground import ground, server, settings
+from bench.moves import LIFE, TRANSITIONS
+from bench.reaction import REACTION
+from bench.sweep import SCALE, SWEEP
+from farrier import log
+from farrier.errors import ExitCode, FarrierError
+
+BENCHMARKS = (SWEEP, TRANSITIONS, LIFE, REACTION, RSS, OLD_SNAPSHOT, SCALE)
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command(epilog="Benchmarks: " + ", ".join(benchmark.name for benchmark in BENCHMARKS))
+def main(
+    only: Annotated[str, typer.Option(metavar="NAME[,NAME]", help="Only these benchmarks; all by default.")] = "",
+    nodes: Annotated[int | None, typer.Option(min=1, help="Nodes, instead of each benchmark's own number.")] = None,
+    runs: Annotated[int, typer.Option(min=1, help="How often each is run; its figures are the medians.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output, and nothing else there.")] = False,
+    dsn: Annotated[
+        str | None, typer.Option(help="A server to use instead of an embedded one; it must have no schema farrier.")
+    ] = None,
+    only_list: Annotated[bool, typer.Option("--list", help="List the benchmarks and their targets, and end.")] = False,
+) -> None:
+    """Measure farrier on a PostgreSQL that waits for its disk. Ends with 1 if a figure misses its target."""
+    chosen = _chosen(only)
+    if only_list:
+        report.show_list(chosen)
+        return
+    log.configure(log.Level.WARNING)
+    try:
+        with server(dsn) as found:
+            taken = anyio.run(_take, chosen, found, nodes, runs, backend_options={"use_uvloop": True})
+    except FarrierError as error:
+        typer.echo(f"bench: {error}", err=True)
+        raise typer.Exit(error.exit_code) from error
+    (report.show_json if as_json else report.show_table)(taken)
+    if not all(figure.met for figure in taken.figures):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _chosen(only: str) -> Sequence[Benchmark]:
+    names = [name for name in only.split(",") if name]
+    known = {benchmark.name: benchmark for benchmark in BENCHMARKS}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise typer.BadParameter(
+            f"there is no benchmark {unknown[0]!r}; there are: {', '.join(known)}", param_hint="--only"
+        )
+    return [known[name] for name in names] or BENCHMARKS
+
+
+async def _take(benchmarks: Sequence[Benchmark], dsn: str, nodes: int | None, runs: int) -> report.Report:
+    figures: list[Figure] = []
+    for benchmark in benchmarks:
+        figures += await _take_one(benchmark, dsn, nodes or benchmark.nodes, runs)
+    return report.report(figures, await settings(dsn))
+
+
+async def _take_one(benchmark: Benchmark, dsn: str, nodes: int, runs: int) -> Sequence[Figure]:
+    readings: list[Readings] = []
+    async with ground(dsn) as clean:
+        _tell(f"{benchmark.name}: {nodes:,} nodes")
+        async with benchmark.open(clean, nodes) as measure:
+            for run in range(1, runs + 1):
+                readings.append(await measure())
+                said = ", ".join(f"{name} {reading.value:,.4g}" for name, reading in readings[-1].items())
+                _tell(f"{benchmark.name}: run {run} of {runs}: {said}")
+    return judge(benchmark, nodes, readings)
+
+
+def _tell(progress: str) -> None:
+    typer.echo(progress, err=True)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,66 @@
+"""A real `farrier run` as a process of its own, beside the client that measures it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import msgspec
+from anyio.abc import ByteReceiveStream
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from farrier.errors import DatabaseUnreachable
+
+# Starting takes a second; a daemon that is not ready by then never will be.
+_PATIENCE_SECONDS = 60
+_LONGEST_LINE = 1 << 16
+
+
+class Running(msgspec.Struct, frozen=True):
+    """A daemon that is ready."""
+
+    pid: int
+
+    def memory(self, field: str) -> float:
+        """`VmRSS` (resident now) or `VmHWM` (the most it ever was), in MB."""
+        lines = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii").splitlines()
+        kilobytes = next(line.split()[1] for line in lines if line.startswith(f"{field}:"))
+        return int(kilobytes) * 1024 / 1e6
+
+
+@asynccontextmanager
+async def running(dsn: str) -> AsyncIterator[Running]:
+    """A daemon on the database of `dsn`, drained and gone after the block."""
+    command = [sys.executable, "-m", "farrier", "run", "--dsn", dsn, "--http-port", "0"]
+    async with await anyio.open_process(command, stdin=None, stdout=None) as process:
+        assert process.stderr is not None, "it is a pipe unless one asks for something else"
+        try:
+            with anyio.fail_after(_PATIENCE_SECONDS):
+                log = await _until_ready(process.stderr)
+            async with anyio.create_task_group() as beside:
+                beside.start_soon(_read_on, log)
+                yield Running(process.pid)
+                beside.cancel_scope.cancel()
+        finally:
+            process.terminate()
+
+
+async def _until_ready(stream: ByteReceiveStream) -> BufferedByteReceiveStream:
+    """Read the log up to the line that says so. Raises DatabaseUnreachable with the last line if it ends before."""
+    log = BufferedByteReceiveStream(stream)
+    line = b""
+    try:
+        while b'"daemon.ready"' not in line:
+            line = await log.receive_until(b"\n", _LONGEST_LINE)
+    except (anyio.EndOfStream, anyio.IncompleteRead):
+        raise DatabaseUnreachable("the daemon", f"it ended: {line.decode(errors='replace')}") from None
+    return log
+
+
+async def _read_on(log: BufferedByteReceiveStream) -> None:
+    """Keep the pipe from filling up, as whoever collects its log would."""
+    while True:
+        await log.receive()

@@ -1,0 +1,97 @@
+"""What is measured and what it must reach: goals, readings, and the figure that several readings make.
+
+Pure data. A benchmark states its goals; the runner takes readings; a figure is the median of them, held against the
+goal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from enum import StrEnum
+from statistics import median
+from typing import TypeAlias
+
+import msgspec
+
+from bench.ground import Ground
+
+
+class Bound(StrEnum):
+    """On which side of its target a figure is good."""
+
+    AT_LEAST = ">="
+    AT_MOST = "<="
+
+
+class Goal(msgspec.Struct, frozen=True):
+    """One figure and its target."""
+
+    name: str
+    unit: str
+    bound: Bound
+    target: float
+
+    def is_met_by(self, value: float) -> bool:
+        """Exactly at the target is met."""
+        return value >= self.target if self.bound is Bound.AT_LEAST else value <= self.target
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """One run's value, and which share of the raw-SQL floor's speed that is (None: there is no such floor)."""
+
+    value: float
+    of_floor: float | None = None
+
+
+Readings: TypeAlias = Mapping[str, Reading]  # by the goal's name
+Measure: TypeAlias = Callable[[], Awaitable[Readings]]
+
+
+class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
+    """`open` fills the ground with `nodes` nodes and yields what takes one reading, any number of times."""
+
+    name: str
+    what: str
+    nodes: int
+    goals: tuple[Goal, ...]
+    open: Callable[[Ground, int], AbstractAsyncContextManager[Measure]]
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """A goal and how it was met: medians of all runs."""
+
+    benchmark: str
+    name: str
+    nodes: int
+    value: float
+    unit: str
+    bound: Bound
+    target: float
+    met: bool
+    of_floor: float | None
+    runs: tuple[float, ...]
+
+
+def judge(benchmark: Benchmark, nodes: int, readings: Sequence[Readings]) -> tuple[Figure, ...]:
+    """The figures of a benchmark from the readings of all its runs."""
+    return tuple(
+        _figure(benchmark, nodes, goal, [reading[goal.name] for reading in readings]) for goal in benchmark.goals
+    )
+
+
+def _figure(benchmark: Benchmark, nodes: int, goal: Goal, readings: Sequence[Reading]) -> Figure:
+    value = median(reading.value for reading in readings)
+    shares = [reading.of_floor for reading in readings if reading.of_floor is not None]
+    return Figure(
+        benchmark=benchmark.name,
+        name=goal.name,
+        nodes=nodes,
+        value=value,
+        unit=goal.unit,
+        bound=goal.bound,
+        target=goal.target,
+        met=goal.is_met_by(value),
+        of_floor=median(shares) if shares else None,
+        runs=tuple(reading.value for reading in readings),
+    )

@@ -1,0 +1,135 @@
+"""Nodes in bulk: a fleet at rest, and ways to move all of it at once.
+
+A node at rest is as most of a fleet is: in service, its BMC verified, its agent's heartbeat fresh for longer than any
+benchmark lasts. The schedule rows carry the outcome that an idle run stores, taken from a run of the real loop, so that
+the first measured run is idle, too.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from bench.ground import Ground
+from bench.loop import running
+
+_ACTIVE = """
+    INSERT INTO farrier.nodes
+           (name, site, model, status, management, bmc_address, bmc_credential, bmc, ever_onboarded, ever_active)
+    SELECT 'gpu-' || n, 'site-' || n % 8, 'HGX-H100', 'active', 'manageable', 'https://bmc-' || n || '.example',
+           'file:/etc/farrier/bmc', $3::jsonb, true, true
+      FROM generate_series($1::bigint, $2::bigint) n
+"""
+_BMC = """{"power": "on", "good_version": "1", "tried_version": "1", "system_path": "/redfish/v1/Systems/1",
+           "manager_path": "/redfish/v1/Managers/1", "serial": "S0123456", "manufacturer": "Example",
+           "product": "HGX"}"""
+# The rules for nodes and workflows hold for steps of the handler; a fleet that begins in the middle takes none.
+_WITHOUT_GUARDS = "ALTER TABLE farrier.nodes DISABLE TRIGGER USER"
+_WITH_GUARDS = "ALTER TABLE farrier.nodes ENABLE TRIGGER USER"
+_AGENTS = """
+    INSERT INTO farrier.node_agents (node_id, key_hash, last_heartbeat_at, health)
+    SELECT n.id, farrier.digest(n.name), farrier.now() + interval '1 day', '{"ok": true, "ssh_seed": "ok"}'
+      FROM farrier.nodes n
+     WHERE NOT EXISTS (SELECT FROM farrier.node_agents a WHERE a.node_id = n.id)
+"""
+_SAMPLE = "SELECT farrier.schedule_new('node', min(id), interval '0') FROM farrier.nodes"
+_OUTCOMES = """
+    INSERT INTO farrier.outcomes (kind, id, at, outcome)
+    SELECT o.kind, n.id, o.at, o.outcome
+      FROM farrier.nodes n, (SELECT * FROM farrier.outcomes LIMIT 1) o
+        ON CONFLICT DO NOTHING
+"""
+_SCHEDULE = """
+    INSERT INTO farrier.schedule (kind, id, due_at, outcome_key)
+    SELECT s.kind, n.id, farrier.now() + random() * interval '30 seconds', s.outcome_key
+      FROM farrier.nodes n, (SELECT * FROM farrier.schedule LIMIT 1) s
+        ON CONFLICT DO NOTHING
+"""
+_ALL_DUE = """
+    UPDATE farrier.schedule
+       SET lane = 1, owner = NULL, claim_token = NULL, claimed_wake_seq = NULL, reruns = 0,
+           due_at = farrier.now() - random() * interval '30 seconds'
+"""
+_SPREAD = "UPDATE farrier.schedule SET lane = 1, due_at = farrier.now() + random() * interval '30 seconds'"
+_CLEAR = "TRUNCATE farrier.nodes, farrier.schedule, farrier.outcomes, farrier.history CASCADE"
+_IDS = "SELECT id FROM farrier.nodes"
+_HEARTBEATS = "UPDATE farrier.node_agents SET last_heartbeat_at = farrier.now() + $1"
+_NEWBORN = """
+    INSERT INTO farrier.nodes (name, status, management)
+    SELECT 'new-' || gen_random_uuid(), 'bootstrap_issued', 'unmanaged' FROM generate_series(1, $1::integer)
+"""
+_SCHEDULE_WAITING = """
+    INSERT INTO farrier.schedule (kind, id, due_at)
+    SELECT 'node', n.id, farrier.now() + interval '1 day' FROM farrier.nodes n WHERE n.status = 'bootstrap_issued'
+"""
+_REQUESTS = """
+    INSERT INTO farrier.intents (node, action, params)
+    SELECT n.id, 'set_bmc', jsonb_build_object('address', 'https://' || n.name || '.example')
+      FROM farrier.nodes n WHERE n.status = 'bootstrap_issued'
+"""
+
+
+async def fill(ground: Ground, nodes: int) -> None:
+    """Have `nodes` nodes at rest; those that are there stay."""
+    present = await ground.pool.fetchval("SELECT count(*) FROM farrier.nodes")
+    async with ground.pool.acquire() as conn, conn.transaction():
+        await conn.execute(_WITHOUT_GUARDS)
+        await conn.execute(_ACTIVE, present + 1, nodes, _BMC)
+        await conn.execute(_WITH_GUARDS)
+        await conn.execute(_AGENTS)
+    if not present:
+        await ground.pool.execute(_SAMPLE)
+        async with running(ground) as tally:
+            await tally.until(runs=1)
+    await ground.pool.execute(_OUTCOMES)
+    await ground.pool.execute(_SCHEDULE)
+    await settle(ground)
+
+
+async def settle(ground: Ground) -> None:
+    """Leave nothing for the measurement to do that bulk statements have made. The checkpoint comes before the vacuum:
+    right after one, every page that is touched goes into the log whole."""
+    async with ground.pool.acquire() as conn:
+        await conn.execute("CHECKPOINT")
+        await conn.execute("VACUUM ANALYZE")
+
+
+async def clear(ground: Ground) -> None:
+    """No node is left."""
+    await ground.pool.execute(_CLEAR)
+
+
+async def ids(ground: Ground) -> list[int]:
+    """Every node's id."""
+    return [record["id"] for record in await ground.pool.fetch(_IDS)]
+
+
+async def spread(ground: Ground) -> None:
+    """Every node waits for its turn within the next period, as in a fleet that has been running for a while."""
+    await ground.pool.execute(_SPREAD)
+    await settle(ground)
+
+
+async def make_all_due(ground: Ground) -> None:
+    """Every node waits to be run, in no order."""
+    await ground.pool.execute(_ALL_DUE)
+    await settle(ground)
+
+
+async def silence(ground: Ground) -> None:
+    """No agent was heard of for an hour: nodes in service are to go offline."""
+    await ground.pool.execute(_HEARTBEATS, timedelta(hours=-1))
+
+
+async def resound(ground: Ground) -> None:
+    """All agents are heard of again, and will be all day."""
+    await ground.pool.execute(_HEARTBEATS, timedelta(days=1))
+
+
+async def newborn(ground: Ground, nodes: int) -> None:
+    """Have `nodes` more nodes whose agents have just enrolled, each with a request for its BMC pending: due, woken."""
+    async with ground.pool.acquire() as conn, conn.transaction():
+        await conn.execute(_NEWBORN, nodes)
+        await conn.execute(_AGENTS)
+        await conn.execute(_SCHEDULE_WAITING)
+        await conn.execute(_REQUESTS)
+    await settle(ground)

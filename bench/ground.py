@@ -1,0 +1,81 @@
+"""The PostgreSQL that a benchmark runs on: an embedded one in a new directory, or the one whose DSN is given.
+
+Durability is as in production: fsync on. A given database must not have a schema `farrier`: the benchmarks make it,
+fill it with invented nodes, and drop it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+
+from farrier.errors import ConfigError
+from farrier.io import catalog, migrate, pool
+from farrier.io.embedded import EmbeddedServer
+
+PATIENCE = timedelta(seconds=20)
+# As many as the daemon has by default.
+POOL_SIZE = 8
+
+_EXISTS = "SELECT to_regnamespace('farrier') IS NOT NULL"
+_DROP = "DROP SCHEMA farrier CASCADE"
+_SETTINGS = """
+    SELECT name, current_setting(name) AS value
+      FROM unnest(ARRAY['server_version', 'fsync', 'synchronous_commit', 'full_page_writes', 'shared_buffers']) AS name
+"""
+
+
+class Ground(msgspec.Struct, frozen=True):
+    """A migrated database without nodes, and connections to it."""
+
+    dsn: str
+    pool: pool.Pool
+
+
+@contextmanager
+def server(dsn: str | None) -> Iterator[str]:
+    """The DSN of a server that runs: `dsn`, or an embedded server's that is gone after the block."""
+    if dsn is not None:
+        yield dsn
+        return
+    directory = Path(tempfile.mkdtemp(prefix="farrier-bench-"))
+    embedded = EmbeddedServer(directory)
+    try:
+        yield embedded.start()
+    finally:
+        embedded.stop()
+        shutil.rmtree(directory)
+
+
+@asynccontextmanager
+async def ground(dsn: str) -> AsyncIterator[Ground]:
+    """A schema of its own for one benchmark, dropped after the block. Raises ConfigError if there is one already."""
+    connections = await pool.open_pool(dsn, size=POOL_SIZE, patience=PATIENCE)
+    try:
+        async with connections.acquire() as conn:
+            if await conn.fetchval(_EXISTS):
+                raise ConfigError(
+                    "the database has a schema farrier already; benchmarks need one without, and drop theirs"
+                )
+            await migrate.migrate(conn, after=catalog.sync)
+        try:
+            yield Ground(dsn, connections)
+        finally:
+            await connections.execute(_DROP)
+    finally:
+        connections.terminate()
+
+
+async def settings(dsn: str) -> dict[str, str]:
+    """What of the server's configuration matters for the figures."""
+    conn = await pool.connect(dsn, patience=PATIENCE)
+    try:
+        return {record["name"]: record["value"] for record in await conn.fetch(_SETTINGS)}
+    finally:
+        await conn.close()

@@ -1,0 +1,83 @@
+"""Figures for people and for programs: a table, or JSON.
+
+The table goes to standard output like the JSON, one or the other; progress goes to standard error, so that a pipe sees
+nothing but the result.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from bench.figures import Benchmark, Figure
+
+_WIDTH = 160
+
+
+class Report(msgspec.Struct, frozen=True):
+    """Everything one invocation measured, and on what."""
+
+    figures: Sequence[Figure]
+    postgresql: Mapping[str, str]
+    python: str
+    cpus: int
+
+
+def report(figures: Sequence[Figure], postgresql: Mapping[str, str]) -> Report:
+    """The figures with what they were taken on."""
+    return Report(figures, postgresql, platform.python_version(), len(os.sched_getaffinity(0)))
+
+
+def show_json(report: Report) -> None:
+    """One JSON object."""
+    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
+
+
+def show_table(report: Report) -> None:
+    """A row for each figure."""
+    table = Table("benchmark", "figure", "nodes", "value", "target", "of the raw-SQL floor", "runs", "")
+    for figure in report.figures:
+        table.add_row(
+            figure.benchmark,
+            figure.name,
+            f"{figure.nodes:,}",
+            _quantity(figure.value, figure.unit),
+            f"{figure.bound} {_quantity(figure.target, figure.unit)}",
+            "" if figure.of_floor is None else f"{figure.of_floor:.0%}",
+            "  ".join(_number(run) for run in figure.runs),
+            "[green]met[/]" if figure.met else "[red]missed[/]",
+        )
+    console = _console()
+    console.print(table)
+    server = ", ".join(f"{name} {value}" for name, value in report.postgresql.items())
+    console.print(
+        f"PostgreSQL: {server}; Python {report.python}; {report.cpus} CPUs; medians of the runs", highlight=False
+    )
+
+
+def show_list(benchmarks: Sequence[Benchmark]) -> None:
+    """Names, what they measure, and their targets."""
+    table = Table("benchmark", "measures", "nodes", "targets")
+    for benchmark in benchmarks:
+        goals = "\n".join(f"{g.name} {g.bound} {_quantity(g.target, g.unit)}" for g in benchmark.goals)
+        table.add_row(benchmark.name, benchmark.what, f"{benchmark.nodes:,}", goals)
+    _console().print(table)
+
+
+def _console() -> Console:
+    """As wide as the terminal; a file or a pipe has no width, and gets whole lines."""
+    return Console(width=None if sys.stdout.isatty() else _WIDTH)
+
+
+def _quantity(value: float, unit: str) -> str:
+    return f"{_number(value)} {unit}".rstrip()
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

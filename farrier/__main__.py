@@ -1,0 +1,8 @@
+"""`python -m farrier` is the command `farrier`."""
+
+from __future__ import annotations
+
+from farrier.cli import main
+
+if __name__ == "__main__":
+    main()

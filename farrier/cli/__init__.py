@@ -1,0 +1,101 @@
+"""The command `farrier`: what commands there are, and what the process ends with.
+
+A command is the module of its name in this room. Its module is loaded when the command is called and not before, so
+that `farrier --help` is there at once. Every error that was foreseen ends as one line on standard error and one of
+`farrier.errors.ExitCode`; standard output has nothing but what was asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer.core import TyperGroup
+from typing_extensions import override
+
+import farrier
+from farrier.errors import FarrierError, RefusedByModel
+
+if TYPE_CHECKING:
+    from typer import _click  # typer's own classes, which it has no public names for
+
+COMMANDS = {
+    "run": "Run the controller until SIGTERM or Ctrl-C; a second one does not wait for the drain.",
+    "demo": "Run a simulated fleet on a PostgreSQL of its own: real daemon, real Redfish servers, requests by SQL.",
+    "db": "The database: schema, roles, and where the embedded one is.",
+    "node": "Nodes: register, list, look into.",
+    "intent": "Ask for something to be done with a node.",
+    "task": "The tasks of nodes' agents.",
+    "enqueue": "Make the handler of a resource run as soon as possible.",
+    "sla": "How long nodes may stay in each state, and which have stayed for longer.",
+    "model": "Print the state model: states, edges, limits, requests, failures.",
+    "config": "Print every setting with its default and what it means.",
+}
+"""Every command, with the first line of its help."""
+
+
+class _Commands(TyperGroup):
+    """Loads commands late, and ends foreseen errors with their exit code."""
+
+    @override
+    def resolve_command(
+        self, ctx: _click.Context, args: list[str]
+    ) -> tuple[str | None, _click.Command | None, list[str]]:
+        if args and args[0] in COMMANDS:
+            self.add_command(typer.main.get_command(load(args[0])), args[0])
+        return super().resolve_command(ctx, args)
+
+    @override
+    def invoke(self, ctx: _click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except RefusedByModel as refusal:
+            typer.echo(f"farrier: {refusal.text}", err=True)
+            if refusal.hint:
+                typer.echo(f"hint: {refusal.hint}", err=True)
+            raise typer.Exit(refusal.exit_code) from refusal
+        except FarrierError as error:
+            typer.echo(f"farrier: {error}", err=True)
+            raise typer.Exit(error.exit_code) from error
+
+
+def load(name: str) -> typer.Typer:
+    """The command as its module has it: a group of commands, or one function."""
+    command = getattr(import_module(f"farrier.cli.{name}"), name)
+    if isinstance(command, typer.Typer):
+        return command
+    alone = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False)
+    alone.command(name)(command)
+    return alone
+
+
+app = typer.Typer(name="farrier", cls=_Commands, no_args_is_help=True, pretty_exceptions_show_locals=False)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"farrier {farrier.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """A single-writer state controller for bare-metal GPU nodes, on PostgreSQL."""
+
+
+def _not_loaded() -> None:
+    """Stands for a command in the list of them; `resolve_command` puts the real one in its place."""
+
+
+for _name, _help in COMMANDS.items():
+    app.command(_name, help=_help)(_not_loaded)
+
+
+def main() -> None:
+    """Run the command line and leave the process with one of `farrier.errors.ExitCode`."""
+    app()

@@ -1,0 +1,16 @@
+"""`farrier config`: every setting there is, as a file that may be edited."""
+
+from __future__ import annotations
+
+import typer
+
+from farrier import config as settings
+from farrier.cli import output
+
+
+def config(as_json: output.AsJson = False) -> None:
+    """Print every setting with its default and what it means."""
+    if as_json:
+        output.json(settings.settings())
+    else:
+        typer.echo(settings.as_toml(), nl=False)

@@ -1,0 +1,85 @@
+"""How a command comes to its settings and its database: the options that say where, and what it gets to work with.
+
+A command that takes a `Session` or a `Config` first is given it by `with_database` or `with_settings`, which add
+--dsn, --embedded and --config to its own options. Precedence is that of `farrier.config`: option, environment, file.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, Concatenate, ParamSpec
+
+import anyio
+import msgspec
+import typer
+
+from farrier import config, log
+from farrier.io.client import client
+from farrier.protocols import Queries, Requests
+
+P = ParamSpec("P")
+
+_PANEL = "Which database"
+
+
+class Session(msgspec.Struct, frozen=True):
+    """What a command works with."""
+
+    settings: config.Config
+    queries: Queries
+    requests: Requests
+
+
+def with_database(command: Callable[Concatenate[Session, P], Awaitable[None]]) -> Callable[P, None]:
+    """A command that gets a session with a database that was reached and fits this program."""
+
+    @wraps(command)
+    def connected(settings: config.Config, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        async def work() -> None:
+            async with client(settings.database) as reached:
+                await command(Session(settings, reached.queries, reached.requests), *args, **kwargs)
+
+        anyio.run(work)
+
+    return with_settings(connected)
+
+
+def with_settings(command: Callable[Concatenate[config.Config, P], None]) -> Callable[P, None]:
+    """A command that gets the settings, in which one of the options may have named the database."""
+    signature = inspect.signature(command, eval_str=True)
+    where = inspect.signature(_settings, eval_str=True).parameters
+
+    @wraps(command)
+    def configured(*args: P.args, **kwargs: P.kwargs) -> None:
+        chosen: dict[str, Any] = {name: kwargs.pop(name) for name in where}
+        settings = _settings(**chosen)
+        log.configure(log.Level.WARNING, settings.log.format)
+        command(settings, *args, **kwargs)
+
+    own = tuple(signature.parameters.values())[1:]
+    # What typer makes the options from.
+    vars(configured)["__signature__"] = signature.replace(parameters=(*own, *where.values()))
+    return configured
+
+
+def _settings(
+    *,
+    dsn: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="PostgreSQL to work on, as a postgresql:// URL.", rich_help_panel=_PANEL),
+    ] = None,
+    embedded: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="The PostgreSQL of our own in this directory.", rich_help_panel=_PANEL),
+    ] = None,
+    config_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", metavar="FILE", envvar="FARRIER_CONFIG", help="TOML with settings.", rich_help_panel=_PANEL
+        ),
+    ] = None,
+) -> config.Config:
+    return config.load(config_file, flags={"database.dsn": dsn, "database.embedded": embedded})

@@ -1,0 +1,77 @@
+"""`farrier db`: bring the schema up to date, make the roles, see whether they fit, and where the database is."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import typer
+
+from farrier.cli import output
+from farrier.cli.connection import with_settings
+from farrier.config import Config
+from farrier.errors import ConfigError
+from farrier.io import catalog, migrate
+from farrier.io.client import administrator, prepare_roles
+from farrier.io.embedded import EmbeddedServer
+from farrier.io.pool import Single
+
+T = TypeVar("T")
+
+db = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="The database: schema, roles, and where the embedded one is."
+)
+
+
+@db.command("migrate")
+@with_settings
+def migrate_(settings: Config) -> None:
+    """Bring the schema up to this program's version. May be run at any time, by any number at once."""
+    applied = _administer(settings, partial(migrate.migrate, after=catalog.sync))
+    if applied:
+        typer.echo(f"migrated: version {applied[-1]}, {len(applied)} applied")
+    else:
+        typer.echo("nothing to migrate")
+
+
+@db.command("check")
+@with_settings
+def check(settings: Config, as_json: output.AsJson = False) -> None:
+    """Say whether schema and program fit: exit code 0, 1 for an older schema, 5 for a newer one."""
+    status = _administer(settings, migrate.check)
+    if as_json:
+        output.json(status)
+    status.require_current()
+    if not as_json:
+        typer.echo(f"schema version {status.found}, as this program needs it")
+
+
+@db.command("roles")
+@with_settings
+def roles(settings: Config) -> None:
+    """Make the four roles of farrier where they are missing, and give them their rights. Needs CREATEROLE."""
+    _administer(settings, prepare_roles)
+    typer.echo("farrier_controller, farrier_intents, farrier_agent and farrier_reader are there")
+
+
+@db.command("url")
+@with_settings
+def url(settings: Config) -> None:
+    """Start the embedded server, unless it runs, and print its DSN. It goes on running."""
+    if settings.database.dsn:
+        typer.echo(settings.database.dsn)
+        return
+    if not settings.database.embedded:
+        raise ConfigError("which server? give --embedded DIR, or set database.embedded")
+    typer.echo(EmbeddedServer(Path(settings.database.embedded)).start())
+
+
+def _administer(settings: Config, work: Callable[[Single], Awaitable[T]]) -> T:
+    async def connected() -> T:
+        async with administrator(settings.database) as conn:
+            return await work(conn)
+
+    return anyio.run(connected)

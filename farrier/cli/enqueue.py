@@ -1,0 +1,20 @@
+"""`farrier enqueue`: make a handler run now, to see what it says."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from farrier.cli.connection import Session, with_database
+
+
+@with_database
+async def enqueue(
+    session: Session,
+    kind: Annotated[str, typer.Argument(help="Kind of resource: node.")],
+    resource: Annotated[str, typer.Argument(metavar="ID", help="Id, or the name of a node.")],
+) -> None:
+    """Make the handler of a resource run as soon as possible."""
+    id_ = await session.requests.enqueue(kind, resource)
+    typer.echo(f"{kind} {id_} is due now")

@@ -1,0 +1,127 @@
+"""`farrier node show` and `farrier node why`: one node, as it stands and in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from farrier.cli import output
+from farrier.cli.connection import Session, with_database
+from farrier.cli.output import Cell
+from farrier.model import clocks, duration
+from farrier.model.clocks import Clock
+from farrier.model.views import NodeDetail, RequestView, WorkflowView
+from farrier.model.why import Why, explain
+
+NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name or id.")]
+
+
+@with_database
+async def show(session: Session, node: NodeArgument, as_json: output.AsJson = False) -> None:
+    """Show everything that is known of a node, a deleted one included."""
+    page = await session.queries.node(node)
+    (detail,) = page.rows
+    running = clocks.running(detail, page.now, session.settings.sla)
+    if as_json:
+        output.json(output.plain(detail) | {"clocks": output.plain(running)})
+        return
+    output.facts(_facts(detail, page.now))
+    typer.echo()
+    output.table(("LAYER", "STATE", "FOR", "LIMIT", "ABOVE"), (_clock_row(clock, page.now) for clock in running))
+    if detail.requests:
+        typer.echo()
+        output.table(("REQUEST", "ACTION", "BY", "AGO", "ANSWER"), (_request(r, page.now) for r in detail.requests))
+
+
+@with_database
+async def why(session: Session, node: NodeArgument, as_json: output.AsJson = False) -> None:
+    """Say what a node waits for, since when, what went wrong, and what to do."""
+    page = await session.queries.node(node)
+    explained = explain(page.rows[0], page.now, session.settings.sla)
+    if as_json:
+        output.json(explained)
+    else:
+        output.facts(_in_words(explained, page.now))
+
+
+def _facts(node: NodeDetail, now: datetime) -> Iterable[tuple[str, Cell]]:
+    yield "node", f"{node.name} (id {node.id}, version {node.version})"
+    yield "status", output.state(node.status)
+    yield "management", output.state(node.management)
+    yield "schedulable", "yes" if node.schedulable else "no"
+    yield "paused", node.paused
+    yield "quarantine", node.quarantine_cause and f"{node.quarantine_cause}: {node.quarantine_reason}"
+    yield "flags", ", ".join(_flags(node))
+    yield "site", node.site
+    yield "model", node.model
+    yield "labels", ", ".join(f"{key}={value}" for key, value in node.labels.items())
+    yield "MAAS id", node.maas_id
+    yield "BMC", node.bmc_address
+    yield "credential", node.bmc_credential
+    yield "power", str(node.bmc.power) if node.bmc_address else None
+    yield "BMC error", node.bmc.last_error and f"{node.bmc.failure}: {node.bmc.last_error}"
+    if node.last_heartbeat_at is not None:
+        yield "heartbeat", f"{output.ago(node.last_heartbeat_at, now)} ago"
+    if node.last_workflow is not None:
+        yield "workflow", _workflow(node.last_workflow)
+    yield "registered", f"{output.moment(node.created_at)} UTC"
+    if node.outcome is not None:
+        yield "last outcome", f"{node.outcome.outcome} {node.outcome.error} {node.outcome.reason}".replace("  ", " ")
+        yield "source", node.outcome.source
+
+
+def _flags(node: NodeDetail) -> Iterable[str]:
+    named = {
+        "agentless": node.agentless,
+        "no auto-manage": not node.auto_manage,
+        "not scrubbed": node.not_scrubbed,
+        "being deleted": node.deleting,
+    }
+    return (name for name, is_set in named.items() if is_set)
+
+
+def _workflow(workflow: WorkflowView) -> str:
+    parts = [f"{workflow.kind} {workflow.id}", workflow.mode or "no mode", workflow.status]
+    if workflow.stage is not None:
+        parts.append(f"stage {workflow.stage}, attempt {workflow.attempt}")
+    if workflow.failure_class is not None:
+        parts.append(f"{workflow.failure_class}: {workflow.failure_detail or 'no detail'}")
+    return ", ".join(parts)
+
+
+def _clock_row(clock: Clock, now: datetime) -> tuple[Cell, ...]:
+    limit = "none" if clock.limit is None else duration.human(clock.limit)
+    above = None if clock.above is None else duration.human(clock.above)
+    return clock.layer, output.state(clock.state), output.ago(clock.since, now), limit, above
+
+
+def _request(request: RequestView, now: datetime) -> tuple[Cell, ...]:
+    answer = request.status if request.reason is None else f"{request.status}: {request.reason}"
+    return str(request.id), request.action, request.requested_by, output.ago(request.created_at, now), answer
+
+
+def _in_words(why: Why, now: datetime) -> Iterable[tuple[str, Cell]]:
+    yield why.node, f"is {why.status}, its management {why.management}"
+    yield "waits for", why.waits_for
+    if why.since is not None:
+        yield "since", f"{output.moment(why.since)} UTC, {output.ago(why.since, now)} ago"
+    for clock in why.clocks:
+        yield "SLA", _clock_in_words(clock, now)
+    for error in why.errors:
+        yield "error", error
+    yield "next run", why.next_run
+    yield "decided at", why.source
+    yield "what to do", why.advice
+
+
+def _clock_in_words(clock: Clock, now: datetime) -> str:
+    """`status active for 2h, no limit: this is where a node belongs`."""
+    stands = f"{clock.layer} {clock.state} for {output.ago(clock.since, now)}"
+    if clock.limit is None:
+        return f"{stands}, no limit: {clock.note}"
+    if clock.above is None:
+        return f"{stands} of {duration.human(clock.limit)}"
+    return f"{stands}, {duration.human(clock.above)} above its limit of {duration.human(clock.limit)}"

@@ -1,0 +1,120 @@
+"""`farrier intent`: ask for something, and if wanted wait for the answer, or for the status that it leads to."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from typing import Annotated
+
+import anyio
+import typer
+
+from farrier.cli import arguments, output
+from farrier.cli.connection import Session, with_database
+from farrier.errors import ExitCode, RefusedByModel
+from farrier.model import actions
+from farrier.model.actions import Action
+from farrier.model.requests import Answer, Request
+from farrier.model.status import NodeStatus
+
+# Statuses ring no bell that this role could hear.
+_LOOK_EVERY_SECONDS = 0.2
+_BOOLEANS = {"true": True, "false": False}
+
+
+@with_database
+async def intent(  # noqa: PLR0913 - one parameter is one option
+    session: Session,
+    node: Annotated[str, typer.Argument(help="Name or id.")],
+    action: Annotated[str, typer.Argument(help="What is asked for; farrier model lists all actions.")],
+    params: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="What the action takes.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the answer: 0 accepted, 3 rejected.")] = False,
+    until: Annotated[NodeStatus | None, typer.Option(help="Wait until the node has this status.")] = None,
+    timeout: Annotated[str, typer.Option(help="How long to wait.")] = "60s",
+    key: Annotated[str | None, typer.Option(help="Idempotency key: sent twice, it is one request.")] = None,
+    api_version: Annotated[int, typer.Option(help="Version of the intent API to speak.")] = actions.API_MAX,
+    requested_by: Annotated[str | None, typer.Option(help="Who asks; otherwise this user.")] = None,
+    as_json: output.AsJson = False,
+) -> None:
+    """Ask for something to be done with a node.
+
+    The answer is the controller's; --wait waits for it. What an action takes is in farrier model.
+    """
+    request = Request(
+        node=node,
+        action=action,
+        params=_values(action, arguments.pairs(params or ())),
+        key=key,
+        requested_by=requested_by or _this_user(),
+        api_version=api_version,
+    )
+    patience = arguments.patience(timeout)
+    id_ = await session.requests.ask(request)
+    if not wait and until is None:
+        _tell(id_, node, action, as_json=as_json)
+        return
+    started = anyio.current_time()
+    answer = _judge(id_, await session.requests.answer(id_, patience), timeout, as_json=as_json)
+    if until is not None:
+        left = patience.total_seconds() - (anyio.current_time() - started)
+        name = await _until(session, answer.node, until, left, timeout)
+        if not as_json:
+            typer.echo(f"{name} is {until}")
+
+
+def _this_user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container whose user has no name
+        return f"uid {os.getuid()}"
+
+
+def _values(action: str, given: dict[str, str]) -> dict[str, object]:
+    """Texts as the action's parameters: flags become booleans, whatever else is wrong the database says."""
+    fields = actions.rules(Action(action)).fields if action in set(Action) else {}
+    flags = {name for name, field in fields.items() if field.type == "boolean"}
+    return {name: _BOOLEANS.get(value, value) if name in flags else value for name, value in given.items()}
+
+
+def _tell(id_: int, node: str, action: str, *, as_json: bool) -> None:
+    if as_json:
+        output.json({"intent": id_, "status": "pending"})
+    else:
+        typer.echo(f"intent {id_}: {action} of {node} is asked for; --wait would wait for the answer")
+
+
+def _judge(id_: int, answer: Answer | None, timeout: str, *, as_json: bool) -> Answer:
+    """Print the answer; it is only returned if it was `accepted`."""
+    if answer is None:
+        if as_json:
+            output.json({"intent": id_, "status": "pending"})
+        raise _late(
+            f"intent {id_} was not answered within {timeout}; it stays, and will be answered when a controller runs "
+            "the node: see farrier node why"
+        )
+    if as_json:
+        output.json(answer)
+    reason = f": {answer.reason}" if answer.reason else ""
+    if answer.status != "accepted":
+        raise RefusedByModel(f"intent {id_} was {answer.status}{reason}")
+    if not as_json:
+        typer.echo(f"intent {id_} is accepted{reason}")
+    return answer
+
+
+async def _until(session: Session, node: int, status: NodeStatus, seconds: float, timeout: str) -> str:
+    """Return the node's name once it has the status."""
+    found = ""
+    with anyio.move_on_after(seconds):
+        while True:
+            page = await session.queries.node(str(node))
+            found = page.rows[0].status
+            if found == status:
+                return page.rows[0].name
+            await anyio.sleep(_LOOK_EVERY_SECONDS)
+    raise _late(f"the node is {found or 'unknown'} and not {status} after {timeout}; farrier node why says why")
+
+
+def _late(text: str) -> typer.Exit:
+    typer.echo(f"farrier: {text}", err=True)
+    return typer.Exit(ExitCode.FAILED)

@@ -1,0 +1,159 @@
+"""`farrier node`: register nodes, list them, and look into one. What takes more than a few lines has its own module."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from farrier.cli import arguments, output
+from farrier.cli.connection import Session, with_database
+from farrier.cli.history import history
+from farrier.cli.inspection import show, why
+from farrier.cli.output import Cell
+from farrier.model import duration
+from farrier.model.clocks import Clock, Overdue
+from farrier.model.management import Management
+from farrier.model.requests import Registration
+from farrier.model.status import NodeStatus
+from farrier.model.views import NodeView, Wanted
+
+# As long as what the database makes itself.
+_TOKEN_BYTES = 32
+# Rows that are laid out together; the next ones come under headings of their own.
+_PAGE = 1000
+
+node = typer.Typer(no_args_is_help=True, add_completion=False, help="Nodes: register, list, look into.")
+node.command("show")(show)
+node.command("why")(why)
+node.command("history")(history)
+
+
+@node.command("add")
+@with_database
+async def add(  # noqa: PLR0913 - one parameter is one option
+    session: Session,
+    name: Annotated[str, typer.Argument(help="Letters, digits, dots, dashes and underscores.")],
+    bmc_address: Annotated[str | None, typer.Option(help="https URL or host of its BMC.")] = None,
+    bmc_credential: Annotated[str | None, typer.Option(help="Reference to the BMC's password, never itself.")] = None,
+    mac: Annotated[list[str] | None, typer.Option(help="A MAC address; may be given again.")] = None,
+    label: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="May be given again.")] = None,
+    site: Annotated[str | None, typer.Option(help="Where it stands.")] = None,
+    model: Annotated[str | None, typer.Option(help="What it is.")] = None,
+    maas_id: Annotated[str | None, typer.Option(help="Its system id in MAAS.")] = None,
+    agentless: Annotated[bool, typer.Option("--agentless", help="No agent: BMC and MAAS say how it is.")] = False,
+    auto_manage: Annotated[bool, typer.Option(help="Verify its BMC as soon as it is known.")] = True,
+    bootstrap: Annotated[
+        bool, typer.Option("--bootstrap", help="Make a token for its agent, and print it this once.")
+    ] = False,
+    as_json: output.AsJson = False,
+) -> None:
+    """Register a node. Nothing is done to the machine until somebody asks."""
+    token = secrets.token_hex(_TOKEN_BYTES) if bootstrap else None
+    registration = Registration(
+        name=name,
+        bmc_address=bmc_address,
+        bmc_credential=bmc_credential,
+        macs=tuple(mac or ()),
+        labels=arguments.pairs(label or ()),
+        site=site,
+        model=model,
+        maas_id=maas_id,
+        agentless=agentless,
+        auto_manage=auto_manage,
+        bootstrap_token=token,
+        bootstrap_ttl=session.settings.node.bootstrap_ttl,
+    )
+    id_ = await session.requests.register(registration)
+    if as_json:
+        output.json({"id": id_, "name": name} | ({"bootstrap_token": token} if token else {}))
+        return
+    typer.echo(f"{name} is registered with id {id_}")
+    if token:
+        _tell_token(token, duration.human(session.settings.node.bootstrap_ttl))
+
+
+@node.command("bootstrap")
+@with_database
+async def bootstrap(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="NODE", help="Name or id.")],
+    as_json: output.AsJson = False,
+) -> None:
+    """Make a new bootstrap token for a node's agent, and print it this once. Earlier unused ones are worthless."""
+    ttl = session.settings.node.bootstrap_ttl
+    token = await session.requests.issue_bootstrap(name, ttl)
+    if as_json:
+        output.json({"bootstrap_token": token})
+    else:
+        _tell_token(token, duration.human(ttl))
+
+
+@node.command("list")
+@with_database
+async def list_(
+    session: Session,
+    status: Annotated[list[NodeStatus] | None, typer.Option(help="Only these; may be given again.")] = None,
+    management: Annotated[list[Management] | None, typer.Option(help="Only these; may be given again.")] = None,
+    site: Annotated[list[str] | None, typer.Option(help="Only these; may be given again.")] = None,
+    as_json: output.AsJson = False,
+) -> None:
+    """List nodes by name; those that are above an SLA come first, the worst on top."""
+    wanted = Wanted(statuses=tuple(status or ()), managements=tuple(management or ()), sites=tuple(site or ()))
+    above = await session.queries.overdue(wanted, session.settings.sla)
+    if as_json:
+        await output.json_array(_objects(session, wanted, above.rows))
+        return
+    first = [_row(overdue.node, overdue.clocks[0], above.now) for overdue in above.rows]
+    async for now, page in _pages(session, wanted, {overdue.node.id for overdue in above.rows}):
+        output.table(_COLUMNS, [*first, *(_row(line, None, now) for line in page)])
+        first = []
+
+
+_COLUMNS = ("NODE", "STATUS", "FOR", "ABOVE SLA", "MANAGEMENT", "SITE", "NOTE")
+
+
+async def _pages(
+    session: Session, wanted: Wanted, without: set[int]
+) -> AsyncIterator[tuple[datetime, Sequence[NodeView]]]:
+    """All nodes but those already shown, page by page; one page at least."""
+    after, full = "", True
+    while full:
+        page = await session.queries.inventory(wanted, after=after, limit=_PAGE)
+        yield page.now, [line for line in page.rows if line.id not in without]
+        full = len(page.rows) == _PAGE
+        after = page.rows[-1].name if full else after
+
+
+async def _objects(session: Session, wanted: Wanted, above: Sequence[Overdue]) -> AsyncIterator[list[object]]:
+    yield [output.plain(overdue.node) | {"above_sla": overdue.clocks} for overdue in above]
+    async for _, page in _pages(session, wanted, {overdue.node.id for overdue in above}):
+        yield [output.plain(line) | {"above_sla": []} for line in page]
+
+
+def _row(line: NodeView, worst: Clock | None, now: datetime) -> tuple[Cell, ...]:
+    return (
+        line.name,
+        output.state(line.status),
+        output.ago(line.status_entered_at, now),
+        output.excess(worst),
+        output.state(line.management),
+        line.site,
+        _note(line),
+    )
+
+
+def _note(line: NodeView) -> str | None:
+    if line.paused is not None:
+        return f"paused: {line.paused}"
+    if line.quarantine_cause is not None:
+        return f"{line.quarantine_cause}: {line.quarantine_reason}"
+    return None
+
+
+def _tell_token(token: str, ttl: str) -> None:
+    typer.echo(f"bootstrap token: {token}")
+    typer.echo(f"it is told this once and works once, within {ttl}", err=True)

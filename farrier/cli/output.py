@@ -1,0 +1,142 @@
+"""How commands print: tables for people, JSON for programs.
+
+Tables fit the terminal; in a pipe they are as wide as their content, so nothing is cut. In JSON durations are
+numbers of seconds and times ISO 8601. Texts that came from elsewhere (a BMC, another service) are printed without the
+control characters that could steer a terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from farrier.model import duration
+from farrier.model.clocks import Clock
+from farrier.model.management import Management
+from farrier.model.status import NodeStatus
+from farrier.model.workflow import WorkflowStatus
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+_COLOURS = {
+    NodeStatus.BOOTSTRAP_ISSUED: "blue",
+    NodeStatus.ENROLLING: "cyan",
+    NodeStatus.ACTIVE: "green",
+    NodeStatus.OFFLINE: "yellow",
+    NodeStatus.QUARANTINED: "red",
+    NodeStatus.DRAINING: "magenta",
+    NodeStatus.REMOVING: "magenta",
+    Management.VERIFYING: "cyan",
+    Management.MANAGEABLE: "green",
+    Management.ADOPTING: "cyan",
+    Management.ADOPT_FAILED: "red",
+    Management.ERROR: "red",
+    WorkflowStatus.RUNNING: "cyan",
+    WorkflowStatus.COMPLETED: "green",
+    WorkflowStatus.FAILED_RETRYABLE: "yellow",
+    WorkflowStatus.FAILED_MANUAL_INTERVENTION: "red",
+}
+
+Cell = str | Text | None
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+    """Print rows under headings; nothing at all if there are none."""
+    found = [[shown(cell) for cell in row] for row in rows]
+    if found:
+        _print([[Text(column, style="bold") for column in columns], *found])
+
+
+def facts(pairs: Iterable[tuple[str, Cell]]) -> None:
+    """Print what is known, one line each, without what is not."""
+    _print([[Text(name, style="dim"), shown(value)] for name, value in pairs if value is not None and len(value)])
+
+
+def _print(rows: Sequence[Sequence[Text]]) -> None:
+    """Rows in columns. In a pipe without rich, which takes a minute for a large fleet."""
+    out = Console(highlight=False)
+    if out.is_terminal:
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        for row in rows:
+            grid.add_row(*row)
+        out.print(grid)
+        return
+    widths = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
+    lines = (
+        "  ".join(cell.plain + " " * (width - cell.cell_len) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    )
+    typer.echo("\n".join(line.rstrip() for line in lines))
+
+
+def shown(cell: Cell) -> Text:
+    """A cell with nothing in it that a terminal would obey."""
+    if isinstance(cell, Text):
+        return cell
+    return Text("".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in cell or ""))
+
+
+def state(value: str) -> Text:
+    """The name of a state, in its colour."""
+    return Text(shown(value).plain, style=next((colour for known, colour in _COLOURS.items() if known == value), ""))
+
+
+def excess(clock: Clock | None) -> Text | None:
+    """How far a clock is above its limit, and which one it is."""
+    if clock is None or clock.above is None:
+        return None
+    return Text(f"{duration.human(clock.above)} ({clock.layer}: {clock.state})", style="bold red")
+
+
+def ago(then: datetime | None, now: datetime) -> str | None:
+    """How long it is since then."""
+    return None if then is None else duration.human(now - then)
+
+
+def moment(at: datetime | None) -> str | None:
+    """A time as it is printed: to the second, in UTC."""
+    return None if at is None else f"{at:%Y-%m-%d %H:%M:%S}"
+
+
+def json(value: object) -> None:
+    """Print one value."""
+    typer.echo(msgspec.json.format(msgspec.json.encode(plain(value)), indent=2))
+
+
+def json_lines(values: Iterable[object]) -> None:
+    """Print each value on a line of its own."""
+    typer.echo(b"".join(msgspec.json.encode(plain(value)) + b"\n" for value in values), nl=False)
+
+
+async def json_array(pages: AsyncIterator[Iterable[object]]) -> None:
+    """Print one array, an element on each line, page by page as they come."""
+    before = b"["
+    async for page in pages:
+        if elements := b",\n".join(msgspec.json.encode(plain(value)) for value in page):
+            typer.echo(before + elements, nl=False)
+            before = b",\n"
+    typer.echo("[]" if before == b"[" else "]")
+
+
+def plain(value: object) -> Any:
+    """The value as JSON has it."""
+    return _seconds(msgspec.to_builtins(value, builtin_types=(timedelta,)))
+
+
+def _seconds(value: Any) -> Any:
+    match value:
+        case timedelta():
+            return value.total_seconds()
+        case dict():
+            return {key: _seconds(held) for key, held in value.items()}
+        case list() | tuple():
+            return [_seconds(held) for held in value]
+        case _:
+            return value

@@ -1,0 +1,56 @@
+"""`farrier task`: what nodes' agents have to do, are doing and have done."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+import typer
+
+from farrier.cli import output
+from farrier.cli.connection import Session, with_database
+from farrier.cli.output import Cell
+from farrier.model.node import TaskStatus
+from farrier.model.views import TaskView
+
+task = typer.Typer(no_args_is_help=True, add_completion=False, help="The tasks of nodes' agents.")
+
+
+@task.callback()
+def _group() -> None:
+    """Makes a group of it although there is one command: `farrier task list`."""
+
+
+@task.command("list")
+@with_database
+async def list_(
+    session: Session,
+    node: Annotated[str | None, typer.Argument(help="Name or id; otherwise all nodes.")] = None,
+    status: Annotated[list[TaskStatus] | None, typer.Option(help="Only these; may be given again.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many of the newest.")] = 100,
+    as_json: output.AsJson = False,
+) -> None:
+    """List agent tasks, the newest first."""
+    page = await session.queries.tasks(node, status or (), limit=limit)
+    if as_json:
+        output.json(page.rows)
+    else:
+        output.table(_COLUMNS, (_row(task, page.now) for task in page.rows))
+
+
+_COLUMNS = ("TASK", "NODE", "TYPE", "STATUS", "ATTEMPT", "FAILURES", "AGENT", "AGE", "RESULT")
+
+
+def _row(task: TaskView, now: datetime) -> tuple[Cell, ...]:
+    return (
+        str(task.id),
+        task.node,
+        task.type,
+        task.status,
+        str(task.attempt),
+        str(task.failures),
+        task.agent,
+        output.ago(task.created_at, now),
+        None if task.result is None else msgspec.json.encode(task.result).decode(),
+    )

@@ -1,0 +1,35 @@
+"""Settings: what there is to set (`groups`), how they are read (`reading`), how they are told (`describing`).
+
+A leaf that any room may import; usually a room takes the one group it needs as an argument and never looks
+for settings itself. Precedence: flag, environment, file, default.
+"""
+
+from __future__ import annotations
+
+from farrier.config.describing import Setting, as_toml, settings
+from farrier.config.groups import (
+    BmcConfig,
+    Config,
+    ControllerConfig,
+    CredentialsConfig,
+    DatabaseConfig,
+    HttpConfig,
+    LogConfig,
+    NodeConfig,
+)
+from farrier.config.reading import load
+
+__all__ = [
+    "BmcConfig",
+    "Config",
+    "ControllerConfig",
+    "CredentialsConfig",
+    "DatabaseConfig",
+    "HttpConfig",
+    "LogConfig",
+    "NodeConfig",
+    "Setting",
+    "as_toml",
+    "load",
+    "settings",
+]

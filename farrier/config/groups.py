@@ -1,0 +1,255 @@
+"""Every setting: its type, default, and what it means, in one frozen struct per section of the file.
+
+The description of a field is the documentation that operators read (`farrier config`, docs/), so it says
+what the setting does, and why the default is what it is. Durations are `timedelta` here; in a file they are
+written `"30s"`, `"5m"`, `"72h"` or a number of seconds. What a single field cannot say (this one shorter than
+that one) is checked in `__post_init__`, whose ValueError `reading` turns into a ConfigError.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from datetime import timedelta
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+from typing_extensions import override
+
+from farrier.log import Format, Level, mask_urls
+
+
+def _seconds(value: float) -> timedelta:
+    return timedelta(seconds=value)
+
+
+class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where PostgreSQL is, and how many connections it gets from one process."""
+
+    dsn: Annotated[
+        str,
+        Meta(
+            description="postgresql:// URL of the server; several hosts with target_session_attrs=read-write "
+            "follow a fail-over. Empty: the embedded server."
+        ),
+    ] = ""
+    embedded: Annotated[str, Meta(description="Directory of the embedded PostgreSQL. Not together with a DSN.")] = ""
+    pgbouncer: Annotated[
+        bool,
+        Meta(
+            description="The DSN leads to PgBouncer in transaction mode: no prepared statements, and polling "
+            "instead of LISTEN."
+        ),
+    ] = False
+    db_timeout: Annotated[
+        timedelta,
+        Meta(
+            description="How long start-up tries to reach the server before it gives up with exit code 4; "
+            "long enough for a fail-over or a machine that boots."
+        ),
+    ] = _seconds(60)
+    pool_max: Annotated[
+        int,
+        Meta(
+            ge=2,
+            le=100,
+            description="Connections of the pool. Statements are batched, so a few are enough for any fleet.",
+        ),
+    ] = 8
+
+    def __post_init__(self) -> None:
+        if self.dsn and self.embedded:
+            raise ValueError("give either a DSN or the directory of an embedded server, not both")
+
+    @override
+    def __repr__(self) -> str:
+        return f"DatabaseConfig(dsn={mask_urls(self.dsn)!r}, embedded={self.embedded!r}, …)"
+
+
+class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The loop: how often, how many at once, and when a run is given up."""
+
+    period: Annotated[
+        timedelta,
+        Meta(description="Every resource's handler runs at least this often, woken or not."),
+    ] = _seconds(30)
+    jitter: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=0.5,
+            description="Fraction of the period by which runs are spread, so that no two march in step.",
+        ),
+    ] = 0.1
+    lease: Annotated[
+        timedelta,
+        Meta(
+            description="How long a claim holds without renewal. A crashed process's work runs elsewhere "
+            "after this time, so shorter is better, but it must outlast a slow commit."
+        ),
+    ] = _seconds(15)
+    renew_every: Annotated[
+        timedelta, Meta(description="Claims of running work are renewed this often: two renewals may fail.")
+    ] = _seconds(5)
+    start_margin: Annotated[
+        timedelta,
+        Meta(description="No run starts with less of its lease left than this; it goes back instead."),
+    ] = _seconds(10)
+    cancel_after: Annotated[
+        timedelta,
+        Meta(
+            description="A run whose lease was not renewed for this long is cancelled: before the lease "
+            "ends, so that no two runs of one resource ever overlap."
+        ),
+    ] = _seconds(12)
+    batch: Annotated[
+        int,
+        Meta(ge=1, le=5000, description="Rows of one claim. Past 500 a round trip gets longer, not cheaper."),
+    ] = 500
+    passes: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=16,
+            description="Passes at the same time: one waits for the database while another computes.",
+        ),
+    ] = 2
+    max_in_flight: Annotated[
+        int, Meta(ge=1, description="Steps (calls to the outside) under way at the same time in one process.")
+    ] = 1000
+    max_handling_time: Annotated[
+        timedelta,
+        Meta(description="A step that takes longer is cancelled and stored as outcome error: timeout."),
+    ] = _seconds(180)
+    poll_interval: Annotated[
+        timedelta,
+        Meta(description="How often due rows are looked for without being told: the bound when LISTEN is lost."),
+    ] = _seconds(0.5)
+    drain_timeout: Annotated[
+        timedelta,
+        Meta(description="After SIGTERM, how long running steps may finish before they are given back."),
+    ] = _seconds(20)
+    rerun_limit: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Immediate reruns of one resource in a row, after which it waits for its period "
+            "once: a loop in a handler must not starve the others.",
+        ),
+    ] = 50
+
+    def __post_init__(self) -> None:
+        if not self.renew_every < self.cancel_after < self.lease:
+            raise ValueError("renew_every must be shorter than cancel_after, and cancel_after shorter than lease")
+        if not self.start_margin < self.lease:
+            raise ValueError("start_margin must be shorter than lease, or no run would ever start")
+
+
+class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """When a node counts as silent, and how patient its handler is."""
+
+    offline_after: Annotated[
+        timedelta, Meta(description="A node whose last heartbeat is older than this is offline.")
+    ] = _seconds(180)
+    force_after: Annotated[
+        timedelta, Meta(description="With force: agent tasks still unfinished after this time are cancelled.")
+    ] = _seconds(600)
+    observation_ttl: Annotated[
+        timedelta, Meta(description="What MAAS or a BMC said longer ago than this proves nothing any more.")
+    ] = _seconds(300)
+    probe_deadline: Annotated[timedelta, Meta(description="One probe of a BMC, all its requests together.")] = _seconds(
+        30
+    )
+    transient_deadline: Annotated[
+        timedelta, Meta(description="How long a node may be verifying or adopting before that has failed.")
+    ] = _seconds(60)
+    max_task_attempts: Annotated[
+        int, Meta(ge=1, description="Failed results of one agent task before it has failed for good.")
+    ] = 5
+    bootstrap_ttl: Annotated[
+        timedelta,
+        Meta(description="How long a bootstrap token may be used, once; the time to rack and cable a machine."),
+    ] = timedelta(hours=72)
+
+
+# Private, carrier-grade and unique-local addresses; not loopback, nor link-local, where clouds keep secrets.
+_MANAGEMENT_NETWORKS = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
+
+
+class BmcConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How BMCs are reached and trusted."""
+
+    ca_file: Annotated[
+        str,
+        Meta(description="PEM file with the authorities that sign BMC certificates. Empty: the system's."),
+    ] = ""
+    fingerprint: Annotated[
+        str, Meta(description="SHA-256 fingerprint of the one certificate to trust, instead of authorities.")
+    ] = ""
+    insecure: Annotated[
+        bool,
+        Meta(description="Trust any certificate. Passwords then go to whoever answers; logged at every start."),
+    ] = False
+    allowed_networks: Annotated[
+        tuple[str, ...],
+        Meta(description="Networks in which BMC addresses may be. Others are refused before a packet is sent."),
+    ] = _MANAGEMENT_NETWORKS
+    concurrency: Annotated[int, Meta(ge=1, description="Probes under way at the same time in one process.")] = 200
+    connect_timeout: Annotated[
+        timedelta, Meta(description="A management network answers in milliseconds or not at all.")
+    ] = _seconds(3)
+
+    def __post_init__(self) -> None:
+        for network in self.allowed_networks:
+            ipaddress.ip_network(network)
+        if sum(map(bool, (self.ca_file, self.fingerprint, self.insecure))) > 1:
+            raise ValueError("ca_file, fingerprint and insecure exclude one another; give one")
+
+
+class CredentialsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where credential references may lead. A reference to any other place is refused before it is read."""
+
+    file_roots: Annotated[
+        tuple[str, ...], Meta(description="Directories in which file: references may lie, symlinks followed.")
+    ] = ()
+    env_prefix: Annotated[
+        str, Meta(min_length=1, description="Variables that env: references may name begin with this.")
+    ] = "FARRIER_SECRET_"
+
+
+class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Metrics, health, API and views."""
+
+    host: Annotated[str, Meta(description="Address to listen on. Beyond loopback, put a proxy with TLS in front.")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[int, Meta(ge=0, le=65535, description="Port to listen on; 0 lets the system choose.")] = 9464
+    bearer_token: Annotated[
+        str,
+        Meta(description="Reference (file:, env:, …) of the token that POST requests need. Empty: all refused."),
+    ] = ""
+
+
+class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is logged, and how it looks."""
+
+    level: Annotated[Level, Meta(description="The least that is logged.")] = Level.INFO
+    format: Annotated[
+        Format, Meta(description="auto is json under systemd or when redirected, and console on a terminal.")
+    ] = Format.AUTO
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """All of it: one section of the file per field."""
+
+    database: DatabaseConfig = DatabaseConfig()
+    controller: ControllerConfig = ControllerConfig()
+    node: NodeConfig = NodeConfig()
+    bmc: BmcConfig = BmcConfig()
+    credentials: CredentialsConfig = CredentialsConfig()
+    http: HttpConfig = HttpConfig()
+    log: LogConfig = LogConfig()
+    sla: Annotated[
+        dict[str, timedelta],
+        Meta(description='Limits that replace the defaults, by "layer.state", e.g. "status.offline" = "1h".'),
+    ] = msgspec.field(default_factory=dict)

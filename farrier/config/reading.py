@@ -1,0 +1,179 @@
+"""Reads the configuration: defaults, then the file, then the environment, then flags.
+
+Called once by `cli` (and again on SIGHUP). Every refusal is a ConfigError that names the source, the section
+and the key, says what was expected, and shows the nearest valid name; values are not repeated, they may be
+secrets.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from farrier import errors
+from farrier.config.groups import Config
+from farrier.model import duration
+
+ENV_PREFIX = "FARRIER_"
+
+_ENVIRONMENT = "the environment"
+_DIGITS = re.compile(r"\d+(\.\d+)?")
+
+SECTIONS: Mapping[str, type[Any]] = get_type_hints(Config)
+_TABLES = frozenset({"sla"})  # sections whose keys the operator chooses; all others are structs
+
+# Given one of them, what a lesser source said of the other is void: --embedded beats a DSN in the file.
+_ALTERNATIVES = {("database", "dsn"): "embedded", ("database", "embedded"): "dsn"}
+
+
+def load(
+    path: Path | None = None,
+    *,
+    environment: Mapping[str, str] = os.environ,
+    flags: Mapping[str, object] | None = None,
+) -> Config:
+    """The settings in force. `flags` are keyed like `database.dsn`; None as a value means not given.
+
+    Raises ConfigError.
+    """
+    merged: dict[str, dict[str, _Given]] = {section: {} for section in SECTIONS}
+    sources = (
+        (str(path), _from_file(path)),
+        (_ENVIRONMENT, _from_environment(environment)),
+        ("the command line", _from_flags(flags or {})),
+    )
+    for source, given in sources:
+        _check_names(source, given)
+        for section, pairs in given.items():
+            for key in pairs:
+                merged[section].pop(_ALTERNATIVES.get((section, key), ""), None)
+            merged[section] |= {key: _Given(value, source) for key, value in pairs.items()}
+    return Config(**{section: _build(section, pairs) for section, pairs in merged.items() if pairs})
+
+
+class _Given(NamedTuple):
+    value: object
+    source: str
+
+
+def fields(section: str) -> Mapping[str, msgspec.structs.FieldInfo]:
+    """The fields of a section, by the name they have in the file."""
+    return {field.encode_name: field for field in msgspec.structs.fields(SECTIONS[section])}
+
+
+def _from_file(path: Path | None) -> dict[str, dict[str, object]]:
+    if path is None:
+        return {}
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as failure:
+        raise errors.ConfigError(f"cannot read {path}: {failure.strerror}") from failure
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as failure:
+        raise errors.ConfigError(f"{path} is not TOML: {failure}") from failure
+    for section, pairs in content.items():
+        if not isinstance(pairs, dict):
+            raise errors.ConfigError(
+                f"{path}: {section!r} stands outside of a section; expected one of [{'], ['.join(SECTIONS)}]"
+            )
+    return {section: dict(_flat(pairs)) if section in _TABLES else pairs for section, pairs in content.items()}
+
+
+def _flat(table: Mapping[str, object], above: str = "") -> Iterator[tuple[str, object]]:
+    """TOML reads `status.offline = "1h"` as a table in a table; it is meant as one dotted key."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{above}{key}.")
+        else:
+            yield above + key, value
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, dict[str, object]]:
+    """FARRIER_<SECTION>_<KEY>. Other FARRIER_ variables, such as credentials, are no settings."""
+    found: dict[str, dict[str, object]] = {}
+    for name, value in environment.items():
+        section, _, key = name.removeprefix(ENV_PREFIX).lower().partition("_")
+        if name.startswith(ENV_PREFIX) and section in SECTIONS and section not in _TABLES:
+            found.setdefault(section, {})[key] = value
+    return found
+
+
+def _from_flags(flags: Mapping[str, object]) -> dict[str, dict[str, object]]:
+    found: dict[str, dict[str, object]] = {}
+    for name, value in flags.items():
+        if value is not None:
+            section, _, key = name.partition(".")
+            found.setdefault(section, {})[key] = value
+    return found
+
+
+def _check_names(source: str, given: Mapping[str, Mapping[str, object]]) -> None:
+    for section, pairs in given.items():
+        _check_name(section, SECTIONS, what="section", where=source)
+        if section not in _TABLES:
+            for key in pairs:
+                _check_name(key, fields(section), what="key", where=f"[{section}] of {source}")
+
+
+def _check_name(name: str, known: Iterable[str], *, what: str, where: str) -> None:
+    names = tuple(known)
+    if name in names:
+        return
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}"
+    raise errors.ConfigError(f"unknown {what} {name!r} in {where}; {hint}")
+
+
+def _build(section: str, pairs: Mapping[str, _Given]) -> Any:
+    hints = {} if section in _TABLES else get_type_hints(SECTIONS[section], include_extras=True)
+    ready = {key: _value(section, key, given, hints.get(key, timedelta)) for key, given in pairs.items()}
+    if section in _TABLES:
+        return ready
+    try:
+        return SECTIONS[section](**ready)
+    except ValueError as failure:
+        sources = " and ".join(sorted({given.source for given in pairs.values()}))
+        raise errors.ConfigError(f"[{section}] of {sources}: {failure}") from failure
+
+
+def _value(section: str, key: str, given: _Given, wanted: Any) -> object:
+    try:
+        if timedelta in (wanted, *get_args(wanted)):
+            return _duration(given.value)
+        if isinstance(given.value, str) and given.source == _ENVIRONMENT:
+            return _from_text(given.value, wanted)
+        return msgspec.convert(given.value, wanted)
+    except (ValueError, OverflowError) as failure:
+        raise errors.ConfigError(f"{key!r} in [{section}] of {given.source}: {failure}") from failure
+
+
+def _from_text(value: str, wanted: Any) -> object:
+    """A value of the environment: lists are separated by commas, the rest is read as it is meant."""
+    if get_origin(get_args(wanted)[0]) is tuple:
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return msgspec.convert(value, wanted, strict=False)
+
+
+def _duration(value: object) -> timedelta:
+    """A number of seconds or a text with units. Raises ValueError or OverflowError."""
+    match value:
+        case timedelta():
+            found = value
+        case int() | float() if not isinstance(value, bool):
+            found = timedelta(seconds=value)
+        case str() if _DIGITS.fullmatch(value):
+            found = timedelta(seconds=float(value))
+        case str():
+            found = duration.parse(value)
+        case _:
+            raise ValueError("a duration looks like 30s, 5m or 1h 30m, or is a number of seconds")
+    if found <= timedelta(0):
+        raise ValueError("a duration is more than nothing")
+    return found

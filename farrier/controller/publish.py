@@ -1,0 +1,86 @@
+"""What a commit leads to outside the database: leases dropped, metrics counted, the loop woken for reruns.
+
+Runs only after the commit it speaks of, and publishes nothing for a run that did not win it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import structlog
+
+from farrier.controller.attempt import Run
+from farrier.controller.lease import Leases
+from farrier.model.schedule import Due, Result, Verdict
+from farrier.protocols import Kind, MetricsSink, Signal
+
+R = TypeVar("R")
+S = TypeVar("S")
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+class Publisher(Generic[R, S]):
+    """Effects of commits of one kind."""
+
+    def __init__(self, kind: Kind[R, S], *, leases: Leases, sink: MetricsSink, signal: Signal) -> None:
+        self._kind = kind
+        self._leases = leases
+        self._sink = sink
+        self._signal = signal
+
+    def publish(self, runs: Sequence[Run[R, S, Any]], results: Mapping[int, Result]) -> None:
+        """Report `runs`, committed with `results`. Every run's lease ends here, whatever became of it: what
+        was not given back runs out by itself."""
+        self._leases.drop((run.finished.id, run.finished.token) for run in runs)
+        seconds: dict[str, list[float]] = defaultdict(list)
+        again = False
+        for run in runs:
+            result = results[run.finished.id]
+            if result.verdict is Verdict.COMMITTED:
+                seconds[run.finished.outcome].append(run.seconds)
+                if run.finished.moves or run.error:
+                    self._publish_one(run)
+            else:
+                self._publish_loss(run, result)
+            again |= result.again
+        if seconds:
+            self._sink.ran(self._kind.name, seconds)
+        if again:
+            self._signal.set("transition")
+
+    def _publish_one(self, run: Run[R, S, Any]) -> None:
+        finished, kind = run.finished, self._kind.name
+        if run.error:
+            state, substate = ("unknown", "") if run.resource is None else self._kind.label(run.resource)
+            self._sink.failed(kind, state, substate, run.error)
+        for move in finished.moves:
+            self._sink.moved(kind, move.layer, move.source, move.target, move.seconds_in_source)
+            _log.info(
+                "state.moved",
+                kind=kind,
+                id=finished.id,
+                layer=move.layer,
+                source=move.source,
+                target=move.target,
+                reason=finished.reason,
+                cause=finished.cause,
+            )
+        if finished.moves and finished.due is Due.PERIODIC:
+            self._sink.rerun_limited(kind)
+
+    def _publish_loss(self, run: Run[R, S, Any], result: Result) -> None:
+        self._sink.conflicted(self._kind.name, result.verdict.value)
+        level = _log.error if result.verdict is Verdict.REFUSED else _log.warning
+        level(
+            "commit.not_won",
+            kind=self._kind.name,
+            id=run.finished.id,
+            verdict=result.verdict.value,
+            error=str(result.error or ""),
+        )
+        if result.verdict is Verdict.REFUSED and run.resource is not None and result.error is not None:
+            state, substate = self._kind.label(run.resource)
+            self._sink.failed(self._kind.name, state, substate, result.error.label)

@@ -1,0 +1,91 @@
+"""Commits finished runs and publishes what came of it. The one place of the loop that writes.
+
+A pass settles its runs together. Steps end one by one: each submits its run and waits, and whatever is
+waiting when the previous commit ends goes into the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Generic, NoReturn, TypeVar
+
+import anyio
+import structlog
+
+from farrier.controller.attempt import Run
+from farrier.controller.publish import Publisher
+from farrier.errors import DatabaseUnreachable
+from farrier.model.schedule import Lane, Result, Verdict
+from farrier.protocols import StateIO
+
+R = TypeVar("R")
+S = TypeVar("S")
+W = TypeVar("W")
+
+_log = structlog.stdlib.get_logger(__name__)
+
+# Shorter than a lease: a commit that takes longer has lost its claims by the time it is through.
+_COMMIT_SECONDS = 10.0
+
+
+class Settler(Generic[R, S, W]):
+    """Commit, then effects."""
+
+    def __init__(self, kind: str, io: StateIO[R, S, W], publisher: Publisher[R, S]) -> None:
+        self._kind = kind
+        self._io = io
+        self._publisher = publisher
+        self._waiting: list[tuple[Run[R, S, W], anyio.Event]] = []
+        self._arrived = anyio.Event()
+
+    async def settle(self, runs: Sequence[Run[R, S, W]]) -> None:
+        """Commit `runs` in one go and publish them; then, one by one, those whose rows somebody had
+        locked."""
+        for run in await self._commit(runs, patient=False):
+            await self._commit([run], patient=True)
+
+    async def give_back(self, tokens: Mapping[int, int], delay: timedelta, lane: Lane) -> None:
+        """Let rows go without an outcome; if the database is away, their leases do it."""
+        if not tokens:
+            return
+        try:
+            with anyio.CancelScope(shield=True), anyio.fail_after(_COMMIT_SECONDS):
+                await self._io.give_back(tokens, delay, lane)
+        except (DatabaseUnreachable, TimeoutError) as error:
+            _log.warning("give_back.failed", kind=self._kind, rows=len(tokens), error=str(error))
+
+    async def submit(self, run: Run[R, S, W]) -> None:
+        """Commit `run` together with others that are ready; returns when it is settled."""
+        settled = anyio.Event()
+        self._waiting.append((run, settled))
+        self._arrived.set()
+        await settled.wait()
+
+    async def serve(self) -> NoReturn:
+        """Settle what is submitted, for ever."""
+        while True:
+            await self._arrived.wait()
+            self._arrived = anyio.Event()
+            batch, self._waiting = self._waiting, []
+            await self.settle([run for run, _ in batch])
+            for _, settled in batch:
+                settled.set()
+
+    async def _commit(self, runs: Sequence[Run[R, S, W]], *, patient: bool) -> list[Run[R, S, W]]:
+        """Commit and publish; answers the runs left over because their rows are locked. Shielded and bounded:
+        a run that was decided is not torn by a cancellation."""
+        if not runs:
+            return []
+        results: Mapping[int, Result] = {run.finished.id: Result(Verdict.UNKNOWN) for run in runs}
+        try:
+            with anyio.CancelScope(shield=True), anyio.fail_after(_COMMIT_SECONDS):
+                results = await self._io.commit([run.finished for run in runs], patient=patient)
+        except (DatabaseUnreachable, TimeoutError) as error:
+            _log.warning("commit.failed", kind=self._kind, runs=len(runs), error=str(error))
+        settled: list[Run[R, S, W]] = []
+        locked: list[Run[R, S, W]] = []
+        for run in runs:
+            (locked if results[run.finished.id].verdict is Verdict.LOCKED else settled).append(run)
+        self._publisher.publish(settled, results)
+        return locked

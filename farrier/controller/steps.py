@@ -1,0 +1,148 @@
+"""Steps: the runs that need the outside world, each a task of its own under its lease.
+
+They are bounded in number, renewed while they last, cut short when a request comes that should not wait for a
+reading step, and cut off when the process stops or the lease could not be renewed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Generic, NoReturn, TypeVar
+
+import anyio
+import msgspec
+import structlog
+from anyio.abc import TaskGroup
+
+from farrier.controller.attempt import Attempt
+from farrier.controller.host import Core
+from farrier.controller.settle import Settler
+from farrier.controller.signal import Wakeup
+from farrier.errors import DatabaseUnreachable, LeaseLost
+from farrier.model.outcome import Step
+from farrier.model.schedule import Claimed, Lane
+
+R = TypeVar("R")
+S = TypeVar("S")
+W = TypeVar("W")
+V = TypeVar("V")
+
+_log = structlog.stdlib.get_logger(__name__)
+
+_NOW = timedelta(0)
+_QUERY_SECONDS = 5.0
+# Share of the interval of renewals. Small: a lease passed over now has to last until the renewal after the next,
+# in case the next fails.
+_WORTH_RENEWING = 0.2
+# A storm of wakes asks the database about running steps no more often than this.
+_ASK_AT_MOST_EVERY = 0.1
+
+
+class Planned(msgspec.Struct, Generic[R, S, W, V], frozen=True, kw_only=True):
+    """A run that was decided to need the outside world: on which claim, from which snapshot of which time."""
+
+    claimed: Claimed
+    token: int
+    resource: R
+    now: datetime
+    step: Step[S, W, V]
+
+
+class Steps(Generic[R, S, W, V]):
+    """Everything of one kind that is waiting for an outside service."""
+
+    def __init__(self, core: Core[R, S, W], attempt: Attempt[R, S, W, V], settler: Settler[R, S, W]) -> None:
+        self._kind = core.kind
+        self._io = core.io
+        self._leases = core.leases
+        self._config = core.host.config
+        self._sink = core.host.sink
+        self._clock = core.host.clock
+        self._attempt = attempt
+        self._settler = settler
+        self._running = 0
+        self._closed = False
+        self._maybe_interrupted = Wakeup()
+
+    async def begin(self, tasks: TaskGroup, planned: Sequence[Planned[R, S, W, V]]) -> list[Planned[R, S, W, V]]:
+        """Begin steps in `tasks`; answers those for which there is no room, or whose claim could not be confirmed.
+
+        A claim does not wait for the disk, so a server that crashes may forget it and give the row to another. That is
+        harmless for a decision, which its commit would refuse, but not for what a BMC is told: before a step acts, its
+        claim is on disk.
+        """
+        room = 0 if self._closed else max(0, self._config.max_in_flight - self._running)
+        chosen = planned[:room]
+        self._running += len(chosen)
+        confirmed = await self._confirm({plan.claimed.id: plan.token for plan in chosen})
+        self._running -= len(chosen) - len(confirmed)
+        for plan in chosen:
+            if plan.claimed.id in confirmed:
+                tasks.start_soon(self._run, plan, name=f"{self._kind} {plan.claimed.id} {plan.step.name}")
+        return [plan for plan in planned if plan.claimed.id not in confirmed]
+
+    def close(self) -> None:
+        """Begin no more steps; those that run go on."""
+        self._closed = True
+
+    def woken(self) -> None:
+        """Something was asked for: perhaps of a resource whose step runs now."""
+        self._maybe_interrupted.set("notify")
+
+    async def renew(self) -> NoReturn:
+        """Extend the leases of all that runs, for ever."""
+        while True:
+            await anyio.sleep(self._config.renew_every.total_seconds())
+            await self._renew_once()
+
+    async def interrupt(self) -> NoReturn:
+        """Cut reading steps short for which a request waits, for ever."""
+        while True:
+            await self._maybe_interrupted.wait(self._config.poll_interval)
+            await self._interrupt_once()
+            await anyio.sleep(_ASK_AT_MOST_EVERY)
+
+    async def _run(self, plan: Planned[R, S, W, V]) -> None:
+        claimed, token, step = plan.claimed, plan.token, plan.step
+        try:
+            run = await self._attempt.act(claimed, token, plan.resource, plan.now, step)
+        except LeaseLost as lost:
+            self._leases.drop([(claimed.id, token)])
+            self._sink.lease_lost(self._kind)
+            _log.warning("lease.lost", kind=self._kind, id=claimed.id, step=step.name, error=str(lost))
+            return
+        finally:
+            self._running -= 1
+        if run is None:
+            await self._settler.give_back({claimed.id: token}, _NOW, Lane.WOKEN)
+            self._leases.drop([(claimed.id, token)])
+        else:
+            await self._settler.submit(run)
+
+    async def _interrupt_once(self) -> None:
+        reading = self._leases.reading()
+        if not reading:
+            return
+        try:
+            with anyio.fail_after(_QUERY_SECONDS):
+                self._leases.interrupt(await self._io.interrupted(reading))
+        except (DatabaseUnreachable, TimeoutError) as error:
+            _log.warning("interrupt.failed", kind=self._kind, error=str(error))
+
+    async def _renew_once(self) -> None:
+        await self._confirm(self._leases.ageing(self._config.renew_every * _WORTH_RENEWING))
+
+    async def _confirm(self, tokens: dict[int, int]) -> frozenset[int]:
+        """Extend these leases, on disk; answers the ids that are still ours."""
+        if not tokens:
+            return frozenset()
+        sent_at = self._clock.monotonic()
+        try:
+            with anyio.fail_after(_QUERY_SECONDS):
+                renewed = await self._io.renew(tokens)
+        except (DatabaseUnreachable, TimeoutError) as error:
+            _log.warning("renew.failed", kind=self._kind, rows=len(tokens), error=str(error))
+            return frozenset()
+        self._leases.renewed(renewed, sent_at)
+        return renewed

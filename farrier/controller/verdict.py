@@ -1,0 +1,161 @@
+"""From a decision to what is committed: the pure part of a run.
+
+Checks that a handler returned an outcome at all, that every layer it moves takes an edge the model has, and
+that an `Update` moves none; works out when the resource runs next and whether its stored outcome changed.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Generic, TypeVar
+
+from farrier.config import ControllerConfig
+from farrier.errors import FarrierError, HandlerGarbage, IllegalEdge, InternalError
+from farrier.model.outcome import (
+    Deleted,
+    DoNothing,
+    Record,
+    Transition,
+    Update,
+    Wait,
+    describe,
+)
+from farrier.model.schedule import Claimed, Due, Finished, Move
+from farrier.protocols import Kind
+
+R = TypeVar("R")
+S = TypeVar("S")
+W = TypeVar("W")
+
+
+@lru_cache(maxsize=65536)
+def _key(record: Record) -> int:
+    """Checksum of a record, the same in every process, as a signed 32-bit integer."""
+    text = "\0".join((record.outcome, record.reason, record.source, record.error))
+    return zlib.crc32(text.encode()) - (1 << 31)
+
+
+class Assessor(Generic[R, S, W]):
+    """Turns the outcomes of one kind into `Finished` runs."""
+
+    def __init__(self, kind: Kind[R, S], config: ControllerConfig) -> None:
+        self._kind = kind
+        self._config = config
+        self._period = config.period.total_seconds()
+
+    def finish(self, claimed: Claimed, token: int, resource: R, outcome: object, now: datetime) -> Finished[S, W]:
+        """The run as it is to be committed. Raises `HandlerGarbage` or `IllegalEdge`."""
+        match outcome:
+            case Transition():
+                return self._moved(claimed, token, resource, outcome, now)
+            case Update():
+                if self._moves(resource, outcome.to, now):
+                    raise HandlerGarbage(f"an Update at {outcome.source} that moves a layer; that takes a Transition")
+                return self._stayed(claimed, token, resource, outcome, to=outcome.to)
+            case Wait() | DoNothing():
+                return self._stayed(claimed, token, resource, outcome, to=None)
+            case Deleted():
+                _, version = self._kind.identify(resource)
+                return Finished(
+                    id=claimed.id,
+                    token=token,
+                    version=version,
+                    due=Due.NEVER,
+                    outcome="deleted",
+                    writes=outcome.writes,
+                )
+            case _:
+                raise HandlerGarbage(f"{type(outcome).__name__}, which is neither an outcome nor a step")
+
+    def fail(self, claimed: Claimed, token: int, version: int | None, error: FarrierError) -> Finished[S, W]:
+        """A run that ended in `error`: stored and shown like any outcome, tried again next period."""
+        detail = "see the log" if isinstance(error, InternalError) else str(error)
+        record = Record("error", detail, "", error.label)
+        key = _key(record)
+        return Finished(
+            id=claimed.id,
+            token=token,
+            version=version,
+            due=Due.PERIODIC,
+            outcome="error",
+            delay=self._delay(None),
+            record=None if key == claimed.outcome_key else record,
+            outcome_key=key,
+        )
+
+    def _moved(
+        self, claimed: Claimed, token: int, resource: R, outcome: Transition[S, W], now: datetime
+    ) -> Finished[S, W]:
+        moves = self._moves(resource, outcome.to, now)
+        if not moves:
+            raise HandlerGarbage(f"a Transition at {outcome.source} that moves nothing; that takes an Update")
+        self._check(moves)
+        _, version = self._kind.identify(resource)
+        record = describe(outcome)
+        tired = claimed.reruns >= self._config.rerun_limit
+        return Finished(
+            id=claimed.id,
+            token=token,
+            version=version,
+            due=Due.PERIODIC if tired else Due.RERUN,
+            outcome=record.outcome,
+            to=outcome.to,
+            moves=moves,
+            writes=outcome.writes,
+            record=record,
+            outcome_key=_key(record),
+            reason=outcome.reason,
+            cause=outcome.cause,
+            source=outcome.source,
+        )
+
+    def _stayed(
+        self,
+        claimed: Claimed,
+        token: int,
+        resource: R,
+        outcome: Update[S, W] | Wait[W] | DoNothing[W],
+        *,
+        to: S | None,
+    ) -> Finished[S, W]:
+        _, version = self._kind.identify(resource)
+        record = describe(outcome)
+        key = _key(record)
+        return Finished(
+            id=claimed.id,
+            token=token,
+            version=version,
+            due=Due.PERIODIC,
+            outcome=record.outcome,
+            delay=self._delay(outcome.look_again),
+            to=to,
+            writes=outcome.writes,
+            record=None if key == claimed.outcome_key else record,
+            outcome_key=key,
+        )
+
+    def _moves(self, resource: R, to: S, now: datetime) -> tuple[Move, ...]:
+        places = self._kind.places(resource)
+        moves = []
+        for layer, value in self._kind.values(to).items():
+            place = places.get(layer)
+            if place is None:
+                moves.append(Move(layer, None, value, None))
+            elif place.value != value:
+                moves.append(Move(layer, place.value, value, (now - place.entered_at).total_seconds()))
+        return tuple(moves)
+
+    def _check(self, moves: tuple[Move, ...]) -> None:
+        for move in moves:
+            edges = self._kind.edges.get(move.layer, frozenset())
+            if move.source is not None and (move.source, move.target) not in edges:
+                raise IllegalEdge(kind=self._kind.name, layer=move.layer, source=move.source, target=move.target)
+
+    def _delay(self, look_again: timedelta | None) -> timedelta:
+        """The period with its jitter, or less when the handler wants to look sooner."""
+        jittered = self._period * (1 + self._config.jitter * (2 * random.random() - 1))
+        period = timedelta(seconds=jittered)
+        return period if look_again is None else min(period, max(look_again, timedelta(0)))

@@ -1,0 +1,33 @@
+"""Asks for runs from Python: what `SELECT farrier.enqueue(…)` is to a client that speaks SQL.
+
+Used by the CLI and by programs that embed the controller. Needs no running controller: a wake is a row change, and
+whoever runs the loop finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+from farrier.protocols import Wakes
+
+# Rows locked by one COMMIT. Claims pass over them meanwhile, so it is to be over in a moment.
+_AT_ONCE = 1000
+
+
+class Enqueuer:
+    """Makes handlers run as soon as possible."""
+
+    def __init__(self, wakes: Wakes) -> None:
+        self._wakes = wakes
+
+    async def enqueue(self, kind: str, *ids: int) -> None:
+        """Wake these resources. Raises `RefusedByModel` if one of them is not scheduled, and then none of its
+        thousand is woken; `DatabaseUnreachable`. May be called again after either."""
+        await self.enqueue_all(kind, ids)
+
+    async def enqueue_all(self, kind: str, ids: Iterable[int]) -> None:
+        """The same for any number, a thousand to a transaction, in the order of ids."""
+        rest = iter(sorted(set(ids)))
+        while batch := list(islice(rest, _AT_ONCE)):
+            await self._wakes.wake(kind, batch)

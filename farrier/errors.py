@@ -1,0 +1,235 @@
+"""Every error that farrier raises on purpose, in one tree.
+
+    FarrierError                    root; never raised itself
+    ├── ConfigError                 a setting, flag or reference is wrong; nothing was started
+    ├── DatabaseUnreachable         no connection within the time allowed
+    ├── SchemaError
+    │   ├── SchemaMissing           the database has no farrier schema, or an older one
+    │   ├── SchemaTooNew            the database was migrated by a newer farrier
+    │   └── MigrationChanged        an applied migration is not the file this program carries
+    ├── RefusedByModel              the model, or the database in its name, says no to a request
+    │   └── MalformedRequest        a request that no state would make right
+    ├── HandlerError                one run of one resource went wrong; the next run may do better
+    │   ├── UndecodableState        a stored state that this program cannot read
+    │   ├── IllegalEdge             a transition that the model does not have
+    │   ├── HandlerTimeout          the run took longer than `max_handling_time`
+    │   └── HandlerGarbage          the handler returned something that is not an outcome
+    ├── LeaseLost                   another owner has the resource; this run must leave no trace
+    ├── ServiceError                an outside service failed; rooms derive their own from it
+    ├── CredentialError             a credential reference that cannot be resolved
+    └── InternalError               a bug of ours, or an exception that nobody foresaw
+
+Each class has a `label` (its value in the `error` label of metrics, so it never changes) and a `fate` (what
+the loop does with it). Texts say what was expected, what came, and what to do. They never hold a secret.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import IntEnum, StrEnum
+from typing import ClassVar
+
+
+class ExitCode(IntEnum):
+    """How the process `farrier` ends. Scripts and systemd units depend on the numbers."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    REFUSED = 3
+    DATABASE_UNREACHABLE = 4
+    SCHEMA_TOO_NEW = 5
+
+
+class Fate(StrEnum):
+    """What becomes of work that ended in an error."""
+
+    RETRY = "retry"
+    PERMANENT = "permanent"
+    NEEDS_HUMAN = "needs_human"
+
+
+class FarrierError(Exception):
+    """Root of the tree; `except FarrierError` catches what we foresaw and nothing else."""
+
+    label: ClassVar[str] = "farrier"
+    fate: ClassVar[Fate] = Fate.RETRY
+    exit_code: ClassVar[ExitCode] = ExitCode.FAILED
+
+
+class ConfigError(FarrierError):
+    """A setting, a flag or a file named by one is wrong. Raised before anything is started."""
+
+    label = "config"
+    fate = Fate.NEEDS_HUMAN
+    exit_code = ExitCode.USAGE
+
+
+class DatabaseUnreachable(FarrierError):
+    """No usable connection to PostgreSQL. `where` is a DSN without its password."""
+
+    label = "database_unreachable"
+    exit_code = ExitCode.DATABASE_UNREACHABLE
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"cannot reach PostgreSQL at {where}: {reason}")
+        self.where = where
+        self.reason = reason
+
+
+class SchemaError(FarrierError):
+    """The schema in the database and this program do not fit."""
+
+    label = "schema"
+    fate = Fate.NEEDS_HUMAN
+
+
+class SchemaMissing(SchemaError):
+    """The database lacks migrations that this program needs."""
+
+    label = "schema_missing"
+
+    def __init__(self, *, found: int, needed: int) -> None:
+        have = f"has schema version {found}" if found else "has no farrier schema"
+        super().__init__(f"the database {have}, this program needs {needed}; run: farrier db migrate")
+        self.found = found
+        self.needed = needed
+
+
+class SchemaTooNew(SchemaError):
+    """The database was migrated by a newer program; going on could corrupt what that one wrote."""
+
+    label = "schema_too_new"
+    exit_code = ExitCode.SCHEMA_TOO_NEW
+
+    def __init__(self, *, found: int, known: int) -> None:
+        super().__init__(
+            f"the database has schema version {found}, this program knows {known} at most; upgrade farrier"
+        )
+        self.found = found
+        self.known = known
+
+
+class MigrationChanged(SchemaError):
+    """A migration was edited after it had been applied. Migrations are forward-only: write a new one."""
+
+    label = "migration_changed"
+
+    def __init__(self, *, version: int, name: str) -> None:
+        super().__init__(
+            f"migration {version:04d} ({name}) was applied to this database with another content than this "
+            f"program carries; install the release that applied it, or add a new migration for the change"
+        )
+        self.version = version
+        self.name = name
+
+
+class RefusedByModel(FarrierError):
+    """The state model does not allow what was asked; the text names what it would allow. `hint` says what to do
+    instead; `sqlstate` is the database's code for it, empty if the database was not asked."""
+
+    label = "refused_by_model"
+    fate = Fate.PERMANENT
+    exit_code = ExitCode.REFUSED
+
+    def __init__(self, text: str, *, hint: str = "", sqlstate: str = "") -> None:
+        super().__init__(f"{text} ({hint})" if hint else text)
+        self.text = text
+        self.hint = hint
+        self.sqlstate = sqlstate
+
+
+class MalformedRequest(RefusedByModel):
+    """A request that would be wrong whatever state the node is in: an unknown action, a wrong parameter."""
+
+    label = "malformed_request"
+    exit_code = ExitCode.USAGE
+
+
+class HandlerError(FarrierError):
+    """One run of one resource failed. Stored as that resource's outcome; everything else goes on."""
+
+    label = "handler"
+
+
+class UndecodableState(HandlerError):
+    """A stored state that this program cannot read; a newer program may have written it."""
+
+    label = "undecodable_state"
+    fate = Fate.NEEDS_HUMAN
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(f"cannot decode {what}: {reason}")
+        self.what = what
+        self.reason = reason
+
+
+class IllegalEdge(HandlerError):
+    """A handler asked for a transition that the model does not have. Nothing was written."""
+
+    label = "illegal_edge"
+    fate = Fate.NEEDS_HUMAN
+
+    def __init__(self, *, kind: str, layer: str, source: str, target: str) -> None:
+        super().__init__(f"{kind}: the model has no edge {source} -> {target} in layer {layer}; nothing was written")
+        self.kind = kind
+        self.layer = layer
+        self.source = source
+        self.target = target
+
+
+class HandlerTimeout(HandlerError):
+    """A run was cancelled at its deadline."""
+
+    label = "timeout"
+
+    def __init__(self, limit: timedelta) -> None:
+        super().__init__(f"the run took longer than {limit.total_seconds():g} s and was cancelled")
+        self.limit = limit
+
+
+class HandlerGarbage(HandlerError):
+    """A handler returned something that is not an outcome."""
+
+    label = "garbage"
+    fate = Fate.NEEDS_HUMAN
+
+    def __init__(self, returned: str) -> None:
+        super().__init__(f"a handler returns an Outcome or a Step that fits; this one returned {returned}")
+
+
+class LeaseLost(FarrierError):
+    """The claim token is no longer ours: another owner runs the resource, and this run leaves no trace."""
+
+    label = "lease_lost"
+
+
+class ServiceError(FarrierError):
+    """A call to an outside service failed. The cause is chained; `detail` is free of secrets."""
+
+    label = "service"
+
+    def __init__(self, *, service: str, operation: str, detail: str) -> None:
+        super().__init__(f"{service}: {operation} failed: {detail}")
+        self.service = service
+        self.operation = operation
+        self.detail = detail
+
+
+class CredentialError(FarrierError):
+    """A credential reference that cannot be resolved. Names the reference, never what it points to."""
+
+    label = "credential"
+    fate = Fate.NEEDS_HUMAN
+
+    def __init__(self, reference: str, reason: str) -> None:
+        super().__init__(f"credential {reference}: {reason}")
+        self.reference = reference
+        self.reason = reason
+
+
+class InternalError(FarrierError):
+    """A bug of ours, or an exception that nobody foresaw. The traceback goes to the log, never further."""
+
+    label = "internal"
+    fate = Fate.NEEDS_HUMAN

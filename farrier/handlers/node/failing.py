@@ -1,0 +1,150 @@
+"""How a workflow fails, stops and undoes: the edges of model §4 that lead away from `running`.
+
+A decommission that must stop while its node is in `draining` takes several edges; the request is kept on the workflow
+and every later run honours it before anything else.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import assert_never
+
+from farrier.handlers.node.moves import Change, become, change, job
+from farrier.handlers.node.tasks import end_live
+from farrier.model.failures import (
+    MANUAL,
+    UNSAFE,
+    FailureClass,
+    QuarantineCause,
+    needs_operator,
+    stage_backoff,
+)
+from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, Quarantine, StopRequest
+from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import WorkflowStatus as W
+from farrier.model.writes import Write
+
+_STOP_CAUSE = {
+    StopRequest.DRAIN_FAILED: QuarantineCause.DRAIN_FAILED,
+    StopRequest.FROZEN: QuarantineCause.FROZEN,
+}
+
+
+def fail(
+    node: Node,
+    now: datetime,
+    failure: FailureClass,
+    detail: str,
+    *,
+    stop: StopRequest | None = None,
+    writes: tuple[Write, ...] = (),
+) -> Change:
+    """This attempt of the stage failed: another one after the back-off, or an operator."""
+    workflow = node.workflow
+    assert workflow is not None, "only a live workflow fails"
+    cause = f"stage: {workflow.stage}"
+    told = {"failure_class": failure, "failure_detail": detail}
+    if stop is not None or failure in MANUAL or needs_operator(failure, attempt=workflow.attempt):
+        return freeze(node, failure, detail, stop=stop or StopRequest.FROZEN, cause=cause, writes=writes)
+    # An uninstall that failed leaves `removing` in the same commit.
+    status = N.RETIRED if node.status is N.REMOVING else node.status
+    again = now + stage_backoff(workflow.attempt)
+    return become(
+        node,
+        change(node, status=status, workflow=job(node, status=W.FAILED_RETRYABLE, next_attempt_at=again, **told)),
+        reason=f"stage {workflow.stage} failed: {failure}: {detail}",
+        cause=cause,
+        writes=writes,
+    )
+
+
+def freeze(
+    node: Node,
+    failure: FailureClass,
+    detail: str,
+    *,
+    stop: StopRequest,
+    cause: str,
+    writes: tuple[Write, ...] = (),
+) -> Change:
+    """Stop the workflow until a person resolves it; the node goes where it is safe."""
+    told = {"failure_class": failure, "failure_detail": detail, "next_attempt_at": None, "after_undo": None}
+    reason = f"needs an operator: {failure}: {detail}"
+    writes = writes + end_live(node, stop)
+    match node.workflow:
+        case Onboarding():
+            to = change(node, workflow=job(node, status=W.FAILED_MANUAL_INTERVENTION, **told))
+            if failure in UNSAFE and node.status is N.ENROLLING:
+                cause_kept = (
+                    QuarantineCause.STATE_DISAGREEMENT
+                    if failure is FailureClass.STATE_DISAGREEMENT
+                    else QuarantineCause.ONBOARDING_FAILED
+                )
+                to = change(to, status=N.QUARANTINED, quarantine=Quarantine(cause_kept, detail))
+        case Decommission():
+            asked = change(node, workflow=job(node, stop_requested=stop, **told))
+            to = _stopped(asked, stop)
+        case None:
+            raise AssertionError("only a live workflow is frozen")
+        case _ as never:
+            assert_never(never)
+    return become(node, to, reason=reason, cause=cause, writes=writes)
+
+
+def settle_stop(node: Node) -> Change:
+    """The next edge of a stop that was requested earlier."""
+    assert node.workflow is not None and node.workflow.stop_requested is not None, "only for a requested stop"
+    stop = node.workflow.stop_requested
+    return become(
+        node,
+        _stopped(node, stop),
+        reason=f"the decommission stops: {stop}",
+        cause=f"rule: stop requested ({stop})",
+        writes=end_live(node, stop),
+    )
+
+
+def compensate(node: Node) -> Change:
+    """Undo what was done upstream, then end or begin again. Without MAAS nothing was done there."""
+    workflow = node.workflow
+    assert workflow is not None, "only a live workflow compensates"
+    if workflow.after_undo is AfterUndo.RESTART:
+        fresh = job(node, status=W.PENDING, stage=None, attempt=1, after_undo=None, skipped=(), failure_class=None)
+        return become(node, change(node, workflow=fresh), reason="undone; starts again", cause="rule: compensating")
+    return become(
+        node,
+        change(node, status=fallback(node), workflow=job(node, status=W.CANCELLED, after_undo=None)),
+        reason="undone; cancelled",
+        cause="rule: compensating",
+    )
+
+
+def fallback(node: Node) -> N:
+    """Where a node stands once its workflow is given up: never in a state that needs one."""
+    match node.status:
+        case N.DRAINING:
+            return N.OFFLINE
+        case N.REMOVING:
+            return N.RETIRED
+        case N.BOOTSTRAP_ISSUED | N.ENROLLING | N.ACTIVE | N.OFFLINE | N.QUARANTINED | N.RETIRED | N.DELETED:
+            return node.status
+        case _ as never:
+            assert_never(never)
+
+
+def _stopped(node: Node, stop: StopRequest) -> Node:
+    """One edge nearer to `failed_manual_intervention`, which goes with `retired` and `quarantined` only."""
+    stopped = job(node, status=W.FAILED_MANUAL_INTERVENTION, stop_requested=None)
+    match node.status:
+        case N.DRAINING:
+            return change(node, status=N.OFFLINE)
+        case N.ACTIVE | N.OFFLINE:
+            detail = node.workflow.failure_detail if node.workflow is not None else None
+            why = Quarantine(_STOP_CAUSE[stop], detail or str(stop))
+            return change(node, status=N.QUARANTINED, quarantine=why, workflow=stopped)
+        case N.REMOVING:
+            return change(node, status=N.RETIRED, workflow=stopped)
+        case N.QUARANTINED | N.RETIRED | N.BOOTSTRAP_ISSUED | N.ENROLLING | N.DELETED:
+            return change(node, workflow=stopped)
+        case _ as never:
+            assert_never(never)

@@ -1,0 +1,86 @@
+"""One run of one node: requests, then the layers in order, then the most telling wait.
+
+The first rule that wants something done wins the run; after a transition the node runs again at once, so the others
+get their turn within milliseconds. A rule that only waits leaves the run to the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import assert_never
+
+import msgspec
+
+from farrier.config import NodeConfig
+from farrier.handlers.node import intents, management, status, workflow
+from farrier.handlers.node.moves import Decision, Policy
+from farrier.model.node import Node
+from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
+from farrier.model.status import NodeStatus
+from farrier.model.writes import Write
+
+_AT_ONCE = timedelta(0)
+
+_Rule = Callable[[Node, datetime, Policy], Decision | None]
+
+# What must be finished, what the node's health says, what is under way, what its BMC needs.
+_RULES: tuple[_Rule, ...] = (workflow.stop, status.follow, workflow.progress, management.tend)
+# Which of several waits tells an operator most.
+_TELLING: tuple[_Rule, ...] = (workflow.progress, status.follow, management.tend, workflow.stop)
+
+
+class NodeHandler:
+    """`protocols.StateHandler` of nodes."""
+
+    def __init__(self, config: NodeConfig, sla: Mapping[str, timedelta] | None = None) -> None:
+        """`sla` changes limits by the names of `model.sla.KEYS`."""
+        self._policy = Policy(**msgspec.structs.asdict(config), sla=sla or {})
+
+    def handle(self, resource: Node, now: datetime) -> Decision:
+        """Pure: the same snapshot and time give the same decision."""
+        if not resource.intents:
+            return self._decide(resource, now)
+        answered = intents.answer(resource, now, self._policy)
+        if answered.change is not None:
+            return answered.change
+        return _answering(self._decide(resource, now), answered.writes)
+
+    def _decide(self, node: Node, now: datetime) -> Decision:
+        if node.status is NodeStatus.DELETED:
+            return Deleted()
+        waits: dict[_Rule, Wait[Write]] = {}
+        for rule in _RULES:
+            decision = rule(node, now, self._policy)
+            if isinstance(decision, Wait):
+                waits[rule] = decision
+            elif decision is not None:
+                return decision
+        if not waits:
+            return DoNothing()
+        return _most_telling(waits)
+
+
+def _most_telling(waits: dict[_Rule, Wait[Write]]) -> Wait[Write]:
+    told = next(waits[rule] for rule in _TELLING if rule in waits)
+    if len(waits) == 1:
+        return told
+    soonest = min((w.look_again for w in waits.values() if w.look_again is not None), default=None)
+    writes = tuple(write for wait in waits.values() for write in wait.writes)
+    return msgspec.structs.replace(told, look_again=soonest, writes=writes)
+
+
+def _answering(decision: Decision, writes: tuple[Write, ...]) -> Decision:
+    """`decision`, committing answers as well; then again at once, for there may be more requests than a snapshot shows.
+    Answers wait neither for the outside world nor for a node to be gone: those two come in the run after."""
+    if not writes:
+        return decision
+    match decision:
+        case Step() | Deleted():
+            return Wait(reason="answered requests first", look_again=_AT_ONCE, writes=writes)
+        case Wait() | DoNothing():
+            return msgspec.structs.replace(decision, look_again=_AT_ONCE, writes=writes + decision.writes)
+        case Transition() | Update():
+            return msgspec.structs.replace(decision, writes=writes + decision.writes)
+        case _ as never:
+            assert_never(never)

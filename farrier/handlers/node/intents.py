@@ -1,0 +1,116 @@
+"""Answers the pending intents of a node, in order of id, up to and including the first that changes something.
+
+Whether a request fits the states is the table's to say (`model.actions`); what follows from it is said by the four
+modules of responses. A request that only a transient state or a pause forbids stays pending.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import assert_never
+
+import msgspec
+
+from farrier.config import NodeConfig
+from farrier.errors import RefusedByModel
+from farrier.handlers.node import requests_bmc, requests_control, requests_lifecycle, requests_operator
+from farrier.handlers.node.management import cut_short
+from farrier.handlers.node.moves import Change, become
+from farrier.handlers.node.reply import Accept, Reject, Reply, Request, Respond
+from farrier.model import actions
+from farrier.model.actions import Action, Allowed, Later, Refused
+from farrier.model.management import Management
+from farrier.model.node import Intent, Node
+from farrier.model.status import NodeStatus
+from farrier.model.writes import AnswerIntent, Verdict, Write
+
+# Of two of these the newer one is meant: the older is answered `superseded`.
+_LAST_COUNTS = frozenset({Action.SET_BMC, Action.SET_POWER})
+
+RESPONSES: dict[Action, Respond] = {
+    **requests_bmc.RESPONSES,
+    **requests_lifecycle.RESPONSES,
+    **requests_operator.RESPONSES,
+    **requests_control.RESPONSES,
+}
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """Answers to commit; and the change that the last of them made, which carries all of them."""
+
+    writes: tuple[Write, ...]
+    change: Change | None = None
+
+
+def answer(node: Node, now: datetime, config: NodeConfig) -> Answered:
+    """Answer what can be answered now."""
+    writes: list[Write] = []
+    for position, intent in enumerate(node.intents):
+        newer = _superseded_by(intent, node.intents[position + 1 :])
+        if newer is not None:
+            writes.append(AnswerIntent(intent.id, Verdict.SUPERSEDED, f"by intent {newer}"))
+            continue
+        reply = _reply(node, intent, now, config)
+        match reply:
+            case None:
+                continue
+            case Reject():
+                writes.append(AnswerIntent(intent.id, Verdict.REJECTED, reply.reason))
+            case Accept(to=None):
+                writes += [AnswerIntent(intent.id, Verdict.ACCEPTED, reply.reason), *reply.writes]
+            case Accept():
+                writes += [AnswerIntent(intent.id, Verdict.ACCEPTED, reply.reason), *reply.writes]
+                return Answered((), _changed(node, intent, reply, tuple(writes)))
+            case _ as never:
+                assert_never(never)
+    return Answered(tuple(writes))
+
+
+def _changed(node: Node, intent: Intent, reply: Accept, writes: tuple[Write, ...]) -> Change:
+    assert reply.to is not None, "the caller looked"
+    by = f" by {intent.requested_by}" if intent.requested_by else ""
+    to = reply.to
+    # The step of a verification was stopped for this request; it must not begin again as if it never had.
+    if actions.ACTIONS[intent.action].interrupts and node.management is to.management is Management.VERIFYING:
+        to = cut_short(to)
+    return become(
+        node,
+        to,
+        reason=f"{reply.reason}{by}",
+        cause=f"intent {intent.id}",
+        writes=writes,
+        source=reply.source,
+    )
+
+
+def _reply(node: Node, intent: Intent, now: datetime, config: NodeConfig) -> Reply | None:
+    """The answer; None while it has to wait."""
+    if node.paused is not None and intent.action not in actions.ANSWERED_WHILE_PAUSED:
+        return None
+    being_deleted = node.deleting and node.status is not NodeStatus.DELETED
+    if being_deleted and intent.action not in _ANSWERED_WHILE_DELETING:
+        return Reject(reason=f"{intent.action}: the node is being deleted; cancel stops that")
+    verdict = actions.check(intent.action, node.status, node.management, node.workflow)
+    match verdict:
+        case Later():
+            return None
+        case Refused():
+            return Reject(reason=verdict.reason)
+        case Allowed():
+            pass
+        case _ as never:
+            assert_never(never)
+    try:
+        params = actions.decode(intent.action, intent.params)
+    except RefusedByModel as error:
+        return Reject(reason=str(error))
+    return RESPONSES[intent.action](Request(node, intent, params, now, config))
+
+
+def _superseded_by(intent: Intent, later: tuple[Intent, ...]) -> int | None:
+    if intent.action not in _LAST_COUNTS:
+        return None
+    return next((other.id for other in later if other.action is intent.action), None)
+
+
+_ANSWERED_WHILE_DELETING = frozenset({Action.CANCEL, Action.DELETE, Action.PAUSE, Action.UNPAUSE, Action.RESUME})

@@ -1,0 +1,67 @@
+"""What the loop must know about nodes: layers, their edges, and labels.
+
+A workflow's stage is a layer of its own in history, with its own clock; any stage may follow any other of the same
+workflow, because operators may rerun from the top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from farrier.model import edges
+from farrier.model.node import Node
+from farrier.model.schedule import Place
+from farrier.model.stages import DecommissionStage, OnboardingStage
+from farrier.model.workflow import WorkflowKind
+
+
+def stage_layer(kind: WorkflowKind) -> str:
+    """The layer in which a workflow's stages are recorded."""
+    return f"{kind}_stage"
+
+
+def _any_order(stages: type[StrEnum]) -> frozenset[tuple[str, str]]:
+    return frozenset((str(a), str(b)) for a in stages for b in stages if a is not b)
+
+
+class NodeKind:
+    """`protocols.Kind` of nodes."""
+
+    name = "node"
+    edges: Mapping[str, frozenset[tuple[str, str]]] = {
+        **{str(layer): pairs for layer, pairs in edges.ALLOWED.items()},
+        stage_layer(WorkflowKind.ONBOARDING): _any_order(OnboardingStage),
+        stage_layer(WorkflowKind.DECOMMISSION): _any_order(DecommissionStage),
+    }
+
+    def identify(self, resource: Node) -> tuple[int, int]:
+        return resource.id, resource.version
+
+    def places(self, resource: Node) -> Mapping[str, Place]:
+        places = {
+            "status": Place(resource.status, resource.status_entered_at),
+            "management": Place(resource.management, resource.management_entered_at),
+        }
+        workflow = resource.workflow
+        if workflow is not None:
+            places[workflow.kind] = Place(workflow.status, workflow.status_entered_at)
+            if workflow.stage is not None:
+                places[stage_layer(workflow.kind)] = Place(workflow.stage, workflow.stage_entered_at)
+        return places
+
+    def values(self, to: Node) -> Mapping[str, str]:
+        values: dict[str, str] = {"status": to.status, "management": to.management}
+        workflow = to.workflow
+        if workflow is not None:
+            values[workflow.kind] = workflow.status
+            if workflow.stage is not None:
+                values[stage_layer(workflow.kind)] = workflow.stage
+        return values
+
+    def label(self, resource: Node) -> tuple[str, str]:
+        stage = resource.workflow.stage if resource.workflow is not None else None
+        return resource.status, stage or ""
+
+
+NODE_KIND = NodeKind()

@@ -1,0 +1,82 @@
+"""How a node's rules say what they want: the outcome types bound to nodes, and one way to change a node.
+
+`become` makes a Transition or an Update of a changed node, whichever it is; `job` changes fields of its live workflow.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias
+
+import msgspec
+
+from farrier.config import NodeConfig
+from farrier.handlers.node.kind import NODE_KIND
+from farrier.model import health
+from farrier.model.node import Node, Workflow
+from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait, line_of
+from farrier.model.writes import Write
+from farrier.protocols import BmcClient
+
+
+class NodeServices(msgspec.Struct, frozen=True):
+    """What a node's steps may use."""
+
+    bmc: BmcClient
+
+
+class Policy(NodeConfig, frozen=True, kw_only=True):
+    """The settings of nodes, and the limits that the configuration changed (`model.sla.KEYS`)."""
+
+    sla: Mapping[str, timedelta] = {}
+
+
+Change: TypeAlias = Transition[Node, Write] | Update[Node, Write]
+Outcome: TypeAlias = Change | Wait[Write] | DoNothing[Write] | Deleted[Write]
+Decision: TypeAlias = Outcome | Step[Node, Write, NodeServices]
+
+
+def become(
+    node: Node, to: Node, *, reason: str, cause: str, writes: tuple[Write, ...] = (), source: str = ""
+) -> Change:
+    """The outcome that turns `node` into `to`: a Transition if any layer differs, an Update if only payload does."""
+    source = source or line_of(sys._getframe(1))
+    if _layers(node) != _layers(to):
+        return Transition(to=to, reason=reason, cause=cause, writes=writes, source=source)
+    return Update(to=to, reason=reason, look_again=timedelta(0), writes=writes, source=source)
+
+
+def change(node: Node, **fields: Any) -> Node:
+    """`node` with some of its own fields changed."""
+    return msgspec.structs.replace(node, **fields)
+
+
+def job(node: Node, **fields: Any) -> Workflow:
+    """The node's live workflow with some fields changed."""
+    assert node.workflow is not None, "asked for only while a workflow is live"
+    return msgspec.structs.replace(node.workflow, **fields)
+
+
+def vitals(node: Node) -> health.Vitals:
+    """What is known of the node's health, gathered from all layers."""
+    agent = node.agent
+    return health.Vitals(
+        agentless=node.agentless,
+        has_bmc=node.has_bmc,
+        has_maas=node.maas_id is not None,
+        last_heartbeat_at=None if agent is None else agent.last_heartbeat_at,
+        report=None if agent is None else agent.health,
+        power=node.bmc.power,
+        power_at=node.bmc.power_at,
+    )
+
+
+def proven_healthy(node: Node, now: datetime, config: NodeConfig) -> health.Healthy | health.Unhealthy:
+    """Whether the node is healthy by fresh facts."""
+    return health.healthy(vitals(node), now, offline_after=config.offline_after, observation_ttl=config.observation_ttl)
+
+
+def _layers(node: Node) -> dict[str, str]:
+    return dict(NODE_KIND.values(node))

@@ -1,0 +1,43 @@
+"""What a response to an intent is made from, and what it may say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TypeAlias
+
+import msgspec
+
+from farrier.config import NodeConfig
+from farrier.model.node import Intent, Node
+from farrier.model.outcome import Made
+from farrier.model.params import Params
+from farrier.model.writes import Write
+
+
+class Request(msgspec.Struct, frozen=True):
+    """An intent that fits the node's states, with its parameters decoded."""
+
+    node: Node
+    intent: Intent
+    params: Params
+    now: datetime
+    config: NodeConfig
+
+
+class Accept(Made, frozen=True, kw_only=True):
+    """Begun or done in this commit: `to` is the node as it leaves it, None if it stays as it is."""
+
+    reason: str
+    to: Node | None = None
+    writes: tuple[Write, ...] = ()
+
+
+class Reject(msgspec.Struct, frozen=True, kw_only=True):
+    """Not done, and why; says what would be accepted."""
+
+    reason: str
+
+
+Reply: TypeAlias = Accept | Reject
+Respond: TypeAlias = Callable[[Request], Reply]

@@ -1,0 +1,102 @@
+"""Responses to the requests about a node's BMC."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import msgspec
+
+from farrier.handlers.node.management import begin_verify, counted, missing_detail
+from farrier.handlers.node.moves import change
+from farrier.handlers.node.reply import Accept, Reject, Reply, Request, Respond
+from farrier.model.actions import Action
+from farrier.model.management import Management as M
+from farrier.model.node import Bmc
+from farrier.model.outcome import Wait
+from farrier.model.params import SetBmc
+
+
+def set_bmc(request: Request) -> Reply:
+    """Changes only what it names and clears the back-off. What was learnt of a BMC at another address is forgotten; the
+    last error stays until a verification proves it gone, unless it was that details are missing."""
+    node, params = request.node, request.params
+    assert isinstance(params, SetBmc), "the table names the type"
+    if request.intent.conflict is not None:
+        return Reject(reason=f"the BMC {params.address} belongs to node {request.intent.conflict} already")
+    address = params.address or node.bmc_address
+    credential = params.credential or node.bmc_credential
+    bmc = node.bmc if address == node.bmc_address else _known_of_any(node.bmc)
+    bmc = msgspec.structs.replace(bmc, failures=0, next_try_at=None, trying=None)
+    if missing_detail(node) is not None:
+        bmc = msgspec.structs.replace(bmc, last_error=None, failure=None)
+    if node.management is M.MANAGEABLE:  # to be verified in place, at once if the login cap lets it
+        bmc = counted(msgspec.structs.replace(bmc, asked_at=bmc.asked_at or request.now), request.now)
+    edited = change(
+        node, bmc_address=address, bmc_credential=credential, bmc=bmc, management=_after_edit(node.management)
+    )
+    return Accept(reason="BMC details given", to=edited)
+
+
+def clear_bmc(request: Request) -> Reply:
+    """Removes all BMC details; from then on nothing is attempted."""
+    node = request.node
+    if node.management in (M.UNMANAGED, M.ERROR):
+        return Accept(reason="there are no BMC details")
+    gone = change(
+        node,
+        management=M.ERROR,
+        bmc_address=None,
+        bmc_credential=None,
+        bmc=Bmc(last_error="the BMC details were removed", tries=node.bmc.tries),
+    )
+    return Accept(reason="BMC details removed", to=gone)
+
+
+def manage(request: Request) -> Reply:
+    """Verify now. The cap on failed logins beats the request: it is accepted, and waits."""
+    node, now = request.node, request.now
+    missing = missing_detail(node)
+    if missing is not None:
+        return Reject(reason=f"manage: {missing}; give it with set_bmc")
+    bmc = msgspec.structs.replace(node.bmc, asked_at=node.bmc.asked_at or now, next_try_at=None, failures=0)
+    asked = change(node, bmc=bmc)
+    begun = begin_verify(asked, now, reason="manage was asked for", cause=f"intent {request.intent.id}")
+    if isinstance(begun, Wait):
+        return Accept(reason=f"begins later: {begun.reason}", to=asked)
+    return Accept(reason="verifying", to=begun.to)
+
+
+def adopt(request: Request) -> Reply:
+    """Needs the read-only probe with its identity match, which this release does not have."""
+    return Reject(reason="adopt is not offered by this release; onboard with mode manual")
+
+
+def set_power(request: Request) -> Reply:
+    """Needs verified power actions, which this release does not have."""
+    return Reject(reason="set_power is not offered by this release; it reads BMCs and switches nothing")
+
+
+def _known_of_any(bmc: Bmc) -> Bmc:
+    """What stays true at another address."""
+    return Bmc(last_error=bmc.last_error, failure=bmc.failure, tries=bmc.tries, asked_at=bmc.asked_at)
+
+
+def _after_edit(management: M) -> M:
+    match management:
+        case M.UNMANAGED | M.ERROR | M.ENROLL | M.VERIFYING:
+            return M.ENROLL
+        case M.MANAGEABLE:
+            return M.VERIFYING
+        case M.ADOPTING | M.ADOPT_FAILED:
+            return M.ADOPT_FAILED
+        case _ as never:
+            assert_never(never)
+
+
+RESPONSES: dict[Action, Respond] = {
+    Action.SET_BMC: set_bmc,
+    Action.CLEAR_BMC: clear_bmc,
+    Action.MANAGE: manage,
+    Action.ADOPT: adopt,
+    Action.SET_POWER: set_power,
+}

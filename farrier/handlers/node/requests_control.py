@@ -1,0 +1,28 @@
+"""Responses to `pause` and `unpause`."""
+
+from __future__ import annotations
+
+from farrier.handlers.node.moves import change
+from farrier.handlers.node.reply import Accept, Reply, Request, Respond
+from farrier.model.actions import Action
+from farrier.model.node import Pause
+from farrier.model.params import Because
+
+
+def pause(request: Request) -> Reply:
+    """From now on the node is observed, and nothing is done to it."""
+    assert isinstance(request.params, Because), "the table names the type"
+    paused = Pause(request.params.reason, request.now)
+    if request.node.paused is not None and request.node.paused.reason == paused.reason:
+        return Accept(reason="paused already")
+    return Accept(reason=f"paused: {paused.reason}", to=change(request.node, paused=paused))
+
+
+def unpause(request: Request) -> Reply:
+    """The pause ends."""
+    if request.node.paused is None:
+        return Accept(reason="was not paused")
+    return Accept(reason="unpaused", to=change(request.node, paused=None))
+
+
+RESPONSES: dict[Action, Respond] = {Action.PAUSE: pause, Action.UNPAUSE: unpause}

@@ -1,0 +1,178 @@
+"""Responses to the lifecycle requests: in and out of service, quarantine, removal (model §2, §7).
+
+A workflow is only created here; its stages do the moving, so there is one way into `draining` and one into `removing`.
+"""
+
+from __future__ import annotations
+
+from farrier.handlers.node import removal
+from farrier.handlers.node.moves import change, job, proven_healthy
+from farrier.handlers.node.reply import Accept, Reject, Reply, Request, Respond
+from farrier.handlers.node.workflow import start
+from farrier.model import params as p
+from farrier.model.actions import Action
+from farrier.model.failures import FailureClass, QuarantineCause
+from farrier.model.health import Unhealthy
+from farrier.model.node import Decommission, Node, Onboarding, Options, Quarantine, Workflow
+from farrier.model.stages import PATHS, REMOVE_STARTS_AT, DecommissionStage
+from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import DecommissionMode, OnboardingMode
+from farrier.model.workflow import WorkflowStatus as W
+from farrier.model.writes import RevokeBootstrap
+
+D = DecommissionStage
+# Draining alone is a soft reset that only empties the node.
+_MORE_THAN_DRAINING = (D.FORCE_RELEASE_ALLOCATIONS, D.SCRUB_GPU, D.VALIDATE_CLEAN_NODE)
+_FULL_PATH = PATHS[DecommissionMode.FULL_DECOMMISSION]
+_BEFORE_REMOVAL = tuple(s for s in _FULL_PATH[: _FULL_PATH.index(REMOVE_STARTS_AT)] if isinstance(s, D))
+
+
+def onboard(request: Request) -> Reply:
+    """Gives the onboarding its mode, or begins one."""
+    node, params, now = request.node, request.params, request.now
+    assert isinstance(params, p.Onboard), "the table names the type"
+    if params.mode is not OnboardingMode.MANUAL:
+        return Reject(
+            reason=f"onboard: mode {params.mode} is not offered by this release; site "
+            f"{node.site or '(none)'} has no MAAS configured, so only mode manual is"
+        )
+    if node.status is N.QUARANTINED and node.ever_active:
+        return Reject(reason="onboard: this quarantined node was in service; release or decommission it")
+    if isinstance(node.workflow, Onboarding):
+        given = job(node, mode=params.mode, mode_given_at=now)
+        begun = change(node, workflow=given)
+        return Accept(
+            reason=f"onboarding ({params.mode}) begins", to=change(begun, workflow=job(begun, **start(given)))
+        )
+    fresh = change(node, workflow=Onboarding(mode=params.mode, mode_given_at=now))
+    if node.status is N.BOOTSTRAP_ISSUED:
+        fresh = change(fresh, status=N.ENROLLING)
+    return Accept(reason=f"onboarding ({params.mode}) accepted", to=fresh)
+
+
+def quarantine(request: Request) -> Reply:
+    """Blocked from scheduling until it is released. An onboarding under way waits for an operator; one that was about
+    to begin loses its mode, for otherwise it would lift the quarantine."""
+    node = request.node
+    assert isinstance(request.params, p.Because), "the table names the type"
+    why = Quarantine(QuarantineCause.OPERATOR, request.params.reason)
+    if node.quarantine == why:
+        return Accept(reason="quarantined for that already")
+    to = change(node, status=N.QUARANTINED, quarantine=why)
+    if isinstance(node.workflow, Onboarding):
+        to = change(to, workflow=_held(node, why.reason))
+    return Accept(reason=f"quarantined: {why.reason}", to=to)
+
+
+def _held(node: Node, reason: str) -> Workflow:
+    assert node.workflow is not None, "only a live workflow is held"
+    if node.workflow.status is W.PENDING:
+        return job(node, mode=None, mode_given_at=None)
+    return job(
+        node,
+        status=W.FAILED_MANUAL_INTERVENTION,
+        failure_class=FailureClass.OPERATOR_REQUEST,
+        failure_detail=reason,
+        next_attempt_at=None,
+        after_undo=None,
+    )
+
+
+def release(request: Request) -> Reply:
+    """Back into service, if it has ever been and is healthy now."""
+    node = request.node
+    if not node.ever_onboarded:
+        return Reject(reason="release: no onboarding of this node has ever ended well; onboard or delete it")
+    if node.not_scrubbed:
+        return Reject(reason="release: its GPUs were not scrubbed; decommission it with a finished scrub first")
+    proof = proven_healthy(node, request.now, request.config)
+    if isinstance(proof, Unhealthy):
+        return Reject(reason=f"release: the node is not healthy: {proof.reason}")
+    return Accept(reason="released, healthy", to=change(node, status=N.ACTIVE, quarantine=None, ever_active=True))
+
+
+def drain(request: Request) -> Reply:
+    """Empty and retire."""
+    assert isinstance(request.params, p.Drain), "the table names the type"
+    options = _options(request, request.params, retire=True, leave_out=_MORE_THAN_DRAINING)
+    return _decommission(request, DecommissionMode.SOFT_RESET, options, "drain")
+
+
+def reactivate(request: Request) -> Reply:
+    """Back to `offline`; health decides when it is active."""
+    node = request.node
+    if node.not_scrubbed:
+        return Reject(reason="reactivate: its GPUs were not scrubbed; decommission it with a finished scrub first")
+    if not node.ever_onboarded:
+        return Reject(reason="reactivate: no onboarding of this node has ever ended well; onboard or remove it")
+    if node.agent is None and not node.agentless:
+        return Reject(reason="reactivate: its agent was removed; onboard it again, or remove the node")
+    return Accept(reason="reactivated", to=change(node, status=N.OFFLINE))
+
+
+def remove(request: Request) -> Reply:
+    """Uninstall a retired node and delete it."""
+    params = request.params
+    assert isinstance(params, p.Remove), "the table names the type"
+    keep = () if params.remove_maas else (D.REMOVE_MAAS_RECORD,)
+    options = _options(request, params, retire=True, leave_out=_BEFORE_REMOVAL + keep, remove_maas=params.remove_maas)
+    return _decommission(request, DecommissionMode.FULL_DECOMMISSION, options, "remove")
+
+
+def decommission(request: Request) -> Reply:
+    """Drain, clean, and end as the mode says."""
+    params = request.params
+    assert isinstance(params, p.Decommission), "the table names the type"
+    if params.mode is DecommissionMode.REIMAGE and request.node.maas_id is None:
+        return Reject(reason="decommission: mode reimage needs a node that is in MAAS; this one has no MAAS id")
+    options = _options(request, params, retire=params.retire)
+    return _decommission(request, params.mode, options, f"decommission ({params.mode})")
+
+
+def delete(request: Request) -> Reply:
+    """The walk to `deleted` for a node that never was active."""
+    node = request.node
+    if node.ever_active:
+        return Reject(reason="delete: this node has been in service; decommission or remove it")
+    marked = change(node, deleting=True)
+    if node.status is N.BOOTSTRAP_ISSUED:
+        return Accept(reason="being deleted", to=change(marked, status=N.ENROLLING), writes=(RevokeBootstrap(),))
+    if node.workflow is None:
+        return Accept(reason="being deleted", to=removal.begin(node, request.now).to, writes=(RevokeBootstrap(),))
+    cancelled = change(marked, workflow=job(node, status=W.CANCELLED, next_attempt_at=None))
+    return Accept(reason="being deleted", to=cancelled, writes=(RevokeBootstrap(),))
+
+
+def _decommission(request: Request, mode: DecommissionMode, options: Options, what: str) -> Reply:
+    begun = Decommission(mode=mode, mode_given_at=request.now, options=options)
+    return Accept(reason=f"{what} accepted", to=change(request.node, workflow=begun))
+
+
+def _options(
+    request: Request,
+    params: p.Drain | p.Remove | p.Decommission,
+    *,
+    retire: bool,
+    leave_out: tuple[DecommissionStage, ...] = (),
+    remove_maas: bool = False,
+) -> Options:
+    return Options(
+        retire=retire,
+        remove_maas=remove_maas,
+        force=params.force,
+        reason=params.reason,
+        asked_by=request.intent.requested_by,
+        leave_out=leave_out,
+    )
+
+
+RESPONSES: dict[Action, Respond] = {
+    Action.ONBOARD: onboard,
+    Action.QUARANTINE: quarantine,
+    Action.RELEASE: release,
+    Action.DRAIN: drain,
+    Action.REACTIVATE: reactivate,
+    Action.REMOVE: remove,
+    Action.DELETE: delete,
+    Action.DECOMMISSION: decommission,
+}

@@ -1,0 +1,123 @@
+"""The status layer: what heartbeats, alerts and enrolments do to a node (edges of model §2 that no workflow owns).
+
+Facts that are stale prove nothing and move nothing. A paused node's status is followed like any other's: to observe is
+not to act.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import assert_never
+
+from farrier.config import NodeConfig
+from farrier.handlers.node.moves import Decision, become, change, proven_healthy, vitals
+from farrier.model import health
+from farrier.model.failures import QuarantineCause
+from farrier.model.health import Healthy, Unhealthy
+from farrier.model.node import Decommission, Node, Onboarding, Quarantine
+from farrier.model.outcome import Wait
+from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import OnboardingMode
+
+
+def follow(node: Node, now: datetime, config: NodeConfig) -> Decision | None:
+    """Move the status if what was observed says so; None when it stands."""
+    match node.status:
+        case N.BOOTSTRAP_ISSUED:
+            return _bootstrap_issued(node, now)
+        case N.ACTIVE:
+            return _active(node, now, config)
+        case N.OFFLINE:
+            return _offline(node, now, config)
+        case N.QUARANTINED:
+            return _quarantined(node, now, config)
+        case N.ENROLLING | N.DRAINING | N.RETIRED | N.REMOVING | N.DELETED:
+            return None  # the workflow's to move, or an operator's
+        case _ as never:
+            assert_never(never)
+
+
+def _bootstrap_issued(node: Node, now: datetime) -> Decision:
+    if node.agent is None:
+        return Wait(reason="waits for the agent to enrol with its bootstrap token")
+    return become(
+        node,
+        change(node, status=N.ENROLLING, workflow=Onboarding(mode=OnboardingMode.MANUAL, mode_given_at=now)),
+        reason="the agent enrolled with its bootstrap token",
+        cause="signal: agent enrolled",
+    )
+
+
+def _active(node: Node, now: datetime, config: NodeConfig) -> Decision | None:
+    facts = vitals(node)
+    silence = health.silent(facts, now, offline_after=config.offline_after, observation_ttl=config.observation_ttl)
+    if silence is not None:
+        return become(node, change(node, status=N.OFFLINE), reason=silence, cause="timer: heartbeat")
+    return _blocked(node, facts)
+
+
+def _offline(node: Node, now: datetime, config: NodeConfig) -> Decision | None:
+    if node.quarantine is not None and node.workflow is None:
+        return become(
+            node,
+            change(node, status=N.QUARANTINED),
+            reason=f"no longer drained, still quarantined: {node.quarantine.reason}",
+            cause="rule: quarantine",
+        )
+    proof = proven_healthy(node, now, config)
+    match proof:
+        case Healthy() if isinstance(node.workflow, Decommission):
+            return None  # healthy again, but on its way out
+        case Healthy():
+            return become(
+                node,
+                change(node, status=N.ACTIVE, ever_active=True),
+                reason="healthy again",
+                cause="signal: health",
+            )
+        case Unhealthy():
+            facts = vitals(node)
+            if _reporting(facts, now, config) and (blocked := _blocked(node, facts)) is not None:
+                return blocked
+            return Wait(reason=f"offline: {proof.reason}")
+        case _ as never:
+            assert_never(never)
+
+
+def _quarantined(node: Node, now: datetime, config: NodeConfig) -> Decision | None:
+    if node.workflow is not None or node.deleting:
+        return None  # it is retried, undone or finished there
+    cause = node.quarantine
+    if cause is None:
+        return Wait(reason="quarantined; waits for intent release or decommission")
+    if cause.cause is QuarantineCause.HEALTH and node.ever_onboarded and not node.not_scrubbed:
+        proof = proven_healthy(node, now, config)
+        if isinstance(proof, Healthy):
+            return become(
+                node,
+                change(node, status=N.ACTIVE, quarantine=None, ever_active=True),
+                reason="the alerts that quarantined it are gone",
+                cause="signal: health",
+            )
+    return Wait(reason=f"quarantined ({cause.cause}): {cause.reason}")
+
+
+def _blocked(node: Node, facts: health.Vitals) -> Decision | None:
+    """The move to quarantine, if the last report has alerts that block scheduling."""
+    blocking = facts.report.blocking if facts.report is not None and not facts.agentless else ()
+    if not blocking:
+        return None
+    names = ", ".join(alert.id for alert in blocking)
+    reason = f"alerts block scheduling: {names}"
+    return become(
+        node,
+        change(node, status=N.QUARANTINED, quarantine=Quarantine(QuarantineCause.HEALTH, reason)),
+        reason=reason,
+        cause="signal: health",
+    )
+
+
+def _reporting(facts: health.Vitals, now: datetime, config: NodeConfig) -> bool:
+    """True when the last report is fresh enough to act on."""
+    at = facts.last_heartbeat_at
+    return at is not None and now - at <= config.offline_after

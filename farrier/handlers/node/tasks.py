@@ -1,0 +1,141 @@
+"""Agent tasks as the handler sees them: issue, reissue, count failures, give up by force.
+
+A task that nobody claims, or whose lease ran out, is issued again for ever and shows as an SLA breach; only results
+`failed` count, and after `max_task_attempts` of them the task has failed for good (model §8).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from farrier.config import NodeConfig
+from farrier.handlers.node.moves import change
+from farrier.handlers.node.stage import Done, Failed, StageResult, Waiting
+from farrier.model.failures import FailureClass
+from farrier.model.node import Node, Task, TaskType, Workflow
+from farrier.model.node import TaskStatus as T
+from farrier.model.writes import CreateTask, EndTask, Write
+
+_AT_ONCE = timedelta(0)
+_DETAIL_MAX = 300
+
+
+def work(node: Node, type_: TaskType, now: datetime, config: NodeConfig) -> StageResult:
+    """Have the agent do one task, as often as it takes."""
+    workflow = _workflow(node)
+    untouched = workflow.options.untouched
+    if untouched is not None:
+        return Done(reason=f"{type_}: {untouched}", skipped=untouched)
+    task = node.task(type_)
+    if task is None or _is_stale(task, workflow):
+        return _issue(type_, CreateTask(type=type_))
+    if task.status in (T.QUEUED, T.DISPATCHED) and _force_is_due(workflow, now, config):
+        return _by_force(node, task)
+    match task.status:
+        case T.QUEUED:
+            return Waiting(reason=f"waits for an agent to take task {task.id} ({type_})", look_again=None, timed=False)
+        case T.DISPATCHED:
+            return _dispatched(task, now)
+        case T.SUCCEEDED:
+            return Done(reason=f"task {task.id} ({type_}) succeeded")
+        case T.FAILED:
+            return _failed(task, config)
+        case T.EXPIRED | T.CANCELLED:
+            return _issue(type_, CreateTask(type=type_, attempt=task.attempt + 1, failures=task.failures))
+        case _ as never:
+            assert_never(never)
+
+
+def first(workflow: Workflow, type_: TaskType) -> CreateTask:
+    """The first task of a type; inserted as ended when this workflow touches nothing."""
+    if workflow.options.untouched is not None:
+        return CreateTask(type=type_, ended=T.CANCELLED, result=workflow.options.untouched)
+    return CreateTask(type=type_)
+
+
+def reissue(node: Node, type_: TaskType, now: datetime) -> tuple[Write, ...]:
+    """What `resume` does for a task: nothing while it is fresh or its lease is live, else issue it again."""
+    task = node.task(type_)
+    if task is None:
+        return (CreateTask(type=type_),)
+    if task.status is T.QUEUED or (task.status is T.DISPATCHED and not _lease_is_over(task, now)):
+        return ()
+    if task.status is T.DISPATCHED:
+        return _again(task)
+    if task.status is T.SUCCEEDED:
+        return ()
+    return (CreateTask(type=type_, attempt=task.attempt + 1, failures=0),)
+
+
+def end_live(node: Node, result: str) -> tuple[Write, ...]:
+    """Cancel whatever the workflow's agents have not finished."""
+    return tuple(
+        EndTask(task.id, T.CANCELLED, result) for task in node.tasks if task.status in (T.QUEUED, T.DISPATCHED)
+    )
+
+
+def _dispatched(task: Task, now: datetime) -> StageResult:
+    if _lease_is_over(task, now):
+        return Waiting(
+            reason=f"the lease of {task.type} ran out; it was issued again",
+            look_again=_AT_ONCE,
+            timed=False,
+            writes=_again(task),
+        )
+    assert task.lease_until is not None, "a dispatched task has a lease"
+    return Waiting(
+        reason=f"an agent works on task {task.id} ({task.type})",
+        look_again=task.lease_until - now,
+        timed=False,
+    )
+
+
+def _failed(task: Task, config: NodeConfig) -> StageResult:
+    failures = task.failures + 1
+    detail = f"task {task.id} ({task.type}) failed {failures} times: {str(task.result)[:_DETAIL_MAX]}"
+    if failures >= config.max_task_attempts:
+        unclean = task.type is TaskType.VALIDATE_CLEAN
+        return Failed(failure=FailureClass.VALIDATION_FAILED if unclean else FailureClass.TASK_FAILED, detail=detail)
+    return _issue(task.type, CreateTask(type=task.type, attempt=task.attempt + 1, failures=failures))
+
+
+def _by_force(node: Node, task: Task) -> StageResult:
+    options = _workflow(node).options
+    why = f"forced by {options.asked_by or 'an operator'}: {options.reason}"
+    return Done(
+        reason=f"task {task.id} ({task.type}) was given up: {why}",
+        to=change(node, not_scrubbed=True),
+        skipped=why,
+        writes=(EndTask(task.id, T.CANCELLED, "forced"),),
+    )
+
+
+def _issue(type_: TaskType, create: CreateTask) -> StageResult:
+    return Waiting(reason=f"task {type_} was issued", look_again=_AT_ONCE, timed=False, writes=(create,))
+
+
+def _again(task: Task) -> tuple[Write, ...]:
+    return (
+        EndTask(task.id, T.EXPIRED, "lease ran out"),
+        CreateTask(type=task.type, attempt=task.attempt + 1, failures=task.failures),
+    )
+
+
+def _lease_is_over(task: Task, now: datetime) -> bool:
+    return task.lease_until is None or task.lease_until <= now
+
+
+def _is_stale(task: Task, workflow: Workflow) -> bool:
+    """True for a failure of an earlier attempt of the workflow: a new attempt starts with a new count."""
+    return task.status in (T.FAILED, T.EXPIRED, T.CANCELLED) and task.created_at < workflow.status_entered_at
+
+
+def _force_is_due(workflow: Workflow, now: datetime, config: NodeConfig) -> bool:
+    """Each stage has its own time: a task is not given up before an agent could begin it."""
+    return workflow.options.force and now - workflow.stage_entered_at >= config.force_after
+
+
+def _workflow(node: Node) -> Workflow:
+    assert node.workflow is not None, "tasks belong to a live workflow"
+    return node.workflow

@@ -1,0 +1,190 @@
+"""The engine both workflows run on: status edges, stages, attempts, and how a workflow ends (model §4).
+
+Knows no stage: `onboarding` and `decommission` have them. `stop` comes before anything else in a run, `progress` after
+the node's health.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from farrier.handlers.node import decommission, onboarding, removal
+from farrier.handlers.node.failing import compensate, fail, settle_stop
+from farrier.handlers.node.moves import Decision, Policy, become, change, job
+from farrier.handlers.node.stage import Done, Failed, StageResult, Step, Waiting
+from farrier.model import sla
+from farrier.model.edges import Layer
+from farrier.model.failures import FAILURES, FailureClass
+from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, Skipped, Workflow
+from farrier.model.outcome import Wait
+from farrier.model.stages import BY_POLICY, Stage, first_stage, next_stage
+from farrier.model.status import NodeStatus
+from farrier.model.workflow import WorkflowStatus as W
+
+
+def stop(node: Node, now: datetime, config: Policy) -> Decision | None:
+    """Honour a stop that takes several edges, one edge a run; None when none is requested."""
+    if node.workflow is None or node.workflow.stop_requested is None:
+        return None
+    return settle_stop(node)
+
+
+def progress(node: Node, now: datetime, config: Policy) -> Decision | None:
+    """Take the live workflow one step on; None when there is none and none is missing."""
+    if node.workflow is None:
+        return _without(node, now)
+    if node.paused is not None and not node.deleting and not _is_being_cancelled(node.workflow):
+        return Wait(reason=f"paused: {node.paused.reason}")
+    match node.workflow.status:
+        case W.PENDING:
+            return _pending(node, node.workflow)
+        case W.RUNNING:
+            return _running(node, node.workflow, now, config)
+        case W.FAILED_RETRYABLE:
+            return _failed_retryable(node, node.workflow, now)
+        case W.FAILED_MANUAL_INTERVENTION:
+            return Wait(reason=f"waits for an operator: {_advice(node.workflow)}")
+        case W.COMPENSATING:
+            return compensate(node)
+        case W.COMPLETED | W.CANCELLED | W.RECONCILED:
+            return None  # never live; here only so that every status is answered
+        case _ as never:
+            assert_never(never)
+
+
+def start(workflow: Workflow) -> dict[str, object]:
+    """The fields of `workflow` as it begins running from the top."""
+    assert workflow.mode is not None, "begins only once it has a mode"
+    stage = first_stage(workflow.mode, skip=left_out(workflow))
+    return {
+        "status": W.RUNNING,
+        "stage": stage,
+        "attempt": 1,
+        "next_attempt_at": None,
+        "failure_class": None,
+        "failure_detail": None,
+        "stop_requested": None,
+    }
+
+
+def attempt_began_at(workflow: Workflow) -> datetime:
+    """When the running attempt of the stage began: another attempt does not enter the stage anew."""
+    return max(workflow.stage_entered_at, workflow.status_entered_at)
+
+
+def left_out(workflow: Workflow) -> frozenset[Stage]:
+    """Stages this run does not go through: those it was told to leave out, and those the policy does not ask for."""
+    assert workflow.mode is not None, "asked for only once it has a mode"
+    optional = frozenset() if workflow.options.remove_maas else BY_POLICY.get(workflow.mode, frozenset())
+    return optional | frozenset(workflow.options.leave_out)
+
+
+def _is_being_cancelled(workflow: Workflow) -> bool:
+    return workflow.status is W.COMPENSATING and workflow.after_undo is not AfterUndo.RESTART
+
+
+def _without(node: Node, now: datetime) -> Decision | None:
+    if node.deleting and node.status is not NodeStatus.BOOTSTRAP_ISSUED:
+        return removal.begin(node, now)
+    if node.status is NodeStatus.ENROLLING:
+        return Wait(reason="no onboarding is under way; waits for intent onboard or adopt")
+    return None
+
+
+def _pending(node: Node, workflow: Workflow) -> Decision:
+    if workflow.mode is None:
+        return Wait(reason="the onboarding has no mode yet; waits for intent onboard or adopt")
+    return become(
+        node,
+        change(node, workflow=job(node, **start(workflow))),
+        reason=f"{workflow.kind} ({workflow.mode}) begins",
+        cause=f"rule: {workflow.kind}",
+    )
+
+
+def _failed_retryable(node: Node, workflow: Workflow, now: datetime) -> Decision:
+    if workflow.next_attempt_at is not None and now < workflow.next_attempt_at:
+        return Wait(
+            reason=f"stage {workflow.stage} failed ({workflow.failure_class}); tried again after its back-off",
+            look_again=workflow.next_attempt_at - now,
+        )
+    return become(
+        node,
+        change(node, workflow=job(node, status=W.RUNNING, attempt=workflow.attempt + 1, next_attempt_at=None)),
+        reason=f"another attempt at stage {workflow.stage}",
+        cause="timer: back-off",
+    )
+
+
+def _running(node: Node, workflow: Workflow, now: datetime, config: Policy) -> Decision:
+    if workflow.stage is None:
+        return _through(node, Done(reason="every stage was left out"), now)
+    result = _run_stage(node, workflow, now, config)
+    match result:
+        case Done():
+            return _through(node, result, now)
+        case Waiting():
+            if result.timed and now - attempt_began_at(workflow) > _deadline(workflow, config):
+                return fail(node, now, FailureClass.TIMEOUT, f"stage {workflow.stage}: {result.reason}")
+            return Wait(reason=result.reason, look_again=result.look_again, writes=result.writes, source=result.source)
+        case Step():
+            return become(
+                node,
+                result.to,
+                reason=result.reason,
+                cause=f"stage: {workflow.stage}",
+                writes=result.writes,
+                source=result.source,
+            )
+        case Failed():
+            return fail(node, now, result.failure, result.detail, stop=result.stop, writes=result.writes)
+        case _ as never:
+            assert_never(never)
+
+
+def _run_stage(node: Node, workflow: Workflow, now: datetime, config: Policy) -> StageResult:
+    match workflow:
+        case Onboarding():
+            run = onboarding.STAGES.get(workflow.stage) if workflow.stage is not None else None
+        case Decommission():
+            run = decommission.STAGES.get(workflow.stage) if workflow.stage is not None else None
+        case _ as never:
+            assert_never(never)
+    if run is None:
+        return Waiting(reason=f"stage {workflow.stage} is run by a newer release", timed=False)
+    return run(node, now, config)
+
+
+def _through(node: Node, done: Done, now: datetime) -> Decision:
+    """The stage is done: the next one, or the end."""
+    base = node if done.to is None else done.to
+    workflow = base.workflow
+    assert workflow is not None and workflow.mode is not None, "a running workflow has a mode"
+    stage = workflow.stage
+    skipped = workflow.skipped
+    if done.skipped is not None and stage is not None:
+        skipped = (*(s for s in skipped if s.stage != stage), Skipped(stage, done.skipped))
+    following = next_stage(workflow.mode, stage, skip=left_out(workflow)) if stage is not None else None
+    base = change(
+        base,
+        workflow=job(base, skipped=skipped, attempt=1, failure_class=None, failure_detail=None),
+    )
+    if following is None:
+        to = onboarding.complete(base) if isinstance(workflow, Onboarding) else decommission.complete(base)
+        reason = f"{workflow.kind} is through: {done.reason}"
+    else:
+        to = change(base, workflow=job(base, stage=following))
+        reason = done.reason
+    return become(node, to, reason=reason, cause=f"stage: {stage}", writes=done.writes, source=done.source)
+
+
+def _deadline(workflow: Workflow, config: Policy) -> timedelta:
+    assert workflow.stage is not None, "only a stage has a deadline"
+    return sla.stage_deadline(Layer(workflow.kind), workflow.stage, overrides=config.sla)
+
+
+def _advice(workflow: Workflow) -> str:
+    if workflow.failure_class is None:
+        return "resume, restart_clean or cancel"
+    return f"{workflow.failure_class}: {FAILURES[workflow.failure_class].action}"

@@ -1,0 +1,109 @@
+"""The system account that an embedded PostgreSQL runs as.
+
+Called by `embedded` only. An ordinary user's server runs as that user. PostgreSQL refuses to run as root, so
+root's runs as an account without login: the owner of the data if there is any, else the machine's `postgres`,
+else `farrier-postgres`, which is then made. For that account to reach a directory below a closed one (root's
+home), the closed one gets the permission to pass through, and no more; each such change is logged.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+from typing import TypedDict
+
+import msgspec
+import structlog
+
+from farrier import errors
+
+log = structlog.stdlib.get_logger(__name__)
+
+_DISTRIBUTION_ACCOUNT = "postgres"
+_OWN_ACCOUNT = "farrier-postgres"
+
+
+class Identity(TypedDict, total=False):
+    """The arguments of `subprocess.run` that change who the child is."""
+
+    user: int
+    group: int
+    extra_groups: list[int]
+
+
+class Account(msgspec.Struct, frozen=True):
+    """Whom the server runs as; `switched` if that is not who we are."""
+
+    uid: int
+    gid: int
+    switched: bool
+
+    def identity(self) -> Identity:
+        """For a child process that is to run as this account."""
+        return Identity(user=self.uid, group=self.gid, extra_groups=[]) if self.switched else Identity()
+
+    def take(self, directory: Path) -> None:
+        """Make the account the owner of a directory that we made or found empty."""
+        if self.switched:
+            os.chown(directory, self.uid, self.gid)
+
+    def own_directory(self, path: Path) -> None:
+        """A directory of the account's in a place where others write, too. Refuses one that is another's."""
+        path.mkdir(mode=0o700, exist_ok=True)
+        found = path.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (self.uid, os.geteuid()):
+            raise errors.ConfigError(f"{path} belongs to another user; remove it or use a shorter directory")
+        self.take(path)
+
+    def open_way(self, directory: Path, binaries: Path) -> None:
+        """Let the account pass through to both, and read the programs and what they load."""
+        if not self.switched:
+            return
+        for parent in (*directory.parents, *binaries.parents):
+            self._allow(parent, stat.S_IXOTH)
+        for path in binaries.parent.rglob("*"):
+            runnable = path.is_dir() or path.stat().st_mode & stat.S_IXUSR
+            self._allow(path, stat.S_IROTH | stat.S_IXOTH if runnable else stat.S_IROTH)
+
+    def _allow(self, path: Path, wanted: int) -> None:
+        found = path.stat()
+        if found.st_uid != self.uid and found.st_mode & wanted != wanted:
+            path.chmod(stat.S_IMODE(found.st_mode) | wanted)
+            log.warning("embedded.path_opened", path=str(path), reason="PostgreSQL won't run as root")
+
+
+def for_server(data: Path) -> Account:
+    """Whom the server of this data directory, which need not exist, runs as."""
+    if os.geteuid() != 0:
+        return Account(os.geteuid(), os.getegid(), switched=False)
+    if data.exists():
+        owner = data.stat()
+        return Account(owner.st_uid, owner.st_gid, switched=True)
+    entry = _find(_DISTRIBUTION_ACCOUNT) or _find(_OWN_ACCOUNT) or _create()
+    return Account(entry.pw_uid, entry.pw_gid, switched=True)
+
+
+def _find(name: str) -> pwd.struct_passwd | None:
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        return None
+
+
+def _create() -> pwd.struct_passwd:
+    useradd = shutil.which("useradd", path=f"{os.defpath}:/usr/sbin:/sbin")
+    if useradd is None:
+        raise errors.ConfigError(
+            "PostgreSQL does not run as root, and there is neither an account `postgres` nor `useradd` to "
+            "make one; run farrier as an ordinary user, or give the DSN of a server"
+        )
+    command = [useradd, "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", _OWN_ACCOUNT]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    entry = _find(_OWN_ACCOUNT)  # another process may have been quicker: what counts is that it is there
+    if entry is None:
+        raise errors.ConfigError(f"cannot make the account {_OWN_ACCOUNT}: {done.stderr.strip()}")
+    return entry

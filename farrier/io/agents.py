@@ -1,0 +1,68 @@
+"""`protocols.AgentApi` on PostgreSQL: the functions that agents call, for agents that are simulated.
+
+One statement serves any number of agents, so that a thousand of them cost a simulation next to nothing.
+What the database refuses leaves as `RefusedByModel`, in its words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+import msgspec
+
+from farrier.io import refusals, statements
+from farrier.io.pool import Pool
+from farrier.model.agent import AgentTask, Enrolled, Heartbeat
+from farrier.model.node import TaskType
+
+_ENROLL = statements.load("agents/enroll")
+_HEARTBEAT = statements.load("agents/heartbeat")
+_CLAIM = statements.load("agents/claim")
+_RENEW = statements.load("agents/renew")
+_FINISH = statements.load("agents/finish")
+
+
+class PostgresAgents:
+    """`protocols.AgentApi`."""
+
+    def __init__(self, connections: Pool) -> None:
+        self._pool = connections
+
+    async def enroll(self, token: str, facts: Mapping[str, Any]) -> Enrolled:
+        (record,) = await self._fetch(_ENROLL, token, _json(facts))
+        return Enrolled(record["node"], record["agent_key"])
+
+    async def beat(self, beats: Sequence[Heartbeat]) -> frozenset[int]:
+        rows = [{"node": b.agent.node, "key": b.agent.key, "health": b.health} for b in beats]
+        return frozenset(record["node"] for record in await self._fetch(_HEARTBEAT, _json(rows)))
+
+    async def claim(self, nodes: Sequence[int], types: Sequence[TaskType], lease: timedelta) -> tuple[AgentTask, ...]:
+        records = await self._fetch(_CLAIM, nodes, [type_.value for type_ in types], lease)
+        return tuple(
+            AgentTask(
+                id=record["task"],
+                node=record["node_id"],
+                type=TaskType(record["type"]),
+                params=msgspec.json.decode(record["params"]),
+                attempt=record["attempt"],
+                lease_token=record["lease_token"],
+            )
+            for record in records
+        )
+
+    async def renew(self, task: AgentTask, lease: timedelta) -> None:
+        await self._fetch(_RENEW, task.id, task.lease_token, lease)
+
+    async def finish(self, task: AgentTask, *, succeeded: bool, result: Mapping[str, Any]) -> None:
+        await self._fetch(_FINISH, task.id, task.lease_token, succeeded, _json(result))
+
+    async def _fetch(self, sql: str, *arguments: Any) -> list[asyncpg.Record]:
+        async with refusals.borrowed(self._pool) as conn:
+            return await conn.fetch(sql, *arguments)
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

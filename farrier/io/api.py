@@ -1,0 +1,137 @@
+"""`protocols.Requests` on PostgreSQL: how the command line and the web ask for things.
+
+They call the functions that any other service calls, and may do no more. An answer is waited for on a connection of
+its own that listens; should nothing be heard there (PgBouncer), a look from time to time finds the answer as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import anyio
+import msgspec
+
+from farrier.errors import RefusedByModel
+from farrier.io import pool, refusals, statements
+from farrier.io.pool import Pool
+from farrier.model.requests import Answer, Registration, Request
+
+_ASK = statements.load("api/ask")
+_ANSWER = statements.load("api/answer")
+_REGISTER = statements.load("api/register")
+_ISSUE_BOOTSTRAP = statements.load("api/issue_bootstrap")
+_NAMED = statements.load("api/named")
+_ENQUEUE = statements.load("wakes/enqueue")
+
+_ANSWERED = "farrier_intent_answered"
+# How long an answer may go unnoticed when no notification comes through.
+_LOOK_EVERY_SECONDS = 0.5
+
+_KIND_WITH_NAMES = "node"
+
+
+class PostgresRequests:
+    """`protocols.Requests`. `dsn` is where `connections` lead, for the connection that listens."""
+
+    def __init__(self, connections: Pool, dsn: str, *, pgbouncer: bool = False) -> None:
+        self._pool = connections
+        self._dsn = dsn
+        self._pgbouncer = pgbouncer
+
+    async def ask(self, request: Request) -> int:
+        intent: int = await self._value(
+            _ASK,
+            request.node,
+            request.action,
+            _json(request.params),
+            request.key,
+            request.requested_by,
+            request.api_version,
+        )
+        return intent
+
+    async def answer(self, intent: int, patience: timedelta) -> Answer | None:
+        with anyio.move_on_after(patience.total_seconds()):
+            async with self._bell() as bell:
+                while (answer := await self._look(intent)).status == "pending":
+                    await bell.wait()
+            return answer
+        return None
+
+    async def register(self, registration: Registration) -> int:
+        node: int = await self._value(
+            _REGISTER,
+            registration.name,
+            registration.bmc_address,
+            registration.bmc_credential,
+            list(registration.macs),
+            _json(registration.labels),
+            registration.site,
+            registration.model,
+            registration.maas_id,
+            registration.agentless,
+            registration.auto_manage,
+            registration.bootstrap_token,
+            registration.bootstrap_ttl,
+        )
+        return node
+
+    async def issue_bootstrap(self, node: str, ttl: timedelta) -> str:
+        token: str = await self._value(_ISSUE_BOOTSTRAP, node, ttl)
+        return token
+
+    async def enqueue(self, kind: str, resource: str) -> int:
+        async with refusals.borrowed(self._pool) as conn:
+            if resource.isascii() and resource.isdigit():
+                id_: int | None = int(resource)
+            else:
+                id_ = await conn.fetchval(_NAMED, resource) if kind == _KIND_WITH_NAMES else None
+            if id_ is None:
+                raise RefusedByModel(f"no {kind} is named {resource!r}", hint="give its id", sqlstate="FR404")
+            await conn.execute(_ENQUEUE, kind, [id_])
+        return id_
+
+    async def _look(self, intent: int) -> Answer:
+        async with refusals.borrowed(self._pool) as conn:
+            record = await conn.fetchrow(_ANSWER, intent)
+        if record is None:
+            raise RefusedByModel(f"there is no intent {intent}", sqlstate="FR404")
+        return Answer(**record)
+
+    @asynccontextmanager
+    async def _bell(self) -> AsyncIterator[_Bell]:
+        bell = _Bell()
+        listener = await pool.connect(self._dsn, patience=pool.CONNECT_TIMEOUT, pgbouncer=self._pgbouncer)
+        try:
+            await listener.add_listener(_ANSWERED, bell.ring)
+            yield bell
+        finally:
+            listener.terminate()
+
+    async def _value(self, sql: str, *arguments: Any) -> Any:
+        async with refusals.borrowed(self._pool) as conn:
+            return await conn.fetchval(sql, *arguments)
+
+
+class _Bell:
+    """Rings for every answer to anybody."""
+
+    def __init__(self) -> None:
+        self._rung = anyio.Event()
+
+    def ring(self, *_notification: object) -> None:
+        """What the driver calls."""
+        self._rung.set()
+
+    async def wait(self) -> None:
+        """Until it rings, or it is time to look without being told."""
+        with anyio.move_on_after(_LOOK_EVERY_SECONDS):
+            await self._rung.wait()
+        self._rung = anyio.Event()
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,70 @@
+"""Copies the model into the tables that triggers and functions read: edges, first values, mapping, actions, advice.
+
+Run after every migration, in its lock. The model in the code is the truth; a row that it lacks goes, so the database
+refuses exactly what the code refuses.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+
+from farrier.io import statements
+from farrier.io.pool import Connection
+from farrier.model import actions, edges, failures, mapping
+
+_EDGES = statements.load("catalog/edges")
+_INITIAL_VALUES = statements.load("catalog/initial_values")
+_MAPPING = statements.load("catalog/mapping")
+_ACTIONS = statements.load("catalog/actions")
+_ADVICE = statements.load("catalog/advice")
+_SETTING = statements.load("catalog/setting")
+
+
+async def sync(conn: Connection) -> None:
+    """Make the tables equal to the model. May be called any number of times."""
+    async with conn.transaction():
+        await conn.execute(
+            _EDGES,
+            [e.layer for e in edges.EDGES],
+            [e.source for e in edges.EDGES],
+            [e.target for e in edges.EDGES],
+        )
+        first = sorted((layer, value) for layer, values in edges.INITIAL.items() for value in values)
+        await conn.execute(_INITIAL_VALUES, [layer for layer, _ in first], [value for _, value in first])
+        await conn.execute(
+            _MAPPING,
+            [row.kind for row in mapping.ROWS],
+            [row.workflow_status for row in mapping.ROWS],
+            [row.node_status for row in mapping.ROWS],
+        )
+        await _sync_actions(conn)
+        advice = _advice()
+        await conn.execute(_ADVICE, list(advice), list(advice.values()))
+
+
+async def set_offline_after(conn: Connection, offline_after: timedelta) -> None:
+    """Tell `farrier.heartbeat` after which silence a heartbeat is news."""
+    await conn.execute(_SETTING, "offline_after_seconds", offline_after.total_seconds())
+
+
+async def _sync_actions(conn: Connection) -> None:
+    specs = list(actions.ACTIONS.items())
+    await conn.execute(
+        _ACTIONS,
+        [action for action, _ in specs],
+        [spec.since for _, spec in specs],
+        [spec.interrupts for _, spec in specs],
+        [action in actions.ANSWERED_WHILE_PAUSED for action, _ in specs],
+        [msgspec.json.encode(actions.schema(action)).decode() for action, _ in specs],
+    )
+    await conn.execute(_SETTING, "api_min", float(actions.API_MIN))
+    await conn.execute(_SETTING, "api_max", float(actions.API_MAX))
+
+
+def _advice() -> dict[str, str]:
+    """What to do, by failure; the causes of a quarantine and the failures of a BMC under a prefix of their own."""
+    table = {str(failure): advice.action for failure, advice in failures.FAILURES.items()}
+    table |= {f"quarantine:{cause}": text for cause, text in failures.QUARANTINE_ADVICE.items()}
+    return table | {f"bmc:{failure}": text for failure, text in failures.BMC_ADVICE.items()}

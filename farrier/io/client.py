@@ -1,0 +1,118 @@
+"""The way in for a program that comes, asks and leaves: server, pool, schema check, and both halves of the API.
+
+Called by the command line. An embedded server that does not run is started, and stopped at the end by whoever started
+it; its schema is brought up to date, because nobody else does that. Any other schema is an operator's: it is checked
+and left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import asyncpg
+import msgspec
+
+from farrier.config import DatabaseConfig
+from farrier.errors import ConfigError, SchemaMissing
+from farrier.io import catalog, migrate, pool, refusals, statements
+from farrier.io.api import PostgresRequests
+from farrier.io.embedded import EmbeddedServer, default_directory
+from farrier.io.pool import Connection, Pool, Single
+from farrier.io.queries import PostgresQueries
+
+_EXISTS = statements.load("schema/exists")
+_GRANT_RIGHTS = statements.load("schema/grant_rights")
+
+# Somebody waits for an answer: enough for a server that restarts, not for one that is gone.
+_PATIENCE = timedelta(seconds=5)
+# A listing, and beside it whatever it leads to.
+_CONNECTIONS = 2
+
+
+class Client(msgspec.Struct, frozen=True):
+    """A database that was reached and fits this program."""
+
+    queries: PostgresQueries
+    requests: PostgresRequests
+
+
+@asynccontextmanager
+async def client(config: DatabaseConfig) -> AsyncIterator[Client]:
+    """Reach the configured database. Raises DatabaseUnreachable, SchemaMissing, SchemaTooNew or ConfigError."""
+    async with server(config) as dsn:
+        patience = min(_PATIENCE, config.db_timeout)
+        connections = await pool.open_pool(dsn, size=_CONNECTIONS, patience=patience, pgbouncer=config.pgbouncer)
+        try:
+            await _require_schema(connections, embedded=not config.dsn)
+            requests = PostgresRequests(connections, dsn, pgbouncer=config.pgbouncer)
+            yield Client(PostgresQueries(connections), requests)
+        finally:
+            connections.terminate()
+
+
+@asynccontextmanager
+async def administrator(config: DatabaseConfig) -> AsyncIterator[Single]:
+    """One connection with a session of its own, for work on the schema, whatever that is. Raises as `client` does,
+    and RefusedByModel for what this user may not do."""
+    async with server(config) as dsn:
+        conn = await pool.connect(dsn, patience=min(_PATIENCE, config.db_timeout))
+        try:
+            with refusals.translated():
+                yield conn
+        finally:
+            await conn.close()
+
+
+@asynccontextmanager
+async def server(config: DatabaseConfig) -> AsyncIterator[str]:
+    """The DSN of the configured server, which runs for as long as the context lasts."""
+    if config.dsn:
+        yield config.dsn
+        return
+    own = EmbeddedServer(Path(config.embedded) if config.embedded else _usual_directory())
+    ran_before = await anyio.to_thread.run_sync(own.is_running)
+    dsn = await anyio.to_thread.run_sync(own.start)
+    try:
+        yield dsn
+    finally:
+        if not ran_before:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(own.stop)
+
+
+async def prepare_roles(conn: Connection) -> None:
+    """Make the roles that are missing, and give all of them their rights if there is a schema already. May be called
+    again."""
+    await migrate.create_roles(conn)
+    if await conn.fetchval(_EXISTS):
+        await conn.execute(_GRANT_RIGHTS)
+
+
+def _usual_directory() -> Path:
+    """The daemon's, if it has run there: a program that only asks makes no database by the way."""
+    usual = default_directory()
+    if not usual.is_dir():
+        raise ConfigError(
+            "no database is named; give --dsn URL or --embedded DIR, set FARRIER_DATABASE_DSN, or name a file with "
+            f"--config (the embedded server's usual directory {usual} does not exist)"
+        )
+    return usual
+
+
+async def _require_schema(connections: Pool, *, embedded: bool) -> None:
+    async with connections.acquire() as conn:
+        try:
+            status = await migrate.check(conn)
+        except asyncpg.InsufficientPrivilegeError:
+            return  # a role that may not see the schema's version; what it may do was granted by a schema that fits
+        try:
+            status.require_current()
+        except SchemaMissing:
+            if not embedded:
+                raise
+            await migrate.migrate(conn, after=catalog.sync)

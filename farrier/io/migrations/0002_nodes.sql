@@ -1,0 +1,157 @@
+-- Nodes, their workflows, agents, tasks and intents: the tables. Triggers and functions follow in later files.
+
+CREATE TABLE farrier.nodes (
+    id                    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name                  text        NOT NULL,
+    site                  text,
+    model                 text,
+    labels                jsonb       NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(labels) = 'object'),
+    agentless             boolean     NOT NULL DEFAULT false,
+    auto_manage           boolean     NOT NULL DEFAULT true,
+    maas_id               text,
+    created_at            timestamptz NOT NULL DEFAULT farrier.now(),
+    version               bigint      NOT NULL DEFAULT 1,
+    status                text        NOT NULL,
+    status_entered_at     timestamptz NOT NULL DEFAULT farrier.now(),
+    management            text        NOT NULL,
+    management_entered_at timestamptz NOT NULL DEFAULT farrier.now(),
+    bmc_address           text,
+    bmc_credential        text,       -- a reference, never a secret
+    bmc                   jsonb       NOT NULL DEFAULT '{}',
+    quarantine            jsonb,
+    paused                jsonb,
+    ever_onboarded        boolean     NOT NULL DEFAULT false,
+    ever_active           boolean     NOT NULL DEFAULT false,
+    not_scrubbed          boolean     NOT NULL DEFAULT false,
+    deleting              boolean     NOT NULL DEFAULT false,
+    live_workflow_kind    text CHECK (live_workflow_kind IN ('onboarding', 'decommission')),
+    live_workflow_id      bigint,
+    CONSTRAINT node_name_form CHECK (name ~ '^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$' AND name !~ '^[0-9]+$'),
+    CONSTRAINT live_workflow_whole CHECK ((live_workflow_kind IS NULL) = (live_workflow_id IS NULL))
+) WITH (fillfactor = 80);
+-- A deleted node keeps its row and its history; its name and its BMC are free again.
+CREATE UNIQUE INDEX nodes_name ON farrier.nodes (name) WHERE status <> 'deleted';
+CREATE UNIQUE INDEX nodes_bmc ON farrier.nodes (bmc_address) WHERE status <> 'deleted';
+CREATE UNIQUE INDEX nodes_maas ON farrier.nodes (site, maas_id) NULLS NOT DISTINCT WHERE status <> 'deleted' AND maas_id IS NOT NULL;
+CREATE INDEX nodes_status ON farrier.nodes (status, status_entered_at);
+
+CREATE TABLE farrier.node_macs (
+    mac     macaddr PRIMARY KEY,
+    node_id bigint NOT NULL REFERENCES farrier.nodes
+);
+CREATE INDEX node_macs_node ON farrier.node_macs (node_id);
+
+-- Single use, stored hashed, worthless after `expires_at`.
+CREATE TABLE farrier.bootstrap_tokens (
+    hash       bytea       PRIMARY KEY,
+    node_id    bigint      NOT NULL REFERENCES farrier.nodes,
+    issued_at  timestamptz NOT NULL DEFAULT farrier.now(),
+    expires_at timestamptz NOT NULL,
+    used_at    timestamptz,
+    revoked_at timestamptz
+);
+CREATE INDEX bootstrap_tokens_node ON farrier.bootstrap_tokens (node_id);
+
+-- The agent on a node: one row, rewritten by every heartbeat.
+CREATE TABLE farrier.node_agents (
+    node_id           bigint      PRIMARY KEY REFERENCES farrier.nodes,
+    key_hash          bytea       NOT NULL,
+    facts             jsonb       NOT NULL DEFAULT '{}',
+    enrolled_at       timestamptz NOT NULL DEFAULT farrier.now(),
+    last_heartbeat_at timestamptz,
+    health            jsonb       NOT NULL DEFAULT '{}',
+    ssh_seed_failures integer     NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+
+CREATE TABLE farrier.node_onboardings (
+    id                bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    node_id           bigint      NOT NULL REFERENCES farrier.nodes,
+    mode              text,
+    status            text        NOT NULL DEFAULT 'pending',
+    status_entered_at timestamptz NOT NULL DEFAULT farrier.now(),
+    stage             text,
+    stage_entered_at  timestamptz NOT NULL DEFAULT farrier.now(),
+    attempt           integer     NOT NULL DEFAULT 1,
+    next_attempt_at   timestamptz,
+    failure_class     text,
+    failure_detail    text,
+    stop_requested    text,
+    after_undo        text,
+    mode_given_at     timestamptz,
+    options           jsonb       NOT NULL DEFAULT '{}',
+    skipped           jsonb       NOT NULL DEFAULT '[]',
+    created_at        timestamptz NOT NULL DEFAULT farrier.now(),
+    ended_at          timestamptz
+);
+CREATE UNIQUE INDEX node_onboardings_live ON farrier.node_onboardings (node_id)
+    WHERE status NOT IN ('completed', 'cancelled', 'reconciled');
+CREATE INDEX node_onboardings_node ON farrier.node_onboardings (node_id, id);
+
+CREATE TABLE farrier.node_decommissions (LIKE farrier.node_onboardings INCLUDING DEFAULTS INCLUDING IDENTITY);
+ALTER TABLE farrier.node_decommissions ADD PRIMARY KEY (id), ADD FOREIGN KEY (node_id) REFERENCES farrier.nodes,
+    ALTER COLUMN mode SET NOT NULL;
+CREATE UNIQUE INDEX node_decommissions_live ON farrier.node_decommissions (node_id)
+    WHERE status NOT IN ('completed', 'cancelled', 'reconciled');
+CREATE INDEX node_decommissions_node ON farrier.node_decommissions (node_id, id);
+
+CREATE TABLE farrier.node_tasks (
+    id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    node_id       bigint      NOT NULL REFERENCES farrier.nodes,
+    workflow_id   bigint      NOT NULL REFERENCES farrier.node_decommissions,
+    type          text        NOT NULL,
+    status        text        NOT NULL DEFAULT 'queued'
+                  CHECK (status IN ('queued', 'dispatched', 'succeeded', 'failed', 'expired', 'cancelled')),
+    params        jsonb       NOT NULL DEFAULT '{}',
+    attempt       integer     NOT NULL DEFAULT 1,
+    failures      integer     NOT NULL DEFAULT 0,
+    agent         text,
+    lease_token   uuid,
+    lease_until   timestamptz,
+    result        jsonb,
+    created_at    timestamptz NOT NULL DEFAULT farrier.now(),
+    dispatched_at timestamptz,
+    ended_at      timestamptz
+);
+CREATE UNIQUE INDEX node_tasks_live ON farrier.node_tasks (node_id, type) WHERE status IN ('queued', 'dispatched');
+CREATE INDEX node_tasks_queued ON farrier.node_tasks (type, id) WHERE status = 'queued';
+CREATE INDEX node_tasks_workflow ON farrier.node_tasks (workflow_id, type, id);
+CREATE INDEX node_tasks_node ON farrier.node_tasks (node_id, id);
+
+CREATE TABLE farrier.intents (
+    id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    node            text        NOT NULL,        -- name or id, as it was given
+    node_id         bigint      NOT NULL REFERENCES farrier.nodes,
+    action          text        NOT NULL,
+    params          jsonb       NOT NULL DEFAULT '{}',
+    api_version     integer,
+    idempotency_key text,
+    requested_by    text,
+    status          text        NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'accepted', 'rejected', 'superseded')),
+    reason          text,
+    created_at      timestamptz NOT NULL DEFAULT farrier.now(),
+    answered_at     timestamptz,
+    CONSTRAINT intent_size CHECK (octet_length(params::text) <= 16384)
+);
+CREATE UNIQUE INDEX intents_key ON farrier.intents (node_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
+CREATE INDEX intents_pending ON farrier.intents (node_id, id) WHERE status = 'pending';
+CREATE INDEX intents_node ON farrier.intents (node_id, id);
+
+-- What the plpgsql side has to know of the model and of the configuration; filled from them, never edited.
+CREATE TABLE farrier.actions (
+    action       text    PRIMARY KEY,
+    since        integer NOT NULL,
+    interrupts   boolean NOT NULL,     -- while one is pending, a step that only reads is cut short
+    while_paused boolean NOT NULL,     -- not held back by a pause
+    params       jsonb   NOT NULL
+);
+CREATE TABLE farrier.workflow_mapping (
+    kind            text NOT NULL,
+    workflow_status text NOT NULL,
+    node_status     text NOT NULL,
+    PRIMARY KEY (kind, workflow_status, node_status)
+);
+CREATE TABLE farrier.settings (
+    name  text PRIMARY KEY,
+    value jsonb NOT NULL
+);
+INSERT INTO farrier.settings VALUES ('offline_after_seconds', '180'), ('api_min', '1'), ('api_max', '1');

@@ -1,0 +1,251 @@
+-- Registration, bootstrap tokens, agents and their tasks: the functions other services call.
+
+CREATE FUNCTION farrier.digest(secret text) RETURNS bytea LANGUAGE sql IMMUTABLE
+    RETURN sha256(convert_to(secret, 'UTF8'));
+-- 244 random bits from the operating system, as 64 hexadecimal digits.
+CREATE FUNCTION farrier.new_secret() RETURNS text LANGUAGE sql VOLATILE
+    RETURN replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', '');
+
+-- Makes a node and puts it on the schedule. Nothing that writes to a BMC or to MAAS starts by itself: the onboarding
+-- has no mode until somebody gives it one. With `bootstrap_token` the node waits for its agent instead.
+CREATE FUNCTION farrier.register_node(
+    name text, bmc_address text DEFAULT NULL, bmc_credential text DEFAULT NULL, macs text[] DEFAULT '{}',
+    labels jsonb DEFAULT '{}', site text DEFAULT NULL, model text DEFAULT NULL, maas_id text DEFAULT NULL,
+    agentless boolean DEFAULT false, auto_manage boolean DEFAULT true, bootstrap_token text DEFAULT NULL,
+    bootstrap_ttl interval DEFAULT '72 hours') RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    new_id bigint;
+    first_status text := CASE WHEN bootstrap_token IS NULL THEN 'enrolling' ELSE 'bootstrap_issued' END;
+    first_management text := CASE WHEN bmc_address IS NULL AND bmc_credential IS NULL THEN 'unmanaged' ELSE 'enroll' END;
+    other text;
+    onboarding bigint;
+    violated text;
+BEGIN
+    IF bootstrap_token = '' THEN RAISE EXCEPTION 'a bootstrap token may not be empty' USING ERRCODE = 'FR400'; END IF;
+    PERFORM check_ttl(bootstrap_ttl);
+    IF bmc_address !~ '\A\S+\Z' OR bmc_credential !~ '\A\S+\Z' OR greatest(length(bmc_address), length(bmc_credential)) > 500 THEN
+        RAISE EXCEPTION 'a BMC address or credential reference has 1 to 500 characters and no blanks' USING ERRCODE = 'FR400';
+    END IF;
+    SELECT n.name INTO other FROM node_macs m JOIN nodes n ON n.id = m.node_id WHERE m.mac = ANY (register_node.macs::macaddr[]);
+    IF FOUND THEN
+        RAISE EXCEPTION 'a MAC address of % belongs to node % already', register_node.name, other
+            USING ERRCODE = 'unique_violation', HINT = 'Correct the address, or delete the other node first.';
+    END IF;
+    SELECT n.name INTO other FROM nodes n WHERE n.bmc_address = register_node.bmc_address AND n.status <> 'deleted';
+    IF FOUND THEN
+        RAISE EXCEPTION 'the BMC % belongs to node % already', register_node.bmc_address, other
+            USING ERRCODE = 'unique_violation', HINT = 'Two nodes behind one address are told apart by the path of their system.';
+    END IF;
+    INSERT INTO nodes (name, bmc_address, bmc_credential, labels, site, model, maas_id, agentless, auto_manage, status, management)
+    VALUES (register_node.name, register_node.bmc_address, register_node.bmc_credential, register_node.labels, register_node.site,
+            register_node.model, register_node.maas_id, register_node.agentless, register_node.auto_manage, first_status, first_management)
+    RETURNING id INTO new_id;
+    INSERT INTO node_macs (mac, node_id) SELECT DISTINCT m::macaddr, new_id FROM unnest(register_node.macs) m;
+    IF bootstrap_token IS NULL THEN
+        INSERT INTO node_onboardings (node_id) VALUES (new_id) RETURNING id INTO onboarding;
+        UPDATE nodes SET live_workflow_kind = 'onboarding', live_workflow_id = onboarding WHERE id = new_id;
+    ELSE
+        INSERT INTO bootstrap_tokens (hash, node_id, expires_at) VALUES (digest(bootstrap_token), new_id, farrier.now() + bootstrap_ttl);
+    END IF;
+    INSERT INTO history (kind, id, version, layer, to_value, at, cause, reason, source, controller, claim_token)
+    SELECT 'node', new_id, 1, l.layer, l.value, farrier.now(), 'register_node', 'registered', 'register_node',
+           '00000000-0000-0000-0000-000000000000', 0
+      FROM (VALUES ('status', first_status), ('management', first_management), ('onboarding', CASE WHEN onboarding IS NOT NULL THEN 'pending' END))
+           AS l (layer, value)
+     WHERE l.value IS NOT NULL;
+    PERFORM schedule_new('node', new_id);
+    RETURN new_id;
+EXCEPTION
+    WHEN unique_violation THEN
+        GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
+        IF violated = 'nodes_name' THEN
+            RAISE EXCEPTION 'node % is registered already', register_node.name
+                USING ERRCODE = 'unique_violation', HINT = 'A name is free again once its node is deleted.';
+        ELSIF violated = 'bootstrap_tokens_pkey' THEN
+            RAISE EXCEPTION 'the bootstrap token of % was given before; each is good for one node, once', register_node.name
+                USING ERRCODE = 'unique_violation';
+        END IF;
+        RAISE;
+    WHEN check_violation OR not_null_violation THEN
+        GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
+        IF violated = 'node_name_form' OR register_node.name IS NULL THEN
+            RAISE EXCEPTION 'node name % is not usable: letters, digits, dots, dashes and underscores, not digits alone, 253 at most',
+                coalesce(quote_literal(register_node.name), 'null') USING ERRCODE = 'FR400';
+        END IF;
+        RAISE EXCEPTION 'node %: %', register_node.name, SQLERRM
+            USING ERRCODE = 'FR400', HINT = 'labels is a JSON object; agentless and auto_manage are true or false.';
+END $$;
+
+CREATE FUNCTION farrier.check_ttl(ttl interval) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF ttl IS NULL OR ttl <= interval '0' OR ttl > interval '30 days' THEN
+        RAISE EXCEPTION 'a token lives more than 0 and at most 30 days, not %', coalesce(ttl::text, 'null') USING ERRCODE = 'FR400';
+    END IF;
+END $$;
+
+-- A new token for a node; earlier unused ones are worthless from now on. The token is shown here and never again.
+CREATE FUNCTION farrier.issue_bootstrap(node text, ttl interval DEFAULT '72 hours') RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    target bigint := find_node(node);
+    token text := new_secret();
+BEGIN
+    PERFORM check_ttl(ttl);
+    PERFORM revoke_bootstrap(node);
+    INSERT INTO bootstrap_tokens (hash, node_id, expires_at) VALUES (digest(token), target, farrier.now() + ttl);
+    RETURN token;
+END $$;
+
+CREATE FUNCTION farrier.revoke_bootstrap(node text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    target bigint := find_node(node);
+BEGIN
+    UPDATE bootstrap_tokens SET revoked_at = farrier.now() WHERE node_id = target AND used_at IS NULL AND revoked_at IS NULL;
+END $$;
+
+-- The agent's first call: spends the token, returns the key for all later calls. The key is shown here and never again.
+CREATE FUNCTION farrier.enroll_agent(token text, facts jsonb DEFAULT '{}', OUT node bigint, OUT agent_key text)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    t record;
+BEGIN
+    SELECT b.* INTO t FROM bootstrap_tokens b WHERE b.hash = digest(token) FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'unknown bootstrap token' USING ERRCODE = 'FR403', HINT = 'farrier.issue_bootstrap makes a new one.';
+    ELSIF t.used_at IS NOT NULL THEN
+        RAISE EXCEPTION 'this bootstrap token was used at %', t.used_at USING ERRCODE = 'FR403', HINT = 'A token works once; farrier.issue_bootstrap makes a new one.';
+    ELSIF t.revoked_at IS NOT NULL THEN
+        RAISE EXCEPTION 'this bootstrap token was revoked at %', t.revoked_at USING ERRCODE = 'FR403', HINT = 'farrier.issue_bootstrap makes a new one.';
+    ELSIF t.expires_at <= farrier.now() THEN
+        RAISE EXCEPTION 'this bootstrap token expired at %', t.expires_at USING ERRCODE = 'FR403', HINT = 'farrier.issue_bootstrap makes a new one.';
+    ELSIF facts IS NULL OR octet_length(facts::text) > 65536 OR jsonb_typeof(facts) <> 'object' THEN
+        RAISE EXCEPTION 'facts must be a JSON object of at most 64 KiB' USING ERRCODE = 'FR400';
+    END IF;
+    node := t.node_id;
+    agent_key := new_secret();
+    UPDATE bootstrap_tokens b SET used_at = farrier.now() WHERE b.hash = t.hash;
+    INSERT INTO node_agents AS a (node_id, key_hash, facts) VALUES (t.node_id, digest(agent_key), enroll_agent.facts)
+        ON CONFLICT (node_id) DO UPDATE SET key_hash = excluded.key_hash, facts = excluded.facts, enrolled_at = farrier.now(),
+            last_heartbeat_at = NULL, health = '{}', ssh_seed_failures = 0;
+    PERFORM enqueue('node', t.node_id);
+END $$;
+
+CREATE FUNCTION farrier.health_fault(health jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    alert jsonb;
+BEGIN
+    IF health IS NULL OR jsonb_typeof(health) <> 'object' THEN RETURN 'health must be a JSON object'; END IF;
+    IF octet_length(health::text) > 65536 THEN RETURN 'health must be at most 64 KiB'; END IF;
+    IF jsonb_typeof(coalesce(health -> 'ok', 'true')) <> 'boolean' THEN RETURN 'health.ok must be true or false'; END IF;
+    IF coalesce(health -> 'ssh_seed', '"unknown"') NOT IN ('"ok"', '"failed"', '"unknown"') THEN RETURN 'health.ssh_seed must be ok, failed or unknown'; END IF;
+    IF jsonb_typeof(coalesce(health -> 'alerts', '[]')) <> 'array' THEN RETURN 'health.alerts must be an array'; END IF;
+    FOR alert IN SELECT jsonb_array_elements(coalesce(health -> 'alerts', '[]')) LOOP
+        IF jsonb_typeof(alert) <> 'object' OR jsonb_typeof(alert -> 'id') IS DISTINCT FROM 'string'
+           OR jsonb_typeof(coalesce(alert -> 'message', '""')) <> 'string'
+           OR jsonb_typeof(coalesce(alert -> 'blocks_scheduling', 'false')) <> 'boolean' THEN
+            RETURN 'each alert is {"id": text, "message": text, "blocks_scheduling": true or false}';
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END $$;
+
+-- One row update. The node runs at once only if the report changes something: the first one, another health, back after
+-- a silence, or one of the three failed SSH seeds in a row that the handler counts to.
+CREATE FUNCTION farrier.heartbeat(node text, health jsonb, agent_key text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    target bigint := find_node(node);
+    fault text := health_fault(health);
+    was record;
+BEGIN
+    IF fault IS NOT NULL THEN RAISE EXCEPTION '%', fault USING ERRCODE = 'FR400'; END IF;
+    SELECT a.last_heartbeat_at, a.health, a.key_hash, a.ssh_seed_failures INTO was FROM node_agents a WHERE a.node_id = target FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'node % has no enrolled agent', node USING ERRCODE = 'FR403', HINT = 'farrier.enroll_agent comes first.';
+    ELSIF was.key_hash IS DISTINCT FROM digest(agent_key) THEN
+        RAISE EXCEPTION 'wrong agent key for node %', node USING ERRCODE = 'FR403', HINT = 'The agent must enrol again with a new bootstrap token.';
+    END IF;
+    UPDATE node_agents a
+       SET last_heartbeat_at = farrier.now(), health = heartbeat.health,
+           ssh_seed_failures = CASE heartbeat.health ->> 'ssh_seed' WHEN 'failed' THEN a.ssh_seed_failures + 1 ELSE 0 END
+     WHERE a.node_id = target;
+    IF was.last_heartbeat_at IS NULL OR was.health IS DISTINCT FROM health
+       OR (health ->> 'ssh_seed' = 'failed' AND was.ssh_seed_failures < 3)
+       OR was.last_heartbeat_at < farrier.now() - make_interval(secs => setting('offline_after_seconds')::double precision) THEN
+        PERFORM enqueue('node', target);
+    END IF;
+END $$;
+
+-- Takes the oldest queued task of these types, for one node or for any; no row when there is none. Nodes that are
+-- paused start nothing.
+CREATE FUNCTION farrier.claim_task(agent text, types text[], node text DEFAULT NULL, lease interval DEFAULT '60 seconds')
+    RETURNS TABLE (task bigint, node_id bigint, type text, params jsonb, attempt integer, lease_token uuid, lease_until timestamptz)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    target bigint := CASE WHEN claim_task.node IS NOT NULL THEN find_node(claim_task.node) END;
+BEGIN
+    PERFORM check_lease(lease);
+    IF coalesce(claim_task.agent, '') = '' THEN RAISE EXCEPTION 'an agent has a name' USING ERRCODE = 'FR400'; END IF;
+    RETURN QUERY
+    WITH next AS (
+        SELECT t.id FROM node_tasks t JOIN nodes n ON n.id = t.node_id
+         WHERE t.status = 'queued' AND t.type = ANY (types) AND (target IS NULL OR t.node_id = target) AND n.paused IS NULL
+         ORDER BY t.id LIMIT 1 FOR UPDATE OF t SKIP LOCKED)
+    UPDATE node_tasks t
+       SET status = 'dispatched', agent = claim_task.agent, lease_token = gen_random_uuid(),
+           lease_until = farrier.now() + claim_task.lease, dispatched_at = farrier.now()
+      FROM next WHERE t.id = next.id
+    RETURNING t.id, t.node_id, t.type, t.params, t.attempt, t.lease_token, t.lease_until;
+END $$;
+
+CREATE FUNCTION farrier.check_lease(lease interval) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF lease IS NULL OR lease < interval '1 second' OR lease > interval '1 day' THEN
+        RAISE EXCEPTION 'a lease is 1 second to 1 day, not %', coalesce(lease::text, 'null') USING ERRCODE = 'FR400';
+    END IF;
+END $$;
+
+CREATE FUNCTION farrier.refuse_lease(task bigint) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    state text := (SELECT t.status FROM node_tasks t WHERE t.id = refuse_lease.task);
+BEGIN
+    RAISE EXCEPTION 'this lease token is not, or no longer, that of task % (which is %)', task, coalesce(state, 'unknown')
+        USING ERRCODE = 'FR410', HINT = 'The task was finished, cancelled or issued anew: stop the work and claim again.';
+END $$;
+
+-- Extends a lease. FR410: the task is no longer this claimant's, who must stop.
+CREATE FUNCTION farrier.renew_task(task bigint, lease_token uuid, lease interval DEFAULT '60 seconds') RETURNS timestamptz
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    until timestamptz;
+BEGIN
+    PERFORM check_lease(lease);
+    UPDATE node_tasks t SET lease_until = farrier.now() + renew_task.lease
+     WHERE t.id = renew_task.task AND t.lease_token = renew_task.lease_token AND t.status = 'dispatched'
+    RETURNING t.lease_until INTO until;
+    IF NOT FOUND THEN PERFORM refuse_lease(task); END IF;
+    RETURN until;
+END $$;
+
+-- Ends a task and wakes its node. The same call again, after a lost reply, changes nothing and succeeds.
+CREATE FUNCTION farrier.finish_task(task bigint, lease_token uuid, succeeded boolean, result jsonb DEFAULT NULL) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    goal text := CASE WHEN succeeded THEN 'succeeded' ELSE 'failed' END;
+    owner bigint;
+BEGIN
+    IF succeeded IS NULL THEN RAISE EXCEPTION 'succeeded must be true or false' USING ERRCODE = 'FR400'; END IF;
+    IF octet_length(result::text) > 65536 THEN RAISE EXCEPTION 'a result is at most 64 KiB' USING ERRCODE = 'FR400'; END IF;
+    UPDATE node_tasks t SET status = goal, result = finish_task.result, ended_at = farrier.now()
+     WHERE t.id = finish_task.task AND t.lease_token = finish_task.lease_token AND t.status = 'dispatched'
+    RETURNING t.node_id INTO owner;
+    IF FOUND THEN
+        PERFORM enqueue('node', owner);
+    ELSIF NOT EXISTS (SELECT FROM node_tasks t WHERE t.id = finish_task.task AND t.lease_token = finish_task.lease_token AND t.status = goal) THEN
+        PERFORM refuse_lease(task);
+    END IF;
+END $$;

@@ -1,0 +1,117 @@
+"""LISTEN on a connection of its own, with proof that it hears. Implements `protocols.Notifications`.
+
+A pooled connection would not do: it is given back without a reset, and a pooler hands each transaction to another
+session. That is also why a proof is sent from a second connection: a message to oneself arrives with the reply to the
+statement that sent it, even where nothing else ever would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import anyio
+import asyncpg
+
+from farrier.errors import DatabaseUnreachable
+from farrier.io import pool, statements
+
+_WAKE = "farrier_wake"
+_PROBE_CHANNEL = "farrier_probe"
+_PROBE = statements.load("wakes/probe")
+
+# One attempt; the listener tries again, with back-off of its own.
+_CONNECT_PATIENCE = timedelta(0)
+_CLOSE_SECONDS = 2.0
+
+
+class _Subscription:
+    """`protocols.Subscription` on one connection."""
+
+    def __init__(self, dsn: str, conn: pool.Single, *, patience: timedelta) -> None:
+        self._dsn = dsn
+        self._conn = conn
+        self._patience = patience
+        self._something = anyio.Event()
+        self._woken = False
+        self._proofs: set[str] = set()
+
+    async def begin(self) -> None:
+        self._conn.add_termination_listener(self._ended)
+        await self._conn.add_listener(_WAKE, self._hear)
+        await self._conn.add_listener(_PROBE_CHANNEL, self._hear)
+
+    async def heard(self, patience: timedelta) -> bool:
+        with anyio.move_on_after(patience.total_seconds()):
+            while not self._woken:
+                await self._next()
+        woken, self._woken = self._woken, False
+        return woken
+
+    async def prove(self) -> None:
+        proof = uuid4().hex
+        with anyio.move_on_after(self._patience.total_seconds()):
+            await self._send(proof)
+            while proof not in self._proofs:
+                await self._next()
+        if proof not in self._proofs:
+            raise DatabaseUnreachable(
+                pool.redacted(self._dsn), "LISTEN hears nothing: a dead connection, or a pooler in transaction mode"
+            )
+        self._proofs.clear()
+
+    async def _send(self, proof: str) -> None:
+        sender = await pool.connect(self._dsn, patience=_CONNECT_PATIENCE, pgbouncer=True)
+        try:
+            await sender.execute(_PROBE, proof)
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise DatabaseUnreachable(pool.redacted(self._dsn), str(error) or type(error).__name__) from error
+        finally:
+            sender.terminate()
+
+    async def _next(self) -> None:
+        """Until something is heard. Raises when the connection is gone."""
+        if self._conn.is_closed():
+            raise DatabaseUnreachable(pool.redacted(self._dsn), "the listening connection was closed")
+        await self._something.wait()
+
+    def _hear(self, _conn: Any, _pid: int, channel: str, payload: object) -> None:
+        if channel == _WAKE:
+            self._woken = True
+        else:
+            self._proofs.add(str(payload))
+        self._tell()
+
+    def _ended(self, _conn: Any) -> None:
+        self._tell()
+
+    def _tell(self) -> None:
+        self._something.set()
+        self._something = anyio.Event()
+
+
+class PostgresNotifications:
+    """`protocols.Notifications` of one database."""
+
+    def __init__(self, dsn: str, *, patience: timedelta = timedelta(seconds=5)) -> None:
+        """`patience`: how long a message may take to come around."""
+        self._dsn = dsn
+        self._patience = patience
+
+    @asynccontextmanager
+    async def subscribe(self) -> AsyncIterator[_Subscription]:
+        conn = await pool.connect(self._dsn, patience=_CONNECT_PATIENCE, pgbouncer=True)
+        try:
+            subscription = _Subscription(self._dsn, conn, patience=self._patience)
+            try:
+                await subscription.begin()
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                raise DatabaseUnreachable(pool.redacted(self._dsn), str(error) or type(error).__name__) from error
+            yield subscription
+        finally:
+            with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
+                await conn.close()
+            conn.terminate()

@@ -1,0 +1,176 @@
+"""Connections to PostgreSQL, pooled and single, all with the same session settings.
+
+Called by `wiring`, which hands the pool to the StateIOs, and by the CLI's database commands. Guarantees: the
+same settings whether embedded, direct, through PgBouncer or with fail-over (a multi-host DSN with
+`target_session_attrs=read-write` goes to the driver as it is); an unreachable server is tried again and then
+reported without its password. A pooled connection is given back without a round trip, so nobody may leave
+session state on it: no SET without LOCAL, no LISTEN, no session advisory lock. Those take `connect`.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import anyio
+import asyncpg
+import structlog
+from typing_extensions import override
+
+from farrier import errors
+
+if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
+
+    Pool: TypeAlias = asyncpg.Pool[asyncpg.Record]
+    Single: TypeAlias = asyncpg.Connection[asyncpg.Record]
+    Connection: TypeAlias = Single | PoolConnectionProxy[asyncpg.Record]
+else:  # the driver's classes are generic in its stubs only
+    Pool = asyncpg.Pool
+    Single = Connection = asyncpg.Connection
+
+T = TypeVar("T")
+
+log = structlog.stdlib.get_logger(__name__)
+
+# One attempt to connect. A fail-over answers within it or the next attempt does.
+CONNECT_TIMEOUT = timedelta(seconds=5)
+FIRST_PAUSE = timedelta(milliseconds=100)
+LONGEST_PAUSE = timedelta(seconds=5)
+
+# Sent at connect. PgBouncer refuses start-up parameters it does not track, so it gets the last one only.
+SESSION = {
+    "search_path": "farrier,pg_temp",
+    "timezone": "UTC",
+    # Our statements take milliseconds; compiling one takes a hundred.
+    "jit": "off",
+    # What the loop reads is in memory or on a disk without arms: five hundred rows by key cost less than a scan.
+    "random_page_cost": "1.1",
+    # Every statement finds its rows by keys, whatever they are: planning it anew for each batch gains nothing and takes
+    # longer than running it for one node.
+    "plan_cache_mode": "force_generic_plan",
+    # A peer that vanished must not keep its row locks for TCP's two hours: seen within half a minute.
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "4",
+    # No transaction of ours waits for anything but the database; one that idles lost its process.
+    "idle_in_transaction_session_timeout": "30s",
+}
+APPLICATION = {"application_name": "farrier"}
+
+# What a server says that is not there, is starting, stopping, full, or not (yet) the writable one.
+_TRY_AGAIN = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.TargetServerAttributeNotMatched,
+)
+# The server is there and says no; asking again would change nothing.
+_DEFINITE = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
+
+
+# Hosts with ports; what stands where a port should may be a piece of a password.
+_HOST = r"(\[[0-9A-Fa-f:.%]+\]|[^\[\]:,]*)(:\d+)?"
+_HOSTS = re.compile(f"{_HOST}(,{_HOST})*")
+
+
+class _Pooled(Single):
+    """Skips the driver's reset query, a round trip for each release; open transactions still end."""
+
+    @override
+    def get_reset_query(self) -> str:
+        return ""
+
+
+async def connect(dsn: str, *, patience: timedelta, pgbouncer: bool = False) -> Single:
+    """A connection of its own, for LISTEN, migrations and one-shot commands; the caller closes it.
+
+    Tries until `patience` is over, then raises DatabaseUnreachable. Raises ConfigError for a DSN that cannot
+    be read.
+    """
+
+    async def attempt() -> Single:
+        return await asyncpg.connect(
+            dsn,
+            timeout=CONNECT_TIMEOUT.total_seconds(),
+            statement_cache_size=0 if pgbouncer else 100,
+            server_settings=_session(pgbouncer=pgbouncer),
+        )
+
+    return await _until_reachable(attempt, dsn, patience=patience)
+
+
+async def open_pool(dsn: str, *, size: int, patience: timedelta, pgbouncer: bool = False) -> Pool:
+    """A pool of at most `size` connections with one of them open, so the server is known to be there.
+
+    Raises as `connect` does. `pgbouncer` (transaction mode) turns off what needs a session: prepared
+    statements and start-up parameters.
+    """
+
+    async def attempt() -> Pool:
+        return await asyncpg.create_pool(
+            dsn,
+            min_size=1,
+            max_size=size,
+            timeout=CONNECT_TIMEOUT.total_seconds(),
+            statement_cache_size=0 if pgbouncer else 100,
+            server_settings=_session(pgbouncer=pgbouncer),
+            connection_class=_Pooled,
+        )
+
+    return await _until_reachable(attempt, dsn, patience=patience)
+
+
+def redacted(dsn: str) -> str:
+    """The DSN as it may be shown: user, hosts and database, and never a password."""
+    try:
+        parts = urlsplit(dsn)
+        query = parse_qsl(parts.query, keep_blank_values=True)
+    except ValueError:
+        return "(unreadable DSN)"
+    login, at, hosts = parts.netloc.rpartition("@")
+    # An unescaped "/" or "#" in a password moves the rest of it, and the "@", out of the authority.
+    misplaced = "@" in parts.path + parts.query + parts.fragment
+    if not parts.scheme or misplaced or not _HOSTS.fullmatch(hosts):
+        return "(unreadable DSN)"
+    user = login.partition(":")[0]
+    shown = [(key, value) for key, value in query if "pass" not in key.lower()]
+    return urlunsplit((parts.scheme, f"{user}{at}{hosts}", parts.path, urlencode(shown, safe="/,:"), ""))
+
+
+def _session(*, pgbouncer: bool) -> dict[str, str]:
+    return APPLICATION if pgbouncer else SESSION | APPLICATION
+
+
+async def _until_reachable(attempt: Callable[[], Awaitable[T]], dsn: str, *, patience: timedelta) -> T:
+    where = redacted(dsn)
+    deadline = anyio.current_time() + patience.total_seconds()
+    pause = FIRST_PAUSE.total_seconds()
+    while True:
+        try:
+            return await attempt()
+        except _DEFINITE as refusal:
+            raise errors.DatabaseUnreachable(where, str(refusal)) from refusal
+        except asyncpg.ProtocolViolationError as refusal:
+            raise errors.ConfigError(
+                f"{where} refused our session settings ({refusal}); if that is PgBouncer, set database.pgbouncer = true"
+            ) from refusal
+        except _TRY_AGAIN as failure:
+            reason = str(failure) or type(failure).__name__
+            if anyio.current_time() + pause > deadline:
+                raise errors.DatabaseUnreachable(where, reason) from failure
+            log.warning("database.unreachable", where=where, reason=reason, next_try_in=round(pause, 2))
+        except (ValueError, asyncpg.InterfaceError):
+            # The driver quotes the part it could not read, which may be the password: neither text nor chain.
+            raise errors.ConfigError(
+                f"cannot read the DSN {where}; expected postgresql://user:password@host:port/database, "
+                "with special characters in the password percent-encoded"
+            ) from None
+        await anyio.sleep(pause * random.uniform(0.8, 1.2))
+        pause = min(pause * 2, LONGEST_PAUSE.total_seconds())

@@ -1,0 +1,151 @@
+"""`protocols.Queries` on PostgreSQL: nodes, history and tasks for those who look.
+
+Uses only what the role farrier_reader may read. Every listing is paged by a key and not by a number of rows to skip,
+so the last page of millions costs what the first does. A node's lines and its details are read by statements of their
+own, one after the other: what is shown is a moment, not a snapshot to decide on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from farrier.errors import RefusedByModel, UndecodableState
+from farrier.io import refusals, statements
+from farrier.io.pool import Connection, Pool
+from farrier.model import clocks
+from farrier.model.clocks import Limits, Overdue
+from farrier.model.edges import Layer
+from farrier.model.views import (
+    Figures,
+    HistoryKey,
+    NodeDetail,
+    NodeView,
+    Page,
+    Past,
+    TaskView,
+    Wanted,
+    WantedPast,
+)
+
+T = TypeVar("T")
+
+_NOW = statements.load("queries/now")
+_FIND_NODE = statements.load("queries/find_node")
+_INVENTORY = statements.load("queries/inventory")
+_WITH_A_CLOCK = statements.load("queries/with_a_clock")
+_NODES = statements.load("queries/nodes")
+_DETAIL = statements.load("queries/detail")
+_HISTORY = statements.load("queries/history")
+_HISTORY_OF = statements.load("queries/history_of")
+_TASKS = statements.load("queries/tasks")
+_FIGURES = statements.load("queries/figures")
+
+# Nodes of one statement: a round trip of a few megabytes at most, however large the fleet.
+_CHUNK = 1000
+
+_START = HistoryKey()
+_END = HistoryKey(version=(1 << 63) - 1)
+
+_ID = re.compile(r"[0-9]{1,18}")
+
+
+class PostgresQueries:
+    """`protocols.Queries`."""
+
+    def __init__(self, connections: Pool) -> None:
+        self._pool = connections
+
+    async def inventory(self, wanted: Wanted, *, after: str = "", limit: int = 1000) -> Page[NodeView]:
+        async with refusals.borrowed(self._pool) as conn:
+            now = await _now(conn)
+            ids = [record[0] for record in await conn.fetch(_INVENTORY, *_columns(wanted), after, limit)]
+            return Page(now, await _nodes(conn, ids))
+
+    async def overdue(self, wanted: Wanted, limits: Limits) -> Page[Overdue]:
+        limited = [list(clocks.limited_states(layer, limits)) for layer in (Layer.STATUS, Layer.MANAGEMENT)]
+        found: list[Overdue] = []
+        async with refusals.borrowed(self._pool) as conn:
+            now = await _now(conn)
+            ids = [record[0] for record in await conn.fetch(_WITH_A_CLOCK, *_columns(wanted), *limited)]
+            for chunk in _chunks(ids):
+                above = ((node, clocks.above(node, now, limits)) for node in await _nodes(conn, chunk))
+                found += [Overdue(node, over) for node, over in above if over]
+        return Page(now, tuple(sorted(found, key=lambda overdue: overdue.excess, reverse=True)))
+
+    async def node(self, node: str) -> Page[NodeDetail]:
+        async with refusals.borrowed(self._pool) as conn:
+            now = await _now(conn)
+            id_ = await _find(conn, node)
+            (line,) = await _nodes(conn, [id_])
+            (more,) = await _fetch(conn, dict[str, Any], _DETAIL, id_)
+        try:
+            return Page(now, (msgspec.convert(msgspec.to_builtins(line) | more, NodeDetail),))
+        except msgspec.ValidationError as error:
+            raise UndecodableState(f"node {line.name}", str(error)) from error
+
+    async def history_of(
+        self, node: str, wanted: WantedPast, *, before: HistoryKey | None = None, limit: int = 1000
+    ) -> tuple[Past, ...]:
+        key = before or _END
+        async with refusals.borrowed(self._pool) as conn:
+            id_ = await _find(conn, node)
+            past = (list(wanted.layers), wanted.since, wanted.within, limit)
+            return await _fetch(conn, Past, _HISTORY_OF, id_, key.version, key.layer, *past)
+
+    async def history(
+        self, wanted: WantedPast, *, after: HistoryKey | None = None, limit: int = 1000
+    ) -> tuple[Past, ...]:
+        key = after or _START
+        async with refusals.borrowed(self._pool) as conn:
+            past = (list(wanted.layers), wanted.since, wanted.within, limit)
+            return await _fetch(conn, Past, _HISTORY, key.id, key.version, key.layer, *past)
+
+    async def tasks(self, node: str | None, statuses: Sequence[str] = (), *, limit: int = 1000) -> Page[TaskView]:
+        async with refusals.borrowed(self._pool) as conn:
+            now = await _now(conn)
+            id_ = None if node is None else await _find(conn, node)
+            return Page(now, await _fetch(conn, TaskView, _TASKS, id_, list(statuses), limit))
+
+    async def figures(self) -> Figures:
+        async with refusals.borrowed(self._pool) as conn:
+            (figures,) = await _fetch(conn, Figures, _FIGURES)
+            return figures
+
+
+async def _now(conn: Connection) -> datetime:
+    now: datetime = await conn.fetchval(_NOW)
+    return now
+
+
+async def _find(conn: Connection, given: str) -> int:
+    id_: int | None = await conn.fetchval(_FIND_NODE, int(given) if _ID.fullmatch(given) else None, given)
+    if id_ is None:
+        raise RefusedByModel(f"no node is named {given!r}", hint="farrier node list shows all", sqlstate="FR404")
+    return id_
+
+
+async def _nodes(conn: Connection, ids: Sequence[int]) -> tuple[NodeView, ...]:
+    return await _fetch(conn, NodeView, _NODES, ids) if ids else ()
+
+
+async def _fetch(conn: Connection, type_: type[T], sql: str, *arguments: Any) -> tuple[T, ...]:
+    """Rows of one column, each a JSON object."""
+    decode = msgspec.json.Decoder(type_).decode
+    records = await conn.fetch(sql, *arguments)
+    try:
+        return tuple(decode(record[0]) for record in records)
+    except msgspec.ValidationError as error:
+        raise UndecodableState(f"a row of {type_.__name__}", str(error)) from error
+
+
+def _columns(wanted: Wanted) -> tuple[list[str], ...]:
+    return list(wanted.statuses), list(wanted.managements), list(wanted.sites)
+
+
+def _chunks(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    return (ids[start : start + _CHUNK] for start in range(0, len(ids), _CHUNK))

@@ -1,0 +1,60 @@
+"""What PostgreSQL refuses, in words for whoever asked.
+
+Used by `queries` and `api`, whose callers know nothing of the driver. The database's own functions speak for
+themselves, with SQLSTATEs of class FR; what comes from a constraint or a missing right is put into words here. A
+row's data (the `detail` of an error) is never shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import asyncpg
+
+from farrier.errors import DatabaseUnreachable, MalformedRequest, RefusedByModel
+from farrier.io import session
+from farrier.io.pool import Connection, Pool
+
+_MALFORMED = "FR400"
+_DATA_CLASS = "22"  # text that is no MAC address, a number out of range
+
+# Two registrations at the same moment get as far as the constraint.
+_TAKEN = {
+    "nodes_maas": ("another node has this MAAS id in this site", "give each node its own MAAS id"),
+    "nodes_bmc": ("another node has this BMC address", "correct the address, or delete the other node first"),
+    "node_macs_pkey": ("another node has this MAC address", "correct the address, or delete the other node first"),
+}
+_NO_RIGHT_HINT = "reading takes the role farrier_reader, asking farrier_intents, the rest farrier_controller"
+
+
+@asynccontextmanager
+async def borrowed(connections: Pool) -> AsyncIterator[Connection]:
+    """`session.borrowed`, for people: a refusal leaves as `RefusedByModel` or `MalformedRequest`."""
+    with translated():
+        async with session.borrowed(connections) as conn:
+            yield conn
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """For a connection of one's own: what the server says no to leaves as an error of ours."""
+    try:
+        yield
+    except session.Refusal as refusal:
+        if session.classify(refusal) is session.Trouble.GONE:
+            raise DatabaseUnreachable("the server", session.reason_of(refusal)) from refusal
+        raise told(refusal) from refusal
+
+
+def told(refusal: Exception) -> RefusedByModel:
+    """The refusal as an error of ours."""
+    sqlstate = getattr(refusal, "sqlstate", None) or ""
+    text = str(getattr(refusal, "message", None) or refusal)
+    hint = str(getattr(refusal, "hint", None) or "")
+    if isinstance(refusal, asyncpg.InsufficientPrivilegeError):
+        return RefusedByModel(text, hint=_NO_RIGHT_HINT, sqlstate=sqlstate)
+    if isinstance(refusal, asyncpg.UniqueViolationError) and not hint:
+        text, hint = _TAKEN.get(refusal.constraint_name or "", (text, hint))
+    malformed = sqlstate == _MALFORMED or sqlstate.startswith(_DATA_CLASS) or isinstance(refusal, session.Unsendable)
+    return (MalformedRequest if malformed else RefusedByModel)(text, hint=hint, sqlstate=sqlstate)

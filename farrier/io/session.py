@@ -1,0 +1,137 @@
+"""Borrowing a connection, one transaction on it, and what an error of PostgreSQL means for the work at hand.
+
+Used by every StateIO. When the database cannot be asked now, that leaves as `DatabaseUnreachable`, so that
+callers need to know one error; a refusal of what was sent stays what it is, to be sorted by `classify`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Self
+
+import anyio
+import asyncpg
+
+from farrier.errors import DatabaseUnreachable
+from farrier.io.pool import Connection, Pool
+
+# Nobody waits longer for a free connection: whoever called holds leases that run out.
+_ACQUIRE_SECONDS = 5.0
+_BROKEN = (OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError, asyncpg.InternalClientError)
+
+# For transactions that wait for rows which others have locked; a wake has them for the length of its COMMIT.
+WAIT_FOR_LOCK = "SET LOCAL lock_timeout = '1s'"
+
+
+class Unsendable(Exception):
+    """The driver cannot encode a value: a number out of range, text that is no UTF-8. The text does not show
+    it."""
+
+
+class ReplyLost(Exception):
+    """The connection broke while COMMIT was under way: it may or may not have happened."""
+
+
+class RacedError(Exception):
+    """Somebody wrote a resource without holding its claim, between our look at its version and our write."""
+
+
+# What the database, or the driver in its name, says no to.
+Refusal = (asyncpg.PostgresError, Unsendable)
+
+
+class Trouble(enum.Enum):
+    """What to do after a refusal."""
+
+    DATA = "data"  # something in what was sent: find out what
+    MOMENT = "moment"  # deadlock, serialisation, lock time-out: the same again
+    GONE = "gone"  # the server cannot work: give up, leases run out
+
+
+_BY_CLASS = {
+    "22": Trouble.DATA,
+    "23": Trouble.DATA,
+    "P0": Trouble.DATA,
+    "FR": Trouble.DATA,
+    "42": Trouble.DATA,
+}
+_BY_CLASS |= {"40": Trouble.MOMENT, "55": Trouble.MOMENT}
+
+
+def classify(error: Exception) -> Trouble:
+    """Sorted by the class of its SQLSTATE; what is unknown is not tried again."""
+    if isinstance(error, Unsendable):
+        return Trouble.DATA
+    return _BY_CLASS.get((getattr(error, "sqlstate", None) or "")[:2], Trouble.GONE)
+
+
+def reason_of(error: Exception) -> str:
+    """The error's own words: message and hint, never the row's data (that is in `detail`)."""
+    hint = getattr(error, "hint", None)
+    message = getattr(error, "message", None) or str(error)
+    return f"{message} ({hint})" if hint else str(message)
+
+
+@asynccontextmanager
+async def borrowed(pool: Pool) -> AsyncIterator[Connection]:
+    """A connection for one round trip or one transaction. Raises `DatabaseUnreachable` when there is none, or
+    when the connection or the server fails while it is borrowed; lets through a `Refusal` of data or of the
+    moment."""
+    try:
+        async with pool.acquire(timeout=_ACQUIRE_SECONDS) as conn:
+            yield conn
+    except _BROKEN as broken:
+        if isinstance(broken, ValueError):  # the driver's way to say that a value cannot be encoded; it quotes it
+            raise Unsendable("a value that PostgreSQL cannot hold") from None
+        raise DatabaseUnreachable("the pool", str(broken) or type(broken).__name__) from broken
+    except asyncpg.PostgresError as error:
+        if classify(error) is Trouble.GONE:
+            raise DatabaseUnreachable("the pool", reason_of(error)) from error
+        raise
+
+
+class Transaction:
+    """One transaction: BEGIN, the statements, the end, each a round trip.
+
+    Leave it by `commit`; leaving the block without rolls back. Deferred constraints are checked in the same
+    round trip as COMMIT but before it, so their errors come as errors of a transaction that never committed.
+    """
+
+    def __init__(self, conn: Connection) -> None:
+        self._conn = conn
+        self._open = False
+
+    async def __aenter__(self) -> Self:
+        # Whatever the default of this database: a stricter level fails where we count on waiting and looking
+        # again.
+        await self._conn.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+        self._open = True
+        return self
+
+    async def commit(self) -> None:
+        """Commit. Raises `ReplyLost` when the connection or the server broke before the answer came."""
+        try:
+            await self._conn.execute("SET CONSTRAINTS ALL IMMEDIATE; COMMIT")
+        except _BROKEN as broken:
+            self._open = False
+            raise ReplyLost from broken
+        except asyncpg.PostgresError as error:
+            if classify(error) is Trouble.GONE:  # "terminating connection" may come instead of an answer
+                raise ReplyLost from error
+            raise
+        self._open = False
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._open or self._conn.is_closed():
+            return
+        # Also when we are being cancelled: the connection goes back to the pool, which does not look at it
+        # again.
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_ACQUIRE_SECONDS) as patience:
+            await self._conn.execute("ROLLBACK")
+        if patience.cancelled_caught:
+            self._conn.terminate()

@@ -1,0 +1,32 @@
+-- Snapshots of nodes over all layers. What most nodes lack (a live workflow, its tasks) is looked up only where it is.
+SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
+  FROM (
+    SELECT n.id, n.name, n.version, n.site, n.model, n.agentless, n.auto_manage, n.maas_id, n.created_at,
+           n.status, n.status_entered_at, n.management, n.management_entered_at,
+           n.bmc_address, n.bmc_credential, n.bmc, n.quarantine, n.paused,
+           n.ever_onboarded, n.ever_active, n.not_scrubbed, n.deleting,
+           (SELECT row_to_json(a) FROM (
+                SELECT a.enrolled_at, a.last_heartbeat_at, a.health, a.ssh_seed_failures
+                  FROM farrier.node_agents a WHERE a.node_id = n.id) a) AS agent,
+           CASE n.live_workflow_kind
+             WHEN 'onboarding' THEN (SELECT row_to_json(w) FROM (
+                SELECT 'onboarding' AS kind, o.* FROM farrier.node_onboardings o WHERE o.id = n.live_workflow_id) w)
+             WHEN 'decommission' THEN (SELECT row_to_json(w) FROM (
+                SELECT 'decommission' AS kind, d.* FROM farrier.node_decommissions d WHERE d.id = n.live_workflow_id) w)
+           END AS workflow,
+           CASE WHEN n.live_workflow_kind = 'decommission' THEN (SELECT coalesce(json_agg(t), '[]') FROM (
+                SELECT DISTINCT ON (t.type) t.id, t.type, t.status, t.attempt, t.failures, t.lease_until, t.created_at, t.result
+                  FROM farrier.node_tasks t WHERE t.workflow_id = n.live_workflow_id
+                 ORDER BY t.type, t.id DESC) t)
+           ELSE '[]' END AS tasks,
+           (SELECT coalesce(json_agg(i ORDER BY i.id), '[]') FROM (
+                SELECT i.id, i.action, i.params, i.requested_by,
+                       CASE WHEN i.action = 'set_bmc' THEN (
+                           SELECT o.name FROM farrier.nodes o
+                            WHERE o.bmc_address = i.params ->> 'address' AND o.status <> 'deleted' AND o.id <> n.id) END AS conflict
+                  FROM farrier.intents i JOIN farrier.actions a USING (action)
+                 WHERE i.node_id = n.id AND i.status = 'pending' AND (n.paused IS NULL OR a.while_paused)
+                 ORDER BY i.id LIMIT 100) i) AS intents
+      FROM farrier.nodes n
+     WHERE n.id = ANY ($1::bigint[])
+  ) n

@@ -1,0 +1,19 @@
+-- What is shown of one node beyond its line in the inventory.
+SELECT row_to_json(x)::text
+  FROM (
+    SELECT n.version, n.agentless, n.auto_manage, n.maas_id, n.bmc_address, n.bmc_credential, n.bmc,
+           n.not_scrubbed, n.deleting,
+           o.outcome, o.at AS outcome_at, s.due_at AS next_run_at, s.claim_token IS NOT NULL AS running,
+           (SELECT row_to_json(w) FROM (
+                SELECT 'onboarding' AS kind, a.* FROM farrier.node_onboardings a WHERE a.node_id = n.id
+                UNION ALL
+                SELECT 'decommission', d.* FROM farrier.node_decommissions d WHERE d.node_id = n.id
+                ORDER BY created_at DESC, id DESC LIMIT 1) w) AS last_workflow,
+           (SELECT coalesce(json_agg(r ORDER BY r.id DESC), '[]') FROM (
+                SELECT i.id, i.action, i.params, i.requested_by, i.status, i.reason, i.created_at, i.answered_at
+                  FROM farrier.intents i WHERE i.node_id = n.id ORDER BY i.id DESC LIMIT 10) r) AS requests
+      FROM farrier.nodes n
+      LEFT JOIN farrier.outcomes o ON o.kind = 'node' AND o.id = n.id
+      LEFT JOIN farrier.schedule s ON s.kind = 'node' AND s.id = n.id
+     WHERE n.id = $1
+  ) x

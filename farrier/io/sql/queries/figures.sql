@@ -1,0 +1,22 @@
+-- The fleet in numbers: states of every layer, what is due, what is unanswered.
+SELECT row_to_json(x)::text
+  FROM (
+    SELECT farrier.now() AS now,
+           json_build_object(
+               'status', (SELECT coalesce(json_object_agg(status, n), '{}') FROM (
+                    SELECT status, count(*) AS n FROM farrier.nodes GROUP BY status) c),
+               'management', (SELECT coalesce(json_object_agg(management, n), '{}') FROM (
+                    SELECT management, count(*) AS n FROM farrier.nodes WHERE status <> 'deleted' GROUP BY management) c),
+               'onboarding', (SELECT coalesce(json_object_agg(status, n), '{}') FROM (
+                    SELECT status, count(*) AS n FROM farrier.node_onboardings
+                     WHERE status NOT IN ('completed', 'cancelled', 'reconciled') GROUP BY status) c),
+               'decommission', (SELECT coalesce(json_object_agg(status, n), '{}') FROM (
+                    SELECT status, count(*) AS n FROM farrier.node_decommissions
+                     WHERE status NOT IN ('completed', 'cancelled', 'reconciled') GROUP BY status) c)) AS layers,
+           d.due, d.oldest_due_seconds,
+           (SELECT count(*) FROM farrier.intents WHERE status = 'pending') AS intents_pending
+      FROM (SELECT count(*) AS due,
+                   coalesce(extract(epoch FROM farrier.now() - min(s.due_at)), 0)::double precision AS oldest_due_seconds
+              FROM farrier.schedule s
+             WHERE s.kind = 'node' AND s.claim_token IS NULL AND s.due_at <= farrier.now()) d
+  ) x

@@ -1,0 +1,23 @@
+-- Nodes as lines of the inventory, in the order of the given ids. Whose heartbeat it was, only the view may see.
+SELECT row_to_json(x)::text
+  FROM (
+    SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n.management, n.management_entered_at,
+           n.bmc ->> 'asked_at' IS NOT NULL AS manage_asked,
+           coalesce(v.schedulable, false) AS schedulable,
+           n.paused ->> 'reason' AS paused, n.quarantine ->> 'cause' AS quarantine_cause,
+           n.quarantine ->> 'reason' AS quarantine_reason,
+           v.last_heartbeat_at, n.created_at,
+           CASE n.live_workflow_kind
+             WHEN 'onboarding' THEN (SELECT row_to_json(w) FROM (
+                SELECT 'onboarding' AS kind, o.* FROM farrier.node_onboardings o WHERE o.id = n.live_workflow_id) w)
+             WHEN 'decommission' THEN (SELECT row_to_json(w) FROM (
+                SELECT 'decommission' AS kind, d.* FROM farrier.node_decommissions d WHERE d.id = n.live_workflow_id) w)
+           END AS workflow,
+           CASE n.status WHEN 'enrolling' THEN (
+                SELECT o.status FROM farrier.node_onboardings o WHERE o.node_id = n.id ORDER BY o.id DESC LIMIT 1)
+           END AS last_onboarding
+      FROM unnest($1::bigint[]) WITH ORDINALITY AS asked (id, place)
+      JOIN farrier.nodes n ON n.id = asked.id
+      LEFT JOIN farrier.node_inventory v ON v.id = n.id
+     ORDER BY asked.place
+  ) x

@@ -1,0 +1,29 @@
+"""Named SQL statements: one file each under `farrier/io/sql/`, read once.
+
+Called by the modules of this room at import, so a misspelt name stops the program at start and not at its
+first use. A statement is sent as it stands in its file: its first line, a comment that says what it is for,
+shows in pg_stat_activity. Never assemble SQL from strings: values go in as `$n`, identifiers are written out.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from farrier import errors
+
+DIRECTORY = Path(__file__).parent / "sql"
+
+
+def names() -> tuple[str, ...]:
+    """Every statement there is, as `load` takes it (`schedule/claim`), sorted."""
+    return tuple(sorted(path.relative_to(DIRECTORY).with_suffix("").as_posix() for path in DIRECTORY.rglob("*.sql")))
+
+
+@cache
+def load(name: str) -> str:
+    """The text of `sql/<name>.sql`. Raises InternalError if there is no such file."""
+    path = DIRECTORY / f"{name}.sql"
+    if not path.is_file():
+        raise errors.InternalError(f"no SQL statement {name!r}; there are: {', '.join(names())}")
+    return path.read_text(encoding="utf-8").rstrip()

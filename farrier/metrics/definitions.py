@@ -1,0 +1,96 @@
+"""Every series that one process counts: name, help, labels, buckets. Dashboards and alert rules build on
+these.
+
+What states a kind has and what a service is asked for is told by `wiring` in a `Vocabulary`, from which
+each series gets its zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from farrier.metrics.families import Definition
+
+# From an idle decision, some ten microseconds, to the longest step that is allowed.
+_RUN_SECONDS = (0.00005, 0.0002, 0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 30.0, 60.0, 180.0)
+# The target is under 10 ms for a woken row; minutes mean that the loop does not keep up.
+_WAIT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 60.0, 300.0)
+# The limits of the SLA table lie between two minutes and three days.
+_STATE_SECONDS = (
+    1.0,
+    10.0,
+    60.0,
+    300.0,
+    900.0,
+    3600.0,
+    7200.0,
+    14400.0,
+    28800.0,
+    86400.0,
+    259200.0,
+    604800.0,
+)
+_REQUEST_SECONDS = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+STATE_ENTERED = Definition("farrier_state_entered", "Transitions into a state.", ("kind", "state"))
+STATE_EXITED = Definition("farrier_state_exited", "Transitions out of a state.", ("kind", "state"))
+TIME_IN_STATE = Definition(
+    "farrier_time_in_state_seconds",
+    "Time spent in a state, told when it is left.",
+    ("kind", "state"),
+    _STATE_SECONDS,
+)
+HANDLER_RUNS = Definition("farrier_handler_runs", "Committed handler runs.", ("kind", "outcome"))
+HANDLER_DURATION = Definition(
+    "farrier_handler_duration_seconds",
+    "Time from snapshot to outcome of committed runs.",
+    ("kind",),
+    _RUN_SECONDS,
+)
+HANDLER_ERRORS = Definition(
+    "farrier_handler_errors", "Handler runs that ended in an error.", ("kind", "state", "substate", "error")
+)
+RERUN_LIMITED = Definition(
+    "farrier_rerun_limited", "Resources sent to the periodic lane for too many reruns in a row.", ("kind",)
+)
+WAKEUPS = Definition("farrier_wakeups", "What made the loop look for due rows.", ("source",))
+CLAIM_WAIT = Definition(
+    "farrier_claim_wait_seconds", "How long claimed rows had been due.", ("kind", "lane"), _WAIT_SECONDS
+)
+COMMIT_CONFLICTS = Definition(
+    "farrier_commit_conflicts", "Runs whose commit did not win, by verdict.", ("kind", "verdict")
+)
+LEASE_LOST = Definition("farrier_lease_lost", "Steps cut off because their lease ended.", ("kind",))
+SERVICE_REQUESTS = Definition(
+    "farrier_service_requests", "Requests to outside services.", ("service", "operation", "result")
+)
+SERVICE_DURATION = Definition(
+    "farrier_service_request_duration_seconds",
+    "Time of a request to an outside service, whatever its result.",
+    ("service", "operation"),
+    _REQUEST_SECONDS,
+)
+
+
+class KindWords(msgspec.Struct, frozen=True, kw_only=True):
+    """The label values of one kind: its layers as (label `kind`, states), and every (state, substate) that
+    its `label` may answer."""
+
+    layers: Mapping[str, tuple[str, tuple[str, ...]]]
+    labels: tuple[tuple[str, str], ...]
+
+
+class ServiceWords(msgspec.Struct, frozen=True, kw_only=True):
+    """The label values of one outside service."""
+
+    operations: tuple[str, ...]
+    results: tuple[str, ...]
+
+
+class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that may become a label value, by kind and by service."""
+
+    kinds: Mapping[str, KindWords]
+    services: Mapping[str, ServiceWords]

@@ -1,0 +1,164 @@
+"""Counts what the loop and the service clients report.
+
+`protocols.MetricsSink` and `protocols.ServiceObserver` in one: made by `wiring`, called from the event loop
+after commits and requests. It never blocks and never raises: a label that the vocabulary lacks makes a new
+series instead.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector, CollectorRegistry
+from typing_extensions import override
+
+import farrier
+from farrier import errors, protocols
+from farrier.metrics import definitions
+from farrier.metrics.definitions import Vocabulary
+from farrier.metrics.families import Counter, Definition, Histogram, Labels
+from farrier.model.schedule import Lane, Verdict
+
+OUTCOMES = ("transition", "update", "wait", "do_nothing", "deleted", "error")
+WAKE_SOURCES = ("notify", "transition", "poll", "stop")
+# A resource whose snapshot could not be read has no state to show.
+UNKNOWN = ("unknown", "")
+
+
+class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
+    """The counters and histograms of one process, in a registry of its own."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.registry = CollectorRegistry(auto_describe=False)
+        self._words = vocabulary
+        self._entered = self._counter(definitions.STATE_ENTERED)
+        self._exited = self._counter(definitions.STATE_EXITED)
+        self._time_in_state = self._histogram(definitions.TIME_IN_STATE)
+        self._runs = self._counter(definitions.HANDLER_RUNS)
+        self._duration = self._histogram(definitions.HANDLER_DURATION)
+        self._errors = self._counter(definitions.HANDLER_ERRORS)
+        self._rerun_limited = self._counter(definitions.RERUN_LIMITED)
+        self._wakeups = self._counter(definitions.WAKEUPS)
+        self._claim_wait = self._histogram(definitions.CLAIM_WAIT)
+        self._conflicts = self._counter(definitions.COMMIT_CONFLICTS)
+        self._lease_lost = self._counter(definitions.LEASE_LOST)
+        self._requests = self._counter(definitions.SERVICE_REQUESTS)
+        self._request_duration = self._histogram(definitions.SERVICE_DURATION)
+        self.registry.register(_Build())
+        self._make_zeros()
+
+    @override
+    def ran(self, kind: str, runs: Mapping[str, Sequence[float]]) -> None:
+        for outcome, seconds in runs.items():
+            self._runs.add((kind, outcome), len(seconds))
+            self._duration.observe((kind,), seconds)
+
+    @override
+    def failed(self, kind: str, state: str, substate: str, error: str) -> None:
+        self._errors.add((kind, state, substate, error))
+
+    @override
+    def moved(self, kind: str, layer: str, source: str | None, target: str, seconds: float | None) -> None:
+        label = self._label_of(kind, layer)
+        self._entered.add((label, target))
+        if source is not None:
+            self._exited.add((label, source))
+            if seconds is not None:
+                self._time_in_state.observe((label, source), (seconds,))
+
+    @override
+    def claimed(self, kind: str, lane: str, waits: Sequence[float]) -> None:
+        self._claim_wait.observe((kind, lane), waits)
+
+    @override
+    def conflicted(self, kind: str, verdict: str) -> None:
+        self._conflicts.add((kind, verdict))
+
+    @override
+    def lease_lost(self, kind: str) -> None:
+        self._lease_lost.add((kind,))
+
+    @override
+    def rerun_limited(self, kind: str) -> None:
+        self._rerun_limited.add((kind,))
+
+    @override
+    def woken(self, source: str) -> None:
+        self._wakeups.add((source,))
+
+    @override
+    def requested(self, service: str, operation: str, result: str, seconds: float) -> None:
+        self._requests.add((service, operation, result))
+        self._request_duration.observe((service, operation), (seconds,))
+
+    def _counter(self, definition: Definition) -> Counter:
+        counter = Counter(definition)
+        self.registry.register(counter)
+        return counter
+
+    def _histogram(self, definition: Definition) -> Histogram:
+        histogram = Histogram(definition)
+        self.registry.register(histogram)
+        return histogram
+
+    def _label_of(self, kind: str, layer: str) -> str:
+        words = self._words.kinds.get(kind)
+        return words.layers[layer][0] if words is not None and layer in words.layers else layer
+
+    def _make_zeros(self) -> None:
+        kinds = tuple(self._words.kinds)
+        for family in (self._entered, self._exited, self._time_in_state):
+            family.exist(self._states())
+        self._runs.exist((kind, outcome) for kind in kinds for outcome in OUTCOMES)
+        self._errors.exist(self._failures())
+        self._claim_wait.exist((kind, lane.name.lower()) for kind in kinds for lane in Lane)
+        lost = [verdict for verdict in Verdict if verdict not in (Verdict.COMMITTED, Verdict.LOCKED)]
+        self._conflicts.exist((kind, verdict.value) for kind in kinds for verdict in lost)
+        for per_kind in (self._duration, self._lease_lost, self._rerun_limited):
+            per_kind.exist((kind,) for kind in kinds)
+        self._wakeups.exist((source,) for source in WAKE_SOURCES)
+        services = self._words.services.items()
+        self._requests.exist(
+            (name, operation, result)
+            for name, words in services
+            for operation in words.operations
+            for result in words.results
+        )
+        self._request_duration.exist((name, operation) for name, words in services for operation in words.operations)
+
+    def _states(self) -> Iterator[Labels]:
+        for words in self._words.kinds.values():
+            for label, states in words.layers.values():
+                yield from ((label, state) for state in states)
+
+    def _failures(self) -> Iterator[Labels]:
+        for kind, words in self._words.kinds.items():
+            for state, substate in (*words.labels, UNKNOWN):
+                yield from ((kind, state, substate, label) for label in run_error_labels())
+
+
+class _Build(Collector):
+    """`farrier_build_info`: what runs here, as labels of a constant."""
+
+    @override
+    def collect(self) -> list[GaugeMetricFamily]:
+        family = GaugeMetricFamily("farrier_build_info", "The version that runs.", labels=("version", "python"))
+        family.add_metric((farrier.__version__, platform.python_version()), 1)
+        return [family]
+
+
+def run_error_labels() -> tuple[str, ...]:
+    """The labels of all errors that may end one run: its own, a service's, and what nobody foresaw."""
+    ends_a_run = (errors.HandlerError, errors.ServiceError)
+    single = (errors.CredentialError, errors.RefusedByModel, errors.InternalError)
+    return tuple(
+        sorted({error.label for root in ends_a_run for error in _tree(root)} | {error.label for error in single})
+    )
+
+
+def _tree(root: type[errors.FarrierError]) -> Iterator[type[errors.FarrierError]]:
+    yield root
+    for branch in root.__subclasses__():
+        yield from _tree(branch)

@@ -1,0 +1,290 @@
+"""Every action an intent may ask for, and when it is accepted: one table.
+
+The node handler asks `check` before it acts; the database's INSERT trigger is filled from `schema` and
+`since`. The table knows layers and the live workflow. What takes more than that (has this node ever been
+active, is it healthy now) is the handler's to refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+import msgspec
+
+from farrier.errors import RefusedByModel
+from farrier.model import params, situation
+from farrier.model.management import TRANSIENT, Management
+from farrier.model.situation import LiveWorkflow, Situation
+from farrier.model.status import NodeStatus as N
+
+API_MIN = 1
+API_MAX = 2
+"""Versions of the intent API that are understood. Version 2 added `pause` and `unpause`."""
+
+
+class Action(StrEnum):
+    SET_BMC = "set_bmc"
+    CLEAR_BMC = "clear_bmc"
+    MANAGE = "manage"
+    ADOPT = "adopt"
+    SET_POWER = "set_power"
+    ONBOARD = "onboard"
+    QUARANTINE = "quarantine"
+    RELEASE = "release"
+    DRAIN = "drain"
+    REACTIVATE = "reactivate"
+    REMOVE = "remove"
+    DELETE = "delete"
+    DECOMMISSION = "decommission"
+    RETRY_STAGE = "retry_stage"
+    RESUME = "resume"
+    RERUN = "rerun"
+    RESTART_CLEAN = "restart_clean"
+    CANCEL = "cancel"
+    ADOPT_OBSERVED_STATE = "adopt_observed_state"
+    MARK_MANUAL_INTERVENTION_REQUIRED = "mark_manual_intervention_required"
+    PAUSE = "pause"
+    UNPAUSE = "unpause"
+
+
+class Group(StrEnum):
+    BMC = "bmc"
+    LIFECYCLE = "lifecycle"
+    OPERATOR = "operator"
+    CONTROL = "control"
+
+
+UNDELETED = frozenset(N) - {N.DELETED}
+NEVER_ACTIVE = frozenset({N.BOOTSTRAP_ISSUED, N.ENROLLING, N.QUARANTINED})
+IN_SERVICE = frozenset({N.ACTIVE, N.OFFLINE, N.QUARANTINED})
+
+
+class ActionSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One action. `interrupts`: while it is pending, a step that only reads is cut short, and `pause` does
+    not hold it up where it gives way to nothing."""
+
+    group: Group
+    description: str
+    params: type[params.Params] = params.NoParams
+    statuses: frozenset[N] = UNDELETED
+    managements: frozenset[Management] = frozenset(Management)
+    situation: Situation = situation.ANY
+    regardless_in: frozenset[N] = frozenset()  # accepted in these statuses whatever the workflow is
+    instead: str = ""  # what to ask for where the status forbids it
+    first: str = ""  # what to ask for before, where the management forbids it
+    since: int = 1
+    interrupts: bool = False
+
+    @property
+    def waits_for_management(self) -> frozenset[Management]:
+        """States that only put the answer off: they are left by themselves, soon."""
+        return TRANSIENT - self.managements
+
+
+ACTIONS: Mapping[Action, ActionSpec] = {
+    Action.SET_BMC: ActionSpec(
+        group=Group.BMC,
+        description="give or change the BMC's address, its credential reference, or both",
+        params=params.SetBmc,
+        interrupts=True,
+    ),
+    Action.CLEAR_BMC: ActionSpec(group=Group.BMC, description="remove all BMC details", interrupts=True),
+    Action.MANAGE: ActionSpec(
+        group=Group.BMC,
+        description="verify the BMC now; a failed adoption is given up",
+        managements=frozenset({Management.ENROLL, Management.MANAGEABLE, Management.ADOPT_FAILED}),
+        first="give BMC details with set_bmc first",
+    ),
+    Action.ADOPT: ActionSpec(
+        group=Group.BMC,
+        description="take over a machine that runs already, reading only",
+        statuses=NEVER_ACTIVE,
+        managements=frozenset({Management.MANAGEABLE, Management.ADOPT_FAILED}),
+        situation=situation.ADOPTABLE,
+        first="manage it first",
+    ),
+    Action.SET_POWER: ActionSpec(
+        group=Group.BMC,
+        description="switch the machine on or off, or reset it",
+        params=params.SetPower,
+        managements=frozenset({Management.MANAGEABLE}),
+        situation=situation.POWER_IS_FREE,
+        first="manage it first",
+    ),
+    Action.ONBOARD: ActionSpec(
+        group=Group.LIFECYCLE,
+        description="begin the onboarding in this mode",
+        params=params.Onboard,
+        statuses=NEVER_ACTIVE | {N.RETIRED},
+        situation=situation.NOT_BEGUN,
+    ),
+    Action.QUARANTINE: ActionSpec(
+        group=Group.LIFECYCLE,
+        description="block the node from scheduling until it is released",
+        params=params.Because,
+        statuses=frozenset({N.ENROLLING, N.ACTIVE, N.OFFLINE, N.QUARANTINED}),
+    ),
+    Action.RELEASE: ActionSpec(
+        group=Group.LIFECYCLE,
+        description="lift the quarantine, if health is proven now",
+        statuses=frozenset({N.QUARANTINED}),
+        situation=situation.IDLE,
+    ),
+    Action.DRAIN: ActionSpec(
+        group=Group.LIFECYCLE,
+        description="empty the node and retire it",
+        params=params.Drain,
+        statuses=IN_SERVICE,
+        situation=situation.IDLE,
+    ),
+    Action.REACTIVATE: ActionSpec(
+        group=Group.LIFECYCLE,
+        description="take a retired node back into service; health decides when it is active",
+        statuses=frozenset({N.RETIRED}),
+        situation=situation.IDLE,
+    ),
+    Action.REMOVE: ActionSpec(
+        group=Group.LIFECYCLE,
+        description="uninstall a retired node and delete it",
+        params=params.Remove,
+        statuses=frozenset({N.RETIRED}),
+        situation=situation.IDLE,
+    ),
+    Action.DELETE: ActionSpec(
+        group=Group.LIFECYCLE,
+        description="delete a node that never was active",
+        statuses=NEVER_ACTIVE,
+        managements=frozenset(Management) - TRANSIENT,
+        situation=situation.NO_DECOMMISSION,
+        instead="decommission or remove",
+        interrupts=True,
+    ),
+    Action.DECOMMISSION: ActionSpec(
+        group=Group.LIFECYCLE,
+        description="drain the node, clean it and end as the mode says",
+        params=params.Decommission,
+        statuses=IN_SERVICE | {N.RETIRED},
+        situation=situation.IDLE,
+    ),
+    Action.RETRY_STAGE: ActionSpec(
+        group=Group.OPERATOR, description="run the failed stage again now", situation=situation.FAILED
+    ),
+    Action.RESUME: ActionSpec(
+        group=Group.OPERATOR,
+        description="go on from the last safe stage; a lost task is issued again",
+        situation=situation.FAILED,
+        regardless_in=frozenset({N.DRAINING, N.REMOVING}),
+    ),
+    Action.RERUN: ActionSpec(
+        group=Group.OPERATOR,
+        description="go through the stages from the top, taking over what is done already",
+        situation=situation.FAILED,
+    ),
+    Action.RESTART_CLEAN: ActionSpec(
+        group=Group.OPERATOR, description="undo what was done, then start again", situation=situation.BEGUN
+    ),
+    Action.CANCEL: ActionSpec(
+        group=Group.OPERATOR,
+        description="stop the workflow and undo what can be undone",
+        situation=situation.UNDER_WAY,
+        interrupts=True,
+    ),
+    Action.ADOPT_OBSERVED_STATE: ActionSpec(
+        group=Group.OPERATOR,
+        description="accept what was observed upstream and finish from there",
+        situation=situation.BEGUN,
+    ),
+    Action.MARK_MANUAL_INTERVENTION_REQUIRED: ActionSpec(
+        group=Group.OPERATOR,
+        description="freeze the workflow until a person resolves it",
+        params=params.MaybeBecause,
+        situation=situation.FREEZABLE,
+    ),
+    Action.PAUSE: ActionSpec(
+        group=Group.CONTROL,
+        description="observe and measure the node, but do nothing to it",
+        params=params.Because,
+        since=2,
+        interrupts=True,
+    ),
+    Action.UNPAUSE: ActionSpec(group=Group.CONTROL, description="end a pause", since=2),
+}
+
+HONOURED_WHILE_PAUSED = frozenset({Action.CANCEL, Action.DELETE, Action.UNPAUSE})
+"""What a pause does not stop."""
+
+ANSWERED_WHILE_PAUSED = HONOURED_WHILE_PAUSED | {Action.PAUSE}
+"""All other requests are held until the pause ends; another `pause` only changes its reason."""
+
+
+class Allowed(msgspec.Struct, frozen=True):
+    """The table has nothing against it."""
+
+
+class Later(msgspec.Struct, frozen=True):
+    """Stays pending: only a state that is left by itself forbids it."""
+
+    reason: str
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Rejected, and when it would be accepted."""
+
+    reason: str
+
+
+Answer: TypeAlias = Allowed | Later | Refused
+
+
+def check(action: Action, status: N, management: Management, live: LiveWorkflow | None) -> Answer:
+    """May a node in these states do what is asked? `live` is its one live workflow, None when it has none."""
+    spec = ACTIONS[action]
+    if status not in spec.statuses:
+        where = _names(N, spec.statuses)
+        return Refused(_refusal(action, f"in status {where}; this node is {status}", spec.instead))
+    if status not in spec.regardless_in and not spec.situation.fits(live):
+        return Refused(_refusal(action, f"{spec.situation.text}; {_live(live)}"))
+    if management in spec.managements:
+        return Allowed()
+    where = _names(Management, spec.managements)
+    if management in spec.waits_for_management:
+        return Later(f"{action} waits for management to leave {management}; it is accepted in {where}")
+    return Refused(_refusal(action, f"with management {where}; this node's is {management}", spec.instead))
+
+
+def decode(action: Action, given: object) -> params.Params:
+    """The parameters of one intent, from decoded JSON. Raises RefusedByModel with the field and the rule."""
+    if isinstance(given, Mapping) and any(value is None for value in given.values()):
+        raise RefusedByModel(f"{action}: a parameter may not be null; leave it out instead")
+    try:
+        return msgspec.convert(given, ACTIONS[action].params)
+    except msgspec.ValidationError as error:
+        raise RefusedByModel(f"{action}: {error}") from None
+
+
+def rules(action: Action) -> params.Schema:
+    """The rules of an action's parameters."""
+    return params.describe(ACTIONS[action].params)
+
+
+def schema(action: Action) -> dict[str, Any]:
+    """The same as plain JSON, for the database: `fields`; `any_of` (at least one of these is given); `needs`
+    (a flag that is true needs the other field)."""
+    return msgspec.json.decode(msgspec.json.encode(rules(action)), type=dict[str, Any])
+
+
+def _names(kind: type[StrEnum], members: frozenset[Any]) -> str:
+    return ", ".join(member for member in kind if member in members)
+
+
+def _refusal(action: Action, accepted: str, instead: str = "") -> str:
+    return f"{action} is accepted {accepted}" + (f"; {instead}" if instead else "")
+
+
+def _live(live: LiveWorkflow | None) -> str:
+    if live is None:
+        return "this node has no live workflow"
+    mode = f"mode {live.mode}" if live.mode else "no mode"
+    return f"{live.kind} {live.id} of this node is live ({live.status}, {mode})"

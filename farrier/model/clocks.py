@@ -1,0 +1,128 @@
+"""The clocks that run for one node: every layer's, and the one of its whole workflow.
+
+Reads a `views.NodeView` with the limits of `farrier.model.sla`. Used wherever it is shown that a node has been
+somewhere for too long; the handler has no use for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+
+import msgspec
+
+from farrier.model import sla
+from farrier.model.edges import Layer
+from farrier.model.management import Management
+from farrier.model.sla import SlaFacts
+from farrier.model.stages import DecommissionStage, OnboardingStage, Stage
+from farrier.model.status import NodeStatus
+from farrier.model.views import NodeView, WorkflowView
+from farrier.model.workflow import WorkflowKind, WorkflowStatus
+
+END_TO_END = "end to end"
+
+Limits = Mapping[str, timedelta]
+
+
+class Clock(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a layer has been in its state and how long it may. `limit` None: for as long as it likes, and
+    `note` says why; `above` is set once the limit is passed."""
+
+    layer: str
+    state: str
+    since: datetime
+    limit: timedelta | None
+    above: timedelta | None
+    note: str = ""
+
+
+class Overdue(msgspec.Struct, frozen=True):
+    """A node that is above a limit, and by which clocks: the worst first."""
+
+    node: NodeView
+    clocks: tuple[Clock, ...]
+
+    @property
+    def excess(self) -> timedelta:
+        """How far the worst clock is above its limit."""
+        return self.clocks[0].above or timedelta(0)
+
+
+def running(node: NodeView, now: datetime, limits: Limits) -> tuple[Clock, ...]:
+    """Every clock of the node, by layer. `limits` are those that differ from the defaults. None for a node in a
+    state that this program does not know: nothing can be said of it."""
+    try:
+        return tuple(_clocks(node, now, limits))
+    except ValueError:
+        return ()
+
+
+def above(node: NodeView, now: datetime, limits: Limits) -> tuple[Clock, ...]:
+    """Those of its clocks that are above their limit, the worst first."""
+    over = [clock for clock in running(node, now, limits) if clock.above is not None]
+    return tuple(sorted(over, key=lambda clock: clock.above or timedelta(0), reverse=True))
+
+
+def limited_states(layer: Layer, limits: Limits) -> frozenset[str]:
+    """The states of a layer in which some node's clock may run: all others cannot be above a limit."""
+    return frozenset(
+        str(state)
+        for state, default in sla.DEFAULTS[layer].items()
+        if default.limit is not None or sla.key(layer, state) in limits
+    )
+
+
+def _clocks(node: NodeView, now: datetime, limits: Limits) -> Iterator[Clock]:
+    facts = SlaFacts(
+        management=Management(node.management),
+        manage_asked=node.manage_asked,
+        onboarding=None if node.last_onboarding is None else WorkflowStatus(node.last_onboarding),
+        has_mode=node.workflow is None or node.workflow.mode is not None,
+    )
+    status = NodeStatus(node.status)
+    places: list[tuple[Layer, NodeStatus | Management, datetime]] = [(Layer.STATUS, status, node.status_entered_at)]
+    if status is not NodeStatus.DELETED:  # its other layers stand where they happened to be
+        places.append((Layer.MANAGEMENT, facts.management, node.management_entered_at))
+    for layer, state, since in places:
+        limit = sla.limit(layer, state, facts=facts, overrides=limits)
+        yield _clock(layer, state, since, now, limit=limit, note=_why_none(layer, state))
+    if node.workflow is not None:
+        yield from _workflow_clocks(node.workflow, facts, now, limits)
+
+
+def _workflow_clocks(workflow: WorkflowView, facts: SlaFacts, now: datetime, limits: Limits) -> Iterator[Clock]:
+    layer, status = Layer(workflow.kind), WorkflowStatus(workflow.status)
+    stage = _stage(workflow) if status is WorkflowStatus.RUNNING else None
+    limit = sla.limit(layer, status, stage=stage, facts=facts, overrides=limits)
+    since = workflow.status_entered_at if stage is None else workflow.stage_entered_at
+    state = status if stage is None else f"{status}/{stage}"
+    yield _clock(layer, state, since, now, limit=limit, note=_why_none(layer, status))
+    if workflow.mode_given_at is not None:
+        whole = sla.end_to_end(layer, overrides=limits)
+        yield _clock(layer, END_TO_END, workflow.mode_given_at, now, limit=whole)
+
+
+def _stage(workflow: WorkflowView) -> Stage | None:
+    if workflow.stage is None:
+        return None
+    onboards = workflow.kind == WorkflowKind.ONBOARDING
+    return OnboardingStage(workflow.stage) if onboards else DecommissionStage(workflow.stage)
+
+
+def _why_none(layer: Layer, state: str) -> str:
+    default = sla.DEFAULTS[layer][state]
+    return default.why_none or default.unless
+
+
+def _clock(
+    layer: Layer, state: str, since: datetime, now: datetime, *, limit: timedelta | None, note: str = ""
+) -> Clock:
+    return Clock(
+        layer=str(layer),
+        state=str(state),
+        since=since,
+        limit=limit,
+        above=sla.breach(limit, since, now),
+        note=note if limit is None else "",
+    )

@@ -1,0 +1,205 @@
+"""The model as pictures, tables and JSON, generated from its own data.
+
+Behind `farrier model --format md|mermaid|json`; the same texts stand in the documentation, and a check fails
+when they differ. Output is deterministic: same model, same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from enum import StrEnum
+
+import msgspec
+
+from farrier.model import actions, duration, edges, failures, mapping, sla, stages
+from farrier.model.edges import Layer
+from farrier.model.workflow import DecommissionMode, Mode, OnboardingMode
+
+# Both workflows have the same edges, so one section shows them.
+_SECTIONS = {
+    Layer.STATUS: "Status",
+    Layer.MANAGEMENT: "Management",
+    Layer.ONBOARDING: "Workflow, onboarding and decommission alike",
+}
+
+
+def mermaid(layer: Layer) -> str:
+    """A state diagram of one layer. The labels say whose move an edge is; what triggers it is in the
+    tables."""
+    states = [str(state) for state in edges.STATES[layer]]
+    lines = ["stateDiagram-v2"]
+    lines += [f"    [*] --> {state}" for state in states if state in edges.INITIAL[layer]]
+    lines += [f"    {e.source} --> {e.target} : {e.owner}" for e in edges.EDGES if e.layer is layer]
+    lines += [f"    {state} --> [*]" for state in states if state in edges.TERMINAL[layer]]
+    return "\n".join(lines) + "\n"
+
+
+def markdown() -> str:
+    """Every table of the model, with a diagram for each layer."""
+    sections = [
+        *(_layer_section(layer, title) for layer, title in _SECTIONS.items()),
+        "## Onboarding stages\n\n" + _stage_table(stages.OnboardingStage, tuple(OnboardingMode)),
+        "## Decommission stages\n\n" + _stage_table(stages.DecommissionStage, tuple(DecommissionMode)),
+        "## Node status by workflow\n\n" + _mapping_table(),
+        "## Limits\n\n" + _sla_table(),
+        "## Limits of stages\n\n" + _stage_limit_table(),
+        "## Intents\n\n" + _action_table(),
+        "## Failure classes\n\n" + _failure_table(),
+        "## Quarantine causes\n\n" + _table(("cause", "recommended action"), failures.QUARANTINE_ADVICE.items()),
+        "## BMC failures\n\n" + _table(("class", "recommended action"), failures.BMC_ADVICE.items()),
+    ]
+    return "\n".join(sections)
+
+
+def as_json() -> dict[str, object]:
+    """The same as plain data: strings, numbers (seconds), lists and dicts only."""
+    return {
+        "edges": [msgspec.to_builtins(edge) for edge in edges.EDGES],
+        "initial": {str(layer): sorted(map(str, states)) for layer, states in edges.INITIAL.items()},
+        "terminal": {str(layer): sorted(map(str, states)) for layer, states in edges.TERMINAL.items()},
+        "stages": {str(mode): [str(stage) for stage in path] for mode, path in stages.PATHS.items()},
+        "mapping": [msgspec.to_builtins(row) for row in mapping.ROWS],
+        "sla": {name: _seconds(limit) for name, limit in _limits()},
+        "actions": {str(action): _action_as_json(action) for action in actions.Action},
+        "failures": {str(name): msgspec.to_builtins(advice) for name, advice in failures.FAILURES.items()},
+        "api": {"min": actions.API_MIN, "max": actions.API_MAX},
+    }
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = tuple(head)
+    lines = [head, ("---",) * len(head), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _layer_section(layer: Layer, title: str) -> str:
+    rows = [(edge.source, edge.target, edge.owner, edge.trigger) for edge in edges.EDGES if edge.layer is layer]
+    picture = f"```mermaid\n{mermaid(layer)}```\n"
+    return f"## {title}\n\n{picture}\n{_table(('from', 'to', 'whose move', 'when'), rows)}"
+
+
+def _stage_table(kind: type[stages.OnboardingStage | stages.DecommissionStage], modes: tuple[Mode, ...]) -> str:
+    rows = [(str(stage), *(_mark(stage, mode) for mode in modes)) for stage in kind]
+    return _table(("stage", *map(str, modes)), rows)
+
+
+def _mark(stage: stages.Stage, mode: Mode) -> str:
+    if stage in stages.BY_POLICY.get(mode, frozenset()):
+        return "by policy"
+    if stage in stages.DETOUR and mode is OnboardingMode.DEPLOY:
+        return "on failure"
+    return "x" if stage in stages.PATHS[mode] else ""
+
+
+def _mapping_table() -> str:
+    rows = [
+        (f"{kind} {status}", ", ".join(n for n in edges.STATES[Layer.STATUS] if n in nodes))
+        for (kind, status), nodes in mapping.ALLOWED.items()
+    ]
+    return _table(("workflow", "node status"), rows)
+
+
+def _sla_table() -> str:
+    rows = [
+        (
+            str(layer),
+            str(state),
+            _human(default.limit),
+            f"unless {default.unless}" if default.unless else default.why_none,
+        )
+        for layer, states in sla.DEFAULTS.items()
+        for state, default in states.items()
+    ]
+    ends = [(str(layer), "end to end", _human(limit), "") for layer, limit in sla.END_TO_END.items()]
+    return _table(("layer", "state", "limit", "note"), [*rows, *ends])
+
+
+def _stage_limit_table() -> str:
+    rows = [
+        (str(layer), str(stage), _human(limit))
+        for layer, limits in sla.STAGES.items()
+        for stage, limit in limits.items()
+    ]
+    note = f"A stage that still waits at {sla.STAGE_DEADLINE_FACTOR} times its limit fails as `timeout`."
+    return f"{note}\n\n{_table(('workflow', 'stage', 'limit'), rows)}"
+
+
+def _action_table() -> str:
+    rows = [
+        (
+            str(action),
+            _params(action),
+            str(spec.since),
+            _some(edges.STATES[Layer.STATUS], spec.statuses),
+            _some(edges.STATES[Layer.MANAGEMENT], spec.managements),
+            spec.situation.text + _regardless(spec),
+            spec.description,
+        )
+        for action, spec in actions.ACTIONS.items()
+    ]
+    return _table(("action", "parameters", "since", "status", "management", "accepted", "what it does"), rows)
+
+
+def _params(action: actions.Action) -> str:
+    fields = actions.rules(action).fields
+    return ", ".join(f"{name}{'' if field.required else '?'}" for name, field in fields.items())
+
+
+def _some(kind: type[StrEnum], members: frozenset[str]) -> str:
+    """The members in their order; the shorter way round when nearly all are meant."""
+    without = [state for state in kind if state not in members]
+    if len(without) <= 1:
+        return f"any but {without[0]}" if without else "any"
+    return ", ".join(state for state in kind if state in members)
+
+
+def _regardless(spec: actions.ActionSpec) -> str:
+    names = " or ".join(state for state in edges.STATES[Layer.STATUS] if state in spec.regardless_in)
+    return f", and always in {names}" if names else ""
+
+
+def _failure_table() -> str:
+    rows = [
+        (
+            str(name),
+            "yes" if advice.retryable else "no",
+            "yes" if name in failures.UNSAFE else "no",
+            advice.action,
+        )
+        for name, advice in failures.FAILURES.items()
+    ]
+    return _table(("class", "retried by itself", "unsafe", "recommended action"), rows)
+
+
+def _limits() -> Iterable[tuple[str, timedelta | None]]:
+    for layer, states in sla.DEFAULTS.items():
+        for state, default in states.items():
+            yield f"{layer}.{state}", default.limit
+    for layer, limits in sla.STAGES.items():
+        for stage, limit in limits.items():
+            yield f"{layer}.running.{stage}", limit
+    for layer, limit in sla.END_TO_END.items():
+        yield f"{layer}.end_to_end", limit
+
+
+def _action_as_json(action: actions.Action) -> dict[str, object]:
+    spec = actions.ACTIONS[action]
+    return {
+        "group": str(spec.group),
+        "description": spec.description,
+        "since": spec.since,
+        "interrupts": spec.interrupts,
+        "params": actions.schema(action),
+        "statuses": [str(state) for state in edges.STATES[Layer.STATUS] if state in spec.statuses],
+        "management": [str(state) for state in edges.STATES[Layer.MANAGEMENT] if state in spec.managements],
+        "accepted": spec.situation.text + _regardless(spec),
+    }
+
+
+def _human(limit: timedelta | None) -> str:
+    return "none" if limit is None else duration.human(limit)
+
+
+def _seconds(limit: timedelta | None) -> float | None:
+    return None if limit is None else limit.total_seconds()

@@ -1,0 +1,38 @@
+"""Durations as people write and read them: `30s`, `5m`, `72h`, `4h 12m`.
+
+Texts that operators see are made by `human`; what they type is read by `parse`. Everything between is
+`timedelta`.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+_SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_PART = re.compile(r"(\d+)\s*([dhms])\s*")
+_WHOLE = re.compile(rf"(?:{_PART.pattern})+")
+
+
+def parse(text: str) -> timedelta:
+    """`72h`, `1h 30m`, `45s` as a timedelta. Raises ValueError that shows the right form."""
+    if not _WHOLE.fullmatch(text.strip()):
+        raise ValueError(f"a duration looks like 30s, 5m or 1h 30m (units d, h, m, s); this is {text!r}")
+    try:
+        return timedelta(seconds=sum(int(n) * _SECONDS[unit] for n, unit in _PART.findall(text)))
+    except OverflowError as error:
+        raise ValueError(f"a duration of {text!r} is more than a timedelta can hold") from error
+
+
+def human(duration: timedelta) -> str:
+    """The two largest units that are not zero, rounded down: `4h 12m`, `30s`, `2d`. Negative: `-5m`; less
+    than a second: `0s`."""
+    if duration < timedelta(0):
+        return f"-{human(-duration)}" if duration <= timedelta(seconds=-1) else "0s"
+    rest = int(duration.total_seconds())
+    parts = []
+    for unit, size in _SECONDS.items():
+        count, rest = divmod(rest, size)
+        parts.append((count, unit))
+    first = next((i for i, (count, _) in enumerate(parts) if count), len(parts) - 1)
+    return " ".join(f"{count}{unit}" for count, unit in parts[first : first + 2] if count) or "0s"

@@ -1,0 +1,263 @@
+"""Every move that a layer may make, in one table.
+
+The handler decides with it, the database's transition trigger is filled from it, and the diagrams are drawn
+from it. A workflow's stage is a substate of its layer and has no edges here. An edge that is not in `EDGES`
+does not exist: no code may write one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from farrier.model.management import Management
+from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import WorkflowStatus as W
+
+
+class Layer(StrEnum):
+    """The parts of a node that have states of their own, each with its own clock."""
+
+    STATUS = "status"
+    MANAGEMENT = "management"
+    ONBOARDING = "onboarding"
+    DECOMMISSION = "decommission"
+
+
+LAYER_KIND: Mapping[Layer, str] = {
+    Layer.STATUS: "node",
+    Layer.MANAGEMENT: "management",
+    Layer.ONBOARDING: "onboarding",
+    Layer.DECOMMISSION: "decommission",
+}
+"""The label `kind` of a layer's metrics."""
+
+STATES: Mapping[Layer, type[StrEnum]] = {
+    Layer.STATUS: N,
+    Layer.MANAGEMENT: Management,
+    Layer.ONBOARDING: W,
+    Layer.DECOMMISSION: W,
+}
+
+
+class Edge(msgspec.Struct, frozen=True):
+    """One move: `trigger` is what makes the handler take it, `owner` whose move that is. Both are plain
+    text."""
+
+    layer: Layer
+    source: str
+    target: str
+    trigger: str
+    owner: str
+
+
+def _fan(layer: Layer, *rows: tuple[tuple[StrEnum, ...], StrEnum, str, str]) -> tuple[Edge, ...]:
+    """Rows of (sources, target, owner, trigger), one edge for each source."""
+    return tuple(
+        Edge(layer, str(source), str(target), trigger, owner)
+        for sources, target, owner, trigger in rows
+        for source in sources
+    )
+
+
+_STATUS = _fan(
+    Layer.STATUS,
+    (
+        (N.BOOTSTRAP_ISSUED,),
+        N.ENROLLING,
+        "onboarding",
+        "intent onboard, adopt or delete, or the agent enrols with its token",
+    ),
+    ((N.ENROLLING,), N.ACTIVE, "onboarding", "onboarding completed or reconciled, and the node is healthy"),
+    (
+        (N.ENROLLING,),
+        N.QUARANTINED,
+        "onboarding or operator",
+        "onboarding stopped by an unsafe failure, or intent quarantine or delete",
+    ),
+    (
+        (N.ACTIVE,),
+        N.OFFLINE,
+        "heartbeat",
+        "heartbeat older than offline_after; agentless: a fresh read says power off",
+    ),
+    ((N.OFFLINE,), N.ACTIVE, "heartbeat", "healthy again, and no decommission is live"),
+    (
+        (N.ACTIVE, N.OFFLINE),
+        N.QUARANTINED,
+        "reconciler or cleanup validation",
+        "blocking health alert, drift, cleanup not validated, stopped decommission, or intent quarantine",
+    ),
+    (
+        (N.QUARANTINED,),
+        N.ACTIVE,
+        "operator or reconciler",
+        "intent release and health proven, the same cause proven gone, or the quarantined onboarding ended",
+    ),
+    (
+        (N.ACTIVE, N.OFFLINE, N.QUARANTINED),
+        N.DRAINING,
+        "operator",
+        "intent drain, decommission or delete; creates or resumes the task node.drain",
+    ),
+    ((N.DRAINING,), N.RETIRED, "drain", "the task node.drain succeeded, was forced or was not applicable"),
+    (
+        (N.DRAINING,),
+        N.OFFLINE,
+        "drain or operator",
+        "node.drain failed for good, or a cancel or stop of the drain",
+    ),
+    (
+        (N.RETIRED,),
+        N.OFFLINE,
+        "operator",
+        "intent reactivate, or the end of a reset or of a redeploy; health decides next",
+    ),
+    (
+        (N.RETIRED,),
+        N.REMOVING,
+        "remove workflow",
+        "intent remove, delete or decommission full_decommission; creates or resumes the task node.uninstall",
+    ),
+    ((N.REMOVING,), N.RETIRED, "uninstall or operator", "uninstall failed, or intent cancel"),
+    (
+        (N.REMOVING,),
+        N.DELETED,
+        "remove workflow",
+        "removal finished, in the commit that completes the decommission",
+    ),
+)
+
+_MANAGEMENT = _fan(
+    Layer.MANAGEMENT,
+    ((Management.UNMANAGED,), Management.ENROLL, "operator", "any BMC detail given"),
+    (
+        (Management.ENROLL,),
+        Management.VERIFYING,
+        "operator or auto_manage",
+        "intent manage, or auto_manage with complete details",
+    ),
+    (
+        (Management.VERIFYING,),
+        Management.MANAGEABLE,
+        "probe",
+        "power and management interface valid, and a real power state read",
+    ),
+    (
+        (Management.VERIFYING,),
+        Management.ENROLL,
+        "probe",
+        "probe failed, timed out or was cancelled; last_error says why",
+    ),
+    (
+        (Management.MANAGEABLE,),
+        Management.VERIFYING,
+        "operator",
+        "intent manage, or the BMC address or credential version changed",
+    ),
+    ((Management.MANAGEABLE, Management.ADOPT_FAILED), Management.ADOPTING, "operator", "intent adopt"),
+    (
+        (Management.ADOPTING,),
+        Management.MANAGEABLE,
+        "adoption",
+        "read-only probe ok, identity matches, onboarding reconciled",
+    ),
+    (
+        (Management.ADOPTING,),
+        Management.ADOPT_FAILED,
+        "adoption",
+        "adoption failed, timed out or was cancelled; last_error says why",
+    ),
+    ((Management.ADOPT_FAILED,), Management.VERIFYING, "operator", "intent manage"),
+    (
+        (
+            Management.ENROLL,
+            Management.VERIFYING,
+            Management.MANAGEABLE,
+            Management.ADOPTING,
+            Management.ADOPT_FAILED,
+        ),
+        Management.ERROR,
+        "operator",
+        "all BMC details removed after there were some",
+    ),
+    ((Management.ERROR,), Management.ENROLL, "operator", "any BMC detail given again"),
+)
+
+
+def _workflow(layer: Layer) -> tuple[Edge, ...]:
+    """The same twenty edges for both kinds of workflow."""
+    failing = (W.RUNNING, W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION)
+    return _fan(
+        layer,
+        ((W.PENDING,), W.RUNNING, "workflow", "first run once it has a mode"),
+        ((W.PENDING, *failing), W.CANCELLED, "operator", "intent cancel or delete with nothing to undo"),
+        ((W.RUNNING,), W.COMPLETED, "workflow", "last stage done"),
+        ((W.RUNNING,), W.FAILED_RETRYABLE, "workflow", "a stage failed with a retryable class"),
+        (
+            (W.FAILED_RETRYABLE,),
+            W.RUNNING,
+            "workflow or operator",
+            "next_attempt_at reached, or intent retry_stage, resume or rerun",
+        ),
+        (
+            (W.RUNNING, W.FAILED_RETRYABLE),
+            W.FAILED_MANUAL_INTERVENTION,
+            "workflow or operator",
+            "attempts exhausted, a manual-intervention trigger, or intent mark_manual_intervention_required",
+        ),
+        (
+            (W.FAILED_MANUAL_INTERVENTION,),
+            W.RUNNING,
+            "operator",
+            "intent retry_stage, resume, rerun or adopt",
+        ),
+        (failing, W.COMPENSATING, "operator", "intent cancel or delete with work to undo, or restart_clean"),
+        ((W.COMPENSATING,), W.CANCELLED, "workflow", "undo done after cancel"),
+        ((W.COMPENSATING,), W.PENDING, "workflow", "undo done after restart_clean"),
+        ((W.COMPENSATING,), W.FAILED_MANUAL_INTERVENTION, "workflow", "undo failed"),
+        (failing, W.RECONCILED, "operator or adoption", "the observed state was found to be the goal"),
+    )
+
+
+EDGES: tuple[Edge, ...] = (
+    *_STATUS,
+    *_MANAGEMENT,
+    *_workflow(Layer.ONBOARDING),
+    *_workflow(Layer.DECOMMISSION),
+)
+
+ALLOWED: Mapping[Layer, frozenset[tuple[str, str]]] = {
+    layer: frozenset((edge.source, edge.target) for edge in EDGES if edge.layer is layer) for layer in Layer
+}
+
+INITIAL: Mapping[Layer, frozenset[str]] = {
+    Layer.STATUS: frozenset({N.BOOTSTRAP_ISSUED, N.ENROLLING}),
+    Layer.MANAGEMENT: frozenset({Management.UNMANAGED, Management.ENROLL}),
+    Layer.ONBOARDING: frozenset({W.PENDING}),
+    Layer.DECOMMISSION: frozenset({W.PENDING}),
+}
+"""What a new row may begin in."""
+
+TERMINAL: Mapping[Layer, frozenset[str]] = {
+    Layer.STATUS: frozenset({N.DELETED}),
+    Layer.MANAGEMENT: frozenset(),
+    Layer.ONBOARDING: frozenset({W.COMPLETED, W.CANCELLED, W.RECONCILED}),
+    Layer.DECOMMISSION: frozenset({W.COMPLETED, W.CANCELLED, W.RECONCILED}),
+}
+"""What is never left. Management ends with the node and has none of its own."""
+
+RESTING: Mapping[Layer, frozenset[str]] = {
+    Layer.STATUS: frozenset({N.ACTIVE, N.RETIRED}),
+    Layer.MANAGEMENT: frozenset({Management.UNMANAGED, Management.MANAGEABLE}),
+    Layer.ONBOARDING: frozenset(),
+    Layer.DECOMMISSION: frozenset(),
+}
+"""What may be stayed in for ever with nothing wrong."""
+
+
+def allowed(layer: Layer, source: str, target: str) -> bool:
+    """True when the layer has this edge. Staying is not a move, so `allowed(x, x)` is False."""
+    return (source, target) in ALLOWED[layer]

@@ -1,0 +1,196 @@
+"""Why a workflow stage or a node fails, and what a person should do about it.
+
+A stage that fails names one `FailureClass`; the class says whether trying again by itself makes sense. Every
+class, every quarantine cause and every class of BMC failure has one line of advice here, shown as the
+recommended action by `node why`, the lifecycle view and the alerts. Classes are metric labels: their values
+never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from enum import StrEnum
+
+import msgspec
+
+from farrier.model.bmc import BmcFailure
+
+
+class FailureClass(StrEnum):
+    # Manual-intervention triggers: automation cannot go on safely.
+    DISCOVERY_CONFLICT = "discovery_conflict"
+    BOSS_DISK_NOT_FOUND = "boss_disk_not_found"
+    PXE_INTERFACE_UNFIXABLE = "pxe_interface_unfixable"
+    MACHINE_DELETED_UPSTREAM = "machine_deleted_upstream"
+    DATASOURCE_FAILED_REPEATEDLY = "datasource_failed_repeatedly"
+    HARDWARE_SYNC_FAILED_REPEATEDLY = "hardware_sync_failed_repeatedly"
+    SSH_SEED_FAILED_REPEATEDLY = "ssh_seed_failed_repeatedly"
+    STATE_DISAGREEMENT = "state_disagreement"
+    # Not worth another attempt until somebody changed something.
+    IDENTITY_MISMATCH = "identity_mismatch"
+    ADOPT_FAILED = "adopt_failed"
+    INVALID_CONFIG = "invalid_config"
+    UPSTREAM_REFUSED = "upstream_refused"
+    UNDO_FAILED = "undo_failed"
+    OPERATOR_REQUEST = "operator_request"
+    # Tried again with back-off.
+    TIMEOUT = "timeout"
+    UPSTREAM_ERROR = "upstream_error"
+    NOT_MANAGEABLE = "not_manageable"
+    NO_CREDENTIALS = "no_credentials"
+    COMMISSIONING_FAILED = "commissioning_failed"
+    DEPLOY_FAILED = "deploy_failed"
+    TASK_FAILED = "task_failed"
+    VALIDATION_FAILED = "validation_failed"
+    INTERNAL = "internal"
+
+
+MANUAL = frozenset(
+    {
+        FailureClass.DISCOVERY_CONFLICT,
+        FailureClass.BOSS_DISK_NOT_FOUND,
+        FailureClass.PXE_INTERFACE_UNFIXABLE,
+        FailureClass.MACHINE_DELETED_UPSTREAM,
+        FailureClass.DATASOURCE_FAILED_REPEATEDLY,
+        FailureClass.HARDWARE_SYNC_FAILED_REPEATEDLY,
+        FailureClass.SSH_SEED_FAILED_REPEATEDLY,
+        FailureClass.STATE_DISAGREEMENT,
+    }
+)
+"""The triggers that move a workflow to `failed_manual_intervention` at once."""
+
+UNSAFE = frozenset(
+    {
+        FailureClass.DISCOVERY_CONFLICT,
+        FailureClass.STATE_DISAGREEMENT,
+        FailureClass.IDENTITY_MISMATCH,
+    }
+)
+"""We may be touching the wrong machine: an enrolling node is quarantined as well."""
+
+
+class QuarantineCause(StrEnum):
+    """Kept on the node: reconciliation lifts a quarantine only when this very cause is proven gone."""
+
+    OPERATOR = "operator"
+    HEALTH = "health"
+    STATE_DISAGREEMENT = "state_disagreement"
+    MACHINE_DELETED_UPSTREAM = "machine_deleted_upstream"
+    CLEANUP_VALIDATION_FAILED = "cleanup_validation_failed"
+    DRAIN_FAILED = "drain_failed"
+    ONBOARDING_FAILED = "onboarding_failed"
+    FROZEN = "frozen"
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """Whether another attempt is made by itself, and the recommended next action for a person."""
+
+    retryable: bool
+    action: str
+
+
+FAILURES: Mapping[FailureClass, Advice] = {
+    FailureClass.DISCOVERY_CONFLICT: Advice(
+        False, "several machines match: keep one in MAAS or set the node's MAAS id, then retry_stage"
+    ),
+    FailureClass.BOSS_DISK_NOT_FOUND: Advice(
+        False, "seat or replace the boot disk, commission the machine again, then retry_stage"
+    ),
+    FailureClass.PXE_INTERFACE_UNFIXABLE: Advice(
+        False, "correct the boot interface and its VLAN in MAAS, then retry_stage"
+    ),
+    FailureClass.MACHINE_DELETED_UPSTREAM: Advice(
+        False,
+        "find out who deleted the machine in MAAS; restart_clean to create it again, or delete the node",
+    ),
+    FailureClass.DATASOURCE_FAILED_REPEATEDLY: Advice(
+        False, "check that the node reaches the MAAS metadata service (routes, DNS, proxy), then retry_stage"
+    ),
+    FailureClass.HARDWARE_SYNC_FAILED_REPEATEDLY: Advice(
+        False, "read the hardware-sync service's log on the node, fix it there, then retry_stage"
+    ),
+    FailureClass.SSH_SEED_FAILED_REPEATEDLY: Advice(
+        False, "check the SSH seed and the agent's log on the node, then retry_stage"
+    ),
+    FailureClass.STATE_DISAGREEMENT: Advice(
+        False, "compare the node with MAAS; adopt_observed_state if MAAS is right, restart_clean if it is not"
+    ),
+    FailureClass.IDENTITY_MISMATCH: Advice(
+        False, "the BMC answers for another machine: correct address or serial with set_bmc, then retry_stage"
+    ),
+    FailureClass.ADOPT_FAILED: Advice(
+        False, "see the node's last BMC error; correct it and adopt again, or manage to give up adopting"
+    ),
+    FailureClass.INVALID_CONFIG: Advice(False, "correct the site's configuration, then retry_stage"),
+    FailureClass.UPSTREAM_REFUSED: Advice(
+        False, "the service refused the request: read the detail, correct rights or data, then retry_stage"
+    ),
+    FailureClass.UNDO_FAILED: Advice(False, "undo what the detail names by hand, then restart_clean or cancel"),
+    FailureClass.OPERATOR_REQUEST: Advice(
+        False, "an operator froze this workflow: read the reason, then resume, restart_clean or cancel"
+    ),
+    FailureClass.TIMEOUT: Advice(
+        True, "look at what the stage waits for; it is tried again by itself, retry_stage does so now"
+    ),
+    FailureClass.UPSTREAM_ERROR: Advice(
+        True, "check the health of the service in the detail; it is tried again by itself"
+    ),
+    FailureClass.NOT_MANAGEABLE: Advice(
+        True, "get the BMC manageable first: see the node's last BMC error, set_bmc or manage"
+    ),
+    FailureClass.NO_CREDENTIALS: Advice(True, "give the node a credential reference that resolves with set_bmc"),
+    FailureClass.COMMISSIONING_FAILED: Advice(
+        True, "read the commissioning results in MAAS; replace failing hardware before the attempts run out"
+    ),
+    FailureClass.DEPLOY_FAILED: Advice(
+        True, "read the installation log in MAAS; correct the image or its storage layout"
+    ),
+    FailureClass.TASK_FAILED: Advice(True, "read the task's result and the agent's log; retry_stage issues a new task"),
+    FailureClass.VALIDATION_FAILED: Advice(
+        True, "the node was not left clean: read the validation result and clean up what it names"
+    ),
+    FailureClass.INTERNAL: Advice(True, "a bug of farrier: report it with the log of the failed run"),
+}
+
+QUARANTINE_ADVICE: Mapping[QuarantineCause, str] = {
+    QuarantineCause.OPERATOR: "read the operator's reason, then release or decommission",
+    QuarantineCause.HEALTH: "fix what the alerts name; it returns by itself once they are gone",
+    QuarantineCause.STATE_DISAGREEMENT: "MAAS does not say deployed: correct MAAS or decommission",
+    QuarantineCause.MACHINE_DELETED_UPSTREAM: "MAAS lost the machine: restore it or decommission",
+    QuarantineCause.CLEANUP_VALIDATION_FAILED: "something was left behind: clean it, then retry_stage",
+    QuarantineCause.DRAIN_FAILED: "read the drain task's result, then retry_stage or cancel",
+    QuarantineCause.ONBOARDING_FAILED: "see its failure class; retry_stage, restart_clean or delete",
+    QuarantineCause.FROZEN: "read why an operator froze it, then resume or cancel",
+}
+
+BMC_ADVICE: Mapping[BmcFailure, str] = {
+    BmcFailure.INCOMPLETE: "give the missing BMC address or credential with set_bmc",
+    BmcFailure.UNREACHABLE: "check address, cable and route; it is tried again by itself",
+    BmcFailure.TIMEOUT: "the BMC is too slow: check its network or reset it",
+    BmcFailure.TLS: "install a certificate that this site trusts, or pin the BMC's certificate",
+    BmcFailure.AUTH: "correct user and password; a new version is tried at once",
+    BmcFailure.PROTOCOL: "its Redfish makes no sense: update its firmware or reset it",
+    BmcFailure.UNSUPPORTED: "update its firmware, or run the node unmanaged",
+    BmcFailure.IDENTITY_MISMATCH: "another machine answers at this address: correct it with set_bmc",
+    BmcFailure.INTERNAL: "a bug of farrier: report it with the log of the failed probe",
+}
+
+MAX_ATTEMPTS = 5
+"""Attempts of one stage before it needs a person; with the back-off below the last begins 7.5 min after the
+first has failed."""
+
+BACKOFF_FIRST = timedelta(seconds=30)
+BACKOFF_MAX = timedelta(minutes=15)
+
+
+def stage_backoff(attempt: int) -> timedelta:
+    """How long to wait after this failed attempt (the first is 1): 30 s, doubled each time, at most 15
+    min."""
+    doublings = min(max(attempt, 1) - 1, 10)  # an attempt is a number from a row: bound it first
+    return min(BACKOFF_FIRST * (1 << doublings), BACKOFF_MAX)
+
+
+def needs_operator(failure: FailureClass, *, attempt: int, limit: int = MAX_ATTEMPTS) -> bool:
+    """True when the stage that failed so, in this attempt, is not tried again by itself."""
+    return not FAILURES[failure].retryable or attempt >= limit

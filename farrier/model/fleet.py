@@ -1,0 +1,60 @@
+"""What a service beside farrier says of nodes and sees of them, in words of our own; for fleets that are
+simulated.
+
+Real services write the same SQL themselves. `NodeGlance` is one line of a board, no snapshot to decide on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+from typing_extensions import override
+
+from farrier.model.management import Management
+from farrier.model.status import NodeStatus
+
+
+class NewNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node to register. `token` is what its agent will enrol with."""
+
+    name: str
+    token: str
+    bmc_address: str | None = None
+    bmc_credential: str | None = None
+    macs: tuple[str, ...] = ()
+    labels: Mapping[str, str] = {}
+    site: str | None = None
+    model: str | None = None
+
+    @override
+    def __repr__(self) -> str:
+        return f"NewNode(name={self.name!r}, token=***)"
+
+
+class NodeGlance(msgspec.Struct, frozen=True):
+    """Where a node stands. `reason` is what its last run, or its BMC, said last."""
+
+    id: int
+    name: str
+    status: NodeStatus
+    management: Management
+    reason: str
+
+    @property
+    def arrived(self) -> bool:
+        """In service, and with a usable BMC if it has one at all."""
+        usable = self.management in (Management.MANAGEABLE, Management.UNMANAGED)
+        return self.status is NodeStatus.ACTIVE and usable
+
+
+class PastMove(msgspec.Struct, frozen=True):
+    """One change of one layer, as history has it."""
+
+    at: datetime
+    name: str
+    layer: str
+    source: str | None
+    target: str
+    cause: str

@@ -1,0 +1,108 @@
+"""Is the node healthy, and is it silent? Two pure functions over one set of facts.
+
+`healthy` decides every move into `active`, `silent` the move from `active` to `offline`. They are not
+opposites: facts that are stale prove nothing either way and move nothing. Agents report with
+`farrier.heartbeat`; a node without an agent (said at registration) is judged by fresh reads of its BMC and of
+MAAS.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+from farrier.model.bmc import PowerState
+
+
+class SshSeed(StrEnum):
+    """What the agent says of the SSH seed that cloud-init was to plant."""
+
+    OK = "ok"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+class Alert(msgspec.Struct, frozen=True):
+    id: str
+    message: str = ""
+    blocks_scheduling: bool = False
+
+
+class Health(msgspec.Struct, frozen=True):
+    """An agent's last report. Unknown fields are ignored: agents are upgraded on their own schedule."""
+
+    ok: bool = True
+    alerts: tuple[Alert, ...] = ()
+    ssh_seed: SshSeed = SshSeed.UNKNOWN
+
+    @property
+    def blocking(self) -> tuple[Alert, ...]:
+        """The alerts that keep the node from being scheduled."""
+        return tuple(alert for alert in self.alerts if alert.blocks_scheduling)
+
+
+class Vitals(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that is known of a node's health. A time of None means: never."""
+
+    agentless: bool
+    has_bmc: bool
+    has_maas: bool
+    last_heartbeat_at: datetime | None = None
+    report: Health | None = None
+    power: PowerState = PowerState.UNKNOWN
+    power_at: datetime | None = None
+    deployed: bool | None = None  # what MAAS says, if that is fresh; None: nothing fresh
+
+
+class Healthy(msgspec.Struct, frozen=True):
+    """Proven healthy now."""
+
+
+class Unhealthy(msgspec.Struct, frozen=True):
+    """Not proven healthy; the text holds no ages, so it is the same from run to run."""
+
+    reason: str
+
+
+def healthy(
+    vitals: Vitals, now: datetime, *, offline_after: timedelta, observation_ttl: timedelta
+) -> Healthy | Unhealthy:
+    """May the node be `active`? `offline_after` is how old a heartbeat, `observation_ttl` how old a read may
+    be."""
+    if vitals.agentless:
+        return _healthy_by_reads(vitals, now, observation_ttl)
+    if not _younger(vitals.last_heartbeat_at, now, offline_after):
+        return Unhealthy("no heartbeat within offline_after")
+    blocking = vitals.report.blocking if vitals.report else ()
+    if blocking:
+        return Unhealthy(f"alerts block scheduling: {', '.join(alert.id for alert in blocking)}")
+    return Healthy()
+
+
+def _healthy_by_reads(vitals: Vitals, now: datetime, ttl: timedelta) -> Healthy | Unhealthy:
+    if not vitals.has_bmc:
+        return Unhealthy("the node has neither an agent nor a BMC, so nothing can prove its health")
+    if not _younger(vitals.power_at, now, ttl):
+        return Unhealthy("no fresh read of the BMC's power state")
+    if vitals.power is not PowerState.ON:
+        return Unhealthy(f"power is {vitals.power}")
+    if vitals.has_maas and not vitals.deployed:
+        return Unhealthy("MAAS has no fresh word that it is deployed")
+    return Healthy()
+
+
+def silent(vitals: Vitals, now: datetime, *, offline_after: timedelta, observation_ttl: timedelta) -> str | None:
+    """Why an active node goes offline, or None. A BMC that does not answer is no reason: it says nothing of
+    the machine behind it."""
+    if vitals.agentless:
+        off = vitals.power is PowerState.OFF and _younger(vitals.power_at, now, observation_ttl)
+        return "a fresh read says power is off" if off else None
+    if _younger(vitals.last_heartbeat_at, now, offline_after):
+        return None
+    return "no heartbeat within offline_after"
+
+
+def _younger(at: datetime | None, now: datetime, limit: timedelta) -> bool:
+    return at is not None and now - at <= limit

@@ -1,0 +1,71 @@
+"""Which workflow status goes with which node status, after every commit.
+
+Holds for a node's live workflow always, and for an ended one in the commit that ends it; afterwards the node
+moves on freely. The database's deferred trigger is filled from `ROWS`; the handler's property test asks
+`violation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import DecommissionMode, Mode, WorkflowKind
+from farrier.model.workflow import WorkflowStatus as W
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One permitted combination. For an ended workflow: permitted in the commit that ends it."""
+
+    kind: WorkflowKind
+    workflow_status: W
+    node_status: N
+
+
+_ONBOARDING_LIVE = frozenset({N.ENROLLING, N.QUARANTINED, N.RETIRED})
+_ONBOARDING_DONE = frozenset({N.ACTIVE, N.OFFLINE})  # offline: after a reimage, health decides next
+_DECOMMISSION_LIVE = frozenset({N.ACTIVE, N.OFFLINE, N.QUARANTINED, N.DRAINING, N.RETIRED, N.REMOVING})
+_DECOMMISSION_DONE = frozenset({N.RETIRED, N.OFFLINE, N.DELETED})
+
+ALLOWED: Mapping[tuple[WorkflowKind, W], frozenset[N]] = {
+    (WorkflowKind.ONBOARDING, W.PENDING): _ONBOARDING_LIVE,
+    (WorkflowKind.ONBOARDING, W.RUNNING): _ONBOARDING_LIVE,
+    (WorkflowKind.ONBOARDING, W.COMPLETED): _ONBOARDING_DONE,
+    (WorkflowKind.ONBOARDING, W.FAILED_RETRYABLE): _ONBOARDING_LIVE,
+    (WorkflowKind.ONBOARDING, W.FAILED_MANUAL_INTERVENTION): _ONBOARDING_LIVE,
+    (WorkflowKind.ONBOARDING, W.CANCELLED): _ONBOARDING_LIVE,
+    (WorkflowKind.ONBOARDING, W.COMPENSATING): _ONBOARDING_LIVE,
+    (WorkflowKind.ONBOARDING, W.RECONCILED): _ONBOARDING_DONE,
+    (WorkflowKind.DECOMMISSION, W.PENDING): _DECOMMISSION_LIVE,
+    (WorkflowKind.DECOMMISSION, W.RUNNING): _DECOMMISSION_LIVE,
+    (WorkflowKind.DECOMMISSION, W.COMPLETED): _DECOMMISSION_DONE,
+    # An uninstall that failed leaves `removing` in the same commit or before.
+    (WorkflowKind.DECOMMISSION, W.FAILED_RETRYABLE): _DECOMMISSION_LIVE - {N.REMOVING},
+    (WorkflowKind.DECOMMISSION, W.FAILED_MANUAL_INTERVENTION): frozenset({N.RETIRED, N.QUARANTINED}),
+    (WorkflowKind.DECOMMISSION, W.CANCELLED): frozenset({N.ACTIVE, N.OFFLINE, N.QUARANTINED, N.RETIRED}),
+    (WorkflowKind.DECOMMISSION, W.COMPENSATING): _DECOMMISSION_LIVE,
+    (WorkflowKind.DECOMMISSION, W.RECONCILED): _DECOMMISSION_DONE,
+}
+
+ROWS: tuple[Row, ...] = tuple(
+    Row(kind, workflow_status, node_status)
+    for (kind, workflow_status), statuses in ALLOWED.items()
+    for node_status in N
+    if node_status in statuses
+)
+"""`ALLOWED` for a database table, in a fixed order."""
+
+
+def violation(node_status: N, *, kind: WorkflowKind, workflow_status: W, mode: Mode | None = None) -> str | None:
+    """Why this pair must not be committed, or None. Knowing the mode makes the end of a decommission exact:
+    only a full one ends in `deleted`, and it ends nowhere else."""
+    statuses = ALLOWED[kind, workflow_status]
+    if isinstance(mode, DecommissionMode) and workflow_status in (W.COMPLETED, W.RECONCILED):
+        full = mode is DecommissionMode.FULL_DECOMMISSION
+        statuses = frozenset({N.DELETED}) if full else statuses - {N.DELETED}
+    if node_status in statuses:
+        return None
+    names = ", ".join(status for status in N if status in statuses)
+    return f"{kind} {workflow_status} goes with a node that is {names}; this one is {node_status}"

@@ -1,0 +1,235 @@
+"""A node as one handler run sees it: one snapshot over all layers, and at once the shape of what a run returns.
+
+The fields up to `workflow` are what the handler owns; it returns the node as it should be, made with
+`msgspec.structs.replace`. The rest is what others told us: agent, tasks, requests. New fields need defaults and unknown
+ones are ignored, so that two releases can run side by side on one database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, ClassVar, TypeAlias
+
+import msgspec
+
+from farrier.model.actions import Action
+from farrier.model.bmc import BmcFailure, PowerState
+from farrier.model.failures import FailureClass, QuarantineCause
+from farrier.model.health import Health
+from farrier.model.management import Management
+from farrier.model.stages import DecommissionStage, OnboardingStage
+from farrier.model.status import NodeStatus
+from farrier.model.workflow import DecommissionMode, OnboardingMode, WorkflowKind, WorkflowStatus
+
+# Before anything happened: the database fills these in.
+NO_TIME = datetime(1, 1, 1, tzinfo=UTC)
+
+
+class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What we know of a node's BMC from trying it. `failures` counts those of one class in a row since the last edit or
+    request; `tries` are the times of the logins that are not known to have succeeded, newest last; `trying` is the one
+    that a verification may use; `asked_at` is when `manage` was asked for and not yet reached."""
+
+    last_error: str | None = None
+    failure: BmcFailure | None = None
+    failures: int = 0
+    next_try_at: datetime | None = None
+    tries: tuple[datetime, ...] = ()
+    trying: datetime | None = None
+    tried_version: str | None = None
+    good_version: str | None = None
+    asked_at: datetime | None = None
+    system_path: str | None = None
+    manager_path: str | None = None
+    serial: str | None = None
+    uuid: str | None = None
+    manufacturer: str | None = None
+    product: str | None = None
+    power: PowerState = PowerState.UNKNOWN
+    power_at: datetime | None = None
+
+
+class Quarantine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a node is quarantined. Only the same cause proven gone lifts it without an operator."""
+
+    cause: QuarantineCause
+    reason: str
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """Nothing is done to a paused node, for this reason."""
+
+    reason: str
+    at: datetime
+
+
+class StopRequest(StrEnum):
+    """Why a decommission is to stop although that takes several edges."""
+
+    DRAIN_FAILED = "drain_failed"
+    FROZEN = "frozen"
+
+
+class AfterUndo(StrEnum):
+    """Where `compensating` leads."""
+
+    CANCEL = "cancel"
+    RESTART = "restart"
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """A stage that was not run, and why."""
+
+    stage: str
+    why: str
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was asked for with a workflow. `leave_out` are stages that it does not go through; `untouched` ends its
+    agent tasks before they begin, with this result."""
+
+    retire: bool = False
+    remove_maas: bool = False
+    force: bool = False
+    reason: str | None = None
+    asked_by: str | None = None
+    leave_out: tuple[DecommissionStage, ...] = ()
+    untouched: str | None = None
+
+
+class _Job(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """What both kinds of workflow have. `id` is 0 until it is stored; `attempt` counts within the stage, from 1;
+    `mode_given_at` is where its end-to-end clock starts."""
+
+    kind: ClassVar[WorkflowKind]
+
+    id: int = 0
+    status: WorkflowStatus = WorkflowStatus.PENDING
+    status_entered_at: datetime = NO_TIME
+    stage_entered_at: datetime = NO_TIME
+    attempt: int = 1
+    next_attempt_at: datetime | None = None
+    failure_class: FailureClass | None = None
+    failure_detail: str | None = None
+    stop_requested: StopRequest | None = None
+    after_undo: AfterUndo | None = None
+    mode_given_at: datetime | None = None
+    options: Options = Options()
+    skipped: tuple[Skipped, ...] = ()
+
+
+class Onboarding(_Job, frozen=True, kw_only=True, tag="onboarding"):
+    """On the way into service. Has no mode until somebody asks for one."""
+
+    kind: ClassVar[WorkflowKind] = WorkflowKind.ONBOARDING
+
+    mode: OnboardingMode | None = None
+    stage: OnboardingStage | None = None
+
+
+class Decommission(_Job, frozen=True, kw_only=True, tag="decommission"):
+    """On the way out of service, for a while or for good."""
+
+    kind: ClassVar[WorkflowKind] = WorkflowKind.DECOMMISSION
+
+    mode: DecommissionMode
+    stage: DecommissionStage | None = None
+
+
+Workflow: TypeAlias = Onboarding | Decommission
+
+
+class TaskType(StrEnum):
+    """What agents do for us."""
+
+    DRAIN = "node.drain"
+    UNINSTALL = "node.uninstall"
+    SCRUB_GPU = "node.scrub_gpu"
+    CLEANUP_STORAGE = "node.cleanup_storage"
+    VALIDATE_CLEAN = "node.validate_clean"
+    RELEASE_ALLOCATIONS = "node.release_allocations"
+
+
+class TaskStatus(StrEnum):
+    QUEUED = "queued"
+    DISPATCHED = "dispatched"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest task of its type in the live workflow. `attempt` counts dispatches, `failures` failed results."""
+
+    id: int
+    type: TaskType
+    status: TaskStatus
+    attempt: int = 1
+    failures: int = 0
+    lease_until: datetime | None = None
+    created_at: datetime = NO_TIME
+    result: Any = None
+
+
+class Agent(msgspec.Struct, frozen=True, kw_only=True):
+    """The agent on the node, once it has enrolled. `ssh_seed_failures` counts failed reports in a row."""
+
+    enrolled_at: datetime
+    last_heartbeat_at: datetime | None = None
+    health: Health = Health()
+    ssh_seed_failures: int = 0
+
+
+class Intent(msgspec.Struct, frozen=True, kw_only=True):
+    """A pending request. `conflict` names the other node that has what a `set_bmc` asks for."""
+
+    id: int
+    action: Action
+    params: Mapping[str, Any]
+    requested_by: str | None = None
+    conflict: str | None = None
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """One node over all layers."""
+
+    id: int
+    name: str
+    version: int
+    site: str | None = None
+    model: str | None = None
+    agentless: bool = False
+    auto_manage: bool = True
+    maas_id: str | None = None
+    created_at: datetime = NO_TIME
+
+    status: NodeStatus
+    status_entered_at: datetime = NO_TIME
+    management: Management
+    management_entered_at: datetime = NO_TIME
+    bmc_address: str | None = None
+    bmc_credential: str | None = None
+    bmc: Bmc = Bmc()
+    quarantine: Quarantine | None = None
+    paused: Pause | None = None
+    ever_onboarded: bool = False
+    ever_active: bool = False
+    not_scrubbed: bool = False
+    deleting: bool = False
+    workflow: Workflow | None = None
+
+    agent: Agent | None = None
+    tasks: tuple[Task, ...] = ()
+    intents: tuple[Intent, ...] = ()
+
+    @property
+    def has_bmc(self) -> bool:
+        """Both details are given."""
+        return self.bmc_address is not None and self.bmc_credential is not None
+
+    def task(self, type_: TaskType) -> Task | None:
+        """The newest task of this type in the live workflow."""
+        return next((task for task in self.tasks if task.type is type_), None)

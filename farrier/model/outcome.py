@@ -1,0 +1,136 @@
+"""What one handler run decides, as data.
+
+A handler returns exactly one `Outcome`, or a `Step` that will return one after talking to the outside.
+Outcomes carry the source line that made them (shown by `node why` and kept in history) and `writes`: data
+that the commit applies in the same transaction as the state. Nothing here acts; the controller commits.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from functools import lru_cache
+from types import FrameType
+from typing import Any, Generic, TypeAlias, TypeVar, assert_never
+
+import msgspec
+
+S = TypeVar("S")  # the state a kind of resource owns
+W = TypeVar("W")  # the writes a kind of resource may ask for
+V = TypeVar("V")  # the services a kind's steps may use
+
+_THIS_DISTRIBUTION = "farrier"
+
+
+@lru_cache(maxsize=4096)
+def _short(filename: str, line: int) -> str:
+    """`farrier/handlers/node/status.py:42`: the path from the package on, wherever it is installed."""
+    parts = filename.replace("\\", "/").split("/")
+    start = len(parts) - 1 - parts[::-1].index(_THIS_DISTRIBUTION) if _THIS_DISTRIBUTION in parts else -2
+    return f"{'/'.join(parts[start:])}:{line}"
+
+
+def line_of(frame: FrameType) -> str:
+    """The source line that `frame` is at."""
+    return _short(frame.f_code.co_filename, frame.f_lineno)
+
+
+class Made(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision that knows where it was made: `source` is the line that called the constructor (which has no
+    Python frame of its own), unless it is given."""
+
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.source:
+            msgspec.structs.force_setattr(self, "source", line_of(sys._getframe(1)))
+
+
+class Transition(Made, Generic[S, W], frozen=True, kw_only=True):
+    """Move to another state: commit, history row for each layer that changed, run again at once."""
+
+    to: S
+    reason: str
+    cause: str
+    writes: tuple[W, ...] = ()
+
+
+class Update(Made, Generic[S, W], frozen=True, kw_only=True):
+    """Change payload only: no layer may differ, so no history row, no SLA reset and no rerun."""
+
+    to: S
+    reason: str
+    look_again: timedelta | None = None
+    writes: tuple[W, ...] = ()
+
+
+class Wait(Made, Generic[W], frozen=True, kw_only=True):
+    """Stay, for a stated reason. The text must not vary from run to run (no ages, no counters): it is stored
+    only when it changed. `look_again` can only bring the next periodic run nearer."""
+
+    reason: str
+    look_again: timedelta | None = None
+    writes: tuple[W, ...] = ()
+
+
+class DoNothing(Made, Generic[W], frozen=True, kw_only=True):
+    """All is as it should be; nothing is waited for. `look_again` as for `Wait`."""
+
+    look_again: timedelta | None = None
+    writes: tuple[W, ...] = ()
+
+
+class Deleted(Made, Generic[W], frozen=True, kw_only=True):
+    """The resource is in a terminal state and is to be scheduled no more. Should a wake have come in
+    meanwhile, the row stays and the handler runs once more."""
+
+    writes: tuple[W, ...] = ()
+
+
+Outcome: TypeAlias = Transition[S, W] | Update[S, W] | Wait[W] | DoNothing[W] | Deleted[W]
+
+
+class Step(msgspec.Struct, Generic[S, W, V], frozen=True, kw_only=True):
+    """A decision that needs the outside world first.
+
+    `act` is awaited in a task of its own with the kind's services, at most `deadline` long, holding no
+    database connection. It may run again after a crash. `reads_only` steps are cut short when an interrupting
+    request arrives; a step that sends a mutation never is.
+    """
+
+    name: str
+    act: Callable[[V], Awaitable[Transition[S, W] | Update[S, W] | Wait[W] | DoNothing[W] | Deleted[W]]]
+    deadline: timedelta
+    reads_only: bool
+
+
+Decision: TypeAlias = Transition[S, W] | Update[S, W] | Wait[W] | DoNothing[W] | Deleted[W] | Step[S, W, V]
+AnyOutcome: TypeAlias = Transition[Any, Any] | Update[Any, Any] | Wait[Any] | DoNothing[Any] | Deleted[Any]
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An outcome as it is stored and shown: which, why, from which line; for a failed run the error's
+    label."""
+
+    outcome: str
+    reason: str = ""
+    source: str = ""
+    error: str = ""
+
+
+def describe(outcome: AnyOutcome) -> Record:
+    """The stored form of `outcome`."""
+    match outcome:
+        case Transition():
+            return Record("transition", outcome.reason, outcome.source)
+        case Update():
+            return Record("update", outcome.reason, outcome.source)
+        case Wait():
+            return Record("wait", outcome.reason, outcome.source)
+        case DoNothing():
+            return Record("do_nothing", "", outcome.source)
+        case Deleted():
+            return Record("deleted", "", outcome.source)
+        case _ as never:
+            assert_never(never)

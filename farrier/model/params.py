@@ -1,0 +1,145 @@
+"""What each action takes, one struct per set of parameters.
+
+Decoded by `farrier.model.actions.decode` from an intent's JSON, after the database's INSERT trigger has
+checked the same rules from `farrier.model.actions.schema`. Unknown fields, nulls and blank texts are refused:
+an intent is asked for by another program, and a typo must not become a default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, ClassVar, TypeAlias
+
+import msgspec
+
+from farrier.model.workflow import DecommissionMode, OnboardingMode
+
+REASON_MAX = 500
+"""Characters. A reason is one line in a listing and an alert, not a report."""
+REFERENCE_MAX = 500
+"""Characters of a BMC address or a credential reference; a Vault path is the longest that is met."""
+
+# Some character that is no blank; no blank at all. PostgreSQL writes both patterns the same way.
+Reason: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=REASON_MAX, pattern=r"\S")]
+Reference: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=REFERENCE_MAX, pattern=r"\A\S+\Z")]
+
+
+class PowerRequest(StrEnum):
+    ON = "on"
+    OFF = "off"
+    RESET = "reset"
+
+
+class _Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The rules between fields are data, so that the database can check the very same ones."""
+
+    any_of: ClassVar[tuple[str, ...]] = ()  # at least one of these is given
+    needs: ClassVar[Mapping[str, str]] = {}  # a flag that is true needs the other field
+
+    def __post_init__(self) -> None:
+        if self.any_of and all(getattr(self, name) is None for name in self.any_of):
+            raise ValueError(f"needs at least one of: {', '.join(self.any_of)}")
+        for flag, other in self.needs.items():
+            if getattr(self, flag) and getattr(self, other) is None:
+                raise ValueError(f"{flag}: true needs a {other}")
+
+
+class _Forcible(_Params, frozen=True, kw_only=True):
+    """`force` ends agent tasks that do not finish, so it has to say why."""
+
+    needs: ClassVar[Mapping[str, str]] = {"force": "reason"}
+
+    force: bool = False
+    reason: Reason | None = None
+
+
+class NoParams(_Params, frozen=True):
+    """The action needs no more than its name."""
+
+
+class SetBmc(_Params, frozen=True):
+    """Changes only what it names. One detail cannot be removed alone; `clear_bmc` removes both."""
+
+    any_of: ClassVar[tuple[str, ...]] = ("address", "credential")
+
+    address: Reference | None = None
+    credential: Reference | None = None
+
+
+class SetPower(_Params, frozen=True):
+    power: PowerRequest
+
+
+class Onboard(_Params, frozen=True):
+    mode: OnboardingMode
+
+
+class Because(_Params, frozen=True):
+    """An action that an operator has to give a reason for."""
+
+    reason: Reason
+
+
+class MaybeBecause(_Params, frozen=True):
+    reason: Reason | None = None
+
+
+class Drain(_Forcible, frozen=True):
+    pass
+
+
+class Remove(_Forcible, frozen=True):
+    remove_maas: bool = False
+
+
+class Decommission(_Forcible, frozen=True, kw_only=True):
+    """`retire` keeps the node retired after a mode that would reactivate it."""
+
+    mode: DecommissionMode
+    retire: bool = False
+
+
+Params: TypeAlias = NoParams | SetBmc | SetPower | Onboard | Because | MaybeBecause | Drain | Remove | Decommission
+
+
+class Field(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How the database checks one parameter. `pattern` is a regular expression that must match somewhere."""
+
+    type: str  # string, boolean or enum
+    required: bool = False
+    max: int | None = None
+    pattern: str | None = None
+    enum: tuple[str, ...] = ()
+
+
+class Schema(msgspec.Struct, frozen=True):
+    """How the database checks a whole set: its fields, and the rules between them."""
+
+    fields: Mapping[str, Field]
+    any_of: tuple[str, ...]
+    needs: Mapping[str, str]
+
+
+def describe(params: type[Params]) -> Schema:
+    """The rules of one struct as data. Whatever the struct accepts and the schema refuses, or the reverse, is
+    a bug."""
+    info = msgspec.inspect.type_info(params)
+    assert isinstance(info, msgspec.inspect.StructType)
+    fields = {field.encode_name: _field(field.type, field.required) for field in info.fields}
+    return Schema(fields, params.any_of, params.needs)
+
+
+def _field(info: msgspec.inspect.Type, required: bool) -> Field:
+    match info:
+        case msgspec.inspect.BoolType():
+            return Field("boolean", required)
+        case msgspec.inspect.StrType():
+            return Field("string", required, info.max_length, info.pattern)
+        case msgspec.inspect.EnumType():
+            return Field("enum", required, enum=tuple(info.cls))
+        case msgspec.inspect.UnionType():
+            given = next(t for t in info.types if not isinstance(t, msgspec.inspect.NoneType))
+            return _field(given, required)
+        case _:
+            raise TypeError(f"a parameter is a text, a flag or a choice; this one is {info}")

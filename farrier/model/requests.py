@@ -1,0 +1,57 @@
+"""What people and other programs ask for, and what they are answered: intents and registrations as data.
+
+Made by the command line and the web, sent by `protocols.Requests`. The database judges them; nothing is checked
+here that it checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from typing_extensions import override
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One intent. `key` makes it one request however often it is sent; without `api_version` it speaks the oldest
+    supported version."""
+
+    node: str
+    action: str
+    params: Mapping[str, Any] = {}
+    key: str | None = None
+    requested_by: str | None = None
+    api_version: int | None = None
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """How an intent stands: `pending` until it is `accepted`, `rejected` or `superseded`."""
+
+    intent: int
+    node: int
+    status: str
+    reason: str | None
+    answered_at: datetime | None
+
+
+class Registration(msgspec.Struct, frozen=True, kw_only=True):
+    """A node to be. With `bootstrap_token` it waits for its agent, who has `bootstrap_ttl` to spend it."""
+
+    name: str
+    bmc_address: str | None = None
+    bmc_credential: str | None = None
+    macs: tuple[str, ...] = ()
+    labels: Mapping[str, str] = {}
+    site: str | None = None
+    model: str | None = None
+    maas_id: str | None = None
+    agentless: bool = False
+    auto_manage: bool = True
+    bootstrap_token: str | None = None
+    bootstrap_ttl: timedelta = timedelta(hours=72)
+
+    @override
+    def __repr__(self) -> str:
+        return f"Registration(name={self.name!r}, …)"

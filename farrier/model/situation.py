@@ -1,0 +1,85 @@
+"""Which live workflow an action goes with: the third condition of `farrier.model.actions`.
+
+A situation is data, so that it can be listed, drawn and checked for completeness; the named ones below are
+all there are. An onboarding that nobody has given a mode yet is live, but has not begun: it counts on its
+own.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from farrier.model.workflow import LIVE, DecommissionMode, Mode, OnboardingMode, WorkflowKind
+from farrier.model.workflow import WorkflowStatus as W
+
+
+class LiveWorkflow(Protocol):
+    """What `check` has to know of the node's live workflow."""
+
+    @property
+    def kind(self) -> WorkflowKind: ...
+    @property
+    def id(self) -> int: ...
+    @property
+    def status(self) -> W: ...
+    @property
+    def mode(self) -> Mode | None: ...
+
+
+class Situation(msgspec.Struct, frozen=True, kw_only=True):
+    """Which live workflow an action goes with; `text` finishes the sentence 'is accepted …'."""
+
+    text: str
+    none: bool  # there is no live workflow
+    modeless: bool  # an onboarding that nobody has given a mode yet
+    statuses: frozenset[W] = frozenset()
+    kinds: frozenset[WorkflowKind] = frozenset(WorkflowKind)
+    modes: frozenset[Mode] | None = None  # None: any
+
+    def fits(self, live: LiveWorkflow | None) -> bool:
+        if live is None:
+            return self.none
+        if live.mode is None:
+            return self.modeless
+        of_mode = self.modes is None or live.mode in self.modes
+        return live.kind in self.kinds and live.status in self.statuses and of_mode
+
+
+ANY = Situation(text="with any workflow or none", none=True, modeless=True, statuses=LIVE)
+IDLE = Situation(text="when no workflow is live", none=True, modeless=False)
+NOT_BEGUN = Situation(text="when no workflow is live, or an onboarding that has no mode yet", none=True, modeless=True)
+ADOPTABLE = Situation(
+    text="when no workflow is live, an onboarding has no mode yet, or an adoption waits for an operator",
+    none=True,
+    modeless=True,
+    statuses=frozenset({W.FAILED_MANUAL_INTERVENTION}),
+    kinds=frozenset({WorkflowKind.ONBOARDING}),
+    modes=frozenset({OnboardingMode.ADOPT}),
+)
+POWER_IS_FREE = Situation(
+    text="when no workflow that uses MAAS is live",
+    none=True,
+    modeless=True,
+    statuses=LIVE,
+    modes=frozenset({OnboardingMode.MANUAL, DecommissionMode.SOFT_RESET}),
+)
+NO_DECOMMISSION = Situation(
+    text="when no decommission is live",
+    none=True,
+    modeless=True,
+    statuses=LIVE,
+    kinds=frozenset({WorkflowKind.ONBOARDING}),
+)
+UNDER_WAY = Situation(text="with a live workflow", none=False, modeless=True, statuses=LIVE)
+
+
+def _in(*statuses: W) -> Situation:
+    names = " or ".join(statuses)
+    return Situation(text=f"with a workflow that is {names}", none=False, modeless=False, statuses=frozenset(statuses))
+
+
+FAILED = _in(W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION)
+BEGUN = _in(W.RUNNING, W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION)
+FREEZABLE = _in(W.RUNNING, W.FAILED_RETRYABLE)

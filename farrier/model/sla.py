@@ -1,0 +1,213 @@
+"""How long a node may stay in each state before it counts as too long.
+
+Total: every state of every layer, and every stage, has a default limit or a written reason for having none.
+`limit` answers for one node with the facts that switch a clock off; `breach` says how far above it the node
+is. A breach is a fact shown beside an outcome; it never changes one. Clocks start at the layer's
+`entered_at`, which a payload update does not touch; the end-to-end limits are not reset by transitions
+either, so a bouncing workflow is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import assert_never
+
+import msgspec
+
+from farrier.model.edges import Layer
+from farrier.model.management import Management
+from farrier.model.stages import DecommissionStage, OnboardingStage, Stage
+from farrier.model.status import NodeStatus
+from farrier.model.workflow import WorkflowStatus
+
+
+class Default(msgspec.Struct, frozen=True):
+    """A limit, or None and why there is none. `unless` says when the clock does not run."""
+
+    limit: timedelta | None
+    why_none: str = ""
+    unless: str = ""
+
+    @property
+    def note(self) -> str:
+        """What a reader of the limit has to know besides."""
+        return f"unless {self.unless}" if self.unless else self.why_none
+
+
+class SlaFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What switches a clock off. `onboarding` is the node's last one, live or ended."""
+
+    management: Management
+    manage_asked: bool = False  # intent `manage` came since management entered `enroll`
+    onboarding: WorkflowStatus | None = None
+    has_mode: bool = True  # the workflow in question was given a mode
+
+
+_ENDED = Default(None, "it has ended")
+_WORKFLOW: Mapping[str, Default] = {
+    WorkflowStatus.PENDING: Default(timedelta(minutes=10), unless="it has no mode yet"),
+    WorkflowStatus.RUNNING: Default(None, "each stage has its own limit"),
+    WorkflowStatus.COMPLETED: _ENDED,
+    WorkflowStatus.FAILED_RETRYABLE: Default(timedelta(hours=1)),
+    WorkflowStatus.FAILED_MANUAL_INTERVENTION: Default(timedelta(hours=24)),
+    WorkflowStatus.CANCELLED: _ENDED,
+    WorkflowStatus.COMPENSATING: Default(timedelta(hours=1)),
+    WorkflowStatus.RECONCILED: _ENDED,
+}
+
+DEFAULTS: Mapping[Layer, Mapping[str, Default]] = {
+    Layer.STATUS: {
+        NodeStatus.BOOTSTRAP_ISSUED: Default(timedelta(hours=72)),
+        NodeStatus.ENROLLING: Default(
+            timedelta(hours=6),
+            unless="its onboarding has no mode, was cancelled or waits for an operator, "
+            "or management is unmanaged, enroll or error",
+        ),
+        NodeStatus.ACTIVE: Default(None, "this is where a node belongs"),
+        NodeStatus.OFFLINE: Default(timedelta(minutes=30)),
+        NodeStatus.QUARANTINED: Default(timedelta(hours=24)),
+        NodeStatus.DRAINING: Default(timedelta(hours=2)),
+        NodeStatus.RETIRED: Default(None, "kept on purpose, for as long as its owner likes"),
+        NodeStatus.REMOVING: Default(timedelta(hours=1)),
+        NodeStatus.DELETED: Default(None, "it has ended"),
+    },
+    Layer.MANAGEMENT: {
+        Management.UNMANAGED: Default(None, "a node without a BMC is nothing wrong"),
+        Management.ENROLL: Default(timedelta(minutes=30), unless="nobody asked to manage it"),
+        Management.VERIFYING: Default(timedelta(minutes=2)),
+        Management.MANAGEABLE: Default(None, "this is where a BMC belongs"),
+        Management.ADOPTING: Default(timedelta(minutes=10)),
+        Management.ADOPT_FAILED: Default(timedelta(hours=24)),
+        Management.ERROR: Default(timedelta(hours=1)),
+    },
+    Layer.ONBOARDING: _WORKFLOW,
+    Layer.DECOMMISSION: _WORKFLOW,
+}
+
+_QUICK = timedelta(minutes=5)  # a call or two, or no call at all
+_USUAL = timedelta(minutes=15)
+
+_ONBOARDING: Mapping[str, timedelta] = {
+    OnboardingStage.LOAD_SITE_CONFIG: _QUICK,
+    OnboardingStage.RESOLVE_POWER_CREDENTIALS: _USUAL,
+    OnboardingStage.CREATE_OR_FIND_IN_MAAS: _USUAL,
+    OnboardingStage.COMMISSION_NODE: timedelta(minutes=5),
+    OnboardingStage.WAIT_FOR_READY: timedelta(minutes=45),
+    OnboardingStage.CONFIGURE_STORAGE: timedelta(minutes=10),
+    OnboardingStage.APPLY_ROCE_PHASE2: _USUAL,
+    OnboardingStage.ENSURE_PXE_INTERFACE_AUTO: _USUAL,
+    OnboardingStage.RENDER_CLOUD_INIT: _QUICK,
+    OnboardingStage.DEPLOY_VIA_MAAS: timedelta(minutes=5),
+    OnboardingStage.WAIT_FOR_DEPLOYED: timedelta(minutes=60),
+    OnboardingStage.CLASSIFY_DEPLOY_FAILURE: _QUICK,
+    OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY: _USUAL,
+    OnboardingStage.ENSURE_HARDWARE_SYNC_CONFIGURED: _USUAL,
+    OnboardingStage.WAIT_FOR_HARDWARE_SYNC_HEALTHY: timedelta(minutes=30),
+    OnboardingStage.WAIT_FOR_AGENT_ENROLLMENT: timedelta(minutes=20),
+}
+
+_DECOMMISSION: Mapping[str, timedelta] = {
+    DecommissionStage.DISABLE_NODE: _QUICK,
+    DecommissionStage.FORCE_RELEASE_ALLOCATIONS: _USUAL,
+    DecommissionStage.DRAIN_NODE: timedelta(hours=2),
+    DecommissionStage.CLEANUP_STORAGE: timedelta(hours=1),
+    DecommissionStage.SCRUB_GPU: timedelta(hours=1),
+    DecommissionStage.VALIDATE_CLEAN_NODE: _USUAL,
+    DecommissionStage.LOAD_SITE_CONFIG: _QUICK,
+    DecommissionStage.RELEASE_MAAS_NODE: timedelta(hours=1),
+    DecommissionStage.POWER_OFF_MAAS_NODE: _USUAL,
+    DecommissionStage.RETIRE_GPUAAS_NODE: _QUICK,
+    DecommissionStage.REMOVE_GPUAAS_NODE_RECORD: _USUAL,
+    DecommissionStage.CLEANUP_SECRETS: _QUICK,
+    DecommissionStage.REMOVE_MAAS_RECORD: _USUAL,
+}
+
+STAGES: Mapping[Layer, Mapping[str, timedelta]] = {
+    Layer.ONBOARDING: _ONBOARDING,
+    Layer.DECOMMISSION: _DECOMMISSION,
+}
+"""Limits of `running`, by stage. Not by stage alone: both workflows have a `load_site_config`."""
+
+END_TO_END: Mapping[Layer, timedelta] = {
+    Layer.ONBOARDING: timedelta(hours=4),
+    Layer.DECOMMISSION: timedelta(hours=8),
+}
+"""From the moment a workflow has its mode to its end, whatever happens between."""
+
+STAGE_DEADLINE_FACTOR = 1.5
+"""A waiting stage fails with class `timeout` this far beyond its limit: first the breach is seen, then it is
+acted on."""
+
+
+def key(layer: Layer, state: str, stage: Stage | None = None) -> str:
+    """The name of a limit in the configuration: `status.enrolling`, `onboarding.running.wait_for_ready`."""
+    return f"{layer}.{state}" if stage is None else f"{layer}.{state}.{stage}"
+
+
+KEYS: frozenset[str] = frozenset(
+    {f"{layer}.{state}" for layer, states in DEFAULTS.items() for state in states}
+    | {f"{layer}.{WorkflowStatus.RUNNING}.{stage}" for layer, stages in STAGES.items() for stage in stages}
+    | {f"{layer}.end_to_end" for layer in END_TO_END}
+) - {key(layer, WorkflowStatus.RUNNING) for layer in STAGES}
+"""Every name that an override may have."""
+
+
+def limit(
+    layer: Layer,
+    state: str,
+    *,
+    stage: Stage | None = None,
+    facts: SlaFacts,
+    overrides: Mapping[str, timedelta],
+) -> timedelta | None:
+    """The limit that holds for this node now; None when its clock does not run. A running workflow needs
+    `stage`."""
+    if exempt(layer, state, facts):
+        return None
+    if overrides:
+        changed = overrides.get(key(layer, state, stage if state == WorkflowStatus.RUNNING else None))
+        if changed is not None:
+            return changed
+    if layer in STAGES and state == WorkflowStatus.RUNNING:
+        return None if stage is None else STAGES[layer][stage]
+    return DEFAULTS[layer][state].limit
+
+
+def exempt(layer: Layer, state: str, facts: SlaFacts) -> bool:
+    """True when the state has a limit in general, but waits for somebody who has not asked for anything
+    yet."""
+    match layer:
+        case Layer.STATUS:
+            return state == NodeStatus.ENROLLING and _enrolling_is_idle(facts)
+        case Layer.MANAGEMENT:
+            return state == Management.ENROLL and not facts.manage_asked
+        case Layer.ONBOARDING | Layer.DECOMMISSION:
+            return state == WorkflowStatus.PENDING and not facts.has_mode
+        case _ as never:
+            assert_never(never)
+
+
+def _enrolling_is_idle(facts: SlaFacts) -> bool:
+    idle = (WorkflowStatus.CANCELLED, WorkflowStatus.FAILED_MANUAL_INTERVENTION)
+    no_bmc = (Management.UNMANAGED, Management.ENROLL, Management.ERROR)
+    return not facts.has_mode or facts.onboarding in idle or facts.management in no_bmc
+
+
+def breach(limit: timedelta | None, entered_at: datetime, now: datetime) -> timedelta | None:
+    """How far above the limit; None while there is no limit or it is kept."""
+    if limit is None:
+        return None
+    over = now - entered_at - limit
+    return over if over > timedelta(0) else None
+
+
+def stage_deadline(layer: Layer, stage: Stage, *, overrides: Mapping[str, timedelta]) -> timedelta:
+    """When a stage that still waits has failed with class `timeout`."""
+    default = STAGES[layer][stage]
+    return overrides.get(key(layer, WorkflowStatus.RUNNING, stage), default) * STAGE_DEADLINE_FACTOR
+
+
+def end_to_end(layer: Layer, *, overrides: Mapping[str, timedelta]) -> timedelta:
+    """The limit of a whole workflow, counted from when it was given its mode."""
+    return overrides.get(f"{layer}.end_to_end", END_TO_END[layer])

@@ -1,0 +1,127 @@
+"""The stages of both workflows, in order, and which mode goes through which.
+
+Handlers ask `first_stage` and `next_stage`; a stage that does not apply to the node at hand is passed in
+`skip` and recorded as skipped by the caller. The two stages of a failed deployment are on no path: they are
+entered only through `AFTER_DEPLOY_FAILURE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import TypeAlias
+
+from farrier.model.workflow import DecommissionMode, Mode, OnboardingMode
+
+
+class OnboardingStage(StrEnum):
+    LOAD_SITE_CONFIG = "load_site_config"
+    RESOLVE_POWER_CREDENTIALS = "resolve_power_credentials"
+    CREATE_OR_FIND_IN_MAAS = "create_or_find_in_maas"
+    COMMISSION_NODE = "commission_node"
+    WAIT_FOR_READY = "wait_for_ready"
+    CONFIGURE_STORAGE = "configure_storage"
+    APPLY_ROCE_PHASE2 = "apply_roce_phase2"
+    ENSURE_PXE_INTERFACE_AUTO = "ensure_pxe_interface_auto"
+    RENDER_CLOUD_INIT = "render_cloud_init"
+    DEPLOY_VIA_MAAS = "deploy_via_maas"
+    WAIT_FOR_DEPLOYED = "wait_for_deployed"
+    CLASSIFY_DEPLOY_FAILURE = "classify_deploy_failure"
+    RECOVER_FOR_DATASOURCE_RETRY = "recover_for_datasource_retry"
+    ENSURE_HARDWARE_SYNC_CONFIGURED = "ensure_hardware_sync_configured"
+    WAIT_FOR_HARDWARE_SYNC_HEALTHY = "wait_for_hardware_sync_healthy"
+    WAIT_FOR_AGENT_ENROLLMENT = "wait_for_agent_enrollment"
+
+
+class DecommissionStage(StrEnum):
+    DISABLE_NODE = "disable_node"
+    FORCE_RELEASE_ALLOCATIONS = "force_release_allocations"
+    DRAIN_NODE = "drain_node"
+    CLEANUP_STORAGE = "cleanup_storage"
+    SCRUB_GPU = "scrub_gpu"
+    VALIDATE_CLEAN_NODE = "validate_clean_node"
+    LOAD_SITE_CONFIG = "load_site_config"
+    RELEASE_MAAS_NODE = "release_maas_node"
+    POWER_OFF_MAAS_NODE = "power_off_maas_node"
+    RETIRE_GPUAAS_NODE = "retire_gpuaas_node"
+    REMOVE_GPUAAS_NODE_RECORD = "remove_gpuaas_node_record"
+    CLEANUP_SECRETS = "cleanup_secrets"
+    REMOVE_MAAS_RECORD = "remove_maas_record"
+
+
+Stage: TypeAlias = OnboardingStage | DecommissionStage
+
+_O = OnboardingStage
+_D = DecommissionStage
+_RESET = DecommissionMode.SOFT_RESET
+_REIMAGE = DecommissionMode.REIMAGE
+_FULL = DecommissionMode.FULL_DECOMMISSION
+_STORAGE = DecommissionMode.STORAGE_CLEANUP
+
+AFTER_DEPLOY_FAILURE: Mapping[OnboardingStage, OnboardingStage] = {
+    _O.DEPLOY_VIA_MAAS: _O.CLASSIFY_DEPLOY_FAILURE,
+    _O.WAIT_FOR_DEPLOYED: _O.CLASSIFY_DEPLOY_FAILURE,
+    _O.CLASSIFY_DEPLOY_FAILURE: _O.RECOVER_FOR_DATASOURCE_RETRY,
+    _O.RECOVER_FOR_DATASOURCE_RETRY: _O.DEPLOY_VIA_MAAS,
+}
+"""The detour of a failed deployment. It ends early when the failure is of another kind than the
+datasource."""
+
+MAX_DATASOURCE_RETRIES = 2
+"""How often the detour may lead back to `deploy_via_maas`; a third failure is not the network's mood any
+more."""
+
+DETOUR = frozenset({_O.CLASSIFY_DEPLOY_FAILURE, _O.RECOVER_FOR_DATASOURCE_RETRY})
+"""Entered only when a deployment failed."""
+
+_DECOMMISSION_MODES: Mapping[DecommissionStage, tuple[DecommissionMode, ...]] = {
+    _D.DISABLE_NODE: (_RESET, _REIMAGE, _FULL, _STORAGE),
+    _D.FORCE_RELEASE_ALLOCATIONS: (_RESET, _REIMAGE, _FULL),
+    _D.DRAIN_NODE: (_RESET, _REIMAGE, _FULL, _STORAGE),
+    _D.CLEANUP_STORAGE: (_REIMAGE, _FULL, _STORAGE),
+    _D.SCRUB_GPU: (_RESET, _REIMAGE, _FULL),
+    _D.VALIDATE_CLEAN_NODE: (_RESET, _REIMAGE, _FULL, _STORAGE),
+    _D.LOAD_SITE_CONFIG: (_REIMAGE, _FULL),
+    _D.RELEASE_MAAS_NODE: (_REIMAGE, _FULL),
+    _D.POWER_OFF_MAAS_NODE: (_FULL,),
+    _D.RETIRE_GPUAAS_NODE: (_RESET, _REIMAGE, _FULL, _STORAGE),
+    _D.REMOVE_GPUAAS_NODE_RECORD: (_FULL,),
+    _D.CLEANUP_SECRETS: (_FULL,),
+    _D.REMOVE_MAAS_RECORD: (_FULL, _STORAGE),
+}
+
+BY_POLICY: Mapping[Mode, frozenset[Stage]] = {_STORAGE: frozenset({_D.REMOVE_MAAS_RECORD})}
+"""Stages on a mode's path that the site's policy may leave out: the caller skips them unless it asks for
+them."""
+
+REMOVE_STARTS_AT = _D.REMOVE_GPUAAS_NODE_RECORD
+"""Where intent `remove` enters a full decommission: the node is retired already."""
+
+PATHS: Mapping[Mode, tuple[Stage, ...]] = {
+    OnboardingMode.DEPLOY: tuple(stage for stage in _O if stage not in DETOUR),
+    OnboardingMode.ADOPT: (
+        _O.LOAD_SITE_CONFIG,
+        _O.RESOLVE_POWER_CREDENTIALS,
+        _O.CREATE_OR_FIND_IN_MAAS,
+        _O.WAIT_FOR_AGENT_ENROLLMENT,
+    ),
+    OnboardingMode.MANUAL: (_O.WAIT_FOR_AGENT_ENROLLMENT,),
+    **{
+        mode: tuple(stage for stage, modes in _DECOMMISSION_MODES.items() if mode in modes) for mode in DecommissionMode
+    },
+}
+"""The stages of each mode, in order."""
+
+
+def first_stage(mode: Mode, *, skip: frozenset[Stage] = frozenset()) -> Stage | None:
+    """Where a workflow of this mode begins; None when every stage is skipped."""
+    return next((stage for stage in PATHS[mode] if stage not in skip), None)
+
+
+def next_stage(mode: Mode, stage: Stage, *, skip: frozenset[Stage] = frozenset()) -> Stage | None:
+    """What follows a stage that is done; None when it was the last. Never a stage of a failed deployment.
+
+    Raises ValueError for a stage that is not on the mode's path, which only a bug of ours can ask for."""
+    path = PATHS[mode]
+    rest = path[path.index(stage) + 1 :]
+    return next((later for later in rest if later not in skip), None)

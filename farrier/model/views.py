@@ -1,0 +1,178 @@
+"""Nodes, their past and their tasks as people and other programs are shown them; nothing decides on these.
+
+`protocols.Queries` answers in these words, the command line and the web show them. States are plain texts here:
+a node that a newer farrier has moved into a state unknown to this one is shown like any other. Durations become
+seconds, and times ISO 8601, in JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from farrier.model.node import Bmc
+from farrier.model.outcome import Record
+
+T = TypeVar("T")
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """Some rows and the database's time of them: ages are counted to `now`, never to a clock of our own."""
+
+    now: datetime
+    rows: tuple[T, ...]
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Which nodes: those that have one of the given values in each field. Empty: any."""
+
+    statuses: tuple[str, ...] = ()
+    managements: tuple[str, ...] = ()
+    sites: tuple[str, ...] = ()
+
+
+class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
+    """A workflow. `mode_given_at` is where its end-to-end clock started."""
+
+    kind: str
+    id: int
+    mode: str | None
+    status: str
+    status_entered_at: datetime
+    stage: str | None
+    stage_entered_at: datetime
+    attempt: int
+    next_attempt_at: datetime | None
+    failure_class: str | None
+    failure_detail: str | None
+    mode_given_at: datetime | None
+
+
+class NodeView(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the inventory. `workflow` is the live one; `last_onboarding` is how the newest onboarding of
+    an enrolling node stands."""
+
+    id: int
+    name: str
+    site: str | None
+    model: str | None
+    labels: Mapping[str, Any]
+    status: str
+    status_entered_at: datetime
+    management: str
+    management_entered_at: datetime
+    manage_asked: bool
+    schedulable: bool
+    paused: str | None
+    quarantine_cause: str | None
+    quarantine_reason: str | None
+    last_heartbeat_at: datetime | None
+    created_at: datetime
+    workflow: WorkflowView | None
+    last_onboarding: str | None
+
+
+class RequestView(msgspec.Struct, frozen=True, kw_only=True):
+    """An intent, and its answer once there is one."""
+
+    id: int
+    action: str
+    params: Mapping[str, Any]
+    requested_by: str | None
+    status: str
+    reason: str | None
+    created_at: datetime
+    answered_at: datetime | None
+
+
+class NodeDetail(NodeView, frozen=True, kw_only=True):
+    """Everything that is shown of one node, a deleted one included.
+
+    `outcome` is what its last run said, unchanged since `outcome_at`; `next_run_at` is when it is due (None: never
+    again) and `running` whether a controller holds it now. `last_workflow` is the newest workflow, live or ended;
+    `requests` are the newest, newest first.
+    """
+
+    version: int
+    agentless: bool
+    auto_manage: bool
+    maas_id: str | None
+    bmc_address: str | None
+    bmc_credential: str | None
+    bmc: Bmc
+    not_scrubbed: bool
+    deleting: bool
+    outcome: Record | None
+    outcome_at: datetime | None
+    next_run_at: datetime | None
+    running: bool
+    last_workflow: WorkflowView | None
+    requests: tuple[RequestView, ...]
+
+
+class HistoryKey(msgspec.Struct, frozen=True):
+    """Where a reader of history stands: behind, or before, the row with this key."""
+
+    id: int = 0
+    version: int = 0
+    layer: str = ""
+
+
+class Past(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of one layer of one node: what, when, after how long, who caused it, and why."""
+
+    id: int
+    version: int
+    layer: str
+    name: str
+    source_state: str | None = msgspec.field(name="from")
+    target_state: str = msgspec.field(name="to")
+    at: datetime
+    seconds_in_source: float | None
+    cause: str
+    reason: str
+    source: str
+    controller: str
+
+    @property
+    def key(self) -> HistoryKey:
+        """Where a reader stands who has read it."""
+        return HistoryKey(self.id, self.version, self.layer)
+
+
+class WantedPast(msgspec.Struct, frozen=True, kw_only=True):
+    """Which changes: of these layers (empty: of any), not before `since`, not older than `within`."""
+
+    layers: tuple[str, ...] = ()
+    since: datetime | None = None
+    within: timedelta | None = None
+
+
+class TaskView(msgspec.Struct, frozen=True, kw_only=True):
+    """A task of a node's agent. `attempt` counts dispatches, `failures` failed results."""
+
+    id: int
+    node: str
+    type: str
+    status: str
+    attempt: int
+    failures: int
+    agent: str | None
+    lease_until: datetime | None
+    created_at: datetime
+    ended_at: datetime | None
+    result: Any
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """The fleet in numbers. `layers` counts nodes by layer and state, workflows among them if they are live;
+    `due` counts what is due and not claimed, `oldest_due_seconds` says for how long (0: nothing is)."""
+
+    now: datetime
+    layers: Mapping[str, Mapping[str, int]]
+    due: int
+    oldest_due_seconds: float
+    intents_pending: int

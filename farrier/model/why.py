@@ -1,0 +1,139 @@
+"""In plain words: what a node waits for, what went wrong, and what a person should do.
+
+Behind `farrier node why` and the lifecycle view. A pure function of what is shown of the node anyway, so it says
+nothing that `node show` could contradict. The advice is the tables' of `farrier.model.failures`, by what is nearest to
+the cause: a controller that does not run explains everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+import msgspec
+
+from farrier.model import clocks, duration, failures
+from farrier.model.clocks import Clock, Limits
+from farrier.model.management import Management
+from farrier.model.status import NodeStatus
+from farrier.model.views import NodeDetail
+from farrier.model.workflow import WorkflowStatus
+
+K = TypeVar("K", bound=str)
+
+# Runs come every 30 s; one that is this late has nobody to make it.
+_NOBODY_RUNS_IT = timedelta(minutes=2)
+
+_STAGE_ADVICE = {name: advice.action for name, advice in failures.FAILURES.items()}
+_FAILED = frozenset({WorkflowStatus.FAILED_RETRYABLE, WorkflowStatus.FAILED_MANUAL_INTERVENTION})
+
+
+class Why(msgspec.Struct, frozen=True, kw_only=True):
+    """`since` is when the last run first said so, `source` the line that said it; `next_run` is in words."""
+
+    node: str
+    status: str
+    management: str
+    waits_for: str
+    since: datetime | None
+    clocks: tuple[Clock, ...]
+    errors: tuple[str, ...]
+    source: str
+    next_run: str
+    advice: str
+
+
+def explain(node: NodeDetail, now: datetime, limits: Limits) -> Why:
+    """Why the node is where it is. `limits` are the SLAs that are not the default."""
+    return Why(
+        node=node.name,
+        status=node.status,
+        management=node.management,
+        waits_for=_waits_for(node),
+        since=node.outcome_at,
+        clocks=clocks.running(node, now, limits),
+        errors=tuple(_errors(node)),
+        source=node.outcome.source if node.outcome is not None else "",
+        next_run=_next_run(node, now),
+        advice=next(_advice(node, now), "nothing to do"),
+    )
+
+
+def _waits_for(node: NodeDetail) -> str:
+    if node.paused is not None:
+        return f"unpause: {node.paused}"
+    if node.next_run_at is None:
+        return "nothing any more"
+    if node.outcome is None:
+        return "its first run"
+    match node.outcome.outcome:
+        case "error":
+            return f"a run that does not fail: the last one ended in {node.outcome.error}"
+        case "do_nothing" | "deleted":
+            return "nothing: all is as it should be"
+        case "transition" | "update":
+            return f"its next run, after: {node.outcome.reason}"
+        case _:
+            return node.outcome.reason
+
+
+def _errors(node: NodeDetail) -> Iterator[str]:
+    if node.outcome is not None and node.outcome.error:
+        yield f"last run: {node.outcome.error}: {node.outcome.reason}"
+    workflow = node.workflow or node.last_workflow
+    if workflow is not None and workflow.failure_class is not None:
+        detail = f": {workflow.failure_detail}" if workflow.failure_detail else ""
+        yield f"{workflow.kind}, stage {workflow.stage}: {workflow.failure_class}{detail}"
+    if node.bmc.last_error is not None:
+        yield f"BMC: {node.bmc.failure or 'unknown'}: {node.bmc.last_error}"
+    if node.quarantine_cause is not None:
+        yield f"quarantined, {node.quarantine_cause}: {node.quarantine_reason}"
+
+
+def _next_run(node: NodeDetail, now: datetime) -> str:
+    if node.next_run_at is None:
+        return "never again"
+    if node.running:
+        return "under way"
+    if node.next_run_at > now:
+        return f"in {duration.human(node.next_run_at - now)}"
+    return f"due since {duration.human(now - node.next_run_at)}"
+
+
+def _advice(node: NodeDetail, now: datetime) -> Iterator[str]:
+    """What to do, the most telling first."""
+    if node.next_run_at is None:
+        return
+    if now - node.next_run_at > _NOBODY_RUNS_IT:
+        yield "no controller works on it: is `farrier run` up, and does it reach this database?"
+    if node.outcome is not None and node.outcome.error:
+        yield "read the controller's log of this node's last run; the error says what was expected"
+    if node.paused is not None:
+        yield "unpause it when you are done"
+    workflow = node.workflow
+    if workflow is not None and workflow.status in _FAILED:
+        yield from _looked_up(_STAGE_ADVICE, workflow.failure_class)
+    if node.status == NodeStatus.QUARANTINED:
+        yield from _looked_up(failures.QUARANTINE_ADVICE, node.quarantine_cause)
+    if node.bmc.failure is not None:
+        yield failures.BMC_ADVICE[node.bmc.failure]
+    if workflow is not None and workflow.mode is None:
+        yield "ask for onboard with a mode, or adopt: nothing starts by itself"
+    yield from _by_state(node)
+
+
+def _by_state(node: NodeDetail) -> Iterator[str]:
+    if node.status == NodeStatus.BOOTSTRAP_ISSUED:
+        yield "start the agent with its bootstrap token, or issue a new one with farrier node bootstrap"
+    if node.status == NodeStatus.OFFLINE:
+        yield "look at the node's power, its network and its agent"
+    if node.management == Management.ERROR:
+        yield "give BMC details again with set_bmc"
+
+
+def _looked_up(table: Mapping[K, str], failure: str | None) -> Iterator[str]:
+    """The advice for it, if this program knows it."""
+    found = next((advice for known, advice in table.items() if known == failure), None)
+    if found is not None:
+        yield found

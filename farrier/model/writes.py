@@ -1,0 +1,57 @@
+"""What a node's run may ask the commit to write beside the node itself: data, applied in the same transaction."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+import msgspec
+
+from farrier.model.node import TaskStatus, TaskType
+
+
+class Verdict(StrEnum):
+    """How an intent was answered."""
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    SUPERSEDED = "superseded"
+
+
+class AnswerIntent(msgspec.Struct, frozen=True):
+    """Answers a pending intent. `accepted` means begun or done in this very commit."""
+
+    intent: int
+    verdict: Verdict
+    reason: str = ""
+
+
+class CreateTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A task for the node's agent, belonging to the live workflow as this commit leaves it. With `ended` it is
+    inserted in that status, with `result`, and no agent ever sees it."""
+
+    type: TaskType
+    attempt: int = 1
+    failures: int = 0
+    params: dict[str, Any] = {}
+    ended: TaskStatus | None = None
+    result: str | None = None
+
+
+class EndTask(msgspec.Struct, frozen=True):
+    """Ends a task that no agent finished: `expired` or `cancelled`. A task that ended meanwhile stays as it is."""
+
+    task: int
+    status: TaskStatus
+    result: str
+
+
+class RevokeBootstrap(msgspec.Struct, frozen=True):
+    """Makes the node's unused bootstrap token worthless."""
+
+
+class ForgetAgent(msgspec.Struct, frozen=True):
+    """Makes the agent's key worthless; it has to enrol again."""
+
+
+Write: TypeAlias = AnswerIntent | CreateTask | EndTask | RevokeBootstrap | ForgetAgent

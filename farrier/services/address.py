@@ -1,0 +1,84 @@
+"""BMC addresses: how one is written, and which may be dialled.
+
+The client asks `parse` for the URL and gives its connector `Networks.socket`, through which every connection
+of ours is opened: after name resolution, so neither a name, a changed DNS answer nor an odd spelling of a
+number leads outside the configured networks. No packet is sent to a refused address.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Any, TypeAlias
+
+from yarl import URL
+
+from farrier.model.bmc import BmcError, BmcFailure
+
+Network: TypeAlias = IPv4Network | IPv6Network
+AddrInfo: TypeAlias = tuple[int, int, int, str, tuple[Any, ...]]
+
+# Where management networks are: private, unique-local and carrier-grade addresses. Not loopback and not
+# link-local, where this host's own services and cloud metadata are; whoever has BMCs there says so.
+PRIVATE_NETWORKS: tuple[Network, ...] = tuple(
+    ip_network(network) for network in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
+)
+
+
+class Networks:
+    """The networks that may be dialled."""
+
+    def __init__(self, networks: Sequence[Network] = PRIVATE_NETWORKS) -> None:
+        self._networks = tuple(networks)
+
+    def allows(self, address: str) -> bool:
+        """Whether a numeric address is in one of the networks; IPv4 in IPv6 clothes counts as IPv4."""
+        try:
+            number = ip_address(address)
+        except ValueError:
+            return False
+        if isinstance(number, IPv6Address) and number.ipv4_mapped is not None:
+            number = number.ipv4_mapped
+        return any(number in network for network in self._networks)
+
+    def socket(self, info: AddrInfo) -> socket.socket:
+        """A socket to dial what `info` says, or `BmcError`: no OSError, so no other address is tried then."""
+        family, kind, protocol, _, where = info
+        if not self.allows(where[0]):
+            raise _incomplete(
+                f"{where[0]} is outside the networks where BMCs may be "
+                f"({', '.join(map(str, self._networks)) or 'none'}); correct the address or add its network"
+            )
+        return socket.socket(family, kind, protocol)
+
+
+def parse(address: str) -> URL:
+    """The base URL of a BMC given as `https://host[:port]` or `host[:port]`. Raises `BmcError`.
+
+    A user name or password in the address is never repeated. IPv6 addresses may come with or, without a port,
+    without brackets.
+    """
+    text = address.strip()
+    try:
+        url = URL(text if "://" in text else f"https://{_bracketed(text)}")
+    except ValueError:
+        raise _incomplete("the BMC address is neither https://host[:port] nor host[:port]") from None
+    if url.user is not None or url.password is not None:
+        raise _incomplete("the BMC address holds a user name; credentials are given by reference, apart from it")
+    if url.scheme != "https":
+        raise _incomplete(f"the BMC address begins with {url.scheme}://; only https:// is spoken")
+    if not url.host or url.port == 0 or url.path not in ("", "/") or url.query_string or url.fragment:
+        raise _incomplete(f"the BMC address {text!r} is not just https://host[:port]; a system's path is given apart")
+    return url.origin()
+
+
+def _incomplete(detail: str) -> BmcError:
+    return BmcError(BmcFailure.INCOMPLETE, detail)
+
+
+def _bracketed(text: str) -> str:
+    try:
+        return f"[{text}]" if isinstance(ip_address(text), IPv6Address) else text
+    except ValueError:
+        return text

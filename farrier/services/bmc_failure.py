@@ -1,0 +1,116 @@
+"""From what went wrong underneath to a failure class and a text: total, so that nothing passes unclassified.
+
+Used by the BMC client for exceptions of aiohttp, ssl, the redfish library and the operating system, and for
+HTTP statuses. Texts are our own words and short reasons of the layers below; a body is never quoted. They are
+the same each time for the same cause, because an outcome is stored only when it changed.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+import aiohttp
+from redfish import aio as redfish
+
+from farrier.errors import CredentialError
+from farrier.model.bmc import BmcError, BmcFailure
+from farrier.model.credential import Credential
+from farrier.services.transport import LARGEST_BODY_BYTES, BodyTooLarge
+
+Rule: TypeAlias = tuple[tuple[type[Exception], ...], BmcFailure, Callable[[Exception], str]]
+
+
+def _tls(error: Exception) -> str:
+    if isinstance(error, aiohttp.ServerFingerprintMismatch):
+        return f"the certificate is not the pinned one, its SHA-256 is {error.got.hex()}"
+    reason = getattr(error, "verify_message", "") or getattr(error, "reason", "") or type(error).__name__
+    return f"the TLS handshake failed: {reason}"
+
+
+def _unreachable(error: Exception) -> str:
+    number = getattr(error, "errno", None)
+    return f"no connection: {os.strerror(number).lower()}" if number else "the BMC closed the connection"
+
+
+def _always(text: str) -> Callable[[Exception], str]:
+    return lambda _: text
+
+
+# The first rule that fits any exception of the chain decides, and the innermost that fits gives the text.
+# Certificates and time before connections, for their errors arrive inside connection errors.
+_RULES: tuple[Rule, ...] = (
+    # A peer that leaves in the handshake is a rebooting BMC more often than a certificate in question.
+    (
+        (ssl.SSLEOFError, ssl.SSLZeroReturnError),
+        BmcFailure.UNREACHABLE,
+        _always("the BMC closed the connection during the TLS handshake"),
+    ),
+    ((aiohttp.InvalidURL,), BmcFailure.INCOMPLETE, _always("the BMC address is no host name or number")),
+    ((ssl.SSLError, aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch), BmcFailure.TLS, _tls),
+    ((aiohttp.ConnectionTimeoutError,), BmcFailure.TIMEOUT, _always("no connection in time")),
+    ((redfish.RedfishTimeoutError, TimeoutError), BmcFailure.TIMEOUT, _always("no complete answer in time")),
+    ((BodyTooLarge,), BmcFailure.PROTOCOL, _always(f"the answer is larger than {LARGEST_BODY_BYTES} bytes")),
+    ((aiohttp.ClientPayloadError,), BmcFailure.PROTOCOL, _always("the answer broke off or does not decode")),
+    ((aiohttp.ClientResponseError,), BmcFailure.PROTOCOL, _always("the answer is not HTTP")),
+    ((redfish.RedfishProtocolError,), BmcFailure.PROTOCOL, _always("the answer is not JSON")),
+    ((RecursionError,), BmcFailure.PROTOCOL, _always("the answer's JSON is nested too deep")),
+    ((redfish.RedfishInvalidTargetError,), BmcFailure.PROTOCOL, _always("a link leads to another host")),
+    ((socket.gaierror,), BmcFailure.UNREACHABLE, _always("the host name does not resolve")),
+    ((OSError, aiohttp.ClientError, redfish.RedfishConnectionError), BmcFailure.UNREACHABLE, _unreachable),
+)
+
+_STATUSES = {
+    401: BmcFailure.AUTH,
+    403: BmcFailure.AUTH,
+    404: BmcFailure.UNSUPPORTED,
+    405: BmcFailure.UNSUPPORTED,
+    410: BmcFailure.UNSUPPORTED,
+    501: BmcFailure.UNSUPPORTED,
+    # Busy or booting: the BMC, or what stands in front of it, asks us to come back.
+    429: BmcFailure.UNREACHABLE,
+    502: BmcFailure.UNREACHABLE,
+    503: BmcFailure.UNREACHABLE,
+    504: BmcFailure.UNREACHABLE,
+}
+
+
+def of_exception(error: Exception) -> tuple[BmcFailure, str]:
+    """Class and text of any exception; `internal` for what no rule foresees."""
+    chain = tuple(_innermost_first(error))
+    for cause in chain:
+        if isinstance(cause, BmcError):
+            return cause.failure, cause.detail
+        if isinstance(cause, CredentialError):
+            return BmcFailure.INCOMPLETE, str(cause)
+    for kinds, failure, text in _RULES:
+        for cause in chain:
+            if isinstance(cause, kinds):
+                return failure, text(cause)
+    return BmcFailure.INTERNAL, f"unexpected {type(error).__name__}; the log has the traceback"
+
+
+def of_status(status: int) -> BmcFailure | None:
+    """Class of an HTTP status; None for success. Redirects are not followed, so they are none."""
+    if 200 <= status < 300:
+        return None
+    return _STATUSES.get(status, BmcFailure.PROTOCOL)
+
+
+def scrub(text: str, credential: Credential) -> str:
+    """`text` without the password, plain or as basic authentication sends it."""
+    sent = base64.b64encode(f"{credential.username}:{credential.password}".encode()).decode()
+    for secret in filter(None, (sent, credential.password)):
+        text = text.replace(secret, "***")
+    return text
+
+
+def _innermost_first(error: Exception) -> Iterator[Exception]:
+    cause = error.__cause__ or error.__context__
+    if isinstance(cause, Exception):
+        yield from _innermost_first(cause)
+    yield error

@@ -1,0 +1,122 @@
+"""What Redfish resources say, read with suspicion. Pure functions of decoded JSON.
+
+Used by the probe. Nothing that a BMC sends is taken for granted: a field that is missing or of another type
+reads as absent, texts are cleaned and cut before anyone stores them, and only what cannot be done without
+raises `BmcError`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from farrier.model.bmc import BmcError, BmcFailure, PowerState
+
+Resource: TypeAlias = Mapping[str, Any]
+
+RESET = "#ComputerSystem.Reset"
+
+# Vendors' names and serial numbers have a few dozen characters; what is longer is not one.
+LONGEST_TEXT = 128
+LONGEST_PATH = 512
+
+_POWER = {
+    "On": PowerState.ON,
+    "PoweringOn": PowerState.ON,
+    "Off": PowerState.OFF,
+    "PoweringOff": PowerState.OFF,
+}
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+
+
+def power(system: Resource) -> PowerState:
+    """The power state; `unknown` while it is neither on nor off (Paused, Reset, null, absent, new words)."""
+    state = system.get("PowerState")
+    return _POWER.get(state, PowerState.UNKNOWN) if isinstance(state, str) else PowerState.UNKNOWN
+
+
+def text(value: object) -> str | None:
+    """A text fit to be stored and shown: printable, trimmed, cut; None for anything else or nothing."""
+    if not isinstance(value, str):
+        return None
+    return "".join(character for character in value if character.isprintable()).strip()[:LONGEST_TEXT] or None
+
+
+def link(value: object) -> str | None:
+    """The path in a reference such as `{"@odata.id": "/redfish/v1/Systems/1"}`."""
+    path = value.get("@odata.id") if isinstance(value, Mapping) else None
+    fit = isinstance(path, str) and path.startswith("/") and path.isprintable() and len(path) <= LONGEST_PATH
+    return path if fit else None
+
+
+def links(value: object) -> tuple[str, ...]:
+    """The paths in a list of references, in its order; what is no reference is left out."""
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return ()
+    return tuple(path for path in map(link, value) if path is not None)
+
+
+def host_system(systems: Mapping[str, Resource]) -> str:
+    """The path of the host among a BMC's systems. Never by position: baseboards come first on some machines.
+
+    The only one; else the only one that can be reset; else the only one of those that has a BIOS.
+    """
+    if not systems:
+        raise BmcError(BmcFailure.UNSUPPORTED, "the BMC lists no system")
+    candidates = list(systems)
+    for narrow in (can_reset, _has_bios):
+        if len(candidates) > 1:
+            candidates = [path for path in candidates if narrow(systems[path])]
+    if len(candidates) != 1:
+        raise BmcError(
+            BmcFailure.UNSUPPORTED,
+            f"cannot tell which system is the host among {', '.join(sorted(systems))}; set its path",
+        )
+    return candidates[0]
+
+
+def can_reset(system: Resource) -> bool:
+    """Whether the system offers the action that switches its power."""
+    actions = system.get("Actions")
+    reset = actions.get(RESET) if isinstance(actions, Mapping) else None
+    return isinstance(reset, Mapping) and isinstance(reset.get("target"), str)
+
+
+def managers(system: Resource) -> tuple[str, ...]:
+    """The paths of the managers that the system says manage it."""
+    related = system.get("Links")
+    return links(related.get("ManagedBy")) if isinstance(related, Mapping) else ()
+
+
+def is_manager(resource: Resource) -> bool:
+    """Whether a resource is a manager and not, say, an error page in JSON with status 200."""
+    kind = resource.get("@odata.type")
+    return isinstance(kind, str) and kind.startswith("#Manager.")
+
+
+def health(system: Resource) -> str | None:
+    """The health of the system with all below it, or its own."""
+    status = system.get("Status")
+    if not isinstance(status, Mapping):
+        return None
+    return text(status.get("HealthRollup")) or text(status.get("Health"))
+
+
+def uuid(system: Resource) -> str | None:
+    """The system's UUID in lower case: the same machine is spelled both ways by different firmware."""
+    value = text(system.get("UUID"))
+    return value.lower() if value else None
+
+
+def mac(interface: Resource) -> str | None:
+    """The burnt-in address of a network interface, or the one in use, as `aa:bb:cc:dd:ee:ff`."""
+    for field in ("PermanentMACAddress", "MACAddress"):
+        value = text(interface.get(field))
+        if value and _MAC.fullmatch(spelled := value.lower().replace("-", ":")):
+            return spelled
+    return None
+
+
+def _has_bios(system: Resource) -> bool:
+    return link(system.get("Bios")) is not None

@@ -1,0 +1,77 @@
+"""Whom we believe to be a BMC: one TLS policy per site, or per host where one differs.
+
+Built by `wiring` from the configuration. Verification against a CA is the default; a pinned certificate
+replaces it, name check included; `Insecure` is a choice that has to be spelled out and is logged by whoever
+opens the client. TLS before 1.2 is never spoken.
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import TypeAlias, assert_never
+
+import aiohttp
+import msgspec
+
+from farrier import errors
+
+
+class SystemCa(msgspec.Struct, frozen=True):
+    """Trust what this host's CA store signed, for the name that was dialled."""
+
+
+class CaFile(msgspec.Struct, frozen=True):
+    """Trust what the CAs in this PEM file signed, and nothing else, for the name that was dialled."""
+
+    path: Path
+
+
+class Pinned(msgspec.Struct, frozen=True):
+    """Trust the one certificate with this SHA-256 fingerprint: 64 hexadecimal digits, colons or none."""
+
+    sha256: str
+
+
+class Insecure(msgspec.Struct, frozen=True):
+    """Trust whoever answers. Credentials go to anyone who can answer in the BMC's place."""
+
+
+Trust: TypeAlias = SystemCa | CaFile | Pinned | Insecure
+
+
+def connector_ssl(trust: Trust) -> ssl.SSLContext | aiohttp.Fingerprint | bool:
+    """What aiohttp's connector takes as `ssl`. Raises `ConfigError` for an unusable file or fingerprint."""
+    match trust:
+        case SystemCa():
+            return ssl.create_default_context()
+        case CaFile():
+            return _only(trust.path)
+        case Pinned():
+            return aiohttp.Fingerprint(_digest(trust.sha256))
+        case Insecure():
+            return False
+        case _ as never:
+            assert_never(never)
+
+
+def _only(path: Path) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=path)
+    except OSError as error:  # an SSLError, for what is no certificate, is one too
+        raise errors.ConfigError(
+            f"cannot load CA certificates from {path}: {error.strerror or error}; expected a PEM file"
+        ) from error
+
+
+def _digest(text: str) -> bytes:
+    try:
+        digest = bytes.fromhex(text.replace(":", ""))
+    except ValueError:
+        digest = b""
+    if len(digest) != 32:
+        raise errors.ConfigError(
+            f"{text!r} is no SHA-256 fingerprint; expected 64 hexadecimal digits, as printed by: "
+            f"openssl x509 -noout -fingerprint -sha256 -in CERTIFICATE"
+        )
+    return digest

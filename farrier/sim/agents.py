@@ -1,0 +1,137 @@
+"""Simulated agents: they enrol, send heartbeats, and do the tasks that their nodes are given.
+
+Run by `farrier demo` and by tests, over the same SQL functions as real agents. Cheap in any number:
+heartbeats go out in batches, a fraction of the fleet at a time, so that no two seconds look alike to the
+database. Faults are knobs: an agent can fall silent, and can fail its next tasks.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import NoReturn
+
+import anyio
+import msgspec
+import structlog
+from anyio.abc import TaskGroup
+
+from farrier.errors import DatabaseUnreachable, RefusedByModel
+from farrier.model.agent import AgentTask, Enrolled, Heartbeat
+from farrier.model.node import TaskType
+from farrier.protocols import AgentApi
+
+_log = structlog.stdlib.get_logger(__name__)
+
+# The fleet's heartbeats go out in so many batches per interval.
+_BATCHES = 10
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """How fast simulated agents live."""
+
+    heartbeat_every: timedelta = timedelta(seconds=10)
+    look_for_tasks_every: timedelta = timedelta(seconds=1)
+    task_takes: timedelta = timedelta(seconds=2)
+    """On average; each task takes between half of it and one and a half."""
+    task_lease: timedelta = timedelta(seconds=30)
+
+
+class SimulatedAgents:
+    """Any number of agents, one per node."""
+
+    def __init__(self, api: AgentApi, pace: Pace | None = None) -> None:
+        self._api = api
+        self._pace = pace or Pace()
+        self._agents: dict[int, Enrolled] = {}
+        self._silent: set[int] = set()
+        self._to_fail: Counter[int] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._agents)
+
+    async def enroll(self, token: str) -> int:
+        """Bring the agent of one node to life; answers the node's id. Raises `RefusedByModel` for a bad
+        token."""
+        agent = await self._api.enroll(token, {"os": "simulated"})
+        self._agents[agent.node] = agent
+        await self._beat([agent])
+        return agent.node
+
+    def silence(self, node: int) -> None:
+        """The agent says and does nothing any more, until `revive`."""
+        self._silent.add(node)
+
+    def revive(self, node: int) -> None:
+        """The agent goes on as if nothing had been."""
+        self._silent.discard(node)
+
+    def fail_next(self, node: int, times: int) -> None:
+        """The agent's next tasks end as failed."""
+        self._to_fail[node] = times
+
+    async def run(self) -> None:
+        """Live, for ever. A database that is away is waited for."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._beat_for_ever)
+            while True:
+                await anyio.sleep(self._pace.look_for_tasks_every.total_seconds())
+                await self._take_tasks(tasks)
+
+    async def _beat_for_ever(self) -> NoReturn:
+        while True:
+            for batch in range(_BATCHES):
+                pause = self._pace.heartbeat_every.total_seconds() / _BATCHES
+                await anyio.sleep(pause * random.uniform(0.8, 1.2))
+                await self._beat(agent for agent in self._alive() if agent.node % _BATCHES == batch)
+
+    def _alive(self) -> list[Enrolled]:
+        return [agent for node, agent in self._agents.items() if node not in self._silent]
+
+    async def _beat(self, agents: Iterable[Enrolled]) -> None:
+        beats = [Heartbeat(agent) for agent in agents]
+        if not beats:
+            return
+        try:
+            known = await self._api.beat(beats)
+        except (DatabaseUnreachable, RefusedByModel) as missed:
+            _log.warning("agents.beat_missed", agents=len(beats), error=str(missed))
+            return
+        for node in {beat.agent.node for beat in beats} - known:
+            del self._agents[node]
+            _log.info("agents.ended", node=node)
+
+    async def _take_tasks(self, tasks: TaskGroup) -> None:
+        nodes = [agent.node for agent in self._alive()]
+        try:
+            taken = await self._api.claim(nodes, list(TaskType), self._pace.task_lease) if nodes else ()
+        except (DatabaseUnreachable, RefusedByModel) as missed:
+            _log.warning("agents.claim_missed", agents=len(nodes), error=str(missed))
+            return
+        for task in taken:
+            tasks.start_soon(self._work, task)
+
+    async def _work(self, task: AgentTask) -> None:
+        """Do one task, renewing its lease on the way; who loses it stops."""
+        remaining = self._pace.task_takes.total_seconds() * random.uniform(0.5, 1.5)
+        renew_every = self._pace.task_lease.total_seconds() / 3
+        try:
+            while remaining > renew_every:
+                await anyio.sleep(renew_every)
+                remaining -= renew_every
+                await self._api.renew(task, self._pace.task_lease)
+            await anyio.sleep(remaining)
+            await self._finish(task)
+        except (DatabaseUnreachable, RefusedByModel) as lost:
+            _log.warning("agents.task_lost", task=task.id, node=task.node, error=str(lost))
+
+    async def _finish(self, task: AgentTask) -> None:
+        if task.node in self._silent:
+            return  # a machine that died tells nobody; its lease runs out
+        fails = self._to_fail[task.node] > 0
+        if fails:
+            self._to_fail[task.node] -= 1
+        result = {"error": "simulated failure"} if fails else {"simulated": True}
+        await self._api.finish(task, succeeded=not fails, result=result)

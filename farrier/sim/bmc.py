@@ -1,0 +1,234 @@
+"""Simulated BMCs: OpenStack's sushy-emulator, a Redfish server that is not ours, with its fake driver.
+
+Run by `farrier demo` and by tests. One process serves any number of systems over TLS with basic
+authentication on a free port of 127.0.0.1, with a CA, a credential and a state directory of its own. It ends
+with the context, and by itself when this process is gone, however it went.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import BinaryIO
+
+import anyio
+import anyio.abc
+import bcrypt
+import httpx
+import msgspec
+from typing_extensions import override
+
+from farrier import errors
+from farrier.sim.certificates import Authority, ServerFiles
+
+HOST = "127.0.0.1"
+USERNAME = "admin"
+PASSWORD = "simulated"  # guards a simulation on loopback; nothing else uses it
+
+# Importing Flask and its friends takes one to three seconds on a busy machine.
+START_TIMEOUT = timedelta(seconds=60)
+STOP_TIMEOUT = timedelta(seconds=5)
+POLL = timedelta(milliseconds=50)
+
+# The emulator's configuration is Python. Our end of its stdin closes when we are gone; werkzeug would log a
+# line for each request.
+_CONFIGURATION = """\
+import logging, os, threading
+
+def leave_with_parent():
+    os.read(0, 1)
+    os._exit(0)
+
+threading.Thread(target=leave_with_parent, daemon=True).start()
+logging.getLogger("werkzeug").setLevel(logging.ERROR)
+SUSHY_EMULATOR_FAKE_DRIVER = True
+"""
+
+
+class SimulatedSystem(msgspec.Struct, frozen=True, kw_only=True):
+    """One system of the emulator: to farrier, one host."""
+
+    uuid: str
+    name: str
+    mac: str
+    path: str
+
+
+class SimulatedBmc(msgspec.Struct, frozen=True, kw_only=True):
+    """A running emulator. `credential_file` holds what a `file:` reference needs."""
+
+    base_url: str
+    ca_file: Path
+    username: str
+    password: str
+    credential_file: Path
+    systems: tuple[SimulatedSystem, ...]
+    process: int
+
+    @override
+    def __repr__(self) -> str:
+        return f"SimulatedBmc(base_url={self.base_url!r}, systems={len(self.systems)})"
+
+
+class SimulatorFailed(errors.ServiceError):
+    """The emulator did not start; the text holds the end of what it printed."""
+
+    label = "simulator"
+
+
+def fake_systems(count: int) -> tuple[SimulatedSystem, ...]:
+    """`count` systems, the same ones each time."""
+    return tuple(_system(number) for number in range(1, count + 1))
+
+
+def _system(number: int) -> SimulatedSystem:
+    identity = str(uuid.uuid5(uuid.NAMESPACE_DNS, f"system-{number}.sim.farrier.invalid"))
+    mac = ":".join(f"{byte:02x}" for byte in (0x52, 0x54, 0, *number.to_bytes(3, "big")))
+    return SimulatedSystem(uuid=identity, name=f"sim-{number}", mac=mac, path=f"/redfish/v1/Systems/{identity}")
+
+
+@asynccontextmanager
+async def simulated_bmc(
+    directory: Path,
+    systems: Sequence[SimulatedSystem],
+    *,
+    power: str = "On",
+    authority: Authority | None = None,
+    certificate: ServerFiles | None = None,
+) -> AsyncIterator[SimulatedBmc]:
+    """Run an emulator of `systems`, all with the given power state, that keeps its files in `directory`.
+
+    Power states are kept there too: over a restart they stay as they were. `certificate` replaces the sound
+    one of `authority`. Raises `SimulatorFailed`.
+    """
+    authority = authority or Authority("farrier simulation", now=datetime.now(UTC))
+    served = _write_certificates(directory, authority, certificate)
+    port = _free_port()
+    configuration = _write_files(directory, systems, certificate=served, port=port, power=power)
+    with _log(directory) as log:
+        process = await anyio.open_process(
+            [sys.executable, "-m", "sushy_tools.emulator.main", "--config", str(configuration)],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=directory,
+            env={"PATH": os.environ.get("PATH", os.defpath), "PYTHONWARNINGS": "ignore"},
+            # Ctrl-C in the terminal stops farrier first and the BMCs after it.
+            start_new_session=True,
+        )
+    try:
+        bmc = SimulatedBmc(
+            base_url=f"https://{HOST}:{port}",
+            ca_file=directory / "ca.crt",
+            username=USERNAME,
+            password=PASSWORD,
+            credential_file=directory / "credential.json",
+            systems=tuple(systems),
+            process=process.pid,
+        )
+        if not await _becomes_ready(bmc, process, verified=certificate is None):
+            state = "does not answer" if process.returncode is None else f"ended with {process.returncode}"
+            raise SimulatorFailed(
+                service="sushy-emulator",
+                operation="start",
+                detail=f"it {state} and printed: {_printed(directory) or 'nothing'}",
+            )
+        yield bmc
+    finally:
+        with anyio.CancelScope(shield=True):
+            await _stop(process)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _write_certificates(directory: Path, authority: Authority, certificate: ServerFiles | None) -> ServerFiles:
+    directory.mkdir(parents=True, exist_ok=True)
+    authority.write(directory / "ca.crt")
+    return certificate or authority.issue(directory, hosts=(HOST, "localhost"))
+
+
+def _write_files(
+    directory: Path, systems: Sequence[SimulatedSystem], *, certificate: ServerFiles, port: int, power: str
+) -> Path:
+    """Write what the emulator reads and what its clients need; answers its configuration file."""
+    state = directory / "state"
+    state.mkdir(exist_ok=True)
+    # Four rounds, the fewest there are: the emulator hashes anew for each request.
+    hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
+    _write_private(directory / "htpasswd", f"{USERNAME}:{hashed}\n".encode())
+    _write_private(directory / "credential.json", msgspec.json.encode({"username": USERNAME, "password": PASSWORD}))
+    settings = {
+        "SUSHY_EMULATOR_LISTEN_IP": HOST,
+        "SUSHY_EMULATOR_LISTEN_PORT": port,
+        "SUSHY_EMULATOR_SSL_CERT": str(certificate.certificate),
+        "SUSHY_EMULATOR_SSL_KEY": str(certificate.key),
+        "SUSHY_EMULATOR_AUTH_FILE": str(directory / "htpasswd"),
+        "SUSHY_EMULATOR_STATE_DIR": str(state),
+        "SUSHY_EMULATOR_FAKE_SYSTEMS": [
+            {
+                "uuid": system.uuid,
+                "name": system.name,
+                "power_state": power,
+                "external_notifier": False,
+                "nics": [{"mac": system.mac, "ip": "192.0.2.1"}],
+            }
+            for system in systems
+        ],
+    }
+    configuration = directory / "emulator.conf.py"
+    lines = [f"{name} = {value!r}\n" for name, value in settings.items()]
+    configuration.write_text(_CONFIGURATION + "".join(lines))
+    return configuration
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    path.touch(mode=0o600)
+    path.write_bytes(content)
+
+
+def _log(directory: Path) -> BinaryIO:
+    return open(directory / "emulator.log", "wb")
+
+
+def _printed(directory: Path) -> str:
+    """The end of what the emulator said, which is where it says why it gave up."""
+    return (directory / "emulator.log").read_text(errors="replace")[-2000:]
+
+
+async def _becomes_ready(bmc: SimulatedBmc, process: anyio.abc.Process, *, verified: bool) -> bool:
+    """Wait for an answer over TLS. A bare connection would prove nothing and hold up the emulator, which
+    shakes hands in its accept loop."""
+    context: ssl.SSLContext | bool = ssl.create_default_context(cafile=bmc.ca_file) if verified else False
+    with anyio.move_on_after(START_TIMEOUT.total_seconds()):
+        async with httpx.AsyncClient(verify=context, trust_env=False) as client:
+            while process.returncode is None:
+                try:
+                    if (await client.get(f"{bmc.base_url}/redfish/v1/")).is_success:
+                        return True
+                except httpx.TransportError:
+                    pass  # not listening yet
+                await anyio.sleep(POLL.total_seconds())
+    return False
+
+
+async def _stop(process: anyio.abc.Process) -> None:
+    if process.returncode is None:
+        process.terminate()
+        with anyio.move_on_after(STOP_TIMEOUT.total_seconds()):
+            await process.wait()
+    if process.returncode is None:
+        process.kill()
+    await process.aclose()

@@ -1,0 +1,158 @@
+"""The JSON API: nodes, their history, and requests. Thin over `Queries` and `Requests`, whose words it
+speaks.
+
+Lists are read in pages: `next` of one answer is `after` (`before` in a history) of the next question, and
+null at the end. Durations are seconds, times ISO 8601. What is asked for needs the bearer token; reading
+needs none.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from datetime import timedelta
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from farrier.model import clocks
+from farrier.model import requests as asked
+from farrier.model.clocks import Clock
+from farrier.model.views import HistoryKey, WantedPast
+from farrier.web.backend import Backend, backend_of, limit, number, wanted
+
+_MOST_ROWS = 1000
+_LARGEST_BODY = 64 * 1024
+_LONGEST_WAIT_SECONDS = 30
+
+
+class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of POST /api/v1/intents: the columns that an INSERT would have."""
+
+    node: str
+    action: str
+    params: Mapping[str, Any] = {}
+    idempotency_key: str | None = None
+    requested_by: str | None = None
+    api_version: int | None = None
+
+
+async def list_nodes(request: Request) -> Response:
+    """GET /nodes?after=NAME&limit=N&status=…&management=…&site=…"""
+    most = limit(request, default=100, most=_MOST_ROWS)
+    found = await backend_of(request).queries.inventory(
+        wanted(request), after=request.query_params.get("after", ""), limit=most
+    )
+    last = found.rows[-1].name if len(found.rows) == most else None
+    return _json({"now": found.now, "nodes": found.rows, "next": last})
+
+
+async def show_node(request: Request) -> Response:
+    """GET /nodes/{name}: everything of one node, and the clocks that run for it."""
+    backend = backend_of(request)
+    found = await backend.queries.node(request.path_params["node"])
+    (node,) = found.rows
+    running = clocks.running(node, found.now, backend.limits)
+    return _json({"now": found.now, "node": node, "clocks": [_clock(clock) for clock in running]})
+
+
+async def list_history(request: Request) -> Response:
+    """GET /nodes/{name}/history?before=KEY&limit=N&layer=…, the newest first."""
+    most = limit(request, default=100, most=_MOST_ROWS)
+    changes = await backend_of(request).queries.history_of(
+        request.path_params["node"],
+        WantedPast(layers=tuple(request.query_params.getlist("layer"))),
+        before=_key(request.query_params.get("before")),
+        limit=most,
+    )
+    last = changes[-1].key if len(changes) == most else None
+    following = None if last is None else f"{last.id}.{last.version}.{last.layer}"
+    return _json({"changes": changes, "next": following})
+
+
+async def ask(request: Request) -> Response:
+    """POST /intents?wait=SECONDS: 202 once it is stored; with `wait`, 200 and the answer if it comes in
+    that time."""
+    backend = backend_of(request)
+    await _authorize(request, backend)
+    body = _decode(await _body(request))
+    intent = await backend.requests.ask(
+        asked.Request(
+            node=body.node,
+            action=body.action,
+            params=body.params,
+            key=body.idempotency_key,
+            requested_by=body.requested_by,
+            api_version=body.api_version,
+        )
+    )
+    patience = timedelta(seconds=number(request, "wait", default=0, most=_LONGEST_WAIT_SECONDS))
+    answer = await backend.requests.answer(intent, patience) if patience else None
+    if answer is None:
+        return _json({"intent": intent, "status": "pending"}, HTTPStatus.ACCEPTED)
+    return _json(answer)
+
+
+async def _authorize(request: Request, backend: Backend) -> None:
+    if backend.token is None:
+        raise HTTPException(403, "requests over HTTP are switched off; http.bearer_token switches them on")
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    expected = await backend.token()
+    if scheme.lower() != "bearer" or not secrets.compare_digest(given.encode(), expected.encode()):
+        raise HTTPException(401, "expected the header Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
+
+
+async def _body(request: Request) -> bytes:
+    """Read no more than a request may have."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _LARGEST_BODY:
+            raise HTTPException(413, f"a request is at most {_LARGEST_BODY} bytes")
+    return body
+
+
+def _decode(body: bytes) -> Ask:
+    try:
+        return msgspec.json.decode(body, type=Ask)
+    except msgspec.DecodeError as wrong:
+        fields = ", ".join(Ask.__struct_fields__)
+        raise HTTPException(400, f"{wrong}; a request is a JSON object with these fields: {fields}") from wrong
+
+
+def _key(text: str | None) -> HistoryKey | None:
+    if text is None:
+        return None
+    id_, _, rest = text.partition(".")
+    version, _, layer = rest.partition(".")
+    if not (id_.isdecimal() and version.isdecimal() and layer):
+        raise HTTPException(400, f"before is the `next` of an earlier answer, not {text!r}")
+    return HistoryKey(int(id_), int(version), layer)
+
+
+def _clock(clock: Clock) -> dict[str, object]:
+    return {
+        "layer": clock.layer,
+        "state": clock.state,
+        "since": clock.since,
+        "limit_seconds": None if clock.limit is None else clock.limit.total_seconds(),
+        "above_seconds": None if clock.above is None else clock.above.total_seconds(),
+        "note": clock.note,
+    }
+
+
+def _json(content: object, status: HTTPStatus = HTTPStatus.OK) -> Response:
+    return Response(msgspec.json.encode(content), status, media_type="application/json")
+
+
+ROUTES = [
+    Route("/nodes", list_nodes),
+    Route("/nodes/{node}", show_node),
+    Route("/nodes/{node}/history", list_history),
+    Route("/intents", ask, methods=["POST"]),
+]

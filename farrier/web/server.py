@@ -1,0 +1,85 @@
+"""Serves an ASGI application inside a task group of ours.
+
+Called by `daemon`, which owns the signals: uvicorn's own handlers stay out. The socket is bound before
+anything else starts, so a taken port is an error at once and port 0 has a number that can be told.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import anyio
+import uvicorn
+from starlette.types import ASGIApp
+from typing_extensions import override
+
+from farrier import errors
+
+# Requests that are being answered may end; a client that reads slowly does not hold up the stop.
+_GRACE_SECONDS = 2
+
+
+class _Server(uvicorn.Server):
+    """Leaves SIGTERM and SIGINT to the daemon."""
+
+    @override
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@asynccontextmanager
+async def serving(app: ASGIApp, *, host: str, port: int) -> AsyncIterator[str]:
+    """Answer requests for as long as the context lasts; yields the base URL. Raises ConfigError for an
+    address that cannot be had."""
+    listener = _bind(host, port)
+    settings = uvicorn.Config(
+        app,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    server = _Server(settings)
+    ended = anyio.Event()
+    # Cancelled, uvicorn would leave its sockets open: it ends when it is told to, also when we are being cancelled.
+    until_told = anyio.CancelScope(shield=True)
+
+    async def serve() -> None:
+        try:
+            with until_told:
+                await server.serve([listener])
+        finally:
+            ended.set()
+        if not server.should_exit:
+            raise errors.InternalError("the HTTP server ended by itself")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(serve, name="http")
+        try:
+            yield _url(listener)
+        finally:
+            server.should_exit = True
+            with anyio.move_on_after(2 * _GRACE_SECONDS, shield=True):
+                await ended.wait()
+            until_told.cancel()
+            listener.close()
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as failure:
+        raise errors.ConfigError(
+            f"cannot listen on {host}:{port}: {failure.strerror}; give another http.host or http.port"
+        ) from failure
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

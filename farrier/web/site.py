@@ -1,0 +1,99 @@
+"""The web application: which path leads where, and how an error looks.
+
+Made by the daemon before the database is there: metrics and health answer from the start. `open` gives it the
+database; until then whatever reads from it is answered 503. Pages get HTML, everything else JSON `{error,
+hint}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import structlog
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from farrier.errors import DatabaseUnreachable, RefusedByModel
+from farrier.web import api, pages
+from farrier.web.backend import Backend
+from farrier.web.refusals import refused, unreachable, wrong_path
+
+_log = structlog.stdlib.get_logger(__name__)
+
+# No page of ours runs a script, and none is to be shown inside of another.
+_HEADERS = (
+    (b"content-security-policy", b"default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+)
+
+
+class Site:
+    """One daemon's web application."""
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        *,
+        unready_because: Callable[[], str | None],
+        refresh: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`refresh` is awaited before each exposition of the registry."""
+        self._registry = registry
+        self._unready_because = unready_because
+        self._refresh = refresh
+        self.app = Starlette(
+            routes=[
+                Route("/healthz", self._health),
+                Route("/readyz", self._ready),
+                Route("/metrics", self._metrics),
+                Mount("/api/v1", routes=api.ROUTES),
+                *pages.ROUTES,
+            ],
+            middleware=[Middleware(_Headers)],
+            exception_handlers={
+                HTTPException: wrong_path,
+                RefusedByModel: refused,
+                DatabaseUnreachable: unreachable,
+            },
+        )
+
+    def open(self, backend: Backend) -> None:
+        """The database is there."""
+        self.app.state.backend = backend
+
+    async def _health(self, _request: Request) -> Response:
+        """The event loop turns."""
+        return PlainTextResponse("ok\n")
+
+    async def _ready(self, _request: Request) -> Response:
+        reason = self._unready_because()
+        if reason is None:
+            return PlainTextResponse("ready\n")
+        return PlainTextResponse(f"not ready: {reason}\n", status_code=503)
+
+    async def _metrics(self, _request: Request) -> Response:
+        await self._refresh()
+        return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
+
+
+class _Headers:
+    """Sends our headers with every answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *_HEADERS]
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)

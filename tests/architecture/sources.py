@@ -1,0 +1,69 @@
+"""The sources as the architecture tests read them: parsed Python, and SQL without comments and strings."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+FARRIER = ROOT / "farrier"
+TESTS = ROOT / "tests"
+BENCH = ROOT / "bench"
+STATEMENTS = FARRIER / "io" / "sql"
+MIGRATIONS = FARRIER / "io" / "migrations"
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+_STRING = re.compile(r"'(?:[^']|'')*'")
+
+
+class Module(NamedTuple):
+    """One Python file."""
+
+    path: Path
+    text: str
+    tree: ast.Module
+
+    @property
+    def name(self) -> str:
+        """Its path in the repository."""
+        return self.path.relative_to(ROOT).as_posix()
+
+    def at(self, node: ast.AST) -> str:
+        """Where a node is, as an editor finds it."""
+        return f"{self.name}:{getattr(node, 'lineno', 1)}"
+
+
+def modules(*places: Path) -> list[Module]:
+    """Every Python file below the places, parsed."""
+    paths = sorted(path for place in places for path in place.rglob("*.py"))
+    texts = ((path, path.read_text(encoding="utf-8")) for path in paths)
+    return [Module(path, text, ast.parse(text, str(path))) for path, text in texts]
+
+
+def each(module: Module, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
+    """The nodes of these kinds in a module."""
+    return (node for node in ast.walk(module.tree) if isinstance(node, kinds))
+
+
+def dotted(node: ast.AST) -> str:
+    """`a.b.c` for a name or an attribute of one, else an empty string."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}" if dotted(node.value) else f".{node.attr}"
+    return ""
+
+
+def sql_files() -> list[Path]:
+    """Every statement and every migration."""
+    return sorted([*STATEMENTS.rglob("*.sql"), *MIGRATIONS.glob("*.sql")])
+
+
+def bare_sql(path: Path) -> str:
+    """The SQL of a file without what is only read by people, and without its literals."""
+    return _STRING.sub("''", _COMMENT.sub("", path.read_text(encoding="utf-8")))

@@ -1,0 +1,146 @@
+"""What the documentation says of the code is so: generated parts, links, tables and error codes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from farrier import config
+from farrier.model import diagram, edges
+from tests.architecture import sources
+from tools import generate_docs
+
+PAGES = [*generate_docs.pages(), sources.ROOT / "AGENTS.md", sources.ROOT / "CHANGELOG.md"]
+TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
+MARKER = re.compile(r"^<!-- (?:end )?generated\b[^>]*-->$", re.MULTILINE)
+LINK = re.compile(r"\]\((?!https?://)([^)#\s]*)(#[^)\s]*)?\)")
+SQLSTATE = re.compile(r"\bFR\d{3}\b")
+TABLE = re.compile(r"^CREATE (?:UNLOGGED )?TABLE farrier\.(\w+)", re.MULTILINE)
+QUOTED = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
+EVENT = re.compile(r"`([a-z_]+\.(?:failed|lost|crashed))`")
+NAME = re.compile(r"\bfarrier_[a-z_]+")
+COMMAND = re.compile(r"(?:^|`|\()farrier ([a-z]+)(?: +([a-z]+))?", re.MULTILINE)
+FUNCTION = re.compile(r"farrier\.(\w+)\(")
+
+TROUBLESHOOTING = sources.ROOT / "docs" / "operating" / "troubleshooting.md"
+SOURCES = "".join(
+    path.read_text(encoding="utf-8") for path in sorted(sources.FARRIER.rglob("*")) if path.suffix in {".py", ".sql"}
+)
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(sources.ROOT)))
+
+
+def test_generated_parts_are_those_that_the_code_generates() -> None:
+    assert "".join(generate_docs.differences()) == "", "run: make docs"
+
+
+def test_the_state_model_shows_every_section_of_the_model() -> None:
+    page = TEXTS[sources.ROOT / "docs" / "state-model.md"]
+    sections = {name: text for name, text in generate_docs.blocks().items() if text in diagram.markdown()}
+    assert len(sections) > len(edges.Layer)
+    assert not [name for name, text in sections.items() if text.strip() not in page]
+
+
+def test_a_page_whose_model_changed_is_found(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").write_text("<!-- generated: rooms -->\nold\n<!-- end generated -->\nkept\n")
+    assert any(line.startswith("-old") for line in generate_docs.differences(tmp_path))
+    assert generate_docs.rewrite(tmp_path) == [tmp_path / "README.md"]
+    assert list(generate_docs.differences(tmp_path)) == []
+    assert (tmp_path / "README.md").read_text().endswith("<!-- end generated -->\nkept\n")
+
+
+def test_a_marker_that_nothing_stands_for_is_refused() -> None:
+    with pytest.raises(ValueError, match="no block is called 'rumours'"):
+        generate_docs.fill("<!-- generated: rumours -->\n<!-- end generated -->", {"rooms": ""})
+
+
+@every_page
+def test_markers_come_in_pairs(page: Path) -> None:
+    kinds = ["end" if "end generated" in marker else "begin" for marker in MARKER.findall(TEXTS[page])]
+    assert kinds == ["begin", "end"] * (len(kinds) // 2)
+
+
+@every_page
+def test_a_link_within_the_project_leads_somewhere(page: Path) -> None:
+    broken = []
+    for target, anchor in LINK.findall(TEXTS[page]):
+        place = (page.parent / target).resolve() if target else page
+        if not place.exists() or (anchor and anchor[1:] not in anchors(place)):
+            broken.append(target + anchor)
+    assert not broken
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings of a page as they are linked to."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_error_code_of_the_database_is_explained_and_no_other() -> None:
+    raised = set(SQLSTATE.findall("".join(path.read_text(encoding="utf-8") for path in sources.sql_files())))
+    assert set(SQLSTATE.findall(TEXTS[TROUBLESHOOTING])) == raised
+
+
+def test_what_a_node_is_said_to_say_is_what_it_says() -> None:
+    section = TEXTS[TROUBLESHOOTING].split("## A node does not move\n")[1].split("\n## ")[0]
+    fragments = [part.strip() for quoted in QUOTED.findall(section) for part in quoted.split("…")]
+    assert len(fragments) > 10
+    assert not [fragment for fragment in fragments if fragment not in SOURCES]
+
+
+@every_page
+def test_names_that_a_page_tells_to_look_for_are_in_the_program(page: Path) -> None:
+    """Metrics, roles and channels; events of the log."""
+    names = {name.removesuffix("_total").rstrip("_") for name in NAME.findall(TEXTS[page])} | set(
+        EVENT.findall(TEXTS[page])
+    )
+    assert not {name for name in names if name not in SOURCES}
+
+
+def test_the_architecture_names_every_table() -> None:
+    tables = set(TABLE.findall("".join(path.read_text(encoding="utf-8") for path in sources.sql_files())))
+    page = TEXTS[sources.ROOT / "docs" / "architecture.md"]
+    assert not [table for table in tables if not re.search(rf"\b{table}\b", page)]
+
+
+@every_page
+def test_a_command_that_a_page_shows_is_one(page: Path) -> None:
+    known = generate_docs.commands()
+    groups = {command.split()[1] for command in known if command.count(" ") == 2}
+    shown = [
+        f"farrier {first} {second}" if first in groups else f"farrier {first}" for first, second in commands_on(page)
+    ]
+    assert not [command for command in shown if command not in known]
+
+
+def commands_on(page: Path) -> list[tuple[str, str]]:
+    """The two words after `farrier` in code: where a line of a block begins, in backticks, in $(…)."""
+    text = TEXTS[page]
+    code = "\n".join(re.findall(r"```\w*\n(.*?)```", text, re.DOTALL) + re.findall(r"`[^`\n]+`", text))
+    return COMMAND.findall(code)
+
+
+def test_a_setting_that_is_listed_is_read_by_the_program() -> None:
+    code = "".join(m.text for m in sources.modules(sources.FARRIER) if sources.FARRIER / "config" not in m.path.parents)
+    names = [setting.key or setting.section for setting in config.settings()]
+    assert not [name for name in names if not re.search(rf"\.{name}\b", code)]
+
+
+@every_page
+def test_functions_that_a_page_calls_are_in_the_schema(page: Path) -> None:
+    made = set(re.findall(r"CREATE FUNCTION farrier\.(\w+)", "".join(p.read_text() for p in sources.sql_files())))
+    assert set(FUNCTION.findall(TEXTS[page])) <= made
+
+
+def test_a_decision_is_one_page_and_is_listed() -> None:
+    listing = TEXTS[sources.ROOT / "docs" / "decisions" / "README.md"]
+    pages = sorted((sources.ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    assert [page.name[:4] for page in pages] == [f"{number:04d}" for number in range(1, len(pages) + 1)]
+    for page in pages:
+        assert f"]({page.name})" in listing, page.name
+        assert len(TEXTS[page].splitlines()) <= 30, page.name
+        for heading in ("Context", "Decision", "Why", "Rejected", "Consequence"):
+            assert f"**{heading}.**" in TEXTS[page], f"{page.name} lacks {heading}"

@@ -1,0 +1,259 @@
+"""What every Python file keeps to, beyond what ruff, mypy and import-linter can say."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.architecture import sources
+
+OURS = sources.modules(sources.FARRIER, sources.TESTS, sources.BENCH)
+PACKAGE = sources.modules(sources.FARRIER)
+TESTS = sources.modules(sources.TESTS)
+
+LONGEST_FILE = 400
+LONGEST_FUNCTION = 60
+
+# Where anything may go wrong that nobody foresaw, and must cost no more than one run or one call.
+CATCHES_EVERYTHING = {
+    "farrier/controller/attempt.py",
+    "farrier/controller/steps.py",
+    "farrier/services/bmc.py",  # whatever a BMC does becomes one of its failure classes
+    "farrier/daemon.py",
+}
+
+# A server that drips its answer is slow on purpose; nothing waits for it by sleeping.
+SETS_A_PACE = {"tests/support/bmc.py"}
+
+LOG_METHODS = {"debug", "info", "warning", "error", "exception", "critical"}
+LOGGERS = {"log", "_log", "logger", "self._log", "self.log"}
+EVENT = re.compile(r"[a-z]+([._][a-z]+)+")
+
+WALL_CLOCKS = {
+    "datetime.now",
+    "datetime.utcnow",
+    "datetime.today",
+    "datetime.datetime.now",
+    "date.today",
+    "time.time",
+    "time.time_ns",
+}
+# A certificate is valid by the clock of whoever looks at it.
+READS_THE_WALL_CLOCK = {"farrier/sim/bmc.py"}
+HOLDS_A_CONNECTION = ("acquire", "borrowed")
+
+
+def function_length(function: sources.Function) -> int:
+    """Lines without the docstring, which may be as long as its contract."""
+    doc = function.body[0] if ast.get_docstring(function, clean=False) is not None else None
+    doc_lines = (doc.end_lineno or 0) - doc.lineno + 1 if doc else 0
+    return (function.end_lineno or 0) - function.lineno + 1 - doc_lines
+
+
+@pytest.mark.parametrize("module", OURS, ids=lambda module: str(module.path.relative_to(sources.ROOT)))
+def test_a_file_begins_by_saying_what_it_is_and_ends_before_it_is_too_long(module: sources.Module) -> None:
+    assert ast.get_docstring(module.tree), f"{module.at(module.tree)} has no header"
+    assert len(module.text.splitlines()) <= LONGEST_FILE, module.at(module.tree)
+    too_long = [
+        module.at(node)
+        for node in sources.each(module, ast.FunctionDef, ast.AsyncFunctionDef)
+        if isinstance(node, sources.Function) and function_length(node) > LONGEST_FUNCTION
+    ]
+    assert not too_long
+
+
+def test_every_task_has_an_owner_that_waits_for_it() -> None:
+    orphans = [
+        module.at(node)
+        for module in OURS
+        for node in sources.each(module, ast.Call)
+        if isinstance(node, ast.Call)
+        and sources.dotted(node.func).rpartition(".")[2] in {"create_task", "ensure_future"}
+    ]
+    assert not orphans, "use an anyio task group"
+
+
+def test_no_test_sleeps() -> None:
+    """Waiting is for events, and time passes by moving a clock. `sleep(0)` only lets others run."""
+    sleepers = [
+        module.at(node)
+        for module in TESTS
+        for node in sources.each(module, ast.Call)
+        if isinstance(node, ast.Call)
+        and sources.dotted(node.func).rpartition(".")[2] == "sleep"
+        and not (isinstance(node.args[0], ast.Constant) and node.args[0].value == 0)
+        and module.name not in SETS_A_PACE
+    ]
+    assert not sleepers
+
+
+def test_no_test_mocks() -> None:
+    mocks = [
+        module.at(node)
+        for module in TESTS
+        for node in sources.each(module, ast.Import, ast.ImportFrom)
+        if "mock" in ast.dump(node)
+    ]
+    assert not mocks
+
+
+def test_only_a_few_places_catch_what_nobody_foresaw() -> None:
+    broad = [
+        module.at(node)
+        for module in PACKAGE
+        if module.name not in CATCHES_EVERYTHING
+        for node in sources.each(module, ast.ExceptHandler)
+        if isinstance(node, ast.ExceptHandler) and catches_everything(node) and not passes_on(node)
+    ]
+    assert not broad
+
+
+def catches_everything(handler: ast.ExceptHandler) -> bool:
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    names = {sources.dotted(one) for one in caught if one is not None}
+    return handler.type is None or bool(names & {"Exception", "BaseException"})
+
+
+def passes_on(handler: ast.ExceptHandler) -> bool:
+    """It only looks: the same exception goes on."""
+    last = handler.body[-1]
+    return isinstance(last, ast.Raise) and last.exc is None
+
+
+def test_log_events_are_constant_names_so_that_they_can_be_searched_and_counted() -> None:
+    free_texts = [
+        module.at(call)
+        for module in PACKAGE
+        for call in sources.each(module, ast.Call)
+        if isinstance(call, ast.Call) and is_log_call(call) and not has_constant_event(call)
+    ]
+    assert not free_texts
+
+
+def is_log_call(call: ast.Call) -> bool:
+    logger, _, method = sources.dotted(call.func).rpartition(".")
+    return logger in LOGGERS and method in LOG_METHODS
+
+
+def has_constant_event(call: ast.Call) -> bool:
+    event = call.args[0] if len(call.args) == 1 else None
+    return isinstance(event, ast.Constant) and bool(EVENT.fullmatch(str(event.value)))
+
+
+def test_the_time_of_day_is_the_database_s() -> None:
+    clocks = [
+        module.at(node)
+        for module in PACKAGE
+        if module.name not in READS_THE_WALL_CLOCK
+        for node in sources.each(module, ast.Call)
+        if isinstance(node, ast.Call) and sources.dotted(node.func) in WALL_CLOCKS
+    ]
+    assert not clocks, "take `now` as an argument; it comes from farrier.now()"
+
+
+def test_a_match_on_a_union_ends_in_assert_never() -> None:
+    """Then mypy finds every match that forgot a new member."""
+    open_ended = [
+        module.at(match)
+        for module in PACKAGE
+        for function in sources.each(module, ast.FunctionDef, ast.AsyncFunctionDef)
+        for match in ast.walk(function)
+        if isinstance(match, ast.Match) and isinstance(function, sources.Function)
+        if is_on_union(match) and not takes_anything(match, function) and not ends_in_assert_never(match)
+    ]
+    assert not open_ended
+
+
+def is_on_union(match: ast.Match) -> bool:
+    """Patterns that name classes of ours or members of an enum; others do not list a closed set."""
+    for node in (inner for case in match.cases for inner in ast.walk(case.pattern)):
+        if isinstance(node, ast.MatchClass):
+            name = sources.dotted(node.cls)
+            if name.rpartition(".")[2][:1].isupper() and not name.startswith("msgspec."):
+                return True
+        if isinstance(node, ast.MatchValue) and isinstance(node.value, ast.Attribute):
+            return True
+    return False
+
+
+def takes_anything(match: ast.Match, function: sources.Function) -> bool:
+    """What is matched came in as `object`: the last case is for what nobody can list."""
+    arguments = (*function.args.args, *function.args.kwonlyargs)
+    open_names = {a.arg for a in arguments if a.annotation and sources.dotted(a.annotation) == "object"}
+    return sources.dotted(match.subject) in open_names
+
+
+def ends_in_assert_never(match: ast.Match) -> bool:
+    last = match.cases[-1]
+    calls = (node for node in ast.walk(last.body[0]) if isinstance(node, ast.Call))
+    irrefutable = isinstance(last.pattern, ast.MatchAs) and last.guard is None
+    return irrefutable and any(sources.dotted(call.func).endswith("assert_never") for call in calls)
+
+
+def test_nothing_foreign_is_awaited_while_a_connection_is_held() -> None:
+    """A connection held over a call to the outside is one that a thousand other nodes wait for."""
+    foreign = [
+        module.at(node)
+        for module in PACKAGE
+        for block in sources.each(module, ast.AsyncWith)
+        if isinstance(block, ast.AsyncWith) and holds_a_connection(block)
+        for node in awaits_without(block, names_of(block))
+    ]
+    assert not foreign
+
+
+def holds_a_connection(block: ast.AsyncWith) -> bool:
+    calls = (item.context_expr for item in block.items if isinstance(item.context_expr, ast.Call))
+    return any(sources.dotted(call.func).rpartition(".")[2] in HOLDS_A_CONNECTION for call in calls)
+
+
+def names_of(block: ast.AsyncWith) -> set[str]:
+    targets = (item.optional_vars for item in block.items if item.optional_vars is not None)
+    return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+
+
+def awaits_without(block: ast.AsyncWith, names: set[str]) -> Iterator[ast.Await]:
+    for node in (inner for statement in block.body for inner in ast.walk(statement)):
+        if isinstance(node, ast.Await):
+            mentioned = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+            if not mentioned & names:
+                yield node
+
+
+def test_only_io_speaks_to_postgresql() -> None:
+    others = [
+        module.at(node)
+        for module in PACKAGE
+        if sources.FARRIER / "io" not in module.path.parents
+        for node in sources.each(module, ast.Import, ast.ImportFrom)
+        if "asyncpg" in ast.dump(node)
+    ]
+    assert not others
+
+
+def test_sql_is_not_assembled_from_strings() -> None:
+    """Statements come from files by name, and values go in as `$n`."""
+    verbs = {
+        "execute",
+        "executemany",
+        "fetch",
+        "fetchrow",
+        "fetchval",
+        "prepare",
+        "cursor",
+        "copy_from_query",
+    }
+    assembled = [
+        module.at(call)
+        for module in PACKAGE
+        for call in sources.each(module, ast.Call)
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr in verbs
+        and call.args
+        and isinstance(call.args[0], ast.JoinedStr | ast.BinOp | ast.Call)
+    ]
+    assert not assembled

@@ -1,0 +1,70 @@
+"""What every SQL file keeps to, and that each statement fits the schema."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from farrier.io import statements
+from tests.architecture import sources
+from tests.support import pg
+
+READS_TIME = re.compile(
+    r"(?<!farrier\.)\bnow\s*\(|\b(?:clock|statement|transaction)_timestamp\b"
+    r"|\bcurrent_(?:timestamp|time|date)\b|\blocaltime(?:stamp)?\b|\btimeofday\b",
+    re.IGNORECASE,
+)
+# The one function that reads the time, and the one table that is older than it.
+THE_CLOCK = re.compile(r"CREATE FUNCTION farrier\.now\(\).*?;", re.DOTALL)
+OLDER_THAN_THE_CLOCK = {"schema/prepare.sql"}
+
+# More than one statement: the driver can send it, but not prepare it.
+SCRIPTS = {"schema/prepare"}
+
+
+@pytest.mark.parametrize("path", sources.sql_files(), ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_a_file_begins_with_a_line_that_says_what_it_is_for(path: Path) -> None:
+    first = path.read_text(encoding="utf-8").partition("\n")[0]
+    assert re.fullmatch(r"-- \S.{15,}", first)
+
+
+def test_the_time_is_read_through_farrier_now_and_nowhere_else() -> None:
+    others = [
+        f"{path.relative_to(sources.ROOT)}: {found.group()}"
+        for path in sources.sql_files()
+        if "/".join(path.parts[-2:]) not in OLDER_THAN_THE_CLOCK
+        for found in READS_TIME.finditer(THE_CLOCK.sub("", sources.bare_sql(path)))
+    ]
+    assert not others
+
+
+def test_every_statement_is_used_by_somebody() -> None:
+    loads = [
+        call.args[0]
+        for module in sources.modules(sources.FARRIER)
+        for call in sources.each(module, ast.Call)
+        if isinstance(call, ast.Call) and sources.dotted(call.func) == "statements.load"
+    ]
+    used = re.compile("|".join(map(pattern_of, loads)))
+    assert not [name for name in statements.names() if not used.fullmatch(name)]
+
+
+def pattern_of(name: ast.expr) -> str:
+    """A name that is written out, or one with a part taken from an enum."""
+    pieces = name.values if isinstance(name, ast.JoinedStr) else [name]
+    return "".join(re.escape(str(p.value)) if isinstance(p, ast.Constant) else "[a-z_]+" for p in pieces)
+
+
+async def test_every_statement_fits_the_schema(every_db: pg.Database) -> None:
+    misfits = []
+    async with every_db.connect() as conn:
+        for name in statements.names():
+            if name not in SCRIPTS:
+                try:
+                    await conn.prepare(statements.load(name))
+                except pg.PostgresError as error:
+                    misfits.append(f"{name}: {error}")
+    assert not misfits

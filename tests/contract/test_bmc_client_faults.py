@@ -1,0 +1,385 @@
+"""The BmcClient against a BMC that misbehaves as the emulator cannot: each fault has its class and text."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from structlog.testing import capture_logs
+from typing_extensions import override
+
+from farrier.errors import ConfigError
+from farrier.model.bmc import BmcError, BmcFailure, BmcTarget, PowerState
+from farrier.services import transport
+from farrier.services.bmc import RedfishBmc
+from farrier.services.trust import CaFile, Pinned
+from farrier.sim.certificates import Authority
+from tests.support.bmc import (
+    CREDENTIAL,
+    INTERFACES,
+    MANAGER,
+    MANAGERS,
+    PASSWORD,
+    ROOT,
+    SYSTEM,
+    SYSTEMS,
+    Answer,
+    Drip,
+    FakeBmc,
+    Flood,
+    HangUp,
+    Late,
+    Observed,
+    Page,
+    Silence,
+    connect,
+    fake_bmc,
+    members,
+    system,
+)
+
+SOON = timedelta(seconds=1)
+HOUR = timedelta(hours=1)
+BASEBOARD = "/redfish/v1/Systems/HGX_Baseboard_0"
+BOMB = gzip.compress(b" " * (transport.LARGEST_BODY_BYTES * 8))
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority("test CA", now=datetime.now(UTC))
+
+
+@pytest.fixture
+async def bmc(tmp_path: Path, authority: Authority) -> AsyncIterator[FakeBmc]:
+    async with fake_bmc(tmp_path, authority) as running:
+        yield running
+
+
+def at(bmc: FakeBmc, system_path: str | None = SYSTEM) -> BmcTarget:
+    return BmcTarget(address=bmc.url, credential=CREDENTIAL, system_path=system_path)
+
+
+async def failure(client: RedfishBmc, target: BmcTarget) -> BmcError:
+    with pytest.raises(BmcError) as raised:
+        await client.verify(target)
+    error = raised.value
+    assert PASSWORD not in f"{error} {error!r}"
+    assert error.__cause__ is None
+    assert error.__context__ is None, "a traceback would show the frames that hold the credential"
+    return error
+
+
+async def failure_of(bmc: FakeBmc, system_path: str | None = SYSTEM, **settings: Any) -> BmcError:
+    async with connect(bmc.ca_file, **settings) as client:
+        return await failure(client, at(bmc, system_path))
+
+
+def page(status: int, body: bytes = b"{}", **headers: str) -> Page:
+    return Page(status, body, tuple((name.replace("_", "-"), value) for name, value in headers.items()))
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "says"),
+    [
+        pytest.param(page(401), "auth", "HTTP 401", id="401"),
+        pytest.param(page(403), "auth", "HTTP 403", id="403"),
+        pytest.param(
+            page(403, b'{"error": {"code": "Base.1.12.PasswordChangeRequired"}}'),
+            "auth",
+            "the password has to be changed first",
+            id="password-change-required",
+        ),
+        pytest.param(page(404), "unsupported", "HTTP 404", id="404"),
+        pytest.param(page(405), "unsupported", "HTTP 405", id="405"),
+        pytest.param(page(501), "unsupported", "HTTP 501", id="501"),
+        pytest.param(page(400), "protocol", "HTTP 400", id="400"),
+        pytest.param(page(500, b"<html>boom</html>"), "protocol", "HTTP 500", id="500"),
+        pytest.param(page(503, Retry_After="120"), "unreachable", "HTTP 503", id="503"),
+        pytest.param(page(429), "unreachable", "HTTP 429", id="429"),
+        pytest.param(page(302, Location="https://192.0.2.1/"), "protocol", "redirect", id="redirect"),
+        pytest.param(page(200, b'{"PowerState": "On"'), "protocol", "not JSON", id="malformed"),
+        pytest.param(page(200, b"<html>Login</html>", Content_Type="text/html"), "protocol", "JSON", id="html"),
+        pytest.param(page(200, b"[]"), "protocol", "not a JSON object", id="list"),
+        pytest.param(page(200, b""), "unsupported", "no action", id="empty"),
+        pytest.param(page(200, b"[" * 200_000), "protocol", "nested too deep", id="deep"),
+        pytest.param(page(200, BOMB, Content_Encoding="gzip"), "protocol", "larger than", id="bomb"),
+        pytest.param(page(200, b"not gzip at all", Content_Encoding="gzip"), "protocol", "decode", id="not-gzip"),
+        pytest.param(Flood(), "protocol", "larger than", id="flood"),
+        pytest.param(HangUp(), "protocol", "broke off", id="hang-up"),
+        pytest.param(system(PowerState=None), "protocol", "stays null", id="power-null"),
+        pytest.param(system(PowerState=...), "protocol", "stays null", id="power-missing"),
+        pytest.param(system(PowerState="Paused"), "protocol", "stays Paused", id="power-paused"),
+        pytest.param(system(PowerState=["On"]), "protocol", "stays null", id="power-list"),
+        pytest.param(system(Actions=...), "unsupported", "switch its power", id="no-actions"),
+        pytest.param(system(Actions=[]), "unsupported", "switch its power", id="odd-actions"),
+    ],
+)
+async def test_a_system_that_cannot_be_read_has_a_class_and_a_text(
+    bmc: FakeBmc, answer: Answer, expected: str, says: str
+) -> None:
+    bmc.answer(SYSTEM, answer)
+    error = await failure_of(bmc)
+    assert error.failure == expected
+    assert says in error.detail
+
+
+@pytest.mark.parametrize("answer", [Silence(), Drip()], ids=["silence", "drip"])
+async def test_the_deadline_is_for_the_whole_answer(bmc: FakeBmc, answer: Answer) -> None:
+    bmc.answer(MANAGER, answer)
+    observed = Observed()
+    with anyio.fail_after(4 * SOON.total_seconds()):
+        error = await failure_of(bmc, deadline=SOON, observed=observed)
+    assert error.failure is BmcFailure.TIMEOUT
+    assert error.credential_version is not None
+    assert observed.requests == [("system", "ok"), ("manager", "timeout")]
+
+
+async def test_the_deadline_is_for_the_whole_pass(bmc: FakeBmc) -> None:
+    """Each answer comes within it; together they do not."""
+    bmc.answer(SYSTEM, Late(0.7 * SOON.total_seconds(), system()))
+    bmc.answer(MANAGER, Late(0.7 * SOON.total_seconds(), {"@odata.type": "#Manager.v1_18_0.Manager"}))
+    error = await failure_of(bmc, deadline=SOON)
+    assert error.failure is BmcFailure.TIMEOUT
+
+
+async def test_a_port_that_never_shakes_hands_fails_as_timeout(bmc: FakeBmc) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        target = BmcTarget(address=f"127.0.0.1:{deaf.getsockname()[1]}", credential=CREDENTIAL, system_path=SYSTEM)
+        async with connect(bmc.ca_file, connect_timeout=SOON, deadline=HOUR) as client:
+            error = await failure(client, target)
+    assert error.failure is BmcFailure.TIMEOUT
+
+
+async def test_waiting_for_a_slot_uses_up_nobodys_deadline(bmc: FakeBmc, authority: Authority, tmp_path: Path) -> None:
+    """With one slot, a BMC that waits out a silent one's whole deadline still has its own."""
+    (tmp_path / "silent").mkdir()
+    async with fake_bmc(tmp_path / "silent", authority) as silent:
+        silent.answer(SYSTEM, Silence())
+        async with (
+            connect(bmc.ca_file, concurrency=1, deadline=SOON) as client,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(failure, client, at(silent))
+            await anyio.wait_all_tasks_blocked()
+            assert (await client.verify(at(bmc))).power is PowerState.ON
+
+
+@pytest.mark.parametrize(
+    ("states", "power"),
+    [
+        (["PoweringOn"], PowerState.ON),
+        (["PoweringOff"], PowerState.OFF),
+        (["Off"], PowerState.OFF),
+        ([None, "Reset", "On"], PowerState.ON),
+    ],
+)
+async def test_a_power_state_in_between_is_read_again(
+    bmc: FakeBmc, states: list[str | None], power: PowerState
+) -> None:
+    bmc.answer(SYSTEM, *(system(PowerState=state) for state in states))
+    async with connect(bmc.ca_file) as client:
+        reading = await client.verify(at(bmc))
+    assert reading.power is power
+    assert reading.requests == 1 + len(states)
+
+
+async def test_rereads_of_the_power_state_end_before_the_deadline(bmc: FakeBmc) -> None:
+    """An hour's pause does not fit: the state counts as unreadable at once, and not as a timeout later."""
+    bmc.answer(SYSTEM, system(PowerState=None))
+    with anyio.fail_after(10):
+        error = await failure_of(bmc, power_reread_pause=HOUR)
+    assert error.failure is BmcFailure.PROTOCOL
+
+
+async def test_the_host_is_chosen_by_what_it_can_do_and_not_by_position(bmc: FakeBmc) -> None:
+    """As on a GB300: the baseboard comes first, is on, and has neither actions nor a BIOS."""
+    bmc.answer(SYSTEMS, members(BASEBOARD, SYSTEM))
+    bmc.answer(BASEBOARD, system(Actions=..., Bios=..., PowerState="On", SerialNumber="BASEBOARD"))
+    async with connect(bmc.ca_file) as client:
+        reading = await client.verify(at(bmc, None))
+    assert (reading.system_path, reading.serial) == (SYSTEM, "SN-0001")
+    paths = [request.path for request in bmc.requests]
+    assert paths.count(SYSTEM) == paths.count(BASEBOARD) == 1
+
+
+async def test_two_systems_that_could_both_be_the_host_are_not_guessed(bmc: FakeBmc) -> None:
+    other = "/redfish/v1/Systems/Other"
+    bmc.answer(SYSTEMS, members(SYSTEM, other))
+    bmc.answer(other, system())
+    error = await failure_of(bmc, None)
+    assert error.failure is BmcFailure.UNSUPPORTED
+    assert f"{other}, {SYSTEM}; set its path" in error.detail
+
+
+@pytest.mark.parametrize(
+    ("collection", "says"),
+    [
+        (members(), "lists no system"),
+        ({}, "lists no system"),
+        ({"Members": "/redfish/v1/Systems/Self"}, "lists no system"),
+        ({"Members": [None, {"@odata.id": 7}, {"@odata.id": "Self"}]}, "lists no system"),
+        (members(*(f"/redfish/v1/Systems/{number}" for number in range(200))), "lists 200 systems"),
+    ],
+)
+async def test_a_list_of_systems_that_does_not_help_is_unsupported(bmc: FakeBmc, collection: Answer, says: str) -> None:
+    bmc.answer(SYSTEMS, collection)
+    error = await failure_of(bmc, None)
+    assert error.failure is BmcFailure.UNSUPPORTED
+    assert says in error.detail
+    assert len(bmc.requests) == 2
+
+
+async def test_a_link_to_another_host_is_not_followed(bmc: FakeBmc) -> None:
+    bmc.answer(ROOT, {"Systems": {"@odata.id": "//192.0.2.1/redfish/v1/Systems"}})
+    error = await failure_of(bmc, None)
+    assert error.failure is BmcFailure.PROTOCOL
+    assert "another host" in error.detail
+    assert bmc.logins == 0
+
+
+async def test_the_service_root_is_read_without_the_credential(bmc: FakeBmc) -> None:
+    async with connect(bmc.ca_file) as client:
+        await client.verify(at(bmc, None))
+    assert [request.path for request in bmc.requests if request.authorization is None] == [ROOT]
+    assert {request.method for request in bmc.requests} == {"GET"}
+
+
+async def test_a_root_that_wants_a_login_costs_none(bmc: FakeBmc) -> None:
+    """Against the standard, but met; the systems are then looked for where all BMCs have them."""
+    bmc.answer(ROOT, Page(401))
+    async with connect(bmc.ca_file) as client:
+        assert (await client.verify(at(bmc, None))).system_path == SYSTEM
+
+
+async def test_identity_is_read_once_discovered(bmc: FakeBmc) -> None:
+    async with connect(bmc.ca_file) as client:
+        reading = await client.verify(at(bmc, None))
+    assert reading.uuid == "38b7a8c4-0001-11ec-9621-0242ac130002"
+    assert reading.macs == ("aa:bb:cc:00:00:01", "aa:bb:cc:00:00:02")
+    assert (reading.serial, reading.manufacturer, reading.model) == ("SN-0001", "ACME", "GPU-8")
+    assert reading.health == "Warning"
+
+
+@pytest.mark.parametrize("answer", [Page(404), Page(500), Page(200, b"no")])
+async def test_interfaces_that_cannot_be_listed_are_done_without(bmc: FakeBmc, answer: Answer) -> None:
+    bmc.answer(INTERFACES, answer)
+    async with connect(bmc.ca_file) as client:
+        assert (await client.verify(at(bmc, None))).macs == ()
+
+
+async def test_what_a_bmc_says_is_cleaned_before_anyone_stores_it(bmc: FakeBmc) -> None:
+    resource = system(SerialNumber=" SN\0-\ud8001\n", Model="x" * 10_000, UUID=7, Manufacturer="")
+    bmc.answer(SYSTEM, Page(body=json.dumps(resource).encode()))
+    async with connect(bmc.ca_file) as client:
+        reading = await client.verify(at(bmc))
+    assert reading.serial == "SN-1"
+    assert reading.model == "x" * 128
+    assert reading.uuid is None
+    assert reading.manufacturer is None
+
+
+async def test_the_manager_is_proven_by_reading_it(bmc: FakeBmc) -> None:
+    bmc.answer(MANAGER, {"error": "not here"})
+    error = await failure_of(bmc)
+    assert error.failure is BmcFailure.PROTOCOL
+    assert f"{MANAGER} is not a manager" in error.detail
+
+
+async def test_a_system_without_a_named_manager_takes_the_only_one_in_three_requests(bmc: FakeBmc) -> None:
+    bmc.answer(SYSTEM, system(Links=...))
+    async with connect(bmc.ca_file) as client:
+        reading = await client.verify(at(bmc))
+    assert (reading.manager_path, reading.requests) == (MANAGER, 3)
+    bmc.answer(MANAGERS, members(MANAGER, "/redfish/v1/Managers/HGX_BMC_0"))
+    error = await failure_of(bmc)
+    assert error.failure is BmcFailure.UNSUPPORTED
+    assert "lists 2" in error.detail
+
+
+async def test_an_address_outside_the_networks_is_refused_before_it_is_dialled(bmc: FakeBmc) -> None:
+    port = bmc.url.rpartition(":")[2]
+    only = (ip_network("10.0.0.0/8"),)
+    async with connect(bmc.ca_file, networks=only) as client:
+        for host, says in {
+            "127.0.0.1": "outside the networks",
+            "localhost": "outside the networks",
+            "0x7f.1": "outside the networks",
+            "[::ffff:127.0.0.1]": "outside the networks",
+            "2130706433": "no host name or number",
+        }.items():
+            target = BmcTarget(address=f"{host}:{port}", credential=CREDENTIAL, system_path=SYSTEM)
+            error = await failure(client, target)
+            assert error.failure is BmcFailure.INCOMPLETE, host
+            assert says in error.detail
+    assert bmc.requests == []
+
+
+async def test_a_name_that_does_not_resolve_is_unreachable(bmc: FakeBmc) -> None:
+    async with connect(bmc.ca_file) as client:
+        error = await failure(client, BmcTarget(address="bmc-1.invalid", credential=CREDENTIAL))
+    assert error.failure is BmcFailure.UNREACHABLE
+    assert "does not resolve" in error.detail
+
+
+async def test_a_credential_that_cannot_be_resolved_is_incomplete_and_dials_nothing(bmc: FakeBmc) -> None:
+    async with connect(bmc.ca_file) as client:
+        error = await failure(
+            client, BmcTarget(address=bmc.url, credential="env:FARRIER_SECRET_NONE", system_path=SYSTEM)
+        )
+    assert error.failure is BmcFailure.INCOMPLETE
+    assert "not set" in error.detail
+    assert error.credential_version is None
+    assert bmc.requests == []
+
+
+async def test_an_echoed_password_is_scrubbed_from_the_text(bmc: FakeBmc) -> None:
+    bmc.answer(SYSTEM, system(PowerState=f"for {PASSWORD}"))
+    error = await failure_of(bmc)
+    assert "stays for ***" in error.detail
+
+
+async def test_a_bug_of_ours_is_internal_with_its_traceback_in_the_log_only(bmc: FakeBmc) -> None:
+    class Broken(Observed):
+        @override
+        def requested(self, *_: object) -> None:
+            raise ZeroDivisionError(f"observed {PASSWORD}")
+
+    with capture_logs() as logs:
+        error = await failure_of(bmc, observed=Broken())
+    assert error.failure is BmcFailure.INTERNAL
+    assert "ZeroDivisionError" in error.detail
+    assert [entry["event"] for entry in logs] == ["bmc_client_bug"]
+    assert "observed ***" in logs[0]["traceback"]
+
+
+async def test_a_cancelled_pass_is_observed_as_such(bmc: FakeBmc) -> None:
+    bmc.answer(SYSTEM, Silence())
+    observed = Observed()
+    async with connect(bmc.ca_file, observed=observed) as client, anyio.create_task_group() as tasks:
+        tasks.start_soon(client.verify, at(bmc))
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+    assert observed.requests == [("system", "cancelled")]
+
+
+@pytest.mark.parametrize(
+    ("trust", "says"),
+    [
+        (CaFile(Path("/nonexistent/ca.crt")), "No such file"),
+        (CaFile(Path("/dev/null")), "expected a PEM file"),
+        (Pinned("12:34"), "64 hexadecimal digits"),
+        (Pinned("zz"), "64 hexadecimal digits"),
+    ],
+)
+async def test_an_unusable_tls_policy_is_refused_at_start(trust: CaFile | Pinned, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        async with connect(Path("unused"), trust=trust):
+            pass

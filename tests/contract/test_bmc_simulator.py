@@ -1,0 +1,108 @@
+"""The simulated BMCs of the demo: they start alone, keep what they were told, and never outlive their parent."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio.to_thread
+import httpx
+import msgspec
+import pytest
+
+from farrier.model.bmc import BmcTarget, PowerState
+from farrier.sim.bmc import SimulatedBmc, SimulatorFailed, fake_systems, simulated_bmc
+from farrier.sim.certificates import ServerFiles
+from tests.support.bmc import CREDENTIAL, connect
+
+PARENT = """
+import anyio, sys
+from pathlib import Path
+from farrier.sim.bmc import fake_systems, simulated_bmc
+
+async def main():
+    async with simulated_bmc(Path(sys.argv[1]), fake_systems(1)) as bmc:
+        print(bmc.process, flush=True)
+        await anyio.sleep_forever()
+
+anyio.run(main)
+"""
+
+
+async def ends(process: int) -> None:
+    """Wait until a process that may not be our child has ended."""
+    handle = os.pidfd_open(process)
+    try:
+        readable, _, _ = await anyio.to_thread.run_sync(select.select, [handle], [], [], 20)
+    finally:
+        os.close(handle)
+    assert readable, f"process {process} is still there"
+
+
+async def read_all(bmc: SimulatedBmc) -> list[PowerState]:
+    """The power of every system, through the client that the nodes use."""
+    states = []
+    async with connect(bmc.ca_file, credential=f"{bmc.username}:{bmc.password}") as client:
+        for system in bmc.systems:
+            target = BmcTarget(address=bmc.base_url, credential=CREDENTIAL, system_path=system.path)
+            reading = await client.verify(target)
+            assert reading.uuid == system.uuid
+            states.append(reading.power)
+    return states
+
+
+async def test_one_emulator_serves_many_systems_and_ends_with_its_context(tmp_path: Path) -> None:
+    systems = fake_systems(20)
+    async with simulated_bmc(tmp_path, systems) as bmc:
+        assert bmc.systems == systems
+        assert await read_all(bmc) == [PowerState.ON] * 20
+        assert bmc.password not in repr(bmc)
+        assert msgspec.json.decode(bmc.credential_file.read_bytes())["username"] == bmc.username
+        assert bmc.credential_file.stat().st_mode & 0o077 == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(bmc.process, 0)
+
+
+async def test_power_states_survive_a_restart(tmp_path: Path) -> None:
+    systems = fake_systems(1)
+    async with simulated_bmc(tmp_path, systems, power="Off") as bmc:
+        assert await read_all(bmc) == [PowerState.OFF]
+    async with simulated_bmc(tmp_path, systems, power="On") as bmc:
+        assert await read_all(bmc) == [PowerState.OFF]
+
+
+async def test_nobody_gets_in_without_the_password(tmp_path: Path) -> None:
+    async with (
+        simulated_bmc(tmp_path, fake_systems(1)) as bmc,
+        httpx.AsyncClient(verify=ssl.create_default_context(cafile=bmc.ca_file), trust_env=False) as client,
+    ):
+        answer = await client.get(f"{bmc.base_url}{bmc.systems[0].path}")
+    assert answer.status_code == httpx.codes.UNAUTHORIZED
+
+
+async def test_the_emulator_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
+    """However farrier goes, it leaves no server behind."""
+    parent = await anyio.open_process([sys.executable, "-c", PARENT, str(tmp_path)], stderr=subprocess.DEVNULL)
+    async with parent:
+        assert parent.stdout is not None
+        emulator = int(await parent.stdout.receive())
+        os.kill(parent.pid, signal.SIGKILL)
+        await ends(emulator)
+
+
+async def test_an_emulator_that_cannot_start_says_what_it_printed(tmp_path: Path) -> None:
+    nothing = ServerFiles(certificate=tmp_path / "none.crt", key=tmp_path / "none.key")
+    with pytest.raises(SimulatorFailed, match=r"it ended with 1 and printed: (?s:.*)FileNotFoundError"):
+        async with simulated_bmc(tmp_path, fake_systems(1), certificate=nothing):
+            pass
+
+
+def test_systems_are_the_same_each_time_and_differ_from_each_other() -> None:
+    systems = fake_systems(200)
+    assert systems == fake_systems(200)
+    assert len({system.uuid for system in systems}) == len({system.mac for system in systems}) == 200

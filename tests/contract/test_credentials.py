@@ -1,0 +1,184 @@
+"""Credential references: what each scheme accepts, what is refused unread, and what no text shows."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from rich.pretty import pretty_repr
+
+from farrier.errors import CredentialError
+from farrier.model.credential import Credential
+from farrier.services.credentials import LARGEST_SECRET_BYTES, CredentialPlaces, Credentials
+
+PASSWORD = "s3kr1t:with\"quotes'and blanks "
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    directory = tmp_path / "creds"
+    directory.mkdir()
+    return directory
+
+
+def store(root: Path, *, environ: dict[str, str] | None = None, version_key: bytes = b"") -> Credentials:
+    return Credentials(CredentialPlaces(file_roots=(root,), version_key=version_key), environ=environ or {})
+
+
+async def refusal(credentials: Credentials, reference: str) -> str:
+    with pytest.raises(CredentialError) as refused:
+        await credentials.resolve(reference)
+    text = f"{refused.value} {refused.value!r} {refused.value.__cause__!r}"
+    assert PASSWORD not in text
+    assert "s3kr1t" not in text
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        f"admin\n{PASSWORD}",
+        f"admin\n{PASSWORD}\n",
+        f"admin\r\n{PASSWORD}\r\n",
+        '{"username": "admin", "password": "s3kr1t:with\\"quotes\'and blanks "}',
+        '\n {"password": "s3kr1t:with\\"quotes\'and blanks ", "username": "admin", "note": "rack 4"}\n',
+    ],
+)
+async def test_a_file_holds_two_lines_or_json(root: Path, content: str) -> None:
+    (root / "bmc").write_text(content, newline="")
+    credential = await store(root).resolve(f"file:{root}/bmc")
+    assert (credential.username, credential.password) == ("admin", PASSWORD)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "found 1 line(s)"),
+        (b"s3kr1t", "found 1 line(s)"),
+        (b"admin\ns3kr1t\nmore", "found 3 line(s)"),
+        (b"admin\n\n", "empty"),
+        (b"\ns3kr1t\n", "empty"),
+        (b"ad:min\ns3kr1t\n", "colon"),
+        (b'{"username": "admin", "secret": "s3kr1t"}', "password"),
+        (b'{"username": "admin", "password": ["s3kr1t"]}', "password"),
+        (b'{"username": "admin", "password": "s3kr1t', "truncated"),
+        (b"admin\n\xff\xfes3kr1t", "not UTF-8"),
+        (b"admin\n" + b"s3kr1t" * LARGEST_SECRET_BYTES, "larger than"),
+    ],
+)
+async def test_a_file_with_anything_else_is_refused_without_its_content(root: Path, content: bytes, says: str) -> None:
+    (root / "bmc").write_bytes(content)
+    assert says in await refusal(store(root), f"file:{root}/bmc")
+
+
+async def test_a_file_outside_the_roots_is_refused_however_it_is_spelled(root: Path) -> None:
+    outside = root.parent / "outside"
+    outside.write_text(f"admin\n{PASSWORD}\n")
+    (root / "link").symlink_to(outside)
+    (root / "directory").symlink_to(root.parent)
+    neighbour = root.parent / "creds-of-others"
+    neighbour.mkdir()
+    (neighbour / "bmc").write_text(f"admin\n{PASSWORD}\n")
+    for name in (
+        f"{outside}",
+        f"{root}/../outside",
+        f"{root}/link",
+        f"{root}/directory/outside",
+        f"{neighbour}/bmc",
+    ):
+        assert "outside the configured directories" in await refusal(store(root), f"file:{name}")
+
+
+async def test_a_symlink_that_stays_inside_is_followed(root: Path) -> None:
+    """Kubernetes and systemd both swap secrets by symlink."""
+    (root / "2026-01").write_text(f"admin\n{PASSWORD}\n")
+    (root / "current").symlink_to("2026-01")
+    assert (await store(root).resolve(f"file:{root}/current")).password == PASSWORD
+
+
+async def test_what_is_not_a_readable_regular_file_is_refused_at_once(root: Path) -> None:
+    os.mkfifo(root / "fifo")
+    (root / "loop").symlink_to("loop")
+    for name, says in {
+        "fifo": "not a regular file",
+        "missing": "No such file",
+        ".": "Is a directory",
+        "loop": "loop",
+        "a\0b": "null byte",
+    }.items():
+        assert says in await refusal(store(root), f"file:{root}/{name}")
+    assert "absolute path" in await refusal(store(root), "file:creds/bmc")
+
+
+async def test_no_file_is_read_until_a_directory_is_configured(root: Path) -> None:
+    (root / "bmc").write_text(f"admin\n{PASSWORD}\n")
+    assert "no directory" in await refusal(Credentials(CredentialPlaces()), f"file:{root}/bmc")
+
+
+@pytest.mark.parametrize("value", ["admin:s3kr1t:x", '{"username": "admin", "password": "s3kr1t:x"}'])
+async def test_a_variable_with_the_prefix_is_resolved(root: Path, value: str) -> None:
+    credentials = store(root, environ={"FARRIER_SECRET_BMC": value})
+    credential = await credentials.resolve("env:FARRIER_SECRET_BMC")
+    assert (credential.username, credential.password) == ("admin", "s3kr1t:x")
+
+
+async def test_a_variable_without_the_prefix_or_the_form_is_refused(root: Path) -> None:
+    credentials = store(root, environ={"AWS_SECRET": "admin:s3kr1t", "FARRIER_SECRET_BMC": "s3kr1t"})
+    assert "start with FARRIER_SECRET_" in await refusal(credentials, "env:AWS_SECRET")
+    assert "no colon" in await refusal(credentials, "env:FARRIER_SECRET_BMC")
+    assert "is not set" in await refusal(credentials, "env:FARRIER_SECRET_OTHER")
+
+
+async def test_a_systemd_credential_is_read_from_the_units_directory(root: Path) -> None:
+    (root / "bmc").write_text(f"admin\n{PASSWORD}\n")
+    (root.parent / "outside").write_text(f"admin\n{PASSWORD}\n")
+    (root / "link").symlink_to("../outside")
+    credentials = Credentials(CredentialPlaces(), environ={"CREDENTIALS_DIRECTORY": str(root)})
+    assert (await credentials.resolve("systemd:bmc")).password == PASSWORD
+    assert "without a slash" in await refusal(credentials, "systemd:../outside")
+    assert "outside" in await refusal(credentials, "systemd:link")
+    assert "outside" in await refusal(credentials, "systemd:..")
+    assert "CREDENTIALS_DIRECTORY is not set" in await refusal(store(root), "systemd:bmc")
+
+
+@pytest.mark.parametrize("reference", ["", "s3kr1t", ":s3kr1t", "file:"])
+async def test_what_is_no_reference_is_refused_and_not_repeated(root: Path, reference: str) -> None:
+    """It may be the secret itself, put where its reference belongs."""
+    assert "scheme:place" in await refusal(store(root), reference)
+
+
+async def test_an_unknown_scheme_is_refused_with_those_that_are_known(root: Path) -> None:
+    text = await refusal(store(root), "vault:secret/s3kr1t")
+    assert "file:, env: and systemd:" in text
+
+
+async def test_a_rotation_is_seen_by_the_next_call_as_another_version(root: Path) -> None:
+    (root / "bmc").write_text("admin\nold\n")
+    credentials, reference = store(root), f"file:{root}/bmc"
+    old = await credentials.version(reference)
+    assert old == await credentials.version(reference) == (await store(root).resolve(reference)).version
+    (root / "bmc").write_text("admin\nnew\n")
+    assert await credentials.version(reference) != old
+    assert (await credentials.resolve(reference)).password == "new"
+
+
+async def test_versions_neither_name_the_secret_nor_tell_that_two_are_alike(root: Path) -> None:
+    (root / "a").write_text(f"admin\n{PASSWORD}\n")
+    (root / "b").write_text(f"admin\n{PASSWORD}\n")
+    a, b = [await store(root).version(f"file:{root}/{name}") for name in "ab"]
+    keyed = await store(root, version_key=b"of this site").version(f"file:{root}/a")
+    assert len({a, b, keyed}) == 3
+    assert {len(version) for version in (a, b, keyed)} == {8}
+
+
+def test_representations_mask_the_secret() -> None:
+    credential = Credential(username="admin", password=PASSWORD, version="0")
+    places = CredentialPlaces(version_key=b"s3kr1t")
+    for text in (repr(credential), str(credential), pretty_repr(credential), repr(places)):
+        assert "s3kr1t" not in text
+
+
+def test_a_version_key_that_cannot_be_used_is_refused() -> None:
+    with pytest.raises(ValueError, match="65 bytes, 64 is the most"):
+        CredentialPlaces(version_key=b"x" * 65)

@@ -1,0 +1,237 @@
+"""`farrier run` as a process: how it starts, what it says, and how it ends."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import anyio
+import httpx
+import pytest
+
+from farrier.io.embedded import EmbeddedServer
+from farrier.sim.certificates import Authority
+from tests.support import bmc, pg
+from tests.support.process import Farrier, farrier, replica, until
+
+UP = ["daemon.starting", "http.listening", "database.reached", "schema.current", "daemon.ready"]
+DOWN = ["signal.stop", "daemon.stopping", "drain.begun", "drain.done", "database.closed", "daemon.stopped"]
+NOWHERE = "postgresql://postgres@127.0.0.1:1/farrier"
+
+
+def phases(daemon: Farrier) -> list[str]:
+    """The events of start and end, in the order they came."""
+    return [name for name in daemon.names if name in (*UP, *DOWN)]
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority("farrier test", now=datetime.now(UTC))
+
+
+@pytest.fixture
+async def slow_bmc(tmp_path: Path, authority: Authority) -> AsyncIterator[bmc.FakeBmc]:
+    async with bmc.fake_bmc(tmp_path, authority) as server:
+        yield server
+
+
+def trusting(server: bmc.FakeBmc) -> dict[str, str]:
+    """Settings that let a daemon call the server."""
+    return {
+        "bmc_ca_file": str(server.ca_file),
+        "bmc_allowed_networks": "127.0.0.0/8",
+        "secret_bmc": f"{bmc.USERNAME}:{bmc.PASSWORD}",
+    }
+
+
+async def register(db: pg.Database, server: bmc.FakeBmc) -> None:
+    """A node with this BMC, due now."""
+    async with db.connect() as conn:
+        await conn.execute(
+            "SELECT farrier.register_node('gpu-1', bmc_address => $1, bmc_credential => $2)",
+            server.url,
+            bmc.CREDENTIAL,
+        )
+        await conn.execute("SELECT farrier.enqueue('node', 1)")
+
+
+async def management(db: pg.Database) -> str:
+    async with db.connect() as conn:
+        value: str = await conn.fetchval("SELECT management FROM farrier.nodes WHERE id = 1")
+        return value
+
+
+async def is_asked(server: bmc.FakeBmc) -> bool:
+    """Whether the step is under way: the BMC has the request that it is slow to answer."""
+    return any(request.path == bmc.SYSTEM for request in server.requests)
+
+
+async def is_free(db: pg.Database) -> bool:
+    async with db.connect() as conn:
+        free: bool = await conn.fetchval("SELECT bool_and(claim_token IS NULL) FROM farrier.schedule")
+        return free
+
+
+async def test_an_embedded_database_is_made_served_and_stopped(tmp_path: Path) -> None:
+    async with farrier("run", "--embedded", str(tmp_path), "--http-port", "0") as daemon:
+        await daemon.until("daemon.ready")
+        assert (await daemon.get("/readyz")).text == "ready\n"
+        assert (await daemon.get("/healthz")).status_code == 200
+        assert "farrier_build_info" in (await daemon.get("/metrics")).text
+        daemon.send(signal.SIGTERM)
+        assert await daemon.ended() == 0
+    assert phases(daemon) == UP + DOWN
+    assert not EmbeddedServer(tmp_path).is_running()
+
+
+async def test_a_step_that_runs_at_the_stop_is_finished_and_committed(db: pg.Database, slow_bmc: bmc.FakeBmc) -> None:
+    slow_bmc.answer(bmc.SYSTEM, bmc.Late(2.0, bmc.system()))
+    async with replica(db.dsn, **trusting(slow_bmc)) as daemon:
+        await daemon.until("daemon.ready")
+        await register(db, slow_bmc)
+        await until(lambda: is_asked(slow_bmc))
+        daemon.send(signal.SIGTERM)
+        assert await daemon.ended() == 0
+    assert phases(daemon) == UP + DOWN
+    assert await management(db) == "manageable"
+    assert await is_free(db)
+
+
+async def test_a_step_that_outlasts_the_drain_is_given_back_without_an_error(
+    db: pg.Database, slow_bmc: bmc.FakeBmc
+) -> None:
+    slow_bmc.answer(bmc.SYSTEM, bmc.Silence())
+    async with replica(db.dsn, controller_drain_timeout="0.1", **trusting(slow_bmc)) as daemon:
+        await daemon.until("daemon.ready")
+        await register(db, slow_bmc)
+        await until(lambda: is_asked(slow_bmc))
+        daemon.send(signal.SIGTERM)
+        assert await daemon.ended() == 0
+    assert "drain.cut_off" in daemon.names
+    assert await management(db) == "verifying"
+    assert await is_free(db)
+    async with db.connect() as conn:
+        assert await conn.fetchval("SELECT due_at <= farrier.now() FROM farrier.schedule")
+        assert not await conn.fetchval("SELECT count(*) FROM farrier.outcomes WHERE outcome ? 'error'")
+
+
+async def test_a_second_signal_does_not_wait_for_the_drain(db: pg.Database, slow_bmc: bmc.FakeBmc) -> None:
+    slow_bmc.answer(bmc.SYSTEM, bmc.Silence())
+    async with replica(db.dsn, **trusting(slow_bmc)) as daemon:
+        await daemon.until("daemon.ready")
+        await register(db, slow_bmc)
+        await until(lambda: is_asked(slow_bmc))
+        daemon.send(signal.SIGTERM)
+        await daemon.until("drain.begun")
+        daemon.send(signal.SIGTERM)
+        assert await daemon.ended() == 1
+    assert "drain.done" not in daemon.names
+
+
+async def test_the_work_of_a_killed_replica_is_done_by_another_once_its_lease_is_over(
+    db: pg.Database, slow_bmc: bmc.FakeBmc
+) -> None:
+    """A lease is 15 s by the database's clock, which the test moves."""
+    slow_bmc.answer(bmc.SYSTEM, bmc.Silence(), bmc.system())
+    async with replica(db.dsn, **trusting(slow_bmc)) as killed:
+        await killed.until("daemon.ready")
+        await register(db, slow_bmc)
+        await until(lambda: is_asked(slow_bmc))
+        async with replica(db.dsn, **trusting(slow_bmc)) as heir:
+            inherits = await heir.until("daemon.ready")
+            killed.send(signal.SIGKILL)
+            assert await killed.ended() == -signal.SIGKILL
+            assert not await is_free(db)
+            await db.advance(timedelta(seconds=15))
+            await until(lambda: becomes(db, "manageable"))
+    async with db.connect() as conn:
+        moved_by = await conn.fetchval("SELECT controller FROM farrier.history WHERE to_value = 'manageable'")
+    assert str(moved_by) == inherits["controller"]
+
+
+async def becomes(db: pg.Database, value: str) -> bool:
+    return await management(db) == value
+
+
+async def test_replicas_share_the_work(db: pg.Database) -> None:
+    async with replica(db.dsn, controller_batch="5") as one, replica(db.dsn, controller_batch="5") as other:
+        controllers = {(await daemon.until("daemon.ready"))["controller"] for daemon in (one, other)}
+        async with db.connect() as conn:
+            await conn.execute(
+                "SELECT farrier.register_node('gpu-' || n) FROM generate_series(1, 500) n;"
+                "INSERT INTO farrier.intents (node, action, params)"
+                " SELECT name, 'quarantine', '{\"reason\": \"a test\"}' FROM farrier.nodes"
+            )
+            moved = "SELECT count(*) = 500 FROM farrier.history WHERE to_value = 'quarantined'"
+            await until(lambda: conn.fetchval(moved))
+            moved_by = await conn.fetch("SELECT DISTINCT controller FROM farrier.history WHERE from_value IS NOT NULL")
+    assert {str(record["controller"]) for record in moved_by} == controllers
+
+
+async def test_a_database_that_goes_away_and_comes_back_costs_nothing_but_the_time(tmp_path: Path) -> None:
+    server = EmbeddedServer(tmp_path, settings=pg.FAST)
+    dsn = await anyio.to_thread.run_sync(server.start)
+    try:
+        async with farrier("run", "--embedded", str(tmp_path), "--http-port", "0") as daemon:
+            await daemon.until("daemon.ready")
+            await anyio.to_thread.run_sync(server.stop)
+            await until(lambda: answers(daemon, 503))
+            assert "the database has not answered" in (await daemon.get("/readyz")).text
+            assert (await daemon.get("/healthz")).status_code == 200
+            await anyio.to_thread.run_sync(server.start)
+            await until(lambda: answers(daemon, 200))
+            async with pg.Database(dsn).connect() as conn:
+                await conn.execute("SELECT farrier.register_node('gpu-1', bmc_address => 'https://192.0.2.1')")
+                await conn.execute("SELECT farrier.enqueue('node', 1)")
+                await until(lambda: conn.fetchval("SELECT count(*) > 0 FROM farrier.outcomes"))
+            daemon.send(signal.SIGTERM)
+            assert await daemon.ended() == 0
+    finally:
+        await anyio.to_thread.run_sync(server.stop)
+
+
+async def answers(daemon: Farrier, status: int) -> bool:
+    return (await daemon.get("/readyz")).status_code == status
+
+
+async def test_a_request_over_http_is_answered_by_the_loop(db: pg.Database) -> None:
+    secrets = {"http_bearer_token": "env:FARRIER_SECRET_API", "secret_api": "api:t0k3n"}
+    async with replica(db.dsn, **secrets) as daemon:
+        ready = await daemon.until("daemon.ready")
+        async with db.connect() as conn:
+            await conn.execute("SELECT farrier.register_node('gpu-1')")
+        url = (await daemon.until("http.listening"))["url"]
+        async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as client:
+            answer = await client.post(
+                "/api/v1/intents?wait=20",
+                json={"node": "gpu-1", "action": "quarantine", "params": {"reason": "smoke"}},
+                headers={"Authorization": "Bearer t0k3n"},
+            )
+            assert (answer.status_code, answer.json()["status"]) == (200, "accepted")
+            changes = (await client.get("/api/v1/nodes/gpu-1/history?layer=status&limit=1")).json()["changes"]
+            assert (changes[0]["to"], changes[0]["controller"]) == ("quarantined", ready["controller"])
+            assert (
+                'farrier_resources{kind="node",state="quarantined",substate=""} 1.0'
+                in (await client.get("/metrics")).text
+            )
+    assert "t0k3n" not in daemon.logged
+
+
+async def test_a_reload_changes_the_log_and_names_what_takes_a_restart(db: pg.Database, tmp_path: Path) -> None:
+    file = tmp_path / "farrier.toml"
+    file.write_text("[http]\nport = 0\n")
+    async with farrier("run", "--config", str(file), "--dsn", db.dsn) as daemon:
+        await daemon.until("daemon.ready")
+        file.write_text('[http]\nport = 0\n[node]\noffline_after = "5m"\n')
+        daemon.send(signal.SIGHUP)
+        assert (await daemon.until("config.reloaded"))["needs_restart"] == ["node"]
+        file.write_text('[log]\nlevle = "error"\n')
+        daemon.send(signal.SIGHUP)
+        assert "did you mean 'level'" in (await daemon.until("config.refused"))["error"]
+        file.write_text('[log]\nlevel = "error"\n')
+        daemon.send(signal.SIGHUP)
+        daemon.send(signal.SIGTERM)
+        assert await daemon.ended() == 0
+    assert "daemon.stopped" not in daemon.names, "nothing below the new level is logged"

@@ -1,0 +1,62 @@
+"""`farrier demo`: the main job on real input, as a newcomer runs it."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from farrier.io.embedded import EmbeddedServer
+from tests.support.process import Farrier, farrier
+
+
+def nothing_runs(directory: Path) -> bool:
+    """Neither the database nor the BMCs that the demo started there."""
+    configuration = (directory / "bmc" / "emulator.conf.py").read_text()
+    port = next(line.split("=")[1] for line in configuration.splitlines() if "LISTEN_PORT" in line)
+    with socket.socket() as caller:
+        silent = caller.connect_ex(("127.0.0.1", int(port))) != 0
+    return silent and not EmbeddedServer(directory / "postgresql").is_running()
+
+
+async def summary(demo: Farrier) -> dict[str, object]:
+    told: dict[str, object] = msgspec.json.decode(demo.printed)
+    return told
+
+
+@pytest.mark.timeout(180)
+async def test_every_node_becomes_active_and_every_bmc_manageable_and_nothing_stays(tmp_path: Path) -> None:
+    """Twice on one directory: the second fleet joins the first."""
+    for _ in range(2):
+        async with farrier("demo", "--nodes", "10", "--until-active", "--json", "--dir", str(tmp_path)) as demo:
+            assert await demo.ended() == 0, demo.logged
+        told = await summary(demo)
+        assert told["ok"] is True
+        assert (told["nodes"], told["active"], told["with_bmc"], told["manageable"]) == (10, 10, 8, 8)
+        assert nothing_runs(tmp_path)
+
+
+@pytest.mark.timeout(120)
+async def test_a_goal_that_is_not_reached_in_time_is_told_with_reasons(tmp_path: Path) -> None:
+    arguments = ("--nodes", "50", "--until-active", "--timeout", "1", "--json", "--dir", str(tmp_path))
+    async with farrier("demo", *arguments) as demo:
+        assert await demo.ended() == 1
+    told = await summary(demo)
+    assert told["ok"] is False
+    assert isinstance(told["missing"], list)
+    assert {"name", "status", "management", "reason"} == told["missing"][0].keys()
+    assert nothing_runs(tmp_path)
+
+
+@pytest.mark.timeout(120)
+async def test_an_interrupt_stops_everything_in_order(tmp_path: Path) -> None:
+    async with farrier("demo", "--nodes", "5", "--dir", str(tmp_path)) as demo:
+        await demo.prints("5 bootstrap_issued")
+        demo.send(signal.SIGINT)
+        assert await demo.ended() == 0
+    log = (tmp_path / "farrier.log").read_text()
+    assert [event for event in ("drain.done", "database.closed", "daemon.stopped") if event not in log] == []
+    assert nothing_runs(tmp_path)

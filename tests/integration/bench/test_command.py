@@ -1,0 +1,66 @@
+"""`python -m bench` as a person or a script runs it, with so few nodes that it takes a moment."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+
+import anyio
+import pytest
+
+from farrier.errors import ExitCode
+from tests.architecture.sources import ROOT
+from tests.support import pg
+
+
+@pytest.fixture
+async def empty(pg_server: pg.Server) -> AsyncIterator[pg.Database]:
+    """A database without farrier's schema."""
+    async with pg_server.database(template=None) as database:
+        yield database
+
+
+async def bench(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    return await anyio.run_process([sys.executable, "-m", "bench", *arguments], check=False, cwd=ROOT)
+
+
+async def test_a_met_target_ends_with_0_and_json_alone_on_standard_output(empty: pg.Database) -> None:
+    done = await bench("--dsn", empty.dsn, "--only", "life", "--nodes", "10", "--runs", "2", "--json")
+    assert done.returncode == ExitCode.OK, done.stderr.decode()
+    report = json.loads(done.stdout)
+    (figure,) = report["figures"]
+    assert (figure["name"], figure["nodes"], figure["met"]) == ("life", 10, True)
+    assert len(figure["runs"]) == 2 and 0 < figure["value"] <= figure["target"]
+    assert figure["of_floor"] > 0
+    assert b"life: run 2 of 2" in done.stderr
+
+
+async def test_a_missed_target_ends_with_1_and_still_shows_the_figure(empty: pg.Database) -> None:
+    """One node cannot be run twenty thousand times a second: nothing but its own run is waited for."""
+    done = await bench("--dsn", empty.dsn, "--only", "sweep", "--nodes", "1", "--runs", "1", "--json")
+    assert done.returncode == ExitCode.FAILED, done.stderr.decode()
+    (figure,) = json.loads(done.stdout)["figures"]
+    assert not figure["met"] and 0 < figure["value"] < figure["target"]
+
+
+async def test_the_schema_is_gone_afterwards(empty: pg.Database) -> None:
+    await bench("--dsn", empty.dsn, "--only", "transitions", "--nodes", "2", "--runs", "1")
+    async with empty.connect() as conn:
+        assert await conn.fetchval("SELECT to_regnamespace('farrier')") is None
+
+
+async def test_a_database_that_is_in_use_is_left_alone(db: pg.Database) -> None:
+    done = await bench("--dsn", db.dsn, "--only", "life", "--nodes", "1", "--runs", "1")
+    assert done.returncode == ExitCode.USAGE
+    assert b"has a schema farrier already" in done.stderr
+    async with db.connect() as conn:
+        assert await conn.fetchval("SELECT count(*) FROM farrier.schema_migrations") > 0
+
+
+async def test_an_unknown_name_is_refused_with_those_there_are() -> None:
+    done = await bench("--only", "sweeps")
+    assert done.returncode == ExitCode.USAGE
+    assert b"no benchmark 'sweeps'" in done.stderr
+    assert b"transitions" in done.stderr

@@ -1,0 +1,79 @@
+"""The command line as its user has it, against this test's database."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import anyio.to_thread
+import msgspec
+import pytest
+import structlog
+from typer.testing import CliRunner
+
+from farrier.cli import app
+from farrier.errors import ExitCode
+from tests.support import pg
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What a command printed, and where."""
+
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Standard output, which is JSON and nothing else."""
+        return msgspec.json.decode(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        """Standard output, which is one JSON value on each line."""
+        return [msgspec.json.decode(line) for line in self.out.splitlines()]
+
+
+class Prompt:
+    """Types commands. `environment` is what they find besides."""
+
+    def __init__(self, **environment: str) -> None:
+        self.environment: dict[str, str | None] = {
+            "FARRIER_CONFIG": None,
+            "FARRIER_DATABASE_EMBEDDED": None,
+            "FARRIER_DATABASE_DSN": None,
+            "FARRIER_DATABASE_DB_TIMEOUT": "0.2",  # a server that is not there will not come
+            **environment,
+        }
+
+    async def __call__(self, *words: object, ends: ExitCode = ExitCode.OK) -> Said:
+        """Run one command; the test fails unless it ends with this exit code."""
+        run = partial(CliRunner().invoke, app, [str(word) for word in words], env=self.environment)
+        result = await anyio.to_thread.run_sync(run)  # a command has an event loop of its own
+        if result.exit_code != ends or not (result.exception is None or isinstance(result.exception, SystemExit)):
+            pytest.fail(f"{words} ended with {result.exit_code} ({result.exception!r}):\n{result.output}")
+        return Said(result.stdout, result.stderr)
+
+
+@pytest.fixture
+def nowhere() -> Prompt:
+    """Commands that nothing tells of a database."""
+    return Prompt()
+
+
+@pytest.fixture
+def farrier(db: pg.Database) -> Prompt:
+    """Commands that find this test's database in their environment."""
+    return Prompt(FARRIER_DATABASE_DSN=db.dsn)
+
+
+@pytest.fixture(autouse=True)
+def _restore_logging() -> Iterator[None]:
+    """Commands set up logging for their process, which here is everybody's."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()

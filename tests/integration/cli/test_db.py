@@ -1,0 +1,151 @@
+"""`farrier db`, and how every command finds its database or says why it cannot."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from farrier.errors import ExitCode
+from farrier.io.embedded import EmbeddedServer
+from tests.integration.cli.conftest import Prompt
+from tests.support import pg
+
+
+@pytest.fixture
+def empty(empty_db: pg.Database) -> Prompt:
+    """Commands that find a database nobody has migrated."""
+    return Prompt(FARRIER_DATABASE_DSN=empty_db.dsn)
+
+
+async def test_migrating_makes_the_schema_once_and_check_says_so(empty: Prompt) -> None:
+    missing = await empty("db", "check", ends=ExitCode.FAILED)
+    assert "no farrier schema" in missing.err
+    assert "farrier db migrate" in missing.err
+    assert "migrated: version" in (await empty("db", "migrate")).out
+    assert "nothing to migrate" in (await empty("db", "migrate")).out
+    status = (await empty("db", "check", "--json")).json
+    assert status["found"] == status["needed"] > 0
+    await empty("node", "add", "gpu-1")  # the model came with it: its first values are allowed
+
+
+async def test_a_command_on_a_database_without_a_schema_says_what_to_run(empty: Prompt) -> None:
+    assert "farrier db migrate" in (await empty("node", "list", ends=ExitCode.FAILED)).err
+
+
+async def test_a_newer_schema_is_refused_with_an_exit_code_of_its_own(farrier: Prompt, db: pg.Database) -> None:
+    async with db.connect() as conn:
+        await conn.execute("INSERT INTO farrier.schema_migrations (version, name, checksum) VALUES (9999, 'new', '')")
+    for command in (["db", "check"], ["db", "migrate"], ["node", "list"], ["intent", "gpu-1", "drain"]):
+        assert "upgrade farrier" in (await farrier(*command, ends=ExitCode.SCHEMA_TOO_NEW)).err
+
+
+async def test_roles_get_their_rights_also_if_they_come_after_the_schema(farrier: Prompt, db: pg.Database) -> None:
+    async with db.connect() as conn:
+        await conn.execute("REVOKE ALL ON farrier.intents FROM farrier_reader")
+    assert "farrier_reader" in (await farrier("db", "roles")).out
+    async with db.connect() as conn:
+        assert await conn.fetchval("SELECT has_table_privilege('farrier_reader', 'farrier.intents', 'SELECT')")
+
+
+async def test_a_reader_may_look_and_whoever_may_not_is_told_which_role_it_takes(
+    farrier: Prompt, db: pg.Database
+) -> None:
+    await farrier("node", "add", "gpu-1")
+    reader = Prompt(FARRIER_DATABASE_DSN=f"{db.dsn}&options=-c%20role%3Dfarrier_reader")
+    for command in (
+        ["node", "list"],
+        ["node", "show", "gpu-1"],
+        ["node", "why", "gpu-1"],
+        ["node", "history", "gpu-1"],
+    ):
+        assert "gpu-1" in (await reader(*command)).out
+    await reader("task", "list")
+    await reader("sla", "breaches")
+    refused = await reader("node", "add", "gpu-2", ends=ExitCode.REFUSED)
+    assert "permission denied" in refused.err
+    assert "farrier_intents" in refused.err
+
+
+async def test_the_role_for_intents_may_register_and_ask(farrier: Prompt, db: pg.Database) -> None:
+    asking = Prompt(FARRIER_DATABASE_DSN=f"{db.dsn}&options=-c%20role%3Dfarrier_intents")
+    await asking("node", "add", "gpu-1")
+    await asking("intent", "gpu-1", "quarantine", "reason=smoke")
+    await asking("enqueue", "node", "gpu-1")
+    late = await asking("intent", "gpu-1", "release", "--wait", "--timeout", "1s", ends=ExitCode.FAILED)
+    assert "not answered" in late.err
+
+
+async def test_a_server_that_is_not_there_is_named_without_its_password(nowhere: Prompt) -> None:
+    gone = "postgresql://me:hunter2@127.0.0.1:1/farrier"
+    for command in (["node", "list"], ["db", "migrate"], ["db", "check"], ["intent", "gpu-1", "drain"]):
+        failed = await nowhere(*command, "--dsn", gone, ends=ExitCode.DATABASE_UNREACHABLE)
+        assert "cannot reach PostgreSQL at postgresql://me@127.0.0.1:1/farrier" in failed.err
+        assert "hunter2" not in failed.err
+        assert not failed.out
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--dsn", "nonsense"], "cannot read the DSN"),
+        (["--dsn", "postgresql://a", "--embedded", "b"], "not both"),
+        (["--config", "/nonexistent.toml"], "cannot read /nonexistent.toml"),
+    ],
+)
+async def test_a_place_that_makes_no_sense_is_a_usage_error(nowhere: Prompt, options: list[str], text: str) -> None:
+    assert text in (await nowhere("node", "list", *options, ends=ExitCode.USAGE)).err
+
+
+async def test_a_command_that_nobody_told_of_a_database_makes_none_by_the_way(tmp_path: Path) -> None:
+    lost = Prompt(XDG_DATA_HOME=str(tmp_path))
+    refused = await lost("node", "list", ends=ExitCode.USAGE)
+    assert "give --dsn URL or --embedded DIR" in refused.err
+    assert "FARRIER_DATABASE_DSN" in refused.err
+    assert not os.listdir(tmp_path)
+
+
+async def test_the_option_beats_the_environment_and_that_the_file(db: pg.Database, tmp_path: Path) -> None:
+    file = tmp_path / "farrier.toml"
+    file.write_text('[database]\ndsn = "nonsense"\n')
+    gone = "postgresql://127.0.0.1:1/x"
+    await Prompt(FARRIER_CONFIG=str(file))("node", "list", ends=ExitCode.USAGE)
+    await Prompt(FARRIER_CONFIG=str(file), FARRIER_DATABASE_DSN=gone)(
+        "node", "list", ends=ExitCode.DATABASE_UNREACHABLE
+    )
+    await Prompt(FARRIER_CONFIG=str(file), FARRIER_DATABASE_DSN=gone)("node", "list", "--dsn", db.dsn)
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """For an embedded server; in /tmp, where the account that root's server runs as can come."""
+    place = Path(tempfile.mkdtemp(prefix="farrier-test-cli-"))
+    yield place
+    EmbeddedServer(place).stop()
+    shutil.rmtree(place)
+
+
+async def test_url_starts_the_embedded_server_and_prints_nothing_but_its_dsn(nowhere: Prompt, directory: Path) -> None:
+    first = await nowhere("db", "url", "--embedded", directory)
+    second = await nowhere("db", "url", "--embedded", directory)
+    dsn = EmbeddedServer(directory).dsn
+    assert first.out == second.out == f"{dsn}\n"
+    assert EmbeddedServer(directory).is_running()
+    # Nobody else migrates an embedded database; and what ran before runs on.
+    await nowhere("node", "add", "gpu-1", "--embedded", directory)
+    assert "gpu-1" in (await nowhere("node", "list", "--dsn", dsn)).out
+    assert EmbeddedServer(directory).is_running()
+
+
+async def test_a_server_that_a_command_started_ends_with_it(nowhere: Prompt, directory: Path) -> None:
+    await nowhere("node", "add", "gpu-1", "--embedded", directory)
+    assert not EmbeddedServer(directory).is_running()
+
+
+async def test_url_needs_to_know_which(nowhere: Prompt, db: pg.Database) -> None:
+    assert "--embedded DIR" in (await nowhere("db", "url", ends=ExitCode.USAGE)).err
+    assert (await nowhere("db", "url", "--dsn", db.dsn)).out == f"{db.dsn}\n"

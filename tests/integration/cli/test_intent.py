@@ -1,0 +1,223 @@
+"""`farrier intent`: what is asked for arrives as it was typed, and the answer is the exit code.
+
+The controller's part is done here by one UPDATE, so that each answer comes when a test wants it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import anyio
+import pytest
+
+from farrier.errors import ExitCode
+from tests.integration.cli.conftest import Prompt
+from tests.support import pg
+
+ANSWER = """
+    WITH answered AS (
+        UPDATE farrier.intents SET status = $1, reason = $2, answered_at = farrier.now()
+         WHERE status = 'pending' RETURNING id)
+    SELECT pg_notify('farrier_intent_answered', '') FROM answered
+"""
+LISTENERS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query ILIKE 'listen%'"
+
+
+@pytest.fixture
+async def gpu(farrier: Prompt) -> Prompt:
+    """Commands, and a node to use them on."""
+    await farrier("node", "add", "gpu-1")
+    return farrier
+
+
+async def asked(db: pg.Database) -> list[dict[str, Any]]:
+    async with db.connect() as conn:
+        columns = "id, node, action, params::text, api_version, idempotency_key, requested_by, status"
+        return [dict(record) for record in await conn.fetch(f"SELECT {columns} FROM farrier.intents ORDER BY id")]
+
+
+async def until(db: pg.Database, query: str) -> None:
+    """Look until the query says true; the test's time-out is the patience."""
+    async with db.connect() as conn:
+        while not await conn.fetchval(query):
+            await anyio.lowlevel.checkpoint()
+
+
+@asynccontextmanager
+async def controller(db: pg.Database, status: str, reason: str | None = None, *after: str) -> AsyncIterator[None]:
+    """Answers the next intent once somebody listens for it, and then does what comes `after`."""
+
+    async def answer() -> None:
+        await until(db, f"SELECT ({LISTENERS}) > 0")
+        async with db.connect() as conn:
+            await conn.execute("SET session_replication_role = replica")
+            await conn.execute(ANSWER, status, reason)
+            for statement in after:
+                await conn.execute(statement)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(answer)
+        yield
+
+
+async def test_a_request_goes_in_as_it_was_typed(gpu: Prompt, db: pg.Database) -> None:
+    said = await gpu(
+        *(
+            "intent",
+            "gpu-1",
+            "remove",
+            "force=true",
+            "remove_maas=false",
+            "reason=a=b c",
+            "--requested-by",
+            "me",
+            "--json",
+        )
+    )
+    (intent,) = await asked(db)
+    assert said.json == {"intent": intent["id"], "status": "pending"}
+    assert intent["params"] == '{"force": true, "reason": "a=b c", "remove_maas": false}'
+    assert (intent["node"], intent["requested_by"], intent["api_version"]) == ("gpu-1", "me", 2)
+
+
+async def test_a_text_that_reads_like_a_flag_stays_a_text_where_a_text_is_meant(gpu: Prompt, db: pg.Database) -> None:
+    await gpu("intent", "gpu-1", "quarantine", "reason=true")
+    assert [intent["params"] for intent in await asked(db)] == ['{"reason": "true"}']
+
+
+async def test_the_same_key_is_the_same_request_and_other_content_under_it_is_malformed(
+    gpu: Prompt, db: pg.Database
+) -> None:
+    first = (await gpu("intent", "gpu-1", "quarantine", "reason=smoke", "--key", "k", "--json")).json
+    assert (await gpu("intent", "gpu-1", "quarantine", "reason=smoke", "--key", "k", "--json")).json == first
+    refused = await gpu("intent", "gpu-1", "quarantine", "reason=fire", "--key", "k", ends=ExitCode.USAGE)
+    assert f"belongs to intent {first['intent']}" in refused.err
+    assert len(await asked(db)) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (["gpu-1", "explode"], ExitCode.USAGE, "unknown action 'explode'"),
+        (["gpu-1", "drain", "force=perhaps"], ExitCode.USAGE, "force must be true or false"),
+        (["gpu-1", "quarantine"], ExitCode.USAGE, "parameter reason is missing"),
+        (["gpu-1", "drain", "now"], ExitCode.USAGE, "expected KEY=VALUE"),
+        (["gpu-1", "drain", "--timeout", "soon", "--wait"], ExitCode.USAGE, "a duration looks like"),
+        (["gpu-9", "drain"], ExitCode.REFUSED, "no node is named 'gpu-9'"),
+        (["gpu-1", "pause", "reason=x", "--api-version", "1"], ExitCode.REFUSED, "needs api_version 2"),
+        (["gpu-1", "drain", "--api-version", "99"], ExitCode.REFUSED, "api_version 99 is not supported"),
+    ],
+)
+async def test_what_can_never_be_right_is_a_usage_error_and_the_rest_is_refused(
+    gpu: Prompt, db: pg.Database, words: list[str], code: ExitCode, text: str
+) -> None:
+    refused = await gpu("intent", *words, ends=code)
+    assert text in " ".join(refused.err.replace("│", " ").split())
+    assert not refused.out
+    assert await asked(db) == []
+
+
+async def test_the_unknown_action_s_hint_lists_the_known_ones(gpu: Prompt) -> None:
+    assert "hint: Known: adopt," in (await gpu("intent", "gpu-1", "explode", ends=ExitCode.USAGE)).err
+
+
+async def test_an_accepted_request_ends_with_0_and_says_what_was_begun(gpu: Prompt, db: pg.Database) -> None:
+    async with controller(db, "accepted", "the drain begins"):
+        said = await gpu("intent", "gpu-1", "drain", "--wait")
+    assert "accepted: the drain begins" in said.out
+
+
+async def test_the_answer_as_json(gpu: Prompt, db: pg.Database) -> None:
+    async with controller(db, "accepted"):
+        said = (await gpu("intent", "gpu-1", "drain", "--wait", "--json")).json
+    assert (said["status"], said["reason"]) == ("accepted", None)
+    assert said["answered_at"].startswith("20")
+
+
+@pytest.mark.parametrize("status", ["rejected", "superseded"])
+async def test_a_request_that_was_not_accepted_ends_with_3_and_the_reason(
+    gpu: Prompt, db: pg.Database, status: str
+) -> None:
+    async with controller(db, status, "is accepted in status active"):
+        refused = await gpu("intent", "gpu-1", "drain", "--wait", "--json", ends=ExitCode.REFUSED)
+    assert f"was {status}: is accepted in status active" in refused.err
+    assert refused.json["status"] == status
+
+
+async def test_an_answer_that_does_not_come_in_time_is_no_failure_of_the_request(gpu: Prompt, db: pg.Database) -> None:
+    late = await gpu("intent", "gpu-1", "drain", "--wait", "--timeout", "1s", ends=ExitCode.FAILED)
+    assert "not answered within 1s" in late.err
+    assert [intent["status"] for intent in await asked(db)] == ["pending"]
+
+
+async def test_until_ends_once_the_node_is_there(gpu: Prompt, db: pg.Database) -> None:
+    async with controller(db, "accepted", None, "UPDATE farrier.nodes SET status = 'draining'"):
+        said = await gpu("intent", "gpu-1", "drain", "--until", "draining")
+    assert said.out.splitlines()[-1] == "gpu-1 is draining"
+
+
+async def test_until_gives_up_and_says_where_the_node_is_instead(gpu: Prompt, db: pg.Database) -> None:
+    async with controller(db, "accepted"):
+        late = await gpu("intent", "gpu-1", "drain", "--until", "retired", "--timeout", "2s", ends=ExitCode.FAILED)
+    assert "is enrolling and not retired after 2s" in late.err
+
+
+async def test_an_answer_is_noticed_even_if_no_notification_comes_through(gpu: Prompt, db: pg.Database) -> None:
+    silent = "UPDATE farrier.intents SET status = 'accepted', answered_at = farrier.now()"
+
+    async def answer() -> None:
+        await until(db, f"SELECT ({LISTENERS}) > 0")
+        async with db.connect() as conn:
+            await conn.execute(silent)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(answer)
+        await gpu("intent", "gpu-1", "drain", "--wait")
+
+
+async def test_an_enqueued_node_is_due_now(gpu: Prompt, db: pg.Database) -> None:
+    node = (await gpu("node", "show", "gpu-1", "--json")).json["id"]
+    for given in ("gpu-1", node):
+        async with db.connect() as conn:
+            await conn.execute("UPDATE farrier.schedule SET lane = 1, due_at = farrier.now() + interval '30 s'")
+        assert f"node {node} is due now" in (await gpu("enqueue", "node", given)).out
+        async with db.connect() as conn:
+            assert await conn.fetchval("SELECT lane = 0 AND due_at <= farrier.now() FROM farrier.schedule")
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "text"),
+    [("node", "gpu-9", "no node is named"), ("node", "99", "no node with id 99"), ("disk", "x", "no disk is named")],
+)
+async def test_what_is_not_scheduled_cannot_be_enqueued(gpu: Prompt, kind: str, given: str, text: str) -> None:
+    assert text in (await gpu("enqueue", kind, given, ends=ExitCode.REFUSED)).err
+
+
+async def test_tasks_are_listed_newest_first_and_by_node_and_status(gpu: Prompt, db: pg.Database) -> None:
+    await gpu("node", "add", "gpu-2")
+    assert (await gpu("task", "list", "--json")).json == []
+    async with db.connect() as conn:
+        await conn.execute("SET session_replication_role = replica")
+        await conn.execute(
+            """
+            INSERT INTO farrier.node_tasks (node_id, workflow_id, type, status, result)
+            SELECT n.id, 1, t.type, t.status, '{"evicted": 3}'
+              FROM farrier.nodes n, (VALUES ('node.drain', 'succeeded'), ('node.uninstall', 'queued')) t (type, status)
+             ORDER BY n.id, t.type
+            """
+        )
+    await db.advance(timedelta(minutes=5))
+    listed = (await gpu("task", "list", "--json")).json
+    assert [(task["node"], task["type"]) for task in listed] == [
+        ("gpu-2", "node.uninstall"),
+        ("gpu-2", "node.drain"),
+        ("gpu-1", "node.uninstall"),
+        ("gpu-1", "node.drain"),
+    ]
+    assert listed[0]["result"] == {"evicted": 3}
+    one = (await gpu("task", "list", "gpu-1", "--status", "succeeded", "--json")).json
+    assert [(task["node"], task["type"], task["status"]) for task in one] == [("gpu-1", "node.drain", "succeeded")]
+    assert "5m" in (await gpu("task", "list", "--limit", 1)).out.splitlines()[1].split()

@@ -1,0 +1,184 @@
+"""`farrier node`: what is registered is listed, shown and explained, for people and for programs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from farrier.errors import ExitCode
+from tests.integration.cli.conftest import Prompt
+from tests.support import pg
+
+OFFLINE = """
+    UPDATE farrier.nodes SET status = 'offline', status_entered_at = farrier.now(), live_workflow_kind = NULL,
+           live_workflow_id = NULL WHERE name = $1
+"""
+
+
+async def force(db: pg.Database, sql: str, *arguments: object) -> None:
+    """Write what only a long life would lead to; the guards look away."""
+    async with db.connect() as conn:
+        await conn.execute("SET session_replication_role = replica")
+        await conn.execute(sql, *arguments)
+
+
+async def names(farrier: Prompt, *options: object) -> list[str]:
+    return [node["name"] for node in (await farrier("node", "list", "--json", *options)).json]
+
+
+async def test_a_registration_carries_all_that_was_said(farrier: Prompt) -> None:
+    said = await farrier(
+        *("node", "add", "gpu-1", "--bmc-address", "https://192.0.2.1", "--bmc-credential", "file:/run/creds/1"),
+        *("--mac", "52:54:00:00:00:01", "--mac", "52:54:00:00:00:02", "--label", "rack=r1", "--label", "row=a=b"),
+        *("--site", "ams1", "--model", "hgx", "--maas-id", "abc", "--agentless", "--no-auto-manage", "--json"),
+    )
+    shown = (await farrier("node", "show", said.json["id"], "--json")).json
+    assert said.json == {"id": shown["id"], "name": "gpu-1"}
+    expected = {
+        "name": "gpu-1",
+        "status": "enrolling",
+        "management": "enroll",
+        "bmc_address": "https://192.0.2.1",
+        "bmc_credential": "file:/run/creds/1",
+        "labels": {"rack": "r1", "row": "a=b"},
+        "site": "ams1",
+        "model": "hgx",
+        "maas_id": "abc",
+        "agentless": True,
+        "auto_manage": False,
+    }
+    assert {name: shown[name] for name in expected} == expected
+
+
+async def test_a_bootstrap_token_is_told_once_and_the_agent_can_enrol_with_it(farrier: Prompt, db: pg.Database) -> None:
+    said = (await farrier("node", "add", "gpu-1", "--bootstrap", "--json")).json
+    async with db.connect() as conn:
+        assert await conn.fetchval("SELECT node FROM farrier.enroll_agent($1)", said["bootstrap_token"]) == said["id"]
+    assert said["bootstrap_token"] not in (await farrier("node", "show", "gpu-1", "--json")).out
+
+
+async def test_a_new_token_makes_the_earlier_one_worthless(farrier: Prompt, db: pg.Database) -> None:
+    first = (await farrier("node", "add", "gpu-1", "--bootstrap", "--json")).json["bootstrap_token"]
+    second = (await farrier("node", "bootstrap", "gpu-1", "--json")).json["bootstrap_token"]
+    async with db.connect() as conn:
+        with pytest.raises(pg.PostgresError, match="revoked"):
+            await conn.fetchval("SELECT node FROM farrier.enroll_agent($1)", first)
+        assert await conn.fetchval("SELECT node FROM farrier.enroll_agent($1)", second)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "text"),
+    [
+        (["no such name"], ExitCode.USAGE, "not usable"),
+        (["gpu-2", "--mac", "nonsense"], ExitCode.USAGE, "macaddr"),
+        (["gpu-2", "--label", "rack"], ExitCode.USAGE, "expected KEY=VALUE"),
+        (["gpu-1"], ExitCode.REFUSED, "registered already"),
+        (["gpu-2", "--mac", "52:54:00:00:00:01"], ExitCode.REFUSED, "belongs to node gpu-1"),
+        (["gpu-2", "--bmc-address", "https://192.0.2.1"], ExitCode.REFUSED, "belongs to node gpu-1"),
+        (["gpu-2", "--maas-id", "abc"], ExitCode.REFUSED, "another node has this MAAS id"),
+    ],
+)
+async def test_a_registration_that_cannot_be_is_refused_in_words(
+    farrier: Prompt, options: list[str], code: ExitCode, text: str
+) -> None:
+    await farrier(
+        *("node", "add", "gpu-1", "--mac", "52:54:00:00:00:01", "--bmc-address", "https://192.0.2.1"),
+        *("--maas-id", "abc"),
+    )
+    refused = await farrier("node", "add", *options, ends=code)
+    assert text in " ".join(refused.err.replace("│", " ").split())
+    assert not refused.out
+    assert await names(farrier) == ["gpu-1"]
+
+
+async def test_the_list_is_by_name_and_can_be_narrowed(farrier: Prompt) -> None:
+    for name, *options in (("b",), ("a", "--site", "ams1", "--bmc-address", "bmc-a"), ("c", "--bootstrap")):
+        await farrier("node", "add", name, *options)
+    assert await names(farrier) == ["a", "b", "c"]
+    assert await names(farrier, "--status", "bootstrap_issued") == ["c"]
+    assert await names(farrier, "--status", "bootstrap_issued", "--status", "enrolling") == ["a", "b", "c"]
+    assert await names(farrier, "--management", "enroll") == ["a"]
+    assert await names(farrier, "--site", "ams1", "--status", "bootstrap_issued") == []
+
+
+async def test_whoever_is_above_an_sla_comes_first_the_worst_on_top(farrier: Prompt, db: pg.Database) -> None:
+    for name in ("a", "b", "c", "d"):
+        await farrier("node", "add", name)
+    await force(db, OFFLINE, "d")
+    await db.advance(timedelta(minutes=5))
+    await force(db, OFFLINE, "c")
+    await db.advance(timedelta(minutes=40))
+    listed = (await farrier("node", "list", "--json")).json
+    assert [node["name"] for node in listed] == ["d", "c", "a", "b"]
+    assert [clock["layer"] for clock in listed[0]["above_sla"]] == ["status"]
+    assert 15 * 60 <= listed[0]["above_sla"][0]["above"] < 16 * 60
+    assert listed[2]["above_sla"] == []
+    table = (await farrier("node", "list")).out.splitlines()
+    assert [line.split()[0] for line in table] == ["NODE", "d", "c", "a", "b"]
+    assert "15m (status: offline)" in table[1]
+
+
+async def test_breaches_name_each_clock_and_how_far_it_is_above(farrier: Prompt, db: pg.Database) -> None:
+    await farrier("node", "add", "a")
+    assert (await farrier("sla", "breaches", "--json")).json == []
+    await force(db, OFFLINE, "a")
+    await db.advance(timedelta(minutes=31))
+    (breach,) = (await farrier("sla", "breaches", "--json")).json
+    assert breach["node"] == "a"
+    assert [(clock["state"], clock["limit"]) for clock in breach["clocks"]] == [("offline", 1800)]
+    assert "offline" in (await farrier("sla", "breaches")).out
+
+
+async def test_a_configured_limit_counts_and_not_the_default(
+    farrier: Prompt, db: pg.Database, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    await farrier("node", "add", "a")
+    await force(db, OFFLINE, "a")
+    await db.advance(timedelta(minutes=31))
+    file = tmp_path_factory.mktemp("config") / "farrier.toml"
+    file.write_text('[sla]\nstatus.offline = "1h"\n')
+    assert (await farrier("sla", "breaches", "--json", "--config", file)).json == []
+    limits = (await farrier("sla", "list", "--json", "--config", file)).json
+    (offline,) = [limit for limit in limits if limit["key"] == "status.offline"]
+    assert (offline["limit"], offline["changed"]) == (3600, True)
+
+
+async def test_why_says_what_is_waited_for_since_when_and_what_to_do(farrier: Prompt, db: pg.Database) -> None:
+    await farrier("node", "add", "gpu-1")
+    async with db.connect() as conn:
+        await conn.execute(
+            """
+            INSERT INTO farrier.outcomes (kind, id, at, outcome)
+            SELECT 'node', id, farrier.now(), '{"outcome": "wait", "reason": "needs a mode", "source": "x.py:7"}'
+              FROM farrier.nodes
+            """
+        )
+    why = (await farrier("node", "why", "gpu-1", "--json")).json
+    assert (why["waits_for"], why["source"], why["errors"]) == ("needs a mode", "x.py:7", [])
+    assert "onboard" in why["advice"]
+    said = (await farrier("node", "why", "gpu-1")).out
+    for part in ("needs a mode", "x.py:7", "status enrolling for 0s, no limit", "ask for onboard with a mode"):
+        assert part in said
+
+
+async def test_a_node_that_nobody_runs_is_explained_by_that(farrier: Prompt, db: pg.Database) -> None:
+    await farrier("node", "add", "gpu-1")
+    await db.advance(timedelta(minutes=10))
+    why = (await farrier("node", "why", "gpu-1", "--json")).json
+    assert why["waits_for"] == "its first run"
+    assert "due since 9m" in why["next_run"]
+    assert "farrier run" in why["advice"]
+
+
+async def test_a_node_that_never_was_is_refused_by_every_command(farrier: Prompt) -> None:
+    for command in (["node", "show"], ["node", "why"], ["node", "history"], ["task", "list"], ["node", "bootstrap"]):
+        refused = await farrier(*command, "gpu-9", ends=ExitCode.REFUSED)
+        assert "no node is named 'gpu-9'" in refused.err
+        assert "hint: " in refused.err
+
+
+async def test_what_came_from_elsewhere_cannot_steer_the_terminal(farrier: Prompt) -> None:
+    await farrier("node", "add", "gpu-1", "--site", "\x1b[31mred[bold]")
+    assert "\x1b" not in (await farrier("node", "list")).out
+    assert "[31mred[bold]" in (await farrier("node", "show", "gpu-1")).out

@@ -1,0 +1,69 @@
+"""The command line as a process: how fast it is there, and what a pipe gets."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import anyio
+import msgspec
+import pytest
+
+from farrier.cli import COMMANDS
+from tests.integration.cli.conftest import Prompt
+from tests.support import pg
+
+# What takes time to load and no help needs.
+HEAVY = {"asyncpg", "anyio", "structlog", "aiohttp", "httpx", "prometheus_client", "starlette", "farrier.config"}
+
+
+async def process(*words: str, dsn: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run `farrier` as a process of its own."""
+    command = [sys.executable, "-m", "farrier", *words, *(["--dsn", dsn] if dsn else [])]
+    done = await anyio.run_process(command, check=False)
+    return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+async def test_help_is_there_without_loading_what_it_does_not_need() -> None:
+    code = f"""
+import sys
+from typer.testing import CliRunner
+from farrier.cli import app
+said = CliRunner().invoke(app, ["--help"]).stdout
+assert all(name in said for name in {list(COMMANDS)!r}), said
+print(*sorted({HEAVY!r} & set(sys.modules)))
+"""
+    done = await anyio.run_process([sys.executable, "-c", code])
+    assert done.stdout.decode().split() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [(("--version",), 0), ((), 2), (("nodes",), 2), (("node", "list", "--nonsense"), 2)]
+)
+async def test_exit_codes_of_the_process(words: tuple[str, ...], code: int) -> None:
+    assert (await process(*words)).returncode == code
+
+
+async def test_a_mistyped_command_is_met_with_the_nearest() -> None:
+    assert "Did you mean 'node'" in " ".join((await process("nodes")).stderr.split())
+
+
+async def test_a_refusal_is_a_line_and_no_traceback(db: pg.Database) -> None:
+    done = await process("node", "why", "gpu-9", dsn=db.dsn)
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[0] == "farrier: no node is named 'gpu-9'"
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+async def test_nothing_is_cut_in_a_pipe(db: pg.Database, farrier: Prompt) -> None:
+    name, site = "n" * 200, "s" * 200
+    await farrier("node", "add", name, "--site", site)
+    heading, line = (await process("node", "list", dsn=db.dsn)).stdout.splitlines()
+    assert (heading.split()[0], line.split()[0]) == ("NODE", name)
+    assert site in line
+
+
+async def test_json_is_all_that_standard_output_gets(db: pg.Database) -> None:
+    for words in (("node", "list"), ("task", "list"), ("sla", "breaches"), ("sla", "list")):
+        msgspec.json.decode((await process(*words, "--json", dsn=db.dsn)).stdout)

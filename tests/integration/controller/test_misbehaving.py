@@ -1,0 +1,204 @@
+"""Whatever a handler does costs its own run: the outcome says so, the others go on, nothing is half-written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from farrier.errors import ServiceError
+from farrier.model.outcome import DoNothing, Step, Transition, Update
+from farrier.model.schedule import Lane
+from tests.support.loop import BRISK, Shop
+from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget, answered
+
+SOLD = Transition[Shape, Answer](to=Shape(State.SOLD), reason="in a hurry", cause="timer")
+
+
+def raise_one(_widget: Widget, _now: datetime) -> Decided:
+    raise ValueError("of all things")
+
+
+def recurse(widget: Widget, now: datetime) -> Decided:
+    return recurse(widget, now)
+
+
+def leave(_widget: Widget, _now: datetime) -> Decided:
+    raise SystemExit(3)
+
+
+def pretend_to_be_cancelled(_widget: Widget, _now: datetime) -> Decided:
+    raise asyncio.CancelledError
+
+
+def returning(value: Any) -> Callable[[Widget, datetime], Any]:
+    return lambda _widget, _now: value
+
+
+def stepping(act: Callable[[object], Awaitable[Any]]) -> Callable[[Widget, datetime], Decided]:
+    step = Step[Shape, Answer, object](name="work", act=act, deadline=timedelta(milliseconds=50), reads_only=False)
+    return returning(step)
+
+
+async def crash(_services: object) -> Any:
+    raise ValueError("of all things")
+
+
+async def fail_outside(_services: object) -> Any:
+    raise ServiceError(service="bmc", operation="probe", detail="no answer")
+
+
+async def hang(_services: object) -> Any:
+    await anyio.sleep_forever()
+
+
+async def cancel_itself(_services: object) -> Any:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await anyio.sleep_forever()
+
+
+async def raise_cancelled(_services: object) -> Any:
+    raise asyncio.CancelledError
+
+
+async def cancel_a_scope_of_its_own(_services: object) -> Any:
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await anyio.sleep_forever()
+    return "garbage after all"
+
+
+async def crash_in_a_group(_services: object) -> Any:
+    async with anyio.create_task_group() as group:
+        group.start_soon(crash, None)
+        await anyio.sleep_forever()
+
+
+async def leave_from_a_step(_services: object) -> Any:
+    raise SystemExit(3)
+
+
+async def one_more_step(_services: object) -> Any:
+    return stepping(hang)(None, None)  # type: ignore[arg-type] # unused
+
+
+async def oversell(_services: object) -> Any:
+    return SOLD
+
+
+MISBEHAVIOUR = [
+    pytest.param(raise_one, "internal", id="raises"),
+    pytest.param(recurse, "internal", id="recurses"),
+    pytest.param(leave, "internal", id="exits"),
+    pytest.param(pretend_to_be_cancelled, "internal", id="raises a cancellation"),
+    pytest.param(returning(None), "garbage", id="returns nothing"),
+    pytest.param(returning("done"), "garbage", id="returns a string"),
+    pytest.param(returning(DoNothing), "garbage", id="returns a class"),
+    pytest.param(returning(SOLD), "illegal_edge", id="takes an edge that is not there"),
+    pytest.param(
+        returning(Update[Shape, Answer](to=Shape(State.MADE), reason="r")), "garbage", id="moves by an update"
+    ),
+    pytest.param(
+        returning(Transition[Shape, Answer](to=Shape(State.RAW), reason="r", cause="c")),
+        "garbage",
+        id="transits to where it is",
+    ),
+    pytest.param(stepping(crash), "internal", id="step raises"),
+    pytest.param(stepping(fail_outside), "service", id="step fails outside"),
+    pytest.param(stepping(hang), "timeout", id="step hangs"),
+    pytest.param(stepping(cancel_itself), "internal", id="step cancels its task"),
+    pytest.param(stepping(raise_cancelled), "internal", id="step raises a cancellation"),
+    pytest.param(stepping(cancel_a_scope_of_its_own), "garbage", id="step cancels a scope of its own"),
+    pytest.param(stepping(crash_in_a_group), "internal", id="step crashes in a group"),
+    pytest.param(stepping(leave_from_a_step), "internal", id="step exits"),
+    pytest.param(stepping(one_more_step), "garbage", id="step returns a step"),
+    pytest.param(stepping(oversell), "illegal_edge", id="step takes an edge that is not there"),
+]
+
+
+@pytest.mark.parametrize(("script", "label"), MISBEHAVIOUR)
+async def test_it_costs_its_own_run_only(shop: Shop, script: Callable[[Widget, datetime], Any], label: str) -> None:
+    await shop.register(1, 2, 3)
+    handler = Scripted({2: script})
+    async with shop.running(handler) as (_, ledger):
+        await ledger.until(lambda: ledger.outcomes.total() == 3)
+        assert ledger.outcomes == {"do_nothing": 2, "error": 1}
+    assert ledger.errors == [label]
+    assert ledger.moves == []
+    assert (await shop.outcome(2))["error"] == label
+    assert (await shop.widget(2))["version"] == 1
+    row = await shop.row(2)
+    assert (row["claim_token"], row["lane"]) == (None, Lane.PERIODIC)
+    assert row["ahead"] > timedelta(seconds=20)
+
+
+async def test_the_reason_of_an_unforeseen_exception_stays_in_the_log(shop: Shop) -> None:
+    await shop.register(1)
+    async with shop.running(Scripted({1: raise_one})) as (_, ledger):
+        await ledger.until(lambda: ledger.outcomes.total() == 1)
+    stored = await shop.outcome(1)
+    assert "of all things" not in str(stored)
+    assert stored["reason"] == "see the log"
+
+
+async def test_a_step_takes_no_longer_than_the_loop_allows_whatever_it_asks_for(shop: Shop) -> None:
+    await shop.register(1)
+    brief = msgspec.structs.replace(BRISK, max_handling_time=timedelta(milliseconds=50))
+
+    def patient(_widget: Widget, _now: datetime) -> Decided:
+        return Step(name="work", act=hang, deadline=timedelta(hours=1), reads_only=False)
+
+    async with shop.running(Scripted({1: patient}), config=brief) as (_, ledger):
+        await ledger.until(lambda: ledger.outcomes.total() == 1)
+    assert ledger.errors == ["timeout"]
+    assert "0.05 s" in (await shop.outcome(1))["reason"]
+
+
+async def test_after_an_error_the_next_run_does_better(shop: Shop) -> None:
+    await shop.register(1)
+    handler = Scripted({1: raise_one})
+    async with shop.running(handler) as (_, ledger):
+        await ledger.until(lambda: ledger.outcomes["error"] == 1)
+        handler.scripts.clear()
+        await shop.ask(1)
+        await ledger.until(lambda: ledger.outcomes["do_nothing"] == 1)
+    assert await shop.answers() == [1]
+    assert (await shop.outcome(1))["outcome"] == "do_nothing"
+
+
+@pytest.mark.parametrize("point", range(4))
+async def test_a_step_cancelled_at_any_of_its_awaits_leaves_nothing_and_gives_its_row_back(
+    shop: Shop, point: int
+) -> None:
+    await shop.register(1)
+    await shop.ask(1)
+    reached = anyio.Event()
+
+    async def work(widget: Widget) -> Transition[Shape, Answer]:
+        for here in range(4):
+            if here == point:
+                reached.set()
+                await anyio.sleep_forever()
+            await anyio.lowlevel.checkpoint()
+        raise AssertionError("cancelled before")
+
+    def script(widget: Widget, _now: datetime) -> Decided:
+        return Step(name="work", act=lambda _: work(widget), deadline=timedelta(hours=1), reads_only=False)
+
+    hasty = msgspec.structs.replace(BRISK, drain_timeout=timedelta(0))
+    async with shop.running(Scripted({1: script}), config=hasty) as (_, ledger):
+        await reached.wait()
+    assert (ledger.outcomes.total(), ledger.errors, ledger.verdicts) == (0, [], [])
+    assert await shop.answers() == [0]
+    row = await shop.row(1)
+    assert (row["claim_token"], row["lane"]) == (None, Lane.WOKEN)
+    async with shop.running(Scripted(default=lambda w, _: DoNothing(writes=answered(w)))) as (_, ledger):
+        await ledger.until(lambda: ledger.outcomes.total() == 1)
+    assert await shop.answers() == [1]

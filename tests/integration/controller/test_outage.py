@@ -1,0 +1,93 @@
+"""The database goes away while the loop runs: the loop survives, and nothing that was asked is lost or done
+twice."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import anyio
+import pytest
+
+from farrier.io.embedded import EmbeddedServer
+from farrier.model.outcome import Transition
+from tests.support import loop, pg, toy
+from tests.support.loop import Shop
+from tests.support.toy import Decided, Scripted, Shape, State, Widget, answered
+
+
+def turn(widget: Widget, _now: object) -> Decided:
+    """Each request turns the widget around once."""
+    if not widget.requests:
+        return toy.content(widget, widget.entered_at)
+    to = State.MADE if widget.state is State.RAW else State.RAW
+    return Transition(to=Shape(to), reason="asked", cause="request", writes=answered(widget))
+
+
+async def kill_backends(shop: Shop) -> None:
+    """Every session but the one that asks."""
+    async with shop.db.connect() as conn:
+        await conn.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+
+async def ask(shop: Shop, widget: int) -> None:
+    async with shop.db.connect() as client:
+        await toy.ask(client, widget)
+
+
+async def test_sessions_killed_over_and_over_lose_nothing_and_double_nothing(shop: Shop) -> None:
+    widgets = range(1, 11)
+    await shop.register(*widgets)
+    async with shop.running(Scripted(default=turn)) as (_, ledger):
+        for _ in range(15):
+            begun = ledger.outcomes.total()
+            for widget in widgets:
+                await ask(shop, widget)
+            await ledger.until(lambda: ledger.outcomes.total() > begun)  # noqa: B023 (awaited in this turn)
+            await kill_backends(shop)
+            # What was claimed when its session died is due again when its lease ends.
+            await shop.db.advance(loop.BRISK.lease)
+        await eventually_all_answered(shop)
+    assert set(await shop.answers()) == {1}
+    for widget in widgets:
+        assert (await shop.widget(widget))["version"] == 1 + len(await shop.history(widget))
+
+
+async def eventually_all_answered(shop: Shop) -> None:
+    with anyio.fail_after(loop.PATIENCE):
+        while 0 in await shop.answers():
+            await anyio.lowlevel.checkpoint()
+
+
+@pytest.fixture
+async def mortal() -> AsyncIterator[tuple[EmbeddedServer, Shop]]:
+    """A server of this test's own, so that it may be stopped."""
+    with TemporaryDirectory(prefix="farrier-test-mortal-") as directory:
+        server = EmbeddedServer(Path(directory), settings=pg.FAST)
+        await anyio.to_thread.run_sync(server.start)
+        try:
+            async with pg.Server(server.dsn_of).database() as db, loop.opened(db) as shop:
+                yield server, shop
+        finally:
+            await anyio.to_thread.run_sync(server.stop)
+
+
+async def test_a_server_that_stops_and_starts_again_finds_the_loop_at_work(
+    mortal: tuple[EmbeddedServer, Shop],
+) -> None:
+    server, shop = mortal
+    await shop.register(1)
+    async with shop.running(Scripted(default=turn)) as (_, ledger):
+        await ledger.until(lambda: ledger.outcomes.total() == 1)
+        await anyio.to_thread.run_sync(server.stop)
+        polls = ledger.woken_by["poll"]
+        await ledger.until(lambda: ledger.woken_by["poll"] > polls + 3)
+        await anyio.to_thread.run_sync(server.start)
+        await ask(shop, 1)
+        await ledger.until(lambda: bool(ledger.moves))
+    assert ledger.moves == [("raw", "made")]
+    assert await shop.answers() == [1]

@@ -1,0 +1,206 @@
+"""Whatever people, agents and BMCs do, in any order, through the real loop: what must hold holds after every commit.
+
+Hypothesis writes the scripts. Each commit is judged by the history that it left: a row of it carries the version of its
+commit, so the layers can be put together again as they stood after each. The loop itself reports what the model or the
+database refused; there is nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from farrier.model import mapping, sla
+from farrier.model.actions import ANSWERED_WHILE_PAUSED, Action
+from farrier.model.bmc import BmcError, BmcFailure
+from farrier.model.edges import Layer
+from farrier.model.node import TaskType
+from farrier.model.status import NodeStatus
+from farrier.model.workflow import LIVE, WorkflowKind, WorkflowStatus
+from tests.support import pg
+from tests.support import site as sites
+from tests.support.site import HOUR, MINUTE, SECOND, Machine, Site
+
+Act: TypeAlias = Callable[[Machine], Awaitable[object]]
+
+PARAMS: dict[Action, list[dict[str, Any]]] = {
+    Action.SET_BMC: [{"credential": "env:OTHER"}, {"address": "https://10.1.0.1", "credential": "env:B"}],
+    Action.SET_POWER: [{"power": "on"}],
+    Action.ONBOARD: [{"mode": "manual"}, {"mode": "deploy"}],
+    Action.QUARANTINE: [{"reason": "looked at"}],
+    Action.DRAIN: [{}, {"force": True, "reason": "dead"}],
+    Action.REMOVE: [{}, {"force": True, "reason": "dead"}],
+    Action.DECOMMISSION: [{"mode": "soft_reset"}, {"mode": "full_decommission", "force": True, "reason": "dead"}],
+    Action.PAUSE: [{"reason": "fire drill"}],
+}
+OF_A_DELETED_NODE = {"FR403", "FR404", "FR410"}
+CARRIED = {NodeStatus.DRAINING, NodeStatus.REMOVING}
+
+
+def asks(*requests: tuple[Action, dict[str, Any]]) -> Act:
+    async def ask(machine: Machine) -> None:
+        await machine.ask_together(*requests)
+
+    return named(ask, "asks", *requests)
+
+
+def beats(*alerts: str, **health: Any) -> Act:
+    async def beat(machine: Machine) -> None:
+        await machine.beat(*alerts, **health)
+
+    return named(beat, "beats", *alerts, health)
+
+
+def works(*, succeeded: bool, times: int) -> Act:
+    """Whatever tasks there are, some agent ends them."""
+
+    async def work(machine: Machine) -> None:
+        for type_ in TaskType:
+            for _ in range(times):
+                lease = await machine.claim(type_)
+                if lease is not None:
+                    await machine.end(lease, succeeded=succeeded)
+
+    return named(work, "works", succeeded, times)
+
+
+async def claims(machine: Machine) -> None:
+    for type_ in TaskType:
+        await machine.claim(type_, 10 * SECOND)
+
+
+def waits(by: timedelta) -> Act:
+    async def wait(machine: Machine) -> None:
+        await machine.site.wait(by)
+
+    return named(wait, "waits", by)
+
+
+def bmc(failure: BmcFailure | None) -> Act:
+    async def change(machine: Machine) -> None:
+        machine.site.bmc.recover()
+        if failure is not None:
+            machine.site.bmc.fail(BmcError(failure, "no", credential_version="v1"))
+
+    return named(change, "bmc", failure)
+
+
+async def enrols(machine: Machine) -> None:
+    await machine.enroll()
+
+
+def named(act: Act, *words: object) -> Act:
+    """An act that a failing script can be read from."""
+    act.__qualname__ = " ".join(map(str, words))
+    return act
+
+
+REQUESTS = st.sampled_from([(action, params) for action in Action for params in PARAMS.get(action, [{}])])
+ACTS = st.one_of(
+    st.lists(REQUESTS, min_size=1, max_size=3).map(lambda requests: asks(*requests)),
+    st.sampled_from(
+        [
+            enrols,
+            beats(),
+            beats("xid-79"),
+            beats(ssh_seed="failed"),
+            works(succeeded=True, times=1),
+            works(succeeded=False, times=5),
+            claims,
+            waits(31 * SECOND),
+            waits(4 * MINUTE),
+            waits(HOUR),
+            bmc(None),
+            bmc(BmcFailure.UNREACHABLE),
+            bmc(BmcFailure.AUTH),
+        ]
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+async def site(pg_server: pg.Server) -> AsyncIterator[Site]:
+    async with pg_server.database() as db, sites.opened(db) as opened:
+        yield opened
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(begins=st.integers(0, 3), script=st.lists(ACTS, min_size=5, max_size=25))
+async def test_what_must_hold_holds_after_every_commit(site: Site, begins: int, script: list[Act]) -> None:
+    await site.conn.execute("DELETE FROM farrier.schedule")  # earlier machines are none of this example's business
+    site.bmc.recover()
+    machine = await (site.register, site.with_bmc, site.active, site.retired)[begins]()
+    for act in script:
+        try:
+            await act(machine)
+        except pg.PostgresError as error:
+            if error.sqlstate not in OF_A_DELETED_NODE:
+                raise
+            await site.settled()
+        await holds_now(machine)
+    await held_after_every_commit(machine)
+
+
+async def holds_now(machine: Machine) -> None:
+    """Once the loop has nothing more to do."""
+    site, row = machine.site, await machine.look()
+    assert site.ledger.errors == [] and site.ledger.verdicts == []
+    pending = await site.conn.fetch(
+        "SELECT action FROM farrier.intents WHERE node_id = $1 AND status = 'pending'", machine.id
+    )
+    assert row["paused"] or not pending
+    assert not ANSWERED_WHILE_PAUSED.intersection(Action(record["action"]) for record in pending)
+    assert row["management"] not in ("verifying", "adopting")
+    assert row["status"] != "active" or row["ever_onboarded"]
+    live = {task["type"] for task in await machine.tasks() if task["status"] in ("queued", "dispatched")}
+    assert not live or row["live"] == "decommission"
+    if row["status"] in CARRIED and row["stage"] in ("drain_node", "remove_gpuaas_node_record") and not row["paused"]:
+        assert live, "somebody has to carry it out"
+    tries = msgspec.json.decode(row["bmc"]).get("tries", [])
+    assert len(tries) <= 3, "logins that may have failed"
+    has_a_limit_or_a_reason(row)
+
+
+def has_a_limit_or_a_reason(row: Any) -> None:
+    """The SLA of every layer can be asked for, whatever the node is."""
+    facts = sla.SlaFacts(
+        management=row["management"],
+        onboarding=WorkflowStatus(row["workflow_status"]) if row["workflow"] == "onboarding" else None,
+        has_mode=row["mode"] is not None,
+        manage_asked="asked_at" in row["bmc"],
+    )
+    for layer, value in ((Layer.STATUS, row["status"]), (Layer.MANAGEMENT, row["management"])):
+        sla.limit(layer, value, facts=facts, overrides={})
+    if row["live"] is not None:
+        sla.limit(Layer(row["live"]), row["workflow_status"], stage=row["stage"], facts=facts, overrides={})
+
+
+async def held_after_every_commit(machine: Machine) -> None:
+    rows = await machine.site.conn.fetch(
+        "SELECT version, layer, to_value FROM farrier.history WHERE kind = 'node' AND id = $1 ORDER BY version",
+        machine.id,
+    )
+    commits: dict[int, dict[str, str]] = {}
+    for row in rows:
+        commits.setdefault(row["version"], {})[row["layer"]] = row["to_value"]
+    standing: dict[str, str] = {}
+    for version, moved in commits.items():
+        standing |= moved
+        status = NodeStatus(standing["status"])
+        live = []
+        for kind in WorkflowKind:
+            if kind not in standing:
+                continue
+            workflow = WorkflowStatus(standing[kind])
+            if workflow in LIVE or kind in moved:
+                assert mapping.violation(status, kind=kind, workflow_status=workflow) is None, (version, standing)
+            if workflow in LIVE:
+                live.append(kind)
+        assert len(live) <= 1, (version, standing)
+        assert status not in CARRIED or live == [WorkflowKind.DECOMMISSION], (version, standing)

@@ -1,0 +1,223 @@
+"""Bootstrap tokens and heartbeats: who may speak for a node, what is refused, and when speaking wakes it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from farrier.model.health import Health
+from tests.support import pg
+from tests.support.site import HOUR, MINUTE, SECOND, Machine, Site, as_json
+
+ENROLL = "SELECT * FROM farrier.enroll_agent($1, $2::jsonb)"
+BEAT = "SELECT farrier.heartbeat($1, $2::jsonb, $3)"
+
+
+async def refusal(site: Site, statement: str, *arguments: Any) -> tuple[str | None, str]:
+    """SQLSTATE and text that the statement is refused with."""
+    with pytest.raises(pg.PostgresError) as refused:
+        await site.conn.fetch(statement, *arguments)
+    return refused.value.sqlstate, str(refused.value)
+
+
+# --- tokens
+
+
+async def test_a_token_enrols_once(site: Site) -> None:
+    machine = await (await site.register(bootstrap_token="token")).enroll("token")
+    assert (await machine.state())[0] == "enrolling"
+    sqlstate, text = await refusal(site, ENROLL, "token", "{}")
+    assert sqlstate == "FR403" and "was used at" in text
+
+
+async def test_a_token_is_not_stored(site: Site) -> None:
+    await site.register(bootstrap_token="open-sesame")
+    rows = await site.conn.fetch("SELECT t::text AS row FROM farrier.bootstrap_tokens t")
+    assert len(rows) == 1 and "open-sesame" not in rows[0]["row"]
+
+
+async def test_a_token_lives_three_days(site: Site) -> None:
+    await site.register(bootstrap_token="early")
+    await site.register(bootstrap_token="late")
+    await site.wait(72 * HOUR - SECOND)
+    await site.conn.fetch(ENROLL, "early", "{}")
+    await site.wait(SECOND)
+    sqlstate, text = await refusal(site, ENROLL, "late", "{}")
+    assert sqlstate == "FR403" and "expired at" in text
+
+
+async def test_issuing_a_token_makes_the_earlier_worthless(site: Site) -> None:
+    machine = await site.register(bootstrap_token="first")
+    second = await site.conn.fetchval("SELECT farrier.issue_bootstrap($1)", machine.name)
+    sqlstate, text = await refusal(site, ENROLL, "first", "{}")
+    assert sqlstate == "FR403" and "was revoked at" in text
+    await machine.enroll(second)
+    assert (await machine.state())[0] == "enrolling"
+
+
+async def test_a_revoked_or_unknown_token_opens_nothing(site: Site) -> None:
+    machine = await site.register(bootstrap_token="token")
+    await site.conn.execute("SELECT farrier.revoke_bootstrap($1)", machine.name)
+    assert "was revoked at" in (await refusal(site, ENROLL, "token", "{}"))[1]
+    assert "unknown bootstrap token" in (await refusal(site, ENROLL, "other", "{}"))[1]
+    assert (await machine.state())[0] == "bootstrap_issued"
+
+
+async def test_a_token_lives_for_a_sensible_time(site: Site) -> None:
+    machine = await site.register()
+    register = "SELECT farrier.register_node('gpu-x', bootstrap_token => 'x', bootstrap_ttl => $1)"
+    for ttl in (timedelta(0), -SECOND, timedelta(days=31), None):
+        assert (await refusal(site, "SELECT farrier.issue_bootstrap($1, $2)", machine.name, ttl))[0] == "FR400"
+        assert (await refusal(site, register, ttl))[0] == "FR400"
+
+
+async def test_a_new_agent_of_a_node_ends_the_old_one(site: Site) -> None:
+    machine = await site.active()
+    old = machine.key
+    await machine.enroll()
+    sqlstate, text = await refusal(site, BEAT, machine.name, "{}", old)
+    assert sqlstate == "FR403" and "wrong agent key" in text
+    await machine.beat()
+
+
+async def test_malformed_facts_are_refused_and_the_token_stays_good(site: Site) -> None:
+    machine = await site.register(bootstrap_token="token")
+    for facts in ("[]", None, as_json({"dmi": "x" * 70_000})):
+        assert (await refusal(site, ENROLL, "token", facts))[0] == "FR400"
+    await machine.enroll("token")
+
+
+# --- registration
+
+
+async def test_a_name_that_is_not_usable_is_refused(site: Site) -> None:
+    for name in ("", "12", "-gpu", "gpu 1", "x" * 254, None):
+        sqlstate, text = await refusal(site, "SELECT farrier.register_node($1)", name)
+        assert sqlstate == "FR400" and "is not usable" in text, name
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("labels => '[]'", "labels is a JSON object"),
+        ("labels => NULL", "labels is a JSON object"),
+        ("agentless => NULL", "true or false"),
+        ("bmc_address => ' '", "no blanks"),
+        ("bmc_credential => ''", "no blanks"),
+        ("bootstrap_token => ''", "may not be empty"),
+    ],
+)
+async def test_a_detail_that_makes_no_sense_is_refused(site: Site, given: str, told: str) -> None:
+    with pytest.raises(pg.PostgresError) as refused:
+        await site.conn.execute(f"SELECT farrier.register_node('gpu-1', {given})")
+    assert refused.value.sqlstate == "FR400"
+    assert told in f"{refused.value} {getattr(refused.value, 'hint', '')}"
+
+
+async def test_name_mac_bmc_and_token_belong_to_one_node(site: Site) -> None:
+    await site.register(
+        "gpu-1",
+        macs=["02:00:00:00:00:01"],
+        bmc_address="https://10.0.0.1",
+        bmc_credential="env:B",
+        bootstrap_token="token",
+    )
+    for statement, told in (
+        ("SELECT farrier.register_node('gpu-1')", "gpu-1 is registered already"),
+        ("SELECT farrier.register_node('x', macs => '{02-00-00-00-00-01}')", "belongs to node gpu-1 already"),
+        ("SELECT farrier.register_node('x', bootstrap_token => 'token')", "was given before"),
+        ("SELECT farrier.register_node('x', bmc_address => 'https://10.0.0.1')", "belongs to node gpu-1 already"),
+    ):
+        sqlstate, text = await refusal(site, statement)
+        assert sqlstate == "23505" and told in text
+
+
+# --- heartbeats
+
+
+MALFORMED = (
+    "[]",
+    "null",
+    '{"ok": "yes"}',
+    '{"ok": null}',
+    '{"alerts": {}}',
+    '{"alerts": null}',
+    '{"alerts": ["hot"]}',
+    '{"alerts": [{"message": "no id"}]}',
+    '{"alerts": [{"id": 5}]}',
+    '{"alerts": [{"id": "hot", "message": null}]}',
+    '{"alerts": [{"id": "hot", "blocks_scheduling": "yes"}]}',
+    '{"ssh_seed": "perhaps"}',
+    '{"ssh_seed": null}',
+    '{"ssh_seed": 1}',
+    as_json({"alerts": [{"id": "x" * 70_000}]}),
+)
+WELL_FORMED: tuple[dict[str, Any], ...] = (
+    {},
+    {"ok": False},
+    {"ok": True, "alerts": []},
+    {"alerts": [{"id": "hot"}, {"id": "hot", "message": "85 °C", "blocks_scheduling": False}]},
+    {"ssh_seed": "ok"},
+    {"ssh_seed": "unknown", "of_a_later_agent": [1, None]},
+)
+
+
+async def test_a_malformed_health_is_refused(site: Site) -> None:
+    machine = await site.enrolled()
+    for health in MALFORMED:
+        assert (await refusal(site, BEAT, machine.name, health, machine.key))[0] == "FR400", health
+    assert (await machine.state())[0] == "enrolling"
+
+
+async def test_what_the_database_takes_the_handler_understands(site: Site) -> None:
+    for health in WELL_FORMED:
+        machine = await site.enrolled()
+        await machine.report(health)
+        assert (await machine.state())[0] == "active", health
+
+
+def test_the_words_of_the_handler_are_those_that_are_tested() -> None:
+    assert set(Health.__struct_fields__) == {"ok", "alerts", "ssh_seed"}
+
+
+async def test_a_heartbeat_needs_an_agent_and_its_key(site: Site) -> None:
+    stranger, machine = await site.register(), await site.active()
+    assert "has no enrolled agent" in (await refusal(site, BEAT, stranger.name, "{}", "key"))[1]
+    for key in ("wrong", "", None):
+        assert (await refusal(site, BEAT, machine.name, "{}", key))[0] == "FR403"
+
+
+async def woken(machine: Machine) -> int:
+    """How often anything has woken the node."""
+    times: int = await machine.site.conn.fetchval("SELECT wake_seq FROM farrier.schedule WHERE id = $1", machine.id)
+    return times
+
+
+async def test_a_heartbeat_wakes_its_node_only_if_it_says_something_new(site: Site) -> None:
+    machine = await site.enrolled()
+
+    async def wakes(**health: Any) -> bool:
+        before = await woken(machine)
+        await machine.report(health)
+        return await woken(machine) > before
+
+    assert await wakes(ok=True), "the first"
+    assert not await wakes(ok=True)
+    await site.db.advance(2 * MINUTE)
+    assert not await wakes(ok=True), "on time"
+    assert await wakes(ok=True, alerts=[{"id": "hot"}]), "another health"
+    assert not await wakes(ok=True, alerts=[{"id": "hot"}])
+    await site.db.advance(3 * MINUTE + SECOND)
+    assert await wakes(ok=True, alerts=[{"id": "hot"}]), "back after a silence"
+
+
+async def test_only_the_failed_seeds_that_are_counted_wake(site: Site) -> None:
+    machine = await site.enrolled()
+    seen = []
+    for _ in range(5):
+        before = await woken(machine)
+        await machine.report({"ssh_seed": "failed"})
+        seen.append(await woken(machine) > before)
+    assert seen == [True, True, True, False, False]

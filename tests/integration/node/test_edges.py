@@ -1,0 +1,66 @@
+"""Every edge that a node of this release can take is taken by its real trigger, through the real loop.
+
+The paths are in `tests.support.paths`; what the model has and this release cannot reach is in `LATER`, with what is
+missing. Together they are the model's edges and no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from farrier.model import edges
+from tests.support import pg
+from tests.support import site as sites
+from tests.support.paths import DECOMMISSION, MANAGEMENT, Path
+from tests.support.paths_of_jobs import EVERY_PATH
+from tests.support.site import Site
+
+CANNOT_ADOPT = "adoption needs the read-only probe with its identity match"
+CANNOT_UNDO = "nothing that a decommission of this release does can fail to be undone"
+CANNOT_OBSERVE = "nothing is observed yet that would show a decommission's goal"
+
+LATER = {
+    (MANAGEMENT, "manageable", "adopting"): CANNOT_ADOPT,
+    (MANAGEMENT, "adopt_failed", "adopting"): CANNOT_ADOPT,
+    (MANAGEMENT, "adopting", "manageable"): CANNOT_ADOPT,
+    (MANAGEMENT, "adopting", "adopt_failed"): CANNOT_ADOPT,
+    (MANAGEMENT, "adopting", "error"): CANNOT_ADOPT,
+    (MANAGEMENT, "adopt_failed", "error"): CANNOT_ADOPT,
+    (MANAGEMENT, "adopt_failed", "verifying"): CANNOT_ADOPT,
+    (DECOMMISSION, "compensating", "failed_manual_intervention"): CANNOT_UNDO,
+    (DECOMMISSION, "running", "reconciled"): CANNOT_OBSERVE,
+    (DECOMMISSION, "failed_retryable", "reconciled"): CANNOT_OBSERVE,
+    (DECOMMISSION, "failed_manual_intervention", "reconciled"): CANNOT_OBSERVE,
+}
+
+
+@pytest.fixture(scope="module")
+async def crowded(pg_server: pg.Server) -> AsyncIterator[Site]:
+    """One site for all scenarios: each has nodes of its own, and only time is common to them."""
+    async with pg_server.database() as db, sites.opened(db) as opened:
+        yield opened
+
+
+@pytest.fixture
+def site(crowded: Site) -> Site:
+    """Whose BMCs answer again."""
+    crowded.bmc.recover()
+    return crowded
+
+
+@pytest.mark.parametrize("path", EVERY_PATH, ids=lambda path: path.__name__)
+async def test_edges_are_taken_by_their_triggers(site: Site, path: Path) -> None:
+    machine = await path(site)
+    moves = await machine.moves()
+    for edge in EVERY_PATH[path]:
+        causes = [m.cause for m in moves if (m.layer, m.source, m.target) == edge[:3]]
+        assert any(cause.startswith(edge.cause) for cause in causes), (edge, moves)
+
+
+def test_all_edges_of_the_model_are_taken_or_said_to_need_a_later_release() -> None:
+    taken = {edge[:3] for path_edges in EVERY_PATH.values() for edge in path_edges}
+    every = {(edge.layer, edge.source, edge.target) for edge in edges.EDGES}
+    assert taken | LATER.keys() == every
+    assert not taken & LATER.keys()

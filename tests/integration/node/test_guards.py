@@ -1,0 +1,143 @@
+"""What the database refuses, whoever writes it: edges the model lacks, first values, and pairs that do not go together.
+
+The statements run as a superuser, so what refuses them is not a missing right. A row is first put where no guard lets
+anyone put it, with the guards off; then the guards are on, and the move is tried.
+"""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from farrier.io.pool import Connection
+from farrier.model import edges, mapping
+from farrier.model.edges import Layer
+from farrier.model.status import NodeStatus
+from farrier.model.workflow import LIVE, TERMINAL, WorkflowKind, WorkflowStatus
+from tests.support import pg
+
+REFUSED = "FR409"
+
+ROWS = {
+    Layer.STATUS: ("farrier.nodes", "status"),
+    Layer.MANAGEMENT: ("farrier.nodes", "management"),
+    Layer.ONBOARDING: ("farrier.node_onboardings", "status"),
+    Layer.DECOMMISSION: ("farrier.node_decommissions", "status"),
+}
+
+# Everything that is checked at COMMIT is checked now.
+AT_COMMIT = "SET CONSTRAINTS ALL IMMEDIATE"
+
+
+async def refusal(conn: Connection, before: str, move: str) -> str | None:
+    """The SQLSTATE that `move` ends with after `before` was done behind the guards' back. Nothing of it stays."""
+    transaction = conn.transaction()
+    await transaction.start()
+    try:
+        await conn.execute(f"SET LOCAL session_replication_role = replica; {before}")
+        await conn.execute(f"SET LOCAL session_replication_role = origin; {move}")
+    except pg.PostgresError as error:
+        return error.sqlstate
+    finally:
+        await transaction.rollback()
+    return None
+
+
+async def register(conn: Connection) -> None:
+    """Node 1; onboarding 1 is live, decommission 1 is not there for any guard to see."""
+    await conn.execute("SELECT farrier.register_node('gpu-1')")
+    await conn.execute(
+        "SET session_replication_role = replica;"
+        "INSERT INTO farrier.node_decommissions (node_id, mode, status) VALUES (1, 'soft_reset', 'cancelled');"
+        "SET session_replication_role = origin"
+    )
+
+
+@pytest.mark.parametrize("layer", Layer)
+async def test_an_edge_passes_exactly_if_the_model_has_it(every_db: pg.Database, layer: Layer) -> None:
+    table, column = ROWS[layer]
+    async with every_db.connect() as conn:
+        await register(conn)
+        for source, target in permutations(edges.STATES[layer], 2):
+            before, move = (f"UPDATE {table} SET {column} = '{value}'" for value in (source, target))
+            expected = None if edges.allowed(layer, source, target) else REFUSED
+            assert await refusal(conn, before, move) == expected, (source, target)
+
+
+@pytest.mark.parametrize(("kind", "status"), [(kind, status) for kind in WorkflowKind for status in WorkflowStatus])
+async def test_a_pair_passes_exactly_if_the_mapping_has_it(
+    db: pg.Database, kind: WorkflowKind, status: WorkflowStatus
+) -> None:
+    """A live workflow in the commit that makes it the node's; one that ends in the commit that ends it."""
+    table = f"farrier.node_{kind}s"
+    others = "UPDATE farrier.node_onboardings SET status = 'cancelled'"
+    named = f"UPDATE farrier.nodes SET live_workflow_kind = '{kind}', live_workflow_id = 1"
+    unnamed = "UPDATE farrier.nodes SET live_workflow_kind = NULL, live_workflow_id = NULL"
+    async with db.connect() as conn:
+        await register(conn)
+        for node_status in NodeStatus:
+            placed = f"{others}; UPDATE farrier.nodes SET status = '{node_status}'"
+            if status in LIVE:
+                before = f"{placed}; {unnamed}; UPDATE {table} SET status = '{status}'"
+                move = f"{named}; {AT_COMMIT}"
+            else:
+                before = f"{placed}; {named}; UPDATE {table} SET status = 'running'"
+                move = f"UPDATE {table} SET status = '{status}'; {unnamed}; {AT_COMMIT}"
+            expected = None if node_status in mapping.ALLOWED[kind, status] else REFUSED
+            assert await refusal(conn, before, move) == expected, node_status
+
+
+@pytest.mark.parametrize(
+    ("before", "move"),
+    [
+        pytest.param(
+            "", "UPDATE farrier.nodes SET live_workflow_kind = NULL, live_workflow_id = NULL", id="names none"
+        ),
+        pytest.param("", "UPDATE farrier.nodes SET live_workflow_kind = 'decommission'", id="names another kind"),
+        pytest.param("", "UPDATE farrier.nodes SET live_workflow_id = 7", id="names another id"),
+        pytest.param(
+            "UPDATE farrier.nodes SET status = 'quarantined'",
+            "INSERT INTO farrier.node_decommissions (node_id, mode) VALUES (1, 'soft_reset')",
+            id="onboarding and decommission at once",
+        ),
+        pytest.param("", "UPDATE farrier.node_onboardings SET status = 'cancelled'", id="ends behind the node's back"),
+    ],
+)
+async def test_a_node_names_the_one_workflow_that_is_live(every_db: pg.Database, before: str, move: str) -> None:
+    async with every_db.connect() as conn:
+        await register(conn)
+        assert await refusal(conn, "", AT_COMMIT) is None
+        assert await refusal(conn, before, f"{move}; {AT_COMMIT}") == REFUSED
+
+
+@pytest.mark.parametrize("kind", WorkflowKind)
+async def test_one_kind_is_live_once(db: pg.Database, kind: WorkflowKind) -> None:
+    one = f"INSERT INTO farrier.node_{kind}s (node_id, mode) VALUES (1, 'soft_reset')"
+    async with db.connect() as conn:
+        await register(conn)
+        before = f"DELETE FROM farrier.node_{kind}s; {one}"
+        assert await refusal(conn, before, one) == "23505"
+
+
+@pytest.mark.parametrize("layer", Layer)
+async def test_a_layer_begins_only_where_the_model_begins_it(every_db: pg.Database, layer: Layer) -> None:
+    async with every_db.connect() as conn:
+        await register(conn)
+        await conn.execute("UPDATE farrier.nodes SET name = 'gpu-0'")
+        for value in edges.STATES[layer]:
+            made = {
+                Layer.STATUS: f"nodes (name, status, management) VALUES ('gpu-1', '{value}', 'unmanaged')",
+                Layer.MANAGEMENT: f"nodes (name, status, management) VALUES ('gpu-1', 'enrolling', '{value}')",
+                Layer.ONBOARDING: f"node_onboardings (node_id, status) VALUES (1, '{value}')",
+                Layer.DECOMMISSION: f"node_decommissions (node_id, mode, status) VALUES (1, 'reimage', '{value}')",
+            }[layer]
+            expected = None if value in edges.INITIAL[layer] else REFUSED
+            sqlstate = await refusal(conn, "DELETE FROM farrier.node_onboardings", f"INSERT INTO farrier.{made}")
+            assert sqlstate == expected, value
+
+
+def test_every_end_of_a_workflow_is_an_edge_from_running() -> None:
+    """Which the test of pairs counts on."""
+    for kind in WorkflowKind:
+        assert all(edges.allowed(Layer(kind), WorkflowStatus.RUNNING, end) for end in TERMINAL)

@@ -1,0 +1,331 @@
+"""What a client that inserts intents may count on: what is refused at once, what is answered, when, in what order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from farrier.io.pool import Connection
+from farrier.model import actions
+from farrier.model.node import TaskType
+from tests.support import pg
+from tests.support.site import MINUTE, SECOND, Answer, Site, as_json
+
+INSERT = "INSERT INTO farrier.intents (node, action, params, api_version) VALUES ($1, $2, $3::jsonb, $4) RETURNING id"
+KEYED = "INSERT INTO farrier.intents (node, action, idempotency_key) VALUES ('gpu-1', 'drain', $1) RETURNING id"
+INTENT = "SELECT farrier.intent('gpu-1', 'drain', $2::jsonb, idempotency_key => $1)"
+ACCEPTED = "accepted"
+
+
+async def insert(
+    conn: Connection, action: str = "drain", params: str | None = "{}", node: str = "gpu-1", version: int | None = 2
+) -> Any:
+    return await conn.fetchval(INSERT, node, action, params, version)
+
+
+# --- refused by the INSERT
+
+
+@pytest.mark.parametrize(
+    ("action", "params", "told"),
+    [
+        ("explode", "{}", "unknown action 'explode'"),
+        ("drain", "[]", "params must be a JSON object"),
+        ("drain", None, "params must be a JSON object"),
+        ("drain", '{"fast": true}', "parameter fast is unknown; it takes: force, reason"),
+        ("drain", '{"force": "yes"}', "parameter force must be true or false"),
+        ("drain", '{"force": null}', "parameter force must be true or false"),
+        ("drain", '{"force": true}', "force: true needs a reason"),
+        ("quarantine", "{}", "parameter reason is missing"),
+        ("quarantine", '{"reason": null}', "parameter reason must be a string"),
+        ("quarantine", '{"reason": 5}', "parameter reason must be a string"),
+        ("quarantine", '{"reason": "  "}', "parameter reason is blank"),
+        ("quarantine", as_json({"reason": "x" * 501}), "parameter reason is longer than 500"),
+        ("onboard", '{"mode": "magic"}', "parameter mode must be one of deploy, adopt, manual"),
+        ("set_bmc", "{}", "needs at least one of: address, credential"),
+        ("set_bmc", '{"address": "10.0.0.1 "}', "parameter address is blank or has blanks in it"),
+        ("release", '{"why": "x"}', "parameter why is unknown; it takes: none"),
+        ("quarantine", as_json({"reason": "x" * 20_000}), "16384 is the most"),
+    ],
+)
+async def test_a_malformed_intent_is_refused_by_its_insert(
+    every_db: pg.Database, action: str, params: str | None, told: str
+) -> None:
+    async with every_db.connect() as conn:
+        await conn.execute("SELECT farrier.register_node('gpu-1')")
+        with pytest.raises(pg.PostgresError, match=told) as refused:
+            await insert(conn, action, params)
+        assert refused.value.sqlstate == "FR400"
+        assert not await conn.fetchval("SELECT count(*) FROM farrier.intents")
+
+
+@pytest.mark.parametrize(
+    ("version", "action", "told"),
+    [
+        (actions.API_MIN - 1, "drain", f"takes {actions.API_MIN} to {actions.API_MAX}"),
+        (actions.API_MAX + 1, "drain", f"takes {actions.API_MIN} to {actions.API_MAX}"),
+        (1, "unpause", "needs api_version 2 or later; this intent has 1"),
+        (None, "unpause", "needs api_version 2 or later; this intent has 1"),
+    ],
+)
+async def test_a_version_that_does_not_fit_is_refused_with_both_numbers(
+    db: pg.Database, version: int | None, action: str, told: str
+) -> None:
+    async with db.connect() as conn:
+        await conn.execute("SELECT farrier.register_node('gpu-1')")
+        with pytest.raises(pg.PostgresError, match=told) as refused:
+            await insert(conn, action, version=version)
+        assert refused.value.sqlstate == "FR406"
+
+
+async def test_a_version_inside_the_range_is_taken(db: pg.Database) -> None:
+    async with db.connect() as conn:
+        await conn.execute("SELECT farrier.register_node('gpu-1')")
+        for version in (None, *range(actions.API_MIN, actions.API_MAX + 1)):
+            await insert(conn, version=version)
+        (told,) = await conn.fetch("SELECT * FROM farrier.api_version()")
+        assert tuple(told) == (actions.API_MIN, actions.API_MAX)
+
+
+@pytest.mark.parametrize("node", ["gpu-2", "", "999", "99999999999999999999"])
+async def test_an_unknown_node_is_refused(db: pg.Database, node: str) -> None:
+    async with db.connect() as conn:
+        await conn.execute("SELECT farrier.register_node('gpu-1')")
+        with pytest.raises(pg.PostgresError, match="no node is named") as refused:
+            await insert(conn, node=node)
+        assert refused.value.sqlstate == "FR404"
+
+
+async def test_a_node_goes_by_its_name_or_its_id(site: Site) -> None:
+    machine = await site.active()
+    for name in (machine.name, str(machine.id)):
+        id_ = await insert(site.conn, "quarantine", '{"reason": "x"}', name)
+        await site.settled()
+        assert (await site.answer(id_)).status == ACCEPTED
+
+
+async def test_a_client_cannot_answer_its_own_intent(db: pg.Database) -> None:
+    async with db.connect() as conn:
+        await conn.execute("SELECT farrier.register_node('gpu-1')")
+        (stored,) = await conn.fetch(
+            "INSERT INTO farrier.intents (node, action, status, reason, answered_at, node_id)"
+            " VALUES ('gpu-1', 'drain', 'accepted', 'because', farrier.now(), 99)"
+            " RETURNING status, reason, answered_at, node_id"
+        )
+        assert tuple(stored) == ("pending", None, None, 1)
+
+
+# --- idempotency
+
+
+async def test_a_known_key_is_a_unique_violation_that_names_the_first_intent(every_db: pg.Database) -> None:
+    async with every_db.connect() as conn:
+        await conn.execute("SELECT farrier.register_node('gpu-1')")
+        first = await conn.fetchval(KEYED, "job-7")
+        with pytest.raises(pg.PostgresError, match=f"intent {first}") as refused:
+            await conn.fetchval(KEYED, "job-7")
+        assert refused.value.sqlstate == "23505"
+        assert await conn.fetchval(KEYED, "job-8") != first
+
+
+async def test_the_function_answers_a_known_key_with_the_first_intent(every_db: pg.Database) -> None:
+    async with every_db.connect() as conn:
+        await conn.execute("SELECT farrier.register_node('gpu-1')")
+        first = await conn.fetchval(INTENT, "job-7", "{}")
+        assert await conn.fetchval(INTENT, "job-7", "{}") == first
+        with pytest.raises(pg.PostgresError, match=f"belongs to intent {first}, which asks for drain"):
+            await conn.fetchval(INTENT, "job-7", '{"reason": "other"}')
+        assert await conn.fetchval("SELECT count(*) FROM farrier.intents") == 1
+
+
+async def test_a_key_belongs_to_one_node(db: pg.Database) -> None:
+    async with db.connect() as conn:
+        ids = set()
+        for name in ("gpu-1", "gpu-2"):
+            await conn.execute("SELECT farrier.register_node($1)", name)
+            ids.add(await conn.fetchval("SELECT farrier.intent($1, 'drain', idempotency_key => 'job-7')", name))
+        assert len(ids) == 2
+
+
+# --- answered
+
+
+async def test_one_run_answers_several_in_order_of_id_up_to_the_first_that_moves(site: Site) -> None:
+    machine = await site.active()
+    answers = await machine.ask_together(
+        ("reactivate", {}), ("release", {}), ("drain", {}), ("drain", {}), ("remove", {})
+    )
+    assert [answer.status for answer in answers] == ["rejected", "rejected", ACCEPTED, "rejected", "rejected"]
+    assert answers[3].reason is not None and "decommission 1 of this node is live" in answers[3].reason
+    rows = await site.conn.fetch("SELECT answered_at FROM farrier.intents ORDER BY id")
+    times = [row["answered_at"] for row in rows]
+    assert times[0] == times[1] == times[2] < times[3] <= times[4]
+
+
+async def test_more_requests_than_one_run_sees_are_all_answered_now(site: Site) -> None:
+    machine = await site.active()
+    answers = await machine.ask_together(*[("release", {})] * 250)
+    assert {answer.status for answer in answers} == {"rejected"}
+
+
+async def test_a_flood_that_reaches_a_node_as_it_goes_is_answered(site: Site) -> None:
+    machine = await site.register(bootstrap_token="token")
+    answers = await machine.ask_together(("delete", {}), *[("quarantine", {"reason": "x"})] * 250)
+    assert [answer.status for answer in answers] == [ACCEPTED] + ["rejected"] * 250
+    assert not await site.conn.fetchval("SELECT count(*) FROM farrier.schedule")
+
+
+@pytest.mark.parametrize(
+    ("action", "params", "told"),
+    [
+        ("release", {}, "release is accepted in status quarantined; this node is active"),
+        ("remove", {}, "remove is accepted in status retired; this node is active"),
+        ("delete", {}, "decommission or remove"),
+        (
+            "onboard",
+            {"mode": "manual"},
+            "in status bootstrap_issued, enrolling, quarantined, retired; this node is active",
+        ),
+        ("resume", {}, "this node has no live workflow"),
+        ("manage", {}, "with management enroll, manageable, adopt_failed; this node's is unmanaged"),
+        ("decommission", {"mode": "reimage"}, "needs a node that is in MAAS"),
+    ],
+)
+async def test_a_rejection_names_the_states_in_which_it_would_be_accepted(
+    site: Site, action: str, params: dict[str, Any], told: str
+) -> None:
+    machine = await site.active()
+    before = await machine.moves()
+    answer = await machine.ask(action, **params)
+    assert answer.status == "rejected" and answer.reason is not None and told in answer.reason
+    assert await machine.moves() == before
+
+
+async def test_while_a_workflow_is_live_others_are_rejected_with_its_id(site: Site) -> None:
+    machine = await site.draining()
+    for action, params in (("drain", {}), ("decommission", {"mode": "soft_reset"})):
+        answer = await machine.ask(action, **params)
+        assert answer.status == "rejected", answer
+    machine = await (await site.retired()).asked("remove", force=True, reason="dead")
+    await machine.asked("cancel")
+    await machine.asked("onboard", mode="manual")
+    for action in ("reactivate", "remove"):
+        answer = await machine.ask(action)
+        assert answer.reason is not None and "onboarding" in answer.reason and "is live" in answer.reason
+
+
+async def test_of_two_edits_the_newer_is_meant(site: Site) -> None:
+    machine = await site.register()
+    older, newer = await machine.ask_together(
+        ("set_bmc", {"address": "https://10.0.0.1"}), ("set_bmc", {"address": "https://10.0.0.2"})
+    )
+    assert (older.status, newer.status) == ("superseded", ACCEPTED)
+    assert (await machine.look())["bmc_address"] == "https://10.0.0.2"
+
+
+async def test_what_only_verifying_forbids_waits_until_it_is_left(site: Site) -> None:
+    machine = await site.verifying(await site.with_bmc(auto_manage=False))
+    waiting = await machine.tell("manage")
+    site.processor.wake()
+    calls = len(site.bmc.calls)
+    assert (await site.answer(waiting)).status == "pending"
+    site.bmc.let_go()
+    await site.settled()
+    assert (await site.answer(waiting)).status == ACCEPTED
+    assert len(site.bmc.calls) == calls + 1, "it was verified once more"
+
+
+async def test_a_delete_does_not_wait_for_a_bmc(site: Site) -> None:
+    machine = await site.verifying(await site.with_bmc(auto_manage=False))
+    asked = await machine.tell("delete")
+    await site.cut_short()
+    assert (await site.answer(asked)).status == ACCEPTED
+    assert (await machine.look())["status"] == "deleted"
+    assert len(site.bmc.calls) == 1, "nothing was read again"
+
+
+async def test_a_pause_holds_requests_until_it_ends(site: Site) -> None:
+    machine = await (await site.active()).asked("pause", reason="fire drill")
+    held = [await machine.tell("drain") for _ in range(120)]
+    await site.settled()
+    assert (await site.answer(held[0])).status == "pending"
+    await machine.asked("pause", reason="another")
+    await machine.asked("unpause")
+    statuses = [(await site.answer(id_)).status for id_ in held]
+    assert statuses == [ACCEPTED] + ["rejected"] * 119
+
+
+@pytest.mark.parametrize(("action", "ends_as"), [("cancel", "enrolling"), ("delete", "deleted")])
+async def test_a_pause_does_not_hold_what_ends_things(site: Site, action: str, ends_as: str) -> None:
+    machine = await (await site.enrolled()).asked("pause", reason="fire drill")
+    assert (await machine.ask(action)).status == ACCEPTED
+    assert (await machine.look())["status"] == ends_as
+
+
+async def test_a_paused_node_is_observed_but_nothing_is_done_to_it(site: Site) -> None:
+    machine = await (await site.draining()).asked("pause", reason="fire drill")
+    assert await machine.claim(TaskType.DRAIN) is None
+    await machine.beat("xid-79")
+    assert (await machine.state())[0] == "draining"
+    other = await (await site.active()).asked("pause", reason="fire drill")
+    await site.wait(4 * MINUTE)
+    assert (await other.state())[0] == "offline"
+    await machine.asked("unpause")
+    assert await machine.claim(TaskType.DRAIN) is not None
+
+
+# --- resume
+
+
+async def test_resume_duplicates_nothing_while_its_task_is_fresh_or_its_lease_live(site: Site) -> None:
+    machine = await site.draining()
+    assert (await machine.ask("resume")).reason == "node.drain is under way"
+    lease = await machine.claim(TaskType.DRAIN)
+    assert (await machine.ask("resume")).reason == "node.drain is under way"
+    assert [task["status"] for task in await machine.tasks()] == ["dispatched"]
+    assert lease is not None
+    await machine.end(lease)
+    assert (await machine.state())[0] == "retired"
+
+
+async def test_resume_issues_a_task_again_whose_lease_ran_out(site: Site) -> None:
+    machine = await site.draining()
+    await machine.claim(TaskType.DRAIN, lease=10 * SECOND)
+    await site.db.advance(11 * SECOND)
+    answers = await machine.ask_together(("resume", {}), ("resume", {}))
+    assert answers[0] == Answer(ACCEPTED, "node.drain was issued again")
+    assert [(t["status"], t["attempt"]) for t in await machine.tasks()] == [("expired", 1), ("queued", 2)]
+
+
+# --- at the wrong moment
+
+
+async def test_two_clients_that_name_the_same_nodes_in_opposite_order_both_commit(site: Site) -> None:
+    one, other = await site.active(), await site.active()
+    async with site.db.connect() as second:
+        mine, theirs = site.conn.transaction(), second.transaction()
+        await mine.start()
+        await theirs.start()
+        for conn, first, then in ((site.conn, one, other), (second, other, one)):
+            await insert(conn, "release", node=first.name)
+            await insert(conn, "release", node=then.name)
+        await mine.commit()
+        await theirs.commit()
+    await site.settled()
+    assert await site.conn.fetchval("SELECT count(*) FROM farrier.intents WHERE status = 'rejected'") == 4
+
+
+async def test_a_client_that_idles_delays_nothing_but_its_own_intent(site: Site) -> None:
+    machine = await site.active()
+    async with site.db.connect() as client:
+        idle = client.transaction()
+        await idle.start()
+        id_ = await insert(client, "quarantine", '{"reason": "x"}', machine.name)
+        await site.wait(4 * MINUTE)
+        await machine.beat()
+        await machine.asked("drain")
+        assert await machine.path() == ["bootstrap_issued", "enrolling", "active", "offline", "active", "draining"]
+        await idle.commit()
+    await site.settled()
+    assert (await site.answer(id_)).status == "rejected"

@@ -1,0 +1,188 @@
+"""An intent that arrives at the worst moment is answered exactly once, or refused at its own COMMIT.
+
+One run is done by hand here, statement by statement, with a client in between. A trigger counts the answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from farrier.config import ControllerConfig
+from farrier.controller.verdict import Assessor
+from farrier.handlers.node import NODE_KIND
+from farrier.io.node import NodeRows
+from farrier.io.pool import Connection, Pool
+from farrier.io.state import PostgresStateIO
+from farrier.model.node import Node
+from farrier.model.outcome import Step
+from farrier.model.schedule import Claim, Finished, Lane, Loaded, Result, Verdict
+from farrier.model.writes import Write
+from tests.support import pg
+from tests.support.nodes import HANDLER
+
+COUNT_ANSWERS = """
+    CREATE TABLE farrier_test.answers (intent bigint NOT NULL);
+    CREATE FUNCTION farrier_test.count_answer() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        INSERT INTO farrier_test.answers VALUES (NEW.id);
+        RETURN NULL;
+    END $$;
+    CREATE TRIGGER count_answer AFTER UPDATE OF status ON farrier.intents
+        FOR EACH ROW EXECUTE FUNCTION farrier_test.count_answer();
+"""
+
+
+class ByHand:
+    """The loop over one node, one statement at a time."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.io = PostgresStateIO(pool, NodeRows(), owner=uuid4(), lease=timedelta(seconds=15))
+        self._assessor: Assessor[Node, Node, Write] = Assessor(NODE_KIND, ControllerConfig())
+
+    async def claim(self) -> Claim:
+        claim = await self.io.claim(Lane.WOKEN, 1, None)
+        return claim if claim.rows else await self.io.claim(Lane.PERIODIC, 1, None)
+
+    async def load(self) -> Loaded[Node]:
+        return await self.io.load([1])
+
+    def finish(self, claim: Claim, loaded: Loaded[Node]) -> Finished[Node, Write]:
+        decision = HANDLER.handle(loaded.resources[1], loaded.now)
+        assert not isinstance(decision, Step)
+        return self._assessor.finish(claim.rows[0], claim.token, loaded.resources[1], decision, loaded.now)
+
+    async def commit(self, run: Finished[Node, Write]) -> Result:
+        return (await self.io.commit([run]))[1]
+
+    async def run(self) -> Finished[Node, Write] | None:
+        """One whole run; None when nothing is due."""
+        claim = await self.claim()
+        if not claim.rows:
+            return None
+        run = self.finish(claim, await self.load())
+        assert (await self.commit(run)).verdict is Verdict.COMMITTED
+        return run
+
+    async def rest(self) -> None:
+        while await self.run():
+            pass
+
+
+@pytest.fixture
+async def client(db: pg.Database) -> AsyncIterator[Connection]:
+    async with db.connect() as conn:
+        await conn.execute(COUNT_ANSWERS)
+        await conn.execute("SELECT farrier.register_node('gpu-1', bootstrap_token => 'token')")
+        await conn.execute("SELECT farrier.enqueue('node', 1)")
+        yield conn
+
+
+@pytest.fixture
+async def by_hand(db: pg.Database) -> AsyncIterator[ByHand]:
+    async with db.pool(2) as pool:
+        yield ByHand(pool)
+
+
+async def ask(client: Connection, action: str = "release") -> None:
+    """An intent that is rejected, so that it changes nothing but is answered."""
+    await client.execute("INSERT INTO farrier.intents (node, action) VALUES ('1', $1)", action)
+
+
+async def answered(client: Connection) -> list[Any]:
+    """How often each intent was answered."""
+    rows = await client.fetch(
+        "SELECT count(a.intent) AS times FROM farrier.intents i LEFT JOIN farrier_test.answers a ON a.intent = i.id"
+        " GROUP BY i.id ORDER BY i.id"
+    )
+    return [row["times"] for row in rows]
+
+
+async def test_between_claim_and_load(client: Connection, by_hand: ByHand) -> None:
+    claim = await by_hand.claim()
+    await ask(client)
+    result = await by_hand.commit(by_hand.finish(claim, await by_hand.load()))
+    assert result.verdict is Verdict.COMMITTED
+    assert result.again, "its wake came after the claim"
+    await by_hand.rest()
+    assert await answered(client) == [1]
+
+
+async def test_between_load_and_commit(client: Connection, by_hand: ByHand) -> None:
+    claim = await by_hand.claim()
+    run = by_hand.finish(claim, await by_hand.load())
+    await ask(client)
+    result = await by_hand.commit(run)
+    assert (result.verdict, result.again) == (Verdict.COMMITTED, True)
+    assert await answered(client) == [0]
+    await by_hand.rest()
+    assert await answered(client) == [1]
+
+
+async def to_the_brink(client: Connection, by_hand: ByHand) -> tuple[Claim, Finished[Node, Write]]:
+    """The run that deletes the node, ready to be committed."""
+    await ask(client, "delete")
+    while True:
+        claim = await by_hand.claim()
+        run = by_hand.finish(claim, await by_hand.load())
+        if run.to is not None and run.to.status == "deleted":
+            return claim, run
+        await by_hand.commit(run)
+
+
+async def test_just_before_the_commit_that_deletes_the_node(client: Connection, by_hand: ByHand) -> None:
+    _, run = await to_the_brink(client, by_hand)
+    await ask(client)
+    await by_hand.commit(run)
+    await by_hand.rest()
+    assert await answered(client) == [1, 1]
+    reason = await client.fetchval("SELECT reason FROM farrier.intents WHERE id = 2")
+    assert "this node is deleted" in reason
+    assert not await client.fetchval("SELECT count(*) FROM farrier.schedule")
+
+
+async def test_while_the_deleted_node_runs_for_the_last_time(
+    client: Connection, by_hand: ByHand, db: pg.Database
+) -> None:
+    """Inserted before the node was deleted, committed while its last run is on the way: the row stays for one more."""
+    _, run = await to_the_brink(client, by_hand)
+    async with db.connect() as slow:
+        late = slow.transaction()
+        await late.start()
+        await ask(slow)
+        await by_hand.commit(run)
+        claim = await by_hand.claim()
+        last = by_hand.finish(claim, await by_hand.load())
+        assert last.outcome == "deleted"
+        await late.commit()
+        assert (await by_hand.commit(last)).again
+    await by_hand.rest()
+    assert await answered(client) == [1, 1]
+    assert not await client.fetchval("SELECT count(*) FROM farrier.schedule")
+
+
+async def test_too_late_is_refused_at_the_clients_commit(client: Connection, by_hand: ByHand, db: pg.Database) -> None:
+    _, run = await to_the_brink(client, by_hand)
+    async with db.connect() as slow:
+        late = slow.transaction()
+        await late.start()
+        await ask(slow)
+        await by_hand.commit(run)
+        await by_hand.rest()
+        with pytest.raises(pg.PostgresError, match="has been deleted") as refused:
+            await late.commit()
+        assert refused.value.sqlstate == "FR404"
+    assert await answered(client) == [1]
+
+
+async def test_an_insert_for_a_deleted_node_is_refused(client: Connection, by_hand: ByHand) -> None:
+    _, run = await to_the_brink(client, by_hand)
+    await by_hand.commit(run)
+    for node in ("1", "gpu-1"):
+        with pytest.raises(pg.PostgresError) as refused:
+            await client.execute("INSERT INTO farrier.intents (node, action) VALUES ($1, 'drain')", node)
+        assert refused.value.sqlstate == "FR404"

@@ -1,0 +1,323 @@
+"""Quarantine, release, deletion and what is left of a node; verification through the loop; rows that make no sense."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from farrier.model.bmc import BmcError, BmcFailure
+from farrier.model.node import TaskType
+from tests.support import pg
+from tests.support import site as sites
+from tests.support.site import HOUR, MINUTE, SECOND, Machine, Site
+
+# --- quarantine
+
+
+async def told(machine: Machine, action: str, **params: Any) -> str:
+    """Why a request is rejected."""
+    answer = await machine.ask(action, **params)
+    assert answer.status == "rejected", answer
+    return str(answer.reason)
+
+
+async def test_an_operators_quarantine_is_lifted_by_release_and_not_by_health(site: Site) -> None:
+    machine = await (await site.active()).asked("quarantine", reason="being looked at")
+    await machine.beat("xid-79")
+    await machine.beat()
+    assert (await machine.state())[0] == "quarantined"
+    await machine.asked("release")
+    assert (await machine.state())[0] == "active"
+
+
+async def test_health_lifts_only_the_quarantine_that_it_caused(site: Site) -> None:
+    machine = await (await site.active()).beat("xid-79")
+    assert await machine.quarantine() == "health"
+    await machine.asked("quarantine", reason="being looked at")
+    await machine.beat()
+    assert (await machine.state())[0] == "quarantined"
+
+
+async def test_silence_does_not_lift_a_quarantine_for_health(site: Site) -> None:
+    machine = await (await site.active()).beat("xid-79")
+    await site.wait(HOUR)
+    assert (await machine.state())[0] == "quarantined"
+
+
+async def test_a_stale_alert_of_a_silent_node_moves_nothing(site: Site) -> None:
+    machine = await site.active()
+    await site.wait(4 * MINUTE)
+    async with site.conn.transaction():  # the report is from before the silence, and seen only now
+        await site.conn.execute(
+            'UPDATE farrier.node_agents SET health = \'{"alerts": [{"id": "hot", "blocks_scheduling": true}]}\''
+        )
+    await site.wait(MINUTE)
+    assert (await machine.state())[0] == "offline"
+
+
+async def test_release_is_refused_until_health_is_proven_now(site: Site) -> None:
+    machine = await (await site.active()).asked("quarantine", reason="x")
+    await machine.beat("xid-79")
+    assert "alerts block scheduling: xid-79" in await told(machine, "release")
+    await machine.beat()
+    await site.wait(4 * MINUTE)
+    assert "no heartbeat" in await told(machine, "release")
+    await machine.beat()
+    await machine.asked("release")
+
+
+async def test_release_is_refused_before_any_onboarding_ended_well(site: Site) -> None:
+    machine = await (await site.enrolled()).asked("quarantine", reason="x")
+    await machine.asked("cancel")
+    await machine.beat()
+    assert "no onboarding of this node has ever ended well" in await told(machine, "release")
+    await machine.asked("onboard", mode="manual")
+    assert (await machine.state())[0] == "active"
+
+
+async def test_a_quarantined_node_that_was_in_service_is_not_onboarded(site: Site) -> None:
+    machine = await (await site.active()).asked("quarantine", reason="x")
+    assert "release or decommission it" in await told(machine, "onboard", mode="manual")
+
+
+async def test_a_quarantine_survives_a_drain_that_is_cancelled(site: Site) -> None:
+    machine = await (await site.active()).asked("quarantine", reason="fire")
+    await (await machine.asked("drain")).beat()
+    await machine.asked("cancel")
+    assert (await machine.state())[0] == "quarantined"
+    assert await machine.quarantine() == "operator"
+    await (await machine.asked("drain")).finish(TaskType.DRAIN)
+    assert await machine.quarantine() is None, "a node that was drained and retired has left it behind"
+
+
+async def test_an_onboarding_that_was_about_to_begin_does_not_lift_a_quarantine(site: Site) -> None:
+    machine = await site.register(bootstrap_token="token")
+    await machine.ask_together(("onboard", {"mode": "manual"}), ("quarantine", {"reason": "wrong rack"}))
+    await (await machine.enroll("token")).beat()
+    assert await machine.state() == ("quarantined", "pending", None)
+
+
+# --- what needs MAAS is not begun here
+
+
+@pytest.mark.parametrize("mode", ["deploy", "adopt"])
+async def test_an_onboarding_that_needs_maas_is_refused(site: Site, mode: str) -> None:
+    assert "no MAAS configured, so only mode manual is" in await told(await site.register(), "onboard", mode=mode)
+
+
+@pytest.mark.parametrize("action", ["adopt", "set_power"])
+async def test_what_a_later_release_does_with_a_bmc_is_refused(site: Site, action: str) -> None:
+    params = {"power": "on"} if action == "set_power" else {}
+    assert "is not offered by this release" in await told(await site.with_bmc(), action, **params)
+
+
+async def test_a_full_decommission_skips_what_is_in_no_maas(site: Site) -> None:
+    machine = await (await site.active()).asked("decommission", mode="full_decommission")
+    for type_ in ("RELEASE_ALLOCATIONS", "DRAIN", "CLEANUP_STORAGE", "SCRUB_GPU", "VALIDATE_CLEAN", "UNINSTALL"):
+        await machine.finish(TaskType[type_])
+    assert (await machine.state())[0] == "deleted"
+    stages = await machine.path("decommission_stage")
+    skipped = msgspec.json.decode(await site.conn.fetchval("SELECT skipped::text FROM farrier.node_decommissions"))
+    assert [s["stage"] for s in skipped] == [s for s in stages if s == "load_site_config" or "maas" in s]
+
+
+async def test_a_full_decommission_of_a_machine_in_maas_waits_for_an_operator_before_it_touches_it(site: Site) -> None:
+    machine = await site.register(maas_id="abc123", bootstrap_token="token")
+    await (await machine.enroll("token")).beat()
+    await machine.asked("decommission", mode="full_decommission")
+    for type_ in ("RELEASE_ALLOCATIONS", "DRAIN", "CLEANUP_STORAGE", "SCRUB_GPU", "VALIDATE_CLEAN"):
+        await machine.finish(TaskType[type_])
+    assert await machine.state() == ("retired", "failed_manual_intervention", "load_site_config")
+    await (await (await machine.asked("cancel")).asked("remove")).finish(TaskType.UNINSTALL)
+    assert (await machine.state())[0] == "deleted"
+
+
+# --- deletion
+
+
+async def never_active(site: Site, how: str) -> Machine:
+    details: dict[str, Any] = {"macs": ["02:00:00:00:00:01"], "maas_id": "abc123"}
+    if how == "bootstrap_issued":
+        return await site.with_bmc(bootstrap_token="token", **details)
+    machine = await site.with_bmc(**details)
+    if how == "cancelled":
+        await machine.asked("cancel")
+    if how == "quarantined":
+        await machine.asked("quarantine", reason="x")
+    if how == "running":
+        await machine.asked("onboard", mode="manual")
+    return machine
+
+
+@pytest.mark.parametrize("how", ["bootstrap_issued", "enrolling", "running", "cancelled", "quarantined"])
+async def test_a_node_that_never_was_active_is_deleted_by_the_tables_own_edges(site: Site, how: str) -> None:
+    machine = await never_active(site, how)
+    calls, before = len(site.bmc.calls), await machine.path()
+    await machine.asked("delete")
+    assert len(site.bmc.calls) == calls, "its BMC is not touched"
+    walk = ["bootstrap_issued", "enrolling", "quarantined", "draining", "retired", "removing", "deleted"]
+    assert [*before, *walk[walk.index(before[-1]) + 1 :]] == await machine.path()
+    assert {(task["status"], task["result"]) for task in await machine.tasks()} == {("cancelled", '"not_applicable"')}
+    assert {task["type"] for task in await machine.tasks()} == {TaskType.DRAIN, TaskType.UNINSTALL}
+
+
+@pytest.mark.parametrize("how", ["bootstrap_issued", "enrolling"])
+async def test_what_a_deleted_node_had_is_free_again(site: Site, how: str) -> None:
+    machine = await never_active(site, how)
+    await machine.asked("delete")
+    row = await machine.look()
+    again = await site.register(
+        machine.name,
+        macs=["02:00:00:00:00:01"],
+        bmc_address=row["bmc_address"],
+        bmc_credential="env:B",
+        maas_id="abc123",
+    )
+    assert again.id != machine.id
+    assert (await again.state())[0] == "enrolling"
+    assert (await machine.state())[0] == "deleted", "its row stays, and its history"
+    assert len(await machine.path()) >= 5
+
+
+async def test_a_deleted_node_takes_nothing_any_more(site: Site) -> None:
+    machine = await (await site.register(bootstrap_token="token")).asked("delete")
+    for statement, sqlstate in (
+        ("SELECT farrier.intent('gpu-1', 'drain')", "FR404"),
+        ("SELECT farrier.enroll_agent('token')", "FR403"),
+        ("SELECT farrier.issue_bootstrap('gpu-1')", "FR404"),
+        ("SELECT farrier.heartbeat('gpu-1', '{}', 'key')", "FR404"),
+        (f"SELECT farrier.enqueue('node', {machine.id})", "FR404"),
+    ):
+        with pytest.raises(pg.PostgresError) as refused:
+            await site.conn.execute(statement)
+        assert refused.value.sqlstate == sqlstate, statement
+
+
+async def test_a_node_that_was_in_service_is_not_deleted(site: Site) -> None:
+    machine = await (await site.active()).asked("quarantine", reason="x")
+    assert "decommission or remove it" in await told(machine, "delete")
+
+
+async def test_an_agent_of_a_removed_node_speaks_for_it_no_more(site: Site) -> None:
+    machine = await (await site.removing()).finish(TaskType.UNINSTALL)
+    assert not await site.conn.fetchval("SELECT count(*) FROM farrier.node_agents")
+    assert not await site.conn.fetchval("SELECT count(*) FROM farrier.schedule")
+    assert (await machine.state())[0] == "deleted"
+
+
+async def test_a_node_without_its_agent_is_not_reactivated_but_installed_anew(site: Site) -> None:
+    machine = await site.retired()
+    await site.conn.execute("DELETE FROM farrier.node_agents")
+    assert "its agent was removed" in await told(machine, "reactivate")
+    await (await (await machine.asked("onboard", mode="manual")).enroll()).beat()
+    assert (await machine.state())[0] == "active"
+
+
+# --- verification through the loop
+
+
+async def test_an_address_that_another_node_has_is_refused_with_its_name(site: Site) -> None:
+    owner, other = await site.with_bmc("gpu-a"), await site.register("gpu-b")
+    address = (await owner.look())["bmc_address"]
+    assert "belongs to node gpu-a already" in await told(other, "set_bmc", address=address)
+    await owner.asked("clear_bmc")
+    await other.asked("set_bmc", address=address, credential="env:B")
+    assert (await other.look())["management"] == "manageable"
+
+
+async def test_two_nodes_that_are_given_one_address_at_once_do_not_both_get_it(db: pg.Database) -> None:
+    """Neither snapshot shows the other's: the database refuses one commit, whose next run sees why."""
+    async with sites.opened(db, refusals=1) as site:
+        machines = [await site.register(), await site.register()]
+        async with site.conn.transaction():
+            asked = [await m.tell("set_bmc", address="https://10.0.0.9", credential="env:B") for m in machines]
+        await site.settled()
+        await site.wait(MINUTE)
+        assert sorted([(await site.answer(id_)).status for id_ in asked]) == ["accepted", "rejected"]
+
+
+async def test_a_bmc_that_refuses_logins_is_left_alone(site: Site) -> None:
+    site.bmc.fail(BmcError(BmcFailure.AUTH, "401", credential_version="v1"))
+    machine = await site.with_bmc()
+    for _ in range(20):
+        await machine.asked("manage")
+        await machine.asked("set_bmc", credential="env:OTHER")
+    assert len(site.bmc.calls) == 3
+    bmc = await machine.bmc()
+    assert (bmc["failure"], bmc["last_error"]) == ("auth", "401")
+    site.bmc.recover()
+    await site.wait(5 * MINUTE + SECOND)
+    assert (await machine.look())["management"] == "manageable"
+    assert "last_error" not in await machine.bmc()
+
+
+async def test_a_verification_that_a_crash_cut_off_is_counted_and_begun_again(db: pg.Database) -> None:
+    """Four controllers die over one BMC that refuses logins; no one logs in a fourth time within five minutes."""
+    logins = 0
+    for life in range(4):
+        async with sites.opened(db, crash=True) as site:
+            machine = sites.Machine(site, "gpu-1", 1) if life else await site.with_bmc("gpu-1", auto_manage=False)
+            site.bmc.hold()
+            if life:
+                await site.db.advance(16 * SECOND)  # the lease that the dead one left
+                site.processor.wake()
+            else:
+                await machine.tell("manage")
+            if life < 3:
+                await site.bmc.called()
+                logins += len(site.bmc.calls)
+            else:
+                await site.settled()
+                assert not site.bmc.calls
+                assert len((await machine.bmc())["tries"]) == logins == 3
+                assert (await machine.look())["management"] == "enroll"
+
+
+async def test_unmanaged_rests_and_partial_details_dial_nothing(site: Site) -> None:
+    machine = await site.register()
+    await site.wait(HOUR)
+    assert (await machine.look())["management"] == "unmanaged"
+    await machine.asked("set_bmc", address="https://10.0.0.1")
+    assert (await machine.bmc())["failure"] == "incomplete"
+    assert "give it with set_bmc" in await told(machine, "manage")
+    await site.wait(HOUR)
+    assert not site.bmc.calls
+    await machine.asked("set_bmc", credential="env:B")
+    assert (await machine.look())["management"] == "manageable"
+
+
+async def test_an_unmanaged_node_may_be_active(site: Site) -> None:
+    machine = await site.active()
+    assert ((await machine.look())["status"], (await machine.look())["management"]) == ("active", "unmanaged")
+
+
+# --- rows that make no sense
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "bmc = '{\"tries\": 5}'",
+        "bmc = '[]'",
+        "status = 'dancing'",
+        "management = 'dancing'",
+        "quarantine = '{\"cause\": 1}'",
+    ],
+)
+async def test_a_row_that_makes_no_sense_is_an_outcome_of_its_node_and_of_no_other(
+    db: pg.Database, damage: str
+) -> None:
+    async with sites.opened(db, unreadable=True) as site:
+        sick, well = await site.active(), await site.active()
+        await site.conn.execute(
+            f"SET session_replication_role = replica; UPDATE farrier.nodes SET {damage} WHERE id = {sick.id};"
+            "SET session_replication_role = origin"
+        )
+        await sick.tell("drain")
+        await well.asked("drain")
+        outcome = msgspec.json.decode((await sick.look())["outcome"])
+        assert (outcome["outcome"], outcome["error"]) == ("error", "undecodable_state")
+        await site.wait(MINUTE)
+        assert (await well.state())[0] == "draining"

@@ -1,0 +1,195 @@
+"""What each role may do, and nothing else: by `SET ROLE`, so that no superuser's right is in the way.
+
+And that none is needed: the schema is migrated by an ordinary user, and the whole loop runs as the controller's role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from farrier.io import catalog, migrate
+from farrier.io.pool import Connection
+from farrier.model.node import TaskType
+from tests.support import pg
+from tests.support import site as sites
+
+FORBIDDEN = "42501"
+
+TABLES = (
+    "nodes",
+    "node_onboardings",
+    "node_decommissions",
+    "node_tasks",
+    "node_agents",
+    "node_macs",
+    "bootstrap_tokens",
+)
+OF_THE_LOOP = ("schedule", "outcomes", "history", "wake_requests")
+OF_THE_MODEL = ("edges", "initial_values", "workflow_mapping", "actions", "advice", "settings", "schema_migrations")
+EVERY_TABLE = (*TABLES, *OF_THE_LOOP, *OF_THE_MODEL, "intents")
+
+
+@asynccontextmanager
+async def acting_as(db: pg.Database, role: str) -> AsyncIterator[Connection]:
+    async with db.connect() as conn:
+        await conn.execute(f"SET ROLE {role}")
+        yield conn
+
+
+async def refused(conn: Connection, *statements: str) -> list[str]:
+    """Those that the role may not run; what it may is undone."""
+    found = []
+    for statement in statements:
+        transaction = conn.transaction()
+        await transaction.start()
+        try:
+            await conn.execute(statement)
+        except pg.PostgresError as error:
+            if error.sqlstate != FORBIDDEN:
+                raise
+            found.append(statement)
+        finally:
+            await transaction.rollback()
+    return found
+
+
+def writes_to(*tables: str) -> list[str]:
+    return [
+        statement
+        for table in tables
+        for statement in (
+            f"INSERT INTO farrier.{table} DEFAULT VALUES",
+            f"DELETE FROM farrier.{table}",
+            f"TRUNCATE farrier.{table} CASCADE",
+        )
+    ]
+
+
+@pytest.mark.parametrize("role", ["farrier_intents", "farrier_agent", "farrier_reader"])
+async def test_only_the_controller_writes_tables(every_db: pg.Database, role: str) -> None:
+    statements = writes_to(*EVERY_TABLE)
+    async with every_db.connect() as owner:
+        columns = await owner.fetch(
+            "SELECT table_name, column_name FROM information_schema.columns"
+            " WHERE table_schema = 'farrier' AND is_updatable = 'YES'"
+        )
+    statements += [f"UPDATE farrier.{table} SET {column} = DEFAULT" for table, column in columns]
+    if role == "farrier_intents":
+        statements.remove("INSERT INTO farrier.intents DEFAULT VALUES")  # its one right, tried below
+    async with acting_as(every_db, role) as conn:
+        assert await refused(conn, *statements) == statements
+    assert any(statement.startswith("UPDATE farrier.nodes SET status ") for statement in statements)
+
+
+async def test_every_table_of_the_schema_is_tried(every_db: pg.Database) -> None:
+    async with every_db.connect() as conn:
+        rows = await conn.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'farrier' ORDER BY 1")
+        assert [row["tablename"] for row in rows] == sorted(EVERY_TABLE)
+
+
+async def test_the_intents_role_asks_registers_and_reads_views(every_db: pg.Database) -> None:
+    async with acting_as(every_db, "farrier_intents") as conn:
+        node = await conn.fetchval("SELECT farrier.register_node('gpu-1', bootstrap_token => 'token')")
+        await conn.execute("INSERT INTO farrier.intents (node, action) VALUES ('gpu-1', 'drain')")
+        await conn.execute("SELECT farrier.intent('gpu-1', 'delete')")
+        await conn.execute("SELECT farrier.issue_bootstrap('gpu-1')")
+        await conn.execute("SELECT farrier.enqueue('node', $1)", node)
+        for view in ("node_inventory", "node_lifecycle", "intents"):
+            assert await conn.fetch(f"SELECT * FROM farrier.{view}"), view
+        forbidden = [f"SELECT * FROM farrier.{table}" for table in (*TABLES, *OF_THE_LOOP)]
+        forbidden += [
+            "INSERT INTO farrier.intents (node, action, status) VALUES ('gpu-1', 'drain', 'accepted')",
+            "SELECT farrier.claim_task('a', '{node.drain}')",
+            "SELECT farrier.heartbeat('gpu-1', '{}', 'key')",
+            "SELECT farrier.enroll_agent('token')",
+        ]
+        assert await refused(conn, *forbidden) == forbidden
+
+
+async def test_the_agents_role_speaks_for_agents_only(every_db: pg.Database) -> None:
+    async with every_db.connect() as owner:
+        await owner.execute("SELECT farrier.register_node('gpu-1', bootstrap_token => 'token')")
+    async with acting_as(every_db, "farrier_agent") as conn:
+        key = await conn.fetchval("SELECT agent_key FROM farrier.enroll_agent('token')")
+        await conn.execute("SELECT farrier.heartbeat('gpu-1', '{}', $1)", key)
+        await conn.execute("SELECT farrier.claim_task('a', '{node.drain}')")
+        forbidden = [f"SELECT * FROM farrier.{table}" for table in EVERY_TABLE]
+        forbidden += [
+            "INSERT INTO farrier.intents (node, action) VALUES ('gpu-1', 'drain')",
+            "SELECT farrier.intent('gpu-1', 'drain')",
+            "SELECT farrier.register_node('gpu-2')",
+            "SELECT farrier.issue_bootstrap('gpu-1')",
+            "SELECT farrier.enqueue('node', 1)",
+        ]
+        assert await refused(conn, *forbidden) == forbidden
+
+
+async def test_the_reader_sees_no_secret_and_calls_nothing(every_db: pg.Database) -> None:
+    async with acting_as(every_db, "farrier_reader") as conn:
+        readable = (
+            "node_inventory",
+            "node_lifecycle",
+            "nodes",
+            "intents",
+            "history",
+            "outcomes",
+            "schedule",
+            "node_tasks",
+        )
+        assert await refused(conn, *(f"SELECT * FROM farrier.{name}" for name in readable)) == []
+        forbidden = [
+            "SELECT * FROM farrier.bootstrap_tokens",
+            "SELECT * FROM farrier.node_agents",
+            "SELECT farrier.intent('gpu-1', 'drain')",
+            "SELECT farrier.register_node('gpu-2')",
+            "SELECT farrier.enqueue('node', 1)",
+        ]
+        assert await refused(conn, *forbidden) == forbidden
+
+
+async def test_the_controller_changes_neither_the_model_nor_what_has_happened(every_db: pg.Database) -> None:
+    async with acting_as(every_db, "farrier_controller") as conn:
+        model = [table for table in OF_THE_MODEL if table != "settings"]
+        statements = [
+            *writes_to(*model),
+            "UPDATE farrier.edges SET layer = 'x'",
+            "UPDATE farrier.history SET cause = 'x'",
+        ]
+        assert await refused(conn, *statements) == statements
+
+
+async def test_the_whole_loop_runs_as_the_controllers_role(every_db: pg.Database) -> None:
+    async with every_db.connect() as owner:
+        name = await owner.fetchval("SELECT current_database()")
+        await owner.execute(f"ALTER DATABASE {name} SET role = 'farrier_controller'")
+    async with sites.opened(every_db) as site:
+        machine = await site.removing()
+        assert (await machine.ask("resume")).status == "accepted"
+        await machine.finish(TaskType.UNINSTALL)
+        assert (await machine.look())["status"] == "deleted"
+        assert await site.conn.fetchval("SELECT current_user") == "farrier_controller"
+        await catalog.set_offline_after(site.conn, sites.MINUTE)
+        other = await site.with_bmc()
+        assert (await other.look())["management"] == "manageable"
+        await other.asked("delete")
+
+
+async def test_an_ordinary_user_migrates_and_the_rights_are_the_same(every_server: pg.Server) -> None:
+    async with every_server.database(template=None) as empty:
+        async with empty.connect() as conn:
+            await migrate.create_roles(conn)
+            name = await conn.fetchval("SELECT current_database()")
+            await conn.execute(
+                "DO $$ BEGIN IF to_regrole('plain_owner') IS NULL THEN CREATE ROLE plain_owner; END IF; END $$;"
+                f"GRANT CREATE ON DATABASE {name} TO plain_owner"
+            )
+            await conn.execute("SET ROLE plain_owner")
+            await migrate.migrate(conn, after=catalog.sync)
+            assert not await conn.fetchval("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
+        async with acting_as(empty, "farrier_intents") as conn:
+            await conn.execute("SELECT farrier.register_node('gpu-1')")
+            await conn.execute("INSERT INTO farrier.intents (node, action) VALUES ('gpu-1', 'drain')")
+            assert await refused(conn, "SELECT * FROM farrier.nodes")

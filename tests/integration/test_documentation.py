@@ -1,0 +1,130 @@
+"""What the pages promise of a running farrier: the README's SQL as it stands there, the refusals, the metrics.
+
+Each SQL block of the README is marked `<!-- sql: NAME -->`. One psql types them all, because `\\gset` keeps what one
+statement says for the next; a daemon answers.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import anyio.abc
+import httpx
+import pytest
+from anyio.streams.text import TextReceiveStream
+
+from farrier.config import BmcConfig, Config, DatabaseConfig, HttpConfig
+from farrier.daemon import Daemon, Serving
+from farrier.io.embedded import wheel_binaries
+from tests.support import pg
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+BLOCK = re.compile(r"<!-- sql: (\w+) -->\n```sql\n(.*?)```", re.DOTALL)
+BLOCKS = dict(BLOCK.findall(README.read_text(encoding="utf-8")))
+
+NOWHERE = BmcConfig(allowed_networks=("192.0.2.0/24",))  # the README's BMC is refused before a packet is sent
+
+
+class Psql:
+    """One session at the prompt."""
+
+    def __init__(self, process: anyio.abc.Process) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        self._input = process.stdin
+        self._output = TextReceiveStream(process.stdout)
+
+    async def type(self, text: str) -> str:
+        """What comes back. An error ends psql, and the test."""
+        await self._input.send(f"{text}\n\\echo :done\n".encode())
+        heard = ""
+        while ":done\n" not in heard:
+            try:
+                heard += await self._output.receive()
+            except anyio.EndOfStream:
+                raise AssertionError(f"psql refused:\n{text}\nand said:\n{heard}") from None
+        return heard.removesuffix(":done\n").strip()
+
+
+@asynccontextmanager
+async def psql(dsn: str) -> AsyncIterator[Psql]:
+    """The real one, as a reader has it."""
+    command = [str(wheel_binaries() / "psql"), "-XqAt", "-v", "ON_ERROR_STOP=1", dsn]
+    async with await anyio.open_process(command, stderr=subprocess.STDOUT) as process:
+        yield Psql(process)
+        assert process.stdin is not None
+        await process.stdin.aclose()
+
+
+@asynccontextmanager
+async def daemon(dsn: str) -> AsyncIterator[Serving]:
+    """`farrier run` in this process."""
+    stop = anyio.Event()
+    config = Config(database=DatabaseConfig(dsn=dsn), http=HttpConfig(port=0), bmc=NOWHERE)
+    async with anyio.create_task_group() as tasks:
+        yield await tasks.start(Daemon(config, stop).run)
+        stop.set()
+
+
+async def until(db: pg.Database, query: str) -> None:
+    """Look until the query says true."""
+    async with db.connect() as conn:
+        with anyio.fail_after(pg.PATIENCE.total_seconds()):
+            while not await conn.fetchval(query):
+                await anyio.lowlevel.checkpoint()
+
+
+async def until_status(db: pg.Database, status: str) -> None:
+    await until(db, f"SELECT status = '{status}' FROM farrier.nodes WHERE name = 'gpu-017'")
+
+
+async def test_the_readme_s_statements_take_a_node_from_registration_to_retired(db: pg.Database) -> None:
+    async with daemon(db.dsn), psql(db.dsn) as prompt:
+        node = await prompt.type(BLOCKS["register"])
+        assert node.isdigit()
+        await prompt.type(BLOCKS["ask"])
+        await until(db, "SELECT status <> 'pending' FROM farrier.intents")
+        assert (await prompt.type(BLOCKS["answer"])).startswith("accepted|onboarding (manual) begins|")
+        await prompt.type(BLOCKS["agent"])
+        await until_status(db, "active")
+        await prompt.type(BLOCKS["drain"])
+        await until_status(db, "draining")
+        await prompt.type(BLOCKS["task"])
+        await until_status(db, "retired")
+
+
+async def test_a_request_that_makes_no_sense_fails_in_its_insert(db: pg.Database) -> None:
+    """The README says so; nothing has to run for that."""
+    async with db.connect() as conn:
+        await conn.execute("SELECT farrier.register_node('gpu-017')")
+        with pytest.raises(pg.PostgresError) as refused:
+            await conn.execute("INSERT INTO farrier.intents (node, action) VALUES ('gpu-017', 'explode')")
+    assert refused.value.sqlstate == "FR400"
+
+
+@pytest.mark.parametrize("mode", ["deploy", "adopt"])
+async def test_a_mode_that_the_readme_says_is_missing_is_rejected_and_nothing_begins(
+    db: pg.Database, mode: str
+) -> None:
+    async with daemon(db.dsn), db.connect() as conn:
+        await conn.execute("SELECT farrier.register_node('gpu-017')")
+        await conn.execute("SELECT farrier.intent('gpu-017', 'onboard', jsonb_build_object('mode', $1::text))", mode)
+        await until(db, "SELECT status <> 'pending' FROM farrier.intents")
+        answer = await conn.fetchrow("SELECT status, reason FROM farrier.intents")
+        assert answer is not None and answer["status"] == "rejected"
+        assert "not offered by this release" in answer["reason"]
+        assert await conn.fetchval("SELECT mode IS NULL AND status = 'pending' FROM farrier.node_onboardings")
+
+
+async def test_the_architecture_lists_the_metrics_that_are_served_and_no_other(db: pg.Database) -> None:
+    async with daemon(db.dsn) as serving, httpx.AsyncClient(base_url=serving.url, trust_env=False) as client:
+        exposition = (await client.get("/metrics")).text
+    served = set(re.findall(r"^# TYPE (\w+) ", exposition, re.MULTILINE))
+    listed = set(re.findall(r"^\| `(farrier_\w+)` \|", ARCHITECTURE.read_text(encoding="utf-8"), re.MULTILINE))
+    assert listed == served

@@ -1,0 +1,141 @@
+"""The embedded PostgreSQL: shared, restartable, and safe to point at the wrong directory."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from farrier import errors
+from farrier.io import embedded, pool
+from farrier.io.embedded import EmbeddedServer
+
+PATIENCE = timedelta(seconds=20)
+
+
+@pytest.fixture
+def parent() -> Iterator[Path]:
+    """A directory that nobody but us may enter, as a home is; outside pytest's, whose modes pytest guards."""
+    directory = Path(tempfile.mkdtemp(prefix="farrier-test-home-"))
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+def server(parent: Path) -> Iterator[EmbeddedServer]:
+    made = EmbeddedServer(parent / "pg")
+    yield made
+    made.stop()
+
+
+async def ask(dsn: str, question: str) -> object:
+    conn = await pool.connect(dsn, patience=PATIENCE)
+    try:
+        answer: object = await conn.fetchval(question)
+        return answer
+    finally:
+        await conn.close()
+
+
+async def test_it_starts_below_a_closed_directory_and_keeps_what_is_written(server: EmbeddedServer) -> None:
+    dsn = server.start()
+    assert await ask(dsn, "SHOW fsync") == "on"
+    assert await ask(dsn, "CREATE TABLE public.kept AS SELECT 42 AS answer") is None
+    server.stop()
+    assert not server.is_running()
+    assert server.start() == dsn
+    assert await ask(dsn, "SELECT answer FROM public.kept") == 42
+
+
+async def test_twice_and_from_several_processes_at_once_it_is_one_server(server: EmbeddedServer) -> None:
+    others = [EmbeddedServer(server.directory) for _ in range(3)]
+    async with anyio.create_task_group() as group:
+        for other in (server, *others):
+            group.start_soon(anyio.to_thread.run_sync, other.start)
+    started = {await ask(one.dsn, "SELECT pg_postmaster_start_time()") for one in (server, *others)}
+    assert len(started) == 1
+
+
+def test_psql_understands_the_dsn(server: EmbeddedServer) -> None:
+    psql = [str(embedded.wheel_binaries() / "psql"), server.start(), "-Atc", "SELECT current_database()"]
+    assert subprocess.run(psql, capture_output=True, text=True, check=True).stdout == "farrier\n"
+
+
+async def test_a_path_too_long_for_a_socket_and_full_of_odd_letters_works(parent: Path) -> None:
+    server = EmbeddedServer(parent / ("a long & strange=näme " * 5))
+    try:
+        assert await ask(server.start(), "SELECT 1") == 1
+    finally:
+        server.stop()
+
+
+def test_nobody_else_may_open_its_socket(server: EmbeddedServer) -> None:
+    server.start()
+    (path,) = server.directory.glob(".s.PGSQL.*[0-9]")
+    assert stat.S_ISSOCK(path.stat().st_mode)
+    assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
+    assert stat.S_IMODE(server.directory.stat().st_mode) & 0o077 == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's server runs as another account")
+def test_for_root_a_closed_parent_is_opened_to_pass_through_and_not_to_read(
+    parent: Path, server: EmbeddedServer
+) -> None:
+    parent.chmod(0o700)
+    server.start()
+    assert stat.S_IMODE(parent.stat().st_mode) == 0o701
+    assert (server.directory / "data").stat().st_uid != 0
+
+
+async def test_a_crash_while_the_cluster_was_made_leaves_nothing_in_the_way(server: EmbeddedServer) -> None:
+    draft = server.directory / "unfinished-cluster"
+    draft.mkdir(parents=True)
+    (draft / "PG_VERSION").write_text("18\n")
+    assert await ask(server.start(), "SELECT 1") == 1
+
+
+def test_a_directory_with_other_files_is_left_alone(parent: Path) -> None:
+    (parent / "thesis.tex").write_text("years of work")
+    (parent / "data").mkdir()
+    owner = parent.stat().st_uid
+    with pytest.raises(errors.ConfigError, match=r"not empty \(it holds data\)"):
+        EmbeddedServer(parent).start()
+    assert {path.name for path in parent.iterdir()} == {"thesis.tex", "data"}
+    assert parent.stat().st_uid == owner
+
+
+def test_a_directory_that_cannot_be_made_is_a_matter_of_configuration(parent: Path) -> None:
+    (parent / "file").touch()
+    with pytest.raises(errors.ConfigError, match=r"cannot use .*: Not a directory"):
+        EmbeddedServer(parent / "file" / "pg").start()
+
+
+def test_the_data_of_another_major_version_is_refused_before_it_is_touched(server: EmbeddedServer) -> None:
+    server.start()
+    server.stop()
+    (server.directory / "data" / "PG_VERSION").write_text("16\n")
+    with pytest.raises(errors.ConfigError, match=r"made by PostgreSQL 16, the embedded one is 18"):
+        server.start()
+
+
+def test_a_server_that_will_not_start_says_why(parent: Path) -> None:
+    server = EmbeddedServer(parent / "pg", settings={"shared_buffers": "much"})
+    with pytest.raises(errors.DatabaseUnreachable, match=r"pg_ctl ended with 1.*FATAL.*shared_buffers"):
+        server.start()
+
+
+async def test_a_client_waits_for_a_server_that_is_being_started(server: EmbeddedServer) -> None:
+    server.start()
+    server.stop()
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask, server.dsn, "SELECT 1")
+        await anyio.to_thread.run_sync(server.start)

@@ -1,0 +1,91 @@
+"""What a simulated service does over SQL, and what it sees."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from farrier.errors import RefusedByModel
+from farrier.io.fleet import PostgresFleet
+from farrier.model.actions import Action
+from farrier.model.fleet import NewNode, NodeGlance
+from farrier.model.management import Management
+from farrier.model.status import NodeStatus
+from tests.support import pg
+
+BARE = NewNode(name="gpu-1", token="one")
+FULL = NewNode(
+    name="gpu-2",
+    token="two",
+    bmc_address="https://192.0.2.1/redfish/v1/Systems/2",
+    bmc_credential="file:/run/creds/2",
+    macs=("52:54:00:00:00:02",),
+    labels={"rack": "r1"},
+    site="demo",
+    model="simulated",
+)
+
+
+@pytest.fixture
+async def api(db: pg.Database) -> AsyncIterator[PostgresFleet]:
+    async with db.pool() as connections:
+        yield PostgresFleet(connections, "the test")
+
+
+async def test_registered_nodes_wait_for_their_agents(api: PostgresFleet) -> None:
+    assert await api.newest() == 0
+    await api.register([BARE, FULL])
+    first, second = await api.glance(0)
+    assert (first.name, first.status, first.management) == (
+        "gpu-1",
+        NodeStatus.BOOTSTRAP_ISSUED,
+        Management.UNMANAGED,
+    )
+    assert (second.name, second.management) == ("gpu-2", Management.ENROLL)
+    assert await api.newest() == second.id
+    assert await api.glance(first.id) == (second,)
+
+
+async def test_one_bad_node_keeps_all_from_being_registered(api: PostgresFleet) -> None:
+    with pytest.raises(RefusedByModel, match="not usable"):
+        await api.register([BARE, msgspec.structs.replace(FULL, name="no such name")])
+    assert await api.newest() == 0
+
+
+async def test_an_intent_says_who_asks_and_a_malformed_one_is_refused(api: PostgresFleet, db: pg.Database) -> None:
+    await api.register([BARE])
+    intent = await api.ask("gpu-1", Action.QUARANTINE, {"reason": "smoke"})
+    async with db.connect() as conn:
+        asked = await conn.fetchrow("SELECT action, requested_by FROM farrier.intents WHERE id = $1", intent)
+    assert asked is not None
+    assert tuple(asked) == ("quarantine", "the test")
+    with pytest.raises(RefusedByModel, match="parameter reason is missing"):
+        await api.ask("gpu-1", Action.QUARANTINE, {})
+
+
+async def test_moves_are_told_newest_first(api: PostgresFleet) -> None:
+    await api.register([BARE])
+    await api.register([FULL])
+    moves = await api.moves(3)
+    assert [move.name for move in moves] == ["gpu-2", "gpu-2", "gpu-1"]
+    assert {(move.layer, move.source, move.target) for move in moves[:2]} == {
+        ("status", None, "bootstrap_issued"),
+        ("management", None, "enroll"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "management", "arrived"),
+    [
+        (NodeStatus.ACTIVE, Management.MANAGEABLE, True),
+        (NodeStatus.ACTIVE, Management.UNMANAGED, True),
+        (NodeStatus.ACTIVE, Management.VERIFYING, False),
+        (NodeStatus.ENROLLING, Management.MANAGEABLE, False),
+    ],
+)
+def test_a_node_has_arrived_when_it_is_active_and_its_bmc_usable(
+    status: NodeStatus, management: Management, arrived: bool
+) -> None:
+    assert NodeGlance(1, "gpu-1", status, management, "").arrived is arrived

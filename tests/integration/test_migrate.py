@@ -1,0 +1,145 @@
+"""Migrations: one winner, forward only, and a schema that does not fit is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import asyncpg
+import pytest
+
+from farrier import errors
+from farrier.io import migrate
+from farrier.io.pool import Connection
+from tests.support import pg
+
+FIRST = "CREATE TABLE farrier.toy (id integer PRIMARY KEY);"
+SECOND = "ALTER TABLE farrier.toy ADD COLUMN name text;"
+BROKEN = "ALTER TABLE farrier.toy ADD COLUMN colour text; SELECT 1/0;"
+
+
+def toys(*scripts: str) -> tuple[migrate.Migration, ...]:
+    return tuple(
+        migrate.Migration(version=number, name=f"toy_{number}", sql=sql) for number, sql in enumerate(scripts, start=1)
+    )
+
+
+async def columns(conn: Connection) -> list[str]:
+    return [
+        record["column_name"]
+        for record in await conn.fetch(
+            "SELECT column_name FROM information_schema.columns"
+            " WHERE table_schema = 'farrier' AND table_name = 'toy' ORDER BY ordinal_position"
+        )
+    ]
+
+
+async def test_twenty_migrators_at_once_apply_each_migration_once_and_none_fails(
+    empty_db: pg.Database,
+) -> None:
+    migrations = toys(FIRST, SECOND)
+    applied: list[list[int]] = []
+    mirrored = 0
+
+    async def mirror(_conn: Connection) -> None:
+        nonlocal mirrored
+        mirrored += 1
+
+    async def one() -> None:
+        async with empty_db.connect() as conn:
+            applied.append(await migrate.migrate(conn, migrations=migrations, after=mirror))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(20):
+            group.start_soon(one)
+
+    assert sorted(applied) == [[]] * 19 + [[1, 2]]
+    assert mirrored == 20
+    async with empty_db.connect() as conn:
+        assert await columns(conn) == ["id", "name"]
+
+
+async def test_only_what_is_missing_is_applied(empty_db: pg.Database) -> None:
+    async with empty_db.connect() as conn:
+        assert await migrate.migrate(conn, migrations=toys(FIRST)) == [1]
+        assert await migrate.migrate(conn, migrations=toys(FIRST, SECOND)) == [2]
+
+
+async def test_a_migration_that_fails_leaves_nothing_of_itself_and_lets_the_next_migrator_in(
+    empty_db: pg.Database,
+) -> None:
+    async with empty_db.connect() as conn, empty_db.connect() as other:
+        with pytest.raises(asyncpg.DivisionByZeroError):
+            await migrate.migrate(conn, migrations=toys(FIRST, BROKEN))
+        assert await columns(conn) == ["id"]
+        with anyio.fail_after(10):
+            assert await migrate.migrate(other, migrations=toys(FIRST, SECOND)) == [2]
+
+
+async def test_a_failing_mirror_of_the_model_keeps_the_migrations_and_reports_itself(
+    empty_db: pg.Database,
+) -> None:
+    async def mirror(conn: Connection) -> None:
+        await conn.execute("INSERT INTO farrier.toy VALUES (1)")
+        raise errors.InternalError("the model is not what the table wants")
+
+    async with empty_db.connect() as conn:
+        with pytest.raises(errors.InternalError):
+            await migrate.migrate(conn, migrations=toys(FIRST), after=mirror)
+        assert await conn.fetchval("SELECT count(*) FROM farrier.toy") == 0
+        assert (await migrate.check(conn, migrations=toys(FIRST))).found == 1
+
+
+async def test_a_schema_of_a_newer_program_is_refused_untouched(empty_db: pg.Database) -> None:
+    async with empty_db.connect() as conn:
+        await migrate.migrate(conn, migrations=toys(FIRST, SECOND))
+        with pytest.raises(errors.SchemaTooNew, match=r"version 2.*knows 1") as refusal:
+            await migrate.migrate(conn, migrations=toys(FIRST))
+        assert refusal.value.exit_code is errors.ExitCode.SCHEMA_TOO_NEW
+        with pytest.raises(errors.SchemaTooNew):
+            (await migrate.check(conn, migrations=toys(FIRST))).require_current()
+
+
+async def test_a_migration_edited_after_it_was_applied_is_refused(empty_db: pg.Database) -> None:
+    async with empty_db.connect() as conn:
+        await migrate.migrate(conn, migrations=toys(FIRST))
+        with pytest.raises(errors.MigrationChanged, match="0001"):
+            await migrate.migrate(conn, migrations=toys(FIRST + " -- edited"))
+        with pytest.raises(errors.MigrationChanged):
+            await migrate.check(conn, migrations=toys(FIRST + " -- edited"))
+
+
+async def test_a_database_without_the_schema_is_told_apart_from_an_old_one(empty_db: pg.Database) -> None:
+    async with empty_db.connect() as conn:
+        status = await migrate.check(conn, migrations=toys(FIRST, SECOND))
+        with pytest.raises(errors.SchemaMissing, match=r"has no farrier schema.*farrier db migrate"):
+            status.require_current()
+        await migrate.migrate(conn, migrations=toys(FIRST))
+        with pytest.raises(errors.SchemaMissing, match=r"has schema version 1, this program needs 2"):
+            (await migrate.check(conn, migrations=toys(FIRST, SECOND))).require_current()
+
+
+async def test_the_real_migrations_run_on_every_supported_server(every_server: pg.Server) -> None:
+    async with every_server.database(template=None) as database, database.connect() as conn:
+        carried = migrate.read()
+        assert await migrate.migrate(conn) == [migration.version for migration in carried]
+        (await migrate.check(conn)).require_current()
+
+
+async def test_a_user_who_may_create_roles_but_is_no_superuser_can_migrate(empty_db: pg.Database) -> None:
+    async with empty_db.connect() as conn:
+        name = await conn.fetchval("SELECT current_database()")
+        owner = f"owner_of_{name}"
+        await conn.execute(f"CREATE ROLE {owner} CREATEROLE; GRANT CREATE ON DATABASE {name} TO {owner}")
+        await conn.execute(f"SET ROLE {owner}")
+        try:
+            assert await migrate.migrate(conn) == [migration.version for migration in migrate.read()]
+        finally:
+            await conn.execute(f"RESET ROLE; DROP OWNED BY {owner}; DROP ROLE {owner}")
+
+
+def test_a_gap_in_the_numbers_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "0001_core.sql").write_text("SELECT 1")
+    (tmp_path / "0003_later.sql").write_text("SELECT 1")
+    with pytest.raises(errors.InternalError, match=r"expected migration 0002.*found 0003_later\.sql"):
+        migrate.read(tmp_path)

@@ -1,0 +1,147 @@
+"""Connections: what cannot be reached is told in time and without its password."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from datetime import timedelta
+
+import anyio
+import pytest
+
+from farrier import errors
+from farrier.io import pool
+from tests.support import pg, pgbouncer
+
+NOW = timedelta(0)
+
+
+@pytest.fixture
+def closed_port() -> int:
+    """A port on which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def test_nobody_listening_is_unreachable_and_the_password_is_not_told(closed_port: int) -> None:
+    with pytest.raises(errors.DatabaseUnreachable) as caught:
+        await pool.connect(f"postgresql://me:hunter2@127.0.0.1:{closed_port}/farrier", patience=NOW)
+    assert f"postgresql://me@127.0.0.1:{closed_port}/farrier" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.exit_code is errors.ExitCode.DATABASE_UNREACHABLE
+
+
+async def test_attempts_go_on_until_the_patience_is_over(closed_port: int) -> None:
+    begun = anyio.current_time()
+    with pytest.raises(errors.DatabaseUnreachable):
+        await pool.open_pool(f"postgresql://127.0.0.1:{closed_port}/farrier", size=2, patience=timedelta(seconds=0.5))
+    assert 0.2 < anyio.current_time() - begun < 5
+
+
+async def test_a_database_that_does_not_exist_is_not_asked_for_again(pg_server: pg.Server) -> None:
+    async with pg_server.database(template=None) as database:
+        gone = database.dsn
+    with anyio.fail_after(10), pytest.raises(errors.DatabaseUnreachable, match="does not exist"):
+        await pool.connect(gone, patience=timedelta(hours=1))
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "mysql://me:hunter2@db/farrier",
+        "postgresql://me:hunter2/3@db:5432/farrier",
+        "postgresql://me:hun#ter2@db:5432/farrier",
+        "postgresql://db:hunter2/farrier",
+        "host=db password=hunter2",
+    ],
+)
+async def test_a_dsn_that_cannot_be_read_is_a_matter_of_configuration_and_is_not_quoted(dsn: str) -> None:
+    with pytest.raises(errors.ConfigError, match="percent-encoded") as caught:
+        await pool.connect(dsn, patience=NOW)
+    chain = f"{caught.value!r} {caught.value.__cause__!r}"
+    assert "hunter2" not in chain
+    assert caught.value.__suppress_context__
+
+
+async def test_a_session_reads_farrier_first_and_in_utc(db: pg.Database) -> None:
+    async with db.pool() as opened, opened.acquire() as conn:
+        settings = await conn.fetchrow(
+            "SELECT current_setting('search_path') AS path, current_setting('timezone') AS zone,"
+            " current_setting('application_name') AS name"
+        )
+    assert tuple(settings or ()) == ("farrier,pg_temp", "UTC", "farrier")
+
+
+async def test_a_connection_given_back_in_a_transaction_comes_out_without_it(db: pg.Database) -> None:
+    complaints: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _loop, context: complaints.append(context["message"]))
+    async with db.pool(size=2) as opened:
+        conn = await opened.acquire()
+        await conn.execute("BEGIN; CREATE TABLE farrier.left_behind ()")
+        await opened.release(conn)
+        assert await opened.fetchval("SELECT to_regclass('farrier.left_behind')") is None
+    loop.set_exception_handler(None)
+    assert [complaint for complaint in complaints if "active transaction" in str(complaint)] == complaints
+    assert complaints
+
+
+async def test_the_database_s_clock_is_moved_for_one_database_only(pg_server: pg.Server) -> None:
+    async with pg_server.database() as moved, pg_server.database() as other:
+        before = await other.now()
+        await moved.advance(timedelta(days=3))
+        assert await moved.now() - before >= timedelta(days=3)
+        assert await other.now() - before < timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("dsn", "shown"),
+    [
+        ("postgresql://me:hunter2@db:5432/farrier", "postgresql://me@db:5432/farrier"),
+        ("postgresql://db/farrier", "postgresql://db/farrier"),
+        (
+            "postgresql://me:x@one:5432,two:5432/farrier?target_session_attrs=read-write",
+            "postgresql://me@one:5432,two:5432/farrier?target_session_attrs=read-write",
+        ),
+        ("postgresql://db/farrier?password=hunter2&sslpassword=x", "postgresql://db/farrier"),
+        ("postgresql://postgres@/farrier?host=/var/lib/x", "postgresql://postgres@/farrier?host=/var/lib/x"),
+        ("postgresql://me:hun/ter2@db/farrier", "(unreadable DSN)"),
+        ("postgresql://me:hun[ter2@db/farrier", "(unreadable DSN)"),
+        ("not a url", "(unreadable DSN)"),
+    ],
+)
+def test_a_dsn_is_shown_without_anything_secret(dsn: str, shown: str) -> None:
+    assert pool.redacted(dsn) == shown
+
+
+@pytest.fixture
+def bouncer(db: pg.Database) -> Iterator[str]:
+    """A DSN that leads through PgBouncer in transaction mode."""
+    if not pgbouncer.program():
+        pytest.skip("pgbouncer is not installed")
+    if "host=" not in db.dsn:
+        pytest.skip("PgBouncer is set up for the embedded server's socket")
+    with pgbouncer.before(db.dsn) as dsn:
+        yield dsn
+
+
+async def test_through_pgbouncer_statements_need_no_session(bouncer: str) -> None:
+    opened = await pool.open_pool(bouncer, size=4, patience=pg.PATIENCE, pgbouncer=True)
+
+    async def ask() -> None:
+        for number in range(10):
+            async with opened.acquire() as conn, conn.transaction():
+                assert await conn.fetchval("SELECT $1::integer + 1", number) == number + 1
+
+    async with anyio.create_task_group() as group:
+        for _ in range(8):
+            group.start_soon(ask)
+    await opened.close()
+
+
+async def test_a_pgbouncer_that_nobody_announced_is_recognised(bouncer: str) -> None:
+    with pytest.raises(errors.ConfigError, match=r"PgBouncer.*database\.pgbouncer"):
+        await pool.connect(bouncer, patience=pg.PATIENCE)

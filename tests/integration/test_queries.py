@@ -1,0 +1,270 @@
+"""What is shown of nodes: all of it, once, in order, at any size, and to whoever may only read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from farrier.errors import RefusedByModel
+from farrier.io import statements
+from farrier.io.pool import Connection
+from farrier.io.queries import PostgresQueries
+from farrier.model import clocks
+from farrier.model.views import HistoryKey, Wanted, WantedPast
+from tests.support import pg
+
+STATUSES = (
+    "bootstrap_issued",
+    "enrolling",
+    "active",
+    "offline",
+    "quarantined",
+    "draining",
+    "retired",
+    "removing",
+    "deleted",
+)
+MANAGEMENTS = ("unmanaged", "enroll", "verifying", "manageable", "adopting", "adopt_failed", "error")
+
+# One node in every pair of states, for all ages that matter.
+FLEET = """
+    INSERT INTO farrier.nodes (name, status, management, status_entered_at, management_entered_at, bmc)
+    SELECT s || '-' || m || '-' || h, s, m, farrier.now() - h * interval '1 h', farrier.now() - h * interval '1 min',
+           CASE WHEN h > 1 THEN '{"asked_at": "2026-01-01T00:00:00Z"}'::jsonb ELSE '{}' END
+      FROM unnest($1::text[]) s, unnest($2::text[]) m, unnest('{0, 1, 50, 100}'::integer[]) h
+"""
+
+
+@pytest.fixture
+async def conn(db: pg.Database) -> AsyncIterator[Connection]:
+    """For what the guards would not let happen at once."""
+    async with db.connect() as connection:
+        await connection.execute("SET session_replication_role = replica")
+        yield connection
+
+
+@pytest.fixture
+async def queries(db: pg.Database) -> AsyncIterator[PostgresQueries]:
+    async with db.pool(size=2) as connections:
+        yield PostgresQueries(connections)
+
+
+@pytest.fixture
+async def fleet(conn: Connection) -> None:
+    await conn.execute(FLEET, STATUSES, MANAGEMENTS)
+
+
+@pytest.mark.usefixtures("fleet")
+async def test_pages_of_the_inventory_hold_every_node_once_by_name_and_no_deleted_one(
+    queries: PostgresQueries,
+) -> None:
+    names: list[str] = []
+    while True:
+        page = await queries.inventory(Wanted(), after=names[-1] if names else "", limit=7)
+        names += [node.name for node in page.rows]
+        if len(page.rows) < 7:
+            break
+    assert len(names) == (len(STATUSES) - 1) * len(MANAGEMENTS) * 4
+    assert names == sorted(set(names))
+    assert not [name for name in names if name.startswith("deleted")]
+
+
+@pytest.mark.usefixtures("fleet")
+@pytest.mark.parametrize(
+    "limits", [{}, {"status.active": timedelta(hours=1), "management.manageable": timedelta(minutes=1)}], ids=len
+)
+async def test_the_short_cut_to_overdue_nodes_misses_none(
+    queries: PostgresQueries, limits: dict[str, timedelta]
+) -> None:
+    """It looks only at nodes whose clocks may run; here every node is looked at."""
+    everything = await queries.inventory(Wanted(), limit=10_000)
+    expected = {node.name for node in everything.rows if clocks.above(node, everything.now, limits)}
+    found = (await queries.overdue(Wanted(), limits)).rows
+    assert {overdue.node.name for overdue in found} == expected
+    assert 0 < len(expected) < len(everything.rows)
+    assert [overdue.excess for overdue in found] == sorted((o.excess for o in found), reverse=True)
+
+
+async def test_a_workflow_counts_by_its_stage_and_from_end_to_end(queries: PostgresQueries, conn: Connection) -> None:
+    await conn.execute(
+        """
+        WITH node AS (INSERT INTO farrier.nodes (name, status, management) VALUES ('gpu-1', 'draining', 'unmanaged')
+                      RETURNING id),
+             job AS (INSERT INTO farrier.node_decommissions
+                            (node_id, mode, status, stage, stage_entered_at, mode_given_at)
+                     SELECT id, 'soft_reset', 'running', 'disable_node', farrier.now() - interval '6 min',
+                            farrier.now() - interval '9 h' FROM node RETURNING id)
+        SELECT set_config('farrier_test.job', id::text, false) FROM job
+        """
+    )
+    await conn.execute(
+        """
+        UPDATE farrier.nodes SET live_workflow_kind = 'decommission',
+               live_workflow_id = current_setting('farrier_test.job')::bigint
+        """
+    )
+    (overdue,) = (await queries.overdue(Wanted(), {})).rows
+    assert [(clock.layer, clock.state) for clock in overdue.clocks] == [
+        ("decommission", clocks.END_TO_END),
+        ("decommission", "running/disable_node"),
+    ]
+
+
+async def test_a_state_that_only_a_newer_program_knows_is_shown_and_hides_no_other(
+    queries: PostgresQueries, conn: Connection
+) -> None:
+    await conn.execute(
+        """
+        INSERT INTO farrier.nodes (name, status, management, status_entered_at)
+        SELECT n, s, 'unmanaged', farrier.now() - interval '1 d'
+          FROM (VALUES ('a', 'offline'), ('b', 'hibernating')) v (n, s)
+        """
+    )
+    page = await queries.inventory(Wanted())
+    assert [node.status for node in page.rows] == ["offline", "hibernating"]
+    assert [overdue.node.name for overdue in (await queries.overdue(Wanted(), {})).rows] == ["a"]
+    assert (await queries.node("b")).rows[0].status == "hibernating"
+
+
+async def history(conn: Connection, nodes: int, changes: int) -> None:
+    await conn.execute(
+        """
+        WITH made AS (INSERT INTO farrier.nodes (name, status, management)
+                      SELECT 'gpu-' || n, 'active', 'unmanaged' FROM generate_series(1, $1::integer) n RETURNING id)
+        INSERT INTO farrier.history
+               (kind, id, version, layer, to_value, at, cause, reason, source, controller, claim_token)
+        SELECT 'node', id, v, l, 'active', farrier.now(), '', '', '', gen_random_uuid(), 1
+          FROM made, generate_series(1, $2::integer) v, unnest('{management,status}'::text[]) l
+        """,
+        nodes,
+        changes,
+    )
+
+
+async def test_pages_of_history_hold_every_change_once_wherever_they_are_cut(
+    queries: PostgresQueries, conn: Connection
+) -> None:
+    await history(conn, nodes=3, changes=4)
+    for limit in (1, 5, 7, 24, 25):
+        keys: list[HistoryKey] = []
+        while page := await queries.history(WantedPast(), after=keys[-1] if keys else None, limit=limit):
+            keys += [past.key for past in page]
+        triples = [(key.id, key.version, key.layer) for key in keys]
+        assert len(triples) == 3 * 4 * 2
+        assert triples == sorted(set(triples))
+
+
+async def test_pages_of_one_node_s_history_go_backwards_and_stay_with_it(
+    queries: PostgresQueries, conn: Connection
+) -> None:
+    await history(conn, nodes=3, changes=4)
+    keys: list[HistoryKey] = []
+    while page := await queries.history_of("gpu-2", WantedPast(), before=keys[-1] if keys else None, limit=3):
+        keys += [past.key for past in page]
+        assert {past.name for past in page} == {"gpu-2"}
+    pairs = [(key.version, key.layer) for key in keys]
+    assert len(pairs) == 4 * 2
+    assert pairs == sorted(pairs, reverse=True)
+
+
+async def test_a_late_page_of_history_reads_no_more_than_itself(conn: Connection) -> None:
+    """The key leads straight into the index: what lies before it costs nothing, so pages cost the same at any depth."""
+    await history(conn, nodes=2000, changes=10)
+    await conn.execute("ANALYZE farrier.history, farrier.nodes")
+    key = await conn.fetchrow("SELECT id, version, layer FROM farrier.history ORDER BY id, version, layer OFFSET 39000")
+    assert key is not None
+    plan = await conn.fetchval(
+        "EXPLAIN (ANALYZE, FORMAT JSON) " + statements.load("queries/history"), *key, [], None, None, 100
+    )
+    assert all(rows <= 100 for rows in rows_read(msgspec.json.decode(plan)[0]["Plan"]))
+
+
+def rows_read(plan: dict[str, Any]) -> Iterator[float]:
+    """How many rows each node of a plan looked at, all its loops together."""
+    yield (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
+    for below in plan.get("Plans", ()):
+        yield from rows_read(below)
+
+
+async def test_a_name_means_the_node_that_has_it_now_and_else_the_last_that_had(
+    queries: PostgresQueries, conn: Connection
+) -> None:
+    add = "INSERT INTO farrier.nodes (name, status, management) VALUES ('gpu-1', $1, 'unmanaged') RETURNING id"
+    first = await conn.fetchval(add, "deleted")
+    assert (await queries.node("gpu-1")).rows[0].id == first
+    second = await conn.fetchval(add, "deleted")
+    assert (await queries.node("gpu-1")).rows[0].id == second
+    third = await conn.fetchval(add, "active")
+    await conn.fetchval("UPDATE farrier.nodes SET id = DEFAULT WHERE id = $1", second)  # newer, but deleted
+    assert (await queries.node("gpu-1")).rows[0].id == third
+    assert (await queries.node(str(first))).rows[0].id == first
+
+
+@pytest.mark.parametrize("name", ["gpu-9", "99", "9" * 30, "", "\x00"])
+async def test_a_node_that_never_was_is_refused(queries: PostgresQueries, name: str) -> None:
+    with pytest.raises(RefusedByModel):
+        await queries.node(name)
+
+
+async def test_the_detail_has_the_newest_requests_first_and_the_newest_workflow(
+    queries: PostgresQueries, conn: Connection
+) -> None:
+    await conn.execute("SET session_replication_role = origin")
+    await conn.execute("SELECT farrier.register_node('gpu-1')")
+    for number in range(12):
+        await conn.execute(
+            "INSERT INTO farrier.intents (node, action, params) VALUES ('gpu-1', 'quarantine', $1)",
+            f'{{"reason": "{number}"}}',
+        )
+    page = await queries.node("gpu-1")
+    (detail,) = page.rows
+    assert [request.params["reason"] for request in detail.requests] == [str(number) for number in range(11, 1, -1)]
+    assert detail.last_workflow is not None
+    assert detail.last_workflow == detail.workflow
+    assert detail.next_run_at is not None
+    assert not detail.running
+
+
+async def test_figures_count_states_by_layer_what_is_due_and_what_is_unanswered(
+    queries: PostgresQueries, db: pg.Database
+) -> None:
+    async with db.connect() as client:
+        for name in ("a", "b", "c"):
+            await client.execute(
+                "SELECT farrier.register_node($1, bootstrap_token => CASE $1 WHEN 'c' THEN 't' END)", name
+            )
+        await client.execute("INSERT INTO farrier.intents (node, action) VALUES ('a', 'cancel')")
+        await client.execute(
+            """
+            UPDATE farrier.schedule s SET due_at = farrier.now() + interval '1 min' * (n.name = 'b')::integer
+              FROM farrier.nodes n WHERE n.id = s.id
+            """
+        )
+    await db.advance(timedelta(seconds=30))
+    figures = await queries.figures()
+    assert figures.layers == {
+        "status": {"enrolling": 2, "bootstrap_issued": 1},
+        "management": {"unmanaged": 3},
+        "onboarding": {"pending": 2},
+        "decommission": {},
+    }
+    assert (figures.due, figures.intents_pending) == (2, 1)
+    assert 30 <= figures.oldest_due_seconds < 40
+
+
+async def test_whoever_may_only_read_may_use_all_of_it(db: pg.Database) -> None:
+    async with db.connect() as client:
+        await client.execute("SELECT farrier.register_node('gpu-1')")
+    async with pg.Database(f"{db.dsn}&options=-c%20role%3Dfarrier_reader").pool(size=1) as connections:
+        queries = PostgresQueries(connections)
+        assert (await queries.inventory(Wanted())).rows
+        assert not (await queries.overdue(Wanted(), {})).rows
+        assert (await queries.node("gpu-1")).rows
+        assert await queries.history(WantedPast())
+        assert await queries.history_of("gpu-1", WantedPast())
+        assert not (await queries.tasks(None)).rows
+        assert (await queries.figures()).layers["status"] == {"enrolling": 1}

@@ -1,0 +1,294 @@
+"""The web application over a real database: JSON API, views, metrics, and how each refusal looks."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+
+from farrier.io.api import PostgresRequests
+from farrier.io.pool import Connection
+from farrier.io.queries import PostgresQueries
+from farrier.metrics.definitions import KindWords
+from farrier.metrics.fleet import FleetGauges
+from farrier.web.backend import Backend
+from farrier.web.site import Site
+from tests.support import pg
+
+WORDS = KindWords(layers={"status": ("node", ("enrolling", "active"))}, labels=())
+TOKEN = "s3kr1t"
+WITH_TOKEN = {"Authorization": f"Bearer {TOKEN}"}
+EVIL = "<script>alert(1)</script>"
+
+
+async def token() -> str:
+    return TOKEN
+
+
+async def nothing() -> None:
+    """Nothing is to be refreshed."""
+
+
+def closed_site() -> Site:
+    """One that has not reached its database."""
+    return Site(CollectorRegistry(), unready_because=lambda: "waiting for the test", refresh=nothing)
+
+
+def client_of(site: Site) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=site.app), base_url="http://farrier")
+
+
+@pytest.fixture
+async def backend(db: pg.Database) -> AsyncIterator[Backend]:
+    async with db.pool(size=3) as connections:
+        yield Backend(PostgresQueries(connections), PostgresRequests(connections, db.dsn), {}, token)
+
+
+@pytest.fixture
+async def web(backend: Backend) -> AsyncIterator[httpx.AsyncClient]:
+    site = closed_site()
+    site.open(backend)
+    async with client_of(site) as client:
+        yield client
+
+
+@pytest.fixture
+async def conn(db: pg.Database) -> AsyncIterator[Connection]:
+    async with db.connect() as connection:
+        yield connection
+
+
+async def register(conn: Connection, *names: str) -> None:
+    await conn.execute("SELECT farrier.register_node(name, site => 'ams') FROM unnest($1::text[]) name", names)
+
+
+async def test_a_probe_is_answered_before_the_database_is_reached() -> None:
+    async with client_of(closed_site()) as client:
+        assert (await client.get("/healthz")).text == "ok\n"
+        ready = await client.get("/readyz")
+        assert (ready.status_code, ready.text) == (503, "not ready: waiting for the test\n")
+        assert (await client.get("/metrics")).status_code == 200
+        nodes = await client.get("/api/v1/nodes")
+        assert nodes.status_code == 503
+        assert nodes.json()["error"] == "the database cannot be reached now"
+        page = await client.get("/")
+        assert page.status_code == 503
+        assert page.headers["content-type"].startswith("text/html")
+
+
+async def test_nodes_come_in_pages_that_lead_to_each_other(web: httpx.AsyncClient, conn: Connection) -> None:
+    await register(conn, "gpu-1", "gpu-2", "gpu-3")
+    first = (await web.get("/api/v1/nodes", params={"limit": 2})).json()
+    assert [node["name"] for node in first["nodes"]] == ["gpu-1", "gpu-2"]
+    second = (await web.get("/api/v1/nodes", params={"limit": 2, "after": first["next"]})).json()
+    assert [node["name"] for node in second["nodes"]] == ["gpu-3"]
+    assert second["next"] is None
+
+
+async def test_nodes_are_chosen_by_what_they_are(web: httpx.AsyncClient, conn: Connection) -> None:
+    await register(conn, "gpu-1")
+    chosen = {"status": "enrolling", "management": "unmanaged", "site": "ams"}
+    assert len((await web.get("/api/v1/nodes", params=chosen)).json()["nodes"]) == 1
+    assert (await web.get("/api/v1/nodes", params=chosen | {"status": "active"})).json()["nodes"] == []
+
+
+async def test_a_node_is_shown_with_the_clocks_that_run_for_it(web: httpx.AsyncClient, conn: Connection) -> None:
+    await register(conn, "gpu-1")
+    told = (await web.get("/api/v1/nodes/gpu-1")).json()
+    assert told["node"]["status"] == "enrolling"
+    status = next(clock for clock in told["clocks"] if clock["layer"] == "status")
+    assert status["state"] == "enrolling"
+    assert {"since", "limit_seconds", "above_seconds", "note"} <= status.keys()
+
+
+async def test_a_history_is_read_backwards_page_by_page(web: httpx.AsyncClient, conn: Connection) -> None:
+    await register(conn, "gpu-1")
+    pages: list[str] = []
+    before: dict[str, str] = {}
+    for _ in range(4):
+        page = (await web.get("/api/v1/nodes/gpu-1/history", params={"limit": 1, **before})).json()
+        pages += [change["layer"] for change in page["changes"]]
+        if page["next"] is None:
+            break
+        before = {"before": page["next"]}
+    assert sorted(pages) == ["management", "onboarding", "status"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "text"),
+    [
+        ("/api/v1/nodes/nobody", 404, "nobody"),
+        ("/api/v1/nodes?limit=many", 400, "limit is a number from 1 to 1000"),
+        ("/api/v1/nodes?limit=0", 400, "limit is a number from 1 to 1000"),
+        ("/api/v1/nodes/gpu-1/history?before=x", 400, "before is the `next` of an earlier answer"),
+        ("/api/v1/nothing", 404, "Not Found"),
+        ("/api/v1/intents", 405, "Method Not Allowed"),
+    ],
+)
+async def test_what_is_wrong_with_a_question_is_said_in_json(
+    web: httpx.AsyncClient, conn: Connection, path: str, status: int, text: str
+) -> None:
+    await register(conn, "gpu-1")
+    answer = await web.get(path)
+    assert answer.status_code == status
+    assert answer.json().keys() == {"error", "hint"}
+    assert text in answer.json()["error"]
+
+
+async def test_a_request_with_the_token_is_an_intent(web: httpx.AsyncClient, conn: Connection) -> None:
+    await register(conn, "gpu-1")
+    body = {
+        "node": "gpu-1",
+        "action": "quarantine",
+        "params": {"reason": "smoke"},
+        "idempotency_key": "k",
+        "requested_by": "ops",
+    }
+    first = await web.post("/api/v1/intents", json=body, headers=WITH_TOKEN)
+    assert (first.status_code, first.json()["status"]) == (202, "pending")
+    again = await web.post("/api/v1/intents", json=body, headers=WITH_TOKEN)
+    assert again.json() == first.json()
+    stored = await conn.fetchrow("SELECT action, requested_by FROM farrier.intents")
+    assert stored is not None
+    assert tuple(stored) == ("quarantine", "ops")
+
+
+async def test_a_request_that_waits_gets_the_answer(web: httpx.AsyncClient, conn: Connection) -> None:
+    await register(conn, "gpu-1")
+    await conn.execute(
+        "CREATE FUNCTION farrier_test.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " NEW.status := 'rejected'; NEW.reason := 'the test says no'; NEW.answered_at := farrier.now();"
+        " RETURN NEW; END $$;"
+        "CREATE TRIGGER zz_refuse BEFORE INSERT ON farrier.intents"
+        " FOR EACH ROW EXECUTE FUNCTION farrier_test.refuse()"
+    )
+    answer = await web.post(
+        "/api/v1/intents", params={"wait": 5}, json={"node": "gpu-1", "action": "manage"}, headers=WITH_TOKEN
+    )
+    assert answer.status_code == 200
+    assert (answer.json()["status"], answer.json()["reason"]) == ("rejected", "the test says no")
+
+
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}])
+async def test_a_request_without_the_token_changes_nothing(
+    web: httpx.AsyncClient, conn: Connection, headers: dict[str, str]
+) -> None:
+    await register(conn, "gpu-1")
+    answer = await web.post("/api/v1/intents", json={"node": "gpu-1", "action": "manage"}, headers=headers)
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert await conn.fetchval("SELECT count(*) FROM farrier.intents") == 0
+
+
+async def test_requests_are_off_until_a_token_is_configured(backend: Backend) -> None:
+    site = closed_site()
+    site.open(Backend(backend.queries, backend.requests, {}, None))
+    async with client_of(site) as client:
+        answer = await client.post("/api/v1/intents", json={}, headers=WITH_TOKEN)
+    assert answer.status_code == 403
+    assert "http.bearer_token" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "text"),
+    [
+        (b"{", 400, "fields: node, action"),
+        (b'{"node": "gpu-1"}', 400, "missing required field `action`"),
+        (b'{"node": "gpu-1", "action": "manage", "force": true}', 400, "unknown field `force`"),
+        (b'{"node": "gpu-1", "action": "fly"}', 400, "unknown action 'fly'"),
+        (b'{"node": "nobody", "action": "manage"}', 404, "no node is named 'nobody'"),
+        (b'{"node": "gpu-1", "action": "quarantine"}', 400, "parameter reason is missing"),
+        (b" " * 65537, 413, "at most 65536 bytes"),
+    ],
+)
+async def test_what_is_wrong_with_a_request_is_said_in_json(
+    web: httpx.AsyncClient, conn: Connection, body: bytes, status: int, text: str
+) -> None:
+    await register(conn, "gpu-1")
+    answer = await web.post("/api/v1/intents", content=body, headers=WITH_TOKEN)
+    assert answer.status_code == status
+    assert text in answer.json()["error"]
+
+
+async def test_the_inventory_has_what_is_late_on_top(web: httpx.AsyncClient, conn: Connection, db: pg.Database) -> None:
+    await conn.execute("SELECT farrier.register_node('late', bootstrap_token => 't', bootstrap_ttl => '80 hours')")
+    await db.advance(timedelta(hours=73))
+    await register(conn, "gpu-1")
+    page = (await web.get("/")).text
+    above, inventory = page.split("<h2>Inventory</h2>")
+    assert 'href="/nodes/late"' in above
+    assert 'href="/nodes/gpu-1"' not in above
+    assert 'href="/nodes/late"' in inventory
+    assert 'href="/nodes/gpu-1"' in inventory
+
+
+async def test_the_inventory_keeps_what_was_chosen_from_page_to_page(web: httpx.AsyncClient, conn: Connection) -> None:
+    await register(conn, *(f"gpu-{number:03}" for number in range(201)))
+    page = (await web.get("/", params={"status": "enrolling"})).text
+    assert 'href="?status=enrolling&amp;after=gpu-199"' in page
+    assert "gpu-200" not in page
+    assert "gpu-200" in (await web.get("/", params={"status": "enrolling", "after": "gpu-199"})).text
+
+
+async def test_a_node_s_page_says_where_it_is_what_to_do_and_how_it_came_there(
+    web: httpx.AsyncClient, conn: Connection
+) -> None:
+    await register(conn, "gpu-1")
+    page = (await web.get("/nodes/gpu-1")).text
+    for said in ("enrolling", "What to do:", "Timeline", "registered"):
+        assert said in page
+
+
+async def test_what_others_wrote_is_text_on_a_page_and_never_markup(web: httpx.AsyncClient, conn: Connection) -> None:
+    await conn.execute(
+        "SELECT farrier.register_node('gpu-1', site => $1, model => $1, labels => jsonb_build_object('a', $1::text))",
+        EVIL,
+    )
+    for path in ("/", "/nodes/gpu-1", f"/nodes/{EVIL}"):
+        page = await web.get(path)
+        assert EVIL not in page.text
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+
+
+async def test_a_page_that_is_not_there_is_a_page_that_says_so(web: httpx.AsyncClient) -> None:
+    answer = await web.get("/nodes/nobody")
+    assert answer.status_code == 404
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "nobody" in answer.text
+
+
+async def test_the_fleet_is_counted_for_metrics_and_not_more_often_than_needed(
+    backend: Backend, conn: Connection
+) -> None:
+    clock = MovedClock()
+    gauges = FleetGauges(WORDS, clock)
+    await gauges.refresh()
+    assert list(gauges.collect()) == [], "no figures are better than wrong ones"
+    gauges.open(backend.queries)
+    await gauges.refresh()
+    assert sampled(gauges)["farrier_resources", "enrolling"] == 0
+    await register(conn, "gpu-1")
+    await gauges.refresh()
+    assert sampled(gauges)["farrier_resources", "enrolling"] == 0
+    clock.now += 5
+    await gauges.refresh()
+    assert sampled(gauges)["farrier_resources", "enrolling"] == 1
+    assert sampled(gauges)["farrier_intents_pending", ""] == 0
+
+
+class MovedClock:
+    """A monotonic clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def sampled(gauges: FleetGauges) -> dict[tuple[str, str], float]:
+    """Values by name and state."""
+    return {(s.name, s.labels.get("state", "")): s.value for family in gauges.collect() for s in family.samples}

@@ -1,0 +1,1 @@
+"""What tests share: a PostgreSQL server, databases whose clock can be moved, verified doubles."""

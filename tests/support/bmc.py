@@ -1,0 +1,250 @@
+"""BMCs for tests: a small Redfish server that misbehaves on demand, and what it takes to call one.
+
+The server speaks HTTP over TLS, wants basic authentication for all but the service root, and records what it
+was asked. Everything that a sound BMC would say is there from the start; a test replaces single pages.
+"""
+
+from __future__ import annotations
+
+import base64
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import anyio
+import anyio.abc
+import msgspec
+from anyio.streams.buffered import BufferedByteReceiveStream
+from anyio.streams.tls import TLSListener, TLSStream
+
+from farrier.services.bmc import RedfishBmc, open_bmc
+from farrier.services.bmc_settings import BmcSettings
+from farrier.services.credentials import CredentialPlaces, Credentials
+from farrier.services.trust import CaFile
+from farrier.sim.certificates import Authority, ServerFiles
+
+LOOPBACK = (ip_network("127.0.0.0/8"),)
+
+ROOT = "/redfish/v1/"
+SYSTEMS = "/redfish/v1/Systems"
+SYSTEM = "/redfish/v1/Systems/Self"
+MANAGERS = "/redfish/v1/Managers"
+MANAGER = "/redfish/v1/Managers/BMC"
+INTERFACES = f"{SYSTEM}/EthernetInterfaces"
+
+CREDENTIAL = "env:FARRIER_SECRET_BMC"
+USERNAME = "admin"
+PASSWORD = "s3kr1t pass"
+
+
+class Page(msgspec.Struct, frozen=True):
+    """An answer spelled out: status, raw body, more headers."""
+
+    status: int = 200
+    body: bytes = b"{}"
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Silence(msgspec.Struct, frozen=True):
+    """The request is taken and never answered."""
+
+
+class Drip(msgspec.Struct, frozen=True):
+    """The answer begins and comes byte by byte, without end."""
+
+
+class Flood(msgspec.Struct, frozen=True):
+    """The answer has no end and comes as fast as it is read; compressed, it is small on the wire."""
+
+
+class Late(msgspec.Struct, frozen=True):
+    """A sound answer that takes its time."""
+
+    seconds: float
+    resource: dict[str, Any]
+
+
+class HangUp(msgspec.Struct, frozen=True):
+    """The connection ends in the middle of the body."""
+
+
+Answer: TypeAlias = dict[str, Any] | Page | Silence | Drip | Flood | Late | HangUp
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What the server was asked."""
+
+    method: str
+    path: str
+    authorization: str | None
+
+
+def system(**changes: Any) -> dict[str, Any]:
+    """A sound system resource, with changes; a value of `...` removes the field."""
+    resource = {
+        "@odata.id": SYSTEM,
+        "@odata.type": "#ComputerSystem.v1_20_0.ComputerSystem",
+        "Id": "Self",
+        "PowerState": "On",
+        "SerialNumber": "SN-0001",
+        "UUID": "38B7A8C4-0001-11EC-9621-0242AC130002",
+        "Manufacturer": "ACME",
+        "Model": "GPU-8",
+        "Status": {"State": "Enabled", "Health": "OK", "HealthRollup": "Warning"},
+        "Bios": {"@odata.id": f"{SYSTEM}/Bios"},
+        "EthernetInterfaces": {"@odata.id": INTERFACES},
+        "Links": {"ManagedBy": [{"@odata.id": MANAGER}]},
+        "Actions": {"#ComputerSystem.Reset": {"target": f"{SYSTEM}/Actions/ComputerSystem.Reset"}},
+    } | changes
+    return {field: value for field, value in resource.items() if value is not ...}
+
+
+def members(*paths: str) -> dict[str, Any]:
+    """A collection of the resources at `paths`."""
+    return {"Members": [{"@odata.id": path} for path in paths], "Members@odata.count": len(paths)}
+
+
+def _sound() -> dict[str, list[Answer]]:
+    manager = {"@odata.id": MANAGER, "@odata.type": "#Manager.v1_18_0.Manager", "ManagerType": "BMC"}
+    return {
+        ROOT: [{"@odata.id": ROOT, "Systems": {"@odata.id": SYSTEMS}, "Managers": {"@odata.id": MANAGERS}}],
+        SYSTEMS: [members(SYSTEM)],
+        SYSTEM: [system()],
+        MANAGERS: [members(MANAGER)],
+        MANAGER: [manager],
+        INTERFACES: [members(f"{INTERFACES}/1", f"{INTERFACES}/2")],
+        f"{INTERFACES}/1": [{"PermanentMACAddress": "AA-BB-CC-00-00-02", "MACAddress": "02:00:00:00:00:01"}],
+        f"{INTERFACES}/2": [{"MACAddress": "aa:bb:cc:00:00:01"}],
+    }
+
+
+class FakeBmc:
+    """The server's pages and what it was asked."""
+
+    def __init__(self, url: str, ca_file: Path) -> None:
+        self.url = url
+        self.ca_file = ca_file
+        self.requests: list[Request] = []
+        self._pages = _sound()
+
+    def answer(self, path: str, *answers: Answer) -> None:
+        """Answer a path with each of these in turn; the last one stays."""
+        self._pages[path] = list(answers)
+
+    @property
+    def logins(self) -> int:
+        """How many requests carried a credential."""
+        return sum(request.authorization is not None for request in self.requests)
+
+    def next(self, request: Request) -> Answer:
+        """The answer to a request, which is recorded."""
+        self.requests.append(request)
+        right = f"Basic {base64.b64encode(f'{USERNAME}:{PASSWORD}'.encode()).decode()}"
+        if request.path != ROOT and request.authorization != right:
+            return Page(401, b'{"error": "credential refused"}')
+        answers = self._pages.get(request.path)
+        if answers is None:
+            return Page(404, b'{"error": "no such resource"}')
+        return answers.pop(0) if len(answers) > 1 else answers[0]
+
+
+@asynccontextmanager
+async def fake_bmc(
+    directory: Path, authority: Authority, *, certificate: ServerFiles | None = None
+) -> AsyncIterator[FakeBmc]:
+    """A running server on a free port of 127.0.0.1, with a certificate for it unless given another."""
+    certificate = certificate or authority.issue(directory, hosts=("127.0.0.1",))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate.certificate, certificate.key)
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    bmc = FakeBmc(f"https://127.0.0.1:{port}", authority.write(directory / "ca.crt"))
+
+    async def serve(stream: TLSStream) -> None:
+        async with stream:
+            # A client may leave when it has heard enough.
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream):
+                await _respond(bmc, stream)
+
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(TLSListener(listener, context, standard_compatible=False).serve, serve)
+        yield bmc
+        tasks.cancel_scope.cancel()
+
+
+async def _respond(bmc: FakeBmc, stream: TLSStream) -> None:
+    head = await BufferedByteReceiveStream(stream).receive_until(b"\r\n\r\n", 64 * 1024)
+    start, *lines = head.decode().split("\r\n")
+    method, path, _ = start.split(" ", 2)
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    match bmc.next(Request(method, path, headers.get("authorization"))):
+        case Page() as page:
+            await stream.send(_head(page.status, *page.headers, length=len(page.body)) + page.body)
+        case Silence():
+            await anyio.sleep_forever()
+        case Drip():
+            await stream.send(_head(200, length=1_000_000))
+            while True:
+                await stream.send(b" ")
+                await anyio.sleep(0.01)
+        case Flood():
+            await stream.send(_head(200, length=10**12))
+            while True:
+                await stream.send(b" " * 65536)
+        case Late(seconds, resource):
+            await anyio.sleep(seconds)
+            await _send(stream, resource)
+        case HangUp():
+            await stream.send(_head(200, length=100) + b'{"PowerState":')
+        case resource:
+            await _send(stream, resource)
+
+
+async def _send(stream: TLSStream, resource: dict[str, Any]) -> None:
+    body = msgspec.json.encode(resource)
+    await stream.send(_head(200, length=len(body)) + body)
+
+
+def _head(status: int, *headers: tuple[str, str], length: int) -> bytes:
+    lines = [
+        f"HTTP/1.1 {status} Some Reason",
+        f"Content-Length: {length}",
+        "Connection: close",
+        *(f"{name}: {value}" for name, value in headers),
+    ]
+    if not any(name == "Content-Type" for name, _ in headers):
+        lines.append("Content-Type: application/json")
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+class Observed:
+    """A `ServiceObserver` that remembers."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, str]] = []
+
+    def requested(self, service: str, operation: str, result: str, seconds: float) -> None:
+        assert service == "bmc"
+        assert seconds >= 0
+        self.requests.append((operation, result))
+
+
+@asynccontextmanager
+async def connect(
+    ca_file: Path,
+    *,
+    credential: str = f"{USERNAME}:{PASSWORD}",
+    observed: Observed | None = None,
+    **settings: Any,
+) -> AsyncIterator[RedfishBmc]:
+    """A client that trusts `ca_file`, may dial loopback and knows one credential, `CREDENTIAL`."""
+    usual = BmcSettings(trust=CaFile(ca_file), networks=LOOPBACK, power_reread_pause=timedelta(milliseconds=1))
+    credentials = Credentials(CredentialPlaces(), environ={"FARRIER_SECRET_BMC": credential})
+    async with open_bmc(
+        msgspec.structs.replace(usual, **settings), credentials=credentials, observer=observed or Observed()
+    ) as client:
+        yield client

@@ -1,0 +1,236 @@
+"""Runs processors of widgets for the tests, and tells when something has happened to them.
+
+`Ledger` is a metrics sink that keeps what it is told: what the loop publishes is what the tests wait for and
+look at. Nobody sleeps: a test waits for the ledger, or for an event that a script sets.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias
+from uuid import uuid4
+
+import anyio
+import msgspec
+from typing_extensions import override
+
+from farrier.clock import MonotonicClock
+from farrier.config import ControllerConfig
+from farrier.controller.host import Host
+from farrier.controller.processor import Processor
+from farrier.io.pool import Pool
+from farrier.io.state import PostgresStateIO
+from farrier.model.outcome import DoNothing, Outcome, Step
+from farrier.protocols import Clock, MetricsSink
+from tests.support import pg, toy
+
+WidgetIO: TypeAlias = PostgresStateIO[toy.Widget, toy.Shape, toy.Answer]
+WidgetProcessor: TypeAlias = Processor[toy.Widget, toy.Shape, toy.Answer, object]
+
+# Long enough for a busy machine, and never reached by a test that passes.
+PATIENCE = 20.0
+# Nothing notifies in most tests: the poll does it.
+BRISK = ControllerConfig(poll_interval=timedelta(milliseconds=20), drain_timeout=timedelta(seconds=5))
+
+
+CONTENT: Outcome[toy.Shape, toy.Answer] = DoNothing()
+
+
+class Ledger(MetricsSink):
+    """`protocols.MetricsSink` that remembers."""
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self.errors: list[str] = []
+        self.moves: list[tuple[str | None, str]] = []
+        self.verdicts: list[str] = []
+        self.waits: dict[str, list[float]] = {"woken": [], "periodic": []}
+        self.woken_by: Counter[str] = Counter()
+        self.lost_leases = 0
+        self.limited = 0
+        self._changed = anyio.Event()
+
+    @override
+    def ran(self, kind: str, runs: Mapping[str, Sequence[float]]) -> None:
+        self.outcomes.update({outcome: len(seconds) for outcome, seconds in runs.items()})
+        self._tell()
+
+    @override
+    def failed(self, kind: str, state: str, substate: str, error: str) -> None:
+        self.errors.append(error)
+        self._tell()
+
+    @override
+    def moved(self, kind: str, layer: str, source: str | None, target: str, seconds: float | None) -> None:
+        self.moves.append((source, target))
+        self._tell()
+
+    @override
+    def claimed(self, kind: str, lane: str, waits: Sequence[float]) -> None:
+        self.waits[lane].extend(waits)
+
+    @override
+    def conflicted(self, kind: str, verdict: str) -> None:
+        self.verdicts.append(verdict)
+        self._tell()
+
+    @override
+    def lease_lost(self, kind: str) -> None:
+        self.lost_leases += 1
+        self._tell()
+
+    @override
+    def rerun_limited(self, kind: str) -> None:
+        self.limited += 1
+        self._tell()
+
+    @override
+    def woken(self, source: str) -> None:
+        self.woken_by[source] += 1
+        self._tell()
+
+    async def until(self, happened: Callable[[], bool]) -> None:
+        """Return once `happened()`; asked again whenever the loop reports anything."""
+        with anyio.fail_after(PATIENCE):
+            while not happened():
+                await self._changed.wait()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+
+class Bench:
+    """A step that tells when it has begun, and ends when it is let go."""
+
+    def __init__(self, outcome: Outcome[toy.Shape, toy.Answer] = CONTENT, *, reads_only: bool = False) -> None:
+        self.begun = anyio.Event()
+        self._outcome = outcome
+        self.let_go = anyio.Event()
+        self.cancelled = 0
+        self._reads_only = reads_only
+
+    def script(self, _widget: toy.Widget, _now: datetime) -> toy.Decided:
+        return Step(name="work", act=self.act, deadline=timedelta(seconds=60), reads_only=self._reads_only)
+
+    async def act(self, _services: object) -> Outcome[toy.Shape, toy.Answer]:
+        self.begun.set()
+        try:
+            await self.let_go.wait()
+        except anyio.get_cancelled_exc_class():
+            self.cancelled += 1
+            raise
+        return self._outcome
+
+
+class Shop:
+    """A database with widgets in it."""
+
+    def __init__(self, db: pg.Database, pool: Pool) -> None:
+        self.db = db
+        self.pool = pool
+
+    async def register(self, *ids: int) -> None:
+        await toy.register(self.pool, ids)
+
+    async def ask(self, widget: int, *, urgent: bool = False) -> int:
+        return await toy.ask(self.pool, widget, urgent=urgent)
+
+    async def row(self, id_: int) -> Any:
+        """The schedule row, with `ahead`: by how much it is due in the future. None when there is none."""
+        return await self.pool.fetchrow(
+            "SELECT *, due_at - farrier.now() AS ahead FROM farrier.schedule WHERE kind = 'widget' AND id = $1",
+            id_,
+        )
+
+    async def given_back(self, id_: int) -> Any:
+        """The schedule row, as soon as nobody holds it."""
+        with anyio.fail_after(PATIENCE):
+            while (row := await self.row(id_))["claim_token"] is not None:
+                await anyio.lowlevel.checkpoint()
+        return row
+
+    async def until_blocked(self) -> None:
+        """Return once some session of this database waits for a lock."""
+        with anyio.fail_after(PATIENCE):
+            while not await self.pool.fetchval(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            ):
+                await anyio.lowlevel.checkpoint()
+
+    async def widget(self, id_: int) -> Any:
+        return await self.pool.fetchrow("SELECT * FROM farrier_toy.widgets WHERE id = $1", id_)
+
+    async def history(self, id_: int) -> list[tuple[str | None, str]]:
+        records = await self.pool.fetch(
+            "SELECT * FROM farrier.history WHERE kind = 'widget' AND id = $1 ORDER BY version", id_
+        )
+        return [(record["from_value"], record["to_value"]) for record in records]
+
+    async def outcome(self, id_: int) -> dict[str, str]:
+        """The stored outcome; empty if there is none."""
+        text = await self.pool.fetchval("SELECT outcome FROM farrier.outcomes WHERE kind = 'widget' AND id = $1", id_)
+        stored: dict[str, str] = msgspec.json.decode(text) if text else {}
+        return stored
+
+    async def answers(self) -> list[int]:
+        """How often each request was answered, in their order."""
+        records = await self.pool.fetch("SELECT answers FROM farrier_toy.requests ORDER BY id")
+        return [record["answers"] for record in records]
+
+    def io(
+        self,
+        *,
+        lease: timedelta = BRISK.lease,
+        pool: Pool | None = None,
+        rows: toy.WidgetRows | None = None,
+    ) -> WidgetIO:
+        """Storage under an owner of its own, as every process has one."""
+        return PostgresStateIO(pool or self.pool, rows or toy.WidgetRows(), owner=uuid4(), lease=lease)
+
+    def processor(
+        self,
+        handler: toy.Scripted,
+        ledger: Ledger,
+        *,
+        config: ControllerConfig = BRISK,
+        clock: Clock | None = None,
+        io: WidgetIO | None = None,
+    ) -> WidgetProcessor:
+        return Processor(
+            toy.WidgetKind(),
+            handler,
+            io or self.io(lease=config.lease),
+            services=object(),
+            host=Host(config=config, sink=ledger, clock=clock or MonotonicClock()),
+        )
+
+    @asynccontextmanager
+    async def running(
+        self,
+        handler: toy.Scripted,
+        *,
+        config: ControllerConfig = BRISK,
+        clock: Clock | None = None,
+        io: WidgetIO | None = None,
+    ) -> AsyncIterator[tuple[WidgetProcessor, Ledger]]:
+        """A processor at work; drained at the end of the block."""
+        ledger, stop = Ledger(), anyio.Event()
+        processor = self.processor(handler, ledger, config=config, clock=clock, io=io)
+        async with anyio.create_task_group() as group:
+            group.start_soon(processor.run, stop)
+            try:
+                yield processor, ledger
+            finally:
+                stop.set()
+
+
+@asynccontextmanager
+async def opened(db: pg.Database, *, pool_size: int = 10) -> AsyncIterator[Shop]:
+    """A shop in a test's database."""
+    async with db.pool(pool_size) as pool:
+        await pool.execute(toy.CREATE)
+        yield Shop(db, pool)

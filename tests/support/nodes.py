@@ -1,0 +1,121 @@
+"""Nodes for tests that need no database: builders, and one call to decide.
+
+Defaults make the plainest node there is; a test names what it is about. `NOW` is the time of every decision unless a
+test moves it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+from farrier.config import NodeConfig
+from farrier.handlers.node import NodeHandler
+from farrier.handlers.node.moves import Decision
+from farrier.model.actions import Action
+from farrier.model.health import Alert, Health
+from farrier.model.management import Management
+from farrier.model.node import Agent, Bmc, Decommission, Intent, Node, Onboarding, Task, TaskStatus, TaskType
+from farrier.model.outcome import Transition, Update
+from farrier.model.stages import DecommissionStage, OnboardingStage
+from farrier.model.status import NodeStatus
+from farrier.model.workflow import DecommissionMode, OnboardingMode, WorkflowStatus
+from farrier.model.writes import AnswerIntent, Write
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LONG_AGO = NOW - timedelta(hours=1)
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+
+HANDLER = NodeHandler(NodeConfig())
+
+_ids = count(1)
+
+
+def node(status: NodeStatus = NodeStatus.ENROLLING, **fields: Any) -> Node:
+    """A node that has been where it is for an hour."""
+    given: dict[str, Any] = {
+        "id": 1,
+        "name": "gpu-1",
+        "version": 7,
+        "management": Management.UNMANAGED,
+        "status_entered_at": LONG_AGO,
+        "management_entered_at": LONG_AGO,
+        "ever_onboarded": status not in (NodeStatus.BOOTSTRAP_ISSUED, NodeStatus.ENROLLING),
+        "ever_active": status not in (NodeStatus.BOOTSTRAP_ISSUED, NodeStatus.ENROLLING),
+    }
+    return Node(status=status, **given | fields)
+
+
+def onboarding(status: WorkflowStatus = WorkflowStatus.RUNNING, **fields: Any) -> Onboarding:
+    """A manual onboarding that waits for its agent."""
+    given: dict[str, Any] = {
+        "id": 11,
+        "mode": OnboardingMode.MANUAL,
+        "stage": OnboardingStage.WAIT_FOR_AGENT_ENROLLMENT,
+        "status_entered_at": NOW - MINUTE,
+        "stage_entered_at": NOW - MINUTE,
+        "mode_given_at": NOW - MINUTE,
+    }
+    return Onboarding(status=status, **given | fields)
+
+
+def decommission(
+    stage: DecommissionStage | None = None, status: WorkflowStatus = WorkflowStatus.RUNNING, **fields: Any
+) -> Decommission:
+    """A full decommission at a stage."""
+    given: dict[str, Any] = {
+        "id": 12,
+        "mode": DecommissionMode.FULL_DECOMMISSION,
+        "status_entered_at": NOW - MINUTE,
+        "stage_entered_at": NOW - MINUTE,
+        "mode_given_at": NOW - MINUTE,
+    }
+    return Decommission(status=status, stage=stage, **given | fields)
+
+
+def agent(*alerts: str, heard: datetime | None = NOW, **fields: Any) -> Agent:
+    """An agent whose last report had these alerts, all of which block scheduling."""
+    health = Health(ok=not alerts, alerts=tuple(Alert(alert, blocks_scheduling=True) for alert in alerts))
+    return Agent(enrolled_at=LONG_AGO, last_heartbeat_at=heard, health=health, **fields)
+
+
+def task(type_: TaskType, status: TaskStatus = TaskStatus.QUEUED, **fields: Any) -> Task:
+    return Task(id=next(_ids), type=type_, status=status, **{"created_at": NOW - SECOND} | fields)
+
+
+def with_bmc(management: Management, bmc: Bmc | None = None, **fields: Any) -> Node:
+    """A node with both details of a BMC."""
+    return node(
+        management=management,
+        bmc_address="https://10.0.0.1",
+        bmc_credential="env:BMC",
+        bmc=bmc or Bmc(),
+        **fields,
+    )
+
+
+def intent(action: Action, **params: Any) -> Intent:
+    return Intent(id=next(_ids), action=action, params=params, requested_by="an operator")
+
+
+def decide(node: Node, now: datetime = NOW) -> Decision:
+    """What the handler wants done with the node."""
+    return HANDLER.handle(node, now)
+
+
+def moved(decision: Decision) -> Node:
+    """The node as a decision that changes it leaves it."""
+    assert isinstance(decision, Transition | Update), decision
+    return decision.to
+
+
+def answers(decision: Decision) -> list[tuple[str, str]]:
+    """(verdict, reason) of each answer that a decision commits."""
+    return [(w.verdict.value, w.reason) for w in writes(decision) if isinstance(w, AnswerIntent)]
+
+
+def writes(decision: Decision) -> tuple[Write, ...]:
+    """What a decision commits beside the node."""
+    return getattr(decision, "writes", ())

@@ -1,0 +1,361 @@
+"""A site with nodes: the real loop on a real database, and everybody who talks to it.
+
+`Site` runs a processor of nodes. A `Machine` is one node as the outside has it: its clients insert intents, its agent
+enrols, beats and works on tasks, all by the SQL that is open to them. `settled` says when the loop has nothing more to
+do; time passes only by `wait`. Only the BMCs are played.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, Self
+from uuid import UUID, uuid4
+
+import anyio
+import msgspec
+from typing_extensions import override
+
+from farrier.clock import MonotonicClock
+from farrier.config import ControllerConfig, NodeConfig
+from farrier.controller.host import Host
+from farrier.controller.processor import Processor
+from farrier.errors import UndecodableState
+from farrier.handlers.node import NODE_KIND, NodeHandler, NodeServices
+from farrier.io.node import NodeRows
+from farrier.io.pool import Pool, Single
+from farrier.io.state import PostgresStateIO
+from farrier.model.bmc import BmcReading, BmcTarget, PowerState
+from farrier.model.node import TaskType
+from farrier.protocols import BmcClient
+from tests.support import pg
+from tests.support.loop import PATIENCE, Ledger
+
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+
+# Nothing notifies here: the poll does it.
+_CONFIG = ControllerConfig(poll_interval=timedelta(milliseconds=5), drain_timeout=timedelta(seconds=1))
+
+_BUSY = "SELECT EXISTS (SELECT FROM farrier.schedule WHERE claim_token IS NOT NULL OR due_at <= farrier.now())"
+_REGISTER = """
+    SELECT farrier.register_node($1, bmc_address => $2, bmc_credential => $3, macs => $4, maas_id => $5,
+                                 agentless => $6, auto_manage => $7, bootstrap_token => $8)
+"""
+_TELL = """
+    INSERT INTO farrier.intents (node, action, params, requested_by, api_version)
+    VALUES ($1, $2, $3::jsonb, 'an operator', 2) RETURNING id
+"""
+_LOOK = """
+    SELECT n.id, n.status, n.management, n.ever_onboarded, n.ever_active, n.not_scrubbed, n.deleting, n.bmc_address,
+           n.bmc_credential, n.bmc::text AS bmc, n.quarantine::text AS quarantine, n.paused IS NOT NULL AS paused,
+           n.live_workflow_kind AS live, l.workflow, l.mode, l.workflow_status, l.stage, l.attempt, l.failure_class,
+           (SELECT o.outcome::text FROM farrier.outcomes o WHERE o.kind = 'node' AND o.id = n.id) AS outcome
+      FROM farrier.nodes n JOIN farrier.node_lifecycle l ON l.id = n.id WHERE n.id = $1
+"""
+_MOVES = """
+    SELECT layer, from_value, to_value, cause FROM farrier.history
+     WHERE kind = 'node' AND id = $1 ORDER BY version, layer
+"""
+_TASKS = """
+    SELECT type, status, result::text AS result, attempt, failures
+      FROM farrier.node_tasks WHERE node_id = $1 ORDER BY id
+"""
+
+READING = BmcReading(power=PowerState.ON, system_path="/redfish/v1/Systems/1", credential_version="v1", requests=4)
+
+
+class FakeBmc(BmcClient):
+    """Every BMC of the site. `script` answers a read or raises; `hold` makes reads wait until `let_go`; `cut` is set
+    when one was cut short."""
+
+    def __init__(self) -> None:
+        self.calls: list[BmcTarget] = []
+        self.recover()
+        self.begun, self.cut, self._gate = anyio.Event(), anyio.Event(), anyio.Event()
+        self._gate.set()
+
+    def hold(self) -> None:
+        self.begun, self.cut, self._gate = anyio.Event(), anyio.Event(), anyio.Event()
+
+    def let_go(self) -> None:
+        self._gate.set()
+
+    async def called(self) -> None:
+        """Wait for a read to begin."""
+        with anyio.fail_after(PATIENCE):
+            await self.begun.wait()
+
+    def recover(self) -> None:
+        self.script: Callable[[BmcTarget], BmcReading] = lambda _target: READING
+
+    def fail(self, error: Exception) -> None:
+        def script(_target: BmcTarget) -> BmcReading:
+            raise error
+
+        self.script = script
+
+    @override
+    async def verify(self, target: BmcTarget) -> BmcReading:
+        self.calls.append(target)
+        self.begun.set()
+        try:
+            await self._gate.wait()
+        except anyio.get_cancelled_exc_class():
+            self.cut.set()
+            raise
+        return self.script(target)
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What became of an intent."""
+
+    status: str
+    reason: str | None
+
+
+class Move(msgspec.Struct, frozen=True):
+    """A row of the history."""
+
+    layer: str
+    source: str | None
+    target: str
+    cause: str
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """A claimed task."""
+
+    task: int
+    token: UUID
+    attempt: int
+
+
+class Machine:
+    """One node, and whoever speaks for it or about it."""
+
+    def __init__(self, site: Site, name: str, id_: int) -> None:
+        self.site = site
+        self.name = name
+        self.id = id_
+        self.key = ""
+
+    async def tell(self, action: str, **params: Any) -> int:
+        """Insert an intent; its id."""
+        id_: int = await self.site.conn.fetchval(_TELL, self.name, action, as_json(params))
+        return id_
+
+    async def ask(self, action: str, **params: Any) -> Answer:
+        """Insert an intent and see what becomes of it."""
+        id_ = await self.tell(action, **params)
+        await self.site.settled()
+        return await self.site.answer(id_)
+
+    async def asked(self, action: str, **params: Any) -> Self:
+        """The same, for an intent that is accepted."""
+        answer = await self.ask(action, **params)
+        assert answer.status == "accepted", (action, answer)
+        return self
+
+    async def ask_together(self, *requests: tuple[str, dict[str, Any]], beat: bool = False) -> list[Answer]:
+        """Several intents in one transaction, so that one run sees them all; with `beat` it sees a heartbeat, too."""
+        async with self.site.conn.transaction():
+            if beat:
+                await self._beat({})
+            ids = [await self.tell(action, **params) for action, params in requests]
+        await self.site.settled()
+        return [await self.site.answer(id_) for id_ in ids]
+
+    async def enroll(self, token: str | None = None) -> Self:
+        """The agent's first call, with a token of its own if it is given none."""
+        if token is None:
+            token = await self.site.conn.fetchval("SELECT farrier.issue_bootstrap($1)", self.name)
+        self.key = await self.site.conn.fetchval("SELECT agent_key FROM farrier.enroll_agent($1)", token)
+        await self.site.settled()
+        return self
+
+    async def beat(self, *alerts: str, **health: Any) -> Self:
+        """One heartbeat; `alerts` block scheduling."""
+        report = {"alerts": [{"id": alert, "blocks_scheduling": True} for alert in alerts]} if alerts else {}
+        await self.report({"ok": not alerts, **report, **health})
+        return self
+
+    async def report(self, health: dict[str, Any]) -> None:
+        """A heartbeat with this health."""
+        await self._beat(health)
+        await self.site.settled()
+
+    async def _beat(self, health: dict[str, Any]) -> None:
+        await self.site.conn.execute(
+            "SELECT farrier.heartbeat($1, $2::jsonb, $3)", self.name, as_json(health), self.key
+        )
+
+    async def claim(self, type_: TaskType, lease: timedelta = MINUTE) -> Lease | None:
+        """Take the queued task of a type, if there is one."""
+        row = await self.site.conn.fetchrow(
+            "SELECT * FROM farrier.claim_task('agent-1', $1, $2, $3)", [type_.value], self.name, lease
+        )
+        return None if row is None else Lease(row["task"], row["lease_token"], row["attempt"])
+
+    async def finish(self, type_: TaskType, *, succeeded: bool = True, times: int = 1) -> Self:
+        """Take a task and end it, `times` in a row."""
+        for _ in range(times):
+            lease = await self.claim(type_)
+            assert lease is not None, f"no {type_} is queued: {await self.tasks()}"
+            await self.end(lease, succeeded=succeeded)
+        return self
+
+    async def end(self, lease: Lease, *, succeeded: bool = True) -> None:
+        await self.site.conn.execute(
+            "SELECT farrier.finish_task($1, $2, $3, $4)", lease.task, lease.token, succeeded, '{"log": "…"}'
+        )
+        await self.site.settled()
+
+    async def look(self) -> Any:
+        """The node and its newest workflow, as they are stored."""
+        return await self.site.conn.fetchrow(_LOOK, self.id)
+
+    async def state(self) -> tuple[str, str | None, str | None]:
+        """(status, workflow status, stage)."""
+        row = await self.look()
+        return row["status"], row["workflow_status"], row["stage"]
+
+    async def bmc(self) -> dict[str, Any]:
+        known: dict[str, Any] = msgspec.json.decode((await self.look())["bmc"])
+        return known
+
+    async def quarantine(self) -> str | None:
+        """The cause of its quarantine."""
+        kept = (await self.look())["quarantine"]
+        return None if kept is None else str(msgspec.json.decode(kept)["cause"])
+
+    async def moves(self, layer: str | None = None) -> list[Move]:
+        rows = await self.site.conn.fetch(_MOVES, self.id)
+        return [Move(*row) for row in rows if layer in (None, row["layer"])]
+
+    async def path(self, layer: str = "status") -> list[str]:
+        """Every value that a layer had, in order."""
+        return [move.target for move in await self.moves(layer)]
+
+    async def tasks(self, type_: TaskType | None = None) -> list[Any]:
+        rows = await self.site.conn.fetch(_TASKS, self.id)
+        return [row for row in rows if type_ is None or row["type"] == type_]
+
+
+class Site:
+    """A database with a processor of nodes at work."""
+
+    def __init__(self, db: pg.Database, conn: Single, pool: Pool) -> None:
+        self.db = db
+        self.conn = conn
+        self.pool = pool
+        self.ledger = Ledger()
+        self.bmc = FakeBmc()
+        self._count = 0
+        self.processor = Processor(
+            NODE_KIND,
+            NodeHandler(NodeConfig()),
+            PostgresStateIO(pool, NodeRows(), owner=uuid4(), lease=_CONFIG.lease),
+            services=NodeServices(self.bmc),
+            host=Host(config=_CONFIG, sink=self.ledger, clock=MonotonicClock()),
+        )
+
+    async def register(self, name: str = "", **details: Any) -> Machine:
+        """A node; everything but its name may be given as `register_node` takes it."""
+        self._count += 1
+        name = name or f"gpu-{self._count}"
+        given = {
+            "bmc_address": None,
+            "bmc_credential": None,
+            "macs": [],
+            "maas_id": None,
+            "agentless": False,
+            "auto_manage": True,
+            "bootstrap_token": None,
+        } | details
+        id_ = await self.conn.fetchval(_REGISTER, name, *given.values())
+        await self.conn.execute("SELECT farrier.enqueue('node', $1)", id_)
+        await self.settled()
+        return Machine(self, name, id_)
+
+    async def with_bmc(self, name: str = "", **details: Any) -> Machine:
+        """A node with both details of a BMC of its own."""
+        address = f"https://10.0.0.{self._count + 1}"
+        return await self.register(name, bmc_address=address, bmc_credential="env:BMC", **details)
+
+    async def enrolled(self) -> Machine:
+        """Its agent has enrolled; the onboarding runs and waits for a heartbeat."""
+        token = str(uuid4())
+        return await (await self.register(bootstrap_token=token)).enroll(token)
+
+    async def active(self) -> Machine:
+        machine = await (await self.enrolled()).beat()
+        assert (await machine.state())[0] == "active"
+        return machine
+
+    async def draining(self) -> Machine:
+        return await (await self.active()).asked("drain")
+
+    async def retired(self) -> Machine:
+        return await (await self.draining()).finish(TaskType.DRAIN)
+
+    async def removing(self) -> Machine:
+        return await (await self.retired()).asked("remove")
+
+    async def verifying(self, machine: Machine) -> Machine:
+        """Ask for a verification that gets no answer from the BMC."""
+        self.bmc.hold()
+        await machine.tell("manage")
+        self.processor.wake()
+        await self.bmc.called()
+        return machine
+
+    async def cut_short(self) -> None:
+        """Something that was asked for stops the held read; whatever is read after it is answered."""
+        self.processor.wake()
+        with anyio.fail_after(PATIENCE):
+            await self.bmc.cut.wait()
+        self.bmc.let_go()
+        await self.settled()
+
+    async def answer(self, intent: int) -> Answer:
+        (row,) = await self.conn.fetch("SELECT status, reason FROM farrier.intents WHERE id = $1", intent)
+        return Answer(*row)
+
+    async def wait(self, by: timedelta) -> None:
+        """Time passes, and the loop does what it does then."""
+        await self.db.advance(by)
+        await self.settled()
+
+    async def settled(self) -> None:
+        """Return once nothing is due and nothing runs."""
+        self.processor.wake()
+        with anyio.fail_after(PATIENCE):
+            while await self.conn.fetchval(_BUSY):
+                await anyio.lowlevel.checkpoint()
+
+
+@asynccontextmanager
+async def opened(
+    db: pg.Database, *, crash: bool = False, refusals: int = 0, unreadable: bool = False
+) -> AsyncIterator[Site]:
+    """A site at work in a test's database. Whatever the test does, the loop does nothing that its model or the database
+    refuses, but for so many `refusals`; no row is `unreadable`. With `crash` the processor dies at the end and leaves
+    its rows to their leases."""
+    # One connection: each new one has to learn the schema first, which takes longer than most tests.
+    async with db.connect() as conn, db.pool(1) as pool:
+        site, stop = Site(db, conn, pool), anyio.Event()
+        async with anyio.create_task_group() as group:
+            group.start_soon(site.processor.run, stop)
+            yield site
+            if crash:
+                group.cancel_scope.cancel()
+            stop.set()
+        assert site.ledger.verdicts.count("refused") == refusals, site.ledger.verdicts
+        assert set(site.ledger.errors) <= {UndecodableState.label} if unreadable else not site.ledger.errors[refusals:]
+
+
+def as_json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

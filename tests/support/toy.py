@@ -1,0 +1,209 @@
+"""A second kind of resource, so that the loop is tested without a node: widgets, and requests that wake them.
+
+A widget has one layer, `state`, and a payload. Whoever inserts a request wakes the widget, as an intent wakes
+a node; a run answers what it sees. `CREATE` makes the tables in a test's own database. The database refuses
+the payload `poison`, which stands for whatever a commit may be refused for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+from farrier.errors import UndecodableState
+from farrier.io import session
+from farrier.io.pool import Connection, Pool
+from farrier.model.outcome import Decision, DoNothing, Outcome
+from farrier.model.schedule import Finished, Place
+
+KIND = "widget"
+
+CREATE = """
+    CREATE SCHEMA farrier_toy;
+    CREATE TABLE farrier_toy.widgets (
+        id         bigint      PRIMARY KEY,
+        version    bigint      NOT NULL DEFAULT 1,
+        state      text        NOT NULL DEFAULT 'raw',
+        entered_at timestamptz NOT NULL DEFAULT farrier.now(),
+        payload    text        NOT NULL DEFAULT '' CHECK (payload <> 'poison')
+    );
+    CREATE TABLE farrier_toy.requests (
+        id       bigint  GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        widget   bigint  NOT NULL,
+        urgent   boolean NOT NULL DEFAULT false,
+        answers  integer NOT NULL DEFAULT 0
+    );
+    CREATE INDEX ON farrier_toy.requests (widget) WHERE answers = 0;
+    CREATE FUNCTION farrier_toy.wake() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        PERFORM farrier.enqueue('widget', NEW.widget);
+        RETURN NULL;
+    END $$;
+    CREATE TRIGGER wake AFTER INSERT ON farrier_toy.requests FOR EACH ROW EXECUTE FUNCTION farrier_toy.wake();
+"""
+
+# Due at once, in the order of their ids.
+_REGISTER = """
+    WITH made AS (INSERT INTO farrier_toy.widgets (id) SELECT unnest($1::bigint[]) RETURNING id)
+    INSERT INTO farrier.schedule (kind, id, due_at)
+    SELECT 'widget', id, farrier.now() - interval '1 hour' + id * interval '1 ms' FROM made
+"""
+
+_LOAD = """
+    SELECT w.id, farrier.now() AS now,
+           jsonb_build_object('id', w.id, 'version', w.version, 'state', w.state, 'entered_at', w.entered_at,
+                              'payload', w.payload, 'requests',
+                              (SELECT coalesce(jsonb_agg(r.id ORDER BY r.id), '[]')
+                                 FROM farrier_toy.requests r WHERE r.widget = w.id AND r.answers = 0)) AS
+                                 snapshot
+      FROM farrier_toy.widgets w WHERE w.id = ANY ($1::bigint[])
+"""
+
+_LOCK = """
+    SELECT s.id, s.claim_token, w.version
+      FROM farrier.schedule s LEFT JOIN farrier_toy.widgets w ON w.id = s.id
+     WHERE s.kind = 'widget' AND s.id = ANY ($1::bigint[])
+     ORDER BY s.id
+       FOR NO KEY UPDATE OF s SKIP LOCKED
+"""
+
+_PERSIST = """
+    UPDATE farrier_toy.widgets w
+       SET version = w.version + 1, state = r.state, payload = r.payload,
+           entered_at = CASE WHEN w.state = r.state THEN w.entered_at ELSE farrier.now() END
+      FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[]) AS r (id, version, state, payload)
+     WHERE w.id = r.id AND w.version = r.version
+    RETURNING w.id
+"""
+
+_ANSWER = "UPDATE farrier_toy.requests SET answers = answers + 1 WHERE id = ANY ($1::bigint[])"
+
+_INTERRUPTED = """
+    SELECT DISTINCT widget AS id FROM farrier_toy.requests
+     WHERE widget = ANY ($1::bigint[]) AND urgent AND answers = 0
+"""
+
+
+class State(StrEnum):
+    """A widget's life."""
+
+    RAW = "raw"
+    MADE = "made"
+    SOLD = "sold"
+
+
+EDGES = frozenset({("raw", "made"), ("made", "raw"), ("made", "sold")})
+
+
+class Widget(msgspec.Struct, frozen=True):
+    """Snapshot of a widget and of the requests nobody has answered."""
+
+    id: int
+    version: int
+    state: State
+    entered_at: datetime
+    payload: str
+    requests: tuple[int, ...]
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """What a run may make of a widget."""
+
+    state: State
+    payload: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Counts an answer to a request."""
+
+    request: int
+
+
+class WidgetKind:
+    """`protocols.Kind` of widgets."""
+
+    name = KIND
+    edges: Mapping[str, frozenset[tuple[str, str]]] = {"state": EDGES}
+
+    def identify(self, resource: Widget) -> tuple[int, int]:
+        return resource.id, resource.version
+
+    def places(self, resource: Widget) -> Mapping[str, Place]:
+        return {"state": Place(resource.state.value, resource.entered_at)}
+
+    def values(self, to: Shape) -> Mapping[str, str]:
+        return {"state": to.state.value}
+
+    def label(self, resource: Widget) -> tuple[str, str]:
+        return resource.state.value, ""
+
+
+class WidgetRows:
+    """`io.state.Rows` of widgets."""
+
+    kind = KIND
+    load = _LOAD
+    lock = _LOCK
+    interrupted: str | None = _INTERRUPTED
+
+    def __init__(self) -> None:
+        self._decode = msgspec.json.Decoder(Widget).decode
+
+    def decode(self, snapshot: bytes | str) -> Widget:
+        try:
+            return self._decode(snapshot)
+        except msgspec.ValidationError as error:
+            raise UndecodableState("widget", str(error)) from None
+
+    async def persist(self, conn: Connection, runs: Sequence[Finished[Shape, Answer]]) -> None:
+        rows = [(run.id, run.version, run.to.state.value, run.to.payload) for run in runs if run.to is not None]
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        if len(await conn.fetch(_PERSIST, *columns)) < len(runs):
+            raise session.RacedError("a widget's version moved")
+
+    async def apply(self, conn: Connection, writes: Sequence[tuple[int, Answer]]) -> None:
+        await conn.execute(_ANSWER, [write.request for _, write in writes])
+
+
+Decided: TypeAlias = Decision[Shape, Answer, object]
+Script: TypeAlias = Callable[[Widget, datetime], Decided]
+
+
+def answered(widget: Widget) -> tuple[Answer, ...]:
+    """Answers to all that the snapshot shows."""
+    return tuple(Answer(request) for request in widget.requests)
+
+
+def content(widget: Widget, _now: datetime) -> Outcome[Shape, Answer]:
+    """The script of a widget that has none: answer what is asked, be content."""
+    return DoNothing(source="toy:1", writes=answered(widget))
+
+
+class Scripted:
+    """A handler that does with each widget what its script says, and records in what order they came."""
+
+    def __init__(self, scripts: Mapping[int, Script] | None = None, default: Script = content) -> None:
+        self.scripts = dict(scripts or {})
+        self.default = default
+        self.order: list[int] = []
+
+    def handle(self, resource: Widget, now: datetime) -> Decided:
+        self.order.append(resource.id)
+        return self.scripts.get(resource.id, self.default)(resource, now)
+
+
+async def register(conn: Connection | Pool, ids: Iterable[int]) -> None:
+    """Widgets, due at once and first come, first served by id."""
+    await conn.execute(_REGISTER, list(ids))
+
+
+async def ask(conn: Connection | Pool, widget: int, *, urgent: bool = False) -> int:
+    """What another service does: one INSERT."""
+    request: int = await conn.fetchval(
+        "INSERT INTO farrier_toy.requests (widget, urgent) VALUES ($1, $2) RETURNING id", widget, urgent
+    )
+    return request

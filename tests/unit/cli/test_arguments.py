@@ -1,0 +1,48 @@
+"""What is typed in a form of its own is read as it is meant, or refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import typer
+
+from farrier.cli import arguments
+
+
+def test_pairs_are_split_at_the_first_equals_sign() -> None:
+    assert arguments.pairs(["reason=a=b c", "empty="]) == {"reason": "a=b c", "empty": ""}
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [(["reason"], "'reason'"), (["=x"], "'=x'"), (["force=true", "force=false"], "force is given twice")],
+)
+def test_what_is_no_pair_or_comes_twice_is_refused(given: list[str], text: str) -> None:
+    with pytest.raises(typer.BadParameter, match=text):
+        arguments.pairs(given)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("90m", timedelta(minutes=90)),
+        ("2026-01-31T12:00:00Z", datetime(2026, 1, 31, 12, tzinfo=UTC)),
+        ("2026-01-31T12:00:00+02:00", datetime(2026, 1, 31, 10, tzinfo=UTC)),
+        ("2026-01-31T12:00:00", datetime(2026, 1, 31, 12, tzinfo=UTC)),
+    ],
+)
+def test_an_age_or_a_moment(text: str, meant: timedelta | datetime) -> None:
+    assert arguments.age_or_moment(text) == meant
+
+
+@pytest.mark.parametrize("text", ["yesterday", "-5m", "", "2026-13-01T00:00:00Z"])
+def test_neither_an_age_nor_a_moment(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="expected an age"):
+        arguments.age_or_moment(text)
+
+
+def test_a_patience_without_a_unit_is_refused_with_the_right_form() -> None:
+    assert arguments.patience("1h 30m") == timedelta(minutes=90)
+    with pytest.raises(typer.BadParameter, match="30s, 5m or 1h 30m"):
+        arguments.patience("60")

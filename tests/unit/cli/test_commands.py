@@ -1,0 +1,91 @@
+"""Every command in the list is there, helps itself, and needs no database to say so."""
+
+from __future__ import annotations
+
+import inspect
+
+import msgspec
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from farrier import cli, config
+from farrier.model import diagram, sla
+from farrier.model.edges import Layer
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(cli.app, list(words), env={"COLUMNS": "200"})
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_a_command_is_listed_with_the_first_line_of_its_own_help(name: str) -> None:
+    command = typer.main.get_command(cli.load(name))
+    assert inspect.cleandoc(command.help or "").splitlines()[0] == cli.COMMANDS[name]
+    assert cli.COMMANDS[name] in " ".join(run(name, "--help").output.split())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "node list",
+        "node show",
+        "node why",
+        "node history",
+        "intent",
+        "task list",
+        "enqueue",
+        "sla breaches",
+        "db migrate",
+    ],
+)
+def test_every_command_that_needs_a_database_takes_all_three_ways_to_name_it(words: str) -> None:
+    said = run(*words.split(), "--help").output
+    for option in ("--dsn", "--embedded", "--config"):
+        assert option in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("node add", "node list", "node show", "node why", "node history", "node bootstrap"),
+        *("intent", "task list", "sla list", "sla breaches", "config", "db check"),
+    ],
+)
+def test_whatever_lists_or_shows_speaks_json(words: str) -> None:
+    assert "--json" in run(*words.split(), "--help").output
+
+
+def test_the_model_is_printed_in_every_format() -> None:
+    assert run("model").stdout == run("model", "--format", "md").stdout == diagram.markdown()
+    assert msgspec.json.decode(run("model", "--format", "json").stdout) == diagram.as_json()
+    assert run("model", "--format", "mermaid", "--layer", "status").stdout == diagram.mermaid(Layer.STATUS)
+    everything = run("model", "--format", "mermaid").stdout
+    assert all(diagram.mermaid(layer) in everything for layer in Layer)
+
+
+def test_one_layer_s_tables_are_not_to_be_had() -> None:
+    refused = run("model", "--layer", "status")
+    assert refused.exit_code == 2
+    assert "--format mermaid" in refused.stderr
+
+
+def test_the_configuration_is_a_file_with_every_default() -> None:
+    assert run("config").stdout == config.as_toml()
+    listed = msgspec.json.decode(run("config", "--json").stdout)
+    assert [(each["section"], each["key"]) for each in listed] == [(s.section, s.key) for s in config.settings()]
+
+
+def test_limits_are_listed_by_the_key_that_would_change_them() -> None:
+    listed = msgspec.json.decode(run("sla", "list", "--json").stdout)
+    assert {limit["key"] for limit in listed} == sla.KEYS
+    assert len(listed) == len(sla.KEYS)
+    by_key = {limit["key"]: limit for limit in listed}
+    assert by_key["status.offline"]["limit"] == 1800
+    assert by_key["status.active"] == {
+        "key": "status.active",
+        "limit": None,
+        "changed": False,
+        "note": "this is where a node belongs",
+    }
+    assert "status.offline" in run("sla", "list").stdout

@@ -1,0 +1,42 @@
+"""A wake-up is not lost, whenever it comes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import anyio
+
+from farrier.controller.signal import Wakeup
+
+LONG = timedelta(hours=1)
+
+
+async def test_a_signal_set_before_the_wait_ends_it_at_once_and_only_once() -> None:
+    signal = Wakeup()
+    signal.set("notify")
+    assert await signal.wait(LONG) == "notify"
+    assert await signal.wait(timedelta(0)) == "poll"
+
+
+async def test_a_signal_set_during_the_wait_ends_it() -> None:
+    signal = Wakeup()
+    heard: list[str] = []
+
+    async def wait() -> None:
+        heard.append(await signal.wait(LONG))
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            signal.set("transition")
+    assert heard == ["transition"]
+
+
+async def test_a_signal_set_as_the_wait_times_out_is_kept() -> None:
+    signal = Wakeup()
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await signal.wait(LONG)
+    signal.set("notify")
+    assert await signal.wait(timedelta(0)) == "notify"

@@ -1,0 +1,87 @@
+"""From an outcome to what is committed: when it runs next, whether it is stored, which edges it takes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, strategies
+
+from farrier.config import ControllerConfig
+from farrier.controller.verdict import Assessor
+from farrier.errors import HandlerTimeout, InternalError
+from farrier.model.outcome import DoNothing, Outcome, Transition, Update, Wait
+from farrier.model.schedule import Claimed, Due, Finished, Move
+from tests.support import toy
+from tests.support.toy import Answer, Shape, State, Widget
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+PERIOD = timedelta(seconds=30)
+RAW = Widget(1, 5, State.RAW, NOW - timedelta(seconds=90), "", ())
+
+assessor: Assessor[Widget, Shape, Answer] = Assessor(toy.WidgetKind(), ControllerConfig())
+
+
+def finish(
+    outcome: Outcome[Shape, Answer], *, outcome_key: int | None = None, reruns: int = 0
+) -> Finished[Shape, Answer]:
+    return assessor.finish(Claimed(1, outcome_key, timedelta(0), reruns), 7, RAW, outcome, NOW)
+
+
+def test_a_transition_names_its_move_and_the_time_spent_before_it() -> None:
+    run = finish(Transition(to=Shape(State.MADE), reason="r", cause="c"))
+    assert run.moves == (Move("state", "raw", "made", 90.0),)
+    assert (run.due, run.version, run.token) == (Due.RERUN, 5, 7)
+
+
+def test_the_fifty_first_transition_in_a_row_takes_its_turn_in_the_sweep() -> None:
+    transition = Transition[Shape, Answer](to=Shape(State.MADE), reason="r", cause="c")
+    assert finish(transition, reruns=49).due is Due.RERUN
+    assert finish(transition, reruns=50).due is Due.PERIODIC
+    assert finish(transition, reruns=50).delay == timedelta(0)
+
+
+def test_an_update_moves_nothing_and_runs_with_the_sweep() -> None:
+    run = finish(Update(to=Shape(State.RAW, "x"), reason="r"))
+    assert (run.moves, run.due, run.idle) == ((), Due.PERIODIC, False)
+
+
+@given(look_again=strategies.none() | strategies.timedeltas(timedelta(days=-1), timedelta(days=1)))
+def test_a_wait_runs_again_within_the_jittered_period_or_sooner(look_again: timedelta | None) -> None:
+    delay = finish(Wait(reason="r", look_again=look_again)).delay
+    if look_again is None:
+        assert 0.9 * PERIOD <= delay <= 1.1 * PERIOD
+    else:
+        assert timedelta(0) <= delay <= min(1.1 * PERIOD, max(look_again, timedelta(0)))
+
+
+@pytest.mark.parametrize("outcome", [Wait[Answer](reason="r"), DoNothing[Answer]()])
+def test_an_outcome_that_is_stored_already_is_not_stored_again(outcome: Wait[Answer] | DoNothing[Answer]) -> None:
+    first = finish(outcome)
+    assert first.record is not None
+    again = finish(outcome, outcome_key=first.outcome_key)
+    assert again.record is None
+    assert again.idle
+
+
+def test_another_reason_is_another_outcome() -> None:
+    first, second = (finish(Wait(reason=reason, source="s")) for reason in ("a", "b"))
+    assert first.outcome_key != second.outcome_key
+    assert finish(Wait(reason="b", source="s"), outcome_key=first.outcome_key).record is not None
+
+
+def test_a_run_with_writes_is_never_idle() -> None:
+    first = finish(DoNothing(source="s"))
+    assert not finish(DoNothing(source="s", writes=(Answer(1),)), outcome_key=first.outcome_key).idle
+
+
+def test_a_failed_run_is_tried_again_next_period_and_tells_no_secret() -> None:
+    claimed = Claimed(1, None, timedelta(0), 0)
+    run = assessor.fail(claimed, 7, 5, InternalError("password=hunter2"))
+    assert run.record is not None
+    assert (run.record.outcome, run.record.error, run.record.reason) == ("error", "internal", "see the log")
+    assert run.due is Due.PERIODIC
+    assert run.delay >= 0.9 * PERIOD
+    timeout = assessor.fail(claimed, 7, 5, HandlerTimeout(timedelta(seconds=3)))
+    assert timeout.record is not None
+    assert "3 s" in timeout.record.reason

@@ -1,0 +1,389 @@
+"""Everywhere that a node can get: the handler explored from fresh nodes, by every request and every thing that happens.
+
+From each place that is new, every stimulus is tried, and the node is run until it rests, as the loop would. After each
+run must hold what holds after each commit. Places that differ only in times and counters count as one; there are some
+thousands of them, and the walk ends when there is no new one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+from typing_extensions import override
+
+from farrier.config import ControllerConfig
+from farrier.controller.verdict import Assessor
+from farrier.errors import FarrierError
+from farrier.handlers.node import NODE_KIND, NodeServices
+from farrier.handlers.node.moves import Outcome
+from farrier.model import actions, mapping
+from farrier.model.actions import ANSWERED_WHILE_PAUSED, Action
+from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
+from farrier.model.failures import QuarantineCause
+from farrier.model.health import Health, SshSeed
+from farrier.model.management import Management as M
+from farrier.model.node import Agent, Decommission, Node, Onboarding, Task, TaskStatus, TaskType, Workflow
+from farrier.model.outcome import Deleted, Step, Transition, Update
+from farrier.model.schedule import Claimed
+from farrier.model.stages import DecommissionStage
+from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import LIVE
+from farrier.model.workflow import WorkflowStatus as W
+from farrier.model.writes import AnswerIntent, CreateTask, EndTask, ForgetAgent, Write
+from farrier.protocols import BmcClient
+from tests.support.nodes import HANDLER, MINUTE, NOW, SECOND, agent, intent, node, onboarding, writes
+
+HOUR = timedelta(hours=1)
+# A node rests after so few runs, or it never does.
+RUNS_AT_MOST = 40
+
+READING = BmcReading(power=PowerState.ON, system_path="/redfish/v1/Systems/1", credential_version="v1", requests=4)
+ASSESSOR: Assessor[Node, Node, Write] = Assessor(NODE_KIND, ControllerConfig())
+CLAIMED = Claimed(id=1, outcome_key=None, waited=SECOND, reruns=0)
+
+OPEN = (TaskStatus.QUEUED, TaskStatus.DISPATCHED)
+CARRIED_BY = {N.DRAINING: TaskType.DRAIN, N.REMOVING: TaskType.UNINSTALL}
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A node at rest at some time, and whether its BMC answers."""
+
+    node: Node
+    now: datetime
+    bmc_answers: bool = True
+
+
+Stimulus: TypeAlias = Callable[[Place], Place | None]
+
+
+# --- what the database makes of a decision
+
+
+def stored(before: Node, after: Node, decided: tuple[Write, ...], now: datetime) -> Node:
+    """The snapshot that the next run would load."""
+    workflow = clocked(before.workflow, after.workflow, now)
+    same_job = workflow is not None and before.workflow is not None and workflow.id == before.workflow.id
+    after = replace(
+        after,
+        version=before.version + 1,
+        status_entered_at=before.status_entered_at if after.status is before.status else now,
+        management_entered_at=before.management_entered_at if after.management is before.management else now,
+        workflow=workflow,
+        agent=None if any(isinstance(w, ForgetAgent) for w in decided) else after.agent,
+        intents=unanswered(before, decided),
+    )
+    return replace(after, tasks=issued(before.tasks if same_job else (), decided, now) if workflow is not None else ())
+
+
+def clocked(before: Workflow | None, after: Workflow | None, now: datetime) -> Workflow | None:
+    if after is None or after.status not in LIVE:
+        return None
+    if before is None or before.id != after.id:
+        return replace(after, id=before.id + 1 if before else 100, status_entered_at=now, stage_entered_at=now)
+    return replace(
+        after,
+        status_entered_at=before.status_entered_at if after.status is before.status else now,
+        stage_entered_at=before.stage_entered_at if after.stage is before.stage else now,
+    )
+
+
+def unanswered(before: Node, decided: tuple[Write, ...]) -> Any:
+    answered = {w.intent for w in decided if isinstance(w, AnswerIntent)}
+    return tuple(i for i in before.intents if i.id not in answered)
+
+
+def issued(tasks: tuple[Task, ...], decided: tuple[Write, ...], now: datetime) -> tuple[Task, ...]:
+    newest = {task.type: task for task in tasks}
+    for end in decided:
+        if isinstance(end, EndTask):
+            newest |= {t.type: replace(t, status=end.status) for t in tasks if t.id == end.task and t.status in OPEN}
+    for new in decided:
+        if isinstance(new, CreateTask) and (new.type not in newest or newest[new.type].status not in OPEN):
+            newest[new.type] = Task(
+                id=max((t.id for t in newest.values()), default=0) + 1,
+                type=new.type,
+                status=new.ended or TaskStatus.QUEUED,
+                attempt=new.attempt,
+                failures=new.failures,
+                created_at=now,
+            )
+    return tuple(newest.values())
+
+
+# --- runs
+
+
+class Played(BmcClient):
+    """A BMC that answers or not."""
+
+    def __init__(self, answers: bool) -> None:
+        self._answers = answers
+
+    @override
+    async def verify(self, target: BmcTarget) -> BmcReading:
+        if self._answers:
+            return READING
+        raise BmcError(BmcFailure.UNREACHABLE, "no route")
+
+
+def acted(step: Step[Node, Write, NodeServices], bmc: Played) -> Outcome:
+    """A step's outcome. It awaits nothing that waits, so it runs to its end without a loop."""
+    act = step.act(NodeServices(bmc))
+    try:
+        act.__await__().__next__()
+    except StopIteration as end:
+        outcome: Outcome = end.value
+        return outcome
+    raise AssertionError("the step waits for something")
+
+
+def run(place: Place) -> tuple[Place, bool]:
+    """One run and its commit; whether the node runs again at once."""
+    before, now = place.node, place.now
+    decision = HANDLER.handle(before, now)
+    if isinstance(decision, Step):
+        assert not before.deleting, "a deleted node's BMC is not touched"
+        assert before.paused is None, "nothing is done to a paused node"
+        decision = acted(decision, Played(place.bmc_answers))
+    ASSESSOR.finish(CLAIMED, 1, before, decision, now)
+    changed = isinstance(decision, Transition | Update)
+    after = decision.to if isinstance(decision, Transition | Update) else before
+    holds(before, after)
+    again = changed or getattr(decision, "look_again", None) == timedelta(0)
+    if isinstance(decision, Deleted):
+        assert before.status is N.DELETED
+    return replace(place, node=stored(before, after, writes(decision), now)), again
+
+
+def rest(place: Place) -> Iterator[Place]:
+    """Every place on the way until the node rests, that last."""
+    for _ in range(RUNS_AT_MOST):
+        place, again = run(place)
+        yield place
+        if not again:
+            return
+    raise AssertionError(f"never rests: {place.node}")
+
+
+# --- what must hold
+
+
+def holds(before: Node, after: Node) -> None:
+    """After every commit."""
+    job = after.workflow
+    if job is not None:
+        assert mapping.violation(after.status, kind=job.kind, workflow_status=job.status, mode=job.mode) is None
+        assert before.workflow is None or before.workflow.id == job.id, "one workflow at a time"
+    if after.status in CARRIED_BY:
+        assert isinstance(job, Decommission) and job.status in LIVE, "somebody owns the way out"
+    if after.status is N.ACTIVE:
+        assert after.ever_onboarded and after.ever_active
+        assert after.quarantine is None
+        assert not after.not_scrubbed or before.not_scrubbed
+    assert (after.quarantine is not None) >= (after.status is N.QUARANTINED), "a quarantine has a cause"
+    if after.management is M.VERIFYING:
+        assert after.has_bmc
+
+
+def holds_at_rest(place: Place) -> None:
+    """Once there is nothing more to do."""
+    it = place.node
+    held = [i.action for i in it.intents]
+    assert not held or (it.paused is not None and not ANSWERED_WHILE_PAUSED.intersection(held)), held
+    open_tasks = {task.type for task in it.tasks if task.status in OPEN}
+    if open_tasks:
+        assert isinstance(it.workflow, Decommission), "a task belongs to a decommission"
+        assert it.workflow.status is not W.FAILED_MANUAL_INTERVENTION, "nobody works on what an operator has to resolve"
+    if it.status in CARRIED_BY and it.workflow is not None and it.paused is None:
+        waits = it.workflow.stage in (DecommissionStage.DRAIN_NODE, DecommissionStage.REMOVE_GPUAAS_NODE_RECORD)
+        assert not waits or CARRIED_BY[it.status] in open_tasks, "never left in there alone"
+
+
+def escapes(before: Node, way: list[Place], request: str) -> bool:
+    """True when an operator's quarantine was lifted although nobody released the node or installed it to the end."""
+    kept = before.quarantine is not None and before.quarantine.cause is QuarantineCause.OPERATOR
+    onboarded = isinstance(before.workflow, Onboarding) or request in (Action.ONBOARD, Action.DRAIN)
+    freed = any(place.node.status is N.ACTIVE for place in way)
+    return kept and freed and not onboarded and request != Action.RELEASE
+
+
+# --- what may happen
+
+
+REQUESTS: list[tuple[Action, dict[str, Any]]] = [
+    (Action.SET_BMC, {"address": "https://10.0.0.1", "credential": "env:BMC"}),
+    (Action.SET_BMC, {"credential": "env:OTHER"}),
+    (Action.QUARANTINE, {"reason": "looked at"}),
+    (Action.ONBOARD, {"mode": "manual"}),
+    (Action.DRAIN, {}),
+    (Action.DRAIN, {"force": True, "reason": "dead"}),
+    (Action.REMOVE, {}),
+    *((Action.DECOMMISSION, {"mode": mode}) for mode in ("soft_reset", "full_decommission")),
+    (Action.PAUSE, {"reason": "fire drill"}),
+    *((action, {}) for action in Action if not actions.rules(action).fields),
+    (Action.MARK_MANUAL_INTERVENTION_REQUIRED, {}),
+]
+
+
+def asks(action: Action, params: dict[str, Any]) -> Stimulus:
+    def ask(place: Place) -> Place:
+        asked = intent(action, **params)
+        return replace(place, node=replace(place.node, intents=(*place.node.intents, asked)))
+
+    return ask
+
+
+def enrols(place: Place) -> Place:
+    return replace(place, node=replace(place.node, agent=Agent(enrolled_at=place.now)))
+
+
+def beats(*alerts: str, seed: SshSeed = SshSeed.OK) -> Stimulus:
+    def beat(place: Place) -> Place | None:
+        if place.node.agent is None:
+            return None
+        told = agent(*alerts, heard=place.now, ssh_seed_failures=3 if seed is SshSeed.FAILED else 0)
+        health = Health(ok=not alerts, alerts=told.health.alerts, ssh_seed=seed)
+        return replace(place, node=replace(place.node, agent=replace(told, health=health)))
+
+    return beat
+
+
+def ends(status: TaskStatus) -> Stimulus:
+    """The open tasks end so; failed ones for the last time."""
+
+    def end(place: Place) -> Place | None:
+        if place.node.paused is not None or not any(t.status in OPEN for t in place.node.tasks):
+            return None
+        tasks = (replace(t, status=status, failures=4) if t.status in OPEN else t for t in place.node.tasks)
+        return replace(place, node=replace(place.node, tasks=tuple(tasks)))
+
+    return end
+
+
+def claims(place: Place) -> Place | None:
+    """Agents take what is queued, for a minute."""
+    if place.node.paused is not None or not any(t.status is TaskStatus.QUEUED for t in place.node.tasks):
+        return None
+    until = place.now + MINUTE
+    tasks = (
+        replace(t, status=TaskStatus.DISPATCHED, lease_until=until) if t.status is TaskStatus.QUEUED else t
+        for t in place.node.tasks
+    )
+    return replace(place, node=replace(place.node, tasks=tuple(tasks)))
+
+
+def waits(by: timedelta) -> Stimulus:
+    return lambda place: replace(place, now=place.now + by)
+
+
+def answers(answers: bool) -> Stimulus:
+    return lambda place: replace(place, bmc_answers=answers)
+
+
+STIMULI: dict[str, Stimulus] = {
+    **{f"{action} {params}" if params else str(action): asks(action, params) for action, params in REQUESTS},
+    "enrols": enrols,
+    "is well": beats(),
+    "is unwell": beats("xid-79"),
+    "has no seed": beats(seed=SshSeed.FAILED),
+    "tasks succeed": ends(TaskStatus.SUCCEEDED),
+    "tasks fail": ends(TaskStatus.FAILED),
+    "tasks are claimed": claims,
+    "a minute passes": waits(MINUTE + SECOND),
+    "an hour passes": waits(HOUR),
+    "BMC is silent": answers(False),
+    "BMC answers": answers(True),
+}
+
+
+# --- the walk
+
+
+def kind_of(place: Place) -> object:
+    """What tells places apart: no times, no texts, no counters."""
+    it, job = place.node, place.node.workflow
+    return (
+        (it.status, it.management, it.bmc.failure, place.bmc_answers, it.paused is not None, it.deleting),
+        (it.quarantine and it.quarantine.cause, it.ever_onboarded, it.ever_active, it.not_scrubbed),
+        job
+        and (job.kind, job.status, job.mode, job.stage, job.options.force, job.options.untouched, job.stop_requested),
+        it.agent and (it.agent.last_heartbeat_at is not None and place.now - it.agent.last_heartbeat_at < MINUTE),
+        it.agent and (bool(it.agent.health.blocking), it.agent.ssh_seed_failures > 0),
+        frozenset((task.type, task.status) for task in it.tasks if task.status in OPEN),
+    )
+
+
+def explore(starts: Iterable[Node], stimuli: dict[str, Stimulus]) -> dict[object, set[object]]:
+    """Place → places one stimulus further. Fails where something does not hold."""
+    new = deque(list(rest(Place(start, NOW)))[-1] for start in starts)
+    found: dict[object, set[object]] = {kind_of(place): set() for place in new}
+    while new:
+        place = new.popleft()
+        here = found[kind_of(place)]
+        for name, stimulus in stimuli.items():
+            after = follow(place, name, stimulus)
+            if after is None:
+                continue
+            key = kind_of(after)
+            here.add(key)
+            if key not in found:
+                found[key] = set()
+                new.append(after)
+    return found
+
+
+def follow(place: Place, name: str, stimulus: Stimulus) -> Place | None:
+    """Where a stimulus leads; None where it cannot happen."""
+    touched = None if place.node.status is N.DELETED else stimulus(place)
+    if touched is None:
+        return None
+    try:
+        way = list(rest(touched))
+        holds_at_rest(way[-1])
+        assert not escapes(place.node, way, name.partition(" ")[0]), "a quarantine was escaped"
+    except (AssertionError, FarrierError) as error:
+        raise AssertionError(f"after {name!r} at {place}") from error
+    return way[-1]
+
+
+def reach(found: dict[object, set[object]], goals: set[object]) -> set[object]:
+    """From where some goal can be reached."""
+    back: dict[object, set[object]] = {}
+    for here, further in found.items():
+        for there in further:
+            back.setdefault(there, set()).add(here)
+    reached, new = set(goals), deque(goals)
+    while new:
+        for before in back.get(new.popleft(), set()) - reached:
+            reached.add(before)
+            new.append(before)
+    return reached
+
+
+OF_THE_BMC = ("set_bmc", "clear_bmc", "manage", "BMC")
+BESIDE_IT = ("pause", "unpause", "delete", "cancel", "onboard", "drain", "remove", "tasks succeed", "an hour")
+FRESH = (node(N.BOOTSTRAP_ISSUED), node(workflow=onboarding(W.PENDING, mode=None, stage=None, mode_given_at=None)))
+
+
+def deleted(found: dict[object, set[object]]) -> set[object]:
+    return {key for key in found if f"'{N.DELETED}'" in repr(key)}
+
+
+def test_from_everywhere_that_a_node_can_get_it_can_be_deleted() -> None:
+    """And on all ways there holds what must hold."""
+    found = explore(FRESH, {name: s for name, s in STIMULI.items() if not name.startswith(OF_THE_BMC)})
+    assert len(found) > 1000, "the walk has not gone far"
+    assert deleted(found) and reach(found, deleted(found)) == found.keys()
+
+
+def test_the_same_with_a_bmc() -> None:
+    agentless = tuple(replace(fresh, agentless=True) for fresh in FRESH)
+    found = explore(agentless, {name: s for name, s in STIMULI.items() if name.startswith((*OF_THE_BMC, *BESIDE_IT))})
+    assert deleted(found) and reach(found, deleted(found)) == found.keys()
+    seen = {value for key in found for value in M if f"'{value}'" in repr(key)}
+    assert seen == {M.UNMANAGED, M.ENROLL, M.MANAGEABLE, M.ERROR}, "nothing rests in a transient state"

@@ -1,0 +1,77 @@
+"""What the loop is told of nodes: their layers, and that no move is made which the model lacks."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import permutations
+
+import msgspec
+import pytest
+
+from farrier.config import ControllerConfig
+from farrier.controller.verdict import Assessor
+from farrier.errors import IllegalEdge
+from farrier.handlers.node import NODE_KIND
+from farrier.model import edges
+from farrier.model.edges import Layer
+from farrier.model.management import Management
+from farrier.model.node import Node
+from farrier.model.outcome import Transition
+from farrier.model.schedule import Claimed, Move
+from farrier.model.stages import DecommissionStage
+from farrier.model.status import NodeStatus
+from farrier.model.workflow import WorkflowStatus
+from farrier.model.writes import Write
+from tests.support.nodes import LONG_AGO, NOW, SECOND, decommission, node, onboarding
+
+CLAIMED = Claimed(id=1, outcome_key=None, waited=SECOND, reruns=0)
+ASSESSOR: Assessor[Node, Node, Write] = Assessor(NODE_KIND, ControllerConfig())
+
+
+def standing(layer: Layer, value: str) -> Node:
+    """A node whose layer has this value."""
+    match layer:
+        case Layer.STATUS:
+            return node(NodeStatus(value))
+        case Layer.MANAGEMENT:
+            return node(management=Management(value))
+        case Layer.ONBOARDING:
+            return node(workflow=onboarding(WorkflowStatus(value)))
+        case Layer.DECOMMISSION:
+            return node(workflow=decommission(DecommissionStage.DRAIN_NODE, WorkflowStatus(value)))
+
+
+def moves(before: Node, after: Node) -> tuple[Move, ...]:
+    after = msgspec.structs.replace(after, id=before.id)
+    outcome: Transition[Node, Write] = Transition(to=after, reason="r", cause="c")
+    return ASSESSOR.finish(CLAIMED, 1, before, outcome, NOW).moves
+
+
+@pytest.mark.parametrize("layer", Layer)
+def test_the_loop_makes_exactly_the_moves_of_the_model(layer: Layer) -> None:
+    for source, target in permutations(edges.STATES[layer], 2):
+        before, after = standing(layer, source), standing(layer, target)
+        if edges.allowed(layer, source, target):
+            assert [(m.source, m.target) for m in moves(before, after)] == [(source, target)]
+        else:
+            with pytest.raises(IllegalEdge):
+                moves(before, after)
+
+
+def test_a_move_says_how_long_the_node_was_where_it_left() -> None:
+    (move,) = moves(node(NodeStatus.ACTIVE), node(NodeStatus.OFFLINE))
+    assert move.seconds_in_source == (NOW - LONG_AGO) / timedelta(seconds=1)
+
+
+def test_a_workflow_that_begins_and_its_first_stage_come_from_nowhere() -> None:
+    begun = node(NodeStatus.ACTIVE, workflow=decommission(DecommissionStage.DISABLE_NODE))
+    assert moves(node(NodeStatus.ACTIVE), begun) == (
+        Move("decommission", None, "running", None),
+        Move("decommission_stage", None, "disable_node", None),
+    )
+
+
+def test_stages_may_follow_in_any_order_because_operators_rerun_them() -> None:
+    late = node(NodeStatus.RETIRED, workflow=decommission(DecommissionStage.CLEANUP_SECRETS))
+    early = node(NodeStatus.RETIRED, workflow=decommission(DecommissionStage.DISABLE_NODE))
+    assert [(m.source, m.target) for m in moves(late, early)] == [("cleanup_secrets", "disable_node")]

@@ -1,0 +1,336 @@
+"""When a BMC is tried, what becomes of each result, and that no way leads around the cap on failed logins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+from typing_extensions import override
+
+from farrier.handlers.node import NodeServices
+from farrier.handlers.node.management import LOGIN_CAP, LOGIN_WINDOW, target_of
+from farrier.handlers.node.moves import Outcome
+from farrier.model.actions import Action
+from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
+from farrier.model.management import Management as M
+from farrier.model.node import Bmc, Node, Pause
+from farrier.model.outcome import DoNothing, Step, Wait
+from farrier.model.status import NodeStatus
+from farrier.model.workflow import WorkflowStatus as W
+from farrier.protocols import BmcClient
+from tests.support.nodes import MINUTE, NOW, SECOND, answers, decide, intent, moved, node, onboarding, with_bmc
+
+READING = BmcReading(power=PowerState.ON, system_path="/redfish/v1/Systems/1", credential_version="v2", requests=4)
+
+
+class OneAnswer(BmcClient):
+    """A BMC that answers every read alike."""
+
+    def __init__(self, answer: BmcReading | BmcError) -> None:
+        self.answer = answer
+
+    @override
+    async def verify(self, target: BmcTarget) -> BmcReading:
+        if isinstance(self.answer, BmcError):
+            raise self.answer
+        return self.answer
+
+
+def verified(node: Node, answer: BmcReading | BmcError, now: datetime = NOW) -> Node:
+    """The node after its step heard this."""
+    step = decide(node, now)
+    assert isinstance(step, Step), step
+
+    async def act() -> Outcome:
+        return await step.act(NodeServices(OneAnswer(answer)))
+
+    return moved(anyio.run(act))
+
+
+def verifying(**known: Any) -> Node:
+    """A node whose try was just counted."""
+    given: dict[str, Any] = {"tries": (NOW,), "trying": NOW}
+    bmc = Bmc(**given | known)
+    return with_bmc(M.VERIFYING, bmc, management_entered_at=NOW)
+
+
+def asking(node: Node, action: Action, **params: Any) -> Node:
+    return msgspec.structs.replace(node, intents=(intent(action, **params),))
+
+
+def life(
+    answer: BmcReading | BmcError, *, until: timedelta, start: Node | None = None
+) -> Iterator[tuple[datetime, Node]]:
+    """(when it was, the node after it) of every verification of a node within this time."""
+    now, it = NOW, start or with_bmc(M.ENROLL)
+    while now <= NOW + until:
+        decision = decide(it, now)
+        if isinstance(decision, Step):
+            it = verified(it, answer, now)
+            yield now, it
+        elif isinstance(decision, Wait | DoNothing):
+            now += decision.look_again or MINUTE
+        else:
+            it = msgspec.structs.replace(moved(decision), management_entered_at=now)
+
+
+# --- when
+
+
+@pytest.mark.parametrize(
+    ("node", "begins"),
+    [
+        pytest.param(with_bmc(M.ENROLL), True, id="details are complete"),
+        pytest.param(with_bmc(M.ENROLL, auto_manage=False), False, id="not by itself"),
+        pytest.param(with_bmc(M.ENROLL, Bmc(asked_at=NOW), auto_manage=False), True, id="asked for"),
+        pytest.param(with_bmc(M.ENROLL, paused=Pause("maintenance", NOW)), False, id="paused"),
+        pytest.param(
+            with_bmc(M.ENROLL, deleting=True, workflow=onboarding(W.PENDING, mode=None)), False, id="deleting"
+        ),
+        pytest.param(with_bmc(M.ENROLL, Bmc(next_try_at=NOW + SECOND)), False, id="backing off"),
+        pytest.param(with_bmc(M.ENROLL, Bmc(next_try_at=NOW)), True, id="back-off is over"),
+        pytest.param(with_bmc(M.ENROLL, Bmc(failure=BmcFailure.INCOMPLETE, failures=1)), False, id="needs an edit"),
+        pytest.param(with_bmc(M.ENROLL, Bmc(failure=BmcFailure.INCOMPLETE)), True, id="was edited"),
+        pytest.param(with_bmc(M.ENROLL, Bmc(failure=BmcFailure.IDENTITY_MISMATCH, failures=1)), False, id="not ours"),
+        pytest.param(
+            with_bmc(M.ENROLL, Bmc(failure=BmcFailure.TLS, failures=9)), True, id="was cut off after failures"
+        ),
+        pytest.param(with_bmc(M.ENROLL, Bmc(tries=(NOW,) * LOGIN_CAP)), False, id="login cap"),
+        pytest.param(with_bmc(M.ENROLL, Bmc(tries=(NOW - LOGIN_WINDOW,) * 9)), True, id="login cap is over"),
+        pytest.param(with_bmc(M.MANAGEABLE), False, id="manageable"),
+        pytest.param(with_bmc(M.MANAGEABLE, Bmc(asked_at=NOW)), True, id="manageable, asked for in vain before"),
+        pytest.param(with_bmc(M.MANAGEABLE, Bmc(asked_at=NOW), paused=Pause("p", NOW)), False, id="manageable, paused"),
+        pytest.param(node(management=M.UNMANAGED), False, id="unmanaged"),
+        pytest.param(node(management=M.ERROR), False, id="error"),
+    ],
+)
+def test_a_verification_begins_when_it_may_and_counts_its_try_first(node: Node, begins: bool) -> None:
+    decision = decide(node)
+    if begins:
+        after = moved(decision)
+        assert (after.management, after.bmc.tries[-1], after.bmc.trying) == (M.VERIFYING, NOW, NOW)
+    else:
+        assert isinstance(decision, Wait | DoNothing), decision
+
+
+@pytest.mark.parametrize(
+    ("details", "lacks"),
+    [({"bmc_address": "https://10.0.0.1"}, "no BMC credential"), ({"bmc_credential": "env:BMC"}, "no BMC address")],
+    ids=["address alone", "credential alone"],
+)
+def test_partial_details_are_recorded_as_incomplete_and_nothing_is_dialled(details: dict[str, Any], lacks: str) -> None:
+    after = moved(decide(node(management=M.ENROLL, **details)))
+    assert (after.management, after.bmc.failure, after.bmc.tries) == (M.ENROLL, BmcFailure.INCOMPLETE, ())
+    assert after.bmc.last_error is not None and lacks in after.bmc.last_error
+    assert isinstance(decide(after), Wait)
+
+
+# --- what becomes of it
+
+
+def test_success_is_manageable_with_what_was_learnt_and_without_error() -> None:
+    after = verified(verifying(last_error="refused", failure=BmcFailure.AUTH, failures=2, asked_at=NOW), READING)
+    assert after.management is M.MANAGEABLE
+    assert after.bmc == Bmc(
+        system_path=READING.system_path, tried_version="v2", good_version="v2", power=PowerState.ON, power_at=NOW
+    )
+
+
+def test_success_does_not_forget_the_failed_logins_before_it() -> None:
+    assert verified(verifying(tries=(NOW - MINUTE, NOW)), READING).bmc.tries == (NOW - MINUTE,)
+
+
+@pytest.mark.parametrize("failure", BmcFailure)
+def test_failure_is_enroll_with_its_class_and_counts_as_a_login_only_if_it_was_one(failure: BmcFailure) -> None:
+    after = verified(verifying(good_version="v1"), BmcError(failure, "it said no", credential_version="v2"))
+    assert after.management is M.ENROLL
+    assert (after.bmc.failure, after.bmc.last_error, after.bmc.failures) == (failure, "it said no", 1)
+    assert (after.bmc.tried_version, after.bmc.good_version) == ("v2", "v1")
+    assert after.bmc.tries == ((NOW,) if failure is BmcFailure.AUTH else ())
+
+
+@pytest.mark.parametrize(
+    ("failure", "pauses"),
+    [
+        (BmcFailure.UNREACHABLE, [30, 60, 120, 240, 300, 300]),
+        (BmcFailure.TIMEOUT, [30, 60, 120, 240, 300, 300]),
+        (BmcFailure.AUTH, [60, 60, 300, 600, 1200, 1800, 1800]),
+        (BmcFailure.TLS, [300, 600, 1200, 1800, 1800]),
+        (BmcFailure.PROTOCOL, [300, 600, 1200, 1800, 1800]),
+        (BmcFailure.UNSUPPORTED, [300, 600, 1200, 1800, 1800]),
+        (BmcFailure.INTERNAL, [30, 60, 120, 240, 300, 300]),
+        (BmcFailure.INCOMPLETE, []),
+        (BmcFailure.IDENTITY_MISMATCH, []),
+    ],
+    ids=str,
+)
+def test_tries_come_at_the_pace_of_their_class(failure: BmcFailure, pauses: list[int]) -> None:
+    times = [at for at, _ in life(BmcError(failure, "no"), until=timedelta(hours=2))]
+    gaps = [(later - earlier) / SECOND for earlier, later in pairwise(times)]
+    assert gaps[: len(pauses)] == pauses
+    assert bool(gaps) == bool(pauses)
+
+
+def test_another_class_of_failure_begins_its_back_off_anew() -> None:
+    before = verifying(failure=BmcFailure.UNREACHABLE, failures=7)
+    assert verified(before, BmcError(BmcFailure.TLS, "expired")).bmc.failures == 1
+
+
+def test_the_last_error_stays_through_requests_and_edits_until_a_verification_succeeds() -> None:
+    failed = verified(verifying(), BmcError(BmcFailure.UNREACHABLE, "no route"))
+    for action, params in (
+        (Action.MANAGE, {}),
+        (Action.SET_BMC, {"credential": "env:NEW"}),
+        (Action.SET_BMC, {"address": "https://10.0.0.2"}),
+    ):
+        bmc = moved(decide(asking(failed, action, **params))).bmc
+        assert (bmc.failure, bmc.last_error, bmc.failures, bmc.next_try_at) == (
+            BmcFailure.UNREACHABLE,
+            "no route",
+            0,
+            None,
+        )
+
+
+def test_an_incomplete_error_is_proven_gone_by_the_details() -> None:
+    incomplete = moved(decide(node(management=M.ENROLL, bmc_address="https://10.0.0.1")))
+    bmc = moved(decide(asking(incomplete, Action.SET_BMC, credential="env:BMC"))).bmc
+    assert (bmc.failure, bmc.last_error) == (None, None)
+
+
+def test_another_address_is_another_bmc_of_which_nothing_is_known() -> None:
+    known = with_bmc(
+        M.MANAGEABLE, Bmc(system_path="/redfish/v1/Systems/1", serial="S1", power=PowerState.ON, power_at=NOW)
+    )
+    bmc = moved(decide(asking(known, Action.SET_BMC, address="https://10.0.0.2"))).bmc
+    assert (bmc.system_path, bmc.serial, bmc.power, bmc.power_at) == (None, None, PowerState.UNKNOWN, None)
+
+
+# --- what may not go on
+
+
+@pytest.mark.parametrize(
+    ("node", "why"),
+    [
+        pytest.param(with_bmc(M.VERIFYING, Bmc(tries=(NOW,)), management_entered_at=NOW), "cut off", id="no try left"),
+        pytest.param(
+            with_bmc(M.VERIFYING, Bmc(tries=(NOW - 15 * SECOND,), trying=NOW - 15 * SECOND), management_entered_at=NOW),
+            "cut off",
+            id="taken over after a crash",
+        ),
+        pytest.param(msgspec.structs.replace(verifying(), paused=Pause("fire drill", NOW)), "fire drill", id="paused"),
+        pytest.param(asking(verifying(), Action.DELETE), "delete", id="a request that waits for it"),
+    ],
+)
+def test_a_verification_that_may_not_go_on_is_begun_again_as_another_try(node: Node, why: str) -> None:
+    decision = decide(node)
+    after = moved(decision)
+    assert (after.management, after.bmc.trying, after.bmc.tries) == (M.ENROLL, None, node.bmc.tries)
+    assert why in getattr(decision, "reason", "")
+    assert after.bmc.failure is None, "nobody failed"
+
+
+@pytest.mark.parametrize(
+    ("action", "params"),
+    [(Action.PAUSE, {"reason": "fire drill"}), (Action.CLEAR_BMC, {}), (Action.SET_BMC, {"credential": "env:NEW"})],
+)
+def test_a_request_that_cuts_a_verification_short_ends_it(action: Action, params: dict[str, str]) -> None:
+    after = moved(decide(asking(verifying(), action, **params)))
+    assert after.management is not M.VERIFYING
+    assert (after.bmc.trying, after.bmc.tries) == (None, (NOW,))
+
+
+def test_verifying_is_left_at_its_deadline_and_its_try_stays_counted() -> None:
+    stuck = verifying()
+    after = moved(decide(stuck, NOW + 61 * SECOND))
+    assert (after.management, after.bmc.failure, after.bmc.tries) == (M.ENROLL, BmcFailure.TIMEOUT, (NOW,))
+
+
+# --- the cap
+
+
+REFUSED = BmcError(BmcFailure.AUTH, "401")
+
+
+def pester(node: Node, now: datetime) -> Node:
+    """Everything that somebody can ask for to have it tried again, one after the other."""
+    for action, params in (
+        (Action.CLEAR_BMC, {}),
+        (Action.SET_BMC, {"address": "https://10.0.0.1", "credential": "env:BMC"}),
+        (Action.MANAGE, {}),
+    ):
+        node = moved(decide(asking(node, action, **params), now))
+        node = msgspec.structs.replace(node, management_entered_at=now, intents=())
+    return node
+
+
+def test_no_request_leads_to_more_failed_logins_than_the_cap() -> None:
+    logins: list[datetime] = []
+    now, it = NOW, with_bmc(M.ENROLL)
+    while now < NOW + timedelta(minutes=30):
+        it = pester(it, now)
+        decision = decide(it, now)
+        if isinstance(decision, Step):
+            logins.append(now)
+            it = verified(it, REFUSED, now)
+        now += 10 * SECOND
+    for login in logins:
+        assert sum(login <= other < login + LOGIN_WINDOW for other in logins) <= LOGIN_CAP
+    assert len(logins) >= 12, "and it is not stricter than it says"
+
+
+def test_a_request_beaten_by_the_cap_is_accepted_and_says_that_it_waits() -> None:
+    full = Bmc(tries=(NOW - 3 * MINUTE, NOW - 2 * MINUTE, NOW - MINUTE))
+    for management in (M.ENROLL, M.MANAGEABLE):
+        decision = decide(asking(with_bmc(management, full), Action.MANAGE))
+        assert answers(decision)[0][0] == "accepted" and "failed logins" in answers(decision)[0][1]
+        after = msgspec.structs.replace(moved(decision), intents=())
+        wait = decide(after)
+        assert isinstance(wait, Wait) and wait.look_again == 2 * MINUTE
+        assert moved(decide(after, NOW + 2 * MINUTE)).management is M.VERIFYING
+
+
+def test_an_edit_of_a_manageable_node_beaten_by_the_cap_is_kept_and_verified_later() -> None:
+    full = Bmc(tries=(NOW - 3 * MINUTE, NOW - 2 * MINUTE, NOW - MINUTE))
+    edited = with_bmc(M.MANAGEABLE, full, auto_manage=False)
+    after = moved(decide(asking(edited, Action.SET_BMC, credential="env:NEW")))
+    waiting = moved(decide(msgspec.structs.replace(after, intents=(), management_entered_at=NOW)))
+    assert (waiting.management, waiting.bmc_credential, waiting.bmc.tries) == (M.ENROLL, "env:NEW", full.tries)
+    assert moved(decide(waiting, NOW + 2 * MINUTE)).management is M.VERIFYING
+
+
+# --- where
+
+
+@pytest.mark.parametrize(
+    ("address", "learnt", "dialled", "path"),
+    [
+        ("10.0.0.1", None, "10.0.0.1", None),
+        ("10.0.0.1:8443", "/redfish/v1/Systems/1", "10.0.0.1:8443", "/redfish/v1/Systems/1"),
+        ("https://bmc-1.example:8443", None, "https://bmc-1.example:8443", None),
+        ("https://10.0.0.1/", None, "https://10.0.0.1", None),
+        ("https://10.0.0.1/redfish/v1/Systems/2", "/redfish/v1/Systems/1", "https://10.0.0.1", "/redfish/v1/Systems/2"),
+    ],
+)
+def test_the_path_of_an_address_names_the_system(
+    address: str, learnt: str | None, dialled: str, path: str | None
+) -> None:
+    target = target_of(node(bmc_address=address, bmc_credential="env:BMC", bmc=Bmc(system_path=learnt)))
+    assert target == BmcTarget(address=dialled, credential="env:BMC", system_path=path)
+
+
+def test_adopting_is_left_at_its_deadline() -> None:
+    adopting = with_bmc(M.ADOPTING, management_entered_at=NOW)
+    assert isinstance(decide(adopting), Wait)
+    after = moved(decide(adopting, NOW + 61 * SECOND))
+    assert (after.management, after.bmc.failure) == (M.ADOPT_FAILED, BmcFailure.TIMEOUT)
+
+
+def test_a_deleted_node_has_no_bmc_to_be_tried() -> None:
+    gone = with_bmc(M.ENROLL, status=NodeStatus.DELETED)
+    assert type(decide(gone)).__name__ == "Deleted"

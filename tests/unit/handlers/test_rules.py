@@ -1,0 +1,192 @@
+"""The order of a run's rules, and what a workflow does with time, pauses and answers: cases that take no database."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from farrier.config import NodeConfig
+from farrier.handlers.node import NodeHandler
+from farrier.model.actions import Action
+from farrier.model.failures import MAX_ATTEMPTS, FailureClass, stage_backoff
+from farrier.model.management import Management as M
+from farrier.model.node import AfterUndo, Bmc, Node, Options, Pause, StopRequest, TaskStatus, TaskType
+from farrier.model.outcome import Deleted, Transition, Wait
+from farrier.model.stages import DecommissionStage as D
+from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import WorkflowStatus as W
+from farrier.model.writes import CreateTask, EndTask, RevokeBootstrap
+from tests.support.nodes import (
+    LONG_AGO,
+    MINUTE,
+    NOW,
+    SECOND,
+    agent,
+    answers,
+    decide,
+    decommission,
+    intent,
+    moved,
+    node,
+    onboarding,
+    task,
+    with_bmc,
+    writes,
+)
+
+PAUSED = Pause("fire drill", LONG_AGO)
+
+
+def asking(node: Node, *actions: Action) -> Node:
+    return msgspec.structs.replace(node, intents=tuple(map(intent, actions)))
+
+
+# --- the order of rules
+
+
+def test_a_requested_stop_comes_before_health_and_progress() -> None:
+    stopping = decommission(D.DRAIN_NODE, stop_requested=StopRequest.FROZEN)
+    after = moved(decide(node(N.OFFLINE, workflow=stopping, agent=agent())))
+    assert after.status is N.QUARANTINED
+    assert after.workflow is not None and after.workflow.status is W.FAILED_MANUAL_INTERVENTION
+
+
+def test_of_several_waits_the_workflows_is_told_and_the_soonest_look_is_taken() -> None:
+    waiting = with_bmc(
+        M.ENROLL, Bmc(next_try_at=NOW + SECOND), workflow=onboarding(W.FAILED_RETRYABLE, next_attempt_at=NOW + MINUTE)
+    )
+    decision = decide(waiting)
+    assert isinstance(decision, Wait)
+    assert "wait_for_agent_enrollment" in decision.reason and decision.look_again == SECOND
+
+
+def test_answers_are_committed_before_a_step_begins() -> None:
+    verifying = with_bmc(M.VERIFYING, Bmc(tries=(NOW,), trying=NOW), management_entered_at=NOW)
+    decision = decide(asking(verifying, Action.RELEASE))
+    assert isinstance(decision, Wait) and decision.look_again == timedelta(0)
+    assert [verdict for verdict, _ in answers(decision)] == ["rejected"]
+
+
+def test_what_reached_a_deleted_node_is_answered() -> None:
+    gone = node(N.DELETED, deleting=True)
+    decision = decide(asking(gone, Action.DRAIN, Action.PAUSE))
+    assert isinstance(decision, Wait) and decision.look_again == timedelta(0), "there may be more of them"
+    assert isinstance(decide(gone), Deleted)
+    assert [verdict for verdict, _ in answers(decision)] == ["rejected", "rejected"]
+    assert all("this node is deleted" in reason for _, reason in answers(decision))
+
+
+def test_the_same_snapshot_gives_the_same_words() -> None:
+    """A text that changed from run to run would be stored on each."""
+    waiting = node(N.OFFLINE, agent=agent(heard=LONG_AGO))
+    assert decide(waiting) == decide(waiting, NOW + MINUTE)
+
+
+@pytest.mark.parametrize(
+    "fresh",
+    [node(N.BOOTSTRAP_ISSUED), node(), node(workflow=onboarding()), node(N.QUARANTINED, ever_active=False)],
+    ids=["bootstrap_issued", "no workflow", "onboarding", "quarantined"],
+)
+def test_a_delete_revokes_the_token_in_the_commit_that_accepts_it(fresh: Node) -> None:
+    decision = decide(asking(fresh, Action.DELETE))
+    assert moved(decision).deleting
+    assert RevokeBootstrap() in writes(decision)
+
+
+# --- attempts and deadlines
+
+
+def test_another_attempt_at_a_stage_has_the_whole_deadline_again() -> None:
+    """The stage was entered long before; this attempt of it has just begun."""
+    running = onboarding(attempt=2, stage_entered_at=NOW - timedelta(hours=2), status_entered_at=NOW - MINUTE)
+    assert isinstance(decide(node(workflow=running)), Wait)
+    late = decide(node(workflow=running), NOW + 30 * MINUTE)
+    failed = moved(late).workflow
+    assert failed is not None and failed.status is W.FAILED_RETRYABLE
+    assert failed.failure_class is FailureClass.TIMEOUT
+
+
+def test_a_limit_that_the_configuration_changed_moves_the_deadline_with_it() -> None:
+    running = onboarding(stage_entered_at=NOW - 40 * MINUTE, status_entered_at=NOW - 40 * MINUTE)
+    assert moved(decide(node(workflow=running))).workflow is not None
+    patient = NodeHandler(NodeConfig(), {"onboarding.running.wait_for_agent_enrollment": timedelta(hours=1)})
+    assert isinstance(patient.handle(node(workflow=running), NOW), Wait)
+
+
+@pytest.mark.parametrize("attempt", range(1, MAX_ATTEMPTS + 1))
+def test_a_stage_backs_off_until_its_attempts_are_used_up(attempt: int) -> None:
+    running = onboarding(attempt=attempt, stage_entered_at=LONG_AGO, status_entered_at=LONG_AGO)
+    failed = moved(decide(node(workflow=running))).workflow
+    assert failed is not None
+    if attempt < MAX_ATTEMPTS:
+        assert (failed.status, failed.next_attempt_at) == (W.FAILED_RETRYABLE, NOW + stage_backoff(attempt))
+    else:
+        assert (failed.status, failed.next_attempt_at) == (W.FAILED_MANUAL_INTERVENTION, None)
+
+
+def test_a_failed_seed_from_before_the_attempt_says_nothing_of_it() -> None:
+    """Or retry_stage would fail again before the agent could report what was mended."""
+    began = NOW - MINUTE
+    for heard, stands in ((began - SECOND, True), (began + SECOND, False)):
+        told = agent("disk", heard=heard, ssh_seed_failures=3)
+        decision = decide(node(workflow=onboarding(status_entered_at=began), agent=told))
+        assert isinstance(decision, Wait) is stands, decision
+
+
+def test_an_agent_of_the_installation_before_does_not_end_a_new_one() -> None:
+    anew = onboarding(mode_given_at=NOW - MINUTE)
+    before = node(N.RETIRED, workflow=anew, agent=agent())
+    assert isinstance(decide(before), Wait)
+    again = msgspec.structs.replace(agent(), enrolled_at=NOW - SECOND)
+    assert moved(decide(msgspec.structs.replace(before, agent=again))).status is N.OFFLINE
+
+
+# --- pauses
+
+
+@pytest.mark.parametrize(
+    ("workflow", "goes_on"),
+    [
+        pytest.param(decommission(D.DISABLE_NODE), False, id="running"),
+        pytest.param(decommission(status=W.PENDING), False, id="pending"),
+        pytest.param(decommission(D.DRAIN_NODE, W.FAILED_RETRYABLE), False, id="between attempts"),
+        pytest.param(decommission(status=W.COMPENSATING, after_undo=AfterUndo.RESTART), False, id="to begin again"),
+        pytest.param(decommission(status=W.COMPENSATING, after_undo=AfterUndo.CANCEL), True, id="being cancelled"),
+        pytest.param(decommission(D.DRAIN_NODE, stop_requested=StopRequest.FROZEN), True, id="stopping"),
+    ],
+)
+def test_a_pause_stops_what_is_done_to_a_node_and_not_what_ends_it(workflow: object, goes_on: bool) -> None:
+    decision = decide(node(N.OFFLINE, workflow=workflow, paused=PAUSED, agent=agent(heard=LONG_AGO)))
+    assert isinstance(decision, Transition) is goes_on, decision
+
+
+def test_a_paused_node_that_is_being_deleted_is_deleted() -> None:
+    walk = decommission(D.DISABLE_NODE, options=Options(untouched="not_applicable"))
+    assert moved(decide(node(N.QUARANTINED, workflow=walk, deleting=True, paused=PAUSED))).status is N.DRAINING
+
+
+# --- tasks
+
+
+def test_a_task_is_ended_with_the_workflow_that_an_operator_stops() -> None:
+    removing = node(N.REMOVING, workflow=decommission(D.REMOVE_GPUAAS_NODE_RECORD), tasks=(task(TaskType.UNINSTALL),))
+    for action in (Action.CANCEL, Action.RESTART_CLEAN, Action.MARK_MANUAL_INTERVENTION_REQUIRED):
+        decision = decide(asking(removing, action))
+        assert moved(decision).status is N.RETIRED
+        assert [w.status for w in writes(decision) if isinstance(w, EndTask)] == [TaskStatus.CANCELLED], action
+
+
+def test_another_attempt_of_a_stage_counts_failures_from_the_start() -> None:
+    old = task(TaskType.SCRUB_GPU, TaskStatus.FAILED, failures=4, created_at=NOW - 2 * MINUTE)
+    running = decommission(D.SCRUB_GPU, status_entered_at=NOW - MINUTE)
+    decision = decide(node(N.RETIRED, workflow=running, tasks=(old,)))
+    assert [w.failures for w in writes(decision) if isinstance(w, CreateTask)] == [0]
+
+
+def test_a_result_is_quoted_no_longer_than_a_line_or_three() -> None:
+    loud = task(TaskType.DRAIN, TaskStatus.FAILED, failures=4, result={"log": "x" * 10_000})
+    after = moved(decide(node(N.DRAINING, workflow=decommission(D.DRAIN_NODE), tasks=(loud,))))
+    assert after.workflow is not None and after.workflow.failure_detail is not None
+    assert len(after.workflow.failure_detail) < 400

@@ -1,0 +1,134 @@
+"""What the sink counts, and that every series is there before anything happened."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.exposition import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from farrier.metrics import definitions
+from farrier.metrics.definitions import KindWords, ServiceWords, Vocabulary
+from farrier.metrics.families import Definition, Histogram
+from farrier.metrics.sink import PrometheusSink
+
+WORDS = Vocabulary(
+    kinds={
+        "widget": KindWords(layers={"state": ("widget", ("new", "done"))}, labels=(("new", ""), ("new", "painting")))
+    },
+    services={"press": ServiceWords(operations=("stamp",), results=("ok", "timeout"))},
+)
+
+
+@pytest.fixture
+def sink() -> PrometheusSink:
+    return PrometheusSink(WORDS)
+
+
+def samples(sink: PrometheusSink) -> dict[str, float]:
+    """Every line of the exposition, as `name{sorted labels}` → value."""
+    found = {}
+    for family in text_string_to_metric_families(generate_latest(sink.registry).decode()):
+        for sample in family.samples:
+            labels = ",".join(f"{key}={value}" for key, value in sorted(sample.labels.items()))
+            found[f"{sample.name}{{{labels}}}"] = sample.value
+    return found
+
+
+def test_every_series_stands_at_zero_before_anything_happened(sink: PrometheusSink) -> None:
+    """A rule over a series that appears with its first error misses that error."""
+    start = samples(sink)
+    for series in (
+        "farrier_state_entered_total{kind=widget,state=new}",
+        "farrier_state_exited_total{kind=widget,state=done}",
+        "farrier_time_in_state_seconds_count{kind=widget,state=new}",
+        "farrier_handler_runs_total{kind=widget,outcome=error}",
+        "farrier_handler_duration_seconds_count{kind=widget}",
+        "farrier_handler_errors_total{error=timeout,kind=widget,state=new,substate=painting}",
+        "farrier_handler_errors_total{error=undecodable_state,kind=widget,state=unknown,substate=}",
+        "farrier_wakeups_total{source=notify}",
+        "farrier_claim_wait_seconds_count{kind=widget,lane=woken}",
+        "farrier_commit_conflicts_total{kind=widget,verdict=lost}",
+        "farrier_lease_lost_total{kind=widget}",
+        "farrier_rerun_limited_total{kind=widget}",
+        "farrier_service_requests_total{operation=stamp,result=timeout,service=press}",
+        "farrier_service_request_duration_seconds_count{operation=stamp,service=press}",
+    ):
+        assert start[series] == 0
+    others = {name for name, value in start.items() if value != 0}
+    assert len(others) == 1
+    assert others.pop().startswith("farrier_build_info{")
+
+
+def test_what_was_reported_makes_no_series_that_was_not_there(sink: PrometheusSink) -> None:
+    before = samples(sink).keys()
+    sink.ran("widget", {"wait": [0.1], "error": [0.2]})
+    sink.failed("widget", "new", "painting", "timeout")
+    sink.moved("widget", "state", "new", "done", 5)
+    sink.claimed("widget", "periodic", [1.0])
+    sink.conflicted("widget", "conflict")
+    sink.lease_lost("widget")
+    sink.rerun_limited("widget")
+    sink.woken("poll")
+    sink.requested("press", "stamp", "ok", 0.3)
+    assert samples(sink).keys() == before
+
+
+def test_a_batch_of_runs_is_counted_by_outcome_and_measured(sink: PrometheusSink) -> None:
+    sink.ran("widget", {"wait": [0.0001, 0.3], "do_nothing": [0.002] * 5})
+    after = samples(sink)
+    assert after["farrier_handler_runs_total{kind=widget,outcome=wait}"] == 2
+    assert after["farrier_handler_runs_total{kind=widget,outcome=do_nothing}"] == 5
+    assert after["farrier_handler_duration_seconds_count{kind=widget}"] == 7
+    assert after["farrier_handler_duration_seconds_sum{kind=widget}"] == pytest.approx(0.3101)
+
+
+def test_a_move_leaves_one_state_and_enters_another_with_the_time_between(sink: PrometheusSink) -> None:
+    sink.moved("widget", "state", None, "new", None)
+    sink.moved("widget", "state", "new", "done", 61.5)
+    after = samples(sink)
+    assert after["farrier_state_entered_total{kind=widget,state=new}"] == 1
+    assert after["farrier_state_exited_total{kind=widget,state=new}"] == 1
+    assert after["farrier_state_entered_total{kind=widget,state=done}"] == 1
+    assert after["farrier_time_in_state_seconds_bucket{kind=widget,le=60.0,state=new}"] == 0
+    assert after["farrier_time_in_state_seconds_bucket{kind=widget,le=300.0,state=new}"] == 1
+
+
+def test_a_request_is_counted_by_result_and_measured(sink: PrometheusSink) -> None:
+    sink.requested("press", "stamp", "timeout", 30.0)
+    after = samples(sink)
+    assert after["farrier_service_requests_total{operation=stamp,result=timeout,service=press}"] == 1
+    assert after["farrier_service_request_duration_seconds_sum{operation=stamp,service=press}"] == 30
+
+
+def test_a_label_that_nobody_foresaw_becomes_a_series_and_no_error(sink: PrometheusSink) -> None:
+    sink.moved("widget", "colour", "red", "blue", 1)
+    sink.failed("gadget", "odd", "", "timeout")
+    assert samples(sink)["farrier_state_entered_total{kind=colour,state=blue}"] == 1
+
+
+@given(st.lists(st.floats(0, 1000), max_size=60))
+def test_a_bucket_holds_what_is_at_most_its_bound(values: list[float]) -> None:
+    histogram = Histogram(Definition("h", "h", ("l",), (0.5, 10.0)))
+    histogram.observe(("x",), values[:20])
+    histogram.observe(("x",), values[20:])
+    (family,) = histogram.collect()
+    buckets = {s.labels["le"]: s.value for s in family.samples if s.name == "h_bucket"}
+    assert buckets == {
+        "0.5": sum(value <= 0.5 for value in values),
+        "10.0": sum(value <= 10.0 for value in values),
+        "+Inf": len(values),
+    }
+
+
+def test_names_and_labels_are_spelled_as_prometheus_wants_them() -> None:
+    found = [value for value in vars(definitions).values() if isinstance(value, Definition)]
+    assert len({definition.name for definition in found}) == len(found)
+    for definition in found:
+        assert re.fullmatch(r"farrier(_[a-z]+)+", definition.name)
+        assert not definition.name.endswith("_total")
+        assert bool(definition.buckets) == definition.name.endswith("_seconds")
+        assert list(definition.buckets) == sorted(definition.buckets)

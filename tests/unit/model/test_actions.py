@@ -1,0 +1,281 @@
+"""When an intent is accepted, put off or refused, and what the refusal says."""
+
+from __future__ import annotations
+
+import itertools
+
+import msgspec
+import pytest
+
+from farrier.model import actions, edges, situation
+from farrier.model.actions import ACTIONS, Action, Allowed, Group, Later, Refused
+from farrier.model.management import TRANSIENT, Management
+from farrier.model.status import NodeStatus
+from farrier.model.workflow import (
+    LIVE,
+    DecommissionMode,
+    Mode,
+    OnboardingMode,
+    WorkflowKind,
+    WorkflowStatus,
+)
+
+
+class Workflow(msgspec.Struct, frozen=True):
+    """The live workflow of a node under test."""
+
+    kind: WorkflowKind
+    status: WorkflowStatus
+    mode: Mode | None
+    id: int = 17
+
+
+def onboarding(status: WorkflowStatus, mode: OnboardingMode | None = OnboardingMode.DEPLOY) -> Workflow:
+    return Workflow(WorkflowKind.ONBOARDING, status, mode)
+
+
+def decommission(status: WorkflowStatus, mode: DecommissionMode = DecommissionMode.FULL_DECOMMISSION) -> Workflow:
+    return Workflow(WorkflowKind.DECOMMISSION, status, mode)
+
+
+MODELESS = onboarding(WorkflowStatus.PENDING, None)
+EVERY_LIVE = [
+    None,
+    MODELESS,
+    *(onboarding(status, mode) for status in WorkflowStatus if status in LIVE for mode in OnboardingMode),
+    *(decommission(status, mode) for status in WorkflowStatus if status in LIVE for mode in DecommissionMode),
+]
+
+
+def accepted_in(action: Action) -> set[str]:
+    """The node statuses that accept the action, everything else being right for it."""
+    return {
+        str(status)
+        for status, management, live in itertools.product(NodeStatus, Management, EVERY_LIVE)
+        if actions.check(action, status, management, live) == Allowed()
+    }
+
+
+def test_every_action_has_a_row_in_order_and_belongs_to_its_group() -> None:
+    assert list(ACTIONS) == list(Action)
+    groups = {group: [str(a) for a, spec in ACTIONS.items() if spec.group is group] for group in Group}
+    assert groups == {
+        Group.BMC: ["set_bmc", "clear_bmc", "manage", "adopt", "set_power"],
+        Group.LIFECYCLE: [
+            "onboard",
+            "quarantine",
+            "release",
+            "drain",
+            "reactivate",
+            "remove",
+            "delete",
+            "decommission",
+        ],
+        Group.OPERATOR: [
+            "retry_stage",
+            "resume",
+            "rerun",
+            "restart_clean",
+            "cancel",
+            "adopt_observed_state",
+            "mark_manual_intervention_required",
+        ],
+        Group.CONTROL: ["pause", "unpause"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("action", "statuses"),
+    [
+        (Action.ADOPT, "bootstrap_issued enrolling quarantined"),
+        (Action.ONBOARD, "bootstrap_issued enrolling quarantined retired"),
+        (Action.QUARANTINE, "enrolling active offline quarantined"),
+        (Action.RELEASE, "quarantined"),
+        (Action.DRAIN, "active offline quarantined"),
+        (Action.REACTIVATE, "retired"),
+        (Action.REMOVE, "retired"),
+        (Action.DELETE, "bootstrap_issued enrolling quarantined"),
+        (Action.DECOMMISSION, "active offline quarantined retired"),
+    ],
+)
+def test_a_lifecycle_action_is_accepted_in_its_statuses_and_no_other(action: Action, statuses: str) -> None:
+    assert accepted_in(action) == set(statuses.split())
+
+
+@pytest.mark.parametrize("action", Action)
+def test_a_deleted_node_accepts_nothing_and_every_action_is_accepted_somewhere(action: Action) -> None:
+    statuses = accepted_in(action)
+    assert statuses
+    assert "deleted" not in statuses
+
+
+@pytest.mark.parametrize("action", Action)
+def test_an_answer_is_total_and_an_unhappy_one_names_the_action(action: Action) -> None:
+    for status, management, live in itertools.product(NodeStatus, Management, EVERY_LIVE):
+        answer = actions.check(action, status, management, live)
+        if not isinstance(answer, Allowed):
+            assert answer.reason.startswith(f"{action} "), answer
+
+
+@pytest.mark.parametrize("action", Action)
+def test_a_refusal_for_status_names_every_status_that_would_do(action: Action) -> None:
+    spec = ACTIONS[action]
+    for status in set(NodeStatus) - spec.statuses:
+        answer = actions.check(action, status, Management.MANAGEABLE, None)
+        assert isinstance(answer, Refused)
+        assert all(name in answer.reason for name in spec.statuses)
+        assert f"this node is {status}" in answer.reason
+
+
+@pytest.mark.parametrize("action", Action)
+def test_only_a_state_that_passes_by_itself_puts_an_answer_off(action: Action) -> None:
+    for status, management, live in itertools.product(NodeStatus, Management, EVERY_LIVE):
+        if isinstance(actions.check(action, status, management, live), Later):
+            assert management in TRANSIENT
+            later = [actions.check(action, status, m, live) for m in Management if m not in TRANSIENT]
+            assert Allowed() in later
+
+
+@pytest.mark.parametrize(
+    ("action", "accepted"),
+    [
+        (Action.MANAGE, "enroll manageable adopt_failed"),
+        (Action.ADOPT, "manageable adopt_failed"),
+        (Action.SET_POWER, "manageable"),
+        (Action.DELETE, "unmanaged enroll manageable adopt_failed error"),
+        (Action.SET_BMC, " ".join(Management)),
+        (Action.CLEAR_BMC, " ".join(Management)),
+    ],
+)
+def test_management_decides(action: Action, accepted: str) -> None:
+    for management in Management:
+        answer = actions.check(action, NodeStatus.ENROLLING, management, None)
+        if management in accepted.split():
+            assert answer == Allowed()
+        elif management in TRANSIENT:
+            assert isinstance(answer, Later)
+        else:
+            assert isinstance(answer, Refused)
+            assert all(name in answer.reason for name in accepted.split())
+
+
+BUSY = decommission(WorkflowStatus.RUNNING)
+
+
+@pytest.mark.parametrize(
+    ("action", "status"),
+    [
+        (Action.DRAIN, NodeStatus.ACTIVE),
+        (Action.REACTIVATE, NodeStatus.RETIRED),
+        (Action.REMOVE, NodeStatus.RETIRED),
+        (Action.DECOMMISSION, NodeStatus.OFFLINE),
+        (Action.ONBOARD, NodeStatus.RETIRED),
+        (Action.RELEASE, NodeStatus.QUARANTINED),
+        (Action.DELETE, NodeStatus.QUARANTINED),
+        (Action.SET_POWER, NodeStatus.ACTIVE),
+    ],
+)
+def test_a_live_workflow_in_the_way_is_named_with_its_id(action: Action, status: NodeStatus) -> None:
+    assert actions.check(action, status, Management.MANAGEABLE, None) == Allowed()
+    answer = actions.check(action, status, Management.MANAGEABLE, BUSY)
+    assert isinstance(answer, Refused)
+    assert "decommission 17 of this node is live (running, mode full_decommission)" in answer.reason
+
+
+def test_onboard_gives_a_pending_onboarding_its_mode_but_only_once() -> None:
+    begun = onboarding(WorkflowStatus.PENDING)
+    where = (NodeStatus.ENROLLING, Management.UNMANAGED)
+    assert actions.check(Action.ONBOARD, *where, MODELESS) == Allowed()
+    assert isinstance(actions.check(Action.ONBOARD, *where, begun), Refused)
+
+
+def test_adopt_resumes_a_failed_adoption_and_no_other_onboarding() -> None:
+    waits = WorkflowStatus.FAILED_MANUAL_INTERVENTION
+    where = (NodeStatus.ENROLLING, Management.ADOPT_FAILED)
+    assert actions.check(Action.ADOPT, *where, onboarding(waits, OnboardingMode.ADOPT)) == Allowed()
+    assert isinstance(actions.check(Action.ADOPT, *where, onboarding(waits)), Refused)
+
+
+@pytest.mark.parametrize("live", EVERY_LIVE)
+def test_power_belongs_to_a_workflow_that_uses_maas(live: Workflow | None) -> None:
+    maas = live is not None and live.mode not in (
+        None,
+        OnboardingMode.MANUAL,
+        DecommissionMode.SOFT_RESET,
+    )
+    answer = actions.check(Action.SET_POWER, NodeStatus.ACTIVE, Management.MANAGEABLE, live)
+    assert isinstance(answer, Refused) == maas
+
+
+OPERATOR_EDGES = {
+    Action.RETRY_STAGE: "running",
+    Action.RESUME: "running",
+    Action.RERUN: "running",
+    Action.RESTART_CLEAN: "compensating",
+    Action.ADOPT_OBSERVED_STATE: "reconciled",
+    Action.MARK_MANUAL_INTERVENTION_REQUIRED: "failed_manual_intervention",
+}
+
+
+@pytest.mark.parametrize(("action", "target"), OPERATOR_EDGES.items())
+@pytest.mark.parametrize("layer", [edges.Layer.ONBOARDING, edges.Layer.DECOMMISSION])
+def test_an_operator_action_is_accepted_exactly_where_the_workflow_has_its_edge(
+    action: Action, target: str, layer: edges.Layer
+) -> None:
+    # Beginning and a failed undo lead to the same targets, but are nobody's request.
+    nobody = {WorkflowStatus.PENDING, WorkflowStatus.COMPENSATING}
+    sources = {source for source, to in edges.ALLOWED[layer] if to == target} - nobody
+    make = onboarding if layer is edges.Layer.ONBOARDING else decommission
+    accepted = {
+        str(status)
+        for status in WorkflowStatus
+        if status in LIVE
+        and actions.check(action, NodeStatus.RETIRED, Management.MANAGEABLE, make(status)) == Allowed()
+    }
+    assert accepted == sources
+    assert isinstance(actions.check(action, NodeStatus.RETIRED, Management.MANAGEABLE, None), Refused)
+
+
+@pytest.mark.parametrize("live", EVERY_LIVE)
+def test_cancel_needs_a_live_workflow_and_no_more(live: Workflow | None) -> None:
+    answer = actions.check(Action.CANCEL, NodeStatus.ENROLLING, Management.VERIFYING, live)
+    assert (answer == Allowed()) == (live is not None)
+
+
+@pytest.mark.parametrize("status", [NodeStatus.DRAINING, NodeStatus.REMOVING])
+@pytest.mark.parametrize("live", EVERY_LIVE)
+def test_resume_is_always_there_while_a_lifecycle_task_may_be_lost(status: NodeStatus, live: Workflow | None) -> None:
+    assert actions.check(Action.RESUME, status, Management.ERROR, live) == Allowed()
+
+
+def test_delete_elsewhere_is_refused_with_what_to_ask_for_instead() -> None:
+    answer = actions.check(Action.DELETE, NodeStatus.ACTIVE, Management.MANAGEABLE, None)
+    assert isinstance(answer, Refused)
+    assert answer.reason.endswith("decommission or remove")
+
+
+def test_interrupting_actions_are_those_that_make_a_read_pointless() -> None:
+    assert {str(action) for action, spec in ACTIONS.items() if spec.interrupts} == {
+        "cancel",
+        "delete",
+        "pause",
+        "set_bmc",
+        "clear_bmc",
+    }
+
+
+def test_versions_are_within_the_range_and_pausing_came_second() -> None:
+    since = {str(action): spec.since for action, spec in ACTIONS.items()}
+    assert set(since.values()) == set(range(actions.API_MIN, actions.API_MAX + 1))
+    assert {action for action, version in since.items() if version == 2} == {"pause", "unpause"}
+
+
+def test_a_pause_does_not_stop_cancel_delete_and_unpause() -> None:
+    assert {"cancel", "delete", "unpause"} == actions.HONOURED_WHILE_PAUSED
+
+
+def test_every_situation_accepts_something_and_says_when() -> None:
+    named = [value for value in vars(situation).values() if isinstance(value, situation.Situation)]
+    assert {spec.situation.text for spec in ACTIONS.values()} == {value.text for value in named}
+    for value in named:
+        assert any(value.fits(live) for live in EVERY_LIVE)

@@ -1,0 +1,45 @@
+"""The pauses between tries of a BMC, by failure class."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from farrier.model import bmc
+
+SECONDS_OF_FIRST_AND_LONGEST = {
+    bmc.BmcFailure.UNREACHABLE: (30, 300),
+    bmc.BmcFailure.TIMEOUT: (30, 300),
+    bmc.BmcFailure.INTERNAL: (30, 300),
+    bmc.BmcFailure.AUTH: (300, 1800),
+    bmc.BmcFailure.TLS: (300, 1800),
+    bmc.BmcFailure.PROTOCOL: (300, 1800),
+    bmc.BmcFailure.UNSUPPORTED: (300, 1800),
+}
+WAITS_FOR_AN_EDIT = {bmc.BmcFailure.INCOMPLETE, bmc.BmcFailure.IDENTITY_MISMATCH}
+
+
+@pytest.mark.parametrize("failure", bmc.BmcFailure)
+def test_each_class_has_its_pauses(failure: bmc.BmcFailure) -> None:
+    pauses = [bmc.backoff(failure, consecutive) for consecutive in (1, 10_000)]
+    if failure in WAITS_FOR_AN_EDIT:
+        assert pauses == [None, None]
+    else:
+        assert pauses == [timedelta(seconds=value) for value in SECONDS_OF_FIRST_AND_LONGEST[failure]]
+
+
+@settings(deadline=None)
+@given(st.sampled_from(sorted(SECONDS_OF_FIRST_AND_LONGEST)), st.integers(1, 40))
+def test_a_pause_doubles_until_it_is_the_longest(failure: bmc.BmcFailure, consecutive: int) -> None:
+    pause, following = bmc.backoff(failure, consecutive), bmc.backoff(failure, consecutive + 1)
+    assert pause is not None
+    longest = timedelta(seconds=SECONDS_OF_FIRST_AND_LONGEST[failure][1])
+    assert following == min(pause * 2, longest)
+
+
+def test_a_count_that_is_not_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="from 1, not 0"):
+        bmc.backoff(bmc.BmcFailure.AUTH, 0)

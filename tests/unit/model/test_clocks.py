@@ -1,0 +1,146 @@
+"""Clocks of one node: each layer's from its own beginning, and none where nothing can be said."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from farrier.model import clocks, edges, sla
+from farrier.model.edges import Layer
+from farrier.model.views import NodeView, WorkflowView
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+
+
+def workflow(**fields: Any) -> WorkflowView:
+    """A manual onboarding that has just begun its last stage."""
+    given: dict[str, Any] = {
+        "kind": "onboarding",
+        "id": 1,
+        "mode": "manual",
+        "status": "running",
+        "status_entered_at": NOW,
+        "stage": "wait_for_agent_enrollment",
+        "stage_entered_at": NOW,
+        "attempt": 1,
+        "next_attempt_at": None,
+        "failure_class": None,
+        "failure_detail": None,
+        "mode_given_at": NOW,
+    }
+    return WorkflowView(**given | fields)
+
+
+def view(**fields: Any) -> NodeView:
+    """An active node without a BMC, which nothing is wrong with."""
+    given: dict[str, Any] = {
+        "id": 1,
+        "name": "gpu-1",
+        "site": None,
+        "model": None,
+        "labels": {},
+        "status": "active",
+        "status_entered_at": NOW,
+        "management": "unmanaged",
+        "management_entered_at": NOW,
+        "manage_asked": False,
+        "schedulable": True,
+        "paused": None,
+        "quarantine_cause": None,
+        "quarantine_reason": None,
+        "last_heartbeat_at": None,
+        "created_at": NOW,
+        "workflow": None,
+        "last_onboarding": None,
+    }
+    return NodeView(**given | fields)
+
+
+def above(node: NodeView, limits: clocks.Limits | None = None) -> list[tuple[str, str, timedelta | None]]:
+    return [(clock.layer, clock.state, clock.above) for clock in clocks.above(node, NOW, limits or {})]
+
+
+def test_a_node_at_rest_is_never_above_anything() -> None:
+    node = view(status_entered_at=NOW - 1000 * HOUR, management_entered_at=NOW - 1000 * HOUR)
+    assert above(node) == []
+    assert [(clock.limit, bool(clock.note)) for clock in clocks.running(node, NOW, {})] == [(None, True), (None, True)]
+
+
+def test_each_layer_has_its_own_clock_and_the_worst_comes_first() -> None:
+    node = view(
+        status="offline",
+        status_entered_at=NOW - 31 * MINUTE,
+        management="verifying",
+        management_entered_at=NOW - 12 * MINUTE,
+    )
+    assert above(node) == [("management", "verifying", 10 * MINUTE), ("status", "offline", MINUTE)]
+
+
+def test_the_limit_itself_is_kept() -> None:
+    assert above(view(status="offline", status_entered_at=NOW - 30 * MINUTE)) == []
+
+
+def test_a_limit_of_the_configuration_holds_instead_of_the_default() -> None:
+    node = view(status="active", status_entered_at=NOW - 2 * HOUR)
+    assert above(node, {"status.active": HOUR}) == [("status", "active", HOUR)]
+
+
+def test_a_running_workflow_counts_from_its_stage_and_any_other_from_its_status() -> None:
+    early = NOW - 61 * MINUTE
+    running = workflow(status_entered_at=early)
+    assert above(view(workflow=running)) == []
+    failing = workflow(status="failed_retryable", status_entered_at=early)
+    assert above(view(workflow=failing)) == [("onboarding", "failed_retryable", MINUTE)]
+
+
+def test_a_workflow_that_goes_from_stage_to_stage_is_still_seen_by_its_end_to_end_clock() -> None:
+    bouncing = workflow(mode_given_at=NOW - 5 * HOUR)
+    assert above(view(workflow=bouncing)) == [("onboarding", clocks.END_TO_END, HOUR)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "runs"),
+    [
+        ({"management": "manageable", "workflow": workflow(), "last_onboarding": "running"}, True),
+        ({"management": "manageable", "workflow": workflow(mode=None, status="pending", mode_given_at=None)}, False),
+        ({"management": "manageable", "last_onboarding": "cancelled"}, False),
+        ({"management": "unmanaged", "workflow": workflow(), "last_onboarding": "running"}, False),
+    ],
+    ids=["under way", "no mode", "cancelled", "unmanaged"],
+)
+def test_an_enrolling_node_is_late_only_while_something_is_under_way(fields: dict[str, Any], runs: bool) -> None:
+    node = view(status="enrolling", status_entered_at=NOW - 7 * HOUR, **fields)
+    assert (("status", "enrolling", HOUR) in above(node)) is runs
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"status": "hibernating"},
+        {"management": "telepathic"},
+        {"workflow": workflow(status="dreaming")},
+        {"workflow": workflow(stage="levitate")},
+        {"last_onboarding": "dreaming"},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_nothing_is_said_of_a_node_in_a_state_unknown_here(fields: dict[str, Any]) -> None:
+    late: dict[str, Any] = {"status": "offline", "status_entered_at": NOW - HOUR}
+    assert clocks.running(view(**late | fields), NOW, {}) == ()
+
+
+def test_a_deleted_node_is_late_nowhere() -> None:
+    node = view(status="deleted", management="error", management_entered_at=NOW - 1000 * HOUR)
+    assert [(clock.layer, clock.limit) for clock in clocks.running(node, NOW, {})] == [("status", None)]
+
+
+def test_states_with_a_limit_are_the_model_s_and_those_that_the_configuration_adds() -> None:
+    assert "active" not in clocks.limited_states(Layer.STATUS, {})
+    assert "active" in clocks.limited_states(Layer.STATUS, {"status.active": HOUR})
+    for layer in (Layer.STATUS, Layer.MANAGEMENT):
+        resting = edges.RESTING[layer] | edges.TERMINAL[layer]
+        assert clocks.limited_states(layer, {}) == {str(s) for s in sla.DEFAULTS[layer]} - resting

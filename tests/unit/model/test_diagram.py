@@ -1,0 +1,94 @@
+"""What is generated shows the whole model, once."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+
+from farrier.model import actions, diagram, edges, failures, sla
+from farrier.model.bmc import BmcFailure
+from farrier.model.edges import Layer
+
+ARROW = re.compile(r"^    (\S+) --> (\S+)(?: : .+)?$")
+
+
+@pytest.mark.parametrize("layer", Layer)
+def test_a_diagram_shows_each_edge_once_with_beginnings_and_ends(layer: Layer) -> None:
+    head, *lines = diagram.mermaid(layer).splitlines()
+    assert head == "stateDiagram-v2"
+    arrows = [match.groups() for line in lines if (match := ARROW.match(line))]
+    assert len(arrows) == len(lines) == len(set(arrows))
+    begin = {("[*]", state) for state in edges.INITIAL[layer]}
+    end = {(state, "[*]") for state in edges.TERMINAL[layer]}
+    assert set(arrows) == edges.ALLOWED[layer] | begin | end
+
+
+def test_labels_hold_nothing_that_mermaid_reads_as_syntax() -> None:
+    assert not any(set(":;#\n") & set(edge.owner) for edge in edges.EDGES)
+
+
+def test_both_workflows_have_the_same_edges_so_one_section_shows_them() -> None:
+    assert edges.ALLOWED[Layer.ONBOARDING] == edges.ALLOWED[Layer.DECOMMISSION]
+    assert diagram.mermaid(Layer.ONBOARDING) == diagram.mermaid(Layer.DECOMMISSION)
+
+
+def rows(section: str) -> list[list[str]]:
+    """The cells of a section's table, without its head."""
+    body = diagram.markdown().split(f"## {section}\n")[1].split("\n## ")[0]
+    lines = [line for line in body.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+@pytest.mark.parametrize(
+    ("section", "layer"),
+    [
+        ("Status", Layer.STATUS),
+        ("Management", Layer.MANAGEMENT),
+        ("Workflow, onboarding and decommission alike", Layer.ONBOARDING),
+    ],
+)
+def test_a_layer_s_table_lists_each_edge_once(section: str, layer: Layer) -> None:
+    listed = [(source, target) for source, target, _, _ in rows(section)]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == edges.ALLOWED[layer]
+
+
+@pytest.mark.parametrize(
+    ("section", "count"),
+    [
+        ("Onboarding stages", 16),
+        ("Decommission stages", 13),
+        ("Node status by workflow", 16),
+        ("Limits", sum(len(states) for states in edges.STATES.values()) + len(sla.END_TO_END)),
+        ("Limits of stages", 29),
+        ("Intents", len(actions.Action)),
+        ("Failure classes", len(failures.FailureClass)),
+        ("Quarantine causes", len(failures.QuarantineCause)),
+        ("BMC failures", len(BmcFailure)),
+    ],
+)
+def test_a_table_has_a_row_for_each_and_all_rows_are_equally_wide(section: str, count: int) -> None:
+    table = rows(section)
+    assert len(table) == count
+    assert len({len(row) for row in table}) == 1
+
+
+def test_stage_marks_are_those_of_the_model() -> None:
+    assert rows("Onboarding stages")[11] == ["classify_deploy_failure", "on failure", "", ""]
+    assert rows("Decommission stages")[12] == ["remove_maas_record", "", "", "x", "by policy"]
+
+
+def test_json_is_plain_and_complete() -> None:
+    plain = diagram.as_json()
+    assert msgspec.json.decode(msgspec.json.encode(plain)) == plain
+    listed = {(e["layer"], e["source"], e["target"]) for e in msgspec.convert(plain["edges"], list[dict[str, str]])}
+    assert listed == {(layer, *pair) for layer in Layer for pair in edges.ALLOWED[layer]}
+    limits = msgspec.convert(plain["sla"], dict[str, float | None])
+    assert limits.keys() - {"onboarding.running", "decommission.running"} == sla.KEYS
+
+
+def test_the_same_model_gives_the_same_text() -> None:
+    assert diagram.markdown() == diagram.markdown()
+    assert msgspec.json.encode(diagram.as_json()) == msgspec.json.encode(diagram.as_json())

@@ -1,0 +1,138 @@
+"""The graph of every layer: exactly the model's moves, nothing unreachable, nothing stuck."""
+
+from __future__ import annotations
+
+import pytest
+
+from farrier.model import edges
+from farrier.model.edges import Layer
+
+STATUS = """
+bootstrap_issued enrolling
+enrolling active
+enrolling quarantined
+active offline
+offline active
+active quarantined
+offline quarantined
+quarantined active
+quarantined draining
+active draining
+offline draining
+draining retired
+draining offline
+retired offline
+retired removing
+removing retired
+removing deleted
+"""
+MANAGEMENT = """
+unmanaged enroll
+enroll verifying
+verifying manageable
+verifying enroll
+manageable verifying
+manageable adopting
+adopt_failed adopting
+adopting manageable
+adopting adopt_failed
+adopt_failed verifying
+enroll error
+verifying error
+manageable error
+adopting error
+adopt_failed error
+error enroll
+"""
+WORKFLOW = """
+pending running
+pending cancelled
+running cancelled
+failed_retryable cancelled
+failed_manual_intervention cancelled
+running completed
+running failed_retryable
+failed_retryable running
+running failed_manual_intervention
+failed_retryable failed_manual_intervention
+failed_manual_intervention running
+running compensating
+failed_retryable compensating
+failed_manual_intervention compensating
+compensating cancelled
+compensating pending
+compensating failed_manual_intervention
+running reconciled
+failed_retryable reconciled
+failed_manual_intervention reconciled
+"""
+# Written out a second time on purpose: a change of the table has to be meant twice.
+SPELLED = {
+    Layer.STATUS: STATUS,
+    Layer.MANAGEMENT: MANAGEMENT,
+    Layer.ONBOARDING: WORKFLOW,
+    Layer.DECOMMISSION: WORKFLOW,
+}
+
+
+def spelled(layer: Layer) -> set[tuple[str, str]]:
+    pairs = (line.split() for line in SPELLED[layer].strip().splitlines())
+    return {(source, target) for source, target in pairs}
+
+
+def reachable(layer: Layer, starts: set[str]) -> set[str]:
+    seen: set[str] = set()
+    queue = set(starts)
+    while queue:
+        seen |= queue
+        queue = {target for source, target in edges.ALLOWED[layer] if source in seen} - seen
+    return seen
+
+
+@pytest.mark.parametrize("layer", Layer)
+def test_a_layer_has_exactly_the_edges_of_the_model(layer: Layer) -> None:
+    assert edges.ALLOWED[layer] == spelled(layer)
+
+
+@pytest.mark.parametrize("layer", Layer)
+def test_no_edge_is_written_twice_and_each_says_whose_and_when(layer: Layer) -> None:
+    rows = [edge for edge in edges.EDGES if edge.layer is layer]
+    assert len(rows) == len(edges.ALLOWED[layer])
+    assert all(edge.trigger and edge.owner for edge in rows)
+
+
+@pytest.mark.parametrize("layer", Layer)
+def test_edges_join_known_states_and_never_a_state_with_itself(layer: Layer) -> None:
+    known = set(edges.STATES[layer])
+    for source, target in edges.ALLOWED[layer]:
+        assert {source, target} <= known
+        assert source != target
+        assert not edges.allowed(layer, source, source)
+
+
+@pytest.mark.parametrize("layer", Layer)
+def test_every_state_can_be_reached_from_a_beginning(layer: Layer) -> None:
+    assert reachable(layer, set(edges.INITIAL[layer])) == set(edges.STATES[layer])
+
+
+@pytest.mark.parametrize("layer", Layer)
+def test_no_dead_end_every_state_leads_to_an_end_or_to_rest(layer: Layer) -> None:
+    goals = edges.TERMINAL[layer] | edges.RESTING[layer]
+    for state in edges.STATES[layer]:
+        assert goals & reachable(layer, {state}), f"{layer}: {state} leads nowhere"
+
+
+@pytest.mark.parametrize("layer", Layer)
+def test_terminal_states_have_no_exit_and_all_others_have_one(layer: Layer) -> None:
+    with_exit = {source for source, _ in edges.ALLOWED[layer]}
+    assert set(edges.STATES[layer]) - with_exit == edges.TERMINAL[layer]
+
+
+def test_deleted_is_reached_from_removing_only() -> None:
+    sources = {source for source, target in edges.ALLOWED[Layer.STATUS] if target == "deleted"}
+    assert sources == {"removing"}
+
+
+def test_metric_kinds_are_the_contract() -> None:
+    kinds = ["node", "management", "onboarding", "decommission"]
+    assert [edges.LAYER_KIND[layer] for layer in Layer] == kinds

@@ -1,0 +1,171 @@
+"""Limits: total, switched off only where the model says, and never surprising at the edge."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from farrier.model import edges, sla
+from farrier.model.edges import Layer
+from farrier.model.management import Management
+from farrier.model.sla import SlaFacts
+from farrier.model.stages import DecommissionStage, OnboardingStage, Stage
+from farrier.model.workflow import WorkflowStatus
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ORDINARY = SlaFacts(
+    management=Management.MANAGEABLE, manage_asked=True, onboarding=WorkflowStatus.RUNNING, has_mode=True
+)
+STAGES: dict[Layer, tuple[Stage, ...]] = {
+    Layer.ONBOARDING: tuple(OnboardingStage),
+    Layer.DECOMMISSION: tuple(DecommissionStage),
+}
+
+
+def minutes(layer: Layer, state: str, facts: SlaFacts = ORDINARY) -> float | None:
+    limit = sla.limit(layer, state, facts=facts, overrides={})
+    return None if limit is None else limit / timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("layer", Layer)
+def test_every_state_has_a_limit_or_a_reason_for_none(layer: Layer) -> None:
+    assert set(sla.DEFAULTS[layer]) == set(edges.STATES[layer])
+    for state, default in sla.DEFAULTS[layer].items():
+        assert (default.limit is None) == bool(default.why_none), f"{layer}.{state}"
+
+
+@pytest.mark.parametrize("layer", STAGES)
+def test_every_stage_has_a_limit_and_a_later_deadline(layer: Layer) -> None:
+    assert set(sla.STAGES[layer]) == set(STAGES[layer])
+    for stage in STAGES[layer]:
+        limit = sla.limit(layer, "running", stage=stage, facts=ORDINARY, overrides={})
+        assert limit is not None
+        assert sla.stage_deadline(layer, stage, overrides={}) == 1.5 * limit
+
+
+@pytest.mark.parametrize("layer", Layer)
+def test_what_may_last_for_ever_has_no_limit_and_everything_else_has(layer: Layer) -> None:
+    for state in edges.STATES[layer]:
+        unlimited = state in edges.TERMINAL[layer] | edges.RESTING[layer] or (
+            layer in STAGES and state == "running"  # by stage
+        )
+        assert (minutes(layer, state) is None) == unlimited, f"{layer}.{state}"
+
+
+@pytest.mark.parametrize(
+    ("layer", "state", "expected"),
+    [
+        (Layer.STATUS, "bootstrap_issued", 72 * 60),
+        (Layer.STATUS, "enrolling", 6 * 60),
+        (Layer.STATUS, "offline", 30),
+        (Layer.STATUS, "quarantined", 24 * 60),
+        (Layer.STATUS, "draining", 120),
+        (Layer.STATUS, "removing", 60),
+        (Layer.MANAGEMENT, "verifying", 2),
+        (Layer.MANAGEMENT, "adopting", 10),
+        (Layer.MANAGEMENT, "enroll", 30),
+        (Layer.MANAGEMENT, "adopt_failed", 24 * 60),
+        (Layer.MANAGEMENT, "error", 60),
+        (Layer.ONBOARDING, "pending", 10),
+        (Layer.ONBOARDING, "failed_retryable", 60),
+        (Layer.DECOMMISSION, "failed_manual_intervention", 24 * 60),
+        (Layer.DECOMMISSION, "compensating", 60),
+    ],
+)
+def test_defaults_are_those_of_the_model(layer: Layer, state: str, expected: float) -> None:
+    assert minutes(layer, state) == expected
+
+
+@pytest.mark.parametrize(
+    ("stage", "expected"),
+    [
+        (OnboardingStage.LOAD_SITE_CONFIG, 5),
+        (OnboardingStage.COMMISSION_NODE, 5),
+        (OnboardingStage.WAIT_FOR_READY, 45),
+        (OnboardingStage.CONFIGURE_STORAGE, 10),
+        (OnboardingStage.DEPLOY_VIA_MAAS, 5),
+        (OnboardingStage.WAIT_FOR_DEPLOYED, 60),
+        (OnboardingStage.WAIT_FOR_HARDWARE_SYNC_HEALTHY, 30),
+        (OnboardingStage.WAIT_FOR_AGENT_ENROLLMENT, 20),
+        (DecommissionStage.DRAIN_NODE, 120),
+        (DecommissionStage.SCRUB_GPU, 60),
+        (DecommissionStage.CLEANUP_STORAGE, 60),
+        (DecommissionStage.RELEASE_MAAS_NODE, 60),
+        (DecommissionStage.VALIDATE_CLEAN_NODE, 15),
+    ],
+)
+def test_stage_limits_are_those_of_the_model(stage: Stage, expected: float) -> None:
+    layer = Layer.ONBOARDING if isinstance(stage, OnboardingStage) else Layer.DECOMMISSION
+    assert sla.STAGES[layer][stage] == timedelta(minutes=expected)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        SlaFacts(management=Management.MANAGEABLE, onboarding=WorkflowStatus.PENDING, has_mode=False),
+        SlaFacts(management=Management.MANAGEABLE, onboarding=WorkflowStatus.CANCELLED),
+        SlaFacts(management=Management.MANAGEABLE, onboarding=WorkflowStatus.FAILED_MANUAL_INTERVENTION),
+        SlaFacts(management=Management.UNMANAGED, onboarding=WorkflowStatus.RUNNING),
+        SlaFacts(management=Management.ENROLL, onboarding=WorkflowStatus.RUNNING),
+        SlaFacts(management=Management.ERROR, onboarding=WorkflowStatus.RUNNING),
+    ],
+    ids=["no mode", "cancelled", "waits for operator", "unmanaged", "enroll", "error"],
+)
+def test_enrolling_has_no_clock_while_it_waits_for_somebody(facts: SlaFacts) -> None:
+    assert minutes(Layer.STATUS, "enrolling", facts) is None
+    assert minutes(Layer.STATUS, "offline", facts) == 30  # only `enrolling` is let off
+
+
+def test_enroll_has_a_clock_only_once_manage_was_asked() -> None:
+    assert minutes(Layer.MANAGEMENT, "enroll", SlaFacts(management=Management.ENROLL)) is None
+
+
+def test_pending_has_no_clock_without_a_mode() -> None:
+    modeless = SlaFacts(management=Management.MANAGEABLE, has_mode=False)
+    assert minutes(Layer.ONBOARDING, "pending", modeless) is None
+    assert minutes(Layer.ONBOARDING, "failed_retryable", modeless) == 60
+
+
+def test_an_override_wins_over_the_default_but_starts_no_clock_that_is_off() -> None:
+    changed = {"status.enrolling": timedelta(hours=1), "status.active": timedelta(days=90)}
+    off = SlaFacts(management=Management.UNMANAGED)
+    assert sla.limit(Layer.STATUS, "enrolling", facts=ORDINARY, overrides=changed) == timedelta(hours=1)
+    assert sla.limit(Layer.STATUS, "active", facts=ORDINARY, overrides=changed) == timedelta(days=90)
+    assert sla.limit(Layer.STATUS, "enrolling", facts=off, overrides=changed) is None
+
+
+def test_an_override_of_a_stage_moves_its_deadline_and_no_other_workflow() -> None:
+    changed = {"onboarding.running.load_site_config": timedelta(minutes=20)}
+    assert changed.keys() <= sla.KEYS
+    onboarding = sla.stage_deadline(Layer.ONBOARDING, OnboardingStage.LOAD_SITE_CONFIG, overrides=changed)
+    decommission = sla.stage_deadline(Layer.DECOMMISSION, DecommissionStage.LOAD_SITE_CONFIG, overrides=changed)
+    assert (onboarding, decommission) == (timedelta(minutes=30), timedelta(minutes=7.5))
+
+
+def test_the_names_of_overrides_are_complete_and_have_no_running_without_a_stage() -> None:
+    states = sum(len(states) for states in edges.STATES.values())
+    assert len(sla.KEYS) == states - 2 + 16 + 13 + 2
+    assert not {"onboarding.running", "decommission.running"} & sla.KEYS
+    assert {"status.enrolling", "decommission.end_to_end"} <= sla.KEYS
+
+
+def test_end_to_end_limits() -> None:
+    assert sla.end_to_end(Layer.ONBOARDING, overrides={}) == timedelta(hours=4)
+    assert sla.end_to_end(Layer.DECOMMISSION, overrides={}) == timedelta(hours=8)
+    shorter = {"onboarding.end_to_end": timedelta(hours=1)}
+    assert sla.end_to_end(Layer.ONBOARDING, overrides=shorter) == timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("limit", "age", "over"),
+    [
+        (timedelta(minutes=30), timedelta(minutes=30), None),
+        (timedelta(minutes=30), timedelta(minutes=31), timedelta(minutes=1)),
+        (timedelta(minutes=30), timedelta(minutes=-5), None),
+        (None, timedelta(days=999), None),
+    ],
+    ids=["exactly at the limit", "above", "entered in the future", "no limit"],
+)
+def test_a_breach_is_what_lies_above_the_limit(limit: timedelta | None, age: timedelta, over: timedelta | None) -> None:
+    assert sla.breach(limit, NOW - age, NOW) == over

@@ -1,0 +1,88 @@
+"""The walk of each mode through its stages."""
+
+from __future__ import annotations
+
+import pytest
+
+from farrier.model import stages
+from farrier.model.stages import DecommissionStage, OnboardingStage, Stage
+from farrier.model.workflow import DecommissionMode, Mode, OnboardingMode
+
+MODES: tuple[Mode, ...] = (*OnboardingMode, *DecommissionMode)
+
+SOFT_RESET = "disable_node force_release_allocations drain_node scrub_gpu validate_clean_node retire_gpuaas_node"
+REIMAGE = """disable_node force_release_allocations drain_node cleanup_storage scrub_gpu validate_clean_node
+    load_site_config release_maas_node retire_gpuaas_node"""
+FULL = """disable_node force_release_allocations drain_node cleanup_storage scrub_gpu validate_clean_node
+    load_site_config release_maas_node power_off_maas_node retire_gpuaas_node remove_gpuaas_node_record
+    cleanup_secrets remove_maas_record"""
+STORAGE = """disable_node drain_node cleanup_storage validate_clean_node retire_gpuaas_node
+    remove_maas_record"""
+DEPLOY = """load_site_config resolve_power_credentials create_or_find_in_maas commission_node wait_for_ready
+    configure_storage apply_roce_phase2 ensure_pxe_interface_auto render_cloud_init deploy_via_maas
+    wait_for_deployed ensure_hardware_sync_configured wait_for_hardware_sync_healthy
+    wait_for_agent_enrollment"""
+ADOPT = "load_site_config resolve_power_credentials create_or_find_in_maas wait_for_agent_enrollment"
+
+
+def walk(mode: Mode, skip: frozenset[Stage] = frozenset()) -> list[str]:
+    """What a workflow goes through when every stage is done at the first try."""
+    stage = stages.first_stage(mode, skip=skip)
+    passed: list[str] = []
+    while stage is not None:
+        passed.append(str(stage))
+        stage = stages.next_stage(mode, stage, skip=skip)
+    return passed
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        (OnboardingMode.DEPLOY, DEPLOY),
+        (OnboardingMode.ADOPT, ADOPT),
+        (OnboardingMode.MANUAL, "wait_for_agent_enrollment"),
+        (DecommissionMode.SOFT_RESET, SOFT_RESET),
+        (DecommissionMode.REIMAGE, REIMAGE),
+        (DecommissionMode.FULL_DECOMMISSION, FULL),
+        (DecommissionMode.STORAGE_CLEANUP, STORAGE),
+    ],
+)
+def test_a_mode_walks_its_stages_in_order(mode: Mode, expected: str) -> None:
+    assert walk(mode) == expected.split()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_stages_of_a_failed_deployment_are_never_walked_into(mode: Mode) -> None:
+    assert not set(walk(mode)) & stages.DETOUR
+
+
+def test_a_failed_deployment_leads_through_the_detour_back_to_deploying() -> None:
+    stage = OnboardingStage.WAIT_FOR_DEPLOYED
+    passed = []
+    while stage is not OnboardingStage.DEPLOY_VIA_MAAS:
+        stage = stages.AFTER_DEPLOY_FAILURE[stage]
+        passed.append(str(stage))
+    assert passed == ["classify_deploy_failure", "recover_for_datasource_retry", "deploy_via_maas"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_skipped_stages_are_left_out_and_the_others_keep_their_order(mode: Mode) -> None:
+    path = stages.PATHS[mode]
+    skip = frozenset(path[::2])
+    assert walk(mode, skip) == [str(stage) for stage in path if stage not in skip]
+    assert walk(mode, frozenset(path)) == []
+
+
+def test_a_stage_of_another_mode_is_a_bug_and_raises() -> None:
+    with pytest.raises(ValueError, match="not in"):
+        stages.next_stage(OnboardingMode.MANUAL, OnboardingStage.LOAD_SITE_CONFIG)
+
+
+def test_every_stage_is_used_by_some_mode_or_by_the_detour() -> None:
+    used = {stage for path in stages.PATHS.values() for stage in path} | stages.DETOUR
+    assert used == set(OnboardingStage) | set(DecommissionStage)
+
+
+def test_a_stage_by_policy_is_on_the_path_of_its_mode() -> None:
+    for mode, optional in stages.BY_POLICY.items():
+        assert optional <= set(stages.PATHS[mode])

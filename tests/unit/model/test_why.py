@@ -1,0 +1,142 @@
+"""Why a node is where it is: the words, and the advice that is nearest to the cause."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from farrier.model.bmc import BmcFailure
+from farrier.model.failures import BMC_ADVICE, FAILURES, QUARANTINE_ADVICE, FailureClass, QuarantineCause
+from farrier.model.node import Bmc
+from farrier.model.outcome import Record
+from farrier.model.views import NodeDetail
+from farrier.model.why import Why, explain
+from tests.unit.model.test_clocks import HOUR, MINUTE, NOW, view, workflow
+
+SOON = NOW + timedelta(seconds=12)
+
+
+def detail(**fields: Any) -> NodeDetail:
+    """An active node that has nothing to do."""
+    given: dict[str, Any] = {
+        "version": 1,
+        "agentless": False,
+        "auto_manage": True,
+        "maas_id": None,
+        "bmc_address": None,
+        "bmc_credential": None,
+        "bmc": Bmc(),
+        "not_scrubbed": False,
+        "deleting": False,
+        "outcome": Record("do_nothing", "", "farrier/x.py:1"),
+        "outcome_at": NOW - HOUR,
+        "next_run_at": SOON,
+        "running": False,
+        "last_workflow": None,
+        "requests": (),
+    }
+    return NodeDetail(**msgspec.structs.asdict(view()) | given | fields)
+
+
+def why(**fields: Any) -> Why:
+    return explain(detail(**fields), NOW, {})
+
+
+def test_a_node_with_nothing_wrong_has_nothing_to_wait_for_and_nothing_to_do() -> None:
+    said = why()
+    assert (said.waits_for, said.advice, said.errors) == ("nothing: all is as it should be", "nothing to do", ())
+    assert (said.source, said.since, said.next_run) == ("farrier/x.py:1", NOW - HOUR, "in 12s")
+
+
+@pytest.mark.parametrize(
+    ("fields", "waits_for"),
+    [
+        ({"outcome": Record("wait", "the agent is silent", "x.py:1")}, "the agent is silent"),
+        ({"outcome": Record("transition", "healthy again", "x.py:1")}, "its next run, after: healthy again"),
+        ({"outcome": Record("update", "counted", "x.py:1")}, "its next run, after: counted"),
+        ({"outcome": Record("error", "see the log", "", "internal")}, "the last one ended in internal"),
+        ({"outcome": None, "outcome_at": None}, "its first run"),
+        ({"paused": "hands in the machine"}, "unpause: hands in the machine"),
+        ({"status": "deleted", "next_run_at": None}, "nothing any more"),
+    ],
+    ids=["wait", "transition", "update", "error", "new", "paused", "deleted"],
+)
+def test_what_it_waits_for_is_what_its_last_run_said(fields: dict[str, Any], waits_for: str) -> None:
+    assert waits_for in why(**fields).waits_for
+
+
+def test_nothing_is_to_be_done_about_a_deleted_node_whatever_was_wrong_with_it() -> None:
+    assert why(status="deleted", next_run_at=None, bmc=BMC_DOWN, paused="x").advice == "nothing to do"
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"next_run_at": SOON, "running": True}, "under way"),
+        ({"next_run_at": NOW - MINUTE}, "due since 1m"),
+        ({"next_run_at": None}, "never again"),
+    ],
+)
+def test_when_it_runs_next(fields: dict[str, Any], said: str) -> None:
+    assert why(**fields).next_run == said
+
+
+FAILED = workflow(
+    status="failed_manual_intervention", failure_class="boss_disk_not_found", failure_detail="slot 0 empty"
+)
+BMC_DOWN = Bmc(last_error="connection refused", failure=BmcFailure.UNREACHABLE)
+QUARANTINED = {"status": "quarantined", "quarantine_cause": "health", "quarantine_reason": "alert gpu_lost"}
+
+
+def test_every_error_is_named_with_its_class() -> None:
+    said = why(workflow=FAILED, bmc=BMC_DOWN, outcome=Record("error", "took 180 s", "", "timeout"), **QUARANTINED)
+    assert said.errors == (
+        "last run: timeout: took 180 s",
+        "onboarding, stage wait_for_agent_enrollment: boss_disk_not_found: slot 0 empty",
+        "BMC: unreachable: connection refused",
+        "quarantined, health: alert gpu_lost",
+    )
+
+
+def test_an_ended_workflow_s_failure_is_still_told() -> None:
+    assert "boss_disk_not_found" in why(last_workflow=FAILED).errors[0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "advice"),
+    [
+        ({"next_run_at": NOW - 3 * MINUTE, "paused": "x", "bmc": BMC_DOWN}, "farrier run"),
+        ({"outcome": Record("error", "see the log", "", "internal"), "bmc": BMC_DOWN}, "controller's log"),
+        ({"paused": "x", "workflow": FAILED}, "unpause it"),
+        ({"workflow": FAILED, **QUARANTINED}, FAILURES[FailureClass.BOSS_DISK_NOT_FOUND].action),
+        ({"bmc": BMC_DOWN, **QUARANTINED}, QUARANTINE_ADVICE[QuarantineCause.HEALTH]),
+        ({"bmc": BMC_DOWN, "workflow": workflow(mode=None)}, BMC_ADVICE[BmcFailure.UNREACHABLE]),
+        ({"status": "enrolling", "workflow": workflow(mode=None, status="pending")}, "ask for onboard"),
+        ({"status": "bootstrap_issued"}, "farrier node bootstrap"),
+        ({"status": "offline"}, "its agent"),
+        ({"management": "error"}, "set_bmc"),
+    ],
+    ids=[
+        "nobody runs it",
+        "error",
+        "paused",
+        "failed",
+        "quarantined",
+        "bmc",
+        "modeless",
+        "bootstrap",
+        "offline",
+        "no bmc",
+    ],
+)
+def test_the_advice_is_for_what_is_nearest_to_the_cause(fields: dict[str, Any], advice: str) -> None:
+    assert advice in why(**fields).advice
+
+
+def test_a_cause_that_only_a_newer_program_knows_is_shown_and_gets_no_advice_for_another() -> None:
+    said = why(status="quarantined", quarantine_cause="moonlight", quarantine_reason="too bright")
+    assert said.errors == ("quarantined, moonlight: too bright",)
+    assert said.advice == "nothing to do"

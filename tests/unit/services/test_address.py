@@ -1,0 +1,86 @@
+"""How a BMC's address may be written, and which numbers lie in the networks."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+
+import pytest
+
+from farrier.model.bmc import BmcError, BmcFailure
+from farrier.services.address import Networks, parse
+
+
+@pytest.mark.parametrize(
+    ("address", "url"),
+    [
+        ("10.0.0.5", "https://10.0.0.5"),
+        (" 10.0.0.5:8443 ", "https://10.0.0.5:8443"),
+        ("https://10.0.0.5", "https://10.0.0.5"),
+        ("https://10.0.0.5:443/", "https://10.0.0.5"),
+        ("HTTPS://BMC-1.Example", "https://bmc-1.example"),
+        ("bmc-1.example:8443", "https://bmc-1.example:8443"),
+        ("fd00::5", "https://[fd00::5]"),
+        ("[fd00::5]:8443", "https://[fd00::5]:8443"),
+    ],
+)
+def test_an_address_is_a_host_with_or_without_scheme_and_port(address: str, url: str) -> None:
+    assert str(parse(address)) == url
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("", "not just https://host[:port]"),
+        ("https://", "not just https://host[:port]"),
+        ("http://10.0.0.5", "only https:// is spoken"),
+        ("ftp://10.0.0.5", "only https:// is spoken"),
+        ("10.0.0.5:99999", "neither"),
+        ("10.0.0.5:x", "neither"),
+        ("10.0.0.5:0", "not just"),
+        ("https://10.0.0.5/redfish/v1", "not just"),
+        ("10.0.0.5/?a=b", "not just"),
+        ("10.0.0.5/#a", "not just"),
+        ("[fd00::5", "neither"),
+        ("https://admin:s3kr1t@10.0.0.5", "credentials are given by reference"),
+        ("admin:s3kr1t@10.0.0.5", "credentials are given by reference"),
+        ("admin:s3kr1t@[10.0.0.5", "neither"),
+    ],
+)
+def test_anything_else_is_incomplete_and_no_password_in_it_is_repeated(address: str, says: str) -> None:
+    with pytest.raises(BmcError) as raised:
+        parse(address)
+    assert raised.value.failure is BmcFailure.INCOMPLETE
+    assert says in raised.value.detail
+    assert "s3kr1t" not in repr(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "allowed"),
+    [
+        ("10.0.0.5", True),
+        ("172.31.255.255", True),
+        ("192.168.1.1", True),
+        ("100.64.0.1", True),
+        ("fd00::5", True),
+        ("::ffff:10.0.0.5", True),
+        ("127.0.0.1", False),
+        ("::1", False),
+        ("::ffff:127.0.0.1", False),
+        ("169.254.169.254", False),
+        ("fe80::1", False),
+        ("fe80::1%eth0", False),
+        ("8.8.8.8", False),
+        ("0.0.0.0", False),
+        ("bmc-1", False),
+        ("167772165", False),
+    ],
+)
+def test_private_networks_are_allowed_from_the_start_and_this_host_is_not(address: str, allowed: bool) -> None:
+    assert Networks().allows(address) is allowed
+
+
+def test_only_the_configured_networks_are_allowed() -> None:
+    networks = Networks((ip_network("203.0.113.0/24"),))
+    assert networks.allows("203.0.113.7")
+    assert not networks.allows("10.0.0.5")
+    assert not Networks(()).allows("203.0.113.7")

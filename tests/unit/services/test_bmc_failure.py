@@ -1,0 +1,109 @@
+"""Exceptions and statuses to failure classes: nothing escapes, certificates come first, no secret stays."""
+
+from __future__ import annotations
+
+import base64
+import errno
+import socket
+import ssl
+
+import aiohttp
+import pytest
+from redfish import aio as redfish
+
+from farrier.errors import CredentialError
+from farrier.model.bmc import BmcError, BmcFailure
+from farrier.model.credential import Credential
+from farrier.services import bmc_failure
+
+
+def subclasses(kind: type[Exception]) -> set[type[Exception]]:
+    return {kind}.union(*(subclasses(below) for below in kind.__subclasses__()))
+
+
+def blank(kind: type[Exception]) -> Exception:
+    """An instance without its constructor, whose arguments differ from class to class."""
+    error = kind.__new__(kind)
+    if isinstance(error, aiohttp.ServerFingerprintMismatch):
+        error.got = b"\1" * 32
+    return error
+
+
+def caused(error: Exception, *causes: Exception) -> Exception:
+    """`error`, from the first of `causes`, from the second, and so on."""
+    outer = error
+    for cause in causes:
+        outer.__cause__ = cause
+        outer = cause
+    return error
+
+
+@pytest.mark.parametrize("kind", sorted(subclasses(aiohttp.ClientError) | subclasses(OSError), key=str))
+def test_no_error_of_the_network_is_called_a_bug(kind: type[Exception]) -> None:
+    failure, text = bmc_failure.of_exception(caused(redfish.RedfishConnectionError("x"), blank(kind)))
+    assert failure is not BmcFailure.INTERNAL
+    assert text
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        redfish.RedfishConnectionError,
+        redfish.RedfishTimeoutError,
+        redfish.RedfishProtocolError,
+        redfish.RedfishInvalidTargetError,
+    ],
+)
+def test_no_error_of_a_library_get_is_called_a_bug(kind: type[Exception]) -> None:
+    assert bmc_failure.of_exception(kind("x"))[0] is not BmcFailure.INTERNAL
+
+
+@pytest.mark.parametrize("kind", [KeyError, AttributeError, ZeroDivisionError, ValueError])
+def test_anything_unforeseen_is(kind: type[Exception]) -> None:
+    failure, text = bmc_failure.of_exception(kind("s3kr1t"))
+    assert failure is BmcFailure.INTERNAL
+    assert "s3kr1t" not in text
+
+
+def test_a_certificate_decides_over_the_connection_error_it_arrives_in() -> None:
+    inner = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    error = caused(redfish.RedfishConnectionError("x"), blank(aiohttp.ClientConnectorCertificateError), inner)
+    assert bmc_failure.of_exception(error)[0] is BmcFailure.TLS
+
+
+@pytest.mark.parametrize("kind", [ssl.SSLEOFError, ssl.SSLZeroReturnError])
+def test_a_peer_that_leaves_during_the_handshake_is_unreachable(kind: type[ssl.SSLError]) -> None:
+    error = caused(redfish.RedfishConnectionError("x"), blank(aiohttp.ClientConnectorSSLError), kind(8, "x"))
+    assert bmc_failure.of_exception(error)[0] is BmcFailure.UNREACHABLE
+
+
+@pytest.mark.parametrize(
+    ("error", "expected", "text"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "x"), "unreachable", "no connection: connection refused"),
+        (OSError(errno.EHOSTUNREACH, "x"), "unreachable", "no connection: no route to host"),
+        (OSError(errno.ECONNRESET, "x"), "unreachable", "no connection: connection reset by peer"),
+        (aiohttp.ServerDisconnectedError(), "unreachable", "the BMC closed the connection"),
+        (socket.gaierror(-2, "x"), "unreachable", "the host name does not resolve"),
+        (TimeoutError(), "timeout", "no complete answer in time"),
+        (TimeoutError(errno.ETIMEDOUT, "x"), "timeout", "no complete answer in time"),
+        (BmcError(BmcFailure.UNSUPPORTED, "as it was"), "unsupported", "as it was"),
+        (CredentialError("file:/x", "gone"), "incomplete", "credential file:/x: gone"),
+    ],
+)
+def test_the_innermost_cause_gives_the_text(error: Exception, expected: str, text: str) -> None:
+    """Addresses and ports stay out of it: an outcome is stored anew whenever its text changes."""
+    for raised in (error, caused(redfish.RedfishConnectionError("Redfish request failed"), error)):
+        assert bmc_failure.of_exception(raised) == (expected, text)
+
+
+def test_every_status_but_success_has_a_class() -> None:
+    successes = [status for status in range(100, 1000) if bmc_failure.of_status(status) is None]
+    assert successes == list(range(200, 300))
+
+
+def test_secrets_are_scrubbed_plain_and_as_they_are_sent() -> None:
+    credential = Credential(username="admin", password="s3kr1t", version="0")
+    sent = base64.b64encode(b"admin:s3kr1t").decode()
+    text = bmc_failure.scrub(f"got s3kr1t and Basic {sent}", credential)
+    assert text == "got *** and Basic ***"

@@ -1,0 +1,115 @@
+"""Reading Redfish resources: what counts, and that nothing a BMC sends can break the reader."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from farrier.model.bmc import BmcError, PowerState
+from farrier.services import bmc_resources as resources
+
+RESET = {"#ComputerSystem.Reset": {"target": "/redfish/v1/Systems/1/Actions/ComputerSystem.Reset"}}
+BIOS = {"@odata.id": "/redfish/v1/Systems/1/Bios"}
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=8,
+)
+FIELDS = [
+    "@odata.id", "@odata.type", "PowerState", "Actions", "Links", "ManagedBy", "Members", "Status", "Health",
+    "HealthRollup", "Bios", "UUID", "SerialNumber", "MACAddress", "PermanentMACAddress", "target",
+    "#ComputerSystem.Reset",
+]  # fmt: skip
+nested = st.recursive(
+    anything, lambda inner: st.dictionaries(st.sampled_from(FIELDS), inner, max_size=6), max_leaves=12
+)
+resource = st.dictionaries(st.sampled_from(FIELDS), nested, max_size=8)
+
+
+# Building such resources is slow on a busy machine; reading them is what is tested.
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(resource)
+def test_no_resource_breaks_the_reader(sent: dict[str, Any]) -> None:
+    assert resources.power(sent) in PowerState
+    assert isinstance(resources.can_reset(sent), bool)
+    assert isinstance(resources.is_manager(sent), bool)
+    for path in (*resources.managers(sent), *resources.links(sent.get("Members"))):
+        assert path.startswith("/")
+        assert path.isprintable()
+    for text in (resources.text(sent.get("SerialNumber")), resources.health(sent), resources.uuid(sent)):
+        assert text is None or (text.isprintable() and 0 < len(text) <= resources.LONGEST_TEXT)
+    assert resources.mac(sent) is None or len(resources.mac(sent) or "") == 17
+
+
+systems_with_some_of_what_counts = st.dictionaries(
+    st.sampled_from(["/a", "/b", "/c"]),
+    st.fixed_dictionaries({}, optional={"Actions": st.just(RESET) | anything, "Bios": st.just(BIOS) | anything}),
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(systems_with_some_of_what_counts)
+def test_a_host_is_one_of_the_systems_or_none(systems: dict[str, dict[str, Any]]) -> None:
+    chosen = None
+    with suppress(BmcError):
+        chosen = resources.host_system(systems)
+    assert chosen in (*systems, None)
+    assert len(systems) != 1 or chosen is not None
+
+
+@pytest.mark.parametrize(
+    ("systems", "host"),
+    [
+        ({"only": {}}, "only"),
+        ({"baseboard": {"Bios": BIOS}, "host": {"Actions": RESET}}, "host"),
+        ({"dpu": {"Actions": RESET}, "host": {"Actions": RESET, "Bios": BIOS}}, "host"),
+        ({"a": {"Actions": RESET, "Bios": BIOS}, "b": {"Actions": RESET, "Bios": BIOS}}, None),
+        ({"a": {"Actions": RESET}, "b": {"Actions": RESET}}, None),
+        ({"a": {}, "b": {}}, None),
+        ({}, None),
+    ],
+)
+@pytest.mark.parametrize("turn", [1, -1], ids=["as listed", "reversed"])
+def test_the_host_is_chosen_alike_in_any_order(systems: dict[str, dict[str, Any]], host: str | None, turn: int) -> None:
+    ordered = dict(list(systems.items())[::turn])
+    if host is None:
+        with pytest.raises(BmcError):
+            resources.host_system(ordered)
+    else:
+        assert resources.host_system(ordered) == host
+
+
+@pytest.mark.parametrize(
+    ("interface", "mac"),
+    [
+        (
+            {"PermanentMACAddress": "AA-BB-CC-DD-EE-FF", "MACAddress": "02:00:00:00:00:01"},
+            "aa:bb:cc:dd:ee:ff",
+        ),
+        ({"PermanentMACAddress": None, "MACAddress": "02:00:00:00:00:01"}, "02:00:00:00:00:01"),
+        ({"PermanentMACAddress": "", "MACAddress": "N/A"}, None),
+        ({"MACAddress": "02:00:00:00:00:01:02:03"}, None),
+        ({}, None),
+    ],
+)
+def test_a_mac_is_the_burnt_in_one_in_one_spelling(interface: dict[str, Any], mac: str | None) -> None:
+    assert resources.mac(interface) == mac
+
+
+@pytest.mark.parametrize(
+    ("status", "health"),
+    [
+        ({"Health": "OK", "HealthRollup": "Critical"}, "Critical"),
+        ({"Health": "OK", "HealthRollup": None}, "OK"),
+        ({"State": "Enabled"}, None),
+        ("OK", None),
+        (None, None),
+    ],
+)
+def test_health_is_that_of_the_system_with_all_below_it(status: object, health: str | None) -> None:
+    assert resources.health({"Status": status}) == health

@@ -1,0 +1,161 @@
+"""Configuration: precedence, helpful refusals, and documentation that cannot be out of date."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from farrier import config, errors
+from farrier.log import Level
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "farrier.toml"
+
+
+def refusal(file: Path | None = None, **sources: object) -> str:
+    environment = {str(key): str(value) for key, value in sources.items()}
+    with pytest.raises(errors.ConfigError) as caught:
+        config.load(file, environment=environment)
+    assert caught.value.exit_code is errors.ExitCode.USAGE
+    return str(caught.value)
+
+
+def test_nothing_given_means_the_defaults() -> None:
+    assert config.load(environment={}) == config.Config()
+
+
+def test_a_flag_beats_the_environment_which_beats_the_file_which_beats_the_default(file: Path) -> None:
+    file.write_text("[controller]\nlease = 20\nperiod = 40\nbatch = 10\n")
+    environment = {"FARRIER_CONTROLLER_PERIOD": "50s", "FARRIER_CONTROLLER_BATCH": "20"}
+    flags = {"controller.batch": 30, "controller.passes": None}
+    loaded = config.load(file, environment=environment, flags=flags).controller
+    assert loaded.passes == config.ControllerConfig().passes
+    assert loaded.lease == timedelta(seconds=20)
+    assert loaded.period == timedelta(seconds=50)
+    assert loaded.batch == 30
+
+
+def test_the_embedded_server_on_the_command_line_beats_a_dsn_in_the_environment() -> None:
+    environment = {"FARRIER_DATABASE_DSN": "postgresql://db.example/farrier"}
+    loaded = config.load(environment=environment, flags={"database.embedded": "/srv/pg"}).database
+    assert (loaded.dsn, loaded.embedded) == ("", "/srv/pg")
+
+
+def test_a_dsn_and_an_embedded_server_in_one_source_contradict_each_other(file: Path) -> None:
+    file.write_text('[database]\ndsn = "postgresql://db/farrier"\nembedded = "/srv/pg"\n')
+    assert "not both" in refusal(file)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        pytest.param('"90s"', timedelta(seconds=90), id="units"),
+        pytest.param('"1h 30m"', timedelta(minutes=90), id="several units"),
+        pytest.param("90", timedelta(seconds=90), id="seconds"),
+        pytest.param("0.5", timedelta(milliseconds=500), id="a fraction"),
+    ],
+)
+def test_durations_are_seconds_or_carry_their_unit(file: Path, written: str, meant: timedelta) -> None:
+    file.write_text(f"[node]\noffline_after = {written}\n")
+    assert config.load(file, environment={}).node.offline_after == meant
+
+
+@pytest.mark.parametrize("written", ['"soon"', "0", "-1", "true", "[1]", '"nan"', "inf"])
+def test_what_is_no_duration_is_refused_with_its_place(file: Path, written: str) -> None:
+    file.write_text(f"[node]\noffline_after = {written}\n")
+    assert f"'offline_after' in [node] of {file}" in refusal(file)
+
+
+def test_an_unknown_key_is_refused_with_its_section_and_the_nearest_valid_one(file: Path) -> None:
+    file.write_text("[controller]\nlese = 15\n")
+    assert refusal(file) == f"unknown key 'lese' in [controller] of {file}; did you mean 'lease'?"
+
+
+def test_an_unknown_section_is_refused_likewise(file: Path) -> None:
+    file.write_text("[contoller]\nlease = 15\n")
+    assert refusal(file) == f"unknown section 'contoller' in {file}; did you mean 'controller'?"
+
+
+def test_a_key_like_no_other_lists_what_there_is(file: Path) -> None:
+    file.write_text("[http]\nxyzzy = 1\n")
+    assert "there are: host, port, bearer_token" in refusal(file)
+
+
+def test_a_misspelt_variable_of_a_section_is_refused_and_others_are_left_alone() -> None:
+    message = refusal(FARRIER_HTTP_PROT="80")
+    assert message == "unknown key 'prot' in [http] of the environment; did you mean 'port'?"
+    other = {"FARRIER_SECRET_BMC": "x", "FARRIER_TEST_PG15_BIN": "/x", "PATH": "/bin"}
+    assert config.load(environment=other) == config.Config()
+
+
+def test_the_environment_spells_numbers_switches_lists_and_labels() -> None:
+    environment = {
+        "FARRIER_HTTP_PORT": "8080",
+        "FARRIER_BMC_INSECURE": "true",
+        "FARRIER_BMC_ALLOWED_NETWORKS": "10.0.0.0/8, fd00::/8",
+        "FARRIER_LOG_LEVEL": "debug",
+    }
+    loaded = config.load(environment=environment)
+    assert loaded.http.port == 8080
+    assert loaded.bmc.insecure is True
+    assert loaded.bmc.allowed_networks == ("10.0.0.0/8", "fd00::/8")
+    assert loaded.log.level is Level.DEBUG
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        pytest.param("[http]\nport = 70000\n", "'port' in [http]", id="out of range"),
+        pytest.param('[http]\nport = "80"\n', "'port' in [http]", id="text for a number"),
+        pytest.param('[log]\nlevel = "loud"\n', "'level' in [log]", id="no such label"),
+        pytest.param("port = 80\n", "outside of a section", id="outside of a section"),
+        pytest.param("[http\n", "is not TOML", id="not TOML"),
+        pytest.param("[controller]\nlease = 5\n", "cancel_after shorter than lease", id="lease too short"),
+        pytest.param("[controller]\nstart_margin = 15\n", "no run would ever start", id="margin too long"),
+        pytest.param('[bmc]\nallowed_networks = ["10.0.0.1/8"]\n', "has host bits set", id="no network"),
+        pytest.param('[bmc]\nca_file = "/ca.pem"\ninsecure = true\n', "exclude one another", id="two trusts"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_with_its_place_and_reason(file: Path, text: str, complaint: str) -> None:
+    file.write_text(text)
+    message = refusal(file)
+    assert complaint in message
+    assert str(file) in message
+
+
+def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
+    assert "No such file" in refusal(tmp_path / "absent.toml")
+
+
+def test_sla_limits_are_keyed_by_layer_and_state_quoted_or_not(file: Path) -> None:
+    file.write_text('[sla]\n"status.offline" = "1h"\nmanagement.verifying = 90\n')
+    assert config.load(file, environment={}).sla == {
+        "status.offline": timedelta(hours=1),
+        "management.verifying": timedelta(seconds=90),
+    }
+
+
+def test_a_password_in_the_dsn_is_not_in_the_repr() -> None:
+    loaded = config.load(environment={"FARRIER_DATABASE_DSN": "postgresql://me:hunter2@db/farrier"})
+    assert "hunter2" not in repr(loaded)
+    assert "me:***@db" in repr(loaded)
+
+
+def test_the_documented_file_sets_every_setting_to_its_default(file: Path) -> None:
+    file.write_text(config.as_toml())
+    assert config.load(file, environment={}) == config.Config()
+    for setting in config.settings():
+        assert f"{setting.key} = {setting.default}" in config.as_toml()
+
+
+def test_every_setting_is_described_and_can_be_set_by_the_variable_it_names() -> None:
+    for setting in config.settings():
+        assert len(setting.description) > 20, setting
+        if not setting.environment:
+            continue
+        value = setting.default.strip('"[]').replace('", "', ",")
+        config.load(environment={setting.environment: value})

@@ -1,0 +1,91 @@
+"""The error tree: labels are a contract with dashboards, and texts say what to do."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from farrier import errors
+
+# The values of the metric label `error`. A change here breaks somebody's alert: add, but do not rename.
+LABELS = {
+    "farrier",
+    "config",
+    "database_unreachable",
+    "schema",
+    "schema_missing",
+    "schema_too_new",
+    "migration_changed",
+    "refused_by_model",
+    "malformed_request",
+    "handler",
+    "undecodable_state",
+    "illegal_edge",
+    "timeout",
+    "garbage",
+    "lease_lost",
+    "service",
+    "credential",
+    "internal",
+}
+
+
+def family(root: type[errors.FarrierError]) -> Iterator[type[errors.FarrierError]]:
+    yield root
+    for child in root.__subclasses__():
+        yield from family(child)
+
+
+TREE = [error for error in family(errors.FarrierError) if error.__module__ == errors.__name__]
+
+
+def test_labels_are_unique_and_those_that_dashboards_know() -> None:
+    labels = [error.label for error in TREE]
+    assert len(labels) == len(set(labels))
+    assert set(labels) == LABELS
+
+
+@pytest.mark.parametrize("error", TREE, ids=lambda error: error.__name__)
+def test_each_class_names_its_own_label_is_described_and_drawn_in_the_header(
+    error: type[errors.FarrierError],
+) -> None:
+    assert "label" in vars(error)
+    assert isinstance(error.fate, errors.Fate)
+    assert inspect.getdoc(error)
+    assert re.search(rf"\b{error.__name__}\b", errors.__doc__ or "")
+
+
+def test_exit_codes_are_the_documented_numbers() -> None:
+    assert [(code.name, code.value) for code in errors.ExitCode] == [
+        ("OK", 0),
+        ("FAILED", 1),
+        ("USAGE", 2),
+        ("REFUSED", 3),
+        ("DATABASE_UNREACHABLE", 4),
+        ("SCHEMA_TOO_NEW", 5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "parts"),
+    [
+        (errors.SchemaMissing(found=0, needed=3), ["no farrier schema", "needs 3", "farrier db migrate"]),
+        (errors.SchemaMissing(found=2, needed=3), ["version 2", "needs 3", "farrier db migrate"]),
+        (errors.SchemaTooNew(found=4, known=3), ["version 4", "knows 3", "upgrade"]),
+        (errors.MigrationChanged(version=2, name="nodes"), ["0002 (nodes)", "add a new migration"]),
+        (errors.HandlerTimeout(timedelta(seconds=180)), ["180 s"]),
+        (errors.CredentialError("file:/run/x", "does not exist"), ["file:/run/x", "does not exist"]),
+        (
+            errors.DatabaseUnreachable("postgresql://db/farrier", "refused"),
+            ["postgresql://db/farrier", "refused"],
+        ),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_a_text_says_what_was_expected_what_came_and_what_to_do(error: errors.FarrierError, parts: list[str]) -> None:
+    for part in parts:
+        assert part in str(error)

@@ -1,0 +1,89 @@
+"""What is made from the configuration, as far as it can be seen without running it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+
+from farrier import wiring
+from farrier.config import BmcConfig, Config, NodeConfig
+from farrier.handlers.node import NODE_KIND
+from farrier.metrics.sink import PrometheusSink
+from farrier.model.management import Management
+from farrier.model.node import Node, Onboarding
+from farrier.model.schedule import Lane
+from farrier.model.stages import OnboardingStage
+from farrier.model.status import NodeStatus
+from farrier.services.trust import CaFile, Insecure, Pinned, SystemCa, Trust
+
+
+def test_every_state_that_a_node_may_enter_is_a_label_from_the_start() -> None:
+    words = wiring.vocabulary().kinds[NODE_KIND.name]
+    for layer, edges in NODE_KIND.edges.items():
+        _, states = words.layers[layer]
+        assert {state for edge in edges for state in edge} <= set(states)
+
+
+def test_the_labels_of_a_failed_run_are_there_from_the_start() -> None:
+    words = wiring.vocabulary().kinds[NODE_KIND.name]
+    stage = OnboardingStage.WAIT_FOR_AGENT_ENROLLMENT
+    for status, workflow in ((NodeStatus.ACTIVE, None), (NodeStatus.ENROLLING, Onboarding(stage=stage))):
+        node = Node(id=1, name="n", version=1, status=status, management=Management.UNMANAGED, workflow=workflow)
+        assert NODE_KIND.label(node) in words.labels
+
+
+def test_an_exposition_of_a_fresh_process_stays_small() -> None:
+    """Every label is finite; their product must not get out of hand either."""
+    samples = [s for family in PrometheusSink(wiring.vocabulary()).registry.collect() for s in family.samples]
+    assert len(samples) < 5000
+
+
+@pytest.mark.parametrize(
+    ("config", "trust"),
+    [
+        (BmcConfig(), SystemCa()),
+        (BmcConfig(ca_file="/etc/ca.crt"), CaFile(Path("/etc/ca.crt"))),
+        (BmcConfig(fingerprint="ab" * 32), Pinned("ab" * 32)),
+        (BmcConfig(insecure=True), Insecure()),
+    ],
+)
+def test_bmcs_are_trusted_as_configured(config: BmcConfig, trust: Trust) -> None:
+    made = wiring.bmc_settings(Config(bmc=config, node=NodeConfig(probe_deadline=timedelta(seconds=7))))
+    assert made.trust == trust
+    assert made.deadline == timedelta(seconds=7)
+    assert ip_network("10.0.0.0/8") in made.networks
+
+
+class MovedClock:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_progress_is_as_old_as_the_slower_lane() -> None:
+    clock = MovedClock()
+    progress = wiring.Progress(clock)
+    clock.now = 10
+    progress.tried(Lane.WOKEN)
+    assert progress.stalled_for() == timedelta(seconds=10)
+    progress.tried(Lane.PERIODIC)
+    assert progress.stalled_for() == timedelta(0)
+
+
+def test_a_claim_that_failed_proves_that_the_loop_turns_but_not_the_database() -> None:
+    clock = MovedClock()
+    progress = wiring.Progress(clock)
+    clock.now = 10
+    progress.tried(Lane.WOKEN)
+    assert progress.unanswered_for() == timedelta(seconds=10)
+    assert not progress.first_claim.is_set()
+    progress.succeeded()
+    assert progress.unanswered_for() == timedelta(0)
+    assert progress.first_claim.is_set()

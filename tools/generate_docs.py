@@ -1,0 +1,200 @@
+"""Fills in what the documentation says of the code, and checks that it still says so.
+
+A page holds `<!-- generated: NAME -->` … `<!-- end generated -->`; what stands between the two comes from
+`blocks`, which asks the model, the settings, the errors, the metrics, the command line and the import
+contract. `make docs` rewrites the pages; `--check`, a part of `make check`, prints a diff and fails. What is
+outside of the markers belongs to people and is never touched. Needs no database.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import inspect
+import re
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import typer
+
+from farrier import cli, config, errors
+from farrier.metrics import definitions
+from farrier.metrics.families import Definition
+from farrier.model import diagram
+from farrier.model.edges import Layer
+
+ROOT = Path(__file__).parents[1]
+
+_BLOCK = re.compile(
+    r"(?P<begin>^<!-- generated: (?P<name>[\w-]+) -->\n).*?(?P<end><!-- end generated -->)", re.DOTALL | re.MULTILINE
+)
+_SECTION = re.compile(r"^## (.+)\n\n", re.MULTILINE)
+
+
+def pages(root: Path = ROOT) -> list[Path]:
+    """Every page that people read."""
+    return [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+
+
+def blocks() -> Mapping[str, str]:
+    """What each marker stands for, by name."""
+    return {
+        **_model(),
+        "status-diagram": f"```mermaid\n{diagram.mermaid(Layer.STATUS)}```\n",
+        "settings": _settings(),
+        "errors": _errors(),
+        "exit-codes": _exit_codes(),
+        "metrics": _metrics(),
+        "commands": _commands(),
+        "rooms": _rooms(),
+    }
+
+
+def fill(text: str, known: Mapping[str, str]) -> str:
+    """A page with its blocks as they should be. Raises ValueError for a name that nothing stands for."""
+
+    def replace(found: re.Match[str]) -> str:
+        name = found["name"]
+        if name not in known:
+            raise ValueError(f"no block is called {name!r}; there are: {', '.join(sorted(known))}")
+        return f"{found['begin']}\n{known[name].strip()}\n\n{found['end']}"
+
+    return _BLOCK.sub(replace, text)
+
+
+def differences(root: Path = ROOT) -> Iterator[str]:
+    """Lines of a diff for each page that is out of date."""
+    known = blocks()
+    for page in pages(root):
+        text = page.read_text(encoding="utf-8")
+        name = page.relative_to(root).as_posix()
+        yield from difflib.unified_diff(
+            text.splitlines(keepends=True), fill(text, known).splitlines(keepends=True), name, f"{name} (generated)"
+        )
+
+
+def rewrite(root: Path = ROOT) -> list[Path]:
+    """Bring every page up to date; answers those that changed."""
+    known = blocks()
+    changed = []
+    for page in pages(root):
+        text = page.read_text(encoding="utf-8")
+        filled = fill(text, known)
+        if filled != text:
+            page.write_text(filled, encoding="utf-8")
+            changed.append(page)
+    return changed
+
+
+def _model() -> dict[str, str]:
+    """The sections of `farrier model`, named by their titles: `onboarding-stages`."""
+    _, *parts = _SECTION.split(diagram.markdown())
+    titles, texts = parts[::2], parts[1::2]
+    return {re.sub(r"\W+", "-", title.lower()): text for title, text in zip(titles, texts, strict=True)}
+
+
+def _settings() -> str:
+    rows = [
+        (
+            f"`{s.section}.{s.key}`" if s.key else f"`[{s.section}]`",
+            f"`{s.default}`" if s.default else "",
+            s.description,
+        )
+        for s in config.settings()
+    ]
+    return _table(("setting", "default", "what it does, and why the default"), rows)
+
+
+def _exit_codes() -> str:
+    rows = [
+        (
+            str(code.value),
+            code.name.lower(),
+            ", ".join(f"`{error.label}`" for error in _tree() if error.exit_code is code),
+        )
+        for code in errors.ExitCode
+    ]
+    return _table(("code", "meaning", "errors that end so"), rows)
+
+
+def _errors() -> str:
+    rows = [(f"`{error.label}`", error.fate.value, _first_line(inspect.getdoc(error) or "")) for error in _tree()]
+    return _table(("label", "fate", "meaning"), rows)
+
+
+def _tree(root: type[errors.FarrierError] = errors.FarrierError) -> Iterator[type[errors.FarrierError]]:
+    """The errors that are raised: those of `farrier.errors`, in the order they are written in."""
+    for error in vars(errors).values():
+        if isinstance(error, type) and issubclass(error, root) and error is not root:
+            yield error
+
+
+def _metrics() -> str:
+    found = [value for value in vars(definitions).values() if isinstance(value, Definition)]
+    rows = [
+        (
+            f"`{d.name}`" if d.buckets else f"`{d.name}_total`",
+            "histogram" if d.buckets else "counter",
+            ", ".join(f"`{label}`" for label in d.labels),
+            d.help,
+        )
+        for d in found
+    ]
+    return _table(("metric", "type", "labels", "meaning"), rows)
+
+
+def commands() -> Mapping[str, str]:
+    """Every command with the first sentence of its help."""
+    found: dict[str, str] = {}
+    for name, help_ in cli.COMMANDS.items():
+        inner = getattr(typer.main.get_command(cli.load(name)), "commands", {})
+        found |= {f"farrier {name} {verb}": _first_line(command.help or "") for verb, command in inner.items()}
+        if not inner:
+            found[f"farrier {name}"] = help_
+    return found
+
+
+def _commands() -> str:
+    return _table(("command", "what it does"), ((f"`{name}`", help_) for name, help_ in commands().items()))
+
+
+def _rooms() -> str:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    return "```\n" + "\n".join(layer.replace("(", "").replace(")", "") for layer in layers) + "\n```\n"
+
+
+def _first_line(text: str) -> str:
+    """The first sentence or paragraph, on one line."""
+    return " ".join(text.split("\n\n", maxsplit=1)[0].split())
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = tuple(head)
+    lines = [head, ("---",) * len(head), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |\n" for cells in lines)
+
+
+def main() -> int:
+    """The command: 0 when the pages are, or have been brought, up to date."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.generate_docs", description="Fill in generated documentation."
+    )
+    parser.add_argument("--check", action="store_true", help="change nothing; print a diff and fail if there is one")
+    if parser.parse_args().check:
+        diff = "".join(differences())
+        sys.stdout.write(diff)
+        if diff:
+            sys.stdout.write("\nThe documentation is out of date; run: make docs\n")
+        return 1 if diff else 0
+    for page in rewrite():
+        sys.stdout.write(f"rewrote {page.relative_to(ROOT)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
