@@ -47,6 +47,10 @@ _encode = msgspec.json.Encoder().encode
 _DONE = Result(Verdict.COMMITTED)
 _DONE_AND_DUE = Result(Verdict.COMMITTED, again=True)
 _BEATEN = Result(Verdict.CONFLICT, again=True)
+_OVERTAKEN = Result(Verdict.CONFLICT)
+# A beaten run is decided anew at once; an overtaken one when whoever holds what it wanted has had time to commit, which
+# wakes it anyway.
+_AFTER = {True: _NOW, False: timedelta(seconds=1)}
 _LOCKED = Result(Verdict.LOCKED)
 _LOST = Result(Verdict.LOST)
 _UNKNOWN = Result(Verdict.UNKNOWN)
@@ -90,11 +94,19 @@ class Committer(Generic[R, S, W]):
         return results
 
     async def _together(
-        self, batch: Sequence[Finished[S, W]], *, patient: bool = False, again: bool = False
+        self,
+        batch: Sequence[Finished[S, W]],
+        *,
+        patient: bool = False,
+        again: bool = False,
+        overtaken: frozenset[int] = frozenset(),
     ) -> dict[int, Result]:
-        """One transaction; `again` when it is the second try after trouble of the moment."""
+        """One transaction; `again` when it is the second try after trouble of the moment. Of runs that turn out to be
+        `overtaken`, nothing is written but when they are due."""
         try:
-            return await self._transaction(batch, patient=patient)
+            return await self._transaction(batch, patient=patient, overtaken=overtaken)
+        except session.OvertakenError as error:
+            return await self._together(batch, patient=patient, again=again, overtaken=overtaken | error.ids)
         except session.ReplyLost:
             return await self._look_up(batch)
         except DatabaseUnreachable:
@@ -123,7 +135,9 @@ class Committer(Generic[R, S, W]):
             return {run.id: Result(Verdict.REFUSED, refusal, again=told[run.id].again)}
         return told
 
-    async def _transaction(self, batch: Sequence[Finished[S, W]], *, patient: bool) -> dict[int, Result]:
+    async def _transaction(
+        self, batch: Sequence[Finished[S, W]], *, patient: bool, overtaken: frozenset[int] = frozenset()
+    ) -> dict[int, Result]:
         ids = [run.id for run in batch]
         async with session.borrowed(self._pool) as conn, session.Transaction(conn) as transaction:
             if patient:
@@ -131,16 +145,19 @@ class Committer(Generic[R, S, W]):
                 await conn.execute(_AWAIT_LOCK, self._rows.kind, ids)
             locked = {record["id"]: record for record in await conn.fetch(self._rows.lock, ids)}
             results = {run.id: _judge(run, locked.get(run.id), patient=patient) for run in batch}
+            results |= {id_: _OVERTAKEN for id_ in overtaken if results[id_] is _DONE}
             winners = [run for run in batch if results[run.id] is _DONE]
-            beaten = [run.id for run in batch if results[run.id] is _BEATEN]
+            beaten = {
+                id_: _AFTER[result.again] for id_, result in results.items() if result.verdict is Verdict.CONFLICT
+            }
             due = await self._write(conn, winners, beaten)
             await transaction.commit()
         return results | {run.id: _DONE_AND_DUE for run in winners if run.id in due}
 
     async def _write(
-        self, conn: Connection, winners: Sequence[Finished[S, W]], beaten: Sequence[int]
+        self, conn: Connection, winners: Sequence[Finished[S, W]], beaten: Mapping[int, timedelta]
     ) -> Collection[int]:
-        """Everything of the winners, and their schedule rows last; answers the ids that are due again."""
+        """Everything of the winners, and all schedule rows last; answers the ids that are due again."""
         kind = self._rows.kind
         changed = [run for run in winners if run.to is not None]
         writes = [(run.id, write) for run in winners for write in run.writes]
@@ -209,12 +226,12 @@ def _next_version(run: Finished[Any, Any]) -> int:
     return run.version + 1
 
 
-def _settlement(kept: Sequence[Finished[Any, Any]], beaten: Sequence[int]) -> Iterator[list[Any]]:
+def _settlement(kept: Sequence[Finished[Any, Any]], beaten: Mapping[int, timedelta]) -> Iterator[list[Any]]:
     """The arrays of `settle`: moves, outcomes, rows."""
     yield from _columns([_history(run, move) for run in kept for move in run.moves], width=10)
     told = [(run.id, _encode(run.record).decode()) for run in kept if run.record is not None]
     yield from _columns(told, width=2)
-    again = [(id_, Lane.WOKEN.value, _NOW, 0, None) for id_ in beaten]
+    again = [(id_, Lane.WOKEN.value, delay, 0, None) for id_, delay in beaten.items()]
     yield from _columns([*map(_place, kept), *again], width=5)
 
 

@@ -7,7 +7,7 @@ holds; rows travel as one JSON parameter whose fields are the columns' names.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -94,7 +94,9 @@ class NodeRows:
         for type_ in (EndTask, CreateTask, AnswerIntent, RevokeBootstrap, ForgetAgent):
             if group := by_type.get(type_):
                 sql, columns = _STATEMENTS[type_]
-                await conn.execute(sql, *columns(group))
+                written = await conn.fetch(sql, *columns(group))
+                if type_ is EndTask:
+                    _all_ended(group, {record["id"] for record in written})
 
 
 def _node_row(node: Node, version: int | None) -> dict[str, Any]:
@@ -129,6 +131,13 @@ def _tasks(group: Sequence[tuple[int, CreateTask]]) -> tuple[list[Any], ...]:
 
 def _ends(group: Sequence[tuple[int, EndTask]]) -> tuple[list[Any], ...]:
     return [w.task for _, w in group], [w.status.value for _, w in group], [w.result for _, w in group]
+
+
+def _all_ended(group: Sequence[tuple[int, EndTask]], ended: Collection[int]) -> None:
+    """Its agent was quicker with a task that is not among `ended`: the run knew nothing of the result."""
+    overtaken = {id_ for id_, write in group if write.task not in ended}
+    if overtaken:
+        raise session.OvertakenError(overtaken)
 
 
 def _nodes(group: Sequence[tuple[int, Any]]) -> tuple[list[Any], ...]:

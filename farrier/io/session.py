@@ -7,7 +7,7 @@ callers need to know one error; a refusal of what was sent stays what it is, to 
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self
@@ -37,6 +37,14 @@ class ReplyLost(Exception):
 
 class RacedError(Exception):
     """Somebody wrote a resource without holding its claim, between our look at its version and our write."""
+
+
+class OvertakenError(Exception):
+    """What these runs were decided on changed under them, and their writes no longer fit."""
+
+    def __init__(self, ids: Collection[int]) -> None:
+        super().__init__(f"overtaken: {sorted(ids)}")
+        self.ids = frozenset(ids)
 
 
 # What the database, or the driver in its name, says no to.

@@ -65,8 +65,8 @@ class Rows(Protocol[R_co, S, W]):
         to it. Raises `session.RacedError` if one of them is not."""
 
     async def apply(self, conn: Connection, writes: Sequence[tuple[int, W]]) -> None:
-        """Apply the writes of (id, write), in order. May raise an error of PostgreSQL: that refuses the
-        run."""
+        """Apply the writes of (id, write), in order. Raises `session.OvertakenError` for runs whose writes no longer
+        fit what is stored. May raise an error of PostgreSQL: that refuses the run."""
 
 
 class PostgresStateIO(Generic[R, S, W]):

@@ -28,6 +28,9 @@ PostgresError = asyncpg.PostgresError
 PATIENCE = timedelta(seconds=20)
 TEMPLATE = "farrier_template"
 
+# Moves the database's clock; what follows in the same transaction is at once later.
+ADVANCE = "UPDATE farrier_test.clock SET shift = shift + $1"
+
 MEMORY = Path("/dev/shm")
 ENOUGH_MEMORY_BYTES = 4 << 30
 
@@ -74,7 +77,7 @@ class Database:
     async def advance(self, by: timedelta) -> None:
         """Move the database's clock; every statement that starts from now on sees it."""
         async with self.connect() as conn:
-            await conn.execute("UPDATE farrier_test.clock SET shift = shift + $1", by)
+            await conn.execute(ADVANCE, by)
 
     async def now(self) -> datetime:
         """What the database says is the time."""

@@ -159,9 +159,14 @@ class Machine:
         assert answer.status == "accepted", (action, answer)
         return self
 
-    async def ask_together(self, *requests: tuple[str, dict[str, Any]], beat: bool = False) -> list[Answer]:
-        """Several intents in one transaction, so that one run sees them all; with `beat` it sees a heartbeat, too."""
+    async def ask_together(
+        self, *requests: tuple[str, dict[str, Any]], beat: bool = False, later: timedelta | None = None
+    ) -> list[Answer]:
+        """Several intents in one transaction, so that one run sees them all; with `beat` it sees a heartbeat, too, and
+        with `later` no run comes between the passing of that time and the intents."""
         async with self.site.conn.transaction():
+            if later is not None:
+                await self.site.conn.execute(pg.ADVANCE, later)
             if beat:
                 await self._beat({})
             ids = [await self.tell(action, **params) for action, params in requests]

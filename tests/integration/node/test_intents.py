@@ -292,8 +292,7 @@ async def test_resume_duplicates_nothing_while_its_task_is_fresh_or_its_lease_li
 async def test_resume_issues_a_task_again_whose_lease_ran_out(site: Site) -> None:
     machine = await site.draining()
     await machine.claim(TaskType.DRAIN, lease=10 * SECOND)
-    await site.db.advance(11 * SECOND)
-    answers = await machine.ask_together(("resume", {}), ("resume", {}))
+    answers = await machine.ask_together(("resume", {}), ("resume", {}), later=11 * SECOND)
     assert answers[0] == Answer(ACCEPTED, "node.drain was issued again")
     assert [(t["status"], t["attempt"]) for t in await machine.tasks()] == [("expired", 1), ("queued", 2)]
 

@@ -97,9 +97,24 @@ async def test_a_late_result_counts_until_the_task_is_issued_again(site: Site) -
     machine = await site.draining()
     lease = await machine.claim(DRAIN, 10 * SECOND)
     assert lease is not None
-    await site.db.advance(MINUTE)
-    await machine.end(lease)
+    async with site.conn.transaction():
+        await site.conn.execute(pg.ADVANCE, MINUTE)
+        await site.conn.execute(FINISH, lease.task, lease.token, True)
+    await site.settled()
     assert (await machine.state())[0] == "retired"
+
+
+async def test_a_result_under_way_is_not_lost_to_a_lease_that_ran_out(site: Site) -> None:
+    machine = await site.draining()
+    lease = await machine.claim(DRAIN, 10 * SECOND)
+    assert lease is not None
+    async with site.conn.transaction():
+        await site.conn.execute(FINISH, lease.task, lease.token, True)
+        await site.db.advance(MINUTE)
+        await site.ledger.until(lambda: "conflict" in site.ledger.verdicts)
+    await site.settled()
+    assert (await machine.state())[0] == "retired"
+    assert await statuses(machine) == ["succeeded"]
 
 
 async def test_the_commit_that_enters_draining_or_removing_carries_the_task(site: Site) -> None:
