@@ -19,6 +19,7 @@ from farrier.model.bmc import BmcFailure, PowerState
 from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.health import Health
 from farrier.model.management import Management
+from farrier.model.params import PowerRequest
 from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import DecommissionMode, OnboardingMode, WorkflowKind, WorkflowStatus
@@ -27,10 +28,20 @@ from farrier.model.workflow import DecommissionMode, OnboardingMode, WorkflowKin
 NO_TIME = datetime(1, 1, 1, tzinfo=UTC)
 
 
+class Switching(msgspec.Struct, frozen=True, kw_only=True):
+    """A power action that is about to be sent, or was: committed before it, so that no crash can hide it. `intent` is
+    the request behind it; None when a desired power is enforced."""
+
+    power: PowerRequest
+    at: datetime
+    intent: int | None = None
+
+
 class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What we know of a node's BMC from trying it. `failures` counts those of one class in a row since the last edit or
     request; `tries` are the times of the logins that are not known to have succeeded, newest last; `trying` is the one
-    that a verification may use; `asked_at` is when `manage` was asked for and not yet reached."""
+    that a verification may use; `asked_at` is when `manage` was asked for and not yet reached. The `sync_` fields are
+    of the regular read of a manageable node; `desired_power` is what an operator wants enforced."""
 
     last_error: str | None = None
     failure: BmcFailure | None = None
@@ -47,8 +58,16 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     uuid: str | None = None
     manufacturer: str | None = None
     product: str | None = None
+    macs: tuple[str, ...] = ()
+    health: str | None = None
     power: PowerState = PowerState.UNKNOWN
     power_at: datetime | None = None
+    sync_failures: int = 0
+    sync_failure: BmcFailure | None = None
+    sync_error: str | None = None
+    next_sync_at: datetime | None = None
+    desired_power: PowerState | None = None
+    switching: Switching | None = None
 
 
 class Quarantine(msgspec.Struct, frozen=True, omit_defaults=True):

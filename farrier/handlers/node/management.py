@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from farrier.config import NodeConfig
+from farrier.handlers.node import adopting, power
 from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, become, change
 from farrier.model.actions import ACTIONS
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, backoff
@@ -46,14 +47,16 @@ def tend(node: Node, now: datetime, config: NodeConfig) -> Decision | None:
     match node.management:
         case M.UNMANAGED | M.ERROR:
             return None
-        case M.MANAGEABLE | M.ADOPT_FAILED:
+        case M.MANAGEABLE:
+            return _asked(node, now) or power.tend(node, now, config)
+        case M.ADOPT_FAILED:
             return _asked(node, now)
         case M.ENROLL:
             return _enroll(node, now)
         case M.VERIFYING:
             return _verifying(node, now, config)
         case M.ADOPTING:
-            return _adopting(node, now, config)
+            return adopting.tend(node, now, config)
         case _ as never:
             assert_never(never)
 
@@ -226,18 +229,3 @@ def _pause(failure: BmcFailure, failures: int) -> timedelta | None:
         return backoff(failure, failures)
     definite = failures - DEFINITE_REFUSALS + 1
     return SECOND_LOGIN_AFTER if definite < 1 else backoff(failure, definite)
-
-
-def _adopting(node: Node, now: datetime, config: NodeConfig) -> Decision:
-    """No request of this release leads here; a newer one's replica finishes it, or its deadline does."""
-    if now - node.management_entered_at <= config.transient_deadline:
-        return Wait(reason="adopting is finished by a replica that can adopt", look_again=config.transient_deadline)
-    bmc = msgspec.structs.replace(
-        node.bmc, last_error="adopting took longer than its deadline", failure=BmcFailure.TIMEOUT
-    )
-    return become(
-        node,
-        change(node, management=M.ADOPT_FAILED, bmc=bmc),
-        reason="adopting took longer than its deadline",
-        cause="timer: deadline of adopting",
-    )

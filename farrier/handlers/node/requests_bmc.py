@@ -6,6 +6,7 @@ from typing import assert_never
 
 import msgspec
 
+from farrier.handlers.node import requests_adopt, requests_power
 from farrier.handlers.node.management import begin_verify, counted, missing_detail
 from farrier.handlers.node.moves import change
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request, Respond
@@ -66,16 +67,6 @@ def manage(request: Request) -> Reply:
     return Accept(reason="verifying", to=begun.to)
 
 
-def adopt(request: Request) -> Reply:
-    """Needs the read-only probe with its identity match, which this release does not have."""
-    return Reject(reason="adopt is not offered by this release; onboard with mode manual")
-
-
-def set_power(request: Request) -> Reply:
-    """Needs verified power actions, which this release does not have."""
-    return Reject(reason="set_power is not offered by this release; it reads BMCs and switches nothing")
-
-
 def _known_of_any(bmc: Bmc) -> Bmc:
     """What stays true at another address."""
     return Bmc(last_error=bmc.last_error, failure=bmc.failure, tries=bmc.tries, asked_at=bmc.asked_at)
@@ -97,6 +88,6 @@ RESPONSES: dict[Action, Respond] = {
     Action.SET_BMC: set_bmc,
     Action.CLEAR_BMC: clear_bmc,
     Action.MANAGE: manage,
-    Action.ADOPT: adopt,
-    Action.SET_POWER: set_power,
+    Action.ADOPT: requests_adopt.adopt,
+    Action.SET_POWER: requests_power.set_power,
 }
