@@ -93,7 +93,9 @@ class PostgresStateIO(Generic[R, S, W]):
         now = records[0]["now"]
         if records[0]["id"] is None:
             return Claim(token, lane, (), now)
-        rows = tuple(Claimed(r["id"], r["outcome_key"], now - r["due_at"], r["reruns"]) for r in records)
+        rows = tuple(
+            Claimed(r["id"], r["outcome_key"], now - r["due_at"], r["reruns"], r["taken_over"]) for r in records
+        )
         return Claim(token, lane, rows, records[-1]["due_at"] if len(rows) == limit else now)
 
     async def load(self, ids: Sequence[int]) -> Loaded[R]:

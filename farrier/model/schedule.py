@@ -28,12 +28,14 @@ class Lane(enum.IntEnum):
 
 class Claimed(msgspec.Struct, frozen=True):
     """One row of a claim: `outcome_key` of the outcome last stored (None: none yet), `waited` past its due
-    time, `reruns` in a row because of transitions."""
+    time, `reruns` in a row because of transitions. `taken_over`: an earlier run never gave the row back, and may have
+    acted outside."""
 
     id: int
     outcome_key: int | None
     waited: timedelta
     reruns: int
+    taken_over: bool = False
 
 
 class Claim(msgspec.Struct, frozen=True):
