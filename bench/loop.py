@@ -26,6 +26,7 @@ from farrier.metrics.definitions import KindWords, Vocabulary
 from farrier.metrics.sink import PrometheusSink
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget
 from farrier.model.node import Node
+from farrier.model.params import PowerRequest
 from farrier.model.writes import Write
 from farrier.protocols import BmcClient
 
@@ -64,7 +65,15 @@ class Unplugged(BmcClient):
     """Where there is no BMC."""
 
     @override
-    async def verify(self, target: BmcTarget) -> BmcReading:
+    async def verify(self, target: BmcTarget, *, macs: bool = False) -> BmcReading:
+        raise BmcError(BmcFailure.UNREACHABLE, "benchmarks have no BMC")
+
+    @override
+    async def read(self, target: BmcTarget) -> BmcReading:
+        raise BmcError(BmcFailure.UNREACHABLE, "benchmarks have no BMC")
+
+    @override
+    async def set_power(self, target: BmcTarget, wanted: PowerRequest, *, send: bool = True) -> BmcReading:
         raise BmcError(BmcFailure.UNREACHABLE, "benchmarks have no BMC")
 
 

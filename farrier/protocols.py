@@ -20,6 +20,7 @@ from farrier.model.credential import Credential
 from farrier.model.fleet import NewNode, NodeGlance, PastMove
 from farrier.model.node import TaskType
 from farrier.model.outcome import Decision
+from farrier.model.params import PowerRequest
 from farrier.model.requests import Answer, Registration, Request
 from farrier.model.schedule import Claim, Finished, Lane, Loaded, Place, Result
 from farrier.model.views import Figures, HistoryKey, NodeDetail, NodeView, Page, Past, TaskView, Wanted, WantedPast
@@ -71,6 +72,11 @@ class StateHandler(Protocol[R_contra, S, W, V]):
 
     def handle(self, resource: R_contra, now: datetime) -> Decision[S, W, V]:
         """One run. Must be idempotent: it may be called again after any crash, at any point."""
+
+    def recover(self, resource: R_contra, now: datetime) -> Decision[S, W, V]:
+        """The same for a row that an earlier run never gave back: its process died, or could not say how it ended, so
+        its step may have acted outside. A handler for which that makes no difference inherits this."""
+        return self.handle(resource, now)
 
 
 class StateIO(Protocol[R, S, W]):
@@ -145,13 +151,30 @@ class Signal(Protocol):
 
 
 class BmcClient(Protocol):
-    """Reads a BMC. Sends GETs only, so a call may be repeated, cut short or abandoned at any point."""
+    """Speaks to BMCs. Every failure is a `BmcError` with its class; it says with `sent` whether an action may have
+    reached the BMC, with `dialled` whether anything was sent at all, and with `retry_after` how long nobody should
+    try again. Calls for one BMC run one after the other, each after at most one refused login, and a BMC that
+    refused three logins within five minutes is not dialled until the first of them is that old."""
 
-    async def verify(self, target: BmcTarget) -> BmcReading:
+    async def verify(self, target: BmcTarget, *, macs: bool = False) -> BmcReading:
         """One pass over the power interface, the management interface and a real power state.
 
-        Raises `BmcError` for whatever went wrong, within one overall deadline and after at most one refused
-        login. Calls for one BMC run one after the other.
+        `macs`: read the addresses of the interfaces even if the system's path is known, for a check of identity.
+        Sends GETs only, within one overall deadline, so a call may be repeated, cut short or abandoned.
+        """
+
+    async def read(self, target: BmcTarget) -> BmcReading:
+        """One GET of the system, for power, health and identity together; `power` may be `unknown`. May be called
+        as often as wanted. Raises `ValueError` without a `system_path`."""
+
+    async def set_power(self, target: BmcTarget, wanted: PowerRequest, *, send: bool = True) -> BmcReading:
+        """Make power `wanted` and prove it by reading; `on` is what is wanted after a reset. Needs a `system_path`.
+
+        Reads first: a system that already is as wanted gets no action. Else the action is sent once, of a type that
+        the BMC allows, and never again, whatever becomes of the answer; then the system is read until it is as
+        wanted. `BmcError` `timeout` when it is not in time. Not to be repeated blindly: after an error with `sent`,
+        or when nobody knows, the caller passes `send=False`, which only reads. A reset of a system that is off
+        switches it on; off is at once, without asking the operating system.
         """
 
 

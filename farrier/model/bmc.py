@@ -69,9 +69,12 @@ class BmcReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BmcError(errors.ServiceError):
-    """A BMC could not be read. `detail` is free of secrets and the same each time for the same cause.
+    """A BMC could not be read or switched. `detail` is free of secrets and the same each time for the same cause.
 
-    `credential_version` is the version that was tried, None when no credential could be resolved.
+    `credential_version` is the version that was tried, None when no credential could be resolved. `dialled` is
+    false when not a packet was sent, so that nothing is to be counted. `sent` is true when an action may have
+    reached the BMC: whether it did, only reading can tell. `retry_after` is how long it is of no use to try again,
+    where the BMC or its limit of logins says so; it comes on top of the class's own pause.
     """
 
     label = "bmc"
@@ -81,12 +84,17 @@ class BmcError(errors.ServiceError):
         failure: BmcFailure,
         detail: str,
         *,
-        operation: str = "verify",
         credential_version: str | None = None,
+        retry_after: timedelta | None = None,
+        dialled: bool = True,
+        sent: bool = False,
     ) -> None:
-        super().__init__(service="bmc", operation=operation, detail=detail)
+        super().__init__(service="bmc", operation="call", detail=detail)
         self.failure = failure
         self.credential_version = credential_version
+        self.retry_after = retry_after
+        self.dialled = dialled
+        self.sent = sent
 
 
 # First pause and longest pause by class. What may heal by itself is looked at often; what takes a person is

@@ -22,6 +22,7 @@ from yarl import URL
 from farrier import protocols
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget
 from farrier.model.credential import Credential
+from farrier.model.params import PowerRequest
 from farrier.services import address, bmc_failure, bmc_resources
 from farrier.services.bmc_probe import Found, Probe
 from farrier.services.bmc_settings import BmcSettings
@@ -65,7 +66,7 @@ class RedfishBmc(protocols.BmcClient):
         self._one_at_a_time: WeakValueDictionary[URL, anyio.Lock] = WeakValueDictionary()
 
     @override
-    async def verify(self, target: BmcTarget) -> BmcReading:
+    async def verify(self, target: BmcTarget, *, macs: bool = False) -> BmcReading:
         credential = None
         try:
             url = address.parse(target.address)
@@ -75,6 +76,16 @@ class RedfishBmc(protocols.BmcClient):
             failed = error
         # Out here the new exception carries neither the failed one nor its frames, which hold the headers.
         raise self._failure(failed, credential)
+
+    @override
+    async def read(self, target: BmcTarget) -> BmcReading:
+        if target.system_path is None:
+            raise ValueError("a read needs the system's path; verify finds it")
+        return await self.verify(target)
+
+    @override
+    async def set_power(self, target: BmcTarget, wanted: PowerRequest, *, send: bool = True) -> BmcReading:
+        raise BmcError(BmcFailure.UNSUPPORTED, "power cannot be set yet")
 
     async def _read(self, target: BmcTarget, url: URL, credential: Credential) -> BmcReading:
         lock = self._one_at_a_time.setdefault(url, anyio.Lock())

@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 from typing_extensions import override
 
 from farrier.clock import MonotonicClock
@@ -28,6 +29,7 @@ from farrier.io.pool import Pool, Single
 from farrier.io.state import PostgresStateIO
 from farrier.model.bmc import BmcReading, BmcTarget, PowerState
 from farrier.model.node import TaskType
+from farrier.model.params import PowerRequest
 from farrier.protocols import BmcClient
 from tests.support import pg
 from tests.support.loop import PATIENCE, Ledger
@@ -68,11 +70,14 @@ READING = BmcReading(power=PowerState.ON, system_path="/redfish/v1/Systems/1", c
 
 
 class FakeBmc(BmcClient):
-    """Every BMC of the site. `script` answers a read or raises; `hold` makes reads wait until `let_go`; `cut` is set
-    when one was cut short."""
+    """Every BMC of the site. `script` answers a verification or raises, `read_script` a read, `power_script` a change
+    of power, which `powers` lists with whether it might send; `hold` makes calls wait until `let_go`; `cut` is set when
+    one was cut short."""
 
     def __init__(self) -> None:
         self.calls: list[BmcTarget] = []
+        self.reads: list[BmcTarget] = []
+        self.powers: list[tuple[BmcTarget, PowerRequest, bool]] = []
         self.recover()
         self.begun, self.cut, self._gate = anyio.Event(), anyio.Event(), anyio.Event()
         self._gate.set()
@@ -90,23 +95,44 @@ class FakeBmc(BmcClient):
 
     def recover(self) -> None:
         self.script: Callable[[BmcTarget], BmcReading] = lambda _target: READING
+        self.read_script: Callable[[BmcTarget], BmcReading] = lambda _target: READING
+        self.power_script: Callable[[BmcTarget, PowerRequest], BmcReading] = lambda _target, wanted: replace(
+            READING, power=PowerState.OFF if wanted is PowerRequest.OFF else PowerState.ON
+        )
 
     def fail(self, error: Exception) -> None:
-        def script(_target: BmcTarget) -> BmcReading:
+        """From now on every call raises this."""
+
+        def script(_target: BmcTarget, _wanted: PowerRequest | None = None) -> BmcReading:
             raise error
 
-        self.script = script
+        self.script = self.read_script = self.power_script = script
 
     @override
-    async def verify(self, target: BmcTarget) -> BmcReading:
+    async def verify(self, target: BmcTarget, *, macs: bool = False) -> BmcReading:
         self.calls.append(target)
+        await self._wait()
+        return self.script(target)
+
+    @override
+    async def read(self, target: BmcTarget) -> BmcReading:
+        self.reads.append(target)
+        await self._wait()
+        return self.read_script(target)
+
+    @override
+    async def set_power(self, target: BmcTarget, wanted: PowerRequest, *, send: bool = True) -> BmcReading:
+        self.powers.append((target, wanted, send))
+        await self._wait()
+        return self.power_script(target, wanted)
+
+    async def _wait(self) -> None:
         self.begun.set()
         try:
             await self._gate.wait()
         except anyio.get_cancelled_exc_class():
             self.cut.set()
             raise
-        return self.script(target)
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -29,6 +29,7 @@ from farrier.model.health import Health, SshSeed
 from farrier.model.management import Management as M
 from farrier.model.node import Agent, Decommission, Node, Onboarding, Task, TaskStatus, TaskType, Workflow
 from farrier.model.outcome import Deleted, Step, Transition, Update
+from farrier.model.params import PowerRequest
 from farrier.model.schedule import Claimed
 from farrier.model.stages import DecommissionStage
 from farrier.model.status import NodeStatus as N
@@ -125,10 +126,18 @@ class Played(BmcClient):
         self._answers = answers
 
     @override
-    async def verify(self, target: BmcTarget) -> BmcReading:
+    async def verify(self, target: BmcTarget, *, macs: bool = False) -> BmcReading:
         if self._answers:
             return READING
         raise BmcError(BmcFailure.UNREACHABLE, "no route")
+
+    @override
+    async def read(self, target: BmcTarget) -> BmcReading:
+        return await self.verify(target)
+
+    @override
+    async def set_power(self, target: BmcTarget, wanted: PowerRequest, *, send: bool = True) -> BmcReading:
+        return await self.verify(target)
 
 
 def acted(step: Step[Node, Write, NodeServices], bmc: Played) -> Outcome:

@@ -20,6 +20,7 @@ from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, Power
 from farrier.model.management import Management as M
 from farrier.model.node import Bmc, Node, Pause
 from farrier.model.outcome import DoNothing, Step, Wait
+from farrier.model.params import PowerRequest
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import WorkflowStatus as W
 from farrier.protocols import BmcClient
@@ -35,10 +36,18 @@ class OneAnswer(BmcClient):
         self.answer = answer
 
     @override
-    async def verify(self, target: BmcTarget) -> BmcReading:
+    async def verify(self, target: BmcTarget, *, macs: bool = False) -> BmcReading:
         if isinstance(self.answer, BmcError):
             raise self.answer
         return self.answer
+
+    @override
+    async def read(self, target: BmcTarget) -> BmcReading:
+        return await self.verify(target)
+
+    @override
+    async def set_power(self, target: BmcTarget, wanted: PowerRequest, *, send: bool = True) -> BmcReading:
+        return await self.verify(target)
 
 
 def verified(node: Node, answer: BmcReading | BmcError, now: datetime = NOW) -> Node:
