@@ -69,8 +69,9 @@ class Attempt(Generic[R, S, W, V]):
     def decide(self, claimed: Claimed, token: int, resource: R, now: datetime) -> Run[R, S, W] | Step[S, W, V]:
         """The synchronous part: all of a run that needs nothing from outside."""
         started = time.perf_counter()
+        handle = self._handler.recover if claimed.taken_over else self._handler.handle
         try:
-            decision = self._handler.handle(resource, now)
+            decision = handle(resource, now)
             if isinstance(decision, Step):
                 return decision
             finished = self._assessor.finish(claimed, token, resource, decision, now)
@@ -81,8 +82,8 @@ class Attempt(Generic[R, S, W, V]):
     async def act(
         self, claimed: Claimed, token: int, resource: R, now: datetime, step: Step[S, W, V]
     ) -> Run[R, S, W] | None:
-        """Await a step under its lease. None when it was interrupted or the process stops: give the row back.
-        Raises `LeaseLost` when the lease ended first: leave the row alone."""
+        """Await a step under its lease. None when it was interrupted, or the process stops, and the step says nothing
+        of that: give the row back. Raises `LeaseLost` when the lease ended first: leave the row alone."""
         started = time.perf_counter()
         limit = min(step.deadline, self._limit)
         outcome: object = None
@@ -100,11 +101,18 @@ class Attempt(Generic[R, S, W, V]):
                 self._leases.leave(claimed.id, token)
         if scope.cancelled_caught:
             if self._leases.interrupted(claimed.id, token):
-                return None
-            if self._leases.expired(claimed.id, token):
+                if step.if_cut is None:
+                    return None
+                outcome = step.if_cut
+            elif self._leases.expired(claimed.id, token):
                 raise LeaseLost(f"the lease of {self._kind.name} {claimed.id} ended during {step.name}")
-            outcome = HandlerTimeout(limit)
-        return self._conclude(claimed, token, resource, now, outcome, started)
+            else:
+                outcome = HandlerTimeout(limit)
+        run = self._conclude(claimed, token, resource, now, outcome, started)
+        if not run.error or step.if_cut is None:
+            return run
+        kept = self._conclude(claimed, token, resource, now, step.if_cut, started)
+        return run if kept.error else _telling(kept, run)
 
     def missing(self, claimed: Claimed, token: int, error: FarrierError) -> Run[R, S, W]:
         """A row whose resource could not be read."""
@@ -129,3 +137,12 @@ class Attempt(Generic[R, S, W, V]):
         _, version = self._kind.identify(resource)
         finished: Finished[S, W] = self._assessor.fail(claimed, token, version, error)
         return Run(finished, time.perf_counter() - started, resource, error.label)
+
+
+def _telling(kept: Run[R, S, W], failed: Run[R, S, W]) -> Run[R, S, W]:
+    """What a step that `failed` wants `kept` of it, told and counted as the error it is."""
+    error = failed.finished
+    finished = msgspec.structs.replace(
+        kept.finished, outcome=error.outcome, record=error.record, outcome_key=error.outcome_key
+    )
+    return msgspec.structs.replace(kept, finished=finished, error=failed.error)

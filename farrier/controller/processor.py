@@ -147,12 +147,12 @@ class _Pass(Generic[R, S, W, V]):
             return
         runs: list[Run[R, S, W]] = []
         planned: list[Planned[R, S, W, V]] = []
-        put_off: dict[int, int] = {}
+        put_off: list[Claimed] = []
         for count, claimed in enumerate(claim.rows):
             if count % _SLICE == _SLICE - 1:
                 await anyio.lowlevel.checkpoint()
             if not self._leases.may_start(claimed.id, claim.token):
-                put_off[claimed.id] = claim.token
+                put_off.append(claimed)
                 continue
             begun = self._decide(claimed, claim.token, loaded)
             if isinstance(begun, Run):
@@ -161,9 +161,11 @@ class _Pass(Generic[R, S, W, V]):
                 planned.append(begun)
         await self._settler.settle(runs)
         if planned:
-            put_off |= {plan.claimed.id: plan.token for plan in await self._steps.begin(self._tasks, planned)}
-        await self._settler.give_back(put_off, _AGAIN, claim.lane)
-        self._leases.drop(put_off.items())
+            put_off += [plan.claimed for plan in await self._steps.begin(self._tasks, planned)]
+        # One that was taken over is left to its lease: given back, its next run would not know of the one before.
+        again = {claimed.id: claim.token for claimed in put_off if not claimed.taken_over}
+        await self._settler.give_back(again, _AGAIN, claim.lane)
+        self._leases.drop((claimed.id, claim.token) for claimed in put_off)
 
     def _decide(self, claimed: Claimed, token: int, loaded: Loaded[R]) -> Run[R, S, W] | Planned[R, S, W, V]:
         """A finished run, or a step to begin."""

@@ -124,6 +124,7 @@ class Assessor(Generic[R, S, W]):
         _, version = self._kind.identify(resource)
         record = describe(outcome)
         key = _key(record)
+        told = key == claimed.outcome_key or (isinstance(outcome, Update) and outcome.quiet)
         return Finished(
             id=claimed.id,
             token=token,
@@ -133,7 +134,7 @@ class Assessor(Generic[R, S, W]):
             delay=self._delay(outcome.look_again),
             to=to,
             writes=outcome.writes,
-            record=None if key == claimed.outcome_key else record,
+            record=None if told else record,
             outcome_key=key,
         )
 

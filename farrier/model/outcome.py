@@ -57,11 +57,13 @@ class Transition(Made, Generic[S, W], frozen=True, kw_only=True):
 
 
 class Update(Made, Generic[S, W], frozen=True, kw_only=True):
-    """Change payload only: no layer may differ, so no history row, no SLA reset and no rerun."""
+    """Change payload only: no layer may differ, so no history row, no SLA reset and no rerun. A `quiet` one leaves the
+    stored outcome as it is: it tells nothing new, and what the resource waits for is waited for since then."""
 
     to: S
     reason: str
     look_again: timedelta | None = None
+    quiet: bool = False
     writes: tuple[W, ...] = ()
 
 
@@ -96,13 +98,15 @@ class Step(msgspec.Struct, Generic[S, W, V], frozen=True, kw_only=True):
 
     `act` is awaited in a task of its own with the kind's services, at most `deadline` long, holding no
     database connection. It may run again after a crash. `reads_only` steps are cut short when an interrupting
-    request arrives; a step that sends a mutation never is.
+    request arrives; a step that sends a mutation never is. `if_cut` is committed when it does not come to an outcome:
+    because of such a request, of the process that stops, of its deadline, or of an error. Without one, nothing is.
     """
 
     name: str
     act: Callable[[V], Awaitable[Transition[S, W] | Update[S, W] | Wait[W] | DoNothing[W] | Deleted[W]]]
     deadline: timedelta
     reads_only: bool
+    if_cut: Transition[S, W] | Update[S, W] | None = None
 
 
 Decision: TypeAlias = Transition[S, W] | Update[S, W] | Wait[W] | DoNothing[W] | Deleted[W] | Step[S, W, V]

@@ -106,15 +106,27 @@ class Ledger(MetricsSink):
 class Bench:
     """A step that tells when it has begun, and ends when it is let go."""
 
-    def __init__(self, outcome: Outcome[toy.Shape, toy.Answer] = CONTENT, *, reads_only: bool = False) -> None:
+    def __init__(
+        self,
+        outcome: Outcome[toy.Shape, toy.Answer] = CONTENT,
+        *,
+        reads_only: bool = False,
+        deadline: timedelta = timedelta(seconds=60),
+        if_cut: toy.Change | None = None,
+    ) -> None:
         self.begun = anyio.Event()
         self._outcome = outcome
+        self._deadline = deadline
+        self._if_cut = if_cut
+        self.raises: Exception | None = None
         self.let_go = anyio.Event()
         self.cancelled = 0
         self._reads_only = reads_only
 
     def script(self, _widget: toy.Widget, _now: datetime) -> toy.Decided:
-        return Step(name="work", act=self.act, deadline=timedelta(seconds=60), reads_only=self._reads_only)
+        return Step(
+            name="work", act=self.act, deadline=self._deadline, reads_only=self._reads_only, if_cut=self._if_cut
+        )
 
     async def act(self, _services: object) -> Outcome[toy.Shape, toy.Answer]:
         self.begun.set()
@@ -123,6 +135,8 @@ class Bench:
         except anyio.get_cancelled_exc_class():
             self.cancelled += 1
             raise
+        if self.raises is not None:
+            raise self.raises
         return self._outcome
 
 

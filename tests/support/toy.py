@@ -13,12 +13,14 @@ from enum import StrEnum
 from typing import TypeAlias
 
 import msgspec
+from typing_extensions import override
 
 from farrier.errors import UndecodableState
 from farrier.io import session
 from farrier.io.pool import Connection, Pool
-from farrier.model.outcome import Decision, DoNothing, Outcome
+from farrier.model.outcome import Decision, DoNothing, Outcome, Transition, Update
 from farrier.model.schedule import Finished, Place
+from farrier.protocols import StateHandler
 
 KIND = "widget"
 
@@ -170,6 +172,7 @@ class WidgetRows:
 
 
 Decided: TypeAlias = Decision[Shape, Answer, object]
+Change: TypeAlias = Transition[Shape, Answer] | Update[Shape, Answer]
 Script: TypeAlias = Callable[[Widget, datetime], Decided]
 
 
@@ -183,7 +186,7 @@ def content(widget: Widget, _now: datetime) -> Outcome[Shape, Answer]:
     return DoNothing(source="toy:1", writes=answered(widget))
 
 
-class Scripted:
+class Scripted(StateHandler[Widget, Shape, Answer, object]):
     """A handler that does with each widget what its script says, and records in what order they came."""
 
     def __init__(self, scripts: Mapping[int, Script] | None = None, default: Script = content) -> None:
@@ -191,6 +194,7 @@ class Scripted:
         self.default = default
         self.order: list[int] = []
 
+    @override
     def handle(self, resource: Widget, now: datetime) -> Decided:
         self.order.append(resource.id)
         return self.scripts.get(resource.id, self.default)(resource, now)

@@ -1,0 +1,226 @@
+"""Steps that nobody sees the end of: what they want kept is kept, and whoever runs the row next is told."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import anyio
+import msgspec
+import pytest
+from typing_extensions import override
+
+from farrier.model.outcome import Transition, Update, Wait
+from farrier.model.schedule import Lane
+from tests.support import toy
+from tests.support.loop import BRISK, Bench, Ledger, Shop
+from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget
+
+SECOND = timedelta(seconds=1)
+
+MADE = Transition[Shape, Answer](to=Shape(State.MADE), reason="it was raw", cause="timer")
+CUT = Update[Shape, Answer](to=Shape(State.RAW, "cut"), reason="was cut short", look_again=timedelta(0))
+
+
+class Careful(Scripted):
+    """Recovers what it is told to recover, and then does what its script says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recovered: list[int] = []
+
+    @override
+    def recover(self, resource: Widget, now: datetime) -> Decided:
+        self.recovered.append(resource.id)
+        return Update(to=Shape(resource.state, "recovered"), reason="its end was not seen", look_again=timedelta(0))
+
+
+class PutOff(Scripted):
+    """Recovers by a step."""
+
+    def __init__(self, scripts: dict[int, toy.Script], bench: Bench) -> None:
+        super().__init__(scripts)
+        self._bench = bench
+        self.asked = anyio.Event()
+
+    @override
+    def recover(self, resource: Widget, now: datetime) -> Decided:
+        self.asked.set()
+        return self._bench.script(resource, now)
+
+
+async def crash(shop: Shop, *widgets: int) -> None:
+    """A process dies in the steps of these widgets."""
+    await shop.register(*widgets)
+    bench = Bench(MADE)
+    async with anyio.create_task_group() as doomed:
+        doomed.start_soon(shop.processor(Scripted(default=bench.script), Ledger()).run, anyio.Event())
+        await bench.begun.wait()
+        doomed.cancel_scope.cancel()
+
+
+async def end_lease(shop: Shop, widget: int) -> None:
+    await shop.pool.execute("UPDATE farrier.schedule SET due_at = farrier.now() WHERE id = $1", widget)
+
+
+# --- the next run is told
+
+
+async def test_a_row_whose_process_died_is_recovered_once_and_then_handled_like_any_other(shop: Shop) -> None:
+    await crash(shop, 1, 2, 3)
+    handler = Careful()
+    await shop.db.advance(BRISK.lease)
+    async with shop.running(handler) as (_, ledger):
+        await ledger.until(lambda: ledger.outcomes["do_nothing"] == 3)
+    assert sorted(handler.recovered) == [1, 2, 3]
+    assert sorted(handler.order) == [1, 2, 3]
+    assert (await shop.widget(1))["payload"] == "recovered"
+
+
+async def test_a_handler_that_does_not_care_decides_as_ever(shop: Shop) -> None:
+    await crash(shop, 1)
+    handler = Scripted()
+    await shop.db.advance(BRISK.lease)
+    async with shop.running(handler) as (_, ledger):
+        await ledger.until(lambda: ledger.outcomes["do_nothing"] == 1)
+    assert handler.order == [1]
+
+
+async def test_a_row_that_was_given_back_is_not_recovered(shop: Shop) -> None:
+    """By its commit, by a request that cut it short, and by a process that stopped."""
+    await shop.register(1)
+    handler = Careful()
+    bench, last = Bench(reads_only=True), Bench()
+    hasty = msgspec.structs.replace(BRISK, drain_timeout=timedelta(0))
+    async with shop.running(handler, config=hasty) as (processor, ledger):
+        await ledger.until(lambda: ledger.outcomes["do_nothing"] == 1)
+        handler.default = bench.script
+        await shop.ask(1)
+        await bench.begun.wait()
+        handler.default = toy.content
+        await shop.ask(1, urgent=True)
+        processor.wake()
+        await ledger.until(lambda: ledger.outcomes["do_nothing"] == 2)
+        handler.default = last.script
+        await shop.ask(1)
+        await last.begun.wait()
+    handler.default = toy.content
+    async with shop.running(handler) as (_, ledger):
+        await ledger.until(lambda: ledger.outcomes["do_nothing"] == 1)
+    assert (bench.cancelled, last.cancelled) == (1, 1)
+    assert handler.recovered == []
+
+
+async def test_a_row_that_is_put_off_before_it_was_recovered_is_recovered_later(shop: Shop) -> None:
+    """Its step finds no room. Given back, nobody would know any more that somebody died over it."""
+    await crash(shop, 2)
+    await shop.register(1)
+    busy, bench = Bench(), Bench()
+    handler = PutOff({1: busy.script}, bench)
+    one_at_a_time = msgspec.structs.replace(BRISK, max_in_flight=1)
+    async with shop.running(handler, config=one_at_a_time) as (_, ledger):
+        await busy.begun.wait()
+        await end_lease(shop, 2)
+        await handler.asked.wait()
+        handler.scripts.clear()
+        busy.let_go.set()
+        await ledger.until(lambda: ledger.outcomes["do_nothing"] == 1)
+        assert not bench.begun.is_set(), "its lease is not over"
+        handler.asked = anyio.Event()
+        await end_lease(shop, 2)
+        await handler.asked.wait()
+        await bench.begun.wait()
+        bench.let_go.set()
+        await ledger.until(lambda: ledger.outcomes["do_nothing"] == 2)
+    assert 2 not in handler.order
+
+
+# --- what a step wants kept
+
+
+async def test_what_a_step_wants_kept_is_committed_when_a_request_cuts_it_short(shop: Shop) -> None:
+    await shop.register(1)
+    bench = Bench(MADE, reads_only=True, if_cut=CUT)
+    handler = Scripted(default=bench.script)
+    async with shop.running(handler) as (processor, ledger):
+        await bench.begun.wait()
+        handler.default = toy.content
+        await shop.ask(1, urgent=True)
+        processor.wake()
+        await ledger.until(lambda: ledger.outcomes["do_nothing"] == 1)
+    assert bench.cancelled == 1
+    assert ledger.outcomes["update"] == 1
+    assert (await shop.widget(1))["payload"] == "cut"
+    assert await shop.answers() == [1]
+    assert (ledger.errors, ledger.verdicts) == ([], [])
+
+
+async def test_what_a_step_wants_kept_is_committed_when_the_process_stops(shop: Shop) -> None:
+    await shop.register(1)
+    bench = Bench(MADE, if_cut=CUT)
+    hasty = msgspec.structs.replace(BRISK, drain_timeout=timedelta(milliseconds=50))
+    async with shop.running(Scripted(default=bench.script), config=hasty) as (processor, ledger):
+        await bench.begun.wait()
+    assert processor.in_flight == 0
+    assert (ledger.outcomes, ledger.errors) == ({"update": 1}, [])
+    assert (await shop.widget(1))["payload"] == "cut"
+    row = await shop.row(1)
+    assert (row["claim_token"], row["lane"]) == (None, Lane.PERIODIC)
+    assert row["ahead"] <= timedelta(0)
+
+
+@pytest.mark.parametrize("ends", ["by its deadline", "by an error"])
+async def test_what_a_step_wants_kept_is_committed_and_told_as_the_error_it_ended_in(shop: Shop, ends: str) -> None:
+    await shop.register(1)
+    bench = Bench(MADE, if_cut=CUT, deadline=timedelta(milliseconds=20 if ends == "by its deadline" else 60_000))
+    handler = Scripted({1: bench.script})
+    async with shop.running(handler) as (_, ledger):
+        if ends == "by an error":
+            bench.raises = ValueError("of all things")
+            bench.let_go.set()
+        await ledger.until(lambda: ledger.outcomes.total() == 1)
+        handler.scripts.clear()
+        stored = await shop.outcome(1)
+        await shop.ask(1)
+        await ledger.until(lambda: ledger.outcomes["do_nothing"] >= 1)
+    label = "timeout" if ends == "by its deadline" else "internal"
+    assert (stored["outcome"], stored["error"]) == ("error", label)
+    assert set(ledger.errors) == {label}
+    assert (await shop.widget(1))["payload"] == "cut"
+    assert (await shop.widget(1))["state"] == "raw"
+
+
+async def test_what_a_step_wants_kept_is_not_committed_when_it_gets_to_its_end(shop: Shop) -> None:
+    await shop.register(1)
+    bench = Bench(MADE, if_cut=CUT)
+    handler = Scripted({1: bench.script})
+    async with shop.running(handler) as (_, ledger):
+        await bench.begun.wait()
+        handler.scripts.clear()
+        bench.let_go.set()
+        await ledger.until(lambda: ledger.outcomes["do_nothing"] == 1)
+    assert ledger.moves == [("raw", "made")]
+    assert (await shop.widget(1))["payload"] == ""
+
+
+# --- what need not be told
+
+
+async def test_a_quiet_update_is_stored_and_leaves_what_the_last_run_said(shop: Shop) -> None:
+    await shop.register(1)
+    handler = Scripted(default=lambda w, _: Wait(reason="waits for paint", writes=toy.answered(w)))
+    async with shop.running(handler) as (_, ledger):
+        await ledger.until(lambda: ledger.outcomes["wait"] == 1)
+        handler.scripts[1] = lambda w, _: Update(
+            to=Shape(w.state, "dusted"), reason="dusted", quiet=True, writes=toy.answered(w)
+        )
+        await shop.ask(1)
+        await ledger.until(lambda: ledger.outcomes["update"] == 1)
+        assert (await shop.outcome(1))["reason"] == "waits for paint"
+        assert (await shop.widget(1))["payload"] == "dusted"
+        before = await shop.pool.fetchval("SELECT at FROM farrier.outcomes WHERE kind = 'widget' AND id = 1")
+        handler.scripts.clear()
+        await shop.db.advance(SECOND)
+        await shop.ask(1)
+        await ledger.until(lambda: ledger.outcomes["wait"] == 2)
+    after = await shop.pool.fetchval("SELECT at FROM farrier.outcomes WHERE kind = 'widget' AND id = 1")
+    assert after == before, "it has been waiting since then"
