@@ -72,6 +72,7 @@ class ActionSpec(msgspec.Struct, frozen=True, kw_only=True):
     managements: frozenset[Management] = frozenset(Management)
     situation: Situation = situation.ANY
     regardless_in: frozenset[N] = frozenset()  # accepted in these statuses whatever the workflow is
+    stops: frozenset[Management] = frozenset()  # accepted in these whatever the workflow is: it ends them
     instead: str = ""  # what to ask for where the status forbids it
     first: str = ""  # what to ask for before, where the management forbids it
     since: int = 1
@@ -187,8 +188,9 @@ ACTIONS: Mapping[Action, ActionSpec] = {
     ),
     Action.CANCEL: ActionSpec(
         group=Group.OPERATOR,
-        description="stop the workflow and undo what can be undone",
+        description="stop the workflow and undo what can be undone; without one, stop verifying",
         situation=situation.UNDER_WAY,
+        stops=TRANSIENT,
         interrupts=True,
     ),
     Action.ADOPT_OBSERVED_STATE: ActionSpec(
@@ -244,7 +246,7 @@ def check(action: Action, status: N, management: Management, live: LiveWorkflow 
     if status not in spec.statuses:
         where = _names(N, spec.statuses)
         return Refused(_refusal(action, f"in status {where}; this node is {status}", spec.instead))
-    if status not in spec.regardless_in and not spec.situation.fits(live):
+    if status not in spec.regardless_in and management not in spec.stops and not spec.situation.fits(live):
         return Refused(_refusal(action, f"{spec.situation.text}; {_live(live)}"))
     if management in spec.managements:
         return Allowed()

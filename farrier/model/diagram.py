@@ -155,7 +155,8 @@ def _some(kind: type[StrEnum], members: frozenset[str]) -> str:
 
 
 def _regardless(spec: actions.ActionSpec) -> str:
-    names = " or ".join(state for state in edges.STATES[Layer.STATUS] if state in spec.regardless_in)
+    states = (*edges.STATES[Layer.STATUS], *edges.STATES[Layer.MANAGEMENT])
+    names = " or ".join(state for state in states if state in spec.regardless_in | spec.stops)
     return f", and always in {names}" if names else ""
 
 

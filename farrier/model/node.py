@@ -223,6 +223,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     agentless: bool = False
     auto_manage: bool = True
     maas_id: str | None = None
+    macs: tuple[str, ...] = ()
     created_at: datetime = NO_TIME
 
     status: NodeStatus

@@ -1,29 +1,123 @@
-"""The management layer while a machine that runs already is taken over, reading only (model §3)."""
+"""The management layer while a machine that runs already is taken over, reading only (model §3).
+
+One fresh pass over the BMC, and something recorded of the machine must match what it reports. It is left by that pass's
+result, by a deadline, or for a request that it makes way for; a process that takes over after a crash counts another
+try and reads again. With the machine proven the onboarding goes on in the same commit, to its end if nothing is left.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-import msgspec
+from msgspec.structs import replace
 
 from farrier.config import NodeConfig
-from farrier.handlers.node.moves import Decision, become, change
-from farrier.model.bmc import BmcFailure
+from farrier.handlers.node import onboarding_adopt, probing
+from farrier.handlers.node.failing import freeze
+from farrier.handlers.node.logins import capped, counted, has_fresh_try, target_of, tries_after, tries_before
+from farrier.handlers.node.moves import Decision, NodeServices, Outcome, become, change
+from farrier.handlers.node.stage import Done
+from farrier.handlers.node.workflow import advanced, run_stage
+from farrier.model.actions import ACTIONS
+from farrier.model.bmc import BmcError, BmcFailure, BmcReading
+from farrier.model.failures import FailureClass
 from farrier.model.management import Management as M
-from farrier.model.node import Node
-from farrier.model.outcome import Wait
+from farrier.model.node import Node, StopRequest
+from farrier.model.outcome import Step, Wait
+from farrier.model.workflow import WorkflowStatus as W
+
+# An onboarding in these goes where the adoption goes; one that an operator froze or ended stays as it is.
+_GOES_ALONG = (W.RUNNING, W.FAILED_RETRYABLE)
 
 
 def tend(node: Node, now: datetime, config: NodeConfig) -> Decision:
-    """No request of this release leads here; a newer one's replica finishes it, or its deadline does."""
-    if now - node.management_entered_at <= config.transient_deadline:
-        return Wait(reason="adopting is finished by a replica that can adopt", look_again=config.transient_deadline)
-    bmc = msgspec.structs.replace(
-        node.bmc, last_error="adopting took longer than its deadline", failure=BmcFailure.TIMEOUT
+    """Read the BMC, once; or leave."""
+    left = node.management_entered_at + config.transient_deadline - now
+    if left.total_seconds() < 0:
+        error = BmcError(BmcFailure.TIMEOUT, "adopting took longer than its deadline")
+        # Nobody saw how its login ended, so it counts.
+        return _failed(node, now, error, tries=node.bmc.tries, cause="timer: deadline of adopting")
+    why = _gives_way(node)
+    if why is not None:
+        return become(node, cut_short(node, why), reason=why, cause="rule: adopt")
+    if not has_fresh_try(node.bmc, now):
+        bmc = counted(node.bmc, now)
+        if bmc.trying is None:
+            reason, look_again = capped(bmc, now)
+            return Wait(reason=reason, look_again=min(look_again, left))
+        return become(node, change(node, bmc=bmc), reason="was cut off; reads again", cause="rule: adopt")
+
+    async def adopt(services: NodeServices) -> Outcome:
+        try:
+            reading = await services.bmc.verify(target_of(node), macs=True)
+        except BmcError as error:
+            return _failed(node, now, error, tries=tries_after(node.bmc, error), cause="step: adopt")
+        refused = probing.refusal(node, reading, must_prove=True)
+        if refused is not None:
+            return _failed(node, now, refused, tries=tries_before(node.bmc), cause="step: adopt")
+        return _adopted(node, now, reading, config)
+
+    return Step(
+        name="adopt",
+        act=adopt,
+        deadline=config.transient_deadline,
+        reads_only=True,
+        if_cut=probing.unfinished(node),
     )
+
+
+def cut_short(node: Node, why: str) -> Node:
+    """The node as an adoption leaves it that makes way for something else. Whether it had logged in is not known, so
+    its try stays counted."""
+    bmc = replace(node.bmc, trying=None, failure=None, last_error=f"the adoption {why}")
+    return stopped(change(node, management=M.ADOPT_FAILED, bmc=bmc), FailureClass.ADOPT_FAILED, f"the adoption {why}")
+
+
+def stopped(node: Node, failure: FailureClass, detail: str) -> Node:
+    """The node with its adoption's onboarding waiting for an operator. An unsafe failure quarantines it, too."""
+    if not onboarding_adopt.adopts(node) or node.workflow is None or node.workflow.status not in _GOES_ALONG:
+        return node
+    return freeze(node, failure, detail, stop=StopRequest.FROZEN, cause="rule: adopt").to
+
+
+def _gives_way(node: Node) -> str | None:
+    """Why this adoption must not go on, if it must not."""
+    if node.paused is not None:
+        return f"made way for a pause: {node.paused.reason}"
+    request = next((intent for intent in node.intents if ACTIONS[intent.action].interrupts), None)
+    return None if request is None else f"made way for intent {request.id} ({request.action})"
+
+
+def _adopted(node: Node, now: datetime, reading: BmcReading, config: NodeConfig) -> Outcome:
+    proven = change(node, management=M.MANAGEABLE, bmc=probing.learnt(node.bmc, reading, now))
     return become(
         node,
-        change(node, management=M.ADOPT_FAILED, bmc=bmc),
-        reason="adopting took longer than its deadline",
-        cause="timer: deadline of adopting",
+        _goes_on(proven, now, config),
+        reason=f"the recorded machine answers; power is {reading.power}",
+        cause="step: adopt",
     )
+
+
+def _goes_on(node: Node, now: datetime, config: NodeConfig) -> Node:
+    """The onboarding past the probe; at its end, if every stage that is left is done. Else it stops at the next stage,
+    and its own runs take it on, one recorded stage at a time."""
+    waits = node.workflow is not None and node.workflow.status is W.RUNNING
+    if not waits or not onboarding_adopt.is_at_the_gate(node):
+        return node
+    passed = further = advanced(node, Done(reason="the recorded machine answers"))
+    while further.workflow is not None and further.workflow.status is W.RUNNING:
+        result = run_stage(further, further.workflow, now, config)
+        if not isinstance(result, Done) or result.writes:
+            return passed
+        further = advanced(further, result)
+    return further
+
+
+def _failed(node: Node, now: datetime, error: BmcError, *, tries: tuple[datetime, ...], cause: str) -> Outcome:
+    """To `adopt_failed`, with the error kept until it is proven gone, and the onboarding waits for an operator."""
+    bmc = probing.failed(node.bmc, error, now, tries=tries)
+    unsafe = error.failure is BmcFailure.IDENTITY_MISMATCH
+    failure = FailureClass.IDENTITY_MISMATCH if unsafe else FailureClass.ADOPT_FAILED
+    reason = f"{error.failure}: {error.detail}"
+    failed = change(node, management=M.ADOPT_FAILED, bmc=replace(bmc, next_try_at=None))
+    return become(node, stopped(failed, failure, reason), reason=reason, cause=cause)

@@ -13,8 +13,14 @@ import msgspec
 
 from farrier.config import NodeConfig
 from farrier.errors import RefusedByModel
-from farrier.handlers.node import requests_bmc, requests_control, requests_lifecycle, requests_operator
-from farrier.handlers.node.management import cut_short
+from farrier.handlers.node import (
+    adopting,
+    management,
+    requests_bmc,
+    requests_control,
+    requests_lifecycle,
+    requests_operator,
+)
 from farrier.handlers.node.moves import Change, become
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request, Respond
 from farrier.model import actions
@@ -70,9 +76,12 @@ def _changed(node: Node, intent: Intent, reply: Accept, writes: tuple[Write, ...
     assert reply.to is not None, "the caller looked"
     by = f" by {intent.requested_by}" if intent.requested_by else ""
     to = reply.to
-    # The step of a verification was stopped for this request; it must not begin again as if it never had.
-    if actions.ACTIONS[intent.action].interrupts and node.management is to.management is Management.VERIFYING:
-        to = cut_short(to)
+    # The step of a probe was stopped for this request; it must not begin again as if it never had.
+    if actions.ACTIONS[intent.action].interrupts and node.management is to.management:
+        if to.management is Management.VERIFYING:
+            to = management.cut_short(to)
+        elif to.management is Management.ADOPTING:
+            to = adopting.cut_short(to, f"made way for intent {intent.id} ({intent.action})")
     return become(
         node,
         to,

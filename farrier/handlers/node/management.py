@@ -12,32 +12,32 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from typing import assert_never
-from urllib.parse import urlsplit
 
 import msgspec
 
 from farrier.config import NodeConfig
-from farrier.handlers.node import adopting, power
+from farrier.handlers.node import adopting, power, probing
+from farrier.handlers.node.logins import (
+    capped,
+    counted,
+    has_fresh_try,
+    missing_detail,
+    target_of,
+    tries_after,
+    tries_before,
+)
 from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, become, change
 from farrier.model.actions import ACTIONS
-from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, backoff
+from farrier.model.bmc import BmcError, BmcFailure, BmcReading, backoff
 from farrier.model.management import Management as M
-from farrier.model.node import Bmc, Node
+from farrier.model.node import Node
 from farrier.model.outcome import Step, Wait
 from farrier.model.writes import Write
 
-# BMCs lock accounts: never more failed logins than this in this time, whatever is asked for.
-LOGIN_CAP = 3
-LOGIN_WINDOW = timedelta(minutes=5)
-# The first two refusals may pass by themselves; the third in a row is definite and backs off like any failure.
-SECOND_LOGIN_AFTER = timedelta(seconds=60)
-DEFINITE_REFUSALS = 3
+# How long `auto_manage` leaves a BMC alone whose verification an operator stopped: as long as one that never answers.
+CANCELLED_FOR = timedelta(minutes=5)
 
 _NEEDS_AN_EDIT = frozenset(failure for failure in BmcFailure if backoff(failure, 1) is None)
-
-# A counted try is used at once. Longer ago than this, something else began with it: every way in which a step can end
-# without a word (its lease, its deadline, the drain of a process) takes longer.
-TRY_IS_FRESH = timedelta(seconds=10)
 
 
 def tend(node: Node, now: datetime, config: NodeConfig) -> Decision | None:
@@ -65,34 +65,22 @@ def begin_verify(node: Node, now: datetime, *, reason: str, cause: str) -> Chang
     """Into `verifying`, counting the try; or a wait, if the login cap is reached."""
     bmc = counted(node.bmc, now)
     if bmc.trying is None:
-        return Wait(
-            reason=f"the BMC saw {LOGIN_CAP} failed logins within {LOGIN_WINDOW}; waits to protect the account",
-            look_again=bmc.tries[-LOGIN_CAP] + LOGIN_WINDOW - now,
-        )
+        reason, look_again = capped(bmc, now)
+        return Wait(reason=reason, look_again=look_again)
     return become(node, change(node, management=M.VERIFYING, bmc=bmc), reason=reason, cause=cause)
 
 
-def counted(bmc: Bmc, now: datetime) -> Bmc:
-    """With one more try, to be used now; without one to use, if the login cap is reached."""
-    recent = tuple(at for at in bmc.tries if now - at < LOGIN_WINDOW)
-    if len(recent) >= LOGIN_CAP:
-        return msgspec.structs.replace(bmc, tries=recent, trying=None)
-    return msgspec.structs.replace(bmc, tries=(*recent, now), trying=now, next_try_at=None)
+def put_off(node: Node, now: datetime) -> Node:
+    """The node whose verification an operator stopped: nobody asks for it any more, and `auto_manage` waits a while."""
+    return change(
+        node, bmc=msgspec.structs.replace(node.bmc, asked_at=None, failures=0, next_try_at=now + CANCELLED_FOR)
+    )
 
 
 def cut_short(node: Node) -> Node:
     """The node as a verification leaves it that makes way for something else. Whether it had logged in is not known,
     so its try stays counted."""
     return change(node, management=M.ENROLL, bmc=msgspec.structs.replace(node.bmc, trying=None))
-
-
-def missing_detail(node: Node) -> str | None:
-    """What the BMC details lack, in words; None when they are complete."""
-    if node.bmc_address is None:
-        return "no BMC address is given"
-    if node.bmc_credential is None:
-        return "no BMC credential is given"
-    return None
 
 
 def _enroll(node: Node, now: datetime) -> Decision:
@@ -109,10 +97,12 @@ def _enroll(node: Node, now: datetime) -> Decision:
     if node.bmc.failures > 0 and node.bmc.failure in _NEEDS_AN_EDIT:
         return Wait(reason=f"{node.bmc.last_error}; waits for intent set_bmc or manage")
     if node.bmc.next_try_at is not None and now < node.bmc.next_try_at:
-        return Wait(
-            reason=f"the BMC could not be verified ({node.bmc.failure}); tried again after its back-off",
-            look_again=node.bmc.next_try_at - now,
+        why = (
+            "verifying was cancelled"
+            if node.bmc.failures == 0
+            else f"the BMC could not be verified ({node.bmc.failure})"
         )
+        return Wait(reason=f"{why}; tried again after its back-off", look_again=node.bmc.next_try_at - now)
     asked = node.bmc.asked_at is not None
     return begin_verify(
         node,
@@ -140,14 +130,18 @@ def _verifying(node: Node, now: datetime, config: NodeConfig) -> Decision:
 
     async def verify(services: NodeServices) -> Outcome:
         try:
-            reading = await services.bmc.verify(target_of(node))
+            reading = await services.bmc.verify(target_of(node), macs=not probing.recorded(node).is_known)
         except BmcError as error:
-            # Only a refused login counts towards the cap; any other end takes this try back.
-            tries = node.bmc.tries if error.failure is BmcFailure.AUTH else _earlier_tries(node.bmc)
-            return _failed(node, now, error, tries=tries, cause="step: verify")
+            return _failed(node, now, error, tries=tries_after(node.bmc, error), cause="step: verify")
         return _verified(node, now, reading)
 
-    return Step(name="verify", act=verify, deadline=config.transient_deadline, reads_only=True)
+    return Step(
+        name="verify",
+        act=verify,
+        deadline=config.transient_deadline,
+        reads_only=True,
+        if_cut=probing.unfinished(node),
+    )
 
 
 def _gives_way(node: Node, now: datetime) -> str | None:
@@ -157,41 +151,18 @@ def _gives_way(node: Node, now: datetime) -> str | None:
     request = next((intent for intent in node.intents if ACTIONS[intent.action].interrupts), None)
     if request is not None:
         return f"makes way for intent {request.id} ({request.action})"
-    if node.bmc.trying is None or now - node.bmc.trying > TRY_IS_FRESH:
+    if not has_fresh_try(node.bmc, now):
         return "was cut off; begins again"
     return None
 
 
-def _earlier_tries(bmc: Bmc) -> tuple[datetime, ...]:
-    return tuple(at for at in bmc.tries if at != bmc.trying)
-
-
-def target_of(node: Node) -> BmcTarget:
-    """Where to dial. An address may carry the path of the system, for several systems behind one BMC."""
-    assert node.bmc_address is not None and node.bmc_credential is not None, "asked for only with both details"
-    parts = urlsplit(node.bmc_address)
-    path = parts.path.rstrip("/") if parts.scheme else ""
-    address = f"{parts.scheme}://{parts.netloc}" if parts.scheme else node.bmc_address
-    return BmcTarget(address=address, credential=node.bmc_credential, system_path=path or node.bmc.system_path)
-
-
 def _verified(node: Node, now: datetime, reading: BmcReading) -> Outcome:
-    bmc = Bmc(
-        tries=_earlier_tries(node.bmc),
-        tried_version=reading.credential_version,
-        good_version=reading.credential_version,
-        system_path=reading.system_path,
-        manager_path=reading.manager_path,
-        serial=reading.serial,
-        uuid=reading.uuid,
-        manufacturer=reading.manufacturer,
-        product=reading.model,
-        power=reading.power,
-        power_at=now,
-    )
+    refused = probing.refusal(node, reading, must_prove=False)
+    if refused is not None:
+        return _failed(node, now, refused, tries=tries_before(node.bmc), cause="step: verify")
     return become(
         node,
-        change(node, management=M.MANAGEABLE, bmc=bmc),
+        change(node, management=M.MANAGEABLE, bmc=probing.learnt(node.bmc, reading, now)),
         reason=f"power and management interface answer; power is {reading.power}",
         cause="step: verify",
     )
@@ -199,33 +170,9 @@ def _verified(node: Node, now: datetime, reading: BmcReading) -> Outcome:
 
 def _failed(node: Node, now: datetime, error: BmcError, *, tries: tuple[datetime, ...], cause: str) -> Outcome:
     """Back to `enroll`, with the error kept until it is proven gone."""
-    bmc = node.bmc
-    failures = bmc.failures + 1 if bmc.failure is error.failure else 1
-    pause = _pause(error.failure, failures)
     return become(
         node,
-        change(
-            node,
-            management=M.ENROLL,
-            bmc=msgspec.structs.replace(
-                bmc,
-                last_error=error.detail,
-                failure=error.failure,
-                failures=failures,
-                next_try_at=None if pause is None else now + pause,
-                tries=tries,
-                trying=None,
-                tried_version=error.credential_version or bmc.tried_version,
-                power_at=None,
-            ),
-        ),
+        change(node, management=M.ENROLL, bmc=probing.failed(node.bmc, error, now, tries=tries)),
         reason=f"{error.failure}: {error.detail}",
         cause=cause,
     )
-
-
-def _pause(failure: BmcFailure, failures: int) -> timedelta | None:
-    if failure is not BmcFailure.AUTH:
-        return backoff(failure, failures)
-    definite = failures - DEFINITE_REFUSALS + 1
-    return SECOND_LOGIN_AFTER if definite < 1 else backoff(failure, definite)

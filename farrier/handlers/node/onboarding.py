@@ -1,4 +1,5 @@
-"""Onboarding: its stages and how it ends. Those of mode `manual` are here; others come with the services they need."""
+"""Onboarding: its stages and how it ends. Those that only an adoption goes through are in `onboarding_adopt`; those of
+mode `deploy` come with the services they need."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from farrier.config import NodeConfig
+from farrier.handlers.node import onboarding_adopt
 from farrier.handlers.node.moves import change, job, proven_healthy
 from farrier.handlers.node.stage import Done, Failed, Stage, StageResult, Waiting
 from farrier.model.failures import FailureClass
@@ -36,8 +38,10 @@ def wait_for_agent_enrollment(node: Node, now: datetime, config: NodeConfig) -> 
     return Waiting(reason=f"enrolled, but not healthy yet: {proof.reason}" if agent else proof.reason)
 
 
-def complete(node: Node, *, ending: W = W.COMPLETED) -> Node:
-    """The node as its onboarding ends well: in service, or after a reimage one step before."""
+def complete(node: Node, *, ending: W | None = None) -> Node:
+    """The node as its onboarding ends well: in service, or after a reimage one step before. An adoption installed
+    nothing: it found the goal reached, which is another ending."""
+    ending = ending or (W.RECONCILED if onboarding_adopt.adopts(node) else W.COMPLETED)
     ended = change(
         node,
         workflow=job(node, status=ending, failure_class=None, failure_detail=None, next_attempt_at=None),
@@ -62,5 +66,8 @@ def _of_an_earlier_installation(node: Node, enrolled_at: datetime) -> bool:
 
 
 STAGES: Mapping[OnboardingStage, Stage] = {
+    OnboardingStage.LOAD_SITE_CONFIG: onboarding_adopt.load_site_config,
+    OnboardingStage.RESOLVE_POWER_CREDENTIALS: onboarding_adopt.resolve_power_credentials,
+    OnboardingStage.CREATE_OR_FIND_IN_MAAS: onboarding_adopt.create_or_find_in_maas,
     OnboardingStage.WAIT_FOR_AGENT_ENROLLMENT: wait_for_agent_enrollment,
 }

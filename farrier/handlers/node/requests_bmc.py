@@ -6,11 +6,14 @@ from typing import assert_never
 
 import msgspec
 
-from farrier.handlers.node import requests_adopt, requests_power
-from farrier.handlers.node.management import begin_verify, counted, missing_detail
+from farrier.handlers.node import adopting, requests_adopt, requests_power
+from farrier.handlers.node.logins import counted, missing_detail
+from farrier.handlers.node.management import begin_verify
 from farrier.handlers.node.moves import change
+from farrier.handlers.node.onboarding_adopt import back_to_the_gate, given_up
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request, Respond
 from farrier.model.actions import Action
+from farrier.model.failures import FailureClass
 from farrier.model.management import Management as M
 from farrier.model.node import Bmc
 from farrier.model.outcome import Wait
@@ -35,6 +38,10 @@ def set_bmc(request: Request) -> Reply:
     edited = change(
         node, bmc_address=address, bmc_credential=credential, bmc=bmc, management=_after_edit(node.management)
     )
+    if node.management is M.ADOPTING:
+        edited = adopting.cut_short(edited, "made way for other BMC details")
+    if address != node.bmc_address:
+        edited = back_to_the_gate(edited)
     return Accept(reason="BMC details given", to=edited)
 
 
@@ -50,17 +57,22 @@ def clear_bmc(request: Request) -> Reply:
         bmc_credential=None,
         bmc=Bmc(last_error="the BMC details were removed", tries=node.bmc.tries),
     )
-    return Accept(reason="BMC details removed", to=gone)
+    if node.management is M.ADOPTING:
+        gone = adopting.stopped(gone, FailureClass.ADOPT_FAILED, "the BMC details were removed")
+    return Accept(reason="BMC details removed", to=back_to_the_gate(gone))
 
 
 def manage(request: Request) -> Reply:
-    """Verify now. The cap on failed logins beats the request: it is accepted, and waits."""
+    """Verify now. The cap on failed logins beats the request: it is accepted, and waits. An adoption that failed is
+    given up; one that is under way elsewhere goes on once the BMC is manageable again."""
     node, now = request.node, request.now
     missing = missing_detail(node)
     if missing is not None:
         return Reject(reason=f"manage: {missing}; give it with set_bmc")
     bmc = msgspec.structs.replace(node.bmc, asked_at=node.bmc.asked_at or now, next_try_at=None, failures=0)
     asked = change(node, bmc=bmc)
+    if node.management is M.ADOPT_FAILED:
+        asked = given_up(asked)
     begun = begin_verify(asked, now, reason="manage was asked for", cause=f"intent {request.intent.id}")
     if isinstance(begun, Wait):
         return Accept(reason=f"begins later: {begun.reason}", to=asked)

@@ -5,7 +5,7 @@ A workflow is only created here; its stages do the moving, so there is one way i
 
 from __future__ import annotations
 
-from farrier.handlers.node import removal
+from farrier.handlers.node import removal, requests_adopt
 from farrier.handlers.node.moves import change, job, proven_healthy
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request, Respond
 from farrier.handlers.node.workflow import start
@@ -31,13 +31,15 @@ def onboard(request: Request) -> Reply:
     """Gives the onboarding its mode, or begins one."""
     node, params, now = request.node, request.params, request.now
     assert isinstance(params, p.Onboard), "the table names the type"
-    if params.mode is not OnboardingMode.MANUAL:
+    if params.mode is OnboardingMode.DEPLOY:
         return Reject(
             reason=f"onboard: mode {params.mode} is not offered by this release; site "
-            f"{node.site or '(none)'} has no MAAS configured, so only mode manual is"
+            f"{node.site or '(none)'} has no MAAS configured, so only modes adopt and manual are"
         )
     if node.status is N.QUARANTINED and node.ever_active:
         return Reject(reason="onboard: this quarantined node was in service; release or decommission it")
+    if params.mode is OnboardingMode.ADOPT:
+        return requests_adopt.onboard(request)
     if isinstance(node.workflow, Onboarding):
         given = job(node, mode=params.mode, mode_given_at=now)
         begun = change(node, workflow=given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from farrier.handlers.node import onboarding, tasks
+from farrier.handlers.node import management, onboarding, onboarding_adopt, tasks
 from farrier.handlers.node.failing import fallback, freeze
 from farrier.handlers.node.moves import change, job, proven_healthy
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request, Respond
@@ -66,9 +66,11 @@ def restart_clean(request: Request) -> Reply:
 
 
 def cancel(request: Request) -> Reply:
-    """Stop the workflow; the node falls back to a state that needs none."""
+    """Stop the workflow; the node falls back to a state that needs none. Without one, stop verifying."""
     node = request.node
-    workflow = _live(request)
+    if node.workflow is None:
+        return Accept(reason="verifying is cancelled", to=management.put_off(node, request.now))
+    workflow = node.workflow
     if workflow.status is W.COMPENSATING:
         if workflow.after_undo is AfterUndo.CANCEL:
             return Accept(reason="is being cancelled already")
@@ -86,6 +88,8 @@ def adopt_observed_state(request: Request) -> Reply:
     node = request.node
     if isinstance(node.workflow, Decommission):
         return Reject(reason="adopt_observed_state: nothing that was observed shows this decommission's goal")
+    if onboarding_adopt.adopts(node) and not onboarding_adopt.is_proven(node):
+        return Reject(reason="adopt_observed_state: nobody has looked yet whether it is the recorded machine; adopt")
     proof = proven_healthy(node, request.now, request.config)
     if isinstance(proof, Unhealthy):
         return Reject(reason=f"adopt_observed_state: the goal is a healthy node: {proof.reason}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import assert_never
 
+from farrier.config import NodeConfig
 from farrier.handlers.node import decommission, onboarding, removal
 from farrier.handlers.node.failing import compensate, fail, settle_stop
 from farrier.handlers.node.moves import Decision, Policy, become, change, job
@@ -20,6 +21,7 @@ from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, Skippe
 from farrier.model.outcome import Wait
 from farrier.model.stages import BY_POLICY, Stage, first_stage, next_stage
 from farrier.model.status import NodeStatus
+from farrier.model.workflow import LIVE
 from farrier.model.workflow import WorkflowStatus as W
 
 
@@ -120,7 +122,7 @@ def _failed_retryable(node: Node, workflow: Workflow, now: datetime) -> Decision
 def _running(node: Node, workflow: Workflow, now: datetime, config: Policy) -> Decision:
     if workflow.stage is None:
         return _through(node, Done(reason="every stage was left out"), now)
-    result = _run_stage(node, workflow, now, config)
+    result = run_stage(node, workflow, now, config)
     match result:
         case Done():
             return _through(node, result, now)
@@ -143,7 +145,8 @@ def _running(node: Node, workflow: Workflow, now: datetime, config: Policy) -> D
             assert_never(never)
 
 
-def _run_stage(node: Node, workflow: Workflow, now: datetime, config: Policy) -> StageResult:
+def run_stage(node: Node, workflow: Workflow, now: datetime, config: NodeConfig) -> StageResult:
+    """What the current stage says of the node as it is."""
     match workflow:
         case Onboarding():
             run = onboarding.STAGES.get(workflow.stage) if workflow.stage is not None else None
@@ -158,6 +161,16 @@ def _run_stage(node: Node, workflow: Workflow, now: datetime, config: Policy) ->
 
 def _through(node: Node, done: Done, now: datetime) -> Decision:
     """The stage is done: the next one, or the end."""
+    workflow = node.workflow
+    assert workflow is not None, "only a live workflow is through"
+    to = advanced(node, done)
+    is_live = to.workflow is not None and to.workflow.status in LIVE
+    reason = done.reason if is_live else f"{workflow.kind} is through: {done.reason}"
+    return become(node, to, reason=reason, cause=f"stage: {workflow.stage}", writes=done.writes, source=done.source)
+
+
+def advanced(node: Node, done: Done) -> Node:
+    """The node after its stage is done: at the next one, or as its workflow ends."""
     base = node if done.to is None else done.to
     workflow = base.workflow
     assert workflow is not None and workflow.mode is not None, "a running workflow has a mode"
@@ -171,12 +184,8 @@ def _through(node: Node, done: Done, now: datetime) -> Decision:
         workflow=job(base, skipped=skipped, attempt=1, failure_class=None, failure_detail=None),
     )
     if following is None:
-        to = onboarding.complete(base) if isinstance(workflow, Onboarding) else decommission.complete(base)
-        reason = f"{workflow.kind} is through: {done.reason}"
-    else:
-        to = change(base, workflow=job(base, stage=following))
-        reason = done.reason
-    return become(node, to, reason=reason, cause=f"stage: {stage}", writes=done.writes, source=done.source)
+        return onboarding.complete(base) if isinstance(workflow, Onboarding) else decommission.complete(base)
+    return change(base, workflow=job(base, stage=following))
 
 
 def _deadline(workflow: Workflow, config: Policy) -> timedelta:

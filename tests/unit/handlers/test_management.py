@@ -13,7 +13,7 @@ import pytest
 from typing_extensions import override
 
 from farrier.handlers.node import NodeServices
-from farrier.handlers.node.management import LOGIN_CAP, LOGIN_WINDOW, target_of
+from farrier.handlers.node.logins import LOGIN_CAP, LOGIN_WINDOW, target_of
 from farrier.handlers.node.moves import Outcome
 from farrier.model.actions import Action
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
@@ -331,13 +331,6 @@ def test_the_path_of_an_address_names_the_system(
 ) -> None:
     target = target_of(node(bmc_address=address, bmc_credential="env:BMC", bmc=Bmc(system_path=learnt)))
     assert target == BmcTarget(address=dialled, credential="env:BMC", system_path=path)
-
-
-def test_adopting_is_left_at_its_deadline() -> None:
-    adopting = with_bmc(M.ADOPTING, management_entered_at=NOW)
-    assert isinstance(decide(adopting), Wait)
-    after = moved(decide(adopting, NOW + 61 * SECOND))
-    assert (after.management, after.bmc.failure) == (M.ADOPT_FAILED, BmcFailure.TIMEOUT)
 
 
 def test_a_deleted_node_has_no_bmc_to_be_tried() -> None:

@@ -238,8 +238,15 @@ def test_an_operator_action_is_accepted_exactly_where_the_workflow_has_its_edge(
 
 @pytest.mark.parametrize("live", EVERY_LIVE)
 def test_cancel_needs_a_live_workflow_and_no_more(live: Workflow | None) -> None:
-    answer = actions.check(Action.CANCEL, NodeStatus.ENROLLING, Management.VERIFYING, live)
+    answer = actions.check(Action.CANCEL, NodeStatus.ENROLLING, Management.ENROLL, live)
     assert (answer == Allowed()) == (live is not None)
+
+
+@pytest.mark.parametrize("live", EVERY_LIVE)
+@pytest.mark.parametrize("management", [Management.VERIFYING, Management.ADOPTING])
+def test_cancel_is_always_accepted_while_a_bmc_is_probed(management: Management, live: Workflow | None) -> None:
+    for status in actions.UNDELETED:
+        assert actions.check(Action.CANCEL, status, management, live) == Allowed()
 
 
 @pytest.mark.parametrize("status", [NodeStatus.DRAINING, NodeStatus.REMOVING])

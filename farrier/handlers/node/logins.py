@@ -1,0 +1,93 @@
+"""Logins at a node's BMC: where to dial, how often, and how long to wait after a failure (model §3).
+
+Used by whatever logs in: verifying, adopting, the regular reads. A try is counted in the commit before it and serves
+one login, so neither a crash nor a request can hide one from the cap. It is taken back only when its login is known not
+to have been refused.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from urllib.parse import urlsplit
+
+import msgspec
+
+from farrier.model.bmc import BmcError, BmcFailure, BmcTarget, backoff
+from farrier.model.node import Bmc, Node
+
+# BMCs lock accounts: never more failed logins than this in this time, whatever is asked for.
+LOGIN_CAP = 3
+LOGIN_WINDOW = timedelta(minutes=5)
+# The first two refusals may pass by themselves; the third in a row is definite and backs off like any failure.
+SECOND_LOGIN_AFTER = timedelta(seconds=60)
+DEFINITE_REFUSALS = 3
+
+# A counted try is used at once. Longer ago than this, something else began with it: every way in which a step can end
+# without a word (its lease, its deadline, the drain of a process) takes longer.
+TRY_IS_FRESH = timedelta(seconds=10)
+
+# A BMC may ask for patience, but not for more than its class of failure would ever get.
+LONGEST_PATIENCE = timedelta(minutes=30)
+
+
+def counted(bmc: Bmc, now: datetime) -> Bmc:
+    """With one more try, to be used now; without one to use, if the login cap is reached."""
+    recent = tuple(at for at in bmc.tries if now - at < LOGIN_WINDOW)
+    if len(recent) >= LOGIN_CAP:
+        return msgspec.structs.replace(bmc, tries=recent, trying=None)
+    return msgspec.structs.replace(bmc, tries=(*recent, now), trying=now, next_try_at=None)
+
+
+def capped(bmc: Bmc, now: datetime) -> tuple[str, timedelta]:
+    """Why no login is made now, and when the next one may be; for a `bmc` that `counted` gave no try."""
+    reason = f"the BMC saw {LOGIN_CAP} failed logins within {LOGIN_WINDOW}; waits to protect the account"
+    return reason, bmc.tries[-LOGIN_CAP] + LOGIN_WINDOW - now
+
+
+def has_fresh_try(bmc: Bmc, now: datetime) -> bool:
+    """True when the counted try may still be used."""
+    return bmc.trying is not None and now - bmc.trying <= TRY_IS_FRESH
+
+
+def tries_before(bmc: Bmc) -> tuple[datetime, ...]:
+    """The tries without the one that is under way: its login did not fail."""
+    return tuple(at for at in bmc.tries if at != bmc.trying)
+
+
+def tries_after(bmc: Bmc, error: BmcError) -> tuple[datetime, ...]:
+    """The tries after one that ended with `error`: only a login that was sent and refused stays counted."""
+    refused = error.failure is BmcFailure.AUTH and error.dialled
+    return bmc.tries if refused else tries_before(bmc)
+
+
+def pause(error: BmcError, failures: int) -> timedelta | None:
+    """How long to wait after `failures` of this class in a row; None: until somebody edits something."""
+    base = _of_class(error.failure, failures)
+    if base is None or error.retry_after is None:
+        return base
+    return max(base, min(error.retry_after, LONGEST_PATIENCE))
+
+
+def _of_class(failure: BmcFailure, failures: int) -> timedelta | None:
+    if failure is not BmcFailure.AUTH:
+        return backoff(failure, failures)
+    definite = failures - DEFINITE_REFUSALS + 1
+    return SECOND_LOGIN_AFTER if definite < 1 else backoff(failure, definite)
+
+
+def target_of(node: Node) -> BmcTarget:
+    """Where to dial. An address may carry the path of the system, for several systems behind one BMC."""
+    assert node.bmc_address is not None and node.bmc_credential is not None, "asked for only with both details"
+    parts = urlsplit(node.bmc_address)
+    path = parts.path.rstrip("/") if parts.scheme else ""
+    address = f"{parts.scheme}://{parts.netloc}" if parts.scheme else node.bmc_address
+    return BmcTarget(address=address, credential=node.bmc_credential, system_path=path or node.bmc.system_path)
+
+
+def missing_detail(node: Node) -> str | None:
+    """What the BMC details lack, in words; None when they are complete."""
+    if node.bmc_address is None:
+        return "no BMC address is given"
+    if node.bmc_credential is None:
+        return "no BMC credential is given"
+    return None

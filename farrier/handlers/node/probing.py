@@ -1,0 +1,99 @@
+"""What a read-only pass over a BMC means for what is known of it (model §3).
+
+Verifying and adopting make the same pass and differ in where it leads; this is what they share: whether it is the
+recorded machine, what is remembered of a success, and what of a failure.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from farrier.handlers.node.logins import pause, tries_before
+from farrier.model import identity
+from farrier.model.bmc import BmcError, BmcFailure, BmcReading, PowerState
+from farrier.model.identity import Another, Identity, Same, Unproven
+from farrier.model.node import Bmc, Node
+from farrier.model.outcome import Update
+from farrier.model.writes import Write
+
+
+def recorded(node: Node) -> Identity:
+    """Who the machine is by our records: what its BMC said first, and the MAC addresses it was registered with."""
+    bmc = node.bmc
+    return Identity(serial=bmc.serial, uuid=bmc.uuid, macs=tuple(sorted({*bmc.macs, *node.macs})))
+
+
+def refusal(node: Node, reading: BmcReading, *, must_prove: bool) -> BmcError | None:
+    """Why a pass that succeeded must not count: no real power state, or another machine. With `must_prove` something
+    recorded has to match; without, only a contradiction counts."""
+    if reading.power is PowerState.UNKNOWN:
+        return _error(reading, BmcFailure.PROTOCOL, "the BMC says neither on nor off")
+    verdict = identity.compare(recorded(node), _seen(reading))
+    match verdict:
+        case Another():
+            return _error(reading, BmcFailure.IDENTITY_MISMATCH, verdict.text)
+        case Unproven() if must_prove:
+            return _error(reading, BmcFailure.UNSUPPORTED, f"cannot tell which machine it is: {verdict.text}")
+        case Same() | Unproven():
+            return None
+        case _ as never:
+            assert_never(never)
+
+
+def learnt(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
+    """After a pass that succeeded: no error, and all that was read. The identity that was recorded first stays."""
+    of_bmc = Identity(serial=bmc.serial, uuid=bmc.uuid, macs=bmc.macs)
+    who = identity.kept(of_bmc, _seen(reading))
+    return Bmc(
+        tries=tries_before(bmc),
+        tried_version=reading.credential_version,
+        good_version=reading.credential_version,
+        system_path=reading.system_path,
+        manager_path=reading.manager_path,
+        serial=who.serial,
+        uuid=who.uuid,
+        macs=who.macs,
+        manufacturer=reading.manufacturer,
+        product=reading.model,
+        health=reading.health,
+        power=reading.power,
+        power_at=now,
+        desired_power=bmc.desired_power,
+        switching=bmc.switching,
+    )
+
+
+def unfinished(node: Node) -> Update[Node, Write]:
+    """What is kept of a pass that was cut short: whether it had logged in is not known, so its try stays counted and
+    serves no other."""
+    spent = replace(node.bmc, trying=None)
+    return Update(to=replace(node, bmc=spent), reason="the probe was cut short", look_again=timedelta(0), quiet=True)
+
+
+def failed(bmc: Bmc, error: BmcError, now: datetime, *, tries: tuple[datetime, ...]) -> Bmc:
+    """After a pass that failed: the error stays until it is proven gone. What was not dialled is no further failure."""
+    again = bmc.failures + error.dialled if bmc.failure is error.failure else 1
+    failures = max(again, 1)
+    patience = pause(error, failures)
+    return replace(
+        bmc,
+        last_error=error.detail,
+        failure=error.failure,
+        failures=failures,
+        next_try_at=None if patience is None else now + patience,
+        tries=tries,
+        trying=None,
+        tried_version=error.credential_version or bmc.tried_version,
+        power_at=None,
+    )
+
+
+def _seen(reading: BmcReading) -> Identity:
+    return Identity(serial=reading.serial, uuid=reading.uuid, macs=reading.macs)
+
+
+def _error(reading: BmcReading, failure: BmcFailure, detail: str) -> BmcError:
+    return BmcError(failure, detail, credential_version=reading.credential_version)
