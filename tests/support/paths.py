@@ -1,7 +1,7 @@
 """Ways through the model, by the triggers that are there for them: how a node comes to take each edge of its status.
 
-`takes` notes for each path which edges it takes and why; those of workflows and management are in `paths_of_jobs`. A
-path is given a site and answers the node that went it.
+`takes` notes for each path which edges it takes and why; those of workflows and management are in `paths_of_jobs`
+and `paths_of_adoption`. A path is given a site and answers the node that went it.
 """
 
 from __future__ import annotations

@@ -66,7 +66,15 @@ _TASKS = """
       FROM farrier.node_tasks WHERE node_id = $1 ORDER BY id
 """
 
-READING = BmcReading(power=PowerState.ON, system_path="/redfish/v1/Systems/1", credential_version="v1", requests=4)
+READING = BmcReading(
+    power=PowerState.ON,
+    system_path="/redfish/v1/Systems/1",
+    manager_path="/redfish/v1/Managers/1",
+    serial="SN-1",
+    uuid="38b7a8c4-0001-11ec-9621-0242ac130002",
+    credential_version="v1",
+    requests=4,
+)
 
 
 class FakeBmc(BmcClient):
@@ -339,6 +347,14 @@ class Site:
         """Ask for a verification that gets no answer from the BMC."""
         self.bmc.hold()
         await machine.tell("manage")
+        self.processor.wake()
+        await self.bmc.called()
+        return machine
+
+    async def adopting(self, machine: Machine) -> Machine:
+        """Ask for an adoption that gets no answer from the BMC."""
+        self.bmc.hold()
+        await machine.tell("adopt")
         self.processor.wake()
         await self.bmc.called()
         return machine

@@ -13,22 +13,14 @@ import pytest
 from farrier.model import edges
 from tests.support import pg
 from tests.support import site as sites
-from tests.support.paths import DECOMMISSION, MANAGEMENT, Path
-from tests.support.paths_of_jobs import EVERY_PATH
+from tests.support.paths import DECOMMISSION, Path
+from tests.support.paths_of_adoption import EVERY_PATH
 from tests.support.site import Site
 
-CANNOT_ADOPT = "adoption needs the read-only probe with its identity match"
 CANNOT_UNDO = "nothing that a decommission of this release does can fail to be undone"
 CANNOT_OBSERVE = "nothing is observed yet that would show a decommission's goal"
 
 LATER = {
-    (MANAGEMENT, "manageable", "adopting"): CANNOT_ADOPT,
-    (MANAGEMENT, "adopt_failed", "adopting"): CANNOT_ADOPT,
-    (MANAGEMENT, "adopting", "manageable"): CANNOT_ADOPT,
-    (MANAGEMENT, "adopting", "adopt_failed"): CANNOT_ADOPT,
-    (MANAGEMENT, "adopting", "error"): CANNOT_ADOPT,
-    (MANAGEMENT, "adopt_failed", "error"): CANNOT_ADOPT,
-    (MANAGEMENT, "adopt_failed", "verifying"): CANNOT_ADOPT,
     (DECOMMISSION, "compensating", "failed_manual_intervention"): CANNOT_UNDO,
     (DECOMMISSION, "running", "reconciled"): CANNOT_OBSERVE,
     (DECOMMISSION, "failed_retryable", "reconciled"): CANNOT_OBSERVE,
