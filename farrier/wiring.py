@@ -45,7 +45,7 @@ from farrier.model.workflow import LIVE, WorkflowKind
 from farrier.model.writes import Write
 from farrier.protocols import AgentApi, Clock, FleetApi, MetricsSink, ServiceObserver
 from farrier.services.bmc import open_bmc
-from farrier.services.bmc_probe import Operation
+from farrier.services.bmc_exchange import Operation
 from farrier.services.bmc_settings import BmcSettings
 from farrier.services.credentials import CredentialPlaces, Credentials
 from farrier.services.trust import CaFile, Insecure, Pinned, SystemCa, Trust

@@ -36,6 +36,13 @@ class PowerState(StrEnum):
     UNKNOWN = "unknown"
 
 
+class BmcAuth(StrEnum):
+    """How a BMC is told who asks."""
+
+    BASIC = "basic"  # with each request; nothing on the BMC is used up
+    SESSION = "session"  # once, for one session that is kept; BMCs have four to eight of them for everybody
+
+
 class BmcTarget(msgspec.Struct, frozen=True, kw_only=True):
     """What names one host behind a BMC.
 
@@ -51,8 +58,8 @@ class BmcTarget(msgspec.Struct, frozen=True, kw_only=True):
 class BmcReading(msgspec.Struct, frozen=True, kw_only=True):
     """What one pass over a BMC found. Texts are the BMC's own, cleaned and cut; absent ones are None.
 
-    `macs` is filled by a pass that had to discover the system (`system_path` was None) and empty otherwise.
-    `requests` counts the GETs sent.
+    `macs` is filled by a pass that had to discover the system or was asked for them, `manager_path` by every
+    verification; a plain read has neither. `requests` counts the requests sent.
     """
 
     power: PowerState

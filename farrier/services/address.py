@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any, TypeAlias
 
@@ -18,6 +19,8 @@ from farrier.model.bmc import BmcError, BmcFailure
 
 Network: TypeAlias = IPv4Network | IPv6Network
 AddrInfo: TypeAlias = tuple[int, int, int, str, tuple[Any, ...]]
+
+HTTPS = 443
 
 # Where management networks are: private, unique-local and carrier-grade addresses. Not loopback and not
 # link-local, where this host's own services and cloud metadata are; whoever has BMCs there says so.
@@ -70,7 +73,15 @@ def parse(address: str) -> URL:
         raise _incomplete(f"the BMC address begins with {url.scheme}://; only https:// is spoken")
     if not url.host or url.port == 0 or url.path not in ("", "/") or url.query_string or url.fragment:
         raise _incomplete(f"the BMC address {text!r} is not just https://host[:port]; a system's path is given apart")
-    return url.origin()
+    return _one_spelling(url)
+
+
+def _one_spelling(url: URL) -> URL:
+    """The same for every way to write a host and its port, since turns and logins are counted by it."""
+    host = (url.host or "").rstrip(".")
+    with suppress(ValueError):  # a name
+        host = str(ip_address(host))
+    return URL.build(scheme="https", host=host, port=None if url.port == HTTPS else url.port)
 
 
 def _incomplete(detail: str) -> BmcError:

@@ -1,31 +1,36 @@
-"""The BMC client over Redfish: DMTF's asyncio library, basic authentication, no sessions.
+"""The BMC client over Redfish: DMTF's asyncio library, basic authentication unless sessions are asked for.
 
-Opened by `wiring`, called by the node's steps through `protocols.BmcClient`. Guarantees: one call in flight
-per BMC; one deadline per pass, which waiting for a slot does not use up; every failure is a `BmcError` with a
-class, whose text and traceback hold no secret. Sends GETs only, and nothing outside the configured networks.
+Opened by `wiring`, called by the node's steps through `protocols.BmcClient`. Guarantees: one call in flight per BMC;
+a deadline, which waiting for a turn does not use up; a limit of failed logins; every failure is a `BmcError` with a
+class, whose text and traceback hold no secret. Sends nothing but GETs unless power is to be set, and nothing outside
+the configured networks.
 """
 
 from __future__ import annotations
 
 import traceback
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from weakref import WeakValueDictionary
+from datetime import timedelta
 
 import aiohttp
-import anyio
 import structlog
-from redfish import aio as redfish
 from typing_extensions import override
 from yarl import URL
 
 from farrier import protocols
+from farrier.clock import MonotonicClock
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget
 from farrier.model.credential import Credential
 from farrier.model.params import PowerRequest
 from farrier.services import address, bmc_failure, bmc_resources
-from farrier.services.bmc_probe import Found, Probe
+from farrier.services.bmc_exchange import Access, Exchange, Shared
+from farrier.services.bmc_logins import Logins
+from farrier.services.bmc_power import PowerChange
+from farrier.services.bmc_probe import Found, Probe, read_system
+from farrier.services.bmc_sessions import Sessions
 from farrier.services.bmc_settings import BmcSettings
+from farrier.services.bmc_turns import Turns
 from farrier.services.transport import open_sessions
 from farrier.services.trust import Insecure, Trust
 
@@ -34,7 +39,11 @@ log = structlog.stdlib.get_logger(__name__)
 
 @asynccontextmanager
 async def open_bmc(
-    settings: BmcSettings, *, credentials: protocols.CredentialStore, observer: protocols.ServiceObserver
+    settings: BmcSettings,
+    *,
+    credentials: protocols.CredentialStore,
+    observer: protocols.ServiceObserver,
+    clock: protocols.Clock | None = None,
 ) -> AsyncIterator[RedfishBmc]:
     """The client, for as long as the context lasts. Raises `ConfigError` for an unusable TLS policy."""
     trusts = {settings.trust, *settings.trust_by_host.values()}
@@ -42,8 +51,12 @@ async def open_bmc(
         hosts = [host for host, trust in settings.trust_by_host.items() if trust == Insecure()]
         log.warning("bmc_tls_not_verified", hosts="all" if settings.trust == Insecure() else hosts)
     networks = address.Networks(settings.networks)
-    async with open_sessions(trusts, networks=networks, connect_timeout=settings.connect_timeout) as sessions:
-        yield RedfishBmc(settings, sessions, credentials=credentials, observer=observer)
+    shared = Shared(settings=settings, logins=Logins(clock or MonotonicClock()), sessions=Sessions(), observer=observer)
+    async with open_sessions(trusts, networks=networks, connect_timeout=settings.connect_timeout) as https:
+        try:
+            yield RedfishBmc(shared, https, credentials=credentials)
+        finally:
+            await shared.sessions.close()
 
 
 class RedfishBmc(protocols.BmcClient):
@@ -51,72 +64,106 @@ class RedfishBmc(protocols.BmcClient):
 
     def __init__(
         self,
-        settings: BmcSettings,
-        sessions: Mapping[Trust, aiohttp.ClientSession],
+        shared: Shared,
+        https: Mapping[Trust, aiohttp.ClientSession],
         *,
         credentials: protocols.CredentialStore,
-        observer: protocols.ServiceObserver,
     ) -> None:
-        self._settings = settings
-        self._sessions = sessions
+        self._shared = shared
+        self._settings = shared.settings
+        self._https = https
         self._credentials = credentials
-        self._observer = observer
-        self._slots = anyio.CapacityLimiter(settings.concurrency)
-        # A lock lives as long as somebody holds it or waits for it.
-        self._one_at_a_time: WeakValueDictionary[URL, anyio.Lock] = WeakValueDictionary()
+        self._turns = Turns(shared.settings.concurrency, shared.settings.patience)
 
     @override
     async def verify(self, target: BmcTarget, *, macs: bool = False) -> BmcReading:
-        credential = None
-        try:
-            url = address.parse(target.address)
-            credential = await self._credentials.resolve(target.credential)
-            return await self._read(target, url, credential)
-        except Exception as error:
-            failed = error
-        # Out here the new exception carries neither the failed one nor its frames, which hold the headers.
-        raise self._failure(failed, credential)
+        async def verify(call: _Call) -> Found:
+            async with call.turn():
+                return await Probe(call.exchange, self._settings).run(target.system_path, macs=macs)
+
+        return await self._call(target, verify)
 
     @override
     async def read(self, target: BmcTarget) -> BmcReading:
-        if target.system_path is None:
-            raise ValueError("a read needs the system's path; verify finds it")
-        return await self.verify(target)
+        path = _known(target)
+
+        async def read(call: _Call) -> Found:
+            async with call.turn():
+                return await read_system(call.exchange, path)
+
+        return await self._call(target, read)
 
     @override
     async def set_power(self, target: BmcTarget, wanted: PowerRequest, *, send: bool = True) -> BmcReading:
-        raise BmcError(BmcFailure.UNSUPPORTED, "power cannot be set yet")
+        path = _known(target)
 
-    async def _read(self, target: BmcTarget, url: URL, credential: Credential) -> BmcReading:
-        lock = self._one_at_a_time.setdefault(url, anyio.Lock())
-        async with lock, self._slots:
-            client = redfish.AsyncRedfishClient(
-                str(url), credential.username, credential.password, session=self._session(url)
-            )
-            probe = Probe(client, self._settings, observer=self._observer)
-            found = await probe.run(target.system_path)
-        return _reading(found, credential_version=credential.version, requests=probe.requests)
+        async def switch(call: _Call) -> Found:
+            change = PowerChange(call.exchange, call.turn, settings=self._settings, path=path)
+            return await change.run(wanted, send=send)
 
-    def _session(self, url: URL) -> aiohttp.ClientSession:
+        return await self._call(target, switch)
+
+    async def _call(self, target: BmcTarget, work: Callable[[_Call], Awaitable[Found]]) -> BmcReading:
+        credential = exchange = None
+        try:
+            bmc = address.parse(target.address)
+            credential = await self._credentials.resolve(target.credential)
+            access = Access(bmc=bmc, reference=target.credential, credential=credential, http=self._http(bmc))
+            exchange = Exchange(access, self._shared)
+            found = await work(_Call(exchange, self._turns, bmc))
+            return _reading(found, credential_version=credential.version, requests=exchange.requests)
+        except Exception as error:
+            failed = error
+        # Out here the new exception carries neither the failed one nor its frames, which hold the headers.
+        raise self._failure(failed, credential, exchange)
+
+    def _http(self, bmc: URL) -> aiohttp.ClientSession:
         settings = self._settings
-        return self._sessions[settings.trust_by_host.get(url.host or "", settings.trust)]
+        return self._https[settings.trust_by_host.get(bmc.host or "", settings.trust)]
 
-    def _failure(self, error: Exception, credential: Credential | None) -> BmcError:
+    def _failure(self, error: Exception, credential: Credential | None, exchange: Exchange | None) -> BmcError:
         failure, detail = bmc_failure.of_exception(error)
-        version = None
-        if credential is not None:
-            detail = bmc_failure.scrub(detail, credential)
-            version = credential.version
+        secrets = exchange.secrets if exchange is not None else ()
         if failure is BmcFailure.INTERNAL:
             trace = "".join(traceback.format_exception(error))
-            log.error("bmc_client_bug", traceback=bmc_failure.scrub(trace, credential) if credential else trace)
-        return BmcError(failure, detail, credential_version=version)
+            log.error("bmc_client_bug", traceback=bmc_failure.scrub(trace, credential, *secrets))
+        return BmcError(
+            failure,
+            bmc_failure.scrub(detail, credential, *secrets),
+            credential_version=credential.version if credential is not None else None,
+            retry_after=bmc_failure.retry_after(error),
+            # Details that cannot be used are found out before the first packet.
+            dialled=exchange is not None and exchange.requests > 0 and failure is not BmcFailure.INCOMPLETE,
+            sent=exchange is not None and exchange.sent,
+        )
+
+
+class _Call:
+    """One call under way: its exchange, and its turns at the BMC."""
+
+    def __init__(self, exchange: Exchange, turns: Turns, bmc: URL) -> None:
+        self.exchange = exchange
+        self._turns = turns
+        self._bmc = bmc
+
+    @asynccontextmanager
+    async def turn(self, within: timedelta | None = None) -> AsyncIterator[None]:
+        """Wait for a turn, which may last for the usual deadline or `within`."""
+        async with self._turns.turn(self._bmc):
+            self.exchange.begin(within)
+            yield
+
+
+def _known(target: BmcTarget) -> str:
+    if target.system_path is None:
+        raise ValueError("a target without a system_path cannot be read or switched; verify finds it")
+    return target.system_path
 
 
 def _reading(found: Found, *, credential_version: str, requests: int) -> BmcReading:
     system = found.system
     return BmcReading(
-        power=found.power,
+        power=bmc_resources.power(system),
         system_path=found.system_path,
         manager_path=found.manager_path,
         serial=bmc_resources.text(system.get("SerialNumber")),

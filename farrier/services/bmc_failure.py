@@ -8,11 +8,14 @@ the same each time for the same cause, because an outcome is stored only when it
 from __future__ import annotations
 
 import base64
+import json
 import os
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import TypeAlias
+from urllib import parse
 
 import aiohttp
 from redfish import aio as redfish
@@ -23,6 +26,10 @@ from farrier.model.credential import Credential
 from farrier.services.transport import LARGEST_BODY_BYTES, BodyTooLarge
 
 Rule: TypeAlias = tuple[tuple[type[Exception], ...], BmcFailure, Callable[[Exception], str]]
+
+
+# What a request to a BMC may raise; anything else is a bug of ours.
+FORESEEN = (BmcError, redfish.RedfishError, aiohttp.ClientError, OSError, RecursionError)
 
 
 def _tls(error: Exception) -> str:
@@ -72,11 +79,26 @@ _STATUSES = {
     410: BmcFailure.UNSUPPORTED,
     501: BmcFailure.UNSUPPORTED,
     # Busy or booting: the BMC, or what stands in front of it, asks us to come back.
+    409: BmcFailure.UNREACHABLE,
     429: BmcFailure.UNREACHABLE,
     502: BmcFailure.UNREACHABLE,
     503: BmcFailure.UNREACHABLE,
     504: BmcFailure.UNREACHABLE,
 }
+
+
+# Ends of a request that say that the BMC has answered it or never had it.
+_ANSWERED_OR_NEVER_HAD = (
+    BmcError,
+    CredentialError,
+    aiohttp.ClientConnectorError,  # no route, no name, no handshake
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.ServerFingerprintMismatch,
+    aiohttp.InvalidURL,
+    redfish.RedfishInvalidTargetError,
+    redfish.RedfishProtocolError,
+    RecursionError,  # the JSON of an answer
+)
 
 
 def of_exception(error: Exception) -> tuple[BmcFailure, str]:
@@ -101,10 +123,26 @@ def of_status(status: int) -> BmcFailure | None:
     return _STATUSES.get(status, BmcFailure.PROTOCOL)
 
 
-def scrub(text: str, credential: Credential) -> str:
-    """`text` without the password, plain or as basic authentication sends it."""
-    sent = base64.b64encode(f"{credential.username}:{credential.password}".encode()).decode()
-    for secret in filter(None, (sent, credential.password)):
+def may_have_arrived(error: Exception) -> bool:
+    """Whether the request that ended so may have reached the BMC, whose answer then nobody saw: not if the BMC
+    answered, nor if there was no connection to send it over."""
+    return not any(isinstance(cause, _ANSWERED_OR_NEVER_HAD) for cause in _innermost_first(error))
+
+
+def retry_after(error: Exception) -> timedelta | None:
+    """How long the BMC, or the limit of its logins, told us to stay away."""
+    told = (cause.retry_after for cause in _innermost_first(error) if isinstance(cause, BmcError))
+    return next(told, None)
+
+
+def scrub(text: str, credential: Credential | None, *tokens: str) -> str:
+    """`text` without the password in any spelling in which we send it or a BMC may quote it, and without `tokens`."""
+    if credential is None:
+        return text
+    password = credential.password
+    sent = base64.b64encode(f"{credential.username}:{password}".encode()).decode()
+    quoted = (json.dumps(password)[1:-1], json.dumps(password, ensure_ascii=False)[1:-1], parse.quote(password))
+    for secret in sorted(filter(None, {*tokens, sent, password, *quoted}), key=len, reverse=True):
         text = text.replace(secret, "***")
     return text
 

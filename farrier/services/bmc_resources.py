@@ -36,6 +36,11 @@ def power(system: Resource) -> PowerState:
     return _POWER.get(state, PowerState.UNKNOWN) if isinstance(state, str) else PowerState.UNKNOWN
 
 
+def power_text(system: Resource) -> str:
+    """The power state in the BMC's own word."""
+    return text(system.get("PowerState")) or "null"
+
+
 def text(value: object) -> str | None:
     """A text fit to be stored and shown: printable, trimmed, cut; None for anything else or nothing."""
     if not isinstance(value, str):
@@ -76,11 +81,39 @@ def host_system(systems: Mapping[str, Resource]) -> str:
     return candidates[0]
 
 
+def is_system(resource: Resource) -> bool:
+    """Whether a resource is a system and not, say, an error page in JSON with status 200."""
+    kind = resource.get("@odata.type")
+    return "PowerState" in resource or (isinstance(kind, str) and kind.startswith("#ComputerSystem."))
+
+
 def can_reset(system: Resource) -> bool:
     """Whether the system offers the action that switches its power."""
-    actions = system.get("Actions")
-    reset = actions.get(RESET) if isinstance(actions, Mapping) else None
-    return isinstance(reset, Mapping) and isinstance(reset.get("target"), str)
+    return reset_target(system) is not None
+
+
+def reset_target(system: Resource) -> str | None:
+    """Where the action that switches the system's power is sent to."""
+    return link({"@odata.id": _reset(system).get("target")})
+
+
+def reset_types(system: Resource) -> frozenset[str] | None:
+    """What the action says that it takes; None where it does not say."""
+    return _texts(_reset(system).get("ResetType@Redfish.AllowableValues"))
+
+
+def reset_info(system: Resource) -> str | None:
+    """The path of the resource in which the action says what it takes."""
+    return link({"@odata.id": _reset(system).get("@Redfish.ActionInfo")})
+
+
+def reset_types_of(info: Resource) -> frozenset[str] | None:
+    """The same as `reset_types`, of that resource."""
+    parameters = info.get("Parameters")
+    for parameter in parameters if isinstance(parameters, list) else ():
+        if isinstance(parameter, Mapping) and parameter.get("Name") == "ResetType":
+            return _texts(parameter.get("AllowableValues"))
+    return None
 
 
 def managers(system: Resource) -> tuple[str, ...]:
@@ -120,3 +153,13 @@ def mac(interface: Resource) -> str | None:
 
 def _has_bios(system: Resource) -> bool:
     return link(system.get("Bios")) is not None
+
+
+def _reset(system: Resource) -> Mapping[str, Any]:
+    actions = system.get("Actions")
+    reset = actions.get(RESET) if isinstance(actions, Mapping) else None
+    return reset if isinstance(reset, Mapping) else {}
+
+
+def _texts(value: object) -> frozenset[str] | None:
+    return frozenset(one for one in value if isinstance(one, str)) if isinstance(value, list) else None

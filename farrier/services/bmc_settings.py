@@ -10,6 +10,7 @@ from datetime import timedelta
 
 import msgspec
 
+from farrier.model.bmc import BmcAuth
 from farrier.services.address import PRIVATE_NETWORKS, Network
 from farrier.services.trust import SystemCa, Trust
 
@@ -23,6 +24,9 @@ class BmcSettings(msgspec.Struct, frozen=True, kw_only=True):
     trust_by_host: Mapping[str, Trust] = msgspec.field(default_factory=dict)
     """Hosts, spelled as in the addresses and in lower case, that have a policy of their own."""
 
+    auth: BmcAuth = BmcAuth.BASIC
+    """How a BMC is told who asks."""
+
     networks: tuple[Network, ...] = PRIVATE_NETWORKS
     """Where BMCs may be dialled; anything else is refused first."""
 
@@ -32,12 +36,19 @@ class BmcSettings(msgspec.Struct, frozen=True, kw_only=True):
     connect_timeout: timedelta = timedelta(seconds=10)
     """For TCP and TLS of one request: a dead BMC is known long before the deadline."""
 
-    concurrency: int = 512
-    """BMCs spoken to at the same time. Waiting for a slot counts as nobody's time; a dead BMC holds one for
-    `connect_timeout`, so this is well above the dead ones of a large fleet."""
+    concurrency: int = 200
+    """BMCs spoken to at the same time: each open TLS connection takes a quarter of a megabyte. Waiting for a place
+    counts as nobody's time."""
+
+    patience: timedelta = timedelta(seconds=1)
+    """After which a call goes on without its place: sound BMCs answer in less, and dead ones must not hold them up."""
 
     power_rereads: int = 5
     """How often a power state that is neither on nor off is read again before it counts as unreadable."""
 
     power_reread_pause: timedelta = timedelta(seconds=2)
     """Before each of them. Firmware shows such a state for some seconds during a reset."""
+
+    power_deadline: timedelta = timedelta(minutes=2)
+    """For a change of power to be seen after its action was sent: the slowest machines take a minute to go off, and
+    a step may take three."""

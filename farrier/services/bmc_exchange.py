@@ -1,0 +1,284 @@
+"""The requests of one call to a BMC: sent one at a time, within a deadline, reported, and understood or refused.
+
+Made by the BMC client, used by `bmc_probe` and `bmc_power`. Knows how to show the credential: with each request, or
+once for a session. Every login passes the limit of failed ones; nothing is sent after a refusal. An action is sent
+once, and what became of it is told apart: answered, never sent, or nobody knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from functools import partial
+from http import HTTPStatus
+from typing import TypeAlias, TypeVar, assert_never
+
+import aiohttp
+import anyio
+import msgspec
+from redfish import aio as redfish
+from yarl import URL
+
+from farrier import protocols
+from farrier.model.bmc import BmcAuth, BmcError, BmcFailure
+from farrier.model.credential import Credential
+from farrier.services import bmc_failure, bmc_resources
+from farrier.services.bmc_logins import Logins, Secret
+from farrier.services.bmc_resources import Resource
+from farrier.services.bmc_sessions import Session, Sessions
+from farrier.services.bmc_settings import BmcSettings
+
+SERVICE_ROOT = "/redfish/v1/"
+# Where every known BMC has them; asked only where the link that should lead there is missing.
+STANDARD_SESSIONS = "/redfish/v1/SessionService/Sessions"
+
+LONGEST_STAY = timedelta(minutes=15)
+"""What a BMC may tell us to stay away: the length of a firmware update. Some say a day and mean a minute."""
+
+# An error on the way, or while it was done: it may have been done all the same.
+_PERHAPS_DONE = (HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
+
+Response: TypeAlias = redfish.AsyncRestResponse
+T = TypeVar("T")
+
+
+class Operation(StrEnum):
+    """What a request was for; a metric label."""
+
+    ROOT = "root"
+    SESSION = "session"
+    SYSTEMS = "systems"
+    SYSTEM = "system"
+    MANAGERS = "managers"
+    MANAGER = "manager"
+    INTERFACES = "interfaces"
+    ACTION_INFO = "action_info"
+    RESET = "reset"
+
+
+class Answered(BmcError):
+    """The BMC answered with a status that is no success."""
+
+    def __init__(self, status: int, failure: BmcFailure, detail: str, *, retry_after: timedelta | None = None) -> None:
+        super().__init__(failure, detail, retry_after=retry_after)
+        self.status = status
+
+
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """One BMC and the way in."""
+
+    bmc: URL
+    reference: str
+    credential: Credential
+    http: aiohttp.ClientSession
+
+    @property
+    def secret(self) -> Secret:
+        return Secret(self.reference, self.credential.version)
+
+
+class Shared(msgspec.Struct, frozen=True, kw_only=True):
+    """What all calls of a client have in common."""
+
+    settings: BmcSettings
+    logins: Logins
+    sessions: Sessions
+    observer: protocols.ServiceObserver
+
+
+class Exchange:
+    """`requests` counts those that were sent; `sent` says whether an action may be among those that arrived."""
+
+    def __init__(self, access: Access, shared: Shared) -> None:
+        self._access = access
+        self._shared = shared
+        self._client = self._anonymous()
+        self._root: Resource | None = None
+        self._asked_for_root = False
+        self._shows_credential = False
+        self._session_is_old = False
+        self.deadline = 0.0
+        self.requests = 0
+        self.sent = False
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must be in no text, beside the credential."""
+        session = self._shared.sessions.of(self._access.bmc)
+        return () if session is None else (session.token,)
+
+    def begin(self, within: timedelta | None = None) -> None:
+        """A turn begins, and with it the time. Raises `BmcError` where the limit of logins forbids to dial."""
+        self._shared.logins.admit(self._access.bmc)
+        within = within or self._shared.settings.deadline
+        self.deadline = anyio.current_time() + within.total_seconds()
+
+    async def log_in(self) -> None:
+        """From here on requests carry the credential, or belong to a session. Once a turn, and after the root."""
+        match self._shared.settings.auth:
+            case BmcAuth.BASIC:
+                await self._client.login("basic")  # which sends nothing
+                self._shows_credential = True
+            case BmcAuth.SESSION:
+                await self._join_session()
+            case _ as never:
+                assert_never(never)
+
+    async def root(self) -> Resource | None:
+        """The service root, read at most once; None where it takes a login, against the standard. Asking with the
+        credential could cost a login that is not needed, so it has to be asked for before `log_in`."""
+        if not self._asked_for_root:
+            self._asked_for_root = True
+            request = partial(self._client.get, SERVICE_ROOT)
+            try:
+                self._root = await self._send(Operation.ROOT, SERVICE_ROOT, request, _resource)
+            except Answered as refusal:
+                if refusal.failure is not BmcFailure.AUTH:
+                    raise
+        return self._root
+
+    async def get(self, operation: Operation, path: str) -> Resource:
+        """The JSON object at a path."""
+        try:
+            return await self._get(operation, path)
+        except Answered as refusal:
+            if refusal.status != HTTPStatus.UNAUTHORIZED or not self._session_is_old:
+                raise
+        # Out here what goes wrong now does not look as if it had been answered. The BMC has ended our session, or says
+        # so: then one of its few would stay.
+        await self._shared.sessions.end(self._access.bmc)
+        await self._join_session()
+        return await self._get(operation, path)
+
+    async def act(self, operation: Operation, path: str, body: Mapping[str, str]) -> None:
+        """Send an action, once. Raises `Answered` for a refusal; `sent` stays false where it cannot have arrived."""
+        self.sent = True
+        try:
+            await self._send(operation, path, partial(self._client.post, path, body=dict(body)), _accepted)
+        except Answered as error:
+            self.sent = error.status in _PERHAPS_DONE
+            raise
+        except Exception as error:
+            self.sent = bmc_failure.may_have_arrived(error)
+            raise
+
+    async def _get(self, operation: Operation, path: str) -> Resource:
+        return await self._send(operation, path, partial(self._client.get, path), _resource)
+
+    async def _send(
+        self,
+        operation: Operation,
+        path: str,
+        request: Callable[[], Awaitable[Response]],
+        understand: Callable[[str, Response], T],
+    ) -> T:
+        """One request, reported to the observer however it ends."""
+        self.requests += 1
+        started = anyio.current_time()
+        result = "cancelled"
+        try:
+            with self._login(), anyio.fail_after(max(0.0, self.deadline - started)):
+                understood = understand(path, await request())
+            result = "ok"
+        except Exception as error:
+            result = bmc_failure.of_exception(error)[0]
+            raise
+        finally:
+            self._shared.observer.requested("bmc", operation, result, anyio.current_time() - started)
+        return understood
+
+    def _login(self) -> AbstractContextManager[None]:
+        if not self._shows_credential:
+            return nullcontext()
+        return self._shared.logins.attempt(self._access.bmc, self._access.secret)
+
+    async def _join_session(self) -> None:
+        """Use the session that is open, or open the only one."""
+        bmc, sessions = self._access.bmc, self._shared.sessions
+        session = sessions.of(bmc)
+        self._session_is_old = session is not None and session.secret == self._access.secret
+        if not self._session_is_old:
+            await sessions.end(bmc)
+            session = await self._open_session()
+            sessions.keep(bmc, session)
+        assert session is not None
+        self._client = session.client(bmc)
+
+    async def _open_session(self) -> Session:
+        self._client = self._anonymous()
+        links = (await self.root() or {}).get("Links")
+        path = bmc_resources.link(links.get("Sessions")) if isinstance(links, Mapping) else None
+        path = path or STANDARD_SESSIONS
+        credential = self._access.credential
+        body = {"UserName": credential.username, "Password": credential.password}
+        self._shows_credential = True
+        try:
+            opened = await self._send(Operation.SESSION, path, partial(self._client.post, path, body=body), _opened)
+        finally:
+            self._shows_credential = False
+        token, location = opened
+        return Session(secret=self._access.secret, token=token, location=location, http=self._access.http)
+
+    def _anonymous(self) -> redfish.AsyncRedfishClient:
+        access = self._access
+        username, password = access.credential.username, access.credential.password
+        return redfish.AsyncRedfishClient(str(access.bmc), username, password, session=access.http)
+
+
+def _accepted(path: str, response: Response) -> None:
+    """Nothing, for a success. Raises `Answered` for any other status."""
+    failure = bmc_failure.of_status(response.status)
+    if failure is None:
+        return
+    if "SessionLimitExceeded" in response.text:
+        detail = f"{path}: the BMC has no free session; end some there, or use basic authentication"
+        raise Answered(response.status, BmcFailure.UNREACHABLE, detail, retry_after=_retry_after(response))
+    raise Answered(response.status, failure, _status_text(path, response), retry_after=_retry_after(response))
+
+
+def _resource(path: str, response: Response) -> Resource:
+    """The JSON object in a successful answer. Raises `BmcError` for another status or body."""
+    _accepted(path, response)
+    body = response.dict
+    if not isinstance(body, dict):
+        raise BmcError(BmcFailure.PROTOCOL, f"{path} is not a JSON object")
+    return body
+
+
+def _opened(path: str, response: Response) -> tuple[str, str | None]:
+    """Token and place of a new session."""
+    body = _resource(path, response)
+    token = response.getheader("X-Auth-Token")
+    if not isinstance(token, str) or not token.strip():
+        raise BmcError(BmcFailure.PROTOCOL, f"{path} opened a session without a token")
+    # Some name another host than was dialled, or http; only the path counts.
+    try:
+        place = URL(response.getheader("Location") or "").path
+    except ValueError:
+        place = ""
+    return token, bmc_resources.link({"@odata.id": place}) or bmc_resources.link(body)
+
+
+def _status_text(path: str, response: Response) -> str:
+    text = f"{path} answered HTTP {response.status}"
+    if 300 <= response.status < 400:
+        return f"{text}, a redirect; these are not followed"
+    if response.status == HTTPStatus.FORBIDDEN and "PasswordChangeRequired" in response.text:
+        return f"{text}: the password has to be changed first"
+    return text
+
+
+def _retry_after(response: Response) -> timedelta | None:
+    """What `Retry-After` asks for: seconds, or a date by the BMC's own clock."""
+    wanted = response.getheader("Retry-After") or ""
+    try:
+        if wanted.isdecimal():
+            stay = timedelta(seconds=int(wanted))
+        else:
+            stay = parsedate_to_datetime(wanted) - parsedate_to_datetime(response.getheader("Date") or "")
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return min(stay, LONGEST_STAY) if stay > timedelta(0) else None

@@ -1,0 +1,107 @@
+"""How often BMCs may refuse us: three failed logins within five minutes, however many nodes and calls there are.
+
+Firmware locks an account after three to five, and with it everybody else who uses it. The BMC client asks before
+it dials and reports how each login ended. One that nobody saw the end of (cut short, no answer) counts as failed,
+unless its credential is known to be good. Counted per BMC and per process, in memory: what a crash forgets, the
+nodes remember.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import NamedTuple
+
+from yarl import URL
+
+from farrier.model.bmc import BmcError, BmcFailure
+from farrier.protocols import Clock
+from farrier.services import bmc_failure
+
+MOST_FAILED = 3
+"""Logins. The strictest default of common firmware locks at the fourth."""
+WINDOW = timedelta(minutes=5)
+"""The common length of a lock, and of the window in which firmware counts."""
+
+
+class Secret(NamedTuple):
+    """Which secret a login was tried with: its reference and version."""
+
+    reference: str
+    version: str
+
+
+class _Login:
+    """A login that failed, or whose end nobody saw."""
+
+    def __init__(self, secret: Secret, at: float, *, refused: bool) -> None:
+        self.secret = secret
+        self.at = at
+        self.refused = refused
+
+
+class Logins:
+    """What became of the latest logins at each BMC. Calls for one BMC must not overlap."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._counted: dict[URL, list[_Login]] = {}
+        self._good: dict[URL, Secret] = {}
+
+    def admit(self, bmc: URL) -> None:
+        """Raise `BmcError`, with the time to wait in `retry_after`, while one more refusal would be one too many."""
+        now = self._clock.monotonic()
+        recent = [login for login in self._counted.pop(bmc, ()) if now - login.at < WINDOW.total_seconds()]
+        if not recent:
+            return
+        self._counted[bmc] = recent
+        if len(recent) < MOST_FAILED:
+            return
+        wait = timedelta(seconds=math.ceil(recent[-MOST_FAILED].at + WINDOW.total_seconds() - now))
+        refused = any(login.refused for login in recent)
+        what = "refused" if refused else "did not answer"
+        raise BmcError(
+            BmcFailure.AUTH if refused else BmcFailure.TIMEOUT,
+            f"the BMC {what} {MOST_FAILED} logins within {_minutes(WINDOW)} min, so none was sent now; "
+            f"the next is allowed in {_minutes(wait)} min",
+            retry_after=wait,
+            dialled=False,
+        )
+
+    @contextmanager
+    def attempt(self, bmc: URL, secret: Secret) -> Iterator[None]:
+        """Around a request that carries the secret; notes how the login ended."""
+        login = _Login(secret, self._clock.monotonic(), refused=False)
+        # Counted until it is known to have succeeded, or whoever cuts calls short could try for ever.
+        counted = self._counted.setdefault(bmc, [])
+        if self._good.get(bmc) != secret:
+            counted.append(login)
+        try:
+            yield
+        except Exception as error:
+            if bmc_failure.of_exception(error)[0] is BmcFailure.AUTH:
+                self._refused(bmc, login)
+            elif not bmc_failure.may_have_arrived(error):
+                self._forget(bmc, login)
+            raise
+        else:
+            self._good[bmc] = secret
+            self._counted[bmc] = [other for other in counted if other.refused or other.secret != secret]
+        finally:
+            # The BMC counted it at some moment before now.
+            login.at = self._clock.monotonic()
+
+    def _refused(self, bmc: URL, login: _Login) -> None:
+        login.refused = True
+        if self._good.get(bmc) == login.secret:
+            del self._good[bmc]
+            self._counted[bmc].append(login)
+
+    def _forget(self, bmc: URL, login: _Login) -> None:
+        self._counted[bmc] = [other for other in self._counted[bmc] if other is not login]
+
+
+def _minutes(time: timedelta) -> int:
+    return math.ceil(time / timedelta(minutes=1))

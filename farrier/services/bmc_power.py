@@ -1,0 +1,170 @@
+"""Switching the power of one system: decide what to send, send it once, and read until it is so.
+
+Made by the BMC client for each call and used once. Every read and the action are turns of their own, so other calls
+to the BMC come in between while a machine takes its minutes. Raises what it meets; the client makes a `BmcError` of
+it, which says whether the action may have arrived.
+
+Off is `ForceOff`: it is known to end. An operating system may take `GracefulShutdown` for a wish, and whoever wants
+it to stop in order has drained the node before; it is used only where nothing else is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from http import HTTPStatus
+
+import anyio
+
+from farrier.model.bmc import BmcError, BmcFailure, PowerState
+from farrier.model.params import PowerRequest
+from farrier.services import bmc_failure, bmc_resources
+from farrier.services.bmc_exchange import Answered, Exchange, Operation
+from farrier.services.bmc_probe import Found, read_system
+from farrier.services.bmc_resources import Resource
+from farrier.services.bmc_settings import BmcSettings
+
+Turn = Callable[[timedelta | None], AbstractAsyncContextManager[None]]
+
+# Reset types, the best first.
+_TYPES: Mapping[PowerRequest, tuple[str, ...]] = {
+    PowerRequest.ON: ("On", "ForceOn"),
+    PowerRequest.OFF: ("ForceOff", "GracefulShutdown"),
+    PowerRequest.RESET: ("ForceRestart", "PowerCycle"),
+}
+# A change is proven by the state at its end; PoweringOn and PoweringOff may last, and may fail.
+_AT_LAST = {PowerRequest.ON: "On", PowerRequest.OFF: "Off", PowerRequest.RESET: "On"}
+
+# A BMC that says so may have been there already, or be busy with the previous change.
+_CONFLICTS = (HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT)
+# While a machine is switched its BMC may be slow, restart its web server, or show half of a page.
+_PASSES = (BmcFailure.UNREACHABLE, BmcFailure.TIMEOUT, BmcFailure.PROTOCOL)
+
+
+class PowerChange:
+    """One change of the power of the system at `path`."""
+
+    def __init__(self, exchange: Exchange, turn: Turn, *, settings: BmcSettings, path: str) -> None:
+        self._exchange = exchange
+        self._turn = turn
+        self._settings = settings
+        self._path = path
+
+    async def run(self, wanted: PowerRequest, *, send: bool) -> Found:
+        """The change, or with `send` false only the proof of it."""
+        system = await self._read()
+        if send:
+            system = await self._clear(system, wanted)
+            if not _is_or_becomes(system, wanted):
+                system = await self._act(system, wanted)
+        return Found(system_path=self._path, system=await self._proven(system, wanted))
+
+    async def _read(self, within: timedelta | None = None) -> Resource:
+        async with self._turn(within):
+            return (await read_system(self._exchange, self._path)).system
+
+    async def _clear(self, system: Resource, wanted: PowerRequest) -> Resource:
+        """`system`, read again while nobody can say what to send."""
+        for _ in range(self._settings.power_rereads):
+            if not _unclear(system, wanted):
+                break
+            await anyio.sleep(self._settings.power_reread_pause.total_seconds())
+            system = await self._read()
+        if _unclear(system, wanted):
+            state = bmc_resources.power_text(system)
+            raise BmcError(BmcFailure.PROTOCOL, f"PowerState of {self._path} stays {state}; {wanted} was not sent")
+        return system
+
+    async def _act(self, system: Resource, wanted: PowerRequest) -> Resource:
+        """Send the action. Answers the system as it was then."""
+        target = bmc_resources.reset_target(system)
+        if target is None:
+            raise BmcError(BmcFailure.UNSUPPORTED, f"{self._path} has no action to switch its power")
+        # What is off cannot be reset, and would come back with an error: it is switched on.
+        off = bmc_resources.power(system) is PowerState.OFF
+        kind = PowerRequest.ON if wanted is PowerRequest.RESET and off else wanted
+        async with self._turn(None):
+            await self._exchange.log_in()
+            reset = _choose(kind, await self._allowed(system))
+            refusal: Exception | None = None
+            try:
+                await self._exchange.act(Operation.RESET, target, {"ResetType": reset})
+            except bmc_failure.FORESEEN as error:
+                if not self._exchange.sent:  # else nobody knows, and only reading tells
+                    if not _conflicts(error):
+                        raise
+                    refusal = error
+        if refusal is not None:
+            system = await self._read()
+            if wanted is PowerRequest.RESET or not _is_or_becomes(system, wanted):
+                raise refusal
+        return system
+
+    async def _allowed(self, system: Resource) -> frozenset[str] | None:
+        """The reset types that the BMC takes; None if it does not say."""
+        allowed = bmc_resources.reset_types(system)
+        info = bmc_resources.reset_info(system)
+        if allowed is not None or info is None:
+            return allowed
+        try:
+            return bmc_resources.reset_types_of(await self._exchange.get(Operation.ACTION_INFO, info))
+        except Answered as error:
+            if error.failure is not BmcFailure.UNSUPPORTED:
+                raise
+            return None
+
+    async def _proven(self, system: Resource, wanted: PowerRequest) -> Resource:
+        """The system once it is as wanted; `system` is how it was seen last. A read that fails is done again."""
+        pause = self._settings.power_reread_pause
+        end = anyio.current_time() + self._settings.power_deadline.total_seconds()
+        changes, failed = self._exchange.sent, ""
+        while changes or bmc_resources.power_text(system) != _AT_LAST[wanted]:
+            left = timedelta(seconds=end - anyio.current_time()) - pause
+            if left <= timedelta(0):
+                state = bmc_resources.power_text(system)
+                was = "was sent" if self._exchange.sent else "is wanted"
+                raise BmcError(BmcFailure.TIMEOUT, f"{self._path} stays {state} after {wanted} {was}{failed}")
+            await anyio.sleep(pause.total_seconds())
+            try:
+                system = await self._read(min(left, self._settings.deadline))
+                changes, failed = False, ""
+            except bmc_failure.FORESEEN as error:
+                failure, text = bmc_failure.of_exception(error)
+                if failure not in _PASSES:
+                    raise
+                failed = f"; the last read failed: {text}"
+        return system
+
+
+def _unclear(system: Resource, wanted: PowerRequest) -> bool:
+    """Whether the state says too little: nothing at all, or on its way off when on is wanted, which BMCs refuse."""
+    if bmc_resources.power(system) is PowerState.UNKNOWN:
+        return True
+    return wanted is PowerRequest.ON and bmc_resources.power_text(system) == "PoweringOff"
+
+
+def _is_or_becomes(system: Resource, wanted: PowerRequest) -> bool:
+    """Whether nothing has to be sent. Not for a machine on its way off: that may be a shutdown that hangs."""
+    match wanted:
+        case PowerRequest.ON:
+            return bmc_resources.power(system) is PowerState.ON
+        case PowerRequest.OFF:
+            return bmc_resources.power_text(system) == "Off"
+        case PowerRequest.RESET:
+            return False
+
+
+def _choose(kind: PowerRequest, allowed: frozenset[str] | None) -> str:
+    """The best reset type that is allowed; the standard's own where the BMC does not say."""
+    if allowed is None:
+        return _TYPES[kind][0]
+    for reset in _TYPES[kind]:
+        if reset in allowed:
+            return reset
+    listed = ", ".join(sorted(filter(None, map(bmc_resources.text, allowed)))) or "none"
+    raise BmcError(BmcFailure.UNSUPPORTED, f"{kind} needs {' or '.join(_TYPES[kind])}; the BMC allows {listed}")
+
+
+def _conflicts(error: Exception) -> bool:
+    return isinstance(error, Answered) and error.status in _CONFLICTS

@@ -1,0 +1,53 @@
+"""Whose turn it is: one call in flight per BMC, and a bounded number of BMCs at a time.
+
+Used by the BMC client around every exchange, outside of its deadline, so waiting is nobody's failure. A call that
+lasts gives its place back while it goes on: a dead or slow BMC costs a socket and no work, and must not hold up
+those that answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from weakref import WeakValueDictionary
+
+import anyio
+from yarl import URL
+
+
+class Turns:
+    """`places` BMCs at a time; each holds its place for `patience` at most."""
+
+    def __init__(self, places: int, patience: timedelta) -> None:
+        self._places = anyio.Semaphore(places)
+        self._patience = patience.total_seconds()
+        # A lock lives as long as somebody holds it or waits for it.
+        self._one_at_a_time: WeakValueDictionary[URL, anyio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def turn(self, bmc: URL) -> AsyncIterator[None]:
+        """Nobody else speaks to this BMC in here."""
+        lock = self._one_at_a_time.setdefault(bmc, anyio.Lock())
+        async with lock:
+            await self._places.acquire()
+            place = _Place(self._places)
+            timer = asyncio.get_running_loop().call_later(self._patience, place.give_back)
+            try:
+                yield
+            finally:
+                timer.cancel()
+                place.give_back()
+
+
+class _Place:
+    """One place, taken, and given back once."""
+
+    def __init__(self, places: anyio.Semaphore) -> None:
+        self._places: anyio.Semaphore | None = places
+
+    def give_back(self) -> None:
+        places, self._places = self._places, None
+        if places is not None:
+            places.release()
