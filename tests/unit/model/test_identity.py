@@ -1,0 +1,116 @@
+"""What proves that a machine is the recorded one, what proves the contrary, and what proves nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from farrier.model.identity import Another, Identity, Same, Unproven, compare, kept
+
+UUID = "38b7a8c4-0001-11ec-9621-0242ac130002"
+SWAPPED = "c4a8b738-0100-ec11-9621-0242ac130002"
+OTHER_UUID = "99999999-0001-11ec-9621-0242ac130002"
+MACS = ("aa:bb:cc:00:00:01", "aa:bb:cc:00:00:02")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "seen", "by"),
+    [
+        pytest.param(Identity(serial="SN-1"), Identity(serial="SN-1"), "serial", id="serial"),
+        pytest.param(Identity(serial="sn-1"), Identity(serial=" SN-1 "), "serial", id="serial, spelled otherwise"),
+        pytest.param(Identity(uuid=UUID), Identity(uuid=UUID.upper()), "UUID", id="UUID, spelled otherwise"),
+        pytest.param(Identity(uuid=UUID), Identity(uuid=SWAPPED), "UUID", id="UUID in the other byte order"),
+        pytest.param(Identity(macs=MACS), Identity(macs=("AA-BB-CC-00-00-02",)), "MAC", id="one MAC in common"),
+        pytest.param(
+            Identity(serial="SN-1", uuid=UUID), Identity(serial="SN-1", uuid=UUID), "serial and UUID", id="both"
+        ),
+        pytest.param(Identity(serial="SN-1", uuid=UUID), Identity(uuid=UUID), "UUID", id="what is not reported"),
+        pytest.param(
+            Identity(serial="SN-1", macs=MACS),
+            Identity(serial="SN-1", macs=("aa:bb:cc:00:00:09",)),
+            "serial",
+            id="new network cards in the same chassis",
+        ),
+        pytest.param(
+            Identity(serial="N/A", uuid=UUID), Identity(serial="To Be Filled By O.E.M.", uuid=UUID), "UUID", id="filler"
+        ),
+    ],
+)
+def test_the_recorded_machine_is_known_by_what_matches(recorded: Identity, seen: Identity, by: str) -> None:
+    assert compare(recorded, seen) == Same(by)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "seen", "told"),
+    [
+        pytest.param(Identity(serial="SN-1"), Identity(serial="SN-2"), ("serial SN-1", "SN-2"), id="serial"),
+        pytest.param(Identity(uuid=UUID), Identity(uuid=OTHER_UUID), (UUID, OTHER_UUID), id="UUID"),
+        pytest.param(Identity(macs=MACS), Identity(macs=("aa:bb:cc:00:00:09",)), (*MACS, "00:09"), id="MACs"),
+        pytest.param(
+            Identity(serial="SN-1", uuid=UUID),
+            Identity(serial="SN-1", uuid=OTHER_UUID),
+            (UUID, OTHER_UUID),
+            id="a swapped board",
+        ),
+        pytest.param(
+            Identity(serial="SN-1", macs=MACS),
+            Identity(serial="SN-2", macs=MACS),
+            ("SN-1", "SN-2"),
+            id="a moved network card",
+        ),
+    ],
+)
+def test_another_machine_is_told_with_what_was_expected_and_what_came(
+    recorded: Identity, seen: Identity, told: tuple[str, ...]
+) -> None:
+    verdict = compare(recorded, seen)
+    assert isinstance(verdict, Another)
+    assert all(word in verdict.text for word in told), verdict.text
+
+
+@pytest.mark.parametrize(
+    ("recorded", "seen"),
+    [
+        pytest.param(Identity(), Identity(serial="SN-1", uuid=UUID, macs=MACS), id="nothing recorded"),
+        pytest.param(Identity(serial="SN-1", uuid=UUID, macs=MACS), Identity(), id="nothing reported"),
+        pytest.param(Identity(serial="SN-1"), Identity(uuid=UUID), id="nothing in common"),
+        pytest.param(Identity(serial="None"), Identity(serial="None"), id="the same filler"),
+        pytest.param(Identity(serial="0000000"), Identity(serial="0000000"), id="zeros"),
+        pytest.param(Identity(uuid=UUID), Identity(uuid="not a UUID"), id="no UUID"),
+        pytest.param(
+            Identity(uuid="00000000-0000-0000-0000-000000000000"),
+            Identity(uuid="00000000-0000-0000-0000-000000000000"),
+            id="UUID of zeros",
+        ),
+        pytest.param(
+            Identity(uuid="03000200-0400-0500-0006-000700080009"),
+            Identity(uuid="00020003-0004-0005-0006-000700080009"),
+            id="UUID that a vendor ships",
+        ),
+        pytest.param(
+            Identity(macs=("00:00:00:00:00:00",)), Identity(macs=("00:00:00:00:00:00",)), id="MAC that no card has"
+        ),
+    ],
+)
+def test_what_is_not_recorded_or_not_reported_proves_nothing(recorded: Identity, seen: Identity) -> None:
+    assert isinstance(compare(recorded, seen), Unproven)
+
+
+@pytest.mark.parametrize(
+    ("identity", "known"),
+    [
+        (Identity(), False),
+        (Identity(serial="Default string", uuid="ffffffff-ffff-ffff-ffff-ffffffffffff"), False),
+        (Identity(serial="SN-1"), True),
+        (Identity(uuid=UUID), True),
+        (Identity(macs=MACS[:1]), True),
+    ],
+)
+def test_an_identity_is_known_once_it_can_prove_something(identity: Identity, known: bool) -> None:
+    assert identity.is_known is known
+
+
+def test_the_first_word_is_kept_and_what_was_missing_is_added() -> None:
+    first = Identity(serial="SN-1", uuid="none", macs=MACS[:1])
+    assert kept(first, Identity(serial="sn-1", uuid=UUID, macs=MACS)) == Identity(
+        serial="SN-1", uuid=UUID, macs=MACS[:1]
+    )
