@@ -60,6 +60,7 @@ class Daemon:
         sink = PrometheusSink(wiring.vocabulary())
         gauges = wiring.fleet_gauges()
         sink.registry.register(gauges)
+        sink.registry.register(wiring.trust_gauge(config.bmc))
         site = Site(sink.registry, unready_because=self._unready_because, refresh=gauges.refresh)
         _log.info("daemon.starting", version=farrier.__version__, pid=os.getpid())
         async with serving(site.app, host=config.http.host, port=config.http.port) as url:

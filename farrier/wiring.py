@@ -36,6 +36,7 @@ from farrier.io.queries import PostgresQueries
 from farrier.io.state import PostgresStateIO
 from farrier.metrics.definitions import KindWords, ServiceWords, Vocabulary
 from farrier.metrics.fleet import FleetGauges
+from farrier.metrics.sink import Constant
 from farrier.model import edges, mapping, stages
 from farrier.model.bmc import BmcFailure
 from farrier.model.node import Node
@@ -225,6 +226,8 @@ def bmc_settings(config: settings.Config) -> BmcSettings:
     """How BMCs are spoken to."""
     return BmcSettings(
         trust=_trust(config.bmc),
+        trust_by_host={name.lower(): _trust(host) for name, host in config.bmc.hosts.items()},
+        auth=config.bmc.auth,
         networks=tuple(ip_network(network) for network in config.bmc.allowed_networks),
         deadline=config.node.probe_deadline,
         connect_timeout=config.bmc.connect_timeout,
@@ -232,7 +235,7 @@ def bmc_settings(config: settings.Config) -> BmcSettings:
     )
 
 
-def _trust(config: settings.BmcConfig) -> Trust:
+def _trust(config: settings.BmcTrustConfig) -> Trust:
     if config.insecure:
         return Insecure()
     if config.fingerprint:
@@ -243,6 +246,15 @@ def _trust(config: settings.BmcConfig) -> Trust:
 def fleet_gauges() -> FleetGauges:
     """Figures of the fleet, none yet."""
     return FleetGauges(_node_words(), MonotonicClock())
+
+
+def trust_gauge(config: settings.BmcConfig) -> Constant:
+    """How many TLS policies trust any certificate."""
+    return Constant(
+        "farrier_bmc_tls_insecure",
+        "BMC certificates that are not checked: 1 for the setting of all hosts, 1 for each host's own.",
+        sum(trust.insecure for trust in (config, *config.hosts.values())),
+    )
 
 
 def vocabulary() -> Vocabulary:

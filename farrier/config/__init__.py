@@ -9,6 +9,7 @@ from __future__ import annotations
 from farrier.config.describing import Setting, as_toml, settings
 from farrier.config.groups import (
     BmcConfig,
+    BmcTrustConfig,
     Config,
     ControllerConfig,
     CredentialsConfig,
@@ -21,6 +22,7 @@ from farrier.config.reading import load
 
 __all__ = [
     "BmcConfig",
+    "BmcTrustConfig",
     "Config",
     "ControllerConfig",
     "CredentialsConfig",

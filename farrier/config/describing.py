@@ -17,6 +17,7 @@ from farrier.config.groups import Config
 from farrier.model import duration
 
 _WIDTH = 100
+_NO_TABLE = "{}"
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -44,7 +45,9 @@ def as_toml() -> str:
             lines += ["", f"[{section}]"] if lines else [f"[{section}]"]
         lines += _comment(setting.description)
         if setting.key:
-            lines.append(f"{setting.key} = {setting.default}")
+            # A table that stands here could not be added to further down.
+            off = "# " if setting.default == _NO_TABLE else ""
+            lines.append(f"{off}{setting.key} = {setting.default}")
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -61,12 +64,13 @@ def _settings() -> Iterator[Setting]:
             continue
         hints = get_type_hints(type(group), include_extras=True)
         for field in msgspec.structs.fields(group):
+            default = _spell(getattr(group, field.name))
             yield Setting(
                 section=section.name,
                 key=field.name,
-                default=_spell(getattr(group, field.name)),
+                default=default,
                 description=_description(hints[field.name]),
-                environment=f"FARRIER_{section.name}_{field.name}".upper(),
+                environment="" if default == _NO_TABLE else f"FARRIER_{section.name}_{field.name}".upper(),
             )
 
 
@@ -87,5 +91,7 @@ def _spell(value: object) -> str:
             return f"[{', '.join(_spell(item) for item in value)}]"
         case str():
             return f'"{value}"'
+        case dict():
+            return _NO_TABLE
         case _:
             return str(value)

@@ -17,6 +17,7 @@ from msgspec import Meta
 from typing_extensions import override
 
 from farrier.log import Format, Level, mask_urls
+from farrier.model.bmc import BmcAuth
 
 
 def _seconds(value: float) -> timedelta:
@@ -157,6 +158,13 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     observation_ttl: Annotated[
         timedelta, Meta(description="What MAAS or a BMC said longer ago than this proves nothing any more.")
     ] = _seconds(300)
+    power_sync_interval: Annotated[
+        timedelta,
+        Meta(
+            description="Power, health and identity of a manageable node are read this often, by one request. Some "
+            "BMCs cannot bear much more; longer than a few minutes, and what was read is stale too soon."
+        ),
+    ] = _seconds(60)
     probe_deadline: Annotated[timedelta, Meta(description="One probe of a BMC, all its requests together.")] = _seconds(
         30
     )
@@ -171,13 +179,17 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         Meta(description="How long a bootstrap token may be used, once; the time to rack and cable a machine."),
     ] = timedelta(hours=72)
 
+    def __post_init__(self) -> None:
+        if not timedelta(0) < self.power_sync_interval < self.observation_ttl:
+            raise ValueError("power_sync_interval must be shorter than observation_ttl, or no read would ever be fresh")
+
 
 # Private, carrier-grade and unique-local addresses; not loopback, nor link-local, where clouds keep secrets.
 _MANAGEMENT_NETWORKS = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
 
 
-class BmcConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How BMCs are reached and trusted."""
+class BmcTrustConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Whom to believe to be a BMC."""
 
     ca_file: Annotated[
         str,
@@ -190,20 +202,49 @@ class BmcConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         bool,
         Meta(description="Trust any certificate. Passwords then go to whoever answers; logged at every start."),
     ] = False
+
+    def __post_init__(self) -> None:
+        if sum(map(bool, (self.ca_file, self.fingerprint, self.insecure))) > 1:
+            raise ValueError("ca_file, fingerprint and insecure exclude one another; give one")
+
+
+class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How BMCs are reached and trusted."""
+
+    hosts: Annotated[
+        dict[str, BmcTrustConfig],
+        Meta(
+            description='Hosts that have ca_file, fingerprint or insecure of their own, as [bmc.hosts."name"], spelled '
+            "as in their addresses."
+        ),
+    ] = msgspec.field(default_factory=dict)
+    auth: Annotated[
+        BmcAuth,
+        Meta(
+            description="basic sends the password with each request and uses nothing up. session logs in once and "
+            "takes one of the few sessions of each BMC for good, per process."
+        ),
+    ] = BmcAuth.BASIC
     allowed_networks: Annotated[
         tuple[str, ...],
         Meta(description="Networks in which BMC addresses may be. Others are refused before a packet is sent."),
     ] = _MANAGEMENT_NETWORKS
-    concurrency: Annotated[int, Meta(ge=1, description="Probes under way at the same time in one process.")] = 200
+    concurrency: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="BMCs spoken to at the same time by one process. One that takes longer than a second gives its "
+            "place to another and goes on.",
+        ),
+    ] = 200
     connect_timeout: Annotated[
         timedelta, Meta(description="A management network answers in milliseconds or not at all.")
     ] = _seconds(3)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for network in self.allowed_networks:
             ipaddress.ip_network(network)
-        if sum(map(bool, (self.ca_file, self.fingerprint, self.insecure))) > 1:
-            raise ValueError("ca_file, fingerprint and insecure exclude one another; give one")
 
 
 class CredentialsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -139,6 +139,17 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
                 yield from ((kind, state, substate, label) for label in run_error_labels())
 
 
+class Constant(Collector):
+    """A gauge of what this process was told at its start."""
+
+    def __init__(self, name: str, help_: str, value: float) -> None:
+        self._family = GaugeMetricFamily(name, help_, value=value)
+
+    @override
+    def collect(self) -> list[GaugeMetricFamily]:
+        return [self._family]
+
+
 class _Build(Collector):
     """`farrier_build_info`: what runs here, as labels of a constant."""
 

@@ -118,6 +118,11 @@ def test_the_environment_spells_numbers_switches_lists_and_labels() -> None:
         pytest.param("[controller]\nstart_margin = 15\n", "no run would ever start", id="margin too long"),
         pytest.param('[bmc]\nallowed_networks = ["10.0.0.1/8"]\n', "has host bits set", id="no network"),
         pytest.param('[bmc]\nca_file = "/ca.pem"\ninsecure = true\n', "exclude one another", id="two trusts"),
+        pytest.param(
+            '[bmc.hosts.bmc-1]\nfingerprint = "ab"\ninsecure = true\n', "exclude one another", id="two trusts of a host"
+        ),
+        pytest.param('[bmc.hosts.bmc-1]\nca_flie = "/ca.pem"\n', "ca_flie", id="unknown key of a host"),
+        pytest.param('[bmc]\nauth = "digest"\n', "'auth' in [bmc]", id="no such way to log in"),
     ],
 )
 def test_a_value_that_cannot_be_is_refused_with_its_place_and_reason(file: Path, text: str, complaint: str) -> None:
@@ -125,6 +130,11 @@ def test_a_value_that_cannot_be_is_refused_with_its_place_and_reason(file: Path,
     message = refusal(file)
     assert complaint in message
     assert str(file) in message
+
+
+def test_hosts_of_bmcs_have_tables_of_their_own(file: Path) -> None:
+    file.write_text(config.as_toml() + '\n[bmc.hosts."10.0.0.2"]\ninsecure = true\n')
+    assert config.load(file, environment={}).bmc.hosts == {"10.0.0.2": config.BmcTrustConfig(insecure=True)}
 
 
 def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:

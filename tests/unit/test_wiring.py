@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from farrier import wiring
-from farrier.config import BmcConfig, Config, NodeConfig
+from farrier.config import BmcConfig, BmcTrustConfig, Config, NodeConfig
 from farrier.handlers.node import NODE_KIND
 from farrier.metrics.sink import PrometheusSink
+from farrier.model.bmc import BmcAuth
 from farrier.model.management import Management
 from farrier.model.node import Node, Onboarding
 from farrier.model.schedule import Lane
@@ -55,6 +56,19 @@ def test_bmcs_are_trusted_as_configured(config: BmcConfig, trust: Trust) -> None
     assert made.trust == trust
     assert made.deadline == timedelta(seconds=7)
     assert ip_network("10.0.0.0/8") in made.networks
+
+
+def test_a_host_may_be_trusted_in_its_own_way_and_what_is_not_checked_is_counted() -> None:
+    config = BmcConfig(
+        ca_file="/etc/ca.crt",
+        auth=BmcAuth.SESSION,
+        hosts={"BMC-1.example": BmcTrustConfig(insecure=True), "10.0.0.2": BmcTrustConfig(fingerprint="ab" * 32)},
+    )
+    made = wiring.bmc_settings(Config(bmc=config))
+    assert made.trust_by_host == {"bmc-1.example": Insecure(), "10.0.0.2": Pinned("ab" * 32)}
+    assert made.auth is BmcAuth.SESSION
+    assert [sample.value for family in wiring.trust_gauge(config).collect() for sample in family.samples] == [1]
+    assert [sample.value for family in wiring.trust_gauge(BmcConfig()).collect() for sample in family.samples] == [0]
 
 
 class MovedClock:
