@@ -22,7 +22,7 @@ _DATA_CLASS = "22"  # text that is no MAC address, a number out of range
 # Two registrations at the same moment get as far as the constraint.
 _TAKEN = {
     "nodes_maas": ("another node has this MAAS id in this site", "give each node its own MAAS id"),
-    "nodes_bmc": ("another node has this BMC address", "correct the address, or delete the other node first"),
+    "node_bmcs_one": ("another node has this BMC", "correct the address, or delete the other node first"),
     "node_macs_pkey": ("another node has this MAC address", "correct the address, or delete the other node first"),
 }
 _NO_RIGHT_HINT = "reading takes the role farrier_reader, asking farrier_intents, the rest farrier_controller"
@@ -54,7 +54,7 @@ def told(refusal: Exception) -> RefusedByModel:
     hint = str(getattr(refusal, "hint", None) or "")
     if isinstance(refusal, asyncpg.InsufficientPrivilegeError):
         return RefusedByModel(text, hint=_NO_RIGHT_HINT, sqlstate=sqlstate)
-    if isinstance(refusal, asyncpg.UniqueViolationError) and not hint:
+    if isinstance(refusal, (asyncpg.UniqueViolationError, asyncpg.ExclusionViolationError)) and not hint:
         text, hint = _TAKEN.get(refusal.constraint_name or "", (text, hint))
     malformed = sqlstate == _MALFORMED or sqlstate.startswith(_DATA_CLASS) or isinstance(refusal, session.Unsendable)
     return (MalformedRequest if malformed else RefusedByModel)(text, hint=hint, sqlstate=sqlstate)

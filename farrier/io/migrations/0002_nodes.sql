@@ -31,7 +31,6 @@ CREATE TABLE farrier.nodes (
 ) WITH (fillfactor = 80);
 -- A deleted node keeps its row and its history; its name and its BMC are free again.
 CREATE UNIQUE INDEX nodes_name ON farrier.nodes (name) WHERE status <> 'deleted';
-CREATE UNIQUE INDEX nodes_bmc ON farrier.nodes (bmc_address) WHERE status <> 'deleted';
 CREATE UNIQUE INDEX nodes_maas ON farrier.nodes (site, maas_id) NULLS NOT DISTINCT WHERE status <> 'deleted' AND maas_id IS NOT NULL;
 CREATE INDEX nodes_status ON farrier.nodes (status, status_entered_at);
 
@@ -40,6 +39,65 @@ CREATE TABLE farrier.node_macs (
     node_id bigint NOT NULL REFERENCES farrier.nodes
 );
 CREATE INDEX node_macs_node ON farrier.node_macs (node_id);
+
+-- What an address claims, however it is spelled: with a path, that one system; without, the whole BMC with every system
+-- behind it. Ranges of text, because "the whole" and "a part of it" have to exclude each other whoever comes first.
+CREATE TYPE farrier.bmc_span AS RANGE (subtype = text, collation = "C");
+CREATE FUNCTION farrier.bmc_span_of(address text) RETURNS farrier.bmc_span
+    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    bare text := regexp_replace(regexp_replace(address, '[?#].*$', ''), '^[A-Za-z][A-Za-z0-9+.-]*://', '');
+    authority text := lower(regexp_replace(substring(bare FROM '^[^/]*'), '^.*@', ''));
+    path text := rtrim(substring(bare FROM '/.*$'), '/');
+    parts text[];
+    host text;
+    place text;
+BEGIN
+    IF authority ~ '^[^][]*:[^][]*:' THEN authority := '[' || authority || ']'; END IF;  -- IPv6, without brackets
+    parts := regexp_match(authority, '^(.*?)(?::([0-9]*))?$');
+    host := rtrim(parts[1], '.');
+    IF host ~ '^\[.*\]$' THEN
+        BEGIN
+            host := regexp_replace(host(btrim(host, '[]')::inet), '^::ffff:(?=[0-9]+\.)', '');
+        EXCEPTION WHEN invalid_text_representation THEN
+            NULL;  -- no address that could be dialled; equal to nothing but itself
+        END;
+    END IF;
+    place := host || ':' || coalesce(nullif(ltrim(parts[2], '0'), ''), '443');
+    IF coalesce(path, '') = '' THEN
+        RETURN bmc_span(place || '/', place || '0', '[)');  -- in this order of characters 0 follows on /
+    END IF;
+    RETURN bmc_span(place || path, place || path, '[]');
+END $$;
+
+-- Written by a trigger alone. Apart from the node, whose row changes with every move of its status.
+CREATE TABLE farrier.node_bmcs (
+    node_id bigint PRIMARY KEY REFERENCES farrier.nodes,
+    span    farrier.bmc_span NOT NULL,
+    CONSTRAINT node_bmcs_one EXCLUDE USING gist (span WITH &&)
+);
+CREATE FUNCTION farrier.claim_bmc() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF NEW.bmc_address IS NULL OR NEW.status = 'deleted' THEN
+        DELETE FROM node_bmcs b WHERE b.node_id = NEW.id;
+    ELSE
+        INSERT INTO node_bmcs AS b VALUES (NEW.id, bmc_span_of(NEW.bmc_address))
+            ON CONFLICT (node_id) DO UPDATE SET span = excluded.span;
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER claim_bmc_insert AFTER INSERT ON farrier.nodes
+    FOR EACH ROW WHEN (NEW.bmc_address IS NOT NULL) EXECUTE FUNCTION farrier.claim_bmc();
+CREATE TRIGGER claim_bmc AFTER UPDATE ON farrier.nodes
+    FOR EACH ROW WHEN (OLD.bmc_address IS DISTINCT FROM NEW.bmc_address OR (NEW.status = 'deleted' AND OLD.status <> 'deleted'))
+    EXECUTE FUNCTION farrier.claim_bmc();
+
+-- The name of another node whose BMC this address is, or shares; null when there is none.
+CREATE FUNCTION farrier.bmc_holder(address text, except_node bigint) RETURNS text
+    LANGUAGE sql STABLE SET search_path = farrier, pg_temp
+    RETURN (SELECT min(n.name) FROM farrier.node_bmcs b JOIN farrier.nodes n ON n.id = b.node_id
+             WHERE b.span && farrier.bmc_span_of(address) AND b.node_id IS DISTINCT FROM except_node);
 
 -- Single use, stored hashed, worthless after `expires_at`.
 CREATE TABLE farrier.bootstrap_tokens (

@@ -6,6 +6,25 @@ CREATE FUNCTION farrier.digest(secret text) RETURNS bytea LANGUAGE sql IMMUTABLE
 CREATE FUNCTION farrier.new_secret() RETURNS text LANGUAGE sql VOLATILE
     RETURN replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', '');
 
+-- Refuses, with the other node's name, what another node has.
+CREATE FUNCTION farrier.refuse_shared(address text, macs macaddr[]) RETURNS void
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    other text := bmc_holder(address, NULL);
+    shared macaddr;
+BEGIN
+    IF other IS NOT NULL THEN
+        RAISE EXCEPTION 'the BMC % belongs to node % already', address, other
+            USING ERRCODE = 'unique_violation',
+                  HINT = 'Nodes behind one BMC each give the path of their system: https://bmc/redfish/v1/Systems/2.';
+    END IF;
+    SELECT m.mac, n.name INTO shared, other FROM node_macs m JOIN nodes n ON n.id = m.node_id WHERE m.mac = ANY (macs) ORDER BY m.mac LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'the MAC address % belongs to node % already', shared, other
+            USING ERRCODE = 'unique_violation', HINT = 'Correct the address, or delete the other node first.';
+    END IF;
+END $$;
+
 -- Makes a node and puts it on the schedule. Nothing that writes to a BMC or to MAAS starts by itself: the onboarding
 -- has no mode until somebody gives it one. With `bootstrap_token` the node waits for its agent instead.
 CREATE FUNCTION farrier.register_node(
@@ -18,7 +37,6 @@ DECLARE
     new_id bigint;
     first_status text := CASE WHEN bootstrap_token IS NULL THEN 'enrolling' ELSE 'bootstrap_issued' END;
     first_management text := CASE WHEN bmc_address IS NULL AND bmc_credential IS NULL THEN 'unmanaged' ELSE 'enroll' END;
-    other text;
     onboarding bigint;
     violated text;
 BEGIN
@@ -27,16 +45,7 @@ BEGIN
     IF bmc_address !~ '\A\S+\Z' OR bmc_credential !~ '\A\S+\Z' OR greatest(length(bmc_address), length(bmc_credential)) > 500 THEN
         RAISE EXCEPTION 'a BMC address or credential reference has 1 to 500 characters and no blanks' USING ERRCODE = 'FR400';
     END IF;
-    SELECT n.name INTO other FROM node_macs m JOIN nodes n ON n.id = m.node_id WHERE m.mac = ANY (register_node.macs::macaddr[]);
-    IF FOUND THEN
-        RAISE EXCEPTION 'a MAC address of % belongs to node % already', register_node.name, other
-            USING ERRCODE = 'unique_violation', HINT = 'Correct the address, or delete the other node first.';
-    END IF;
-    SELECT n.name INTO other FROM nodes n WHERE n.bmc_address = register_node.bmc_address AND n.status <> 'deleted';
-    IF FOUND THEN
-        RAISE EXCEPTION 'the BMC % belongs to node % already', register_node.bmc_address, other
-            USING ERRCODE = 'unique_violation', HINT = 'Two nodes behind one address are told apart by the path of their system.';
-    END IF;
+    PERFORM refuse_shared(register_node.bmc_address, register_node.macs::macaddr[]);
     INSERT INTO nodes (name, bmc_address, bmc_credential, labels, site, model, maas_id, agentless, auto_manage, status, management)
     VALUES (register_node.name, register_node.bmc_address, register_node.bmc_credential, register_node.labels, register_node.site,
             register_node.model, register_node.maas_id, register_node.agentless, register_node.auto_manage, first_status, first_management)
@@ -57,8 +66,12 @@ BEGIN
     PERFORM schedule_new('node', new_id);
     RETURN new_id;
 EXCEPTION
-    WHEN unique_violation THEN
+    WHEN unique_violation OR exclusion_violation THEN
         GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
+        -- Somebody registered the same at the same moment, and by now it can be seen whose it is.
+        IF violated IN ('node_bmcs_one', 'node_macs_pkey') THEN
+            PERFORM refuse_shared(register_node.bmc_address, register_node.macs::macaddr[]);
+        END IF;
         IF violated = 'nodes_name' THEN
             RAISE EXCEPTION 'node % is registered already', register_node.name
                 USING ERRCODE = 'unique_violation', HINT = 'A name is free again once its node is deleted.';

@@ -25,6 +25,7 @@ TABLES = (
     "node_tasks",
     "node_agents",
     "node_macs",
+    "node_bmcs",
     "bootstrap_tokens",
 )
 OF_THE_LOOP = ("schedule", "outcomes", "history", "wake_requests")
@@ -157,6 +158,7 @@ async def test_the_controller_changes_neither_the_model_nor_what_has_happened(ev
             *writes_to(*model),
             "UPDATE farrier.edges SET layer = 'x'",
             "UPDATE farrier.history SET cause = 'x'",
+            *writes_to("node_bmcs"),
         ]
         assert await refused(conn, *statements) == statements
 

@@ -21,9 +21,7 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
            ELSE '[]' END AS tasks,
            (SELECT coalesce(json_agg(i ORDER BY i.id), '[]') FROM (
                 SELECT i.id, i.action, i.params, i.requested_by,
-                       CASE WHEN i.action = 'set_bmc' THEN (
-                           SELECT o.name FROM farrier.nodes o
-                            WHERE o.bmc_address = i.params ->> 'address' AND o.status <> 'deleted' AND o.id <> n.id) END AS conflict
+                       CASE WHEN i.action = 'set_bmc' THEN farrier.bmc_holder(i.params ->> 'address', n.id) END AS conflict
                   FROM farrier.intents i JOIN farrier.actions a USING (action)
                  WHERE i.node_id = n.id AND i.status = 'pending' AND (n.paused IS NULL OR a.while_paused)
                  ORDER BY i.id LIMIT 100) i) AS intents

@@ -1,0 +1,237 @@
+"""A system behind a BMC, and a MAC address, belong to one node, however they are spelled and whoever comes first."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+
+from farrier.io import refusals
+from farrier.io.pool import Connection
+from tests.support import pg
+from tests.support import site as sites
+from tests.support.loop import PATIENCE
+from tests.support.site import MINUTE, Site
+
+REGISTER = "SELECT farrier.register_node($1, bmc_address => $2, macs => $3::text[])"
+SPAN = "SELECT farrier.bmc_span_of($1)::text"
+BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+
+
+async def register(conn: Connection, name: str, address: str | None, macs: list[str] | None = None) -> None:
+    await conn.execute(REGISTER, name, address, macs or [])
+
+
+async def refusal(conn: Connection, name: str, address: str | None, macs: list[str] | None = None) -> str:
+    with pytest.raises(pg.PostgresError) as refused:
+        await register(conn, name, address, macs)
+    assert refused.value.sqlstate == "23505"
+    return str(refused.value).partition("\n")[0]
+
+
+async def until_blocked(db: pg.Database) -> None:
+    """Return once a session of this database waits for another's transaction."""
+    async with db.connect() as conn:
+        with anyio.fail_after(PATIENCE):
+            while not await conn.fetchval(BLOCKED):
+                await anyio.lowlevel.checkpoint()
+
+
+# --- spelling
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param("https://bmc-1.example", "https://BMC-1.Example", id="case of the host"),
+        pytest.param("https://bmc-1.example", "HTTPS://bmc-1.example", id="case of the scheme"),
+        pytest.param("https://bmc-1.example", "bmc-1.example", id="without a scheme"),
+        pytest.param("https://bmc-1.example", "https://bmc-1.example:443", id="default port"),
+        pytest.param("https://bmc-1.example", "bmc-1.example:0443", id="default port with a zero"),
+        pytest.param("https://bmc-1.example", "https://bmc-1.example/", id="slash at the end"),
+        pytest.param("https://bmc-1.example", "https://bmc-1.example.", id="dot at the end"),
+        pytest.param("https://bmc-1.example", "https://root@bmc-1.example", id="user name"),
+        pytest.param("https://bmc-1.example", "https://bmc-1.example?x#y", id="query and fragment"),
+        pytest.param("10.0.0.1:8443", "https://10.0.0.1:8443/", id="another port"),
+        pytest.param("https://[2001:DB8:0::1]", "2001:db8::1", id="IPv6 without brackets"),
+        pytest.param("https://[2001:db8::1]:443/", "[2001:db8:0:0::0001]", id="IPv6 with zeros"),
+        pytest.param("https://[::ffff:10.0.0.1]", "10.0.0.1", id="IPv4 in IPv6"),
+        pytest.param("https://b/redfish/v1/Systems/1", "B:443/redfish/v1/Systems/1/", id="with a path"),
+    ],
+)
+async def test_one_address_is_known_in_every_spelling(every_db: pg.Database, one: str, other: str) -> None:
+    async with every_db.connect() as conn:
+        for first, second in ((one, other), (other, one)):
+            await register(conn, "gpu-1", first)
+            text = await refusal(conn, "gpu-2", second)
+            assert text == f"the BMC {second} belongs to node gpu-1 already"
+            await conn.execute("TRUNCATE farrier.nodes CASCADE")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("https://bmc-1.example", "https://bmc-2.example"),
+        ("https://bmc-1.example", "https://bmc-1.example.org"),
+        ("https://bmc-1.example", "https://bmc-1.example:8443"),
+        ("https://bmc-1.example:844", "https://bmc-1.example:8443"),
+        ("https://bmc-1.example/redfish/v1/Systems/1", "https://bmc-1.example/redfish/v1/Systems/2"),
+        ("https://bmc-1.example/redfish/v1/Systems/1", "https://bmc-1.example/redfish/v1/Systems/10"),
+        ("https://bmc-1.example/redfish/v1/Systems/a", "https://bmc-1.example/redfish/v1/Systems/A"),
+        ("https://[2001:db8::1]", "https://[2001:db8::1:443]"),
+    ],
+)
+async def test_other_addresses_are_other_bmcs(every_db: pg.Database, one: str, other: str) -> None:
+    async with every_db.connect() as conn:
+        await register(conn, "gpu-1", one)
+        await register(conn, "gpu-2", other)
+
+
+@pytest.mark.parametrize(
+    "address", ["[", "]:5", "::::", "[fe80::1%eth0]", "https://", "/", "@", ":", "a:b:c", "#", "?"]
+)
+async def test_what_is_no_address_is_kept_without_complaint(every_db: pg.Database, address: str) -> None:
+    """Its verification says what is wrong with it; it must not break a registration, nor a run."""
+    async with every_db.connect() as conn:
+        await register(conn, "gpu-1", address)
+        assert await conn.fetchval(SPAN, address)
+
+
+# --- a system and its BMC
+
+
+async def test_systems_behind_one_bmc_are_told_apart_by_their_paths(site: Site) -> None:
+    bmc = "https://twin.example/redfish/v1/Systems"
+    first = await site.register("gpu-1", bmc_address=f"{bmc}/1", bmc_credential="env:BMC")
+    second = await site.register("gpu-2", bmc_address=f"{bmc}/2", bmc_credential="env:BMC")
+    for machine in (first, second):
+        assert (await machine.look())["management"] == "manageable"
+    assert {call.system_path for call in site.bmc.calls} == {"/redfish/v1/Systems/1", "/redfish/v1/Systems/2"}
+
+
+async def test_an_address_without_a_path_is_the_whole_bmc(site: Site) -> None:
+    """Which system is meant is found out later, and it may be the very one that the other node names."""
+    part, whole = "https://twin.example/redfish/v1/Systems/1", "https://Twin.example:443"
+    await site.register("gpu-1", bmc_address=part)
+    assert "belongs to node gpu-1 already" in await refusal(site.conn, "gpu-2", whole)
+    await site.register("gpu-3", bmc_address="https://other.example")
+    assert "belongs to node gpu-3 already" in await refusal(
+        site.conn, "gpu-4", "https://other.example/redfish/v1/Systems/1"
+    )
+
+
+async def test_a_node_may_name_its_system_and_make_room_for_its_neighbour(site: Site) -> None:
+    whole = "https://twin.example"
+    first = await site.register("gpu-1", bmc_address=whole, bmc_credential="env:BMC")
+    second = await site.register("gpu-2")
+    path = f"{whole}/redfish/v1/Systems"
+    refused = await second.ask("set_bmc", address=f"{path}/2", credential="env:BMC")
+    assert (refused.status, refused.reason) == ("rejected", f"the BMC {path}/2 belongs to node gpu-1 already")
+    await first.asked("set_bmc", address=f"{path}/1")
+    await second.asked("set_bmc", address=f"{path}/2", credential="env:BMC")
+    assert (await second.look())["management"] == "manageable"
+
+
+# --- intents
+
+
+async def test_set_bmc_is_refused_with_the_other_nodes_name_in_any_spelling(site: Site) -> None:
+    await site.register("gpu-1", bmc_address="https://bmc-1.example")
+    other = await site.register("gpu-2")
+    for spelled in ("BMC-1.example:443/", "https://bmc-1.example/redfish/v1/Systems/1"):
+        answer = await other.ask("set_bmc", address=spelled)
+        assert (answer.status, answer.reason) == ("rejected", f"the BMC {spelled} belongs to node gpu-1 already")
+    assert (await other.look())["bmc_address"] is None
+
+
+async def test_a_node_may_spell_its_own_address_in_another_way(site: Site) -> None:
+    machine = await site.register("gpu-1", bmc_address="https://bmc-1.example", bmc_credential="env:BMC")
+    await machine.asked("set_bmc", address="bmc-1.example:443")
+    assert (await machine.look())["bmc_address"] == "bmc-1.example:443"
+
+
+async def test_an_address_is_free_again_when_it_is_changed_cleared_or_its_node_deleted(site: Site) -> None:
+    machine = await site.register("gpu-1", bmc_address="https://a.example", bmc_credential="env:BMC")
+    await machine.asked("set_bmc", address="https://b.example")
+    await register(site.conn, "gpu-2", "https://a.example")
+    await machine.asked("clear_bmc")
+    gone = await site.register("gpu-3", bmc_address="https://b.example")
+    await gone.asked("delete")
+    await register(site.conn, "gpu-4", "https://b.example")
+
+
+async def test_two_spellings_given_at_once_do_not_both_get_the_bmc(db: pg.Database) -> None:
+    """Neither snapshot shows the other's: the database refuses one commit, whose next run sees why."""
+    async with sites.opened(db, refusals=1) as site:
+        machines = [await site.register(), await site.register()]
+        addresses = ("https://twin.example", "twin.example:443/redfish/v1/Systems/1")
+        async with site.conn.transaction():
+            asked = [
+                await machine.tell("set_bmc", address=address, credential="env:B")
+                for machine, address in zip(machines, addresses, strict=True)
+            ]
+        await site.settled()
+        await site.wait(MINUTE)
+        assert sorted([(await site.answer(id_)).status for id_ in asked]) == ["accepted", "rejected"]
+
+
+# --- registration
+
+
+@pytest.mark.parametrize("spelled", ["02:00:00:00:00:0A", "02-00-00-00-00-0a", "0200.0000.000a", "02000000000a"])
+async def test_a_mac_address_belongs_to_one_node_in_every_spelling(every_db: pg.Database, spelled: str) -> None:
+    async with every_db.connect() as conn:
+        await register(conn, "gpu-1", None, ["02:00:00:00:00:0a", spelled])
+        text = await refusal(conn, "gpu-2", None, ["02:00:00:00:00:01", spelled])
+    assert text == "the MAC address 02:00:00:00:00:0a belongs to node gpu-1 already"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        (
+            ("https://bmc-1.example", []),
+            ("BMC-1.example/redfish/v1/Systems/1", []),
+            "the BMC BMC-1.example/redfish/v1/Systems/1 belongs to node gpu-1 already",
+        ),
+        (
+            (None, ["02:00:00:00:00:01"]),
+            (None, ["02-00-00-00-00-01"]),
+            "the MAC address 02:00:00:00:00:01 belongs to node gpu-1 already",
+        ),
+    ],
+    ids=["bmc", "mac"],
+)
+async def test_the_second_of_two_registrations_at_once_is_told_whose_it_is(
+    every_db: pg.Database, first: tuple[Any, ...], second: tuple[Any, ...], told: str
+) -> None:
+    texts = []
+
+    async def late(conn: Connection) -> None:
+        texts.append(await refusal(conn, "gpu-2", *second))
+
+    async with (
+        every_db.connect() as one,
+        every_db.connect() as other,
+        anyio.create_task_group() as tasks,
+        one.transaction(),
+    ):
+        await register(one, "gpu-1", *first)
+        tasks.start_soon(late, other)
+        await until_blocked(every_db)
+    assert texts == [told]
+
+
+async def test_the_claims_follow_whoever_writes(db: pg.Database) -> None:
+    """Not only the functions: a hand at psql is refused by the same constraint, in words for whoever asked."""
+    async with db.connect() as conn:
+        await register(conn, "gpu-1", "https://a.example")
+        await register(conn, "gpu-2", "https://b.example")
+        write = partial(conn.execute, "UPDATE farrier.nodes SET bmc_address = $1 WHERE name = 'gpu-2'")
+        with pytest.raises(pg.PostgresError) as refused:
+            await write("A.example")
+        assert "another node has this BMC" in str(refusals.told(refused.value))
+        await write("https://c.example")
+        await register(conn, "gpu-3", "https://b.example")
