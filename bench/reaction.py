@@ -19,6 +19,7 @@ from typing import Any
 from uuid import uuid4
 
 import anyio
+import msgspec
 
 from bench import daemon, fleet
 from bench.figures import Benchmark, Bound, Goal, Measure, Reading, Readings
@@ -39,8 +40,7 @@ _ASK = "INSERT INTO farrier.intents (node, action, params) VALUES ($1, 'quaranti
 _MOVED = "SELECT count(*) FROM farrier.nodes WHERE id = ANY ($1::bigint[]) AND status = $2"
 _PENDING = "SELECT id FROM farrier.intents WHERE node_id = $1 AND status = 'pending'"
 _CLAIM = statements.load("schedule/claim")
-_RELEASE = statements.load("schedule/release")
-_ANSWER = statements.load("node/answer_intents")
+_COMMIT = statements.load("schedule/commit")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -115,7 +115,10 @@ async def _through_sql(ground: Ground, nodes: list[int]) -> list[float]:
                 await _answer(conn)
 
         group.start_soon(answer)
-        took = [await client.ask(node) for node in nodes]
+        took = []
+        for node in nodes:
+            await anyio.sleep(random.uniform(0.5, 1.5) * _PAUSE_SECONDS)
+            took.append(await client.ask(node))
         group.cancel_scope.cancel()
     return took
 
@@ -127,8 +130,11 @@ async def _answer(conn: pool.Connection) -> None:
         if row["id"] is not None:
             await conn.fetch(NodeRows.load, [row["id"]])
             asked = [record["id"] for record in await conn.fetch(_PENDING, row["id"])]
-            await conn.execute(_ANSWER, asked, ["accepted"] * len(asked), [""] * len(asked))
-            await conn.fetch(_RELEASE, "node", [row["id"]], [token], [CONTROLLER.period], [None], [None])
+            answers = [{"run": row["id"], "intent": intent, "status": "accepted"} for intent in asked]
+            changes = msgspec.json.encode({"runs": [], "answers": answers}).decode()
+            place = [row["id"]], [token], [Lane.PERIODIC.value], [CONTROLLER.period], [None], [None]
+            nothing: list[list[Any]] = [[]] * 12
+            await conn.fetch(_COMMIT, "node", uuid4(), False, NodeRows.writer, changes, *place, *nothing)
 
 
 @asynccontextmanager

@@ -7,10 +7,10 @@ callers need to know one error; a refusal of what was sent stays what it is, to 
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import anyio
 import asyncpg
@@ -33,18 +33,6 @@ class Unsendable(Exception):
 
 class ReplyLost(Exception):
     """The connection broke while COMMIT was under way: it may or may not have happened."""
-
-
-class RacedError(Exception):
-    """Somebody wrote a resource without holding its claim, between our look at its version and our write."""
-
-
-class OvertakenError(Exception):
-    """What these runs were decided on changed under them, and their writes no longer fit."""
-
-    def __init__(self, ids: Collection[int]) -> None:
-        super().__init__(f"overtaken: {sorted(ids)}")
-        self.ids = frozenset(ids)
 
 
 # What the database, or the driver in its name, says no to.
@@ -101,11 +89,27 @@ async def borrowed(pool: Pool) -> AsyncIterator[Connection]:
         raise
 
 
+async def commit_by(conn: Connection, statement: str, *arguments: Any) -> list[asyncpg.Record]:
+    """One statement that is a transaction of its own. Raises `ReplyLost` when the connection or the server broke before
+    the answer came."""
+    try:
+        return await conn.fetch(statement, *arguments)
+    except _BROKEN as broken:
+        if isinstance(broken, ValueError):  # never sent
+            raise
+        raise ReplyLost from broken
+    except asyncpg.PostgresError as error:
+        if classify(error) is Trouble.GONE:  # "terminating connection" may come instead of an answer
+            raise ReplyLost from error
+        raise
+
+
 class Transaction:
     """One transaction: BEGIN, the statements, the end, each a round trip.
 
     Leave it by `commit`; leaving the block without rolls back. Deferred constraints are checked in the same
-    round trip as COMMIT but before it, so their errors come as errors of a transaction that never committed.
+    round trip as COMMIT but before it, so their errors come as errors of a transaction that never committed. What is
+    one statement anyway needs none: `commit_by`.
     """
 
     def __init__(self, conn: Connection) -> None:

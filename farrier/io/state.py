@@ -10,14 +10,15 @@ from __future__ import annotations
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
+import anyio
 import asyncpg
 
 from farrier.errors import DatabaseUnreachable, FarrierError, UndecodableState
 from farrier.io import commit, session, statements
-from farrier.io.pool import Connection, Pool
+from farrier.io.pool import Pool
 from farrier.model.schedule import Claim, Claimed, Finished, Lane, Loaded, Result
 
 R = TypeVar("R")
@@ -29,15 +30,21 @@ W = TypeVar("W")
 # subtract on.
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
+# After so many snapshots the event loop serves others: half a millisecond of decoding.
+_SLICE = 64
+
 _CLAIM = statements.load("schedule/claim")
 _RENEW = statements.load("schedule/renew")
 _GIVE_BACK = statements.load("schedule/give_back")
 _AWAIT_LOCK = statements.load("schedule/await_lock")
 
 
+# Section → its elements, each with the id of its `run`.
+Changes: TypeAlias = Mapping[str, Sequence[Mapping[str, Any]]]
+
+
 class Rows(Protocol[R_co, S, W]):
-    """One kind's tables: its SQL and its codec. Methods with a connection run inside the commit's
-    transaction."""
+    """One kind's tables: its SQL and its codec. Touches no connection itself."""
 
     @property
     def kind(self) -> str:
@@ -48,9 +55,10 @@ class Rows(Protocol[R_co, S, W]):
         """SQL: `$1` ids → rows (id, now, snapshot). The snapshot is decoded by `decode`."""
 
     @property
-    def lock(self) -> str:
-        """SQL: `$1` ids, in order, FOR NO KEY UPDATE OF the schedule rows SKIP LOCKED → (id, claim_token,
-        version). The version is null for a row without a resource."""
+    def writer(self) -> str:
+        """The kind's SQL function that writes what `changes` makes, by its qualified name: (jsonb) RETURNS TABLE (run
+        bigint, due_in interval). It answers the runs of which it wrote nothing, because their version has moved on or
+        because what they write no longer fits, and how soon they are to be decided anew."""
 
     @property
     def interrupted(self) -> str | None:
@@ -60,13 +68,10 @@ class Rows(Protocol[R_co, S, W]):
     def decode(self, snapshot: bytes | str) -> R_co:
         """One snapshot. Raises `UndecodableState`."""
 
-    async def persist(self, conn: Connection, runs: Sequence[Finished[S, W]]) -> None:
-        """Write the states of runs whose `to` is set, each where its version is still the run's, and add one
-        to it. Raises `session.RacedError` if one of them is not."""
-
-    async def apply(self, conn: Connection, writes: Sequence[tuple[int, W]]) -> None:
-        """Apply the writes of (id, write), in order. Raises `session.OvertakenError` for runs whose writes no longer
-        fit what is stored. May raise an error of PostgreSQL: that refuses the run."""
+    def changes(self, runs: Sequence[Finished[S, W]]) -> Changes:
+        """The states and writes of these runs, by sections of the kind's own; each element names its `run`. The writer
+        gets them with the section `runs`: the version that each run was decided on. Raises what encoders raise for a
+        value that does not belong where it stands."""
 
 
 class PostgresStateIO(Generic[R, S, W]):
@@ -108,7 +113,9 @@ class PostgresStateIO(Generic[R, S, W]):
         resources: dict[int, R] = {}
         unreadable: dict[int, FarrierError] = {}
         decode = self._rows.decode
-        for record in records:
+        for count, record in enumerate(records):
+            if count % _SLICE == _SLICE - 1:
+                await anyio.lowlevel.checkpoint()
             try:
                 resources[record["id"]] = decode(record["snapshot"])
             except FarrierError as error:

@@ -16,8 +16,8 @@ import msgspec
 from typing_extensions import override
 
 from farrier.errors import UndecodableState
-from farrier.io import session
 from farrier.io.pool import Connection, Pool
+from farrier.io.state import Changes
 from farrier.model.outcome import Decision, DoNothing, Outcome, Transition, Update
 from farrier.model.schedule import Finished, Place
 from farrier.protocols import StateHandler
@@ -46,6 +46,27 @@ CREATE = """
         RETURN NULL;
     END $$;
     CREATE TRIGGER wake AFTER INSERT ON farrier_toy.requests FOR EACH ROW EXECUTE FUNCTION farrier_toy.wake();
+    CREATE FUNCTION farrier_toy.write(changes jsonb) RETURNS TABLE (run bigint, due_in interval) LANGUAGE plpgsql AS $$
+    DECLARE
+        fit bigint[] := ARRAY(
+            SELECT w.id FROM farrier_toy.widgets w
+              JOIN jsonb_to_recordset(changes -> 'runs') c (run bigint, version bigint)
+                ON c.run = w.id AND c.version = w.version
+             ORDER BY w.id FOR NO KEY UPDATE OF w);
+    BEGIN
+        IF cardinality(fit) < jsonb_array_length(changes -> 'runs') THEN
+            RETURN QUERY SELECT c.run, interval '0'
+                           FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (fit);
+            changes := farrier.of_runs(changes, fit);
+        END IF;
+        UPDATE farrier_toy.widgets w
+           SET version = w.version + 1, state = c.state, payload = c.payload,
+               entered_at = CASE WHEN w.state = c.state THEN w.entered_at ELSE farrier.now() END
+          FROM jsonb_to_recordset(changes -> 'widgets') c (run bigint, state text, payload text)
+         WHERE w.id = c.run;
+        UPDATE farrier_toy.requests r SET answers = answers + 1
+          FROM jsonb_to_recordset(changes -> 'answers') c (request bigint) WHERE r.id = c.request;
+    END $$;
 """
 
 # Due at once, in the order of their ids.
@@ -64,25 +85,6 @@ _LOAD = """
                                  snapshot
       FROM farrier_toy.widgets w WHERE w.id = ANY ($1::bigint[])
 """
-
-_LOCK = """
-    SELECT s.id, s.claim_token, w.version
-      FROM farrier.schedule s LEFT JOIN farrier_toy.widgets w ON w.id = s.id
-     WHERE s.kind = 'widget' AND s.id = ANY ($1::bigint[])
-     ORDER BY s.id
-       FOR NO KEY UPDATE OF s SKIP LOCKED
-"""
-
-_PERSIST = """
-    UPDATE farrier_toy.widgets w
-       SET version = w.version + 1, state = r.state, payload = r.payload,
-           entered_at = CASE WHEN w.state = r.state THEN w.entered_at ELSE farrier.now() END
-      FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[]) AS r (id, version, state, payload)
-     WHERE w.id = r.id AND w.version = r.version
-    RETURNING w.id
-"""
-
-_ANSWER = "UPDATE farrier_toy.requests SET answers = answers + 1 WHERE id = ANY ($1::bigint[])"
 
 _INTERRUPTED = """
     SELECT DISTINCT widget AS id FROM farrier_toy.requests
@@ -149,7 +151,7 @@ class WidgetRows:
 
     kind = KIND
     load = _LOAD
-    lock = _LOCK
+    writer = "farrier_toy.write"
     interrupted: str | None = _INTERRUPTED
 
     def __init__(self) -> None:
@@ -161,14 +163,15 @@ class WidgetRows:
         except msgspec.ValidationError as error:
             raise UndecodableState("widget", str(error)) from None
 
-    async def persist(self, conn: Connection, runs: Sequence[Finished[Shape, Answer]]) -> None:
-        rows = [(run.id, run.version, run.to.state.value, run.to.payload) for run in runs if run.to is not None]
-        columns = [list(column) for column in zip(*rows, strict=True)]
-        if len(await conn.fetch(_PERSIST, *columns)) < len(runs):
-            raise session.RacedError("a widget's version moved")
-
-    async def apply(self, conn: Connection, writes: Sequence[tuple[int, Answer]]) -> None:
-        await conn.execute(_ANSWER, [write.request for _, write in writes])
+    def changes(self, runs: Sequence[Finished[Shape, Answer]]) -> Changes:
+        return {
+            "widgets": [
+                {"run": run.id, "state": run.to.state, "payload": run.to.payload}
+                for run in runs
+                if run.to is not None
+            ],
+            "answers": [{"run": run.id, "request": write.request} for run in runs for write in run.writes],
+        }
 
 
 Decided: TypeAlias = Decision[Shape, Answer, object]

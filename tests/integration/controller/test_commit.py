@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
 
 import anyio
 import asyncpg
 import pytest
-from typing_extensions import override
 
 from farrier.controller.verdict import Assessor
-from farrier.io.pool import Connection
 from farrier.model.outcome import Deleted, DoNothing, Transition, Update, Wait
 from farrier.model.schedule import Claim, Finished, Lane, Verdict
 from tests.support import pg, proxy, toy
@@ -90,26 +87,20 @@ async def test_a_conflict_costs_only_the_run_that_has_it(shop: Shop) -> None:
     assert verdicts == {1: Verdict.COMMITTED, 2: Verdict.CONFLICT, 3: Verdict.COMMITTED}
 
 
-class RacingRows(toy.WidgetRows):
-    """Somebody writes a widget, without a claim, between the lock and our write."""
+async def test_a_write_between_our_look_at_the_version_and_our_own_is_a_conflict_of_that_run_alone(shop: Shop) -> None:
+    held = await hold(shop, 1, 2, 3)
+    verdicts: dict[int, Verdict] = {}
 
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        super().__init__()
-        self._pool = pool
-        self.races = 1
+    async def commit() -> None:
+        verdicts.update(await held.commit(*(held.finish(id_, MADE) for id_ in (1, 2, 3))))
 
-    @override
-    async def persist(self, conn: Connection, runs: Sequence[Finished[Shape, Answer]]) -> None:
-        if self.races:
-            self.races -= 1
-            await self._pool.execute("UPDATE farrier_toy.widgets SET version = version + 1 WHERE id = 2")
-        await super().persist(conn, runs)
-
-
-async def test_a_write_between_lock_and_update_is_a_conflict_of_that_run_alone(shop: Shop) -> None:
-    io = shop.io(rows=RacingRows(shop.pool))
-    held = await hold(shop, 1, 2, 3, io=io)
-    verdicts = await held.commit(*(held.finish(id_, MADE) for id_ in (1, 2, 3)))
+    async with shop.db.connect() as somebody, anyio.create_task_group() as group:
+        racing = somebody.transaction()
+        await racing.start()
+        await somebody.execute("UPDATE farrier_toy.widgets SET version = version + 1 WHERE id = 2")
+        group.start_soon(commit)
+        await shop.until_blocked()
+        await racing.commit()
     assert verdicts == {1: Verdict.COMMITTED, 2: Verdict.CONFLICT, 3: Verdict.COMMITTED}
     assert await shop.history(1) == [("raw", "made")]
     assert await shop.history(2) == []
@@ -250,7 +241,7 @@ async def test_a_commit_whose_reply_is_lost_is_found_and_not_repeated(shop: Shop
         held = await hold(shop, 1, 2, io=shop.io(pool=pool))
         moves = held.finish(1, MADE)
         stays = held.finish(2, Update(to=Shape(State.RAW, "later"), reason="a new deadline"))
-        between.cut_after(b"; COMMIT")
+        between.cut_after(b"it was raw")
         assert await held.commit(moves, stays) == {1: Verdict.COMMITTED, 2: Verdict.UNKNOWN}
         assert between.cuts == 1
         assert await held.commit(moves) == {1: Verdict.LOST}
@@ -261,7 +252,7 @@ async def test_a_commit_whose_reply_is_lost_is_found_and_not_repeated(shop: Shop
 async def test_a_commit_that_never_arrived_is_unknown_and_runs_again_when_its_lease_ends(shop: Shop) -> None:
     async with proxy.before(shop.db.dsn) as between, pg.Database(between.dsn).pool(2) as pool:
         held = await hold(shop, 1, io=shop.io(pool=pool))
-        between.cut_after(b"farrier.history")
+        between.cut_after(b"farrier.commit_runs")
         assert await held.commit(held.finish(1, MADE)) == {1: Verdict.UNKNOWN}
     assert (await shop.widget(1))["state"] == "raw"
     await shop.db.advance(LEASE + SECOND)
