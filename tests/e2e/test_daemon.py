@@ -46,13 +46,14 @@ def trusting(server: bmc.FakeBmc) -> dict[str, str]:
     }
 
 
-async def register(db: pg.Database, server: bmc.FakeBmc) -> None:
+async def register(db: pg.Database, server: bmc.FakeBmc, *, agentless: bool = False) -> None:
     """A node with this BMC, due now."""
     async with db.connect() as conn:
         await conn.execute(
-            "SELECT farrier.register_node('gpu-1', bmc_address => $1, bmc_credential => $2)",
+            "SELECT farrier.register_node('gpu-1', bmc_address => $1, bmc_credential => $2, agentless => $3)",
             server.url,
             bmc.CREDENTIAL,
+            agentless,
         )
         await conn.execute("SELECT farrier.enqueue('node', 1)")
 
@@ -149,6 +150,40 @@ async def test_the_work_of_a_killed_replica_is_done_by_another_once_its_lease_is
     async with db.connect() as conn:
         moved_by = await conn.fetchval("SELECT controller FROM farrier.history WHERE to_value = 'manageable'")
     assert str(moved_by) == inherits["controller"]
+
+
+async def test_an_adoption_outlives_its_killed_replica_and_the_bmc_sees_nothing_but_reads(
+    db: pg.Database, slow_bmc: bmc.FakeBmc
+) -> None:
+    slow_bmc.answer(bmc.SYSTEM, bmc.system(), bmc.Silence(), bmc.system())
+    async with replica(db.dsn, **trusting(slow_bmc)) as killed:
+        await killed.until("daemon.ready")
+        await register(db, slow_bmc, agentless=True)
+        await until(lambda: becomes(db, "manageable"))
+        verified = len(slow_bmc.requests)
+        async with db.connect() as conn:
+            await conn.execute("INSERT INTO farrier.intents (node, action) VALUES ('gpu-1', 'adopt')")
+        await until(lambda: has_more_requests(slow_bmc, verified))
+        async with replica(db.dsn, **trusting(slow_bmc)) as heir:
+            inherits = await heir.until("daemon.ready")
+            killed.send(signal.SIGKILL)
+            assert await killed.ended() == -signal.SIGKILL
+            assert await management(db) == "adopting"
+            await db.advance(timedelta(seconds=15))
+            await until(lambda: becomes(db, "manageable"))
+    async with db.connect() as conn:
+        ended = await conn.fetch(
+            "SELECT layer, to_value, controller::text FROM farrier.history WHERE to_value IN ('reconciled', 'active')"
+        )
+    assert {tuple(row) for row in ended} == {
+        ("onboarding", "reconciled", inherits["controller"]),
+        ("status", "active", inherits["controller"]),
+    }
+    assert {request.method for request in slow_bmc.requests} == {"GET"}
+
+
+async def has_more_requests(server: bmc.FakeBmc, than: int) -> bool:
+    return any(request.path == bmc.SYSTEM for request in server.requests[than:])
 
 
 async def becomes(db: pg.Database, value: str) -> bool:
