@@ -29,6 +29,7 @@ from farrier.model.node import Node
 from farrier.model.params import PowerRequest
 from farrier.model.writes import Write
 from farrier.protocols import BmcClient
+from farrier.services.credentials import CredentialPlaces, Credentials
 
 NodeIO: TypeAlias = PostgresStateIO[Node, Node, Write]
 
@@ -92,7 +93,7 @@ async def running(
         NODE_KIND,
         NodeHandler(NodeConfig()),
         io or node_io(ground),
-        services=NodeServices(Unplugged()),
+        services=NodeServices(Unplugged(), Credentials(CredentialPlaces())),
         host=Host(config=config, sink=tally, clock=MonotonicClock()),
     )
     async with anyio.create_task_group() as group:

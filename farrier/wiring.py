@@ -6,9 +6,10 @@ itself. Everything is a context: what was opened is closed in reverse order, als
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -48,8 +49,11 @@ from farrier.protocols import AgentApi, Clock, FleetApi, MetricsSink, ServiceObs
 from farrier.services.bmc import open_bmc
 from farrier.services.bmc_exchange import Operation
 from farrier.services.bmc_settings import BmcSettings
-from farrier.services.credentials import CredentialPlaces, Credentials
+from farrier.services.credentials import CredentialPlaces, Credentials, open_credentials
 from farrier.services.trust import CaFile, Insecure, Pinned, SystemCa, Trust
+from farrier.services.vault import VaultSettings
+from farrier.services.vault_answers import Operation as VaultOperation
+from farrier.services.vault_answers import Result as VaultResult
 from farrier.web.backend import Backend
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -166,12 +170,15 @@ async def runtime(
     clock = MonotonicClock()
     progress = Progress(clock)
     owner = uuid4()
-    async with open_bmc(bmc_settings(config), credentials=credentials(config.credentials), observer=observer) as bmc:
+    async with (
+        credentials(config, observer=observer) as store,
+        open_bmc(bmc_settings(config), credentials=store, observer=observer) as bmc,
+    ):
         processor = Processor(
             NODE_KIND,
             NodeHandler(config.node, config.sla),
             _NodeIO(database, progress, owner=owner, lease=config.controller.lease),
-            services=NodeServices(bmc),
+            services=NodeServices(bmc, store),
             host=Host(config=config.controller, sink=sink, clock=clock),
         )
         listener = None
@@ -181,7 +188,9 @@ async def runtime(
 
 
 @asynccontextmanager
-async def backend(config: settings.Config, database: Database) -> AsyncIterator[Backend]:
+async def backend(
+    config: settings.Config, database: Database, *, observer: ServiceObserver
+) -> AsyncIterator[Backend]:
     """What the web works on, over connections of its own: a long list must not make the loop wait."""
     pgbouncer = config.database.pgbouncer
     connections = await pool.open_pool(
@@ -189,20 +198,12 @@ async def backend(config: settings.Config, database: Database) -> AsyncIterator[
     )
     try:
         requests = PostgresRequests(connections, database.dsn, pgbouncer=pgbouncer)
-        yield Backend(PostgresQueries(connections), requests, config.sla, _token(config))
+        async with credentials(config, observer=observer) as store:
+            reference = config.http.bearer_token
+            token = partial(store.token, reference) if reference else None
+            yield Backend(PostgresQueries(connections), requests, config.sla, token)
     finally:
         connections.terminate()
-
-
-def _token(config: settings.Config) -> Callable[[], Awaitable[str]] | None:
-    reference, store = config.http.bearer_token, credentials(config.credentials)
-    if not reference:
-        return None
-
-    async def read() -> str:
-        return (await store.resolve(reference)).password
-
-    return read
 
 
 class Outside(msgspec.Struct, frozen=True):
@@ -217,9 +218,28 @@ def outside(database: Database, name: str) -> Outside:
     return Outside(PostgresAgents(database.pool), PostgresFleet(database.pool, name))
 
 
-def credentials(config: settings.CredentialsConfig) -> Credentials:
-    """Where secrets come from."""
-    return Credentials(CredentialPlaces(file_roots=tuple(map(Path, config.file_roots)), env_prefix=config.env_prefix))
+def credentials(config: settings.Config, *, observer: ServiceObserver) -> AbstractAsyncContextManager[Credentials]:
+    """Where secrets come from, to be opened. Raises ConfigError."""
+    places = CredentialPlaces(
+        file_roots=tuple(map(Path, config.credentials.file_roots)), env_prefix=config.credentials.env_prefix
+    )
+    return open_credentials(places, vault_settings(config.vault), clock=MonotonicClock(), observer=observer)
+
+
+def vault_settings(config: settings.VaultConfig) -> VaultSettings | None:
+    """How Vault is spoken to; None where there is none."""
+    if not config.address:
+        return None
+    return VaultSettings(
+        address=config.address,
+        token=config.token,
+        mount=config.mount,
+        path_prefix=config.path_prefix,
+        namespace=config.namespace,
+        ca_file=Path(config.ca_file) if config.ca_file else None,
+        timeout=config.timeout,
+        keep=config.keep,
+    )
 
 
 def bmc_settings(config: settings.Config) -> BmcSettings:

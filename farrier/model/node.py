@@ -30,18 +30,23 @@ NO_TIME = datetime(1, 1, 1, tzinfo=UTC)
 
 class Switching(msgspec.Struct, frozen=True, kw_only=True):
     """A power action that is about to be sent, or was: committed before it, so that no crash can hide it. `intent` is
-    the request behind it; None when a desired power is enforced."""
+    the request behind it; None when a desired power is enforced. `enforce`: the request asks for its power to be kept
+    from then on. `unsure`: nobody saw how an earlier try to send it ended."""
 
     power: PowerRequest
     at: datetime
     intent: int | None = None
+    enforce: bool = False
+    unsure: bool = False
 
 
 class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What we know of a node's BMC from trying it. `failures` counts those of one class in a row since the last edit or
     request; `tries` are the times of the logins that are not known to have succeeded, newest last; `trying` is the one
     that a verification may use; `asked_at` is when `manage` was asked for and not yet reached. The `sync_` fields are
-    of the regular read of a manageable node; `desired_power` is what an operator wants enforced."""
+    of the regular read of a manageable node; `desired_power` is what an operator wants enforced, and `enforced_at` when
+    that was last done. `watched_at` is when the credential was last looked at for a new version without dialling, and
+    `watched_version` the one it had; None if it did not resolve."""
 
     last_error: str | None = None
     failure: BmcFailure | None = None
@@ -67,6 +72,9 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sync_error: str | None = None
     next_sync_at: datetime | None = None
     desired_power: PowerState | None = None
+    enforced_at: datetime | None = None
+    watched_at: datetime | None = None
+    watched_version: str | None = None
     switching: Switching | None = None
 
 

@@ -68,7 +68,10 @@ class SetBmc(_Params, frozen=True):
 
 
 class SetPower(_Params, frozen=True):
+    """`enforce` keeps it `on` or `off` from then on; without it nothing is kept any more."""
+
     power: PowerRequest
+    enforce: bool = False
 
 
 class Onboard(_Params, frozen=True):

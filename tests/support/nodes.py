@@ -10,10 +10,14 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
+from typing_extensions import override
+
 from farrier.config import NodeConfig
+from farrier.errors import CredentialError
 from farrier.handlers.node import NodeHandler
 from farrier.handlers.node.moves import Decision
 from farrier.model.actions import Action
+from farrier.model.credential import Credential
 from farrier.model.health import Alert, Health
 from farrier.model.management import Management
 from farrier.model.node import Agent, Bmc, Decommission, Intent, Node, Onboarding, Task, TaskStatus, TaskType
@@ -22,6 +26,7 @@ from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import DecommissionMode, OnboardingMode, WorkflowStatus
 from farrier.model.writes import AnswerIntent, Write
+from farrier.protocols import CredentialStore
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(hours=1)
@@ -29,6 +34,26 @@ SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 
 HANDLER = NodeHandler(NodeConfig())
+
+
+class Secrets(CredentialStore):
+    """A store with one secret, at some version; None: it does not resolve. `looks` counts who asked."""
+
+    def __init__(self, version: str | None = "v1") -> None:
+        self.current = version
+        self.looks = 0
+
+    @override
+    async def resolve(self, reference: str) -> Credential:
+        return Credential(username="admin", password="secret", version=await self.version(reference))
+
+    @override
+    async def version(self, reference: str) -> str:
+        self.looks += 1
+        if self.current is None:
+            raise CredentialError(reference, "is gone")
+        return self.current
+
 
 _ids = count(1)
 

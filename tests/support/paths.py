@@ -13,7 +13,8 @@ from uuid import uuid4
 from farrier.model.bmc import BmcReading, PowerState
 from farrier.model.edges import Layer
 from farrier.model.node import TaskType
-from tests.support.site import MINUTE, READING, Machine, Site
+from tests.support.fake_bmc import READING
+from tests.support.site import MINUTE, Machine, Site
 
 Path: TypeAlias = Callable[[Site], Awaitable[Machine]]
 

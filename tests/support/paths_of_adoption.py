@@ -6,8 +6,9 @@ from uuid import uuid4
 
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading
 from tests.support import paths_of_jobs
+from tests.support.fake_bmc import READING
 from tests.support.paths import MANAGEMENT, ONBOARDING, STATUS, takes
-from tests.support.site import READING, Machine, Site
+from tests.support.site import Machine, Site
 
 
 def another_machine() -> BmcReading:

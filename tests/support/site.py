@@ -7,7 +7,7 @@ do; time passes only by `wait`. Only the BMCs are played.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, Self
@@ -15,8 +15,6 @@ from uuid import UUID, uuid4
 
 import anyio
 import msgspec
-from msgspec.structs import replace
-from typing_extensions import override
 
 from farrier.clock import MonotonicClock
 from farrier.config import ControllerConfig, NodeConfig
@@ -27,12 +25,11 @@ from farrier.handlers.node import NODE_KIND, NodeHandler, NodeServices
 from farrier.io.node import NodeRows
 from farrier.io.pool import Pool, Single
 from farrier.io.state import PostgresStateIO
-from farrier.model.bmc import BmcReading, BmcTarget, PowerState
 from farrier.model.node import TaskType
-from farrier.model.params import PowerRequest
-from farrier.protocols import BmcClient
 from tests.support import pg
+from tests.support.fake_bmc import FakeBmc
 from tests.support.loop import PATIENCE, Ledger
+from tests.support.nodes import Secrets
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -65,82 +62,6 @@ _TASKS = """
     SELECT type, status, result::text AS result, attempt, failures
       FROM farrier.node_tasks WHERE node_id = $1 ORDER BY id
 """
-
-READING = BmcReading(
-    power=PowerState.ON,
-    system_path="/redfish/v1/Systems/1",
-    manager_path="/redfish/v1/Managers/1",
-    serial="SN-1",
-    uuid="38b7a8c4-0001-11ec-9621-0242ac130002",
-    credential_version="v1",
-    requests=4,
-)
-
-
-class FakeBmc(BmcClient):
-    """Every BMC of the site. `script` answers a verification or raises, `read_script` a read, `power_script` a change
-    of power, which `powers` lists with whether it might send; `hold` makes calls wait until `let_go`; `cut` is set when
-    one was cut short."""
-
-    def __init__(self) -> None:
-        self.calls: list[BmcTarget] = []
-        self.reads: list[BmcTarget] = []
-        self.powers: list[tuple[BmcTarget, PowerRequest, bool]] = []
-        self.recover()
-        self.begun, self.cut, self._gate = anyio.Event(), anyio.Event(), anyio.Event()
-        self._gate.set()
-
-    def hold(self) -> None:
-        self.begun, self.cut, self._gate = anyio.Event(), anyio.Event(), anyio.Event()
-
-    def let_go(self) -> None:
-        self._gate.set()
-
-    async def called(self) -> None:
-        """Wait for a read to begin."""
-        with anyio.fail_after(PATIENCE):
-            await self.begun.wait()
-
-    def recover(self) -> None:
-        self.script: Callable[[BmcTarget], BmcReading] = lambda _target: READING
-        self.read_script: Callable[[BmcTarget], BmcReading] = lambda _target: READING
-        self.power_script: Callable[[BmcTarget, PowerRequest], BmcReading] = lambda _target, wanted: replace(
-            READING, power=PowerState.OFF if wanted is PowerRequest.OFF else PowerState.ON
-        )
-
-    def fail(self, error: Exception) -> None:
-        """From now on every call raises this."""
-
-        def script(_target: BmcTarget, _wanted: PowerRequest | None = None) -> BmcReading:
-            raise error
-
-        self.script = self.read_script = self.power_script = script
-
-    @override
-    async def verify(self, target: BmcTarget, *, macs: bool = False) -> BmcReading:
-        self.calls.append(target)
-        await self._wait()
-        return self.script(target)
-
-    @override
-    async def read(self, target: BmcTarget) -> BmcReading:
-        self.reads.append(target)
-        await self._wait()
-        return self.read_script(target)
-
-    @override
-    async def set_power(self, target: BmcTarget, wanted: PowerRequest, *, send: bool = True) -> BmcReading:
-        self.powers.append((target, wanted, send))
-        await self._wait()
-        return self.power_script(target, wanted)
-
-    async def _wait(self) -> None:
-        self.begun.set()
-        try:
-            await self._gate.wait()
-        except anyio.get_cancelled_exc_class():
-            self.cut.set()
-            raise
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -292,12 +213,13 @@ class Site:
         self.pool = pool
         self.ledger = Ledger()
         self.bmc = FakeBmc()
+        self.secrets = Secrets()
         self._count = 0
         self.processor = Processor(
             NODE_KIND,
             NodeHandler(NodeConfig()),
             PostgresStateIO(pool, NodeRows(), owner=uuid4(), lease=_CONFIG.lease),
-            services=NodeServices(self.bmc),
+            services=NodeServices(self.bmc, self.secrets),
             host=Host(config=_CONFIG, sink=self.ledger, clock=MonotonicClock()),
         )
 

@@ -166,9 +166,7 @@ class WidgetRows:
     def changes(self, runs: Sequence[Finished[Shape, Answer]]) -> Changes:
         return {
             "widgets": [
-                {"run": run.id, "state": run.to.state, "payload": run.to.payload}
-                for run in runs
-                if run.to is not None
+                {"run": run.id, "state": run.to.state, "payload": run.to.payload} for run in runs if run.to is not None
             ],
             "answers": [{"run": run.id, "request": write.request} for run in runs for write in run.writes],
         }

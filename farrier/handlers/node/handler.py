@@ -54,22 +54,22 @@ class NodeHandler:
         if node.status is NodeStatus.DELETED:
             return Deleted()
         waits: dict[_Rule, Wait[Write]] = {}
+        soonest: timedelta | None = None
         for rule in _RULES:
             decision = rule(node, now, self._policy)
+            if isinstance(decision, Wait | DoNothing):
+                soonest = min((at for at in (soonest, decision.look_again) if at is not None), default=None)
             if isinstance(decision, Wait):
                 waits[rule] = decision
-            elif decision is not None:
+            elif decision is not None and not isinstance(decision, DoNothing):
                 return decision
         if not waits:
-            return DoNothing()
-        return _most_telling(waits)
+            return DoNothing(look_again=soonest)
+        return _most_telling(waits, soonest)
 
 
-def _most_telling(waits: dict[_Rule, Wait[Write]]) -> Wait[Write]:
+def _most_telling(waits: dict[_Rule, Wait[Write]], soonest: timedelta | None) -> Wait[Write]:
     told = next(waits[rule] for rule in _TELLING if rule in waits)
-    if len(waits) == 1:
-        return told
-    soonest = min((w.look_again for w in waits.values() if w.look_again is not None), default=None)
     writes = tuple(write for wait in waits.values() for write in wait.writes)
     return msgspec.structs.replace(told, look_again=soonest, writes=writes)
 

@@ -1,7 +1,8 @@
 """Answers the pending intents of a node, in order of id, up to and including the first that changes something.
 
 Whether a request fits the states is the table's to say (`model.actions`); what follows from it is said by the four
-modules of responses. A request that only a transient state or a pause forbids stays pending.
+modules of responses. A request that only a transient state or a pause forbids stays pending; so does one whose answer a
+step has to find out, and all behind it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from farrier.handlers.node import (
     requests_operator,
 )
 from farrier.handlers.node.moves import Change, become
-from farrier.handlers.node.reply import Accept, Reject, Reply, Request, Respond
+from farrier.handlers.node.reply import Accept, Hold, Reject, Reply, Request, Respond
 from farrier.model import actions
 from farrier.model.actions import Action, Allowed, Later, Refused
 from farrier.model.management import Management
@@ -52,7 +53,7 @@ def answer(node: Node, now: datetime, config: NodeConfig) -> Answered:
     """Answer what can be answered now."""
     writes: list[Write] = []
     for position, intent in enumerate(node.intents):
-        newer = _superseded_by(intent, node.intents[position + 1 :])
+        newer = None if _is_begun(node, intent) else _superseded_by(intent, node.intents[position + 1 :])
         if newer is not None:
             writes.append(AnswerIntent(intent.id, Verdict.SUPERSEDED, f"by intent {newer}"))
             continue
@@ -62,6 +63,10 @@ def answer(node: Node, now: datetime, config: NodeConfig) -> Answered:
                 continue
             case Reject():
                 writes.append(AnswerIntent(intent.id, Verdict.REJECTED, reply.reason))
+            case Hold(to=None):
+                break
+            case Hold():
+                return Answered((), _changed(node, intent, reply, tuple(writes)))
             case Accept(to=None):
                 writes += [AnswerIntent(intent.id, Verdict.ACCEPTED, reply.reason), *reply.writes]
             case Accept():
@@ -72,7 +77,7 @@ def answer(node: Node, now: datetime, config: NodeConfig) -> Answered:
     return Answered(tuple(writes))
 
 
-def _changed(node: Node, intent: Intent, reply: Accept, writes: tuple[Write, ...]) -> Change:
+def _changed(node: Node, intent: Intent, reply: Accept | Hold, writes: tuple[Write, ...]) -> Change:
     assert reply.to is not None, "the caller looked"
     by = f" by {intent.requested_by}" if intent.requested_by else ""
     to = reply.to
@@ -114,6 +119,11 @@ def _reply(node: Node, intent: Intent, now: datetime, config: NodeConfig) -> Rep
     except RefusedByModel as error:
         return Reject(reason=str(error))
     return RESPONSES[intent.action](Request(node, intent, params, now, config))
+
+
+def _is_begun(node: Node, intent: Intent) -> bool:
+    """True when a step acts for it already: its result is its answer."""
+    return node.bmc.switching is not None and node.bmc.switching.intent == intent.id
 
 
 def _superseded_by(intent: Intent, later: tuple[Intent, ...]) -> int | None:

@@ -16,7 +16,7 @@ from typing import assert_never
 import msgspec
 
 from farrier.config import NodeConfig
-from farrier.handlers.node import adopting, power, probing
+from farrier.handlers.node import adopting, power, probing, rotation
 from farrier.handlers.node.logins import (
     capped,
     counted,
@@ -48,11 +48,12 @@ def tend(node: Node, now: datetime, config: NodeConfig) -> Decision | None:
         case M.UNMANAGED | M.ERROR:
             return None
         case M.MANAGEABLE:
-            return _asked(node, now) or power.tend(node, now, config)
+            asked = _asked(node, now) if node.bmc.switching is None else None  # what is begun is brought to its end
+            return asked or power.tend(node, now, config)
         case M.ADOPT_FAILED:
             return _asked(node, now)
         case M.ENROLL:
-            return _enroll(node, now)
+            return _enroll(node, now, config)
         case M.VERIFYING:
             return _verifying(node, now, config)
         case M.ADOPTING:
@@ -83,7 +84,7 @@ def cut_short(node: Node) -> Node:
     return change(node, management=M.ENROLL, bmc=msgspec.structs.replace(node.bmc, trying=None))
 
 
-def _enroll(node: Node, now: datetime) -> Decision:
+def _enroll(node: Node, now: datetime, config: NodeConfig) -> Decision:
     if node.paused is not None:
         return Wait(reason=f"paused: {node.paused.reason}")
     missing = missing_detail(node)
@@ -94,6 +95,9 @@ def _enroll(node: Node, now: datetime) -> Decision:
         return Wait(reason=f"{missing}; waits for intent set_bmc")
     if not node.auto_manage and node.bmc.asked_at is None:
         return Wait(reason="the BMC details are complete; waits for intent manage")
+    watched = rotation.watch_enroll(node, now, config)
+    if watched is not None:
+        return watched
     if node.bmc.failures > 0 and node.bmc.failure in _NEEDS_AN_EDIT:
         return Wait(reason=f"{node.bmc.last_error}; waits for intent set_bmc or manage")
     if node.bmc.next_try_at is not None and now < node.bmc.next_try_at:

@@ -18,13 +18,14 @@ from farrier.model import health
 from farrier.model.node import Node, Workflow
 from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait, line_of
 from farrier.model.writes import Write
-from farrier.protocols import BmcClient
+from farrier.protocols import BmcClient, CredentialStore
 
 
 class NodeServices(msgspec.Struct, frozen=True):
     """What a node's steps may use."""
 
     bmc: BmcClient
+    credentials: CredentialStore
 
 
 class Policy(NodeConfig, frozen=True, kw_only=True):

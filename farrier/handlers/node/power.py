@@ -1,19 +1,156 @@
-"""Power of manageable nodes: read regularly, switched when an operator asks (model §3)."""
+"""Power of manageable nodes: one regular read for power, health and identity (model §3).
+
+Called by `management` for manageable nodes, and by the handler after a run whose end nobody saw. What a read finds is
+payload: it moves no layer, and what is enforced or asked for is `switching`'s. A read that fails is seen (in what the
+node waits for, in the metric) and tried again ever more slowly; the last good one keeps its age, so it grows stale.
+Reads are spread over the interval by the node's id, so that a fleet does not march in step.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
 
 from farrier.config import NodeConfig
-from farrier.handlers.node.moves import Decision
-from farrier.model.node import Node
+from farrier.errors import CredentialError
+from farrier.handlers.node import probing, rotation, switching
+from farrier.handlers.node.logins import LONGEST_PATIENCE, SECOND_LOGIN_AFTER, capped, counted, target_of
+from farrier.handlers.node.moves import Decision, NodeServices, Outcome, become, change
+from farrier.model.bmc import BmcError, BmcFailure
+from farrier.model.management import Management
+from farrier.model.node import Bmc, Node
+from farrier.model.outcome import DoNothing, Step, Update, Wait
+from farrier.model.writes import Write
+
+# The slow lane of a BMC that cannot be read: doubled from the first to the longest pause.
+FIRST_PAUSE = timedelta(seconds=30)
+LONGEST_PAUSE = timedelta(minutes=5)
+_AT_MOST_DOUBLED = 4
+
+# Multiples of it, taken modulo 1, are spread evenly however many there are.
+_GOLDEN = 0.6180339887498949
+_AT_ONCE = timedelta(0)
 
 
-def tend(_node: Node, _now: datetime, _config: NodeConfig) -> Decision | None:
-    """The next thing to do for the node's power; None when it rests."""
-    return None
+def tend(node: Node, now: datetime, config: NodeConfig) -> Decision | None:
+    """The next thing to do for the node's power; None when it is left alone."""
+    if node.paused is not None:
+        return None
+    if node.bmc.switching is not None:
+        return switching.proceed(node, now)
+    due = next_read(node, config)
+    if now >= due:
+        return _read(node, now, config)
+    watched = rotation.watch_sync(node, now, config)
+    if watched is not None:
+        return watched
+    if node.bmc.sync_failure is not None:
+        return Wait(reason=_unreadable(node.bmc), look_again=due - now)
+    enforced = switching.enforce(node, now, config)
+    if isinstance(enforced, Wait):
+        return replace(enforced, look_again=min(enforced.look_again or due - now, due - now))
+    return enforced or DoNothing(look_again=due - now)
 
 
-def recover(_node: Node, _now: datetime, _config: NodeConfig) -> Decision | None:
-    """What a run whose end nobody saw may have done to the BMC; None when there is nothing to account for."""
-    return None
+def recover(node: Node, now: datetime, config: NodeConfig) -> Decision | None:
+    """After a run whose end nobody saw: what it may have sent counts. None when it cannot have sent anything, or when
+    nothing more will be sent before that is forgotten."""
+    if node.management is not Management.MANAGEABLE or node.deleting:
+        return None
+    if node.bmc.switching is not None:
+        return switching.doubt(node)
+    if node.paused is not None or now < next_read(node, config) or counted(node.bmc, now).trying is None:
+        return None
+    return _unseen(node, now)
+
+
+def next_read(node: Node, config: NodeConfig) -> datetime:
+    """When the node's BMC is read next."""
+    bmc, interval = node.bmc, config.power_sync_interval
+    if bmc.next_sync_at is not None:
+        return bmc.next_sync_at
+    if bmc.power_at is None:
+        return node.management_entered_at
+    # The node's own moment within each interval, but not right after the last read.
+    earliest = bmc.power_at + interval / 2
+    phase = node.id * _GOLDEN % 1 * interval.total_seconds()
+    return earliest + timedelta(seconds=(phase - earliest.timestamp()) % interval.total_seconds())
+
+
+def _read(node: Node, now: datetime, config: NodeConfig) -> Decision:
+    may = counted(node.bmc, now)
+    if may.trying is None:
+        reason, look_again = capped(may, now)
+        return Wait(reason=reason, look_again=look_again)
+    target = target_of(node)
+
+    async def read(services: NodeServices) -> Outcome:
+        try:
+            rotated = await rotation.verify_if_new(node, now, services.credentials)
+            if rotated is not None:
+                return rotated
+            reading = await (services.bmc.verify if target.system_path is None else services.bmc.read)(target)
+        except CredentialError as error:
+            return _failed(node, now, BmcError(BmcFailure.INCOMPLETE, str(error), dialled=False), config)
+        except BmcError as error:
+            return _failed(node, now, error, config)
+        refused = probing.refusal(node, reading, must_prove=False)
+        if refused is not None:
+            return _failed(node, now, refused, config)
+        return _told(node, change(node, bmc=probing.refreshed(node.bmc, reading, now)), now, config)
+
+    return Step(
+        name="read_power", act=read, deadline=config.transient_deadline, reads_only=True, if_cut=_unseen(node, now)
+    )
+
+
+def _told(node: Node, to: Node, now: datetime, config: NodeConfig) -> Update[Node, Write]:
+    """The node read. It runs again at once if that tells anything new; else it is as it was, only surer of it."""
+    before, after = node.bmc, to.bmc
+    was_fresh = before.power_at is not None and now - before.power_at <= config.observation_ttl
+    same = was_fresh and (before.power, before.sync_failure) == (after.power, after.sync_failure)
+    look_again = next_read(to, config) - now if same else _AT_ONCE
+    return Update(to=to, reason=f"power is {after.power}", look_again=look_again, quiet=same)
+
+
+def _failed(node: Node, now: datetime, error: BmcError, config: NodeConfig) -> Outcome:
+    """Nothing is known any better. The next read comes later the longer this lasts."""
+    refused = error.failure is BmcFailure.AUTH and error.dialled
+    failures = node.bmc.sync_failures + 1
+    failed = replace(
+        node.bmc,
+        sync_failures=failures,
+        sync_failure=error.failure,
+        sync_error=error.detail,
+        next_sync_at=now + _pause(node, error, failures),
+        tried_version=error.credential_version or node.bmc.tried_version,
+        tries=counted(node.bmc, now).tries if refused else node.bmc.tries,
+        trying=None,
+    )
+    return become(node, change(node, bmc=failed), reason=_unreadable(failed), cause="step: read power")
+
+
+def _pause(node: Node, error: BmcError, failures: int) -> timedelta:
+    pause = min(LONGEST_PAUSE, FIRST_PAUSE * (1 << min(failures - 1, _AT_MOST_DOUBLED)))
+    if error.failure is BmcFailure.AUTH:
+        pause = max(pause, SECOND_LOGIN_AFTER)
+    if error.retry_after is not None:
+        pause = max(pause, min(error.retry_after, LONGEST_PATIENCE))
+    # A switch that fails takes a row of BMCs with it; they are not all tried again in the same second.
+    return pause * (1 + 0.1 * (node.id * failures * _GOLDEN % 1))
+
+
+def _unreadable(bmc: Bmc) -> str:
+    return f"power cannot be read ({bmc.sync_failure}): {bmc.sync_error}"
+
+
+def _unseen(node: Node, now: datetime) -> Update[Node, Write]:
+    """A login was perhaps refused: nobody saw the end of the read, so it counts as one."""
+    bmc = replace(counted(node.bmc, now), trying=None)
+    return Update(
+        to=change(node, bmc=bmc),
+        reason="nobody saw how a read of its power ended; it counts as a failed login",
+        look_again=_AT_ONCE,
+        quiet=True,
+    )

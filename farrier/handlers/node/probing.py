@@ -62,7 +62,27 @@ def learnt(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
         power=reading.power,
         power_at=now,
         desired_power=bmc.desired_power,
+        enforced_at=bmc.enforced_at,
         switching=bmc.switching,
+    )
+
+
+def refreshed(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
+    """After a regular read that succeeded."""
+    return replace(
+        bmc,
+        tried_version=reading.credential_version,
+        good_version=reading.credential_version,
+        system_path=reading.system_path,
+        power=reading.power,
+        power_at=now,
+        health=reading.health,
+        sync_failures=0,
+        sync_failure=None,
+        sync_error=None,
+        next_sync_at=None,
+        watched_at=None,
+        watched_version=None,
     )
 
 

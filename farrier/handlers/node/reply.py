@@ -33,11 +33,19 @@ class Accept(Made, frozen=True, kw_only=True):
     writes: tuple[Write, ...] = ()
 
 
+class Hold(Made, frozen=True, kw_only=True):
+    """Stays pending until a step can tell the answer. `to` is the node with that noted, None if it is noted already.
+    Requests behind it wait, too: they are answered in order."""
+
+    reason: str
+    to: Node | None = None
+
+
 class Reject(msgspec.Struct, frozen=True, kw_only=True):
     """Not done, and why; says what would be accepted."""
 
     reason: str
 
 
-Reply: TypeAlias = Accept | Reject
+Reply: TypeAlias = Accept | Hold | Reject
 Respond: TypeAlias = Callable[[Request], Reply]

@@ -1,10 +1,36 @@
-"""Response to `set_power`."""
+"""Response to `set_power`.
+
+It stays pending while the BMC is asked: what came of it is its answer, committed with the result by `switching`.
+"""
 
 from __future__ import annotations
 
-from farrier.handlers.node.reply import Reject, Reply, Request
+from farrier.handlers.node.logins import capped, counted, target_of
+from farrier.handlers.node.moves import change
+from farrier.handlers.node.reply import Hold, Reject, Reply, Request
+from farrier.handlers.node.switching import begin
+from farrier.model.bmc import BmcFailure
+from farrier.model.node import Switching
+from farrier.model.params import PowerRequest, SetPower
 
 
 def set_power(request: Request) -> Reply:
-    """Needs verified power actions, which this release does not have."""
-    return Reject(reason="set_power is not offered by this release; it reads BMCs and switches nothing")
+    """Notes what is to be sent, in a commit of its own. May be asked for again: what is so already is not sent."""
+    node, now, params = request.node, request.now, request.params
+    assert isinstance(params, SetPower), "the table names the type"
+    if node.bmc.switching is not None:
+        return Hold(reason="power is being switched")
+    if params.enforce and params.power is PowerRequest.RESET:
+        return Reject(reason="set_power reset: a reset is done once and cannot be kept; enforce goes with on or off")
+    if node.bmc.sync_failure is BmcFailure.IDENTITY_MISMATCH:
+        return Reject(reason=f"set_power {params.power}: {node.bmc.sync_error}; correct it with set_bmc, or manage it")
+    if target_of(node).system_path is None:
+        return Reject(reason=f"set_power {params.power}: which system it is was never read; manage it first")
+    wanted = Switching(power=params.power, at=now, intent=request.intent.id, enforce=params.enforce)
+    begun = begin(node.bmc, wanted)
+    if begun is None:
+        reason, _ = capped(counted(node.bmc, now), now)
+        return Reject(reason=f"set_power {params.power}: {reason}; ask again in a few minutes")
+    if node.bmc.asked_at is not None:
+        return Hold(reason="is verified first, as was asked for")
+    return Hold(reason=f"power {params.power} is about to be sent", to=change(node, bmc=begun))

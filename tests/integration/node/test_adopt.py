@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -10,8 +11,9 @@ import pytest
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, PowerState
 from tests.support import pg
 from tests.support import site as sites
+from tests.support.fake_bmc import READING
 from tests.support.paths_of_adoption import another_machine
-from tests.support.site import MINUTE, READING, SECOND, Machine, Site
+from tests.support.site import MINUTE, SECOND, Machine, Site
 
 MAC = "aa:bb:cc:00:00:01"
 
@@ -104,6 +106,20 @@ async def test_adoption_clears_the_error_that_it_proves_gone(site: Site) -> None
     await machine.asked("adopt")
     assert {"last_error", "failure", "failures"}.isdisjoint(await machine.bmc())
     assert (await machine.state())[0] == "active"
+
+
+@pytest.mark.parametrize("failure", BmcFailure)
+async def test_a_failed_probe_is_adopt_failed_with_its_class(site: Site, failure: BmcFailure) -> None:
+    machine = await site.with_bmc(agentless=True)
+    site.bmc.fail(BmcError(failure, "it said no", credential_version="v2"))
+    await machine.asked("adopt")
+    bmc = await machine.bmc()
+    assert (await machine.look())["management"] == "adopt_failed"
+    assert (bmc["failure"], bmc["last_error"], bmc["tried_version"]) == (failure, "it said no", "v2")
+    assert len(bmc.get("tries", ())) == (failure is BmcFailure.AUTH), "only a refused login counts"
+    dialled = len(site.bmc.calls)
+    await site.wait(timedelta(hours=1))
+    assert len(site.bmc.calls) == dialled, "nobody asked for another attempt"
 
 
 # --- what must be recorded

@@ -106,12 +106,6 @@ async def test_an_onboarding_that_needs_maas_is_refused(site: Site) -> None:
     assert "no MAAS configured" in await told(await site.register(), "onboard", mode="deploy")
 
 
-@pytest.mark.parametrize("action", ["set_power"])
-async def test_what_a_later_release_does_with_a_bmc_is_refused(site: Site, action: str) -> None:
-    params = {"power": "on"} if action == "set_power" else {}
-    assert "is not offered by this release" in await told(await site.with_bmc(), action, **params)
-
-
 async def test_a_full_decommission_skips_what_is_in_no_maas(site: Site) -> None:
     machine = await (await site.active()).asked("decommission", mode="full_decommission")
     for type_ in ("RELEASE_ALLOCATIONS", "DRAIN", "CLEANUP_STORAGE", "SCRUB_GPU", "VALIDATE_CLEAN", "UNINSTALL"):

@@ -14,7 +14,8 @@ from tests.support import paths_of_adoption as adoption
 from tests.support import paths_of_jobs as jobs
 from tests.support import pg
 from tests.support import site as sites
-from tests.support.site import MINUTE, READING, SECOND, Machine, Site
+from tests.support.fake_bmc import READING
+from tests.support.site import MINUTE, SECOND, Machine, Site
 
 To: TypeAlias = Callable[[Site], Awaitable[Machine]]
 

@@ -27,7 +27,7 @@ from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, Power
 from farrier.model.failures import QuarantineCause
 from farrier.model.health import Health, SshSeed
 from farrier.model.management import Management as M
-from farrier.model.node import Agent, Decommission, Node, Onboarding, Task, TaskStatus, TaskType, Workflow
+from farrier.model.node import Agent, Decommission, Node, Onboarding, TaskStatus, TaskType
 from farrier.model.outcome import Deleted, Step, Transition, Update
 from farrier.model.params import PowerRequest
 from farrier.model.schedule import Claimed
@@ -35,19 +35,21 @@ from farrier.model.stages import DecommissionStage
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import LIVE
 from farrier.model.workflow import WorkflowStatus as W
-from farrier.model.writes import AnswerIntent, CreateTask, EndTask, ForgetAgent, Write
+from farrier.model.writes import Write
 from farrier.protocols import BmcClient
-from tests.support.nodes import HANDLER, MINUTE, NOW, SECOND, agent, intent, node, onboarding, writes
+from tests.support.nodes import HANDLER, MINUTE, NOW, SECOND, Secrets, agent, intent, node, onboarding, writes
+from tests.support.stored import OPEN, stored
 
 HOUR = timedelta(hours=1)
 # A node rests after so few runs, or it never does.
 RUNS_AT_MOST = 40
 
-READING = BmcReading(power=PowerState.ON, system_path="/redfish/v1/Systems/1", credential_version="v1", requests=4)
+READING = BmcReading(
+    power=PowerState.ON, system_path="/redfish/v1/Systems/1", serial="SN-1", credential_version="v1", requests=4
+)
 ASSESSOR: Assessor[Node, Node, Write] = Assessor(NODE_KIND, ControllerConfig())
 CLAIMED = Claimed(id=1, outcome_key=None, waited=SECOND, reruns=0)
 
-OPEN = (TaskStatus.QUEUED, TaskStatus.DISPATCHED)
 CARRIED_BY = {N.DRAINING: TaskType.DRAIN, N.REMOVING: TaskType.UNINSTALL}
 
 
@@ -60,60 +62,6 @@ class Place(msgspec.Struct, frozen=True):
 
 
 Stimulus: TypeAlias = Callable[[Place], Place | None]
-
-
-# --- what the database makes of a decision
-
-
-def stored(before: Node, after: Node, decided: tuple[Write, ...], now: datetime) -> Node:
-    """The snapshot that the next run would load."""
-    workflow = clocked(before.workflow, after.workflow, now)
-    same_job = workflow is not None and before.workflow is not None and workflow.id == before.workflow.id
-    after = replace(
-        after,
-        version=before.version + 1,
-        status_entered_at=before.status_entered_at if after.status is before.status else now,
-        management_entered_at=before.management_entered_at if after.management is before.management else now,
-        workflow=workflow,
-        agent=None if any(isinstance(w, ForgetAgent) for w in decided) else after.agent,
-        intents=unanswered(before, decided),
-    )
-    return replace(after, tasks=issued(before.tasks if same_job else (), decided, now) if workflow is not None else ())
-
-
-def clocked(before: Workflow | None, after: Workflow | None, now: datetime) -> Workflow | None:
-    if after is None or after.status not in LIVE:
-        return None
-    if before is None or before.id != after.id:
-        return replace(after, id=before.id + 1 if before else 100, status_entered_at=now, stage_entered_at=now)
-    return replace(
-        after,
-        status_entered_at=before.status_entered_at if after.status is before.status else now,
-        stage_entered_at=before.stage_entered_at if after.stage is before.stage else now,
-    )
-
-
-def unanswered(before: Node, decided: tuple[Write, ...]) -> Any:
-    answered = {w.intent for w in decided if isinstance(w, AnswerIntent)}
-    return tuple(i for i in before.intents if i.id not in answered)
-
-
-def issued(tasks: tuple[Task, ...], decided: tuple[Write, ...], now: datetime) -> tuple[Task, ...]:
-    newest = {task.type: task for task in tasks}
-    for end in decided:
-        if isinstance(end, EndTask):
-            newest |= {t.type: replace(t, status=end.status) for t in tasks if t.id == end.task and t.status in OPEN}
-    for new in decided:
-        if isinstance(new, CreateTask) and (new.type not in newest or newest[new.type].status not in OPEN):
-            newest[new.type] = Task(
-                id=max((t.id for t in newest.values()), default=0) + 1,
-                type=new.type,
-                status=new.ended or TaskStatus.QUEUED,
-                attempt=new.attempt,
-                failures=new.failures,
-                created_at=now,
-            )
-    return tuple(newest.values())
 
 
 # --- runs
@@ -142,7 +90,7 @@ class Played(BmcClient):
 
 def acted(step: Step[Node, Write, NodeServices], bmc: Played) -> Outcome:
     """A step's outcome. It awaits nothing that waits, so it runs to its end without a loop."""
-    act = step.act(NodeServices(bmc))
+    act = step.act(NodeServices(bmc, Secrets()))
     try:
         act.__await__().__next__()
     except StopIteration as end:
@@ -195,7 +143,7 @@ def holds(before: Node, after: Node) -> None:
         assert after.quarantine is None
         assert not after.not_scrubbed or before.not_scrubbed
     assert (after.quarantine is not None) >= (after.status is N.QUARANTINED), "a quarantine has a cause"
-    if after.management is M.VERIFYING:
+    if after.management in (M.VERIFYING, M.ADOPTING):
         assert after.has_bmc
 
 
@@ -229,6 +177,7 @@ REQUESTS: list[tuple[Action, dict[str, Any]]] = [
     (Action.SET_BMC, {"credential": "env:OTHER"}),
     (Action.QUARANTINE, {"reason": "looked at"}),
     (Action.ONBOARD, {"mode": "manual"}),
+    (Action.ONBOARD, {"mode": "adopt"}),
     (Action.DRAIN, {}),
     (Action.DRAIN, {"force": True, "reason": "dead"}),
     (Action.REMOVE, {}),
@@ -375,7 +324,10 @@ def reach(found: dict[object, set[object]], goals: set[object]) -> set[object]:
 
 
 OF_THE_BMC = ("set_bmc", "clear_bmc", "manage", "BMC")
-BESIDE_IT = ("pause", "unpause", "delete", "cancel", "onboard", "drain", "remove", "tasks succeed", "an hour")
+BESIDE_IT = (
+    *("pause", "unpause", "delete", "cancel", "onboard", "adopt", "retry_stage", "drain", "remove"),
+    *("tasks succeed", "an hour"),
+)
 FRESH = (node(N.BOOTSTRAP_ISSUED), node(workflow=onboarding(W.PENDING, mode=None, stage=None, mode_given_at=None)))
 
 
@@ -395,4 +347,4 @@ def test_the_same_with_a_bmc() -> None:
     found = explore(agentless, {name: s for name, s in STIMULI.items() if name.startswith((*OF_THE_BMC, *BESIDE_IT))})
     assert deleted(found) and reach(found, deleted(found)) == found.keys()
     seen = {value for key in found for value in M if f"'{value}'" in repr(key)}
-    assert seen == {M.UNMANAGED, M.ENROLL, M.MANAGEABLE, M.ERROR}, "nothing rests in a transient state"
+    assert seen == {M.UNMANAGED, M.ENROLL, M.MANAGEABLE, M.ADOPT_FAILED, M.ERROR}, "nothing rests in a transient state"

@@ -1,0 +1,118 @@
+"""Credentials that change: a new version is noticed without being told, and tried at once (model §3).
+
+Before each regular read the version is compared with the one that is known to be good. Where reads fail, or a node
+could not be verified, for want of a good credential, it is looked at beside the back-off: resolving it dials nobody, so
+that costs no login.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from farrier.config import NodeConfig
+from farrier.errors import CredentialError
+from farrier.handlers.node.logins import counted
+from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, become, change
+from farrier.model.bmc import BmcFailure
+from farrier.model.management import Management
+from farrier.model.node import Bmc, Node
+from farrier.model.outcome import Step, Update
+from farrier.protocols import CredentialStore
+
+# What another secret may mend.
+_MENDED = (BmcFailure.AUTH, BmcFailure.INCOMPLETE)
+
+_FORGOTTEN: dict[str, Any] = {
+    "failures": 0,
+    "next_try_at": None,
+    "sync_failures": 0,
+    "sync_failure": None,
+    "sync_error": None,
+    "next_sync_at": None,
+}
+"""The back-off, which was another secret's."""
+
+_NEW_VERSION = "the credential has a new version"
+_CAUSE = "rule: credential watch"
+
+
+async def verify_if_new(node: Node, now: datetime, credentials: CredentialStore) -> Outcome | None:
+    """The node on its way to be verified in place, if its credential is not the one that was good; else None. Raises
+    `CredentialError`."""
+    if node.bmc.good_version is None or node.bmc_credential is None:
+        return None
+    version = await credentials.version(node.bmc_credential)
+    return None if version == node.bmc.good_version else _verify(node, now)
+
+
+def watch_sync(node: Node, now: datetime, config: NodeConfig) -> Decision | None:
+    """A look at the credential of a manageable node whose reads fail for want of a good one."""
+    bmc = node.bmc
+    if bmc.sync_failure not in _MENDED or not _is_due(bmc, now, config):
+        return None
+
+    async def look(services: NodeServices) -> Outcome:
+        version = await _version(node, services)
+        if version is not None and version != bmc.good_version:
+            return _verify(node, now)
+        seen = replace(bmc, watched_at=now, watched_version=version)
+        if version is None or bmc.sync_failure is BmcFailure.AUTH or version == bmc.watched_version:
+            return _nothing_new(node, seen)
+        return become(node, change(node, bmc=replace(seen, next_sync_at=now)), reason=_NEW_VERSION, cause=_CAUSE)
+
+    return _step(look, config)
+
+
+def watch_enroll(node: Node, now: datetime, config: NodeConfig) -> Decision | None:
+    """A look at the credential of a node that could not be verified for want of a good one."""
+    bmc = node.bmc
+    if bmc.failures == 0 or bmc.failure not in _MENDED:
+        return None
+    # It has just been tried.
+    if now < node.management_entered_at + config.power_sync_interval or not _is_due(bmc, now, config):
+        return None
+
+    async def look(services: NodeServices) -> Outcome:
+        version = await _version(node, services)
+        tried = bmc.tried_version or version if bmc.failure is BmcFailure.AUTH else bmc.watched_version
+        seen = replace(bmc, watched_at=now, watched_version=version)
+        if version is None or version == tried:
+            return _nothing_new(node, seen)
+        return become(node, change(node, bmc=replace(seen, **_FORGOTTEN)), reason=_NEW_VERSION, cause=_CAUSE)
+
+    return _step(look, config)
+
+
+def _verify(node: Node, now: datetime) -> Change:
+    """Into `verifying` without back-off; the login cap, if it is reached, is waited for there as for any request."""
+    bmc = replace(node.bmc, **_FORGOTTEN)
+    may = counted(bmc, now)
+    if may.trying is None:
+        later = change(node, bmc=replace(bmc, asked_at=now))
+        return become(node, later, reason=f"{_NEW_VERSION}; verified once the login cap allows", cause=_CAUSE)
+    return become(node, change(node, bmc=may, management=Management.VERIFYING), reason=_NEW_VERSION, cause=_CAUSE)
+
+
+async def _version(node: Node, services: NodeServices) -> str | None:
+    """The credential's version; None if it does not resolve."""
+    assert node.bmc_credential is not None, "asked for only with both details"
+    try:
+        return await services.credentials.version(node.bmc_credential)
+    except CredentialError:
+        return None
+
+
+def _is_due(bmc: Bmc, now: datetime, config: NodeConfig) -> bool:
+    return bmc.watched_at is None or now - bmc.watched_at >= config.power_sync_interval
+
+
+def _nothing_new(node: Node, seen: Bmc) -> Outcome:
+    return Update(to=change(node, bmc=seen), reason="the credential is as it was", look_again=timedelta(0), quiet=True)
+
+
+def _step(look: Callable[[NodeServices], Awaitable[Outcome]], config: NodeConfig) -> Decision:
+    return Step(name="watch_credential", act=look, deadline=config.probe_deadline, reads_only=True)

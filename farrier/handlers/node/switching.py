@@ -1,0 +1,156 @@
+"""Switching a machine's power: for a request, or because a desired power is enforced (model §3).
+
+Two commits for each: the first notes what is about to be sent, so that no crash can hide it, the second what came of it
+and, with that, the answer to the request. An action is sent once. If nobody saw the end of the step that sent it, power
+is read first: `on` and `off` are then decided anew, which harms nobody; a `reset` is never sent again.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import structlog
+from msgspec.structs import replace
+
+from farrier.config import NodeConfig
+from farrier.handlers.node import probing
+from farrier.handlers.node.logins import capped, counted, has_fresh_try, target_of, tries_after, tries_before
+from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, become, change
+from farrier.model.bmc import BmcError, BmcFailure, BmcReading, PowerState
+from farrier.model.node import Bmc, Node, Switching
+from farrier.model.outcome import Step, Update, Wait
+from farrier.model.params import PowerRequest
+from farrier.model.situation import POWER_IS_FREE
+from farrier.model.writes import AnswerIntent, Verdict, Write
+
+_log = structlog.stdlib.get_logger(__name__)
+
+# A machine that will not stay as it is wanted must not be power-cycled in a loop.
+ENFORCE_EVERY = timedelta(minutes=5)
+
+# Slow machines take more than a minute to go off, and the BMC client gives them two.
+DEADLINE = timedelta(minutes=3)
+
+_REACHED = {PowerRequest.ON: PowerState.ON, PowerRequest.OFF: PowerState.OFF, PowerRequest.RESET: PowerState.ON}
+_REQUEST = {PowerState.ON: PowerRequest.ON, PowerState.OFF: PowerRequest.OFF}
+
+
+def begin(bmc: Bmc, wanted: Switching) -> Bmc | None:
+    """What is known of the BMC, with `wanted` to be sent next; None if the login cap is reached."""
+    may = counted(bmc, wanted.at)
+    return None if may.trying is None else replace(may, switching=wanted)
+
+
+def proceed(node: Node, now: datetime) -> Decision:
+    """What follows the commit that noted it."""
+    wanted = node.bmc.switching
+    assert wanted is not None, "the caller looked"
+    if not _is_wanted(node, wanted):
+        given_up = replace(node.bmc, switching=None, trying=None)
+        return become(node, change(node, bmc=given_up), reason="nobody wants that any more", cause="rule: power")
+    if not has_fresh_try(node.bmc, now):
+        again = begin(node.bmc, replace(wanted, at=now, unsure=True))
+        if again is None:
+            return _not_done(node, "the BMC refused too many logins to look", tries=node.bmc.tries)
+        return become(node, change(node, bmc=again), reason="nobody saw the end; reads first", cause="rule: power")
+
+    async def switch(services: NodeServices) -> Outcome:
+        try:
+            return await _switched(node, now, wanted, services)
+        except BmcError as error:
+            if wanted.intent is None:
+                _log.warning("power.not_enforced", node=node.name, wanted=wanted.power, error=str(error))
+            return _failed(node, error)
+
+    return Step(name="set_power", act=switch, deadline=DEADLINE, reads_only=False, if_cut=doubt(node))
+
+
+def doubt(node: Node) -> Update[Node, Write]:
+    """Perhaps it was sent: nobody saw how the step ended."""
+    wanted = node.bmc.switching
+    assert wanted is not None, "the caller looked"
+    unsure = replace(node.bmc, switching=replace(wanted, unsure=True), trying=None)
+    return Update(
+        to=change(node, bmc=unsure),
+        reason=f"nobody saw how power {wanted.power} ended",
+        look_again=timedelta(0),
+    )
+
+
+def enforce(node: Node, now: datetime, config: NodeConfig) -> Change | Wait[Write] | None:
+    """Switch the machine back, if a fresh read says that it is not as an operator wants it kept."""
+    bmc, desired = node.bmc, node.bmc.desired_power
+    if desired is None or bmc.power in (desired, PowerState.UNKNOWN):
+        return None
+    if bmc.power_at is None or now - bmc.power_at > config.observation_ttl:
+        return None
+    differs = f"power is {bmc.power} and to be kept {desired}"
+    if not POWER_IS_FREE.fits(node.workflow):
+        return Wait(reason=f"{differs}; the live workflow has it")
+    if bmc.enforced_at is not None and now - bmc.enforced_at < ENFORCE_EVERY:
+        look_again = bmc.enforced_at + ENFORCE_EVERY - now
+        return Wait(reason=f"{differs}; switched at most once in {ENFORCE_EVERY}", look_again=look_again)
+    begun = begin(bmc, Switching(power=_REQUEST[desired], at=now))
+    if begun is None:
+        reason, look_again = capped(counted(bmc, now), now)
+        return Wait(reason=reason, look_again=look_again)
+    to = change(node, bmc=replace(begun, enforced_at=now))
+    return become(node, to, reason=differs, cause="rule: desired power")
+
+
+async def _switched(node: Node, now: datetime, wanted: Switching, services: NodeServices) -> Outcome:
+    """Read, switch, read: never another machine's power, and nothing twice that must not be."""
+    target = target_of(node)
+    refused = probing.refusal(node, await services.bmc.read(target), must_prove=False)
+    if refused is not None and refused.failure is BmcFailure.IDENTITY_MISMATCH:
+        raise refused
+    if wanted.intent is None:
+        _log.info("power.enforced", node=node.name, found=node.bmc.power, wanted=wanted.power)
+    again = wanted.unsure and wanted.power is PowerRequest.RESET
+    reading = await services.bmc.set_power(target, wanted.power, send=not again)
+    if again or reading.power is not _REACHED[wanted.power]:
+        return _not_done(node, f"power is {reading.power} now", tries=tries_before(node.bmc), reading=(reading, now))
+    desired = node.bmc.desired_power
+    if wanted.intent is not None:
+        desired = reading.power if wanted.enforce else None
+    bmc = replace(
+        probing.refreshed(node.bmc, reading, now),
+        switching=None,
+        tries=tries_before(node.bmc),
+        trying=None,
+        desired_power=desired,
+    )
+    done = f"power {wanted.power} done: power is {reading.power}"
+    return _answered(node, bmc, Verdict.ACCEPTED, done)
+
+
+def _failed(node: Node, error: BmcError) -> Outcome:
+    sent = "; the action was sent and may yet take effect" if error.sent else ""
+    return _not_done(node, f"{error.failure}: {error.detail}{sent}", tries=tries_after(node.bmc, error))
+
+
+def _not_done(
+    node: Node, why: str, *, tries: tuple[datetime, ...], reading: tuple[BmcReading, datetime] | None = None
+) -> Outcome:
+    """It was not done, or nobody knows whether it was, which is then said."""
+    wanted = node.bmc.switching
+    assert wanted is not None, "the caller looked"
+    known = node.bmc if reading is None else probing.refreshed(node.bmc, *reading)
+    bmc = replace(known, switching=None, tries=tries, trying=None)
+    unknown = "outcome unknown, it may have been sent before farrier was cut off; " if wanted.unsure else ""
+    return _answered(node, bmc, Verdict.REJECTED, f"set_power {wanted.power}: {unknown}{why}")
+
+
+def _answered(node: Node, bmc: Bmc, verdict: Verdict, reason: str) -> Change:
+    wanted = node.bmc.switching
+    assert wanted is not None, "the caller looked"
+    writes = () if wanted.intent is None else (AnswerIntent(wanted.intent, verdict, reason),)
+    return become(node, change(node, bmc=bmc), reason=reason, cause="step: set power", writes=writes)
+
+
+def _is_wanted(node: Node, wanted: Switching) -> bool:
+    """True while the request waits for its answer, or the desired power is still desired and ours to switch."""
+    if wanted.intent is not None:
+        return any(intent.id == wanted.intent for intent in node.intents)
+    desired = node.bmc.desired_power
+    return desired is not None and _REQUEST[desired] is wanted.power and POWER_IS_FREE.fits(node.workflow)
