@@ -15,6 +15,7 @@ import anyio
 from typing_extensions import override
 
 from bench.ground import Ground
+from farrier import memory
 from farrier.clock import MonotonicClock
 from farrier.config import ControllerConfig, NodeConfig
 from farrier.controller.host import Host
@@ -88,6 +89,7 @@ async def running(
     ground: Ground, *, io: NodeIO | None = None, config: ControllerConfig = CONTROLLER
 ) -> AsyncIterator[Tally]:
     """A processor at work on the ground's nodes; drained at the end of the block."""
+    memory.settle()
     tally, stop = Tally(), anyio.Event()
     processor = Processor(
         NODE_KIND,

@@ -20,7 +20,7 @@ import structlog
 from anyio.abc import TaskStatus
 
 import farrier
-from farrier import log, wiring
+from farrier import log, memory, wiring
 from farrier.config import Config
 from farrier.errors import ConfigError, ExitCode, FarrierError, InternalError
 from farrier.metrics.sink import PrometheusSink
@@ -94,6 +94,7 @@ class Daemon:
                 loop.start_soon(until_stopped, "processor", partial(runtime.processor.run, self._stop), self._stop)
                 await runtime.progress.first_claim.wait()
                 self._waits_for, self._progress = None, runtime.progress
+                memory.settle()
                 _log.info("daemon.ready", controller=str(runtime.owner))
                 self._notifier.ready()
                 started()

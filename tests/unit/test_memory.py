@@ -1,0 +1,39 @@
+"""The collector leaves alone what was there before the loop began, and nothing else."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from farrier import memory
+
+
+@pytest.fixture
+def collector() -> Iterator[None]:
+    before = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*before)
+
+
+class Ring:
+    """Keeps itself alive."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.mark.usefixtures("collector")
+def test_what_is_alive_is_left_out_of_later_collections_and_new_garbage_is_not() -> None:
+    gone = weakref.ref(Ring())
+    before = gc.get_freeze_count()
+    memory.settle()
+    memory.settle()
+    assert gone() is None, "garbage was kept for ever"
+    assert gc.get_freeze_count() > before
+    later = weakref.ref(Ring())
+    gc.collect()
+    assert later() is None
