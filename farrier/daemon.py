@@ -70,7 +70,7 @@ class Daemon:
                 self._waits_for = "the schema"
                 _log.info("schema.current", version=await wiring.prepare(database, config))
                 async with (
-                    wiring.backend(config, database) as backend,
+                    wiring.backend(config, database, observer=sink) as backend,
                     wiring.runtime(config, database, sink=sink, observer=sink) as runtime,
                 ):
                     site.open(backend)

@@ -217,15 +217,19 @@ class ServiceError(FarrierError):
 
 
 class CredentialError(FarrierError):
-    """A credential reference that cannot be resolved. Names the reference, never what it points to."""
+    """A credential reference that cannot be resolved. Names the reference, never what it points to.
+
+    `temporary`: where the secret is kept cannot be asked now, so the same reference may do later without an edit.
+    """
 
     label = "credential"
     fate = Fate.NEEDS_HUMAN
 
-    def __init__(self, reference: str, reason: str) -> None:
+    def __init__(self, reference: str, reason: str, *, temporary: bool = False) -> None:
         super().__init__(f"credential {reference}: {reason}")
         self.reference = reference
         self.reason = reason
+        self.temporary = temporary
 
 
 class InternalError(FarrierError):

@@ -179,15 +179,16 @@ class BmcClient(Protocol):
 
 
 class CredentialStore(Protocol):
-    """Turns references (`file:/run/creds/bmc-1`) into secrets. Keeps none: each call reads the source
-    anew."""
+    """Turns references (`file:/run/creds/bmc-1`) into secrets. Those of this machine are read anew for each call; those
+    of a server may be some seconds old, so that asking often is cheap."""
 
     async def resolve(self, reference: str) -> Credential:
-        """The secret behind `reference` as it is now. Raises `CredentialError`, whose text holds no
-        secret."""
+        """The secret behind `reference`. Raises `CredentialError`, whose text holds no secret; `temporary` when the
+        same reference may do later."""
 
     async def version(self, reference: str) -> str:
-        """The version that `resolve` would answer: how a rotation is noticed. Raises as `resolve` does."""
+        """The version that `resolve` would answer: how a rotation is noticed. May be asked for each power sync.
+        Raises as `resolve` does."""
 
 
 class ServiceObserver(Protocol):

@@ -188,9 +188,7 @@ async def runtime(
 
 
 @asynccontextmanager
-async def backend(
-    config: settings.Config, database: Database, *, observer: ServiceObserver
-) -> AsyncIterator[Backend]:
+async def backend(config: settings.Config, database: Database, *, observer: ServiceObserver) -> AsyncIterator[Backend]:
     """What the web works on, over connections of its own: a long list must not make the loop wait."""
     pgbouncer = config.database.pgbouncer
     connections = await pool.open_pool(
@@ -281,7 +279,8 @@ def vocabulary() -> Vocabulary:
     """Every label value that metrics of this program may have."""
     results = ("ok", "cancelled", *(failure.value for failure in BmcFailure))
     bmc = ServiceWords(operations=tuple(operation.value for operation in Operation), results=results)
-    return Vocabulary(kinds={NODE_KIND.name: _node_words()}, services={"bmc": bmc})
+    vault = ServiceWords(operations=tuple(VaultOperation), results=tuple(VaultResult))
+    return Vocabulary(kinds={NODE_KIND.name: _node_words()}, services={"bmc": bmc, "vault": vault})
 
 
 def _node_words() -> KindWords:

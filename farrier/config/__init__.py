@@ -17,6 +17,7 @@ from farrier.config.groups import (
     HttpConfig,
     LogConfig,
     NodeConfig,
+    VaultConfig,
 )
 from farrier.config.reading import load
 
@@ -31,6 +32,7 @@ __all__ = [
     "LogConfig",
     "NodeConfig",
     "Setting",
+    "VaultConfig",
     "as_toml",
     "load",
     "settings",

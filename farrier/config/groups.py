@@ -11,6 +11,7 @@ from __future__ import annotations
 import ipaddress
 from datetime import timedelta
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -18,6 +19,7 @@ from typing_extensions import override
 
 from farrier.log import Format, Level, mask_urls
 from farrier.model.bmc import BmcAuth
+from farrier.model.credential import is_plain_path
 
 
 def _seconds(value: float) -> timedelta:
@@ -257,6 +259,63 @@ class CredentialsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         str, Meta(min_length=1, description="Variables that env: references may name begin with this.")
     ] = "FARRIER_SECRET_"
 
+    def __post_init__(self) -> None:
+        if not all(root.startswith("/") for root in self.file_roots):
+            raise ValueError("file_roots are absolute paths")
+
+
+class VaultConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where vault: references lead: to one path of one KV version 2 mount."""
+
+    address: Annotated[
+        str, Meta(description="https://host[:port] of Vault, or of what stands in front of it. Empty: no Vault.")
+    ] = ""
+    token: Annotated[
+        str,
+        Meta(
+            description="Reference (file:, systemd:, env:) of the token, read before each request: whoever renews it "
+            "need not tell farrier. Never the token itself."
+        ),
+    ] = ""
+    mount: Annotated[str, Meta(description="Mount of the KV version 2 engine.")] = "secret"
+    path_prefix: Annotated[
+        str,
+        Meta(description="Path below which vault: references must lie, in whole names. Empty: anywhere in the mount."),
+    ] = "farrier"
+    namespace: Annotated[str, Meta(description="Namespace (Vault Enterprise, HCP). Empty: the root.")] = ""
+    ca_file: Annotated[
+        str, Meta(description="PEM file with the authorities that sign Vault's certificate. Empty: the system's.")
+    ] = ""
+    timeout: Annotated[
+        timedelta, Meta(description="One request with its answer. A Vault that works answers in milliseconds.")
+    ] = _seconds(5)
+    keep: Annotated[
+        timedelta,
+        Meta(
+            description="How long a secret that was read is kept in memory: a rotation is seen this much later, and "
+            "5,000 BMCs that share one secret cost two requests a minute."
+        ),
+    ] = _seconds(30)
+
+    def __post_init__(self) -> None:
+        if self.address:
+            _check_vault_address(self.address)
+            if self.token.partition(":")[0] not in ("file", "systemd", "env"):
+                raise ValueError("token is a reference, file:, systemd: or env:, to where the token is")
+        for name, path in (("mount", self.mount), ("path_prefix", self.path_prefix), ("namespace", self.namespace)):
+            if not is_plain_path(path) and (path or name == "mount"):
+                raise ValueError(f"{name} is names with single slashes between them, and none at its ends")
+
+
+def _check_vault_address(address: str) -> None:
+    parts = urlsplit(address)
+    plain = parts.scheme == "https" and parts.hostname and "@" not in parts.netloc
+    if not plain or parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise ValueError(
+            "address is https://host[:port]: passwords are not sent unencrypted, and the path is given apart"
+        )
+    parts.port  # noqa: B018 - raises ValueError if it is none
+
 
 class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Metrics, health, API and views."""
@@ -267,7 +326,10 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     port: Annotated[int, Meta(ge=0, le=65535, description="Port to listen on; 0 lets the system choose.")] = 9464
     bearer_token: Annotated[
         str,
-        Meta(description="Reference (file:, env:, …) of the token that POST requests need. Empty: all refused."),
+        Meta(
+            description="Reference (file:, env:, …) of the token that POST requests need, on one line. Empty: all "
+            "refused."
+        ),
     ] = ""
 
 
@@ -288,6 +350,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     node: NodeConfig = NodeConfig()
     bmc: BmcConfig = BmcConfig()
     credentials: CredentialsConfig = CredentialsConfig()
+    vault: VaultConfig = VaultConfig()
     http: HttpConfig = HttpConfig()
     log: LogConfig = LogConfig()
     sla: Annotated[

@@ -10,7 +10,8 @@ from rich.pretty import pretty_repr
 
 from farrier.errors import CredentialError
 from farrier.model.credential import Credential
-from farrier.services.credentials import LARGEST_SECRET_BYTES, CredentialPlaces, Credentials
+from farrier.services.credential_files import LARGEST_SECRET_BYTES
+from farrier.services.credentials import CredentialPlaces, Credentials
 
 PASSWORD = "s3kr1t:with\"quotes'and blanks "
 
@@ -148,9 +149,41 @@ async def test_what_is_no_reference_is_refused_and_not_repeated(root: Path, refe
     assert "scheme:place" in await refusal(store(root), reference)
 
 
-async def test_an_unknown_scheme_is_refused_with_those_that_are_known(root: Path) -> None:
-    text = await refusal(store(root), "vault:secret/s3kr1t")
-    assert "file:, env: and systemd:" in text
+@pytest.mark.parametrize("reference", ["aws:bmc/s3kr1t", "admin:s3kr1t", "s3kr1t:rest"])
+async def test_an_unknown_scheme_is_refused_with_those_that_are_known(root: Path, reference: str) -> None:
+    """It may be the secret itself here, too: nothing of it is repeated."""
+    assert "file:, env:, systemd: and vault:" in await refusal(store(root), reference)
+
+
+async def test_a_vault_is_asked_only_where_one_is_configured(root: Path) -> None:
+    text = await refusal(store(root), "vault:farrier/bmc/s3kr1t")
+    assert "vault.address" in text
+
+
+# --- secrets without a user name
+
+
+@pytest.mark.parametrize("content", ["t0k3n", "t0k3n\n", "t0k3n\r\n", '{"token": "t0k3n"}\n'])
+async def test_a_token_is_one_line_or_json(root: Path, content: str) -> None:
+    (root / "token").write_text(content, newline="")
+    assert await store(root).token(f"file:{root}/token") == "t0k3n"
+    assert await store(root, environ={"FARRIER_SECRET_API": content}).token("env:FARRIER_SECRET_API") == "t0k3n"
+
+
+async def test_a_token_may_have_a_colon(root: Path) -> None:
+    assert await store(root, environ={"FARRIER_SECRET_API": "a:b"}).token("env:FARRIER_SECRET_API") == "a:b"
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "\n", "admin\ns3kr1t", "s3kr1t s3kr1t", "s3kr1t\0", "s3kr1tü", '{"secret": "s3kr1t"}', '{"token": ""}'],
+)
+async def test_what_is_no_token_is_refused_and_not_repeated(root: Path, content: str) -> None:
+    (root / "token").write_text(content)
+    with pytest.raises(CredentialError) as refused:
+        await store(root).token(f"file:{root}/token")
+    assert "s3kr1t" not in f"{refused.value!r} {refused.value.__cause__!r}"
+    assert "token" in refused.value.reason
 
 
 async def test_a_rotation_is_seen_by_the_next_call_as_another_version(root: Path) -> None:

@@ -232,7 +232,7 @@ async def answers(daemon: Farrier, status: int) -> bool:
 
 
 async def test_a_request_over_http_is_answered_by_the_loop(db: pg.Database) -> None:
-    secrets = {"http_bearer_token": "env:FARRIER_SECRET_API", "secret_api": "api:t0k3n"}
+    secrets = {"http_bearer_token": "env:FARRIER_SECRET_API", "secret_api": "t0k3n"}
     async with replica(db.dsn, **secrets) as daemon:
         ready = await daemon.until("daemon.ready")
         async with db.connect() as conn:

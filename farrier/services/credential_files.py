@@ -1,0 +1,70 @@
+"""Secrets in files: `file:` below the configured directories, `systemd:` in the unit's own.
+
+Called by the credential store, in a thread. What lies outside, with symlinks followed, is refused before it is
+opened; only regular files of a bounded size are read, each time anew. Texts name the reference and never the
+content.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from farrier.errors import CredentialError
+
+# A credential is two short texts; whatever is longer is not one.
+LARGEST_SECRET_BYTES = 64 * 1024
+
+
+def read_file(reference: str, name: str, *, roots: tuple[Path, ...]) -> str:
+    """The file of a `file:` reference. Raises `CredentialError`."""
+    if not roots:
+        raise CredentialError(
+            reference, "no directory for file: references is configured; credentials.file_roots names them"
+        )
+    return _read_below(reference, Path(name), roots=roots)
+
+
+def read_systemd(reference: str, name: str, *, directory: str | None) -> str:
+    """The file of a `systemd:` reference in `directory`, the unit's. Raises `CredentialError`."""
+    if not directory:
+        raise CredentialError(
+            reference, "CREDENTIALS_DIRECTORY is not set: the unit needs LoadCredential= for this name"
+        )
+    if "/" in name:
+        raise CredentialError(reference, "a systemd credential is a plain name, without a slash")
+    return _read_below(reference, Path(directory) / name, roots=(Path(directory),))
+
+
+def _read_below(reference: str, path: Path, *, roots: tuple[Path, ...]) -> str:
+    """The content of a regular file that lies, with all symlinks followed, below one of `roots`."""
+    if not path.is_absolute():
+        raise CredentialError(reference, "a file reference is an absolute path")
+    try:
+        real = path.resolve()
+    except (OSError, RuntimeError, ValueError):
+        raise CredentialError(reference, "is no usable path: a loop of symlinks or a null byte") from None
+    if not any(real.is_relative_to(root.resolve()) for root in roots):
+        allowed = ", ".join(str(root) for root in roots)
+        raise CredentialError(
+            reference, f"lies, with symlinks followed, outside the configured directories ({allowed})"
+        )
+    try:
+        with open(real, "rb", opener=_open_as_it_is) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise CredentialError(reference, "is not a regular file")
+            content = file.read(LARGEST_SECRET_BYTES + 1)
+    except OSError as error:
+        raise CredentialError(reference, f"cannot be read: {error.strerror}") from None
+    if len(content) > LARGEST_SECRET_BYTES:
+        raise CredentialError(reference, f"is larger than {LARGEST_SECRET_BYTES} bytes")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise CredentialError(reference, "is not UTF-8 text") from None
+
+
+def _open_as_it_is(path: str, flags: int) -> int:
+    """O_NOFOLLOW: nobody swaps in a symlink after the check. O_NONBLOCK: a FIFO must not hold a thread."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -1,0 +1,114 @@
+"""How a secret is written down, and the short text that tells its versions apart.
+
+Used by the credential store for whatever scheme a secret came by. A pair is `{"username": …, "password": …}`,
+or two lines in a file, or `user:password` in a variable; a token is one line, or `{"token": …}`. No error's text
+repeats what a source contains, and nothing here reads anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from enum import Enum, auto
+from typing import TypeVar
+
+import msgspec
+from typing_extensions import override
+
+from farrier.errors import CredentialError
+
+_T = TypeVar("_T")
+
+# It travels in a header: visible ASCII, without blanks.
+_TOKEN = re.compile(r"[!-~]+")
+
+
+class Form(Enum):
+    """How a source is written unless it is JSON, which any may be."""
+
+    FILE = auto()
+    VARIABLE = auto()
+    JSON = auto()
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read for a reference. `number` is the version that its keeper gives it, where it gives one."""
+
+    text: str
+    form: Form
+    number: int | None = None
+
+    @override
+    def __repr__(self) -> str:
+        return f"Source(text=***, form={self.form}, number={self.number})"
+
+
+class _Pair(msgspec.Struct, frozen=True):
+    username: str
+    password: str
+
+
+class _Token(msgspec.Struct, frozen=True):
+    token: str
+
+
+def pair(reference: str, source: Source) -> tuple[str, str]:
+    """User name and password. Raises `CredentialError`."""
+    if source.form is Form.JSON or _is_object(source.text):
+        found = _decoded(reference, source.text, _Pair, '{"username": …, "password": …}')
+        username, password = found.username, found.password
+    elif source.form is Form.FILE:
+        username, password = _two_lines(reference, source.text)
+    else:
+        username, separator, password = source.text.partition(":")
+        if not separator:
+            raise CredentialError(reference, "expected user:password or JSON; found no colon")
+    if not username or not password:
+        raise CredentialError(reference, "the user name or the password is empty")
+    if ":" in username:
+        raise CredentialError(reference, "a user name with a colon cannot be sent by basic authentication")
+    return username, password
+
+
+def token(reference: str, source: Source) -> str:
+    """A secret that has no user name. Raises `CredentialError`."""
+    if source.form is Form.JSON or _is_object(source.text):
+        text = _decoded(reference, source.text, _Token, '{"token": …}').token
+    else:
+        text = source.text.removesuffix("\n").removesuffix("\r")
+    if not _TOKEN.fullmatch(text):
+        raise CredentialError(reference, "expected a token: one line of visible ASCII characters, or JSON")
+    return text
+
+
+def version(reference: str, source: Source, username: str, password: str, *, key: bytes) -> str:
+    """Eight hexadecimal digits: equal on every replica, different after a rotation but for one in 2**32; the keeper's
+    own number before them, where there is one.
+
+    So short on purpose: of a password with real entropy it leaves too many candidates to find the right one.
+    """
+    secret = "\0".join((reference, username, password)).encode()
+    digest = hashlib.blake2b(secret, key=key, digest_size=4, person=b"farrier-version").hexdigest()
+    return digest if source.number is None else f"{source.number}-{digest}"
+
+
+def _is_object(text: str) -> bool:
+    return text.lstrip().startswith("{")
+
+
+def _two_lines(reference: str, text: str) -> tuple[str, str]:
+    lines = text.removesuffix("\n").split("\n")
+    if len(lines) != 2:
+        raise CredentialError(
+            reference, f"expected JSON or two lines, user name and password; found {len(lines)} line(s)"
+        )
+    username, password = (line.removesuffix("\r") for line in lines)
+    return username, password
+
+
+def _decoded(reference: str, text: str, shape: type[_T], expected: str) -> _T:
+    try:
+        return msgspec.json.decode(text, type=shape)
+    except msgspec.MsgspecError as error:
+        # The decoder names positions, fields and types, never values.
+        raise CredentialError(reference, f"expected {expected}: {error}") from None
