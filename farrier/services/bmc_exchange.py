@@ -209,9 +209,7 @@ class Exchange:
 
     async def _open_session(self) -> Session:
         self._client = self._anonymous()
-        links = (await self.root() or {}).get("Links")
-        path = bmc_resources.link(links.get("Sessions")) if isinstance(links, Mapping) else None
-        path = path or STANDARD_SESSIONS
+        path = await self._sessions_path()
         credential = self._access.credential
         body = {"UserName": credential.username, "Password": credential.password}
         self._shows_credential = True
@@ -221,6 +219,17 @@ class Exchange:
             self._shows_credential = False
         token, location = opened
         return Session(secret=self._access.secret, token=token, location=location, http=self._access.http)
+
+    async def _sessions_path(self) -> str:
+        """Where a session is opened. A BMC without sessions may call the attempt a failed login."""
+        root = await self.root()
+        if root is None:
+            return STANDARD_SESSIONS
+        links = root.get("Links")
+        path = bmc_resources.link(links.get("Sessions")) if isinstance(links, Mapping) else None
+        if path is None and bmc_resources.link(root.get("SessionService")) is None:
+            raise BmcError(BmcFailure.UNSUPPORTED, "the BMC has no sessions; use basic authentication")
+        return path or STANDARD_SESSIONS
 
     def _anonymous(self) -> redfish.AsyncRedfishClient:
         access = self._access

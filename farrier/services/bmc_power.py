@@ -82,7 +82,7 @@ class PowerChange:
         if target is None:
             raise BmcError(BmcFailure.UNSUPPORTED, f"{self._path} has no action to switch its power")
         # What is off cannot be reset, and would come back with an error: it is switched on.
-        off = bmc_resources.power(system) is PowerState.OFF
+        off = bmc_resources.power_text(system) == "Off"
         kind = PowerRequest.ON if wanted is PowerRequest.RESET and off else wanted
         async with self._turn(None):
             await self._exchange.log_in()
@@ -97,7 +97,8 @@ class PowerChange:
                     refusal = error
         if refusal is not None:
             system = await self._read()
-            if wanted is PowerRequest.RESET or not _is_or_becomes(system, wanted):
+            towards = PowerState.OFF if wanted is PowerRequest.OFF else PowerState.ON
+            if wanted is PowerRequest.RESET or bmc_resources.power(system) is not towards:
                 raise refusal
         return system
 
@@ -123,8 +124,8 @@ class PowerChange:
             left = timedelta(seconds=end - anyio.current_time()) - pause
             if left <= timedelta(0):
                 state = bmc_resources.power_text(system)
-                was = "was sent" if self._exchange.sent else "is wanted"
-                raise BmcError(BmcFailure.TIMEOUT, f"{self._path} stays {state} after {wanted} {was}{failed}")
+                why = f" after {wanted} was sent" if self._exchange.sent else f"; {_AT_LAST[wanted]} is wanted"
+                raise BmcError(BmcFailure.TIMEOUT, f"{self._path} stays {state}{why}{failed}")
             await anyio.sleep(pause.total_seconds())
             try:
                 system = await self._read(min(left, self._settings.deadline))
@@ -133,7 +134,8 @@ class PowerChange:
                 failure, text = bmc_failure.of_exception(error)
                 if failure not in _PASSES:
                     raise
-                failed = f"; the last read failed: {text}"
+                if left >= self._settings.deadline or failure is not BmcFailure.TIMEOUT:  # else we cut it short
+                    failed = f"; the last read failed: {text}"
         return system
 
 

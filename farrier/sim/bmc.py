@@ -51,6 +51,8 @@ threading.Thread(target=leave_with_parent, daemon=True).start()
 logging.getLogger("werkzeug").setLevel(logging.ERROR)
 SUSHY_EMULATOR_FAKE_DRIVER = True
 """
+# The emulator draws how many seconds a change of power takes: one to eleven.
+_PROMPT = "import random; random.randint = min\n"
 
 
 class SimulatedSystem(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,18 +103,21 @@ async def simulated_bmc(
     systems: Sequence[SimulatedSystem],
     *,
     power: str = "On",
+    prompt: bool = False,
     authority: Authority | None = None,
     certificate: ServerFiles | None = None,
 ) -> AsyncIterator[SimulatedBmc]:
     """Run an emulator of `systems`, all with the given power state, that keeps its files in `directory`.
 
-    Power states are kept there too: over a restart they stay as they were. `certificate` replaces the sound
-    one of `authority`. Raises `SimulatorFailed`.
+    Power states are kept there too: over a restart they stay as they were. With `prompt` a change of power takes a
+    second. `certificate` replaces the sound one of `authority`. Raises `SimulatorFailed`.
     """
     authority = authority or Authority("farrier simulation", now=datetime.now(UTC))
     served = _write_certificates(directory, authority, certificate)
     port = _free_port()
     configuration = _write_files(directory, systems, certificate=served, port=port, power=power)
+    if prompt:
+        configuration.write_text(configuration.read_text() + _PROMPT)
     with _log(directory) as log:
         process = await anyio.open_process(
             [sys.executable, "-m", "sushy_tools.emulator.main", "--config", str(configuration)],

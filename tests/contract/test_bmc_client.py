@@ -61,11 +61,6 @@ class Double(msgspec.Struct, frozen=True):
                 os.kill(self.emulator.process, signal.SIGCONT)
 
 
-@pytest.fixture(scope="session")
-def authority() -> Authority:
-    return Authority("test CA", now=datetime.now(UTC))
-
-
 def of_emulator(emulator: SimulatedBmc) -> Double:
     return Double(
         url=emulator.base_url,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import socket
-from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -50,17 +49,6 @@ SOON = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
 BASEBOARD = "/redfish/v1/Systems/HGX_Baseboard_0"
 BOMB = gzip.compress(b" " * (transport.LARGEST_BODY_BYTES * 8))
-
-
-@pytest.fixture(scope="module")
-def authority() -> Authority:
-    return Authority("test CA", now=datetime.now(UTC))
-
-
-@pytest.fixture
-async def bmc(tmp_path: Path, authority: Authority) -> AsyncIterator[FakeBmc]:
-    async with fake_bmc(tmp_path, authority) as running:
-        yield running
 
 
 def at(bmc: FakeBmc, system_path: str | None = SYSTEM) -> BmcTarget:

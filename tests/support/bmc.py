@@ -1,14 +1,16 @@
 """BMCs for tests: a small Redfish server that misbehaves on demand, and what it takes to call one.
 
-The server speaks HTTP over TLS, wants basic authentication for all but the service root, and records what it
-was asked. Everything that a sound BMC would say is there from the start; a test replaces single pages.
+The server speaks HTTP over TLS, wants basic authentication or a session for all but the service root, and records what
+it was asked: `methods` and `failed_logins` say what no BMC should have seen. Everything that a sound BMC would say is
+there from the start, power follows its resets; a test replaces single pages.
 """
 
 from __future__ import annotations
 
 import base64
 import ssl
-from collections.abc import AsyncIterator
+from collections import ChainMap, Counter
+from collections.abc import AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from ipaddress import ip_network
@@ -21,6 +23,7 @@ import msgspec
 from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.tls import TLSListener, TLSStream
 
+from farrier.protocols import Clock
 from farrier.services.bmc import RedfishBmc, open_bmc
 from farrier.services.bmc_settings import BmcSettings
 from farrier.services.credentials import CredentialPlaces, Credentials
@@ -35,6 +38,8 @@ SYSTEM = "/redfish/v1/Systems/Self"
 MANAGERS = "/redfish/v1/Managers"
 MANAGER = "/redfish/v1/Managers/BMC"
 INTERFACES = f"{SYSTEM}/EthernetInterfaces"
+RESET = f"{SYSTEM}/Actions/ComputerSystem.Reset"
+SESSIONS = "/redfish/v1/SessionService/Sessions"
 
 CREDENTIAL = "env:FARRIER_SECRET_BMC"
 USERNAME = "admin"
@@ -72,7 +77,11 @@ class HangUp(msgspec.Struct, frozen=True):
     """The connection ends in the middle of the body."""
 
 
-Answer: TypeAlias = dict[str, Any] | Page | Silence | Drip | Flood | Late | HangUp
+class NoReply(msgspec.Struct, frozen=True):
+    """The connection ends without a word."""
+
+
+Answer: TypeAlias = dict[str, Any] | Page | Silence | Drip | Flood | Late | HangUp | NoReply
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -81,6 +90,8 @@ class Request(msgspec.Struct, frozen=True):
     method: str
     path: str
     authorization: str | None
+    token: str | None = None
+    body: bytes = b""
 
 
 def system(**changes: Any) -> dict[str, Any]:
@@ -98,7 +109,7 @@ def system(**changes: Any) -> dict[str, Any]:
         "Bios": {"@odata.id": f"{SYSTEM}/Bios"},
         "EthernetInterfaces": {"@odata.id": INTERFACES},
         "Links": {"ManagedBy": [{"@odata.id": MANAGER}]},
-        "Actions": {"#ComputerSystem.Reset": {"target": f"{SYSTEM}/Actions/ComputerSystem.Reset"}},
+        "Actions": {"#ComputerSystem.Reset": {"target": RESET}},
     } | changes
     return {field: value for field, value in resource.items() if value is not ...}
 
@@ -110,8 +121,9 @@ def members(*paths: str) -> dict[str, Any]:
 
 def _sound() -> dict[str, list[Answer]]:
     manager = {"@odata.id": MANAGER, "@odata.type": "#Manager.v1_18_0.Manager", "ManagerType": "BMC"}
+    links = {"Links": {"Sessions": {"@odata.id": SESSIONS}}}
     return {
-        ROOT: [{"@odata.id": ROOT, "Systems": {"@odata.id": SYSTEMS}, "Managers": {"@odata.id": MANAGERS}}],
+        ROOT: [{"Systems": {"@odata.id": SYSTEMS}, "Managers": {"@odata.id": MANAGERS}, **links}],
         SYSTEMS: [members(SYSTEM)],
         SYSTEM: [system()],
         MANAGERS: [members(MANAGER)],
@@ -123,12 +135,22 @@ def _sound() -> dict[str, list[Answer]]:
 
 
 class FakeBmc:
-    """The server's pages and what it was asked."""
+    """The server's pages, its account, sessions and power, and what it was asked."""
 
     def __init__(self, url: str, ca_file: Path) -> None:
         self.url = url
         self.ca_file = ca_file
         self.requests: list[Request] = []
+        self.password = PASSWORD
+        self.failed_logins = 0
+        self.locks_after: int | None = None  # so many failed logins, and the account takes none any more
+        self.sessions: set[str] = set()  # the tokens of those that are open
+        self.session_limit = 4
+        self.session_answer: Answer | None = None  # to a good login, instead of a session
+        self.resets: list[str] = []
+        self.reset_answer: Answer = Page(204)
+        self.power_after: tuple[str | None, ...] | None = None  # a reset; None: what it should be
+        self._opened = 0
         self._pages = _sound()
 
     def answer(self, path: str, *answers: Answer) -> None:
@@ -138,18 +160,74 @@ class FakeBmc:
     @property
     def logins(self) -> int:
         """How many requests carried a credential."""
-        return sum(request.authorization is not None for request in self.requests)
+        return sum(request.authorization is not None or request.path == SESSIONS for request in self.requests)
+
+    @property
+    def methods(self) -> Counter[str]:
+        """How many requests there were of each method."""
+        return Counter(request.method for request in self.requests)
 
     def next(self, request: Request) -> Answer:
         """The answer to a request, which is recorded."""
         self.requests.append(request)
-        right = f"Basic {base64.b64encode(f'{USERNAME}:{PASSWORD}'.encode()).decode()}"
-        if request.path != ROOT and request.authorization != right:
+        if request.method == "POST" and request.path == SESSIONS:
+            return self._open_session(request)
+        if request.path != ROOT and not self._knows(request):
             return Page(401, b'{"error": "credential refused"}')
+        if request.method == "DELETE" and request.path.startswith(f"{SESSIONS}/"):
+            self.sessions.discard(request.path.rpartition("/")[2])
+            return Page(204)
+        if request.method == "POST" and request.path == RESET:
+            return self._reset(request)
         answers = self._pages.get(request.path)
         if answers is None:
             return Page(404, b'{"error": "no such resource"}')
         return answers.pop(0) if len(answers) > 1 else answers[0]
+
+    def _knows(self, request: Request) -> bool:
+        if request.token is not None:
+            return request.token in self.sessions
+        right = f"Basic {base64.b64encode(f'{USERNAME}:{self.password}'.encode()).decode()}"
+        return request.authorization is not None and self._lets_in(request.authorization == right)
+
+    def _lets_in(self, right: bool) -> bool:
+        """One login, with the right credential or not."""
+        if right and (self.locks_after is None or self.failed_logins < self.locks_after):
+            return True
+        self.failed_logins += 1
+        return False
+
+    def _open_session(self, request: Request) -> Answer:
+        wanted = {"UserName": USERNAME, "Password": self.password}
+        if not self._lets_in(msgspec.json.decode(request.body) == wanted):
+            return Page(401, b'{"error": "credential refused"}')
+        if self.session_answer is not None:
+            return self.session_answer
+        if len(self.sessions) >= self.session_limit:
+            return Page(503, b'{"error": {"code": "Base.1.8.SessionLimitExceeded"}}')
+        self._opened += 1
+        token = f"t0ken-{self._opened}"
+        self.sessions.add(token)
+        # With a host that is not the one that was dialled, as met behind address translation.
+        place = f"https://192.0.2.1{SESSIONS}/{token}"
+        return Page(201, b"{}", (("X-Auth-Token", token), ("Location", place)))
+
+    def _reset(self, request: Request) -> Answer:
+        kind = msgspec.json.decode(request.body)["ResetType"]
+        self.resets.append(kind)
+        powers = self.power_after if self.power_after is not None else _POWERS[kind]
+        if powers:
+            self.answer(SYSTEM, *(system(PowerState=power) for power in powers))
+        return self.reset_answer
+
+
+_POWERS: dict[str, tuple[str | None, ...]] = {
+    "On": ("PoweringOn", "On"),
+    "ForceOff": ("PoweringOff", "Off"),
+    "GracefulShutdown": ("On", "PoweringOff", "Off"),
+    "ForceRestart": ("Reset", "On"),
+    "PowerCycle": ("Off", None, "On"),
+}
 
 
 @asynccontextmanager
@@ -177,11 +255,13 @@ async def fake_bmc(
 
 
 async def _respond(bmc: FakeBmc, stream: TLSStream) -> None:
-    head = await BufferedByteReceiveStream(stream).receive_until(b"\r\n\r\n", 64 * 1024)
+    incoming = BufferedByteReceiveStream(stream)
+    head = await incoming.receive_until(b"\r\n\r\n", 64 * 1024)
     start, *lines = head.decode().split("\r\n")
     method, path, _ = start.split(" ", 2)
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    match bmc.next(Request(method, path, headers.get("authorization"))):
+    body = await incoming.receive_exactly(int(headers.get("content-length", 0)))
+    match bmc.next(Request(method, path, headers.get("authorization"), headers.get("x-auth-token"), body)):
         case Page() as page:
             await stream.send(_head(page.status, *page.headers, length=len(page.body)) + page.body)
         case Silence():
@@ -198,6 +278,8 @@ async def _respond(bmc: FakeBmc, stream: TLSStream) -> None:
         case Late(seconds, resource):
             await anyio.sleep(seconds)
             await _send(stream, resource)
+        case NoReply():
+            pass
         case HangUp():
             await stream.send(_head(200, length=100) + b'{"PowerState":')
         case resource:
@@ -239,12 +321,19 @@ async def connect(
     *,
     credential: str = f"{USERNAME}:{PASSWORD}",
     observed: Observed | None = None,
+    clock: Clock | None = None,
+    more: MutableMapping[str, str] | None = None,
     **settings: Any,
 ) -> AsyncIterator[RedfishBmc]:
-    """A client that trusts `ca_file`, may dial loopback and knows one credential, `CREDENTIAL`."""
+    """A client that trusts `ca_file`, may dial loopback and knows one credential, `CREDENTIAL`, and `more`: variables
+    and what they hold. They may be changed while it is open."""
     usual = BmcSettings(trust=CaFile(ca_file), networks=LOOPBACK, power_reread_pause=timedelta(milliseconds=1))
-    credentials = Credentials(CredentialPlaces(), environ={"FARRIER_SECRET_BMC": credential})
+    environ = more if more is not None else {}
+    credentials = Credentials(CredentialPlaces(), environ=ChainMap(environ, {"FARRIER_SECRET_BMC": credential}))
     async with open_bmc(
-        msgspec.structs.replace(usual, **settings), credentials=credentials, observer=observed or Observed()
+        msgspec.structs.replace(usual, **settings),
+        credentials=credentials,
+        observer=observed or Observed(),
+        clock=clock,
     ) as client:
         yield client

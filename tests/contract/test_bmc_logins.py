@@ -1,0 +1,213 @@
+"""No BMC sees more than three failed logins in five minutes, whoever asks for what, and how often."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from itertools import cycle
+from pathlib import Path
+
+import anyio
+import pytest
+
+from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
+from farrier.model.params import PowerRequest
+from farrier.services.bmc import RedfishBmc
+from farrier.sim.certificates import Authority
+from tests.support.bmc import CREDENTIAL, PASSWORD, SYSTEM, USERNAME, FakeBmc, Page, Silence, connect, fake_bmc
+
+WRONG = f"{USERNAME}:wr0ng"
+RIGHT = f"{USERNAME}:{PASSWORD}"
+MINUTES = 60.0
+SOON = timedelta(milliseconds=300)
+
+
+class MovedClock:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def at(bmc: FakeBmc, credential: str = CREDENTIAL) -> BmcTarget:
+    return BmcTarget(address=bmc.url, credential=credential, system_path=SYSTEM)
+
+
+Call = Callable[[RedfishBmc, BmcTarget], Awaitable[BmcReading]]
+
+
+async def verify(client: RedfishBmc, target: BmcTarget) -> BmcReading:
+    return await client.verify(target)
+
+
+async def read(client: RedfishBmc, target: BmcTarget) -> BmcReading:
+    return await client.read(target)
+
+
+async def switch(client: RedfishBmc, target: BmcTarget) -> BmcReading:
+    return await client.set_power(target, PowerRequest.RESET)
+
+
+async def failure(client: RedfishBmc, target: BmcTarget, call: Call = verify) -> BmcError:
+    with pytest.raises(BmcError) as raised:
+        await call(client, target)
+    return raised.value
+
+
+@pytest.mark.parametrize("auth", ["basic", "session"])
+async def test_the_fourth_login_is_not_sent_whatever_it_is_for(bmc: FakeBmc, auth: str) -> None:
+    async with connect(bmc.ca_file, credential=WRONG, clock=MovedClock(), auth=auth) as client:
+        for call in (read, switch, verify):
+            assert (await failure(client, at(bmc), call)).dialled
+        asked = len(bmc.requests)
+        for call in (verify, read, switch):
+            error = await failure(client, at(bmc), call)
+            assert error.failure is BmcFailure.AUTH
+            assert not error.dialled
+            assert not error.sent
+            assert error.retry_after == timedelta(minutes=5)
+            assert "refused 3 logins within 5 min" in error.detail
+            assert "the next is allowed in 5 min" in error.detail
+            assert error.credential_version is not None
+    assert len(bmc.requests) == asked
+    assert bmc.failed_logins == bmc.logins == 3
+    assert bmc.resets == []
+
+
+async def test_the_window_slides(bmc: FakeBmc) -> None:
+    """Whatever five minutes one looks at, there are three in them."""
+    clock, seen = MovedClock(), []
+    async with connect(bmc.ca_file, credential=WRONG, clock=clock) as client:
+        for _ in range(20 * 4):
+            before = bmc.failed_logins
+            error = await failure(client, at(bmc))
+            assert error.dialled == (bmc.failed_logins > before)
+            if error.dialled:
+                seen.append(clock.now)
+            else:
+                assert error.retry_after is not None
+                assert seen[-3] + 5 * MINUTES - clock.now <= error.retry_after.total_seconds() <= 5 * MINUTES
+            clock.now += 0.25 * MINUTES
+    assert len(seen) == 3 * 4
+    assert all(fourth - first >= 5 * MINUTES for first, fourth in zip(seen, seen[3:], strict=False))
+
+
+async def test_all_nodes_behind_one_bmc_share_its_limit_however_they_spell_it(bmc: FakeBmc) -> None:
+    host = bmc.url.removeprefix("https://")
+    spelled = cycle([bmc.url, host, f"HTTPS://{host}/", f" {host} "])
+    paths = cycle([SYSTEM, "/redfish/v1/Systems/Other", None])
+    more = {f"FARRIER_SECRET_{number}": f"{USERNAME}:wr0ng-{number}" for number in range(8)}
+    async with connect(bmc.ca_file, clock=MovedClock(), more=more) as client:
+        for variable in more:
+            target = BmcTarget(address=next(spelled), credential=f"env:{variable}", system_path=next(paths))
+            assert (await failure(client, target)).failure is BmcFailure.AUTH
+    assert bmc.failed_logins == 3
+
+
+async def test_calls_at_the_same_time_share_it(bmc: FakeBmc) -> None:
+    async with (
+        connect(bmc.ca_file, credential=WRONG, clock=MovedClock()) as client,
+        anyio.create_task_group() as tasks,
+    ):
+        for _ in range(12):
+            tasks.start_soon(failure, client, at(bmc))
+    assert bmc.failed_logins == 3
+
+
+async def test_another_bmc_has_a_limit_of_its_own(bmc: FakeBmc, authority: Authority, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    async with fake_bmc(tmp_path / "other", authority) as other:
+        bmc.password = "changed"
+        async with connect(bmc.ca_file, clock=MovedClock()) as client:
+            for _ in range(4):
+                await failure(client, at(bmc))
+            assert (await client.verify(at(other))).power is PowerState.ON
+
+
+async def test_a_success_in_between_makes_no_room_for_more(bmc: FakeBmc) -> None:
+    """Firmware that counts in a window does not start again."""
+    secrets = {"FARRIER_SECRET_X": WRONG}
+    target = at(bmc, "env:FARRIER_SECRET_X")
+    async with connect(bmc.ca_file, clock=MovedClock(), more=secrets) as client:
+        for _ in range(2):
+            await failure(client, target)
+        secrets["FARRIER_SECRET_X"] = RIGHT
+        await client.verify(target)
+        secrets["FARRIER_SECRET_X"] = WRONG
+        for _ in range(4):
+            await failure(client, target)
+    assert bmc.failed_logins == 3
+
+
+async def test_a_credential_that_was_good_and_is_refused_counts(bmc: FakeBmc) -> None:
+    async with connect(bmc.ca_file, clock=MovedClock()) as client:
+        await client.verify(at(bmc))
+        bmc.password = "changed on the BMC"
+        for _ in range(6):
+            await failure(client, at(bmc))
+    assert bmc.failed_logins == 3
+
+
+async def test_a_locked_account_is_left_alone(bmc: FakeBmc) -> None:
+    """It takes not even the right password, and tells the same as for a wrong one."""
+    bmc.locks_after = 0
+    clock = MovedClock()
+    async with connect(bmc.ca_file, clock=clock) as client:
+        for _ in range(6):
+            assert (await failure(client, at(bmc))).failure is BmcFailure.AUTH
+        assert bmc.failed_logins == 3
+        clock.now += 5 * MINUTES
+        bmc.locks_after = None
+        assert (await client.verify(at(bmc))).power is PowerState.ON
+
+
+async def test_a_login_that_was_cut_short_counts_for_nobody_saw_its_end(bmc: FakeBmc) -> None:
+    """Or a wrong password could be tried for ever by whoever interrupts a node often enough."""
+    bmc.answer(SYSTEM, Silence())
+    async with connect(bmc.ca_file, clock=MovedClock()) as client:
+        for _ in range(3):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(client.verify, at(bmc))
+                await anyio.wait_all_tasks_blocked()
+                tasks.cancel_scope.cancel()
+        error = await failure(client, at(bmc))
+    assert error.failure is BmcFailure.TIMEOUT, "it was not refused"
+    assert not error.dialled
+    assert error.retry_after == timedelta(minutes=5)
+    assert "did not answer 3 logins" in error.detail
+    assert bmc.logins == 3
+
+
+async def test_a_good_credential_may_go_without_an_answer_any_number_of_times(bmc: FakeBmc) -> None:
+    async with connect(bmc.ca_file, clock=MovedClock(), deadline=SOON) as client:
+        await client.verify(at(bmc))
+        bmc.answer(SYSTEM, Silence())
+        for _ in range(5):
+            assert (await failure(client, at(bmc))).dialled
+
+
+async def test_what_never_reached_the_bmc_or_was_answered_otherwise_does_not_count(bmc: FakeBmc) -> None:
+    bmc.answer(SYSTEM, Page(503))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        nobody = BmcTarget(address=f"127.0.0.1:{taken.getsockname()[1]}", credential=CREDENTIAL, system_path=SYSTEM)
+        async with connect(bmc.ca_file, clock=MovedClock()) as client:
+            for _ in range(5):
+                assert (await failure(client, nobody)).dialled
+                assert (await failure(client, at(bmc))).dialled
+
+
+async def test_an_address_that_cannot_be_used_is_not_dialled(bmc: FakeBmc) -> None:
+    async with connect(bmc.ca_file) as client:
+        for target in (
+            BmcTarget(address="http://10.0.0.1", credential=CREDENTIAL),
+            BmcTarget(address="192.0.2.1", credential=CREDENTIAL, system_path=SYSTEM),
+            at(bmc, "env:FARRIER_SECRET_NONE"),
+        ):
+            error = await failure(client, target)
+            assert error.failure is BmcFailure.INCOMPLETE
+            assert not error.dialled

@@ -1,0 +1,319 @@
+"""Power is set by one action at most, and is set when a read has shown it. On our own BMC, and on the emulator what it
+can show: changes that take time, a state that is there already, a system that is missing. It loses no reply, has no
+list of types that lacks one, and is never stuck.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import msgspec
+import pytest
+
+from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
+from farrier.model.params import PowerRequest
+from farrier.services.bmc import RedfishBmc
+from farrier.sim.bmc import fake_systems, simulated_bmc
+from farrier.sim.certificates import Authority
+from tests.support.bmc import (
+    CREDENTIAL,
+    RESET,
+    SYSTEM,
+    Answer,
+    FakeBmc,
+    HangUp,
+    NoReply,
+    Observed,
+    Page,
+    Silence,
+    connect,
+    system,
+)
+
+ON, OFF, RESTART = PowerRequest.ON, PowerRequest.OFF, PowerRequest.RESET
+SOON = timedelta(milliseconds=300)
+HOUR = timedelta(hours=1)
+INFO = "/redfish/v1/Systems/Self/ResetActionInfo"
+
+
+def at(bmc: FakeBmc) -> BmcTarget:
+    return BmcTarget(address=bmc.url, credential=CREDENTIAL, system_path=SYSTEM)
+
+
+async def switch(bmc: FakeBmc, wanted: PowerRequest, *, send: bool = True, **settings: Any) -> BmcReading:
+    async with connect(bmc.ca_file, **settings) as client:
+        return await client.set_power(at(bmc), wanted, send=send)
+
+
+async def failure(bmc: FakeBmc, wanted: PowerRequest, *, send: bool = True, **settings: Any) -> BmcError:
+    with pytest.raises(BmcError) as raised:
+        await switch(bmc, wanted, send=send, **settings)
+    return raised.value
+
+
+def taking(*types: str, **changes: Any) -> dict[str, Any]:
+    """A system that allows these types of reset."""
+    reset = {"target": RESET, "ResetType@Redfish.AllowableValues": list(types)}
+    return system(Actions={"#ComputerSystem.Reset": reset}, **changes)
+
+
+@pytest.mark.parametrize(
+    ("power", "wanted", "sent", "ends"),
+    [
+        ("On", ON, [], PowerState.ON),
+        ("Off", OFF, [], PowerState.OFF),
+        ("Off", ON, ["On"], PowerState.ON),
+        ("On", OFF, ["ForceOff"], PowerState.OFF),
+        ("On", RESTART, ["ForceRestart"], PowerState.ON),
+        ("Off", RESTART, ["On"], PowerState.ON),
+        # A shutdown that hangs is what off and reset are asked for.
+        ("PoweringOff", OFF, ["ForceOff"], PowerState.OFF),
+        ("PoweringOff", RESTART, ["ForceRestart"], PowerState.ON),
+        ("PoweringOn", OFF, ["ForceOff"], PowerState.OFF),
+        ("PoweringOn", RESTART, ["ForceRestart"], PowerState.ON),
+    ],
+)
+async def test_what_is_sent_follows_from_the_state_and_is_sent_once(
+    bmc: FakeBmc, power: str, wanted: PowerRequest, sent: list[str], ends: PowerState
+) -> None:
+    bmc.answer(SYSTEM, system(PowerState=power))
+    reading = await switch(bmc, wanted)
+    assert bmc.resets == sent
+    assert bmc.methods["POST"] == len(sent)
+    assert set(bmc.methods) <= {"GET", "POST"}
+    assert reading.power is ends
+    assert (reading.serial, reading.system_path) == ("SN-0001", SYSTEM)
+    assert reading.requests == len(bmc.requests)
+
+
+async def test_a_system_on_its_way_gets_nothing_and_is_read_until_it_is_there(bmc: FakeBmc) -> None:
+    bmc.answer(SYSTEM, *(system(PowerState=power) for power in ("PoweringOn", None, "On")))
+    assert (await switch(bmc, ON)).power is PowerState.ON
+    assert bmc.methods == {"GET": 3}
+
+
+async def test_a_system_on_its_way_off_is_switched_on_once_it_is_off(bmc: FakeBmc) -> None:
+    """BMCs refuse to switch on what is not yet off."""
+    bmc.answer(SYSTEM, *(system(PowerState=power) for power in ("PoweringOff", "PoweringOff", "Off")))
+    assert (await switch(bmc, ON)).power is PowerState.ON
+    assert bmc.resets == ["On"]
+
+
+@pytest.mark.parametrize("wanted", [ON, OFF, RESTART])
+async def test_a_state_that_nobody_can_read_is_not_touched(bmc: FakeBmc, wanted: PowerRequest) -> None:
+    bmc.answer(SYSTEM, system(PowerState=None))
+    error = await failure(bmc, wanted)
+    assert error.failure is BmcFailure.PROTOCOL
+    assert f"stays null; {wanted} was not sent" in error.detail
+    assert not error.sent
+    assert bmc.resets == []
+
+
+@pytest.mark.parametrize(
+    ("allowed", "wanted", "sent"),
+    [
+        (["ForceOn", "ForceOff"], ON, "ForceOn"),
+        (["ForceOff", "GracefulShutdown"], OFF, "ForceOff"),
+        (["GracefulShutdown", "PushPowerButton"], OFF, "GracefulShutdown"),
+        (["PowerCycle", "ForceRestart"], RESTART, "ForceRestart"),
+        (["PowerCycle", "GracefulRestart"], RESTART, "PowerCycle"),
+    ],
+)
+@pytest.mark.parametrize("told", ["in the action", "apart from it"])
+async def test_only_a_type_is_sent_that_the_bmc_allows(
+    bmc: FakeBmc, allowed: list[str], wanted: PowerRequest, sent: str, *, told: str
+) -> None:
+    power = "Off" if wanted is ON else "On"
+    if told == "in the action":
+        bmc.answer(SYSTEM, taking(*allowed, PowerState=power))
+    else:
+        reset = {"target": RESET, "@Redfish.ActionInfo": INFO}
+        bmc.answer(SYSTEM, system(Actions={"#ComputerSystem.Reset": reset}, PowerState=power))
+        bmc.answer(INFO, {"Parameters": [7, {"Name": "Delay"}, {"Name": "ResetType", "AllowableValues": allowed}]})
+    if sent == "ForceOn":
+        bmc.power_after = ("On",)
+    await switch(bmc, wanted)
+    assert bmc.resets == [sent]
+
+
+@pytest.mark.parametrize("info", [Page(404), {}, {"Parameters": {"Name": "ResetType"}}])
+async def test_a_bmc_that_does_not_say_what_it_allows_gets_the_usual(bmc: FakeBmc, info: Answer) -> None:
+    reset = {"target": RESET, "@Redfish.ActionInfo": INFO}
+    bmc.answer(SYSTEM, system(Actions={"#ComputerSystem.Reset": reset}))
+    bmc.answer(INFO, info)
+    assert (await switch(bmc, OFF)).power is PowerState.OFF
+    assert bmc.resets == ["ForceOff"]
+
+
+async def test_a_bmc_that_allows_nothing_fit_is_unsupported(bmc: FakeBmc) -> None:
+    bmc.answer(SYSTEM, taking("Nmi", "GracefulRestart"))
+    error = await failure(bmc, RESTART)
+    assert error.failure is BmcFailure.UNSUPPORTED
+    assert "needs ForceRestart or PowerCycle; the BMC allows GracefulRestart, Nmi" in error.detail
+    assert not error.sent
+    assert bmc.methods["POST"] == 0
+
+
+@pytest.mark.parametrize("target", [None, 7, "//192.0.2.1/reset", "https://192.0.2.1/reset"])
+async def test_an_action_that_leads_nowhere_or_elsewhere_is_not_sent(bmc: FakeBmc, target: object) -> None:
+    bmc.answer(SYSTEM, system(Actions={"#ComputerSystem.Reset": {"target": target}}))
+    error = await failure(bmc, OFF)
+    assert error.failure in (BmcFailure.UNSUPPORTED, BmcFailure.PROTOCOL)
+    assert not error.sent
+    assert bmc.methods["POST"] == 0
+
+
+@pytest.mark.parametrize("lost", [NoReply(), HangUp(), Silence(), Page(500), Page(502), Page(504)], ids=repr)
+async def test_a_lost_reply_is_no_error_and_the_action_is_not_sent_again(bmc: FakeBmc, lost: Answer) -> None:
+    bmc.reset_answer = lost
+    assert (await switch(bmc, OFF, deadline=SOON)).power is PowerState.OFF
+    assert bmc.resets == ["ForceOff"]
+
+
+@pytest.mark.parametrize("reply", [Page(204), NoReply(), Page(500)], ids=repr)
+async def test_a_system_that_stays_as_it_was_is_a_timeout_and_gets_no_second_action(
+    bmc: FakeBmc, reply: Answer
+) -> None:
+    bmc.reset_answer = reply
+    bmc.power_after = ()
+    error = await failure(bmc, OFF, power_deadline=SOON)
+    assert error.failure is BmcFailure.TIMEOUT
+    assert f"{SYSTEM} stays On after off was sent" in error.detail
+    assert error.sent
+    assert bmc.resets == ["ForceOff"]
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (400, BmcFailure.PROTOCOL),
+        (401, BmcFailure.AUTH),
+        (403, BmcFailure.AUTH),
+        (404, BmcFailure.UNSUPPORTED),
+        (409, BmcFailure.UNREACHABLE),
+        (412, BmcFailure.PROTOCOL),
+        (501, BmcFailure.UNSUPPORTED),
+        (503, BmcFailure.UNREACHABLE),
+        (307, BmcFailure.PROTOCOL),
+    ],
+)
+async def test_a_refused_action_was_not_sent_as_far_as_anybody_cares(
+    bmc: FakeBmc, status: int, expected: BmcFailure
+) -> None:
+    bmc.reset_answer = Page(status, headers=(("Location", "https://192.0.2.1/"), ("Retry-After", "90")))
+    bmc.power_after = ()
+    error = await failure(bmc, OFF)
+    assert error.failure is expected
+    assert error.retry_after == timedelta(seconds=90)
+    assert error.dialled
+    assert not error.sent
+    assert bmc.resets == ["ForceOff"]
+
+
+@pytest.mark.parametrize("status", [400, 409])
+async def test_a_conflict_is_none_if_the_state_is_there(bmc: FakeBmc, status: int) -> None:
+    """The button on the machine was quicker."""
+    bmc.reset_answer = Page(status)
+    assert (await switch(bmc, OFF)).power is PowerState.OFF
+    assert bmc.resets == ["ForceOff"]
+
+
+async def test_a_reset_that_conflicts_was_refused_though_the_system_is_on(bmc: FakeBmc) -> None:
+    bmc.reset_answer = Page(409)
+    assert (await failure(bmc, RESTART)).failure is BmcFailure.UNREACHABLE
+
+
+async def test_without_send_nothing_is_sent_however_long_it_takes(bmc: FakeBmc) -> None:
+    """After a crash nobody knows whether the reset was."""
+    bmc.answer(SYSTEM, *(system(PowerState=power) for power in ("On", None, "PoweringOff", "Off")))
+    assert (await switch(bmc, OFF, send=False)).power is PowerState.OFF
+    assert bmc.methods == {"GET": 4}
+    bmc.answer(SYSTEM, system(PowerState="Off"))
+    error = await failure(bmc, RESTART, send=False, power_deadline=SOON)
+    assert error.failure is BmcFailure.TIMEOUT
+    assert "stays Off; On is wanted" in error.detail
+    assert not error.sent
+    assert bmc.resets == []
+
+
+async def test_reads_that_fail_after_the_action_are_done_again(bmc: FakeBmc) -> None:
+    """A BMC is slow, or shows half a page, while it switches."""
+    bmc.power_after = ()
+    answers: tuple[Answer, ...]
+    answers = (system(), Page(503), NoReply(), Page(500), Page(200, b"{"), {}, Silence(), system(PowerState="Off"))
+    bmc.answer(SYSTEM, *answers)
+    assert (await switch(bmc, OFF, deadline=SOON)).power is PowerState.OFF
+    assert bmc.resets == ["ForceOff"]
+
+
+@pytest.mark.parametrize(("status", "expected"), [(401, BmcFailure.AUTH), (404, BmcFailure.UNSUPPORTED)])
+async def test_a_read_that_cannot_get_better_ends_it_and_says_that_the_action_was_sent(
+    bmc: FakeBmc, status: int, expected: BmcFailure
+) -> None:
+    bmc.power_after = ()
+    bmc.answer(SYSTEM, system(), Page(status))
+    error = await failure(bmc, OFF)
+    assert error.failure is expected
+    assert error.sent
+    assert bmc.methods == {"GET": 2, "POST": 1}
+
+
+async def test_the_last_failed_read_is_told_when_time_is_up(bmc: FakeBmc) -> None:
+    bmc.power_after = ()
+    bmc.answer(SYSTEM, system(), Page(503))
+    error = await failure(bmc, OFF, power_deadline=SOON)
+    assert error.failure is BmcFailure.TIMEOUT
+    assert f"the last read failed: {SYSTEM} answered HTTP 503" in error.detail
+
+
+async def test_others_are_served_while_a_system_takes_its_time(bmc: FakeBmc) -> None:
+    """One BMC may serve eight nodes, and the pauses of a change belong to nobody."""
+    bmc.power_after = ()
+    async with (
+        connect(bmc.ca_file, power_reread_pause=HOUR, power_deadline=2 * HOUR, concurrency=1) as client,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(client.set_power, at(bmc), OFF)
+        while not bmc.resets:
+            await anyio.lowlevel.checkpoint()
+        assert (await client.read(at(bmc))).power is PowerState.ON
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_system_without_a_path_is_a_mistake_of_the_caller(bmc: FakeBmc) -> None:
+    target = BmcTarget(address=bmc.url, credential=CREDENTIAL)
+    async with connect(bmc.ca_file) as client:
+        for call in (client.set_power(target, ON), client.read(target)):
+            with pytest.raises(ValueError, match="system_path"):
+                await call
+    assert bmc.requests == []
+
+
+async def test_the_emulator_is_switched_off_on_and_reset(authority: Authority, tmp_path: Path) -> None:
+    observed = Observed()
+    async with (
+        simulated_bmc(tmp_path, fake_systems(1), authority=authority, prompt=True) as emulator,
+        connect(emulator.ca_file, credential=f"{emulator.username}:{emulator.password}", observed=observed) as client,
+    ):
+        target = BmcTarget(address=emulator.base_url, credential=CREDENTIAL, system_path=emulator.systems[0].path)
+        for wanted, ends in (
+            (OFF, PowerState.OFF),
+            (OFF, PowerState.OFF),
+            (ON, PowerState.ON),
+            (RESTART, PowerState.ON),
+        ):
+            assert (await client.set_power(target, wanted)).power is ends
+            assert (await client.read(target)).power is ends
+        assert [operation for operation, _ in observed.requests].count("reset") == 3, "off was there already"
+        await assert_unsupported(client, msgspec.structs.replace(target, system_path="/redfish/v1/Systems/none"))
+
+
+async def assert_unsupported(client: RedfishBmc, target: BmcTarget) -> None:
+    with pytest.raises(BmcError) as raised:
+        await client.set_power(target, OFF)
+    assert raised.value.failure is BmcFailure.UNSUPPORTED
+    assert not raised.value.sent

@@ -1,0 +1,174 @@
+"""What a poll reads, what an identity check reads, how long a BMC asks us to stay away, and who takes whose place."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from farrier.model.bmc import BmcError, BmcFailure, BmcTarget, PowerState
+from farrier.services.bmc import RedfishBmc
+from farrier.sim.certificates import Authority
+from tests.support.bmc import (
+    CREDENTIAL,
+    INTERFACES,
+    MANAGER,
+    SYSTEM,
+    Answer,
+    FakeBmc,
+    HangUp,
+    Observed,
+    Page,
+    Silence,
+    connect,
+    fake_bmc,
+    system,
+)
+
+SOON = timedelta(milliseconds=300)
+HOUR = timedelta(hours=1)
+AT_ONCE = timedelta(0)
+DATE = "Wed, 01 Jan 2025 00:00:00 GMT"
+
+
+def at(bmc: FakeBmc) -> BmcTarget:
+    return BmcTarget(address=bmc.url, credential=CREDENTIAL, system_path=SYSTEM)
+
+
+async def failure(client: RedfishBmc, target: BmcTarget) -> BmcError:
+    with pytest.raises(BmcError) as raised:
+        await client.read(target)
+    return raised.value
+
+
+async def failure_of(bmc: FakeBmc, **settings: Any) -> BmcError:
+    async with connect(bmc.ca_file, **settings) as client:
+        return await failure(client, at(bmc))
+
+
+async def test_a_read_is_one_get_with_power_health_and_identity(bmc: FakeBmc) -> None:
+    observed = Observed()
+    async with connect(bmc.ca_file, observed=observed) as client:
+        reading = await client.read(at(bmc))
+    assert (reading.power, reading.health, reading.serial) == (PowerState.ON, "Warning", "SN-0001")
+    assert reading.uuid == "38b7a8c4-0001-11ec-9621-0242ac130002"
+    assert (reading.manager_path, reading.macs, reading.requests) == (None, (), 1)
+    assert observed.requests == [("system", "ok")]
+    assert bmc.methods == {"GET": 1}
+
+
+@pytest.mark.parametrize("power", [None, "Paused", "Reset", "Unknown", 7, ["On"], ...])
+async def test_a_read_takes_a_power_state_in_between_as_it_is(bmc: FakeBmc, power: object) -> None:
+    bmc.answer(SYSTEM, system(PowerState=power))
+    async with connect(bmc.ca_file) as client:
+        reading = await client.read(at(bmc))
+    assert (reading.power, reading.requests) == (PowerState.UNKNOWN, 1)
+
+
+async def test_a_read_needs_no_action_that_switches_power(bmc: FakeBmc) -> None:
+    bmc.answer(SYSTEM, system(Actions=...))
+    async with connect(bmc.ca_file) as client:
+        assert (await client.read(at(bmc))).power is PowerState.ON
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        pytest.param(Page(401), "auth", id="401"),
+        pytest.param(Page(403), "auth", id="403"),
+        pytest.param(Page(404), "unsupported", id="404"),
+        pytest.param(Page(409), "unreachable", id="409"),
+        pytest.param(Page(500), "protocol", id="500"),
+        pytest.param(Page(503), "unreachable", id="503"),
+        pytest.param(Page(200, b"{"), "protocol", id="malformed"),
+        pytest.param(Page(200, b'{"error": {"code": "Base.1.0.GeneralError"}}'), "protocol", id="error-with-200"),
+        pytest.param(HangUp(), "protocol", id="hang-up"),
+        pytest.param(Silence(), "timeout", id="silence"),
+    ],
+)
+async def test_a_read_that_fails_has_a_class_after_one_request(bmc: FakeBmc, answer: Answer, expected: str) -> None:
+    bmc.answer(SYSTEM, answer)
+    assert (await failure_of(bmc, deadline=SOON)).failure == expected
+    assert len(bmc.requests) == 1
+
+
+async def test_interfaces_are_read_of_a_known_system_when_asked_for(bmc: FakeBmc) -> None:
+    """Each once, and nothing but GETs: who asks may be about to take over a machine that runs."""
+    async with connect(bmc.ca_file) as client:
+        reading = await client.verify(at(bmc), macs=True)
+    assert reading.macs == ("aa:bb:cc:00:00:01", "aa:bb:cc:00:00:02")
+    asked = [request.path for request in bmc.requests]
+    assert sorted(asked) == sorted([SYSTEM, INTERFACES, f"{INTERFACES}/1", f"{INTERFACES}/2", MANAGER])
+    assert reading.requests == len(asked)
+    assert set(bmc.methods) == {"GET"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "stay"),
+    [
+        ({"Retry-After": "120"}, timedelta(minutes=2)),
+        ({"Retry-After": "86400"}, timedelta(minutes=15)),
+        ({"Retry-After": "9" * 400}, None),
+        ({"Retry-After": "Wed, 01 Jan 2025 00:00:30 GMT", "Date": DATE}, timedelta(seconds=30)),
+        ({"Retry-After": "Wed, 01 Jan 2025 00:00:30 GMT"}, None),
+        ({"Retry-After": "Tue, 31 Dec 2024 00:00:00 GMT", "Date": DATE}, None),
+        ({"Retry-After": "0"}, None),
+        ({"Retry-After": "-5"}, None),
+        ({"Retry-After": "soon"}, None),
+        ({}, None),
+    ],
+)
+async def test_what_a_busy_bmc_asks_for_is_passed_on_within_reason(
+    bmc: FakeBmc, headers: dict[str, str], stay: timedelta | None
+) -> None:
+    bmc.answer(SYSTEM, Page(503, headers=tuple(headers.items())))
+    error = await failure_of(bmc)
+    assert (error.failure, error.retry_after) == (BmcFailure.UNREACHABLE, stay)
+
+
+@contextmanager
+def black_hole() -> Iterator[BmcTarget]:
+    """A port whose queue is full, so that packets to it are dropped."""
+    with ExitStack() as sockets:
+        listener = sockets.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):
+            filler = sockets.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(listener.getsockname())
+        yield BmcTarget(address=f"127.0.0.1:{listener.getsockname()[1]}", credential=CREDENTIAL, system_path=SYSTEM)
+
+
+async def test_a_bmc_whose_packets_vanish_is_known_long_before_the_deadline(bmc: FakeBmc) -> None:
+    with black_hole() as target:
+        async with connect(bmc.ca_file, connect_timeout=SOON, deadline=HOUR) as client:
+            error = await failure(client, target)
+    assert error.failure is BmcFailure.TIMEOUT
+    assert "no connection in time" in error.detail
+    assert error.dialled
+
+
+async def test_dead_bmcs_give_their_places_to_those_that_answer(
+    bmc: FakeBmc, authority: Authority, tmp_path: Path
+) -> None:
+    """Two places, two BMCs that say nothing for an hour, and a third that is read all the same."""
+    (tmp_path / "silent").mkdir()
+    with black_hole() as vanished:
+        async with (
+            fake_bmc(tmp_path / "silent", authority) as silent,
+            connect(bmc.ca_file, concurrency=2, patience=AT_ONCE, deadline=HOUR, connect_timeout=HOUR) as client,
+            anyio.create_task_group() as tasks,
+        ):
+            silent.answer(SYSTEM, Silence())
+            for target in (at(silent), vanished):
+                tasks.start_soon(client.read, target)
+            for _ in range(5):
+                assert (await client.read(at(bmc))).power is PowerState.ON
+            tasks.cancel_scope.cancel()

@@ -1,0 +1,167 @@
+"""Sessions, for who asks for them: one per BMC, used by every call, and none left behind.
+
+On our own double only: the emulator has no sessions, which is what it shows here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from farrier.model.bmc import BmcAuth, BmcError, BmcFailure, BmcTarget, PowerState
+from farrier.model.params import PowerRequest
+from farrier.services.bmc import RedfishBmc
+from farrier.sim.bmc import fake_systems, simulated_bmc
+from farrier.sim.certificates import Authority
+from tests.support.bmc import (
+    CREDENTIAL,
+    PASSWORD,
+    ROOT,
+    SESSIONS,
+    SYSTEM,
+    SYSTEMS,
+    USERNAME,
+    FakeBmc,
+    Observed,
+    Page,
+    connect,
+    system,
+)
+
+SESSION = BmcAuth.SESSION
+
+
+def at(bmc: FakeBmc, credential: str = CREDENTIAL, system_path: str | None = SYSTEM) -> BmcTarget:
+    return BmcTarget(address=bmc.url, credential=credential, system_path=system_path)
+
+
+async def failure(client: RedfishBmc, target: BmcTarget) -> BmcError:
+    with pytest.raises(BmcError) as raised:
+        await client.read(target)
+    return raised.value
+
+
+async def test_one_session_serves_every_call_and_ends_with_the_client(bmc: FakeBmc) -> None:
+    observed = Observed()
+    async with connect(bmc.ca_file, auth=SESSION, observed=observed) as client:
+        assert (await client.verify(at(bmc, system_path=None))).power is PowerState.ON
+        assert (await client.read(at(bmc))).requests == 1
+        assert (await client.set_power(at(bmc), PowerRequest.OFF)).power is PowerState.OFF
+        assert len(bmc.sessions) == 1
+    assert bmc.sessions == set()
+    assert bmc.logins == 1
+    assert bmc.methods["DELETE"] == 1
+    assert [request for request in bmc.requests if request.authorization is not None] == []
+    assert observed.requests[:3] == [("root", "ok"), ("session", "ok"), ("systems", "ok")]
+
+
+async def test_calls_at_the_same_time_share_a_session(bmc: FakeBmc) -> None:
+    async with connect(bmc.ca_file, auth=SESSION) as client, anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(client.read, at(bmc))
+    assert bmc.logins == 1
+
+
+async def test_basic_authentication_opens_none(bmc: FakeBmc) -> None:
+    async with connect(bmc.ca_file) as client:
+        await client.verify(at(bmc, system_path=None))
+        await client.set_power(at(bmc), PowerRequest.OFF)
+    assert SESSIONS not in {request.path for request in bmc.requests}
+
+
+async def test_a_session_that_the_bmc_ended_is_replaced_by_one_login(bmc: FakeBmc) -> None:
+    async with connect(bmc.ca_file, auth=SESSION) as client:
+        await client.read(at(bmc))
+        bmc.sessions.clear()
+        assert (await client.read(at(bmc))).power is PowerState.ON
+        assert len(bmc.sessions) == 1
+    assert bmc.logins == 2
+    assert bmc.sessions == set()
+
+
+async def test_a_bmc_that_refuses_even_a_new_session_keeps_none(bmc: FakeBmc) -> None:
+    """401 for a page although the login was good: each try may cost a login and no slot."""
+    bmc.answer(SYSTEM, Page(401))
+    async with connect(bmc.ca_file, auth=SESSION) as client:
+        for _ in range(4):
+            assert (await failure(client, at(bmc))).failure is BmcFailure.AUTH
+            assert len(bmc.sessions) == 1
+    assert bmc.sessions == set()
+
+
+async def test_a_bmc_without_a_free_session_is_busy_and_loses_none_to_us(bmc: FakeBmc) -> None:
+    others = {f"other-{number}" for number in range(bmc.session_limit)}
+    bmc.sessions |= others
+    async with connect(bmc.ca_file, auth=SESSION) as client:
+        for _ in range(5):
+            error = await failure(client, at(bmc))
+            assert error.failure is BmcFailure.UNREACHABLE
+            assert "no free session" in error.detail
+            assert bmc.sessions == others
+        bmc.sessions.pop()
+        assert (await client.read(at(bmc))).power is PowerState.ON
+
+
+async def test_a_wrong_password_is_tried_once(bmc: FakeBmc) -> None:
+    async with connect(bmc.ca_file, auth=SESSION, credential=f"{USERNAME}:wr0ng") as client:
+        error = await failure(client, at(bmc))
+    assert error.failure is BmcFailure.AUTH
+    assert bmc.failed_logins == bmc.logins == 1
+    assert [request.method for request in bmc.requests] == ["GET", "POST"]
+
+
+async def test_a_new_secret_replaces_the_session(bmc: FakeBmc) -> None:
+    secrets = {"FARRIER_SECRET_X": f"{USERNAME}:{PASSWORD}"}
+    target = at(bmc, "env:FARRIER_SECRET_X")
+    async with connect(bmc.ca_file, auth=SESSION, more=secrets) as client:
+        await client.read(target)
+        bmc.password = "rotated"
+        secrets["FARRIER_SECRET_X"] = f"{USERNAME}:rotated"
+        await client.read(target)
+        assert len(bmc.sessions) == 1
+    assert bmc.logins == 2
+    assert bmc.methods["DELETE"] == 2
+
+
+async def test_sessions_are_ended_even_when_the_program_is_cancelled(bmc: FakeBmc) -> None:
+    with anyio.CancelScope() as scope:
+        async with connect(bmc.ca_file, auth=SESSION) as client:
+            await client.read(at(bmc))
+            scope.cancel()
+            await anyio.sleep_forever()
+    assert bmc.methods["DELETE"] == 1
+    assert bmc.sessions == set()
+
+
+async def test_a_token_is_in_no_text(bmc: FakeBmc) -> None:
+    async with connect(bmc.ca_file, auth=SESSION) as client:
+        await client.read(at(bmc))
+        (token,) = bmc.sessions
+        bmc.answer(SYSTEM, system(PowerState=f"for {token}"))
+        with pytest.raises(BmcError) as raised:
+            await client.verify(at(bmc))
+    assert "stays for ***" in raised.value.detail
+
+
+@pytest.mark.parametrize("answer", [Page(201), Page(200, b"[]"), Page(201, b"<html>")])
+async def test_a_session_without_a_token_is_none(bmc: FakeBmc, answer: Page) -> None:
+    bmc.session_answer = answer
+    async with connect(bmc.ca_file, auth=SESSION) as client:
+        assert (await failure(client, at(bmc))).failure is BmcFailure.PROTOCOL
+
+
+async def test_a_root_without_sessions_is_unsupported_and_sees_no_credential(
+    bmc: FakeBmc, authority: Authority, tmp_path: Path
+) -> None:
+    bmc.answer(ROOT, {"Systems": {"@odata.id": SYSTEMS}})
+    async with connect(bmc.ca_file, auth=SESSION) as client:
+        error = await failure(client, at(bmc))
+    assert error.failure is BmcFailure.UNSUPPORTED
+    assert "no sessions" in error.detail
+    assert bmc.logins == 0
+    async with simulated_bmc(tmp_path / "sushy", fake_systems(1), authority=authority) as emulator:
+        target = BmcTarget(address=emulator.base_url, credential=CREDENTIAL, system_path=emulator.systems[0].path)
+        async with connect(emulator.ca_file, auth=SESSION) as client:
+            assert (await failure(client, target)).failure is BmcFailure.UNSUPPORTED
