@@ -157,18 +157,23 @@ _MANAGEMENT = _fan(
         "operator",
         "intent manage, or the BMC address or credential version changed",
     ),
-    ((Management.MANAGEABLE, Management.ADOPT_FAILED), Management.ADOPTING, "operator", "intent adopt"),
+    (
+        (Management.MANAGEABLE, Management.ADOPT_FAILED),
+        Management.ADOPTING,
+        "operator",
+        "intent adopt, or an onboarding in mode adopt begins or is resumed",
+    ),
     (
         (Management.ADOPTING,),
         Management.MANAGEABLE,
         "adoption",
-        "read-only probe ok, identity matches, onboarding reconciled",
+        "fresh read-only probe ok and identity matches; the onboarding goes on, to its end if nothing is left",
     ),
     (
         (Management.ADOPTING,),
         Management.ADOPT_FAILED,
         "adoption",
-        "adoption failed, timed out or was cancelled; last_error says why",
+        "adoption failed, timed out or made way for a request; last_error says why",
     ),
     ((Management.ADOPT_FAILED,), Management.VERIFYING, "operator", "intent manage"),
     (

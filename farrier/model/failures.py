@@ -117,7 +117,7 @@ FAILURES: Mapping[FailureClass, Advice] = {
         False, "compare the node with MAAS; adopt_observed_state if MAAS is right, restart_clean if it is not"
     ),
     FailureClass.IDENTITY_MISMATCH: Advice(
-        False, "the BMC answers for another machine: correct address or serial with set_bmc, then retry_stage"
+        False, "the BMC answers for another machine: correct its address with set_bmc, then adopt or retry_stage"
     ),
     FailureClass.ADOPT_FAILED: Advice(
         False, "see the node's last BMC error; correct it and adopt again, or manage to give up adopting"
@@ -172,7 +172,7 @@ BMC_ADVICE: Mapping[BmcFailure, str] = {
     BmcFailure.AUTH: "correct user and password; a new version is tried at once",
     BmcFailure.PROTOCOL: "its Redfish makes no sense: update its firmware or reset it",
     BmcFailure.UNSUPPORTED: "update its firmware, or run the node unmanaged",
-    BmcFailure.IDENTITY_MISMATCH: "another machine answers at this address: correct it with set_bmc",
+    BmcFailure.IDENTITY_MISMATCH: "another machine answers: correct it with set_bmc, or clear_bmc first if replaced",
     BmcFailure.INTERNAL: "a bug of farrier: report it with the log of the failed probe",
 }
 

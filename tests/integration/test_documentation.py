@@ -108,7 +108,7 @@ async def test_a_request_that_makes_no_sense_fails_in_its_insert(db: pg.Database
     assert refused.value.sqlstate == "FR400"
 
 
-@pytest.mark.parametrize("mode", ["deploy", "adopt"])
+@pytest.mark.parametrize("mode", ["deploy"])
 async def test_a_mode_that_the_readme_says_is_missing_is_rejected_and_nothing_begins(
     db: pg.Database, mode: str
 ) -> None:

@@ -2,6 +2,10 @@
 SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
   FROM (
     SELECT n.id, n.name, n.version, n.site, n.model, n.agentless, n.auto_manage, n.maas_id, n.created_at,
+           -- What a machine is told by is compared while its BMC is read for the first time, again, or for an adoption.
+           CASE WHEN n.management IN ('verifying', 'adopting') OR n.status IN ('bootstrap_issued', 'enrolling', 'quarantined')
+             THEN (SELECT coalesce(json_agg(m.mac::text ORDER BY m.mac), '[]') FROM farrier.node_macs m WHERE m.node_id = n.id)
+             ELSE '[]' END AS macs,
            n.status, n.status_entered_at, n.management, n.management_entered_at,
            n.bmc_address, n.bmc_credential, n.bmc, n.quarantine, n.paused,
            n.ever_onboarded, n.ever_active, n.not_scrubbed, n.deleting,
