@@ -243,6 +243,7 @@ class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only
         timedelta, Meta(description="A management network answers in milliseconds or not at all.")
     ] = _seconds(3)
 
+    @override
     def __post_init__(self) -> None:
         super().__post_init__()
         for network in self.allowed_networks:

@@ -108,7 +108,8 @@ def of_exception(error: Exception) -> tuple[BmcFailure, str]:
         if isinstance(cause, BmcError):
             return cause.failure, cause.detail
         if isinstance(cause, CredentialError):
-            return BmcFailure.INCOMPLETE, str(cause)
+            # Details that are wrong wait for an edit; a Vault that is down heals by itself.
+            return (BmcFailure.UNREACHABLE if cause.temporary else BmcFailure.INCOMPLETE), str(cause)
     for kinds, failure, text in _RULES:
         for cause in chain:
             if isinstance(cause, kinds):

@@ -89,6 +89,7 @@ def test_a_peer_that_leaves_during_the_handshake_is_unreachable(kind: type[ssl.S
         (TimeoutError(errno.ETIMEDOUT, "x"), "timeout", "no complete answer in time"),
         (BmcError(BmcFailure.UNSUPPORTED, "as it was"), "unsupported", "as it was"),
         (CredentialError("file:/x", "gone"), "incomplete", "credential file:/x: gone"),
+        (CredentialError("vault:x", "sealed", temporary=True), "unreachable", "credential vault:x: sealed"),
     ],
 )
 def test_the_innermost_cause_gives_the_text(error: Exception, expected: str, text: str) -> None:
