@@ -71,7 +71,8 @@ def parse(address: str) -> URL:
         raise _incomplete("the BMC address holds a user name; credentials are given by reference, apart from it")
     if url.scheme != "https":
         raise _incomplete(f"the BMC address begins with {url.scheme}://; only https:// is spoken")
-    if not url.host or url.port == 0 or url.path not in ("", "/") or url.query_string or url.fragment:
+    more = url.path not in ("", "/") or url.query_string or url.fragment
+    if not (url.host or "").rstrip(".") or url.port == 0 or more:
         raise _incomplete(f"the BMC address {text!r} is not just https://host[:port]; a system's path is given apart")
     return _one_spelling(url)
 

@@ -113,9 +113,9 @@ class RedfishBmc(protocols.BmcClient):
             found = await work(_Call(exchange, self._turns, bmc))
             return _reading(found, credential_version=credential.version, requests=exchange.requests)
         except Exception as error:
-            failed = error
-        # Out here the new exception carries neither the failed one nor its frames, which hold the headers.
-        raise self._failure(failed, credential, exchange)
+            failure = self._failure(error, credential, exchange)
+        # Out here the new exception carries neither the old one nor its frames, which hold the headers.
+        raise failure
 
     def _http(self, bmc: URL) -> aiohttp.ClientSession:
         settings = self._settings

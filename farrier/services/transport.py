@@ -2,8 +2,8 @@
 
 Opened by the BMC client for as long as it lives. Connections are not kept: BMCs choke on long-lived ones, and
 each idle TLS connection would cost a quarter of a megabyte. No cookies, no proxy or netrc from the
-environment, no limit of aiohttp's own (its queueing would count as the BMC's time), and no answer is read
-past a bound.
+environment, no limit of aiohttp's own (its queueing would count as the BMC's time), no request is sent twice,
+and no answer is read past a bound.
 """
 
 from __future__ import annotations
@@ -67,5 +67,7 @@ async def open_sessions(
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout.total_seconds()),
                 trust_env=False,
             )
+            # Or a GET would be sent twice, and a login with it, when the BMC hangs up; there is no other switch for it.
+            session._retry_connection = False
             sessions[trust] = await stack.enter_async_context(session)
         yield sessions

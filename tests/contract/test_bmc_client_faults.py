@@ -1,4 +1,7 @@
-"""The BmcClient against a BMC that misbehaves as the emulator cannot: each fault has its class and text."""
+"""The BmcClient against a BMC that misbehaves as the emulator cannot: each fault has its class and text.
+
+`test_bmc_static` says what is left to our double alone, and why.
+"""
 
 from __future__ import annotations
 

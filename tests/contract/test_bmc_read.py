@@ -22,7 +22,9 @@ from tests.support.bmc import (
     SYSTEM,
     Answer,
     FakeBmc,
+    Garbage,
     HangUp,
+    NoReply,
     Observed,
     Page,
     Silence,
@@ -89,6 +91,8 @@ async def test_a_read_needs_no_action_that_switches_power(bmc: FakeBmc) -> None:
         pytest.param(Page(200, b"{"), "protocol", id="malformed"),
         pytest.param(Page(200, b'{"error": {"code": "Base.1.0.GeneralError"}}'), "protocol", id="error-with-200"),
         pytest.param(HangUp(), "protocol", id="hang-up"),
+        pytest.param(NoReply(), "unreachable", id="no-reply"),
+        pytest.param(Garbage(b"SSH-2.0-OpenSSH_9.6\r\n"), "protocol", id="not-http"),
         pytest.param(Silence(), "timeout", id="silence"),
     ],
 )

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
 import anyio
 import anyio.abc
@@ -81,7 +81,14 @@ class NoReply(msgspec.Struct, frozen=True):
     """The connection ends without a word."""
 
 
-Answer: TypeAlias = dict[str, Any] | Page | Silence | Drip | Flood | Late | HangUp | NoReply
+class Garbage(msgspec.Struct, frozen=True):
+    """Not HTTP."""
+
+    content: bytes
+
+
+Misbehaviour: TypeAlias = Silence | Drip | Flood | HangUp | NoReply | Garbage
+Answer: TypeAlias = dict[str, Any] | Page | Late | Misbehaviour
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -119,7 +126,8 @@ def members(*paths: str) -> dict[str, Any]:
     return {"Members": [{"@odata.id": path} for path in paths], "Members@odata.count": len(paths)}
 
 
-def _sound() -> dict[str, list[Answer]]:
+def sound() -> dict[str, list[Answer]]:
+    """Everything that a sound BMC says."""
     manager = {"@odata.id": MANAGER, "@odata.type": "#Manager.v1_18_0.Manager", "ManagerType": "BMC"}
     links = {"Links": {"Sessions": {"@odata.id": SESSIONS}}}
     return {
@@ -151,7 +159,7 @@ class FakeBmc:
         self.reset_answer: Answer = Page(204)
         self.power_after: tuple[str | None, ...] | None = None  # a reset; None: what it should be
         self._opened = 0
-        self._pages = _sound()
+        self._pages = sound()
 
     def answer(self, path: str, *answers: Answer) -> None:
         """Answer a path with each of these in turn; the last one stays."""
@@ -261,9 +269,27 @@ async def _respond(bmc: FakeBmc, stream: TLSStream) -> None:
     method, path, _ = start.split(" ", 2)
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     body = await incoming.receive_exactly(int(headers.get("content-length", 0)))
-    match bmc.next(Request(method, path, headers.get("authorization"), headers.get("x-auth-token"), body)):
+    answer = bmc.next(Request(method, path, headers.get("authorization"), headers.get("x-auth-token"), body))
+    match answer:
         case Page() as page:
             await stream.send(_head(page.status, *page.headers, length=len(page.body)) + page.body)
+        case Late(seconds, resource):
+            await anyio.sleep(seconds)
+            await _send(stream, resource)
+        case dict():
+            await _send(stream, answer)
+        case _:
+            await _misbehave(stream, answer)
+
+
+async def _misbehave(stream: TLSStream, answer: Misbehaviour) -> None:
+    match answer:
+        case NoReply():
+            pass
+        case Garbage(content):
+            await stream.send(content)
+        case HangUp():
+            await stream.send(_head(200, length=100) + b'{"PowerState":')
         case Silence():
             await anyio.sleep_forever()
         case Drip():
@@ -275,15 +301,8 @@ async def _respond(bmc: FakeBmc, stream: TLSStream) -> None:
             await stream.send(_head(200, length=10**12))
             while True:
                 await stream.send(b" " * 65536)
-        case Late(seconds, resource):
-            await anyio.sleep(seconds)
-            await _send(stream, resource)
-        case NoReply():
-            pass
-        case HangUp():
-            await stream.send(_head(200, length=100) + b'{"PowerState":')
-        case resource:
-            await _send(stream, resource)
+        case _ as never:
+            assert_never(never)
 
 
 async def _send(stream: TLSStream, resource: dict[str, Any]) -> None:

@@ -21,10 +21,14 @@ from farrier.services.address import Networks, parse
         ("bmc-1.example:8443", "https://bmc-1.example:8443"),
         ("fd00::5", "https://[fd00::5]"),
         ("[fd00::5]:8443", "https://[fd00::5]:8443"),
+        ("https://bmc-1.example.:443", "https://bmc-1.example"),
+        ("FD00:0::0:5", "https://[fd00::5]"),
     ],
 )
 def test_an_address_is_a_host_with_or_without_scheme_and_port(address: str, url: str) -> None:
+    """And one host is one URL: what is counted per BMC must not be counted twice."""
     assert str(parse(address)) == url
+    assert parse(address) == parse(url)
 
 
 @pytest.mark.parametrize(
@@ -32,6 +36,7 @@ def test_an_address_is_a_host_with_or_without_scheme_and_port(address: str, url:
     [
         ("", "not just https://host[:port]"),
         ("https://", "not just https://host[:port]"),
+        ("https://.", "not just https://host[:port]"),
         ("http://10.0.0.5", "only https:// is spoken"),
         ("ftp://10.0.0.5", "only https:// is spoken"),
         ("10.0.0.5:99999", "neither"),

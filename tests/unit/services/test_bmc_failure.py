@@ -6,6 +6,7 @@ import base64
 import errno
 import socket
 import ssl
+from datetime import timedelta
 
 import aiohttp
 import pytest
@@ -103,8 +104,59 @@ def test_every_status_but_success_has_a_class() -> None:
     assert successes == list(range(200, 300))
 
 
-def test_secrets_are_scrubbed_plain_and_as_they_are_sent() -> None:
-    credential = Credential(username="admin", password="s3kr1t", version="0")
-    sent = base64.b64encode(b"admin:s3kr1t").decode()
-    text = bmc_failure.scrub(f"got s3kr1t and Basic {sent}", credential)
-    assert text == "got *** and Basic ***"
+@pytest.mark.parametrize("kind", sorted(subclasses(aiohttp.ClientConnectorError), key=str))
+def test_a_request_without_a_connection_has_not_arrived(kind: type[Exception]) -> None:
+    error = caused(redfish.RedfishConnectionError("x"), blank(kind), OSError(errno.ECONNREFUSED, "x"))
+    assert not bmc_failure.may_have_arrived(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        BmcError(BmcFailure.UNREACHABLE, "answered HTTP 503"),
+        CredentialError("file:/x", "gone"),
+        redfish.RedfishProtocolError("not JSON"),
+        redfish.RedfishInvalidTargetError("elsewhere"),
+        RecursionError(),
+        caused(redfish.RedfishTimeoutError("x"), aiohttp.ConnectionTimeoutError("x")),
+        caused(redfish.RedfishConnectionError("x"), blank(aiohttp.ServerFingerprintMismatch)),
+    ],
+    ids=repr,
+)
+def test_nor_has_one_that_was_answered_or_never_sent(error: Exception) -> None:
+    assert not bmc_failure.may_have_arrived(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TimeoutError(),
+        redfish.RedfishTimeoutError("x"),
+        caused(redfish.RedfishConnectionError("x"), aiohttp.ServerDisconnectedError()),
+        caused(redfish.RedfishConnectionError("x"), aiohttp.ClientOSError(errno.ECONNRESET, "x")),
+        caused(redfish.RedfishConnectionError("x"), aiohttp.ClientPayloadError("x")),
+        ZeroDivisionError(),
+    ],
+    ids=repr,
+)
+def test_any_other_request_may_have_arrived(error: Exception) -> None:
+    """For an action the answer that costs nothing: it is read about and not sent again."""
+    assert bmc_failure.may_have_arrived(error)
+
+
+def test_what_an_answer_says_of_the_wait_is_found_inside() -> None:
+    busy = BmcError(BmcFailure.UNREACHABLE, "busy", retry_after=timedelta(seconds=9))
+    assert bmc_failure.retry_after(caused(ValueError(), busy)) == timedelta(seconds=9)
+    assert bmc_failure.retry_after(ValueError()) is None
+
+
+def test_secrets_are_scrubbed_in_every_spelling_in_which_they_travel() -> None:
+    credential = Credential(username="admin", password='s3kr1t "ü', version="0")
+    sent = base64.b64encode('admin:s3kr1t "ü'.encode()).decode()
+    spellings = ('s3kr1t "ü', sent, 's3kr1t \\"\\u00fc', 's3kr1t \\"ü', "s3kr1t%20%22%C3%BC", "t0ken")
+    text = bmc_failure.scrub(" and ".join(spellings), credential, "t0ken")
+    assert text == " and ".join(["***"] * len(spellings))
+
+
+def test_without_a_credential_there_is_nothing_to_scrub() -> None:
+    assert bmc_failure.scrub("as it was", None) == "as it was"

@@ -23,7 +23,8 @@ anything = st.recursive(
 FIELDS = [
     "@odata.id", "@odata.type", "PowerState", "Actions", "Links", "ManagedBy", "Members", "Status", "Health",
     "HealthRollup", "Bios", "UUID", "SerialNumber", "MACAddress", "PermanentMACAddress", "target",
-    "#ComputerSystem.Reset",
+    "#ComputerSystem.Reset", "@Redfish.ActionInfo", "ResetType@Redfish.AllowableValues", "Parameters", "Name",
+    "AllowableValues",
 ]  # fmt: skip
 nested = st.recursive(
     anything, lambda inner: st.dictionaries(st.sampled_from(FIELDS), inner, max_size=6), max_leaves=12
@@ -38,6 +39,11 @@ def test_no_resource_breaks_the_reader(sent: dict[str, Any]) -> None:
     assert resources.power(sent) in PowerState
     assert isinstance(resources.can_reset(sent), bool)
     assert isinstance(resources.is_manager(sent), bool)
+    assert isinstance(resources.is_system(sent), bool)
+    assert isinstance(resources.power_text(sent), str)
+    assert isinstance(resources.reset_types(sent), frozenset | None)
+    assert isinstance(resources.reset_info(sent), str | None)
+    assert isinstance(resources.reset_types_of(sent), frozenset | None)
     for path in (*resources.managers(sent), *resources.links(sent.get("Members"))):
         assert path.startswith("/")
         assert path.isprintable()

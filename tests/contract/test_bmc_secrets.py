@@ -1,0 +1,175 @@
+"""A planted password turns up nowhere: not in an error, a traceback with its variables, a log, a reading or a repr.
+
+Every way in which a call may end, with the loudest logging there is, and a BMC that says back what it was told.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import traceback
+from datetime import timedelta
+from typing import Any
+from urllib import parse
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+from typing_extensions import override
+
+from farrier.model.bmc import BmcAuth, BmcError, BmcFailure, BmcTarget
+from farrier.model.params import PowerRequest
+from farrier.services.bmc import RedfishBmc
+from tests.support.bmc import (
+    CREDENTIAL,
+    RESET,
+    ROOT,
+    SYSTEM,
+    USERNAME,
+    Answer,
+    FakeBmc,
+    Garbage,
+    HangUp,
+    NoReply,
+    Observed,
+    Page,
+    Silence,
+    connect,
+    members,
+    system,
+)
+
+SOON = timedelta(milliseconds=300)
+SECRET = 'Pl4nted "t3lltale" ünd/more'
+SENT = base64.b64encode(f"{USERNAME}:{SECRET}".encode()).decode()
+SPELLINGS = (SECRET, SENT, json.dumps(SECRET)[1:-1], parse.quote(SECRET), "t3lltale")
+TOKEN = "t0ken-1"  # of the first session that the BMC opens
+ECHO = f"{SECRET} {SENT} {parse.quote(SECRET)} {TOKEN}"
+BODY = json.dumps({"error": {"message": ECHO}}).encode()
+
+
+def clean(text: str, *more: str) -> bool:
+    return not any(spelling in text for spelling in (*SPELLINGS, *more))
+
+
+def told(error: BaseException) -> str:
+    """All that anybody could print of an error, the variables of our own frames included."""
+    whole = traceback.TracebackException.from_exception(error, capture_locals=True)
+    frames = [frame for frame in whole.stack if "/farrier/" in frame.filename]
+    assert frames, "it was raised by us"
+    return "\n".join(
+        [str(error), repr(error), repr(vars(error)), *whole.format_exception_only(), *map(repr_of, frames)]
+    )
+
+
+def repr_of(frame: traceback.FrameSummary) -> str:
+    return f"{frame.name}: {frame.locals}"
+
+
+class Broken(Observed):
+    """A bug of ours, in the worst place."""
+
+    is_sound = False
+
+    @override
+    def requested(self, *_: object) -> None:
+        if not self.is_sound:
+            raise ZeroDivisionError(f"observed {ECHO}")
+
+
+ENDS: dict[str, Answer] = {
+    "refused": Page(401, BODY),
+    "forbidden": Page(403, BODY + b"PasswordChangeRequired"),
+    "missing": Page(404, BODY),
+    "error": Page(500, BODY),
+    "busy": Page(503, BODY, (("Retry-After", SECRET.encode("ascii", "ignore").decode()),)),
+    "no session": Page(503, b"SessionLimitExceeded" + BODY),
+    "redirect": Page(302, BODY, (("Location", f"https://{USERNAME}:x@192.0.2.1/"),)),
+    "malformed": Page(200, BODY[:-1]),
+    "power": system(PowerState=ECHO),
+    "no action": system(Actions=...),
+    "odd action": system(
+        Actions={"#ComputerSystem.Reset": {"target": RESET, "ResetType@Redfish.AllowableValues": [ECHO]}}
+    ),
+    "link": system(Links={"ManagedBy": [{"@odata.id": f"/{ECHO}"}]}),
+    "other host": system(Links={"ManagedBy": [{"@odata.id": f"//192.0.2.1/{ECHO}"}]}),
+    "half": HangUp(),
+    "nothing": NoReply(),
+    "not http": Garbage(BODY),
+    "silence": Silence(),
+    "sound": system(),
+}
+
+
+async def calls(client: RedfishBmc, target: BmcTarget) -> list[str]:
+    """What every kind of call tells."""
+    heard = [repr(client)]
+    for call in (
+        client.verify(target),
+        client.verify(msgspec.structs.replace(target, system_path=None), macs=True),
+        client.read(target),
+        client.set_power(target, PowerRequest.OFF),
+    ):
+        try:
+            heard.append(repr(await call))
+        except BmcError as error:
+            heard.append(told(error))
+    return heard
+
+
+@pytest.mark.parametrize("auth", list(BmcAuth))
+@pytest.mark.parametrize("end", ENDS)
+async def test_a_planted_secret_is_in_nothing_that_comes_out(
+    bmc: FakeBmc, end: str, auth: BmcAuth, *, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bmc.password = SECRET
+    bmc.answer(SYSTEM, ENDS[end])
+    bmc.answer(f"/{ECHO}", Page(500, BODY))
+    settings: dict[str, Any] = {"auth": auth, "deadline": SOON, "power_deadline": SOON}
+    with capture_logs() as logs, caplog.at_level(logging.DEBUG):
+        async with connect(bmc.ca_file, credential=f"{USERNAME}:{SECRET}", **settings) as client:
+            heard = await calls(client, BmcTarget(address=bmc.url, credential=CREDENTIAL, system_path=SYSTEM))
+    assert bmc.logins > 0, "the secret was sent"
+    printed = capfd.readouterr()
+    tokens = (TOKEN,) if auth is BmcAuth.SESSION else ()  # else it is nobody's
+    for text in (*heard, *map(repr, logs), caplog.text, printed.out, printed.err):
+        assert clean(text, *tokens), text
+
+
+async def test_the_log_of_a_bug_is_as_clean(bmc: FakeBmc, caplog: pytest.LogCaptureFixture) -> None:
+    bmc.password = SECRET
+    target = BmcTarget(address=bmc.url, credential=CREDENTIAL, system_path=SYSTEM)
+    with capture_logs() as logs, caplog.at_level(logging.DEBUG):
+        async with connect(bmc.ca_file, credential=f"{USERNAME}:{SECRET}", observed=Broken()) as client:
+            with pytest.raises(BmcError) as raised:
+                await client.read(target)
+    assert raised.value.failure is BmcFailure.INTERNAL
+    assert [entry["event"] for entry in logs] == ["bmc_client_bug"]
+    assert "ZeroDivisionError: observed ***" in logs[0]["traceback"]
+    assert clean(logs[0]["traceback"])
+    assert clean(told(raised.value) + caplog.text)
+
+
+async def test_a_bug_while_a_session_is_open_tells_no_token(bmc: FakeBmc) -> None:
+    observed = Broken()
+    observed.is_sound = True
+    target = BmcTarget(address=bmc.url, credential=CREDENTIAL, system_path=SYSTEM)
+    with capture_logs() as logs:
+        async with connect(bmc.ca_file, auth=BmcAuth.SESSION, observed=observed) as client:
+            await client.read(target)
+            observed.is_sound = False
+            with pytest.raises(BmcError):
+                await client.read(target)
+    assert bmc.sessions == set()
+    assert TOKEN not in repr(logs)
+
+
+async def test_a_password_is_scrubbed_from_links_that_a_bmc_made_of_it(bmc: FakeBmc) -> None:
+    bmc.password = SECRET
+    bmc.answer(ROOT, {"Systems": {"@odata.id": f"/{parse.quote(SECRET)}"}})
+    bmc.answer(f"/{parse.quote(SECRET)}", members())
+    async with connect(bmc.ca_file, credential=f"{USERNAME}:{SECRET}") as client:
+        with pytest.raises(BmcError) as raised:
+            await client.verify(BmcTarget(address=bmc.url, credential=CREDENTIAL))
+    assert clean(told(raised.value))

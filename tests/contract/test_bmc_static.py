@@ -1,0 +1,122 @@
+"""The BmcClient against sushy-static, which is not ours either: it serves whatever files are there, sound or not.
+
+With the emulator it shows all that a server other than our double can: what is left to the double alone is what no
+file can say. That is a refused or locked account (it takes any credential), statuses other than 200 and 404, headers,
+sessions, redirects, and time: silence, drips, lost replies, power that changes.
+"""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import HTTPServer
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from sushy_tools.static import main as static
+
+from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
+from farrier.services import transport
+from farrier.sim.certificates import Authority
+from tests.support.bmc import CREDENTIAL, MANAGER, ROOT, SYSTEM, SYSTEMS, connect, members, sound, system
+
+BASEBOARD = "/redfish/v1/Systems/HGX_Baseboard_0"
+
+
+@contextmanager
+def serving(directory: Path, authority: Authority, pages: Mapping[str, Any]) -> Iterator[str]:
+    """The server with these pages, the bytes as they are; its URL."""
+    certificate = authority.issue(directory, hosts=("127.0.0.1",))
+    for path, page in pages.items():
+        file = directory / path.strip("/") / "index.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(page if isinstance(page, bytes) else msgspec.json.encode(page))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate.certificate, certificate.key)
+    with HTTPServer(("127.0.0.1", 0), static.RequestHandler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        static.REDFISH_MOCKUP_FILES = str(directory / "redfish" / "v1")
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"https://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class Site:
+    """A sound BMC, whose pages may be replaced until it is read."""
+
+    def __init__(self, directory: Path, authority: Authority) -> None:
+        self._directory = directory
+        self._authority = authority
+        self.pages: dict[str, Any] = {path: answers[0] for path, answers in sound().items()}
+
+    async def verify(self, system_path: str | None = SYSTEM) -> BmcReading:
+        ca_file = self._authority.write(self._directory / "ca.crt")
+        with serving(self._directory, self._authority, self.pages) as url:
+            async with connect(ca_file) as client:
+                return await client.verify(BmcTarget(address=url, credential=CREDENTIAL, system_path=system_path))
+
+    async def fails(self, system_path: str | None = SYSTEM) -> BmcError:
+        with pytest.raises(BmcError) as raised:
+            await self.verify(system_path)
+        return raised.value
+
+
+@pytest.fixture
+def site(tmp_path: Path, authority: Authority) -> Site:
+    return Site(tmp_path, authority)
+
+
+async def test_a_sound_bmc_is_read(site: Site) -> None:
+    reading = await site.verify(None)
+    assert (reading.power, reading.system_path, reading.manager_path) == (PowerState.ON, SYSTEM, MANAGER)
+    assert reading.macs == ("aa:bb:cc:00:00:01", "aa:bb:cc:00:00:02")
+    assert reading == msgspec.structs.replace(await site.verify(), macs=reading.macs, requests=reading.requests)
+
+
+async def test_the_host_is_found_behind_a_baseboard(site: Site) -> None:
+    site.pages |= {SYSTEMS: members(BASEBOARD, SYSTEM), BASEBOARD: system(Actions=..., Bios=...)}
+    assert (await site.verify(None)).system_path == SYSTEM
+
+
+@pytest.mark.parametrize(
+    ("page", "says"),
+    [
+        pytest.param(b'{"PowerState": "On"', "not JSON", id="malformed"),
+        pytest.param(b"<html>Login</html>", "not JSON", id="html"),
+        pytest.param(b"[]", "not a JSON object", id="list"),
+        pytest.param(b'"' + b" " * transport.LARGEST_BODY_BYTES + b'"', "larger than", id="huge"),
+        pytest.param(system(PowerState=None), "stays null", id="power-null"),
+        pytest.param(system(PowerState="Paused"), "stays Paused", id="power-paused"),
+    ],
+)
+async def test_a_system_that_cannot_be_read_is_a_matter_of_protocol(site: Site, page: object, says: str) -> None:
+    site.pages[SYSTEM] = page
+    error = await site.fails()
+    assert error.failure is BmcFailure.PROTOCOL
+    assert says in error.detail
+
+
+@pytest.mark.parametrize(
+    ("pages", "says"),
+    [
+        pytest.param({SYSTEM: system(Actions=...)}, "no action to switch", id="no-actions"),
+        pytest.param({SYSTEM: b""}, "no action to switch", id="empty"),
+        pytest.param({SYSTEMS: members()}, "lists no system", id="no-system"),
+        pytest.param({SYSTEMS: members(SYSTEM, BASEBOARD), BASEBOARD: system()}, "set its path", id="two-hosts"),
+        pytest.param({SYSTEMS: members(BASEBOARD)}, "answered HTTP 404", id="missing-member"),
+        pytest.param({ROOT: {}}, "names no systems", id="bare-root"),
+    ],
+)
+async def test_a_bmc_without_what_we_need_is_unsupported(site: Site, pages: dict[str, Any], says: str) -> None:
+    site.pages |= pages
+    error = await site.fails(None)
+    assert error.failure is BmcFailure.UNSUPPORTED
+    assert says in error.detail
