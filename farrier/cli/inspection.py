@@ -61,7 +61,7 @@ def _facts(node: NodeDetail, now: datetime) -> Iterable[tuple[str, Cell]]:
     yield "MAAS id", node.maas_id
     yield "BMC", node.bmc_address
     yield "credential", node.bmc_credential
-    yield "power", str(node.bmc.power) if node.bmc_address else None
+    yield "power", _power(node, now) if node.bmc_address else None
     yield "BMC error", node.bmc.last_error and f"{node.bmc.failure}: {node.bmc.last_error}"
     if node.last_heartbeat_at is not None:
         yield "heartbeat", f"{output.ago(node.last_heartbeat_at, now)} ago"
@@ -71,6 +71,12 @@ def _facts(node: NodeDetail, now: datetime) -> Iterable[tuple[str, Cell]]:
     if node.outcome is not None:
         yield "last outcome", f"{node.outcome.outcome} {node.outcome.error} {node.outcome.reason}".replace("  ", " ")
         yield "source", node.outcome.source
+
+
+def _power(node: NodeDetail, now: datetime) -> str:
+    bmc = node.bmc
+    read = "" if bmc.power_at is None else f", read {output.ago(bmc.power_at, now)} ago"
+    return f"{bmc.power}{read}" + ("" if bmc.desired_power is None else f"; to be kept {bmc.desired_power}")
 
 
 def _flags(node: NodeDetail) -> Iterable[str]:

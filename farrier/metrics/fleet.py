@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from farrier.errors import DatabaseUnreachable
 from farrier.metrics.definitions import KindWords
+from farrier.model.bmc import BmcFailure
 from farrier.model.views import Figures
 from farrier.protocols import Clock, Queries
 
@@ -62,6 +63,7 @@ class FleetGauges(Collector):
         yield _gauge("farrier_schedule_due", "Rows that are due and not claimed.", figures.due)
         yield _gauge("farrier_schedule_oldest_due_seconds", "Age of the oldest of them.", figures.oldest_due_seconds)
         yield _gauge("farrier_intents_pending", "Intents without an answer.", figures.intents_pending)
+        yield _unread_power(figures)
         yield _gauge(
             "farrier_fleet_collected_timestamp_seconds", "When the fleet was counted.", figures.now.timestamp()
         )
@@ -73,6 +75,15 @@ class FleetGauges(Collector):
             for state in dict.fromkeys((*states, *counts)):
                 family.add_metric((label, state, ""), counts.get(state, 0))
         return family
+
+
+def _unread_power(figures: Figures) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(
+        "farrier_power_sync_failing", "Manageable nodes whose power cannot be read.", labels=("failure",)
+    )
+    for failure in dict.fromkeys((*map(str, BmcFailure), *figures.unread_power)):
+        family.add_metric((failure,), figures.unread_power.get(failure, 0))
+    return family
 
 
 def _gauge(name: str, help_: str, value: float) -> GaugeMetricFamily:

@@ -87,8 +87,18 @@ def _errors(node: NodeDetail) -> Iterator[str]:
         yield f"{workflow.kind}, stage {workflow.stage}: {workflow.failure_class}{detail}"
     if node.bmc.last_error is not None:
         yield f"BMC: {node.bmc.failure or 'unknown'}: {node.bmc.last_error}"
+    if _is_unread(node):
+        yield f"power, as of {_last_read(node)}: {node.bmc.sync_failure}: {node.bmc.sync_error}"
     if node.quarantine_cause is not None:
         yield f"quarantined, {node.quarantine_cause}: {node.quarantine_reason}"
+
+
+def _is_unread(node: NodeDetail) -> bool:
+    return node.management == Management.MANAGEABLE and node.bmc.sync_failure is not None
+
+
+def _last_read(node: NodeDetail) -> str:
+    return "never" if node.bmc.power_at is None else f"{node.bmc.power_at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _next_run(node: NodeDetail, now: datetime) -> str:
@@ -118,6 +128,8 @@ def _advice(node: NodeDetail, now: datetime) -> Iterator[str]:
         yield from _looked_up(failures.QUARANTINE_ADVICE, node.quarantine_cause)
     if node.bmc.failure is not None:
         yield failures.BMC_ADVICE[node.bmc.failure]
+    if _is_unread(node) and node.bmc.sync_failure is not None:
+        yield failures.BMC_ADVICE[node.bmc.sync_failure]
     if workflow is not None and workflow.mode is None:
         yield "ask for onboard with a mode, or adopt: nothing starts by itself"
     yield from _by_state(node)
@@ -130,6 +142,8 @@ def _by_state(node: NodeDetail) -> Iterator[str]:
         yield "look at the node's power, its network and its agent"
     if node.management == Management.ERROR:
         yield "give BMC details again with set_bmc"
+    if node.management == Management.ADOPT_FAILED:
+        yield "adopt again, or manage to give up adopting"
 
 
 def _looked_up(table: Mapping[K, str], failure: str | None) -> Iterator[str]:

@@ -252,8 +252,24 @@ async def test_figures_count_states_by_layer_what_is_due_and_what_is_unanswered(
         "onboarding": {"pending": 2},
         "decommission": {},
     }
-    assert (figures.due, figures.intents_pending) == (2, 1)
+    assert (figures.due, figures.intents_pending, figures.unread_power) == (2, 1, {})
     assert 30 <= figures.oldest_due_seconds < 40
+
+
+async def test_figures_count_manageable_nodes_whose_power_cannot_be_read(
+    queries: PostgresQueries, db: pg.Database
+) -> None:
+    async with db.connect() as client:
+        await client.execute(
+            """
+            INSERT INTO farrier.nodes (name, status, management, bmc)
+            SELECT 'gpu-' || n, 'enrolling', 'enroll', jsonb_build_object('sync_failure', failure)
+              FROM (VALUES (1, 'timeout'), (2, 'timeout'), (3, 'auth'), (4, NULL), (5, 'auth')) AS v (n, failure)
+            """
+        )
+        for management in ("verifying", "manageable"):
+            await client.execute("UPDATE farrier.nodes SET management = $1 WHERE name <> 'gpu-5'", management)
+    assert (await queries.figures()).unread_power == {"timeout": 2, "auth": 1}
 
 
 async def test_whoever_may_only_read_may_use_all_of_it(db: pg.Database) -> None:

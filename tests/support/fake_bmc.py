@@ -28,36 +28,47 @@ READING = BmcReading(
 
 
 class FakeBmc(BmcClient):
-    """Every BMC of the site. `script` answers a verification or raises, `read_script` a read, `power_script` a change
-    of power, which `powers` lists with whether it might send; `hold` makes calls wait until `let_go`; `cut` is set when
-    one was cut short."""
+    """Every BMC of the site. `power` is how the machines behind them are; `script` answers a verification or raises,
+    `read_script` a read, `power_script` a change of power, which `powers` lists with whether it might send. `hold`
+    makes calls wait until `let_go`; `cut` is set when one was cut short."""
 
     def __init__(self) -> None:
         self.calls: list[BmcTarget] = []
         self.asked_for_macs: list[bool] = []
         self.reads: list[BmcTarget] = []
         self.powers: list[tuple[BmcTarget, PowerRequest, bool]] = []
+        self.power = PowerState.ON
         self.recover()
-        self.begun, self.cut, self._gate = anyio.Event(), anyio.Event(), anyio.Event()
-        self._gate.set()
+        self.hold()
+        self.let_go()
 
-    def hold(self) -> None:
+    @property
+    def sent(self) -> list[PowerRequest]:
+        """The changes of power that might be sent."""
+        return [wanted for _, wanted, send in self.powers if send]
+
+    @property
+    def logins(self) -> int:
+        """How often anything was dialled."""
+        return len(self.calls) + len(self.reads) + len(self.powers)
+
+    def hold(self, *, address: str | None = None, only_power: bool = False) -> None:
+        """From now on calls wait: all, or those for one BMC, or those that change power."""
         self.begun, self.cut, self._gate = anyio.Event(), anyio.Event(), anyio.Event()
+        self._held, self._only_power = address, only_power
 
     def let_go(self) -> None:
         self._gate.set()
 
     async def called(self) -> None:
-        """Wait for a read to begin."""
+        """Wait for a call that waits."""
         with anyio.fail_after(PATIENCE):
             await self.begun.wait()
 
     def recover(self) -> None:
-        self.script: Callable[[BmcTarget], BmcReading] = lambda _target: READING
-        self.read_script: Callable[[BmcTarget], BmcReading] = lambda _target: READING
-        self.power_script: Callable[[BmcTarget, PowerRequest], BmcReading] = lambda _target, wanted: replace(
-            READING, power=PowerState.OFF if wanted is PowerRequest.OFF else PowerState.ON
-        )
+        self.script: Callable[[BmcTarget], BmcReading] = lambda _target: replace(READING, power=self.power)
+        self.read_script: Callable[[BmcTarget], BmcReading] = lambda _target: replace(READING, power=self.power)
+        self.power_script: Callable[[BmcTarget, PowerRequest], BmcReading] = self._switched
 
     def fail(self, error: Exception) -> None:
         """From now on every call raises this."""
@@ -71,22 +82,28 @@ class FakeBmc(BmcClient):
     async def verify(self, target: BmcTarget, *, macs: bool = False) -> BmcReading:
         self.calls.append(target)
         self.asked_for_macs.append(macs)
-        await self._wait()
+        await self._wait(target)
         return self.script(target)
 
     @override
     async def read(self, target: BmcTarget) -> BmcReading:
         self.reads.append(target)
-        await self._wait()
+        await self._wait(target)
         return self.read_script(target)
 
     @override
     async def set_power(self, target: BmcTarget, wanted: PowerRequest, *, send: bool = True) -> BmcReading:
         self.powers.append((target, wanted, send))
-        await self._wait()
-        return self.power_script(target, wanted)
+        await self._wait(target, changes_power=True)
+        return self.power_script(target, wanted) if send else self.read_script(target)
 
-    async def _wait(self) -> None:
+    def _switched(self, _target: BmcTarget, wanted: PowerRequest) -> BmcReading:
+        self.power = PowerState.OFF if wanted is PowerRequest.OFF else PowerState.ON
+        return replace(READING, power=self.power)
+
+    async def _wait(self, target: BmcTarget, *, changes_power: bool = False) -> None:
+        if self._held not in (None, target.address) or (self._only_power and not changes_power):
+            return
         self.begun.set()
         try:
             await self._gate.wait()

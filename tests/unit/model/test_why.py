@@ -140,3 +140,11 @@ def test_a_cause_that_only_a_newer_program_knows_is_shown_and_gets_no_advice_for
     said = why(status="quarantined", quarantine_cause="moonlight", quarantine_reason="too bright")
     assert said.errors == ("quarantined, moonlight: too bright",)
     assert said.advice == "nothing to do"
+
+
+def test_power_that_cannot_be_read_is_said_with_what_to_do_while_the_node_is_manageable() -> None:
+    bmc = Bmc(power_at=NOW, sync_failure=BmcFailure.TLS, sync_error="the certificate expired")
+    said = why(management="manageable", bmc=bmc)
+    assert said.errors == ("power, as of 2026-01-01 12:00:00 UTC: tls: the certificate expired",)
+    assert said.advice == BMC_ADVICE[BmcFailure.TLS]
+    assert why(management="enroll", bmc=bmc).errors == ()

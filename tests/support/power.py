@@ -1,0 +1,109 @@
+"""One node's BMC for tests that need no database: what it answers, what is done to it, and when.
+
+`World.live` runs the handler as the loop would, minute by minute; a test says which of the steps nobody sees the end
+of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+from msgspec.structs import replace
+from typing_extensions import override
+
+from farrier.handlers.node import NodeServices
+from farrier.handlers.node.moves import Decision
+from farrier.model.bmc import BmcError, BmcReading, BmcTarget, PowerState
+from farrier.model.management import Management
+from farrier.model.node import Bmc, Node
+from farrier.model.outcome import DoNothing, Step, Transition, Update, Wait
+from farrier.model.params import PowerRequest
+from farrier.model.status import NodeStatus
+from farrier.model.writes import AnswerIntent
+from farrier.protocols import BmcClient
+from tests.support.nodes import NOW, SECOND, Secrets, decide, with_bmc
+
+READING = BmcReading(
+    power=PowerState.ON, system_path="/redfish/v1/Systems/1", serial="S1", credential_version="v1", requests=1
+)
+
+
+class World(BmcClient):
+    """One node's BMC and what is done to it, and when. `answers` says what a call brings."""
+
+    def __init__(self, answer: BmcReading | BmcError = READING) -> None:
+        self.now = NOW
+        self.answer: Callable[[], BmcReading | BmcError] = lambda: answer
+        self.log: list[tuple[str, datetime]] = []
+        self.secrets = Secrets()
+
+    def times(self, *calls: str) -> list[datetime]:
+        return [at for call, at in self.log if not calls or call in calls]
+
+    def act(self, step: Decision) -> Any:
+        """A step's outcome. It awaits nothing that waits, so it runs to its end without a loop."""
+        assert isinstance(step, Step), step
+        awaited = step.act(NodeServices(self, self.secrets)).__await__()
+        try:
+            next(iter(awaited))
+        except StopIteration as end:
+            return end.value
+        raise AssertionError("the step waits for something")
+
+    def live(self, node: Node, *, until: timedelta, cut: Callable[[Step[Any, Any, Any]], bool] | None = None) -> Node:
+        """The node after so much time in the loop. `cut` says which steps nobody sees the end of."""
+        end = self.now + until
+        while self.now <= end:
+            decision = decide(node, self.now)
+            if isinstance(decision, Step):
+                outcome = decision.if_cut if cut is not None and cut(decision) else self.act(decision)
+            else:
+                outcome = decision
+            assert isinstance(outcome, Transition | Update | Wait | DoNothing), outcome
+            if isinstance(outcome, Transition | Update):
+                entered = self.now if outcome.to.management is not node.management else node.management_entered_at
+                gone = {write.intent for write in outcome.writes if isinstance(write, AnswerIntent)}
+                kept = tuple(asked for asked in node.intents if asked.id not in gone)
+                node = replace(outcome.to, management_entered_at=entered, intents=kept)
+            look_again = timedelta(0) if isinstance(outcome, Transition) else outcome.look_again
+            self.now += min(30 * SECOND, 30 * SECOND if look_again is None else look_again)
+        return node
+
+    def _called(self, call: str) -> BmcReading:
+        self.log.append((call, self.now))
+        answer = self.answer()
+        if isinstance(answer, BmcError):
+            raise answer
+        return answer
+
+    @override
+    async def verify(self, target: BmcTarget, *, macs: bool = False) -> BmcReading:
+        return self._called("verify")
+
+    @override
+    async def read(self, target: BmcTarget) -> BmcReading:
+        return self._called("read")
+
+    @override
+    async def set_power(self, target: BmcTarget, wanted: PowerRequest, *, send: bool = True) -> BmcReading:
+        return self._called(f"{wanted} sent" if send else f"{wanted} looked at")
+
+
+def manageable(bmc: dict[str, Any] | None = None, **fields: Any) -> Node:
+    """A node whose power was read just now, and of which nothing else is wanted."""
+    known: dict[str, Any] = {
+        "power": PowerState.ON,
+        "power_at": NOW,
+        "serial": "S1",
+        "system_path": READING.system_path,
+        "good_version": "v1",
+    }
+    return with_bmc(Management.MANAGEABLE, Bmc(**known | (bmc or {})), **{"status": NodeStatus.RETIRED} | fields)
+
+
+def gaps(times: list[datetime]) -> list[float]:
+    """Seconds between one and the next."""
+    return [(later - earlier) / SECOND for earlier, later in pairwise(times)]

@@ -1,0 +1,214 @@
+"""Switching power, decided without a database: two commits, nothing sent twice, and what is answered."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from farrier.config import NodeConfig
+from farrier.handlers.node import power
+from farrier.handlers.node.logins import LOGIN_CAP
+from farrier.handlers.node.moves import Decision
+from farrier.handlers.node.switching import ENFORCE_EVERY
+from farrier.model.actions import Action
+from farrier.model.bmc import BmcError, BmcFailure, PowerState
+from farrier.model.management import Management as M
+from farrier.model.node import Intent, Node, Pause, Switching
+from farrier.model.outcome import DoNothing, Step, Wait
+from farrier.model.params import PowerRequest
+from farrier.model.workflow import DecommissionMode
+from tests.support.nodes import HANDLER, MINUTE, NOW, SECOND, answers, decide, decommission, intent, moved, writes
+from tests.support.power import READING, World, gaps, manageable
+
+HOUR = timedelta(hours=1)
+
+
+# --- a power that is kept
+
+
+def kept(**fields: Any) -> Node:
+    return manageable({"power": PowerState.OFF, "desired_power": PowerState.ON, "power_at": NOW - SECOND} | fields)
+
+
+def test_a_machine_that_is_not_as_wanted_is_switched_back_in_two_commits() -> None:
+    noted = moved(decide(kept()))
+    assert noted.bmc.switching == Switching(power=PowerRequest.ON, at=NOW)
+    world = World()
+    done = moved(world.act(decide(noted)))
+    assert [call for call, _ in world.log] == ["read", "on sent"]
+    assert (done.bmc.switching, done.bmc.power, done.bmc.desired_power) == (None, PowerState.ON, PowerState.ON)
+
+
+def test_a_machine_that_will_not_stay_on_is_not_switched_in_a_loop() -> None:
+    world = World()
+    states = [replace(READING, power=PowerState.OFF), READING]
+    world.answer = lambda: states[world.log[-1][0] == "on sent"]
+    world.live(kept(), until=HOUR)
+    switched = world.times("on sent")
+    assert 10 <= len(switched) <= 12
+    assert min(gaps(switched)) >= ENFORCE_EVERY / SECOND
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        pytest.param(replace(kept(), paused=Pause("fire drill", NOW)), id="paused"),
+        pytest.param(kept(power=PowerState.UNKNOWN), id="nobody knows how it is"),
+        pytest.param(kept(power_at=NOW - HOUR, next_sync_at=NOW + HOUR), id="the read is stale"),
+        pytest.param(kept(sync_failure=BmcFailure.TIMEOUT, next_sync_at=NOW + MINUTE, watched_at=NOW), id="unreadable"),
+        pytest.param(kept(tries=(NOW,) * LOGIN_CAP), id="login cap"),
+        pytest.param(
+            replace(kept(), workflow=decommission(mode=DecommissionMode.REIMAGE)),
+            id="a workflow that uses MAAS",
+        ),
+        pytest.param(kept(desired_power=None), id="observed only"),
+    ],
+)
+def test_nothing_is_switched_that_is_not_surely_wrong_and_ours(node: Node) -> None:
+    assert isinstance(power.tend(node, NOW, NodeConfig()), Wait | DoNothing | None)
+
+
+# --- what is asked for
+
+
+def asked(node: Node, **params: Any) -> Node:
+    return replace(node, intents=(intent(Action.SET_POWER, **params),))
+
+
+def begun(node: Node, **params: Any) -> Node:
+    """The node after the first commit for a request, which is still pending."""
+    node = asked(node, **params)
+    decision = decide(node)
+    assert answers(decision) == []
+    return replace(moved(decision), intents=node.intents)
+
+
+def test_what_will_be_sent_is_committed_before_it_is_sent_and_the_request_waits_for_the_result() -> None:
+    node = begun(manageable(), power="off")
+    (request,) = node.intents
+    assert node.bmc.switching == Switching(power=PowerRequest.OFF, at=NOW, intent=request.id)
+    assert node.bmc.tries == (NOW,), "its login is counted before it"
+    world = World(replace(READING, power=PowerState.OFF))
+    result = world.act(decide(node))
+    assert answers(result) == [("accepted", "power off done: power is off")]
+    assert (moved(result).bmc.power, moved(result).bmc.switching, moved(result).bmc.tries) == (
+        PowerState.OFF,
+        None,
+        (),
+    )
+
+
+@pytest.mark.parametrize("wanted", PowerRequest)
+def test_what_perhaps_was_sent_is_read_and_only_a_reset_is_not_sent_again(wanted: PowerRequest) -> None:
+    node = begun(manageable(), power=wanted)
+    for doubtful in (moved(HANDLER.recover(node, NOW + SECOND)), moved(_cut(decide(node)))):
+        again = moved(decide(replace(doubtful, intents=node.intents), NOW + SECOND))
+        assert again.bmc.switching is not None and again.bmc.switching.unsure
+        assert len(again.bmc.tries) == 2, "both logins count"
+        world = World(replace(READING, power=PowerState.OFF if wanted is PowerRequest.OFF else PowerState.ON))
+        result = world.act(decide(replace(again, intents=node.intents), NOW + SECOND))
+        ((verdict, reason),) = answers(result)
+        if wanted is PowerRequest.RESET:
+            assert [call for call, _ in world.log] == ["read", "reset looked at"]
+            assert verdict == "rejected" and "outcome unknown" in reason and "power is on now" in reason
+        else:
+            assert [call for call, _ in world.log] == ["read", f"{wanted} sent"]
+            assert verdict == "accepted"
+
+
+def _cut(step: Decision) -> Any:
+    assert isinstance(step, Step)
+    return step.if_cut
+
+
+def test_a_switch_that_began_too_long_ago_is_in_doubt_however_it_came_to_that() -> None:
+    node = begun(manageable(), power="reset")
+    later = moved(decide(node, NOW + 11 * SECOND))
+    assert later.bmc.switching is not None and later.bmc.switching.unsure
+
+
+def test_in_doubt_and_at_the_login_cap_the_answer_is_that_nobody_knows() -> None:
+    node = begun(manageable(), power="reset")
+    doubtful = replace(node, bmc=replace(node.bmc, tries=(NOW,) * LOGIN_CAP, trying=None))
+    ((verdict, reason),) = answers(decide(doubtful, NOW + SECOND))
+    assert verdict == "rejected" and "too many logins" in reason
+
+
+@pytest.mark.parametrize("failure", BmcFailure)
+def test_what_the_bmc_refuses_is_the_answer_with_its_class(failure: BmcFailure) -> None:
+    node = begun(manageable({"desired_power": PowerState.ON}), power="off")
+    result = World(BmcError(failure, "it said no")).act(decide(node))
+    assert answers(result) == [("rejected", f"set_power off: {failure}: it said no")]
+    after = moved(result).bmc
+    assert (after.switching, after.desired_power) == (None, PowerState.ON), "nothing was changed"
+    assert after.tries == ((NOW,) if failure is BmcFailure.AUTH else ())
+
+
+def test_an_action_that_may_have_arrived_is_said_to_have() -> None:
+    node = begun(manageable(), power="reset")
+    ((_, reason),) = answers(World(BmcError(BmcFailure.TIMEOUT, "no answer", sent=True)).act(decide(node)))
+    assert "may yet take effect" in reason
+
+
+def test_another_machine_is_never_switched() -> None:
+    node = begun(manageable(), power="off")
+    world = World(replace(READING, serial="S2"))
+    ((verdict, reason),) = answers(world.act(decide(node)))
+    assert verdict == "rejected" and "another machine" in reason
+    assert [call for call, _ in world.log] == ["read"]
+
+
+def test_what_nobody_waits_for_any_more_is_not_sent() -> None:
+    """Its request was answered in some other way meanwhile."""
+    left_over = manageable({"switching": Switching(power=PowerRequest.OFF, at=NOW, intent=99), "trying": NOW})
+    assert moved(decide(left_over)).bmc.switching is None
+    unwanted = manageable({"switching": Switching(power=PowerRequest.ON, at=NOW), "trying": NOW})
+    assert moved(decide(unwanted)).bmc.switching is None
+
+
+@pytest.mark.parametrize(("enforce", "desired"), [(True, PowerState.OFF), (False, None)])
+def test_a_request_says_whether_its_power_is_kept(enforce: bool, desired: PowerState | None) -> None:
+    node = begun(manageable({"desired_power": PowerState.ON}), power="off", enforce=enforce)
+    assert node.bmc.desired_power is PowerState.ON, "until it is done"
+    world = World(replace(READING, power=PowerState.OFF))
+    assert moved(world.act(decide(node))).bmc.desired_power is desired
+
+
+@pytest.mark.parametrize(
+    ("node", "params", "why"),
+    [
+        (manageable(), {"power": "reset", "enforce": True}, "cannot be kept"),
+        (manageable({"tries": (NOW,) * LOGIN_CAP}), {"power": "on"}, "failed logins"),
+        (manageable({"system_path": None}), {"power": "on"}, "manage it first"),
+        (
+            manageable(workflow=decommission(mode=DecommissionMode.REIMAGE)),
+            {"power": "on"},
+            "decommission 12 of this node is live",
+        ),
+        (replace(manageable(), management=M.ENROLL), {"power": "on"}, "this node's is enroll"),
+        (replace(manageable(), management=M.UNMANAGED), {"power": "on"}, "this node's is unmanaged"),
+    ],
+)
+def test_a_request_that_cannot_be_done_is_rejected_and_says_why(node: Node, params: dict[str, Any], why: str) -> None:
+    decision = decide(asked(node, **params))
+    ((verdict, reason),) = answers(decision)
+    assert verdict == "rejected" and why in reason
+
+
+def test_requests_behind_one_that_is_under_way_wait_for_it_and_a_newer_one_does_not_replace_it() -> None:
+    node = begun(manageable(), power="on")
+    behind: tuple[Intent, ...] = (intent(Action.PAUSE, reason="drill"), intent(Action.SET_POWER, power="off"))
+    crowded = replace(node, intents=(*node.intents, *behind))
+    decision = decide(crowded)
+    assert isinstance(decision, Step) and writes(decision) == ()
+    only_asked = replace(manageable(), intents=(*asked(manageable(), power="on").intents, *behind[1:]))
+    assert answers(decide(only_asked))[0][0] == "superseded"
+
+
+def test_a_request_waits_for_a_verification_that_was_asked_for_before_it() -> None:
+    node = asked(manageable({"asked_at": NOW}), power="on")
+    after = moved(decide(node))
+    assert (after.management, after.bmc.switching) == (M.VERIFYING, None)
