@@ -1,0 +1,40 @@
+"""What Ironic and Metal3 prove of a node's BMC in their own tests, proven here, with our result.
+
+Ids are those of the comparison: A enroll and verify, B adopt, C delete and power (Ironic); D unmanaged and credentials,
+E externally provisioned, F pause and back-off (Metal3). Numbers that are missing were left out there.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support import acceptance_of_ironic, acceptance_of_metal3, pg
+from tests.support.acceptance import NOT_HERE, ROWS, Row
+
+SECTIONS = (acceptance_of_ironic, acceptance_of_metal3)
+"""Importing them fills the table."""
+
+NUMBERS = {
+    "A": (1, 3, 4, 5, 6, 7, 8, 9, 13, 14),
+    "B": (1, 2, 3, 6, 8, 9, 10, 11, 13, 14, 16),
+    "C": (*range(1, 10), 11, 12, 14, 17, 18, 20, 22, 23, 24, 25, 26, 27, 28, 30, 31, 32, 33, 34),
+    "D": (*range(1, 6), 7, 8, 9, 10, *range(13, 21), 22, 23, *range(25, 31)),
+    "E": (*range(1, 15),),
+    "F": (*range(1, 6), 7, 8, 9, 11, 12, 13, 14, 20, 21, 24, 27),
+}
+EVERY_ID = {f"{letter}{number:02}" for letter, numbers in NUMBERS.items() for number in numbers}
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=id_) for id_, row in sorted(ROWS.items())])
+async def test_row(db: pg.Database, row: Row) -> None:
+    await row.run(db)
+
+
+def test_every_row_is_proven_or_said_to_have_no_equivalent() -> None:
+    assert ROWS.keys() | NOT_HERE.keys() == EVERY_ID
+    assert not ROWS.keys() & NOT_HERE.keys()
+
+
+def test_a_row_that_is_better_says_why() -> None:
+    better = [row.better for row in ROWS.values() if row.better]
+    assert better and all(len(why.split()) >= 3 for why in better)

@@ -1,0 +1,130 @@
+"""Rows of an acceptance table: what others' controllers do to a BMC's node, and what is expected here.
+
+A scenario is decorated with the rows that it proves: `theirs` is what the original does, `ours` what is asserted, and
+`better` why they differ where they do on purpose. `NOT_HERE` names the rows that have no equivalent, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+import msgspec
+
+from farrier.model.bmc import BmcReading
+from tests.support import pg
+from tests.support import site as sites
+from tests.support.fake_bmc import READING
+from tests.support.site import Machine, Site
+
+Scenario: TypeAlias = Callable[[Site], Awaitable[None]]
+OnDatabase: TypeAlias = Callable[[pg.Database], Awaitable[None]]
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One row. An empty `better`: we do the same."""
+
+    id: str
+    theirs: str
+    ours: str
+    better: str = ""
+    run: OnDatabase
+
+
+ROWS: dict[str, Row] = {}
+
+
+def row(*ids: str, theirs: str, ours: str, better: str = "") -> Callable[[Scenario], Scenario]:
+    """The decorated scenario proves these rows, on a site of its own."""
+
+    def note(scenario: Scenario) -> Scenario:
+        async def run(db: pg.Database) -> None:
+            async with sites.opened(db) as site:
+                await scenario(site)
+
+        _add(ids, theirs, ours, better, run)
+        return scenario
+
+    return note
+
+
+def row_of_a_crash(*ids: str, theirs: str, ours: str, better: str = "") -> Callable[[OnDatabase], OnDatabase]:
+    """The same for a scenario in which processes die: it opens its sites itself."""
+
+    def note(scenario: OnDatabase) -> OnDatabase:
+        _add(ids, theirs, ours, better, scenario)
+        return scenario
+
+    return note
+
+
+def _add(ids: tuple[str, ...], theirs: str, ours: str, better: str, run: OnDatabase) -> None:
+    for id_ in ids:
+        assert id_ not in ROWS, f"row {id_} is proven twice"
+        ROWS[id_] = Row(id=id_, theirs=theirs, ours=ours, better=better, run=run)
+
+
+NOT_HERE = {
+    "A07": "there is no pool of workers to be full: a request is a row, and waits",
+    "B09": "the version of the intent API is the INSERT's to check, proven in test_intents",
+    "C03": "allocations are another service's",
+    "C05": "no node is protected from delete: one that was in service is",
+    "C06": "the same",
+    "C20": "no automatic maintenance that could overwrite an operator's",
+    "C25": "a row is locked for the length of a COMMIT; leases are proven in integration/controller",
+    "C26": "the same",
+    "C27": "the same",
+    "C28": "the same",
+    "C31": "the same",
+    "C33": "the same",
+    "C34": "as A07",
+    "D26": "no request changes a MAC address",
+    "D27": "no second controller that a node is registered with",
+    "D28": "the same",
+    "E02": "no image belongs to a node here",
+    "E03": "the same",
+    "E05": "no flag that could be set later: an onboarding has one mode, once",
+    "E12": "no maintenance flag of another controller",
+    "F01": "verifying is not limited: a BMC costs a few requests, and each has its own turn",
+    "F02": "the same",
+    "F03": "the same",
+    "F04": "the same",
+    "F05": "the same",
+    "F08": "nothing is detached: clear_bmc takes the BMC away and leaves the status alone",
+    "F09": "the same",
+    "F11": "the same",
+    "F12": "the same",
+    "F14": "the power-off of a decommission is MAAS's",
+    "F24": "provisioning is MAAS's",
+    "F27": "the same",
+}
+
+
+def reads(site: Site, **changes: Any) -> None:
+    """From now on every call is answered by the usual reading with these changes."""
+    reading: BmcReading = msgspec.structs.replace(READING, **changes)
+    site.bmc.script = site.bmc.read_script = lambda _target: reading
+
+
+async def layers(machine: Machine) -> tuple[str, str]:
+    found = await machine.look()
+    return found["status"], found["management"]
+
+
+async def refused(machine: Machine, action: str, **params: Any) -> str:
+    """Why a request is rejected."""
+    answer = await machine.ask(action, **params)
+    assert answer.status == "rejected", answer
+    return answer.reason or ""
+
+
+def called(site: Site) -> int:
+    """How often any BMC was called, for anything."""
+    return len(site.bmc.calls) + len(site.bmc.reads) + len(site.bmc.powers)
+
+
+async def errors(machine: Machine) -> set[str]:
+    """What is recorded of failures."""
+    return {"last_error", "failure", "failures", "sync_error", "sync_failure", "sync_failures"} & set(
+        await machine.bmc()
+    )
