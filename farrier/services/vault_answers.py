@@ -103,7 +103,7 @@ def secret(answer: Answer) -> Source | Failure:
     if answer.status not in (200, 404):
         return failed(answer.status)
     kept = _decoded(answer.body, _Read)
-    if kept is not None and kept.data.data == b"null":
+    if kept is not None and bytes(kept.data.data) == b"null":
         return Failure(Result.MISSING, _gone(kept.data.metadata), temporary=False)
     if answer.status == 404:
         refused = _decoded(answer.body, _Refused)

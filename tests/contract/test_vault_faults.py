@@ -1,0 +1,276 @@
+"""A Vault over time: rotations, what is kept, tokens that are renewed, outages that heal by themselves."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import anyio
+import pytest
+from structlog.testing import capture_logs
+
+from farrier.errors import ConfigError
+from farrier.services import vault
+from farrier.services.credential_files import LARGEST_SECRET_BYTES
+from farrier.services.credential_forms import Form, Source
+from farrier.services.vault_answers import Answer as Heard
+from farrier.sim.certificates import Authority
+from tests.support.vault import TOKEN, Answer, FakeVault, Misbehaviour, Raw
+from tests.support.vault_client import KEEP, PATH, REFERENCE, URL_PATH, Client, client_of, refusal
+from tests.support.vault_recorded import PASSWORD, USERNAME
+
+SOON = timedelta(seconds=0.5)
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority("test CA", now=datetime.now(UTC))
+
+
+@pytest.fixture
+async def client(tmp_path: Path, authority: Authority) -> AsyncIterator[Client]:
+    async with client_of(tmp_path, authority) as opened:
+        yield opened
+
+
+@pytest.fixture
+def server(client: Client) -> FakeVault:
+    return client.server
+
+
+# --- rotation, and what is kept
+
+
+async def test_a_rotation_is_seen_without_a_restart_once_what_is_kept_is_old(server: FakeVault, client: Client) -> None:
+    async with client.connect(keep=KEEP) as store:
+        old = await store.version(REFERENCE)
+        server.put(PATH, username=USERNAME, password="new")
+        client.clock.advance(KEEP - timedelta(milliseconds=1))
+        assert await store.version(REFERENCE) == old
+        assert server.paths == [URL_PATH]
+        client.clock.advance(timedelta(milliseconds=1))
+        assert await store.version(REFERENCE) != old
+        assert (await store.resolve(REFERENCE)).password == "new"
+        assert server.paths == [URL_PATH] * 2
+
+
+async def test_versions_tell_of_a_secret_that_was_deleted_and_written_anew(server: FakeVault, client: Client) -> None:
+    """Its numbers begin again at 1."""
+    async with client.connect() as store:
+        server.put("farrier/a", username="root", password="old")
+        old = await store.version("vault:farrier/a")
+        server.forget("farrier/a")
+        server.put("farrier/a", username="root", password="new")
+        client.clock.advance(KEEP)
+        new = await store.version("vault:farrier/a")
+    assert old != new
+    assert old.startswith("1-") and new.startswith("1-")
+    assert "new" not in new and len(new) == len("1-") + 8
+
+
+async def test_many_nodes_of_one_secret_are_one_request(server: FakeVault, client: Client) -> None:
+    server.hold()
+    async with client.connect() as store, anyio.create_task_group() as nodes:
+        for _ in range(50):
+            nodes.start_soon(store.resolve, REFERENCE)
+        await server.asked.wait()
+        await anyio.wait_all_tasks_blocked()
+        server.let_go()
+    assert client.observed.requests == [("read", "ok")]
+
+
+async def test_whoever_is_cancelled_does_not_take_the_others_along(server: FakeVault, client: Client) -> None:
+    server.hold()
+    found, first = [], anyio.CancelScope()
+
+    async def impatient() -> None:
+        with first:
+            await store.resolve(REFERENCE)
+
+    async def patient() -> None:
+        found.append((await store.resolve(REFERENCE)).password)
+
+    async with client.connect() as store, anyio.create_task_group() as nodes:
+        nodes.start_soon(impatient)
+        await server.asked.wait()
+        nodes.start_soon(patient)
+        await anyio.wait_all_tasks_blocked()
+        first.cancel()
+        server.let_go()
+    assert first.cancelled_caught
+    assert found == [PASSWORD]
+
+
+async def test_no_more_requests_than_its_bound_are_under_way(server: FakeVault, client: Client) -> None:
+    server.hold()
+    async with client.connect() as store, anyio.create_task_group() as nodes:
+        for number in range(3 * vault.CONCURRENCY):
+            server.put(f"farrier/{number}", username="root", password="x")
+            nodes.start_soon(store.resolve, f"vault:farrier/{number}")
+        await server.asked.wait()
+        while len(server.requests) < vault.CONCURRENCY:
+            await anyio.lowlevel.checkpoint()
+        await anyio.wait_all_tasks_blocked()
+        assert len(server.requests) == vault.CONCURRENCY
+        server.let_go()
+    assert len(server.requests) == 3 * vault.CONCURRENCY
+
+
+async def test_what_is_missing_is_asked_for_again_at_once(server: FakeVault, client: Client) -> None:
+    """Whoever has just written it need not wait."""
+    async with client.connect() as store:
+        assert "no such secret" in (await refusal(store, "vault:farrier/later")).reason
+        server.put("farrier/later", username="root", password="x")
+        assert (await store.resolve("vault:farrier/later")).password == "x"
+
+
+# --- the token
+
+
+async def test_a_renewed_token_is_used_without_a_restart(server: FakeVault, client: Client) -> None:
+    server.put("farrier/other", username="root", password="x")
+    async with client.connect() as store:
+        await store.resolve(REFERENCE)
+        server.tokens = {"hvs.n3w"}
+        client.renew("hvs.n3w")
+        await store.resolve("vault:farrier/other")
+    assert [request.headers["x-vault-token"] for request in server.requests] == [TOKEN, "hvs.n3w"]
+
+
+async def test_a_token_that_cannot_be_read_heals_with_it(server: FakeVault, client: Client) -> None:
+    client.renew(None)
+    async with client.connect() as store:
+        error = await refusal(store)
+        assert "No such file" in error.reason
+        assert error.temporary
+        assert server.requests == []
+        client.renew(TOKEN)
+        client.clock.advance(vault.PAUSE)
+        assert (await store.resolve(REFERENCE)).password == PASSWORD
+
+
+async def test_the_token_does_not_come_from_vault_itself(client: Client, server: FakeVault) -> None:
+    async with client.connect(token="vault:farrier/token") as store:
+        assert "no Vault is configured" in (await refusal(store)).reason
+    assert server.requests == []
+
+
+# --- a Vault that is not well
+
+
+@pytest.mark.parametrize(
+    ("answer", "says", "result"),
+    [
+        (Misbehaviour.SILENCE, "no complete answer of Vault within 0.5 s", "timeout"),
+        (Misbehaviour.HALF, "no complete answer of Vault within 0.5 s", "timeout"),
+        (Misbehaviour.HANG_UP, "Vault closed the connection", "unreachable"),
+        (Raw(500, b'{"errors":["internal error s3kr1t"]}'), "HTTP 500", "unavailable"),
+        (Raw(502, b"<html>s3kr1t</html>"), "HTTP 502", "unavailable"),
+        (Raw(412, b'{"errors":["required index state not present"]}'), "HTTP 412", "unavailable"),
+        (Raw(400, b'{"errors":["s3kr1t"]}'), "HTTP 400", "protocol"),
+        (Raw(200, b"<html>s3kr1t</html>"), "not that of a KV version 2 engine", "protocol"),
+        (Raw(200, b""), "not that of a KV version 2 engine", "protocol"),
+        (Raw(200, b"\xff\xfes3kr1t"), "not that of a KV version 2 engine", "protocol"),
+        (Raw(200, b'{"data":{"username":"root","password":"s3kr1t"}}'), "KV version 2", "protocol"),
+        (Raw(200, b'{"data":{"data":{"password":"s3kr1t"},"metadata":{"version":"x"}}}'), "KV version 2", "protocol"),
+        (Raw(404, b"<html>not here</html>"), "not Vault's", "protocol"),
+    ],
+)
+async def test_a_vault_that_cannot_answer_is_told_apart_and_heals(
+    server: FakeVault, client: Client, answer: Answer, says: str, result: str
+) -> None:
+    server.replay(URL_PATH, answer)
+    async with client.connect(timeout=SOON) as store:
+        error = await refusal(store)
+        assert says in error.reason
+        assert error.temporary
+        assert client.observed.requests == [("read", result)]
+        server.replays.clear()
+        client.clock.advance(vault.PAUSE)
+        assert (await store.resolve(REFERENCE)).password == PASSWORD
+
+
+async def test_an_answer_without_end_is_cut_off(server: FakeVault, client: Client) -> None:
+    server.replay(URL_PATH, Misbehaviour.FLOOD)
+    async with client.connect() as store:
+        error = await refusal(store)
+    assert error.reason == f"the answer is larger than {LARGEST_SECRET_BYTES} bytes"
+
+
+async def test_a_vault_that_is_down_is_asked_once_in_a_while_by_all_together(server: FakeVault, client: Client) -> None:
+    server.sealed = True
+    server.put("farrier/other", username="root", password="x")
+    with capture_logs() as logs:
+        async with client.connect() as store:
+            for _ in range(5):
+                for reference in (REFERENCE, "vault:farrier/other"):
+                    error = await refusal(store, reference)
+                    assert "sealed" in error.reason and error.temporary and error.reference == reference
+            assert len(server.requests) == 1
+            client.clock.advance(vault.PAUSE)
+            await refusal(store)
+            assert len(server.requests) == 2
+            server.sealed = False
+            client.clock.advance(vault.PAUSE)
+            await store.resolve(REFERENCE)
+            await store.resolve("vault:farrier/other")
+    assert [entry["event"] for entry in logs] == ["vault.unavailable", "vault.available"]
+
+
+async def test_what_was_read_before_an_outage_is_good_as_long_as_it_is_kept(server: FakeVault, client: Client) -> None:
+    server.put("farrier/other", username="root", password="x")
+    async with client.connect() as store:
+        await store.resolve(REFERENCE)
+        server.sealed = True
+        await refusal(store, "vault:farrier/other")
+        assert (await store.resolve(REFERENCE)).password == PASSWORD
+
+
+async def test_nobody_at_the_address_is_temporary(client: Client) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        async with client.connect(address=f"https://127.0.0.1:{taken.getsockname()[1]}") as store:
+            error = await refusal(store)
+    assert (error.reason, error.temporary) == ("no connection to Vault", True)
+
+
+async def test_a_name_that_does_not_resolve_is_temporary(client: Client) -> None:
+    async with client.connect(address="https://vault.invalid") as store:
+        error = await refusal(store)
+    assert (error.reason, error.temporary) == ("the host name of Vault does not resolve", True)
+
+
+async def test_the_certificate_is_checked_before_the_token_is_sent(
+    tmp_path: Path, server: FakeVault, client: Client
+) -> None:
+    stranger = Authority("another CA", now=datetime.now(UTC)).write(tmp_path / "stranger.crt")
+    for ca_file in (stranger, None):
+        async with client.connect(ca_file=ca_file) as store:
+            error = await refusal(store)
+        assert "certificate is not trusted" in error.reason
+        assert error.temporary
+    async with client.connect(address=server.address.replace("127.0.0.1", "localhost")) as store:
+        assert "certificate is not trusted" in (await refusal(store)).reason
+    assert server.requests == []
+
+
+async def test_an_unusable_file_of_authorities_is_refused_at_start(client: Client) -> None:
+    with pytest.raises(ConfigError, match="expected a PEM file"):
+        async with client.connect(ca_file=Path("/dev/null")):
+            pass
+
+
+async def test_a_cancelled_request_is_observed_as_such(server: FakeVault, client: Client) -> None:
+    server.hold()
+    async with client.connect() as store, anyio.create_task_group() as tasks:
+        tasks.start_soon(store.resolve, REFERENCE)
+        await server.asked.wait()
+        tasks.cancel_scope.cancel()
+    assert client.observed.requests == [("read", "cancelled")]
+
+
+def test_representations_mask_the_secret() -> None:
+    for value in (Source(text="s3kr1t", form=Form.JSON), Heard(200, b"s3kr1t")):
+        assert "s3kr1t" not in repr(value)

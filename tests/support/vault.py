@@ -1,0 +1,219 @@
+"""A Vault for tests: a KV version 2 engine over HTTPS that can be sealed, and that misbehaves on demand.
+
+It keeps versions, deletes and destroys them, knows one token and which paths it may not read, and records what it
+was asked. Its answers look as `vault_recorded` says; the contract suite compares them.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from enum import Enum, auto
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import anyio
+import anyio.abc
+import msgspec
+from anyio.streams.buffered import BufferedByteReceiveStream
+from anyio.streams.tls import TLSListener, TLSStream
+
+from farrier.sim.certificates import Authority, ServerFiles
+from tests.support import vault_recorded as recorded
+from tests.support.vault_recorded import Recorded
+
+TOKEN = "hvs.t0k3n"
+MOUNT = "secret"
+LOOK_UP = "/v1/auth/token/lookup-self"
+
+
+class Misbehaviour(Enum):
+    """What a server does that does not answer."""
+
+    SILENCE = auto()  # takes the request and says nothing
+    HALF = auto()  # begins an answer and says nothing more
+    FLOOD = auto()  # sends without end
+    HANG_UP = auto()  # closes the connection
+
+
+class Raw(msgspec.Struct, frozen=True):
+    """An answer that is not Vault's."""
+
+    status: int
+    body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+Answer: TypeAlias = Recorded | Raw | Misbehaviour
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What the server was asked."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+
+
+class _Version(msgspec.Struct):
+    data: dict[str, Any]
+    deleted: bool = False
+    destroyed: bool = False
+
+
+class FakeVault:
+    """The server's secrets and moods, and what it was asked."""
+
+    def __init__(self, address: str, ca_file: Path) -> None:
+        self.address = address
+        self.ca_file = ca_file
+        self.requests: list[Request] = []
+        self.tokens = {TOKEN}
+        self.mounts = {MOUNT}
+        self.forbidden: set[str] = set()
+        self.sealed = self.limited = self.standby = False
+        self.replays: dict[str, Answer] = {}
+        self.asked = anyio.Event()
+        self._secrets: dict[str, list[_Version]] = {}
+        self._gate = anyio.Event()
+        self._gate.set()
+
+    def put(self, path: str, **data: Any) -> None:
+        """A new version of the secret at `path`."""
+        self._secrets.setdefault(path, []).append(_Version(data))
+
+    def delete(self, path: str) -> None:
+        """Delete the newest version, so that it could be undeleted."""
+        self._secrets[path][-1].deleted = True
+
+    def destroy(self, path: str) -> None:
+        """Delete the newest version for good."""
+        self._secrets[path][-1].destroyed = True
+
+    def forget(self, path: str) -> None:
+        """Delete all versions and that there ever were any."""
+        del self._secrets[path]
+
+    def replay(self, path: str, answer: Answer) -> None:
+        """Answer this URL path with `answer`, whatever it would be."""
+        self.replays[path] = answer
+
+    def hold(self) -> None:
+        """Answer nothing until `let_go`; `asked` is set by the next request."""
+        self._gate, self.asked = anyio.Event(), anyio.Event()
+
+    def let_go(self) -> None:
+        self._gate.set()
+
+    @property
+    def paths(self) -> list[str]:
+        """The URL paths that were asked for."""
+        return [request.path for request in self.requests]
+
+    async def next(self, request: Request) -> Answer:
+        """The answer to a request, which is recorded."""
+        self.requests.append(request)
+        self.asked.set()
+        await self._gate.wait()
+        return self.replays.get(request.path) or self._answer(request)
+
+    def _answer(self, request: Request) -> Answer:
+        if self.sealed:
+            return recorded.SEALED
+        if self.standby:
+            return recorded.STANDBY
+        if self.limited:
+            return recorded.LIMITED
+        if request.headers.get("x-vault-token") not in self.tokens:
+            return recorded.BAD_TOKEN
+        if request.path == LOOK_UP:
+            return recorded.TOKEN
+        mount, _, path = request.path.removeprefix("/v1/").partition("/data/")
+        if path in self.forbidden:
+            return recorded.DENIED
+        if mount not in self.mounts:
+            return Recorded(404, {"errors": [f'no handler for route "{mount}/data/{path}". route entry not found.']})
+        return self._read(path)
+
+    def _read(self, path: str) -> Answer:
+        versions = self._secrets.get(path)
+        if not versions:
+            return recorded.MISSING
+        newest = versions[-1]
+        gone = newest.deleted or newest.destroyed
+        metadata = {
+            "created_time": "2026-11-21T10:00:00.000000001Z",
+            "custom_metadata": None,
+            "deletion_time": "2026-11-21T11:00:00.000000001Z" if newest.deleted else "",
+            "destroyed": newest.destroyed,
+            "version": len(versions),
+        }
+        assert recorded.READ.body is not None
+        data = {"data": None if gone else newest.data, "metadata": metadata}
+        return Recorded(404 if gone else 200, recorded.READ.body | {"request_id": "1", "data": data})
+
+
+@asynccontextmanager
+async def fake_vault(
+    directory: Path, authority: Authority, *, certificate: ServerFiles | None = None
+) -> AsyncIterator[FakeVault]:
+    """A running server on 127.0.0.1, with a certificate for it unless given another."""
+    certificate = certificate or authority.issue(directory, hosts=("127.0.0.1",))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate.certificate, certificate.key)
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    vault = FakeVault(f"https://127.0.0.1:{port}", authority.write(directory / "ca.crt"))
+
+    async def serve(stream: TLSStream) -> None:
+        async with stream:
+            # A client may leave when it has heard enough.
+            with suppress(
+                anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, anyio.IncompleteRead
+            ):
+                await _converse(vault, stream)
+
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(TLSListener(listener, context, standard_compatible=False).serve, serve)
+        yield vault
+        tasks.cancel_scope.cancel()
+
+
+async def _converse(vault: FakeVault, stream: TLSStream) -> None:
+    """One request after another on a connection that is kept."""
+    buffered = BufferedByteReceiveStream(stream)
+    while True:
+        head = await buffered.receive_until(b"\r\n\r\n", 64 * 1024)
+        start, *lines = head.decode().split("\r\n")
+        method, path, _ = start.split(" ", 2)
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        match await vault.next(Request(method, path, headers)):
+            case Recorded() as answer:
+                location = (("Location", answer.location),) if answer.location else ()
+                await stream.send(_head(answer.status, len(answer.raw), *location) + answer.raw)
+            case Raw(status, body, more):
+                await stream.send(_head(status, len(body), *more) + body)
+            case Misbehaviour.SILENCE:
+                await anyio.sleep_forever()
+            case Misbehaviour.HALF:
+                await stream.send(_head(200, 1000) + b'{"data":')
+                await anyio.sleep_forever()
+            case Misbehaviour.FLOOD:
+                await stream.send(_head(200, 10**12))
+                while True:
+                    await stream.send(b" " * 65536)
+            case Misbehaviour.HANG_UP:
+                return
+
+
+def _head(status: int, length: int, *headers: tuple[str, str]) -> bytes:
+    lines = [
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+        "Cache-Control: no-store",
+        f"Content-Length: {length}",
+        "Content-Type: application/json",
+        *(f"{name}: {value}" for name, value in headers),
+    ]
+    return "\r\n".join([*lines, "", ""]).encode()

@@ -1,0 +1,104 @@
+"""What the tests of Vault secrets share: a fake Vault with a secret in it, and a store that asks it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from farrier.errors import CredentialError
+from farrier.services.credentials import CredentialPlaces, Credentials, open_credentials
+from farrier.services.vault import VaultSettings
+from farrier.sim.certificates import Authority
+from tests.support.vault import TOKEN, FakeVault, fake_vault
+from tests.support.vault_recorded import PASSWORD, USERNAME
+
+PATH = "farrier/bmc/gpu-1"
+REFERENCE = f"vault:{PATH}"
+URL_PATH = f"/v1/secret/data/{PATH}"
+KEEP = timedelta(seconds=30)
+
+
+class HandClock:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def advance(self, by: timedelta) -> None:
+        self.now += by.total_seconds()
+
+
+class Observed:
+    """A `ServiceObserver` that remembers."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, str]] = []
+
+    def requested(self, service: str, operation: str, result: str, seconds: float) -> None:
+        assert service == "vault"
+        assert seconds >= 0
+        self.requests.append((operation, result))
+
+
+class Client:
+    """Whoever asks the fake: `connect` opens a store, whose clock and requests are here."""
+
+    def __init__(self, server: FakeVault, token_file: Path) -> None:
+        self.server = server
+        self.clock = HandClock()
+        self.observed = Observed()
+        self._token_file = token_file
+
+    def renew(self, token: str | None) -> None:
+        """Write another token where the client looks for it; None: take the file away."""
+        if token is None:
+            self._token_file.unlink()
+        else:
+            self._token_file.write_text(f"{token}\n")
+
+    def connect(self, **settings: Any) -> AbstractAsyncContextManager[Credentials]:
+        """A store over the fake, with these settings of Vault."""
+        usual = VaultSettings(
+            address=self.server.address,
+            token=f"file:{self._token_file}",
+            ca_file=self.server.ca_file,
+            timeout=timedelta(seconds=10),
+            keep=KEEP,
+        )
+        return open_credentials(
+            CredentialPlaces(file_roots=(self._token_file.parent,)),
+            msgspec.structs.replace(usual, **settings),
+            clock=self.clock,
+            observer=self.observed,
+        )
+
+
+@asynccontextmanager
+async def client_of(directory: Path, authority: Authority) -> AsyncIterator[Client]:
+    """A client of a running fake, in which the secret at `PATH` has three versions."""
+    token_file = directory / "vault-token"
+    token_file.write_text(TOKEN)
+    async with fake_vault(directory, authority) as server:
+        for password in ("older", "old", PASSWORD):
+            server.put(PATH, username=USERNAME, password=password, note="rack 4")
+        yield Client(server, token_file)
+
+
+async def refusal(store: Credentials, reference: str = REFERENCE) -> CredentialError:
+    """The error that a reference ends in. Nothing of a secret, a token or a request is in it."""
+    with pytest.raises(CredentialError) as refused:
+        await store.resolve(reference)
+    error = refused.value
+    assert error.__suppress_context__ or error.__context__ is None, "a traceback would show what was sent"
+    assert error.reference == reference
+    assert not any(secret in f"{error!r} {error}" for secret in (PASSWORD, "s3kr1t", TOKEN))
+    return error

@@ -1,0 +1,100 @@
+"""Settings of Vault and of places of secrets: what is refused before anything starts, and is not repeated."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from farrier import config, wiring
+from farrier.config import VaultConfig
+from farrier.errors import ConfigError
+from farrier.model.credential import is_plain_path
+from farrier.services.vault import VaultSettings
+
+SOUND = {"FARRIER_VAULT_ADDRESS": "https://vault.example:8200", "FARRIER_VAULT_TOKEN": "file:/run/vault/token"}
+
+
+def refusal(**changes: str) -> str:
+    with pytest.raises(ConfigError) as refused:
+        config.load(environment=SOUND | changes)
+    assert "s3kr1t" not in str(refused.value)
+    return str(refused.value)
+
+
+def test_without_an_address_there_is_no_vault() -> None:
+    assert wiring.vault_settings(VaultConfig()) is None
+
+
+def test_every_setting_reaches_the_client() -> None:
+    loaded = config.load(
+        environment=SOUND
+        | {
+            "FARRIER_VAULT_MOUNT": "kv/bmc",
+            "FARRIER_VAULT_PATH_PREFIX": "sites/a",
+            "FARRIER_VAULT_NAMESPACE": "fleet",
+            "FARRIER_VAULT_CA_FILE": "/etc/vault-ca.pem",
+            "FARRIER_VAULT_TIMEOUT": "2s",
+            "FARRIER_VAULT_KEEP": "10s",
+        }
+    )
+    assert wiring.vault_settings(loaded.vault) == VaultSettings(
+        address="https://vault.example:8200",
+        token="file:/run/vault/token",
+        mount="kv/bmc",
+        path_prefix="sites/a",
+        namespace="fleet",
+        ca_file=Path("/etc/vault-ca.pem"),
+        timeout=timedelta(seconds=2),
+        keep=timedelta(seconds=10),
+    )
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://vault.example:8200",
+        "vault.example:8200",
+        "https://",
+        "https://root:s3kr1t@vault.example",
+        "https://vault.example/v1",
+        "https://vault.example?x",
+        "https://vault.example#x",
+        "https://vault.example:99999",
+    ],
+)
+def test_an_address_is_https_and_nothing_but_a_host(address: str) -> None:
+    assert "vault" in refusal(FARRIER_VAULT_ADDRESS=address)
+
+
+@pytest.mark.parametrize("token", ["hvs.s3kr1t", "vault:farrier/s3kr1t", ":s3kr1t", ""])
+def test_a_token_is_a_reference_to_this_machine(token: str) -> None:
+    """`FARRIER_VAULT_TOKEN=hvs…` is an easy mistake, and the token must not be repeated."""
+    assert "token is a reference" in refusal(FARRIER_VAULT_TOKEN=token)
+
+
+@pytest.mark.parametrize("name", ["mount", "path_prefix", "namespace"])
+@pytest.mark.parametrize("path", ["/secret", "secret/", "a//b", "..", "a/../b", ".", "a%2fb", "a b", "a?b"])
+def test_a_path_has_no_tricks(name: str, path: str) -> None:
+    assert f"{name} is names" in refusal(**{f"FARRIER_VAULT_{name.upper()}": path})
+
+
+def test_the_mount_has_a_name_and_the_others_may_be_empty() -> None:
+    assert "mount is names" in refusal(FARRIER_VAULT_MOUNT="")
+    loaded = config.load(environment=SOUND | {"FARRIER_VAULT_PATH_PREFIX": "", "FARRIER_VAULT_NAMESPACE": ""})
+    assert loaded.vault.path_prefix == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "plain"),
+    [("a", True), ("a/b.c/..d/e..", True), ("...", True), ("", False), ("a/", False), ("a\n", False), ("ä", False)],
+)
+def test_what_a_plain_path_is(path: str, plain: bool) -> None:
+    assert is_plain_path(path) is plain
+
+
+@pytest.mark.parametrize("root", ["creds", "./creds", "~/creds"])
+def test_directories_of_files_are_absolute(root: str) -> None:
+    """A relative one would depend on where farrier was started."""
+    assert "absolute" in refusal(FARRIER_CREDENTIALS_FILE_ROOTS=f"/run/creds,{root}")
