@@ -9,6 +9,8 @@ import anyio
 import typer
 
 from bench import report
+from bench.bmc_polls import BMC_POLL
+from bench.bmcs import BMC_DEAD
 from bench.endurance import OLD_SNAPSHOT, RSS
 from bench.figures import Benchmark, Figure, Readings, judge
 from bench.ground import ground, server, settings
@@ -18,7 +20,7 @@ from bench.sweep import SCALE, SWEEP
 from farrier import log
 from farrier.errors import ExitCode, FarrierError
 
-BENCHMARKS = (SWEEP, TRANSITIONS, LIFE, REACTION, RSS, OLD_SNAPSHOT, SCALE)
+BENCHMARKS = (SWEEP, TRANSITIONS, LIFE, REACTION, RSS, OLD_SNAPSHOT, SCALE, BMC_DEAD, BMC_POLL)
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

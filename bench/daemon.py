@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -30,12 +31,20 @@ class Running(msgspec.Struct, frozen=True):
         kilobytes = next(line.split()[1] for line in lines if line.startswith(f"{field}:"))
         return int(kilobytes) * 1024 / 1e6
 
+    def cpu_seconds(self) -> float:
+        """How long it has kept a CPU busy since it began, in all of its threads."""
+        # The name of the program comes second, in brackets, and may hold blanks.
+        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        user, system = int(fields[11]), int(fields[12])
+        return (user + system) / os.sysconf("SC_CLK_TCK")
+
 
 @asynccontextmanager
-async def running(dsn: str) -> AsyncIterator[Running]:
-    """A daemon on the database of `dsn`, drained and gone after the block."""
+async def running(dsn: str, settings: Mapping[str, str] | None = None) -> AsyncIterator[Running]:
+    """A daemon on the database of `dsn`, with `settings` as in its environment; drained and gone after the block."""
     command = [sys.executable, "-m", "farrier", "run", "--dsn", dsn, "--http-port", "0"]
-    async with await anyio.open_process(command, stdin=None, stdout=None) as process:
+    environment = {**os.environ, **(settings or {})}
+    async with await anyio.open_process(command, stdin=None, stdout=None, env=environment) as process:
         assert process.stderr is not None, "it is a pipe unless one asks for something else"
         try:
             with anyio.fail_after(_PATIENCE_SECONDS):

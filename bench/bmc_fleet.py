@@ -1,0 +1,114 @@
+"""The benchmarks' BMCs, seen from outside: where they are, what opens them, what they were asked.
+
+The fleet is a process of its own (`bench.bmc_server`), because its handshakes cost as much as the client's, which are
+what is measured. It ends with the block that started it, or with this process, whichever is first.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from ipaddress import ip_network
+from pathlib import Path
+
+import anyio
+import anyio.abc
+import msgspec
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from bench.bmc_server import PASSWORD, USERNAME, Counts, Ready, host, is_dead
+from farrier.services.bmc_settings import BmcSettings
+from farrier.services.credentials import CredentialPlaces
+from farrier.services.trust import CaFile
+
+# Five thousand listeners take some seconds; a fleet that is not there by then never will be.
+_PATIENCE_SECONDS = 60
+_LONGEST_LINE = 1 << 16
+_LOOPBACK = "127.0.0.0/8"
+
+
+class BmcFleet:
+    """A fleet that runs."""
+
+    def __init__(self, directory: Path, *, bmcs: int, dead: int) -> None:
+        self.directory = directory
+        self._dead = [is_dead(number, bmcs=bmcs, dead=dead) for number in range(bmcs)]
+        self._port = 0
+        self._process: anyio.abc.Process | None = None
+        self._lines: BufferedByteReceiveStream | None = None
+
+    @property
+    def addresses(self) -> Sequence[str]:
+        """All of them, as a node has it."""
+        return [f"https://{host(number)}:{self._port}" for number in range(len(self._dead))]
+
+    @property
+    def dead(self) -> frozenset[str]:
+        """The addresses that answer nothing."""
+        return frozenset(address for address, dead in zip(self.addresses, self._dead, strict=True) if dead)
+
+    @property
+    def credential(self) -> str:
+        """The reference that opens each of them. A file, which is what most sites have."""
+        return f"file:{self.directory / 'credential.json'}"
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The settings with which a daemon reaches and trusts them."""
+        return {
+            "FARRIER_BMC_CA_FILE": str(self.directory / "ca.crt"),
+            "FARRIER_BMC_ALLOWED_NETWORKS": _LOOPBACK,
+            "FARRIER_CREDENTIALS_FILE_ROOTS": str(self.directory),
+        }
+
+    @property
+    def settings(self) -> BmcSettings:
+        """The same for a client in this process."""
+        return BmcSettings(trust=CaFile(self.directory / "ca.crt"), networks=(ip_network(_LOOPBACK),))
+
+    @property
+    def places(self) -> CredentialPlaces:
+        """Where its credential may be read."""
+        return CredentialPlaces(file_roots=(self.directory,))
+
+    async def counts(self) -> Counts:
+        """What the BMCs saw since the last call of this. Not to be called twice at a time."""
+        assert self._process is not None and self._process.stdin is not None, "it was started with pipes"
+        await self._process.stdin.send(b"\n")
+        return msgspec.json.decode(await self._line(), type=Counts)
+
+    async def start(self, process: anyio.abc.Process) -> None:
+        """Return once all BMCs listen. Called once, by `bmc_fleet`."""
+        assert process.stdout is not None, "it was started with pipes"
+        self._process, self._lines = process, BufferedByteReceiveStream(process.stdout)
+        with anyio.fail_after(_PATIENCE_SECONDS):
+            self._port = msgspec.json.decode(await self._line(), type=Ready).port
+
+    async def _line(self) -> bytes:
+        assert self._lines is not None, "it was started"
+        return await self._lines.receive_until(b"\n", _LONGEST_LINE)
+
+
+def _prepared(directory: str) -> Path:
+    """With what opens the BMCs in it."""
+    path = Path(directory).resolve()
+    credential = {"username": USERNAME, "password": PASSWORD}
+    (path / "credential.json").write_bytes(msgspec.json.encode(credential))
+    return path
+
+
+@asynccontextmanager
+async def bmc_fleet(bmcs: int, *, dead: int = 0, delay: float = 0.0) -> AsyncIterator[BmcFleet]:
+    """So many BMCs, of which so many are dead and the others take `delay` seconds to answer; gone after the block."""
+    with tempfile.TemporaryDirectory(prefix="farrier-bmcs-") as directory:
+        fleet = BmcFleet(_prepared(directory), bmcs=bmcs, dead=dead)
+        command = [sys.executable, "-m", "bench.bmc_server", str(bmcs), str(dead), str(delay), directory]
+        async with await anyio.open_process(command, stdin=subprocess.PIPE, stderr=None) as process:
+            try:
+                await fleet.start(process)
+                yield fleet
+            finally:
+                process.terminate()

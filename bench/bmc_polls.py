@@ -1,0 +1,200 @@
+"""What it costs to poll power: the client alone, and a daemon with a fleet of BMCs that it polls every minute.
+
+Each poll is one GET over a connection of its own, with the BMC's certificate verified and a credential read from a
+file. The client alone runs in this process, over BMCs in another; its floor is the same handshake and the same bytes
+over the bare event loop. What was asked is counted by the BMCs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from urllib.parse import urlsplit
+
+import anyio
+import msgspec
+from typing_extensions import override
+
+from bench import daemon, fleet
+from bench.bmc_fleet import BmcFleet, bmc_fleet
+from bench.bmc_server import MANAGER, PASSWORD, SYSTEM, USERNAME, Counts, serial, uuid
+from bench.figures import Benchmark, Bound, Goal, Measure, Reading, Readings
+from bench.ground import Ground
+from farrier.model.bmc import BmcTarget
+from farrier.protocols import ServiceObserver
+from farrier.services.bmc import RedfishBmc, open_bmc
+from farrier.services.credentials import Credentials
+
+# So many polls under way fill the event loop; more only make each slower.
+_AT_A_TIME = 50
+_POLLS = 2_000
+_VERIFIED = 200
+
+# By then the daemon has loaded its code and planned its statements.
+_WARM_UP = timedelta(seconds=15)
+# As long as the interval in which each BMC is to be polled once.
+_MINUTE = timedelta(seconds=60)
+
+_GUARDS = ("ALTER TABLE farrier.nodes DISABLE TRIGGER USER", "ALTER TABLE farrier.nodes ENABLE TRIGGER USER")
+# The nodes of a fleet at rest get the BMCs that run, each last read half an interval ago: then all are due once in the
+# next, each at its own moment.
+_CONNECT = """
+    UPDATE farrier.nodes n
+       SET bmc_address = b.address, bmc_credential = $4,
+           bmc = n.bmc || $5::jsonb || jsonb_build_object('serial', b.serial, 'uuid', b.uuid,
+                 'power', 'on', 'power_at', to_jsonb(farrier.now() - interval '30 seconds'))
+      FROM (SELECT id, row_number() OVER (ORDER BY id) AS number FROM farrier.nodes) AS numbered
+      JOIN unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS b (address, serial, uuid, number)
+           USING (number)
+     WHERE n.id = numbered.id
+"""
+
+
+class Polled(msgspec.Struct, frozen=True):
+    """A daemon's minute: share of a core that it took, and what the BMCs were asked in it."""
+
+    cores: float
+    counts: Counts
+
+
+class _Nobody(ServiceObserver):
+    """Metrics are the daemon's."""
+
+    @override
+    def requested(self, service: str, operation: str, result: str, seconds: float) -> None:
+        pass
+
+
+@asynccontextmanager
+async def client(bmcs: BmcFleet) -> AsyncIterator[RedfishBmc]:
+    """A client of the fleet, as the daemon has one."""
+    async with open_bmc(bmcs.settings, credentials=Credentials(bmcs.places), observer=_Nobody()) as bmc:
+        yield bmc
+
+
+def target(bmcs: BmcFleet, address: str, *, known: bool = True) -> BmcTarget:
+    """One BMC of the fleet, with or without the path of its system."""
+    return BmcTarget(address=address, credential=bmcs.credential, system_path=SYSTEM if known else None)
+
+
+async def requests_each(bmcs: BmcFleet, call: Callable[[str], Awaitable[object]], addresses: Sequence[str]) -> float:
+    """How many requests one call makes, by the BMCs' count."""
+    await bmcs.counts()
+    await _rate(call, addresses)
+    return sum((await bmcs.counts()).requests.values()) / len(addresses)
+
+
+async def _rate(call: Callable[[str], Awaitable[object]], addresses: Sequence[str]) -> float:
+    """Calls a second."""
+    left = iter(addresses)
+
+    async def worker() -> None:
+        for address in left:
+            await call(address)
+
+    began = time.perf_counter()
+    async with anyio.create_task_group() as workers:
+        for _ in range(_AT_A_TIME):
+            workers.start_soon(worker)
+    return len(addresses) / (time.perf_counter() - began)
+
+
+def _bare(bmcs: BmcFleet) -> Callable[[str], Awaitable[object]]:
+    """The floor: connect, shake hands, ask, and read until the length that is announced. Nothing is decoded."""
+    context = ssl.create_default_context(cafile=bmcs.directory / "ca.crt")
+    basic = base64.b64encode(f"{USERNAME}:{PASSWORD}".encode()).decode()
+
+    async def poll(address: str) -> None:
+        url = urlsplit(address)
+        ask = f"GET {SYSTEM} HTTP/1.1\r\nHost: {url.netloc}\r\nAuthorization: Basic {basic}\r\n\r\n"
+        reader, writer = await asyncio.open_connection(url.hostname, url.port, ssl=context)
+        writer.write(ask.encode())
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0])
+        await reader.readexactly(length)
+        writer.transport.abort()
+
+    return poll
+
+
+async def _alone(bmcs: BmcFleet) -> Readings:
+    some, many = bmcs.addresses[:_VERIFIED], bmcs.addresses[:_POLLS]
+    floor = await _rate(_bare(bmcs), many)
+    async with client(bmcs) as bmc:
+        first = await requests_each(bmcs, lambda a: bmc.verify(target(bmcs, a, known=False)), some)
+        known = await requests_each(bmcs, lambda a: bmc.verify(target(bmcs, a)), some)
+        polls = await _rate(lambda a: bmc.read(target(bmcs, a)), many)
+    return {
+        "polls": Reading(polls, polls / floor),
+        "requests, first verify": Reading(first),
+        "requests, verify": Reading(known),
+    }
+
+
+async def connect(ground: Ground, bmcs: BmcFleet) -> None:
+    """As many nodes at rest as there are BMCs, each with one of them, verified; all are due for a poll within the next
+    minute. May be called again."""
+    version = await Credentials(bmcs.places).version(bmcs.credential)
+    recorded = {"system_path": SYSTEM, "manager_path": MANAGER, "good_version": version, "tried_version": version}
+    numbers = range(len(bmcs.addresses))
+    await fleet.fill(ground, len(numbers))
+    async with ground.pool.acquire() as conn, conn.transaction():
+        await conn.execute(_GUARDS[0])
+        serials, uuids = [serial(number) for number in numbers], [uuid(number) for number in numbers]
+        bmc = msgspec.json.encode(recorded).decode()
+        await conn.execute(_CONNECT, bmcs.addresses, serials, uuids, bmcs.credential, bmc)
+        await conn.execute(_GUARDS[1])
+    await fleet.spread(ground)
+
+
+async def poll(ground: Ground, bmcs: BmcFleet, *, warm_up: timedelta, interval: timedelta) -> Polled:
+    """A daemon polls the ground's nodes once an interval; measured for one interval."""
+    settings = {**bmcs.environment, "FARRIER_NODE_POWER_SYNC_INTERVAL": f"{interval.total_seconds()}"}
+    async with daemon.running(ground.dsn, settings) as process:
+        await anyio.sleep(warm_up.total_seconds())
+        await bmcs.counts()
+        began, busy = time.perf_counter(), process.cpu_seconds()
+        await anyio.sleep(interval.total_seconds())
+        cores = (process.cpu_seconds() - busy) / (time.perf_counter() - began)
+        return Polled(cores, await bmcs.counts())
+
+
+@asynccontextmanager
+async def _polls(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
+    async with bmc_fleet(nodes) as bmcs:
+
+        async def measure() -> Readings:
+            alone = await _alone(bmcs)
+            await connect(ground, bmcs)
+            seen = await poll(ground, bmcs, warm_up=_WARM_UP, interval=_MINUTE)
+            return {
+                **alone,
+                "requests, poll": Reading(sum(seen.counts.requests.values()) / max(1, seen.counts.asked)),
+                "polled in a minute": Reading(seen.counts.asked / nodes),
+                "cpu": Reading(seen.cores),
+            }
+
+        yield measure
+
+
+BMC_POLL = Benchmark(
+    name="bmc_poll",
+    what="power polls over TLS, verified, a fresh connection each: how many a second one client makes, what each asks, "
+    "and the share of a core of a daemon that polls the fleet every 60 s",
+    nodes=5_000,
+    goals=(
+        # Twice what half a core has to do for 5,000 BMCs a minute.
+        Goal("polls", "/s", Bound.AT_LEAST, 2 * 5_000 / 60),
+        Goal("requests, first verify", "", Bound.AT_MOST, 4),
+        Goal("requests, verify", "", Bound.AT_MOST, 3),
+        Goal("requests, poll", "", Bound.AT_MOST, 1.05),
+        Goal("polled in a minute", "×", Bound.AT_LEAST, 0.99),
+        Goal("cpu", "cores", Bound.AT_MOST, 0.5),
+    ),
+    open=_polls,
+)

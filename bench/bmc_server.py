@@ -1,0 +1,258 @@
+"""A fleet of BMCs in a process of its own: `python -m bench.bmc_server BMCS DEAD DELAY DIRECTORY`.
+
+Started by `bench.bmc_fleet`; ends when its standard input does, so it never outlives whoever started it. Each BMC has
+an address of its own in 127.77.0.0/16 and a certificate that names it; it speaks TLS, wants basic authentication for
+all but the service root, knows one system and one manager, and takes DELAY seconds for each answer. The dead ones are
+spread evenly: their SYNs are dropped by the kernel, as by a firewall or a missing machine. Anything on standard input
+is answered by a line of counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import functools
+import itertools
+import resource
+import socket
+import ssl
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+import msgspec
+from typing_extensions import override
+
+from farrier.sim.certificates import Authority
+
+ROOT = "/redfish/v1/"
+SYSTEMS = "/redfish/v1/Systems"
+SYSTEM = "/redfish/v1/Systems/1"
+MANAGER = "/redfish/v1/Managers/1"
+USERNAME = "farrier"
+PASSWORD = "never-used-elsewhere"
+
+_FIRST = IPv4Address("127.77.0.1")
+# One certificate names so many addresses: its few hundred bytes more cost a handshake nothing that could be measured,
+# and five thousand certificates would take their time to make.
+_SHARE_A_CERTIFICATE = 20
+_BACKLOG = 64
+_LONGEST_REQUEST = 16 * 1024
+_NUMBER = "NUMBER"
+_SERIAL = f"SN-{_NUMBER}"
+_UUID = f"38b7a8c4-0000-11ec-9621-{_NUMBER}"
+_RIGHT = f"Basic {base64.b64encode(f'{USERNAME}:{PASSWORD}'.encode()).decode()}"
+
+
+class Counts(msgspec.Struct):
+    """What the BMCs saw since the last time this was told."""
+
+    connections: int = 0
+    requests: dict[str, int] = msgspec.field(default_factory=dict)
+    refused: int = 0
+    asked: int = 0
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """Said once, when all listen."""
+
+    port: int
+
+
+def host(number: int) -> str:
+    """The address of a BMC; they are counted from 0."""
+    return str(_FIRST + number)
+
+
+def serial(number: int) -> str:
+    """What a BMC says is its system's serial number."""
+    return _SERIAL.replace(_NUMBER, f"{number:012}")
+
+
+def uuid(number: int) -> str:
+    """And its UUID."""
+    return _UUID.replace(_NUMBER, f"{number:012}")
+
+
+def is_dead(number: int, *, bmcs: int, dead: int) -> bool:
+    """Whether this is one of the `dead` ones, which are spread evenly among the others."""
+    return number * dead // bmcs < (number + 1) * dead // bmcs
+
+
+class _Fleet:
+    """What all BMCs share: their pages, and what they were asked."""
+
+    def __init__(self) -> None:
+        self._counts = Counts()
+        self._asked: set[int] = set()
+        self._pages = {
+            path: msgspec.json.encode(page)
+            for path, page in {
+                ROOT: {"@odata.id": ROOT, "Systems": {"@odata.id": SYSTEMS}, "RedfishVersion": "1.17.0"},
+                SYSTEMS: {"@odata.id": SYSTEMS, "Members": [{"@odata.id": SYSTEM}], "Members@odata.count": 1},
+                MANAGER: {"@odata.id": MANAGER, "@odata.type": "#Manager.v1_18_0.Manager", "ManagerType": "BMC"},
+            }.items()
+        }
+
+    def connected(self) -> None:
+        self._counts.connections += 1
+
+    def answer(self, number: int, path: str, authorization: str | None) -> bytes:
+        """The whole answer of one BMC."""
+        self._counts.requests[path] = self._counts.requests.get(path, 0) + 1
+        if path != ROOT and authorization != _RIGHT:
+            self._counts.refused += 1
+            return _http("401 Unauthorized", b"{}")
+        if path == SYSTEM:
+            self._asked.add(number)
+            return _http("200 OK", _system(number))
+        page = self._pages.get(path)
+        return _http("404 Not Found", b"{}") if page is None else _http("200 OK", page)
+
+    def told(self) -> Counts:
+        """The counts, which begin anew."""
+        counts, self._counts = self._counts, Counts()
+        counts.asked = len(self._asked)
+        self._asked.clear()
+        return counts
+
+
+def _resource() -> dict[str, Any]:
+    """A system as large as those of servers in the field are, some two kilobytes."""
+    below = ("Bios", "Memory", "Processors", "Storage", "LogServices", "SecureBoot", "BootOptions", "SimpleStorage")
+    return {
+        "@odata.id": SYSTEM,
+        "@odata.type": "#ComputerSystem.v1_20_0.ComputerSystem",
+        "Id": "1",
+        "Name": "System",
+        "PowerState": "On",
+        "SerialNumber": _SERIAL,
+        "UUID": _UUID,
+        "Manufacturer": "Example",
+        "Model": "GPU-8",
+        "Status": {"State": "Enabled", "Health": "OK", "HealthRollup": "OK"},
+        "Boot": {"BootOrder": [f"Boot{number:04}" for number in range(16)], "BootSourceOverrideEnabled": "Disabled"},
+        "Links": {"ManagedBy": [{"@odata.id": MANAGER}], "Chassis": [{"@odata.id": "/redfish/v1/Chassis/1"}]},
+        "Actions": {
+            "#ComputerSystem.Reset": {
+                "target": f"{SYSTEM}/Actions/ComputerSystem.Reset",
+                "ResetType@Redfish.AllowableValues": ["On", "ForceOff", "GracefulShutdown", "ForceRestart"],
+            }
+        },
+        **{name: {"@odata.id": f"{SYSTEM}/{name}"} for name in below},
+        "Oem": {"Example": {f"Setting{number}": "of no concern to anybody" for number in range(20)}},
+    }
+
+
+_SYSTEM = msgspec.json.encode(_resource())
+
+
+def _system(number: int) -> bytes:
+    return _SYSTEM.replace(_NUMBER.encode(), b"%012d" % number)
+
+
+def _http(status: str, body: bytes) -> bytes:
+    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+class _Conversation(asyncio.Protocol):
+    """One connection with one BMC, for as many requests as the client likes."""
+
+    def __init__(self, fleet: _Fleet, number: int, delay: float) -> None:
+        self._fleet = fleet
+        self._delay = delay
+        self._number = number
+        self._heard = b""
+        self._transport: asyncio.WriteTransport | None = None
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are streams without saying so.
+        self._transport = cast(asyncio.WriteTransport, transport)
+        self._fleet.connected()
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        assert self._transport is not None, "it was connected"
+        self._heard += data
+        while b"\r\n\r\n" in self._heard:
+            head, _, self._heard = self._heard.partition(b"\r\n\r\n")
+            start, *lines = head.decode("latin-1").split("\r\n")
+            headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+            path = start.split(" ")[1]
+            answer = self._fleet.answer(self._number, path, headers.get("authorization"))
+            if self._delay > 0:
+                asyncio.get_running_loop().call_later(self._delay, self._transport.write, answer)
+            else:
+                self._transport.write(answer)
+        if len(self._heard) > _LONGEST_REQUEST:
+            self._transport.close()
+
+
+def _listening(address: str, port: int, *, backlog: int) -> socket.socket:
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((address, port))
+    listener.listen(backlog)
+    listener.setblocking(False)
+    return listener
+
+
+@contextmanager
+def _black_hole(number: int, port: int) -> Iterator[None]:
+    """An address that answers no SYN. The kernel drops them while the queue of those to be accepted is full; one
+    connection fills a queue of length 0, and nobody ever accepts it."""
+    with _listening(host(number), port, backlog=0), socket.create_connection((host(number), port)):
+        yield
+
+
+def _contexts(directory: Path, bmcs: int) -> Iterator[ssl.SSLContext]:
+    """For each BMC in turn what it shows and proves itself with. The authority's certificate is left behind."""
+    authority = Authority("farrier benchmarks", now=datetime.now(UTC))
+    authority.write(directory / "ca.crt")
+    for first in range(0, bmcs, _SHARE_A_CERTIFICATE):
+        numbers = range(first, min(first + _SHARE_A_CERTIFICATE, bmcs))
+        files = authority.issue(directory, hosts=tuple(map(host, numbers)))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(files.certificate, files.key)
+        yield from itertools.repeat(context, len(numbers))
+
+
+async def serve(bmcs: int, dead: int, delay: float, directory: Path) -> None:
+    """Until standard input ends."""
+    fleet, loop = _Fleet(), asyncio.get_running_loop()
+    with _listening(host(0), 0, backlog=1) as probe:
+        port: int = probe.getsockname()[1]
+    async with contextlib.AsyncExitStack() as stack:
+        for number, context in enumerate(_contexts(directory, bmcs)):
+            if is_dead(number, bmcs=bmcs, dead=dead):
+                stack.enter_context(_black_hole(number, port))
+                continue
+            listener = _listening(host(number), port, backlog=_BACKLOG)
+            await loop.create_server(functools.partial(_Conversation, fleet, number, delay), sock=listener, ssl=context)
+        _say(Ready(port))
+        async for _ in anyio.wrap_file(sys.stdin):
+            _say(fleet.told())
+
+
+def _say(what: msgspec.Struct) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(what) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def main(bmcs: str, dead: str, delay: str, directory: str) -> None:
+    """The process."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    anyio.run(serve, int(bmcs), int(dead), float(delay), Path(directory), backend_options={"use_uvloop": True})
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
