@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from http import HTTPStatus
+from typing import assert_never
 
 import anyio
 
@@ -155,6 +156,8 @@ def _is_or_becomes(system: Resource, wanted: PowerRequest) -> bool:
             return bmc_resources.power_text(system) == "Off"
         case PowerRequest.RESET:
             return False
+        case _ as never:
+            assert_never(never)
 
 
 def _choose(kind: PowerRequest, allowed: frozenset[str] | None) -> str:

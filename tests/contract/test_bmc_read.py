@@ -173,6 +173,7 @@ async def test_dead_bmcs_give_their_places_to_those_that_answer(
             silent.answer(SYSTEM, Silence())
             for target in (at(silent), vanished):
                 tasks.start_soon(client.read, target)
-            for _ in range(5):
-                assert (await client.read(at(bmc))).power is PowerState.ON
+            with anyio.fail_after(20):
+                for _ in range(5):
+                    assert (await client.read(at(bmc))).power is PowerState.ON
             tasks.cancel_scope.cancel()
