@@ -36,6 +36,7 @@ from tests.support.bmc import (
 
 ON, OFF, RESTART = PowerRequest.ON, PowerRequest.OFF, PowerRequest.RESET
 SOON = timedelta(milliseconds=300)
+ENOUGH = timedelta(seconds=2)  # for one answer, on a busy machine too
 HOUR = timedelta(hours=1)
 INFO = "/redfish/v1/Systems/Self/ResetActionInfo"
 
@@ -170,7 +171,7 @@ async def test_an_action_that_leads_nowhere_or_elsewhere_is_not_sent(bmc: FakeBm
 @pytest.mark.parametrize("lost", [NoReply(), HangUp(), Silence(), Page(500), Page(502), Page(504)], ids=repr)
 async def test_a_lost_reply_is_no_error_and_the_action_is_not_sent_again(bmc: FakeBmc, lost: Answer) -> None:
     bmc.reset_answer = lost
-    assert (await switch(bmc, OFF, deadline=SOON)).power is PowerState.OFF
+    assert (await switch(bmc, OFF, deadline=ENOUGH)).power is PowerState.OFF
     assert bmc.resets == ["ForceOff"]
 
 
@@ -246,7 +247,7 @@ async def test_reads_that_fail_after_the_action_are_done_again(bmc: FakeBmc) -> 
     answers: tuple[Answer, ...]
     answers = (system(), Page(503), NoReply(), Page(500), Page(200, b"{"), {}, Silence(), system(PowerState="Off"))
     bmc.answer(SYSTEM, *answers)
-    assert (await switch(bmc, OFF, deadline=SOON)).power is PowerState.OFF
+    assert (await switch(bmc, OFF, deadline=ENOUGH)).power is PowerState.OFF
     assert bmc.resets == ["ForceOff"]
 
 
@@ -265,7 +266,7 @@ async def test_a_read_that_cannot_get_better_ends_it_and_says_that_the_action_wa
 async def test_the_last_failed_read_is_told_when_time_is_up(bmc: FakeBmc) -> None:
     bmc.power_after = ()
     bmc.answer(SYSTEM, system(), Page(503))
-    error = await failure(bmc, OFF, power_deadline=SOON)
+    error = await failure(bmc, OFF, power_deadline=ENOUGH, power_reread_pause=SOON)
     assert error.failure is BmcFailure.TIMEOUT
     assert f"the last read failed: {SYSTEM} answered HTTP 503" in error.detail
 

@@ -40,7 +40,7 @@ from tests.support.bmc import (
     system,
 )
 
-SOON = timedelta(milliseconds=300)
+SOON = timedelta(milliseconds=500)
 SECRET = 'Pl4nted "t3lltale" ünd/more'
 SENT = base64.b64encode(f"{USERNAME}:{SECRET}".encode()).decode()
 SPELLINGS = (SECRET, SENT, json.dumps(SECRET)[1:-1], parse.quote(SECRET), "t3lltale")
