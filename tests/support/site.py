@@ -289,6 +289,13 @@ class Site:
         self.bmc.let_go()
         await self.settled()
 
+    async def held_or_settled(self) -> None:
+        """Return once a call to a BMC is held, or nothing is left to do."""
+        self.processor.wake()
+        with anyio.fail_after(PATIENCE):
+            while not self.bmc.begun.is_set() and await self.conn.fetchval(_BUSY):
+                await anyio.lowlevel.checkpoint()
+
     async def answer(self, intent: int) -> Answer:
         (row,) = await self.conn.fetch("SELECT status, reason FROM farrier.intents WHERE id = $1", intent)
         return Answer(*row)

@@ -110,7 +110,8 @@ def _told(node: Node, to: Node, now: datetime, config: NodeConfig) -> Update[Nod
     before, after = node.bmc, to.bmc
     was_fresh = before.power_at is not None and now - before.power_at <= config.observation_ttl
     same = was_fresh and (before.power, before.sync_failure) == (after.power, after.sync_failure)
-    look_again = next_read(to, config) - now if same else _AT_ONCE
+    as_wanted = after.desired_power in (None, after.power)
+    look_again = next_read(to, config) - now if same and as_wanted else _AT_ONCE
     return Update(to=to, reason=f"power is {after.power}", look_again=look_again, quiet=same)
 
 

@@ -1,0 +1,215 @@
+"""`set_power` on the real loop: answered with what was read back, sent once, and lost by no crash."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from farrier.model.bmc import BmcError, BmcFailure, PowerState
+from farrier.model.params import PowerRequest
+from tests.support import pg
+from tests.support import site as sites
+from tests.support.fake_bmc import READING
+from tests.support.site import MINUTE, SECOND, Answer, Machine, Site
+
+DUE = 91 * SECOND
+LEASE = 15 * SECOND
+
+
+async def switching(site: Site, machine: Machine, **params: object) -> int:
+    """Ask for a change of power that is sent and gets no answer; the id of the intent."""
+    site.bmc.hold(only_power=True)
+    id_ = await machine.tell("set_power", **params)
+    site.processor.wake()
+    await site.bmc.called()
+    return id_
+
+
+# --- what is asked for
+
+
+@pytest.mark.parametrize(("wanted", "state"), [("off", "off"), ("on", "on"), ("reset", "on")])
+async def test_it_is_done_proven_by_reading_and_answered_with_that(site: Site, wanted: str, state: str) -> None:
+    machine = await site.with_bmc()
+    moves = await machine.moves()
+    answer = await machine.ask("set_power", power=wanted)
+    assert answer == Answer("accepted", f"power {wanted} done: power is {state}")
+    bmc = await machine.bmc()
+    assert (bmc["power"], bmc.get("switching"), bmc.get("tries")) == (state, None, None)
+    assert site.bmc.sent == [PowerRequest(wanted)]
+    assert await machine.moves() == moves, "no state of the node is one of its power"
+
+
+async def test_it_may_be_asked_for_again(site: Site) -> None:
+    machine = await site.with_bmc()
+    for _ in range(3):
+        assert (await machine.ask("set_power", power="off")).status == "accepted"
+    assert (await machine.bmc())["power"] == "off"
+
+
+async def test_it_stays_pending_until_the_result_is_known_and_requests_behind_it_wait(site: Site) -> None:
+    machine = await site.with_bmc()
+    first = await switching(site, machine, power="off")
+    second = await machine.tell("pause", reason="fire drill")
+    site.processor.wake()
+    assert (await site.answer(first)).status == (await site.answer(second)).status == "pending"
+    assert not site.bmc.cut.is_set(), "a change of power is not cut short"
+    site.bmc.let_go()
+    await site.settled()
+    assert (await site.answer(first)).status == (await site.answer(second)).status == "accepted"
+    order = "SELECT array_agg(id ORDER BY answered_at, id) FROM farrier.intents WHERE answered_at IS NOT NULL"
+    assert await site.conn.fetchval(order) == [first, second]
+
+
+async def test_of_two_only_the_newer_is_done_unless_the_older_has_begun(site: Site) -> None:
+    machine = await site.with_bmc()
+    answers = await machine.ask_together(("set_power", {"power": "off"}), ("set_power", {"power": "on"}))
+    assert [answer.status for answer in answers] == ["superseded", "accepted"]
+    assert site.bmc.sent == [PowerRequest.ON]
+    first = await switching(site, machine, power="off")
+    second = await machine.tell("set_power", power="reset")
+    site.bmc.let_go()
+    await site.settled()
+    assert (await site.answer(first)).status == (await site.answer(second)).status == "accepted"
+    assert site.bmc.sent[1:] == [PowerRequest.OFF, PowerRequest.RESET]
+
+
+async def test_the_bmc_s_reason_is_the_answer(site: Site) -> None:
+    machine = await site.with_bmc()
+
+    def refuse(*_: object) -> None:
+        raise BmcError(BmcFailure.UNSUPPORTED, "the BMC allows On, ForceOff", credential_version="v1")
+
+    site.bmc.power_script = refuse  # type: ignore[assignment]
+    answer = await machine.ask("set_power", power="reset")
+    assert answer == Answer("rejected", "set_power reset: unsupported: the BMC allows On, ForceOff")
+    assert (await machine.look())["management"] == "manageable"
+
+
+async def test_while_a_workflow_that_uses_maas_is_live_it_is_rejected_with_its_id(site: Site) -> None:
+    machine = await (await site.with_bmc(maas_id="abc123")).asked("onboard", mode="manual")
+    await (await machine.enroll()).beat()
+    await machine.asked("decommission", mode="reimage")
+    answer = await machine.ask("set_power", power="off")
+    id_ = await site.conn.fetchval("SELECT id FROM farrier.node_decommissions")
+    assert answer.status == "rejected" and f"decommission {id_} of this node is live" in (answer.reason or "")
+    assert site.bmc.sent == []
+
+
+async def test_while_paused_it_waits_and_while_verifying_too(site: Site) -> None:
+    machine = await (await site.with_bmc()).asked("pause", reason="fire drill")
+    paused = await machine.ask("set_power", power="off")
+    assert (paused.status, site.bmc.sent) == ("pending", [])
+    await machine.asked("unpause")
+    assert (await machine.bmc())["power"] == "off"
+    await site.verifying(machine)
+    held = await machine.tell("set_power", power="on")
+    site.processor.wake()
+    assert (await site.answer(held)).status == "pending"
+    site.bmc.let_go()
+    await site.settled()
+    assert (await site.answer(held)).status == "accepted"
+
+
+# --- a power that is kept
+
+
+async def test_a_power_that_is_to_be_kept_is_restored_and_otherwise_only_observed(site: Site) -> None:
+    machine = await site.with_bmc()
+    site.bmc.power = PowerState.OFF
+    await site.wait(DUE)
+    assert ((await machine.bmc())["power"], site.bmc.sent) == ("off", [])
+    await machine.asked("set_power", power="on", enforce=True)
+    assert (await machine.bmc())["desired_power"] == "on"
+    site.bmc.power = PowerState.OFF
+    await site.wait(DUE)
+    assert (site.bmc.power, (await machine.bmc())["power"]) == (PowerState.ON, "on")
+    assert site.bmc.sent == [PowerRequest.ON] * 2
+    await machine.asked("set_power", power="on")
+    assert "desired_power" not in await machine.bmc()
+    site.bmc.power = PowerState.OFF
+    await site.wait(10 * MINUTE)
+    assert len(site.bmc.sent) == 3
+
+
+async def test_it_is_not_restored_while_the_node_is_paused_or_over_and_over(site: Site) -> None:
+    machine = await (await site.with_bmc()).asked("set_power", power="on", enforce=True)
+    site.bmc.power_script = lambda _target, _wanted: READING  # and off again before the next read
+    site.bmc.power = PowerState.OFF
+    for _ in range(5):
+        await site.wait(MINUTE)
+    assert len(site.bmc.sent) == 2
+    for _ in range(6):
+        await site.wait(MINUTE)
+    assert len(site.bmc.sent) in (3, 4)
+    sent = len(site.bmc.sent)
+    await machine.asked("pause", reason="fire drill")
+    for _ in range(10):
+        await site.wait(MINUTE)
+    assert len(site.bmc.sent) == sent
+
+
+async def test_a_reset_cannot_be_kept(site: Site) -> None:
+    answer = await (await site.with_bmc()).ask("set_power", power="reset", enforce=True)
+    assert answer.status == "rejected" and "cannot be kept" in (answer.reason or "")
+
+
+# --- crashes
+
+
+@pytest.mark.parametrize("wanted", PowerRequest)
+@pytest.mark.parametrize("dies", ["before it reads", "after it sent", "cut off by its end"])
+async def test_a_process_that_dies_between_the_commits_loses_no_answer_and_resets_nothing_twice(
+    db: pg.Database, wanted: PowerRequest, dies: str
+) -> None:
+    async with sites.opened(db, crash=dies != "cut off by its end") as site:
+        machine = await site.with_bmc()
+        site.bmc.hold(only_power=dies != "before it reads")
+        id_ = await machine.tell("set_power", power=wanted)
+        site.processor.wake()
+        await site.bmc.called()
+        assert (await machine.bmc())["switching"]["power"] == wanted
+    await db.advance(LEASE)
+    async with sites.opened(db) as later:
+        later.bmc.power = PowerState.OFF if wanted is PowerRequest.OFF else PowerState.ON
+        await later.settled()
+        answer = await later.answer(id_)
+        after = await Machine(later, machine.name, machine.id).bmc()
+        assert "switching" not in after
+        if wanted is PowerRequest.RESET:
+            assert later.bmc.sent == []
+            assert answer.status == "rejected" and "outcome unknown" in (answer.reason or "")
+        else:
+            assert answer == Answer("accepted", f"power {wanted} done: power is {later.bmc.power}")
+        assert 1 <= len(after["tries"]) <= 2, "a login that nobody saw the end of stays counted"
+
+
+async def test_a_node_that_is_not_its_old_self_after_a_crash_is_not_switched(db: pg.Database) -> None:
+    async with sites.opened(db, crash=True) as site:
+        machine = await site.with_bmc()
+        id_ = await switching(site, machine, power="off")
+    await db.advance(LEASE)
+    async with sites.opened(db) as later:
+        later.bmc.read_script = lambda _target: replace(READING, serial="SN-9")
+        await later.settled()
+        answer = await later.answer(id_)
+        assert answer.status == "rejected" and "another machine" in (answer.reason or "")
+        assert later.bmc.powers == []
+
+
+async def test_what_was_to_be_kept_is_kept_after_a_crash(db: pg.Database) -> None:
+    async with sites.opened(db, crash=True) as site:
+        machine = await (await site.with_bmc()).asked("set_power", power="on", enforce=True)
+        site.bmc.hold(only_power=True)
+        site.bmc.power = PowerState.OFF
+        await db.advance(timedelta(seconds=91))
+        site.processor.wake()
+        await site.bmc.called()
+    await db.advance(LEASE)
+    async with sites.opened(db) as later:
+        later.bmc.power = PowerState.OFF
+        await later.settled()
+        assert (later.bmc.power, later.bmc.sent) == (PowerState.ON, [PowerRequest.ON])
+        assert (await Machine(later, machine.name, machine.id).bmc())["desired_power"] == "on"

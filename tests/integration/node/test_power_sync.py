@@ -1,0 +1,206 @@
+"""Power of manageable nodes on the real loop: read beside all else, seen when it fails, forgotten by no crash."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from farrier.model.bmc import BmcError, BmcFailure, PowerState
+from tests.support import pg
+from tests.support import site as sites
+from tests.support.fake_bmc import READING
+from tests.support.loop import PATIENCE
+from tests.support.site import MINUTE, SECOND, Machine, Site
+
+# By then each node's moment has come.
+DUE = 91 * SECOND
+LEASE = 15 * SECOND
+
+UNREACHABLE = BmcError(BmcFailure.UNREACHABLE, "no route")
+
+
+async def outcome(machine: Machine) -> dict[str, Any]:
+    """What its last run said."""
+    said: dict[str, Any] = msgspec.json.decode((await machine.look())["outcome"])
+    return said
+
+
+# --- reads
+
+
+async def test_power_is_read_regularly_by_one_request_and_leaves_no_history(site: Site) -> None:
+    machine = await site.with_bmc()
+    before, moves = await machine.bmc(), await machine.moves()
+    for _ in range(20):
+        await site.wait(MINUTE / 4)
+    bmc = await machine.bmc()
+    assert len(site.bmc.calls) == 1, "it was verified once"
+    assert 4 <= len(site.bmc.reads) <= 5
+    assert site.bmc.reads[0].system_path == READING.system_path
+    assert bmc["power_at"] > before["power_at"]
+    assert await machine.moves() == moves
+
+
+async def test_what_a_node_waits_for_is_waited_for_since_it_began_and_not_since_the_last_read(site: Site) -> None:
+    machine = await site.with_bmc()
+    told = "SELECT at FROM farrier.outcomes WHERE kind = 'node' AND id = $1"
+    await site.wait(MINUTE / 2)
+    before = await site.conn.fetchval(told, machine.id)
+    await site.wait(DUE)
+    assert site.bmc.reads != []
+    assert await site.conn.fetchval(told, machine.id) == before
+
+
+@pytest.mark.parametrize("why", ["unmanaged", "enroll", "error", "adopt_failed", "paused"])
+async def test_no_bmc_is_read_that_is_not_ours_to_read(site: Site, why: str) -> None:
+    machine = await (site.register() if why == "unmanaged" else site.with_bmc(auto_manage=why != "enroll"))
+    if why == "error":
+        await machine.asked("clear_bmc")
+    if why == "adopt_failed":
+        site.bmc.fail(UNREACHABLE)
+        await machine.asked("adopt")
+        site.bmc.recover()
+    if why == "paused":
+        await machine.asked("pause", reason="fire drill")
+    dialled = site.bmc.logins
+    for _ in range(4):
+        await site.wait(DUE)
+    assert site.bmc.logins == dialled
+    assert why in ("paused", (await machine.look())["management"])
+
+
+async def test_an_agentless_node_stays_in_service_as_long_as_its_bmc_says_on(site: Site) -> None:
+    machine = await site.with_bmc(agentless=True)
+    await machine.asked("onboard", mode="manual")
+    for _ in range(10):
+        await site.wait(MINUTE)
+    assert (await machine.state())[0] == "active"
+    site.bmc.power = PowerState.OFF
+    await site.wait(DUE)
+    assert (await machine.state())[0] == "offline"
+    site.bmc.power = PowerState.ON
+    await site.wait(DUE)
+    assert (await machine.state())[0] == "active"
+    site.bmc.fail(UNREACHABLE)
+    for _ in range(10):
+        await site.wait(MINUTE)
+    assert (await machine.state())[0] == "active", "a silent BMC says nothing of the machine behind it"
+
+
+# --- reads that fail
+
+
+async def test_a_read_that_fails_is_seen_and_moves_nothing(site: Site) -> None:
+    machine = await (await site.with_bmc()).asked("onboard", mode="manual")
+    await (await machine.enroll()).beat()
+    known = await machine.bmc()
+    site.bmc.fail(UNREACHABLE)
+    await site.wait(DUE)
+    bmc = await machine.bmc()
+    assert (bmc["sync_failure"], bmc["sync_error"], bmc["sync_failures"]) == ("unreachable", "no route", 1)
+    assert (bmc["power"], bmc["power_at"]) == (known["power"], known["power_at"])
+    assert (await outcome(machine))["reason"] == "power cannot be read (unreachable): no route"
+    assert ((await machine.state())[0], (await machine.look())["management"]) == ("active", "manageable")
+    assert [m.target for m in await machine.moves("management")] == ["enroll", "verifying", "manageable"]
+    site.bmc.recover()
+    await site.wait(MINUTE)
+    assert "sync_failure" not in await machine.bmc()
+    assert (await outcome(machine))["outcome"] == "do_nothing"
+
+
+async def test_a_bmc_that_never_answers_delays_no_other(site: Site) -> None:
+    dead, well = await site.with_bmc(), await site.with_bmc()
+    before = (await well.bmc())["power_at"]
+    site.bmc.hold(address=(await dead.look())["bmc_address"])
+    await site.db.advance(DUE)
+    site.processor.wake()
+    await site.bmc.called()
+    with anyio.fail_after(PATIENCE):
+        while (await well.bmc())["power_at"] == before:
+            await anyio.lowlevel.checkpoint()
+    assert (await dead.bmc())["power_at"] <= before, "its read goes on"
+    site.bmc.let_go()
+    await site.settled()
+
+
+# --- logins whose end nobody saw
+
+
+async def test_requests_that_cut_reads_short_cannot_hide_logins_from_the_cap(site: Site) -> None:
+    machine = await site.with_bmc()
+    for cuts in range(1, 4):
+        site.bmc.hold()
+        if cuts == 1:
+            await site.db.advance(DUE)
+        else:
+            await machine.tell("unpause")
+        site.processor.wake()
+        await site.bmc.called()
+        await machine.tell("pause", reason="fire drill")
+        await site.cut_short()
+        assert len((await machine.bmc())["tries"]) == cuts
+    await machine.asked("unpause")
+    assert len(site.bmc.reads) == 3
+    await site.wait(5 * MINUTE)
+    assert len(site.bmc.reads) == 4
+
+
+async def crashed_reading(db: pg.Database) -> tuple[str, int]:
+    """A process dies while it reads power."""
+    async with sites.opened(db, crash=True) as site:
+        machine = await site.with_bmc()
+        site.bmc.hold()
+        await db.advance(DUE)
+        site.processor.wake()
+        await site.bmc.called()
+    await db.advance(LEASE)
+    return machine.name, machine.id
+
+
+async def test_a_read_that_a_crash_cut_off_counts_before_the_next_one_is_sent(db: pg.Database) -> None:
+    name, id_ = await crashed_reading(db)
+    async with sites.opened(db) as site:
+        machine = Machine(site, name, id_)
+        site.bmc.hold()
+        site.processor.wake()
+        await site.bmc.called()
+        assert len((await machine.bmc())["tries"]) == 1, "it was counted before anybody dialled"
+        site.bmc.let_go()
+        await site.settled()
+        assert len(site.bmc.reads) == 1
+
+
+async def test_crash_upon_crash_no_bmc_sees_more_logins_than_the_cap(db: pg.Database) -> None:
+    """Each process dies in the middle of a read that the BMC refuses."""
+    await crashed_reading(db)
+    reads = 1
+    for _ in range(6):
+        async with sites.opened(db, crash=True) as site:
+            site.bmc.hold()
+            await site.held_or_settled()
+            reads += len(site.bmc.reads)
+        await db.advance(LEASE)
+    assert reads <= 3
+    async with sites.opened(db) as site:
+        await site.settled()
+        assert site.bmc.logins == 0
+        await site.wait(5 * MINUTE)
+        assert len(site.bmc.reads) == 1
+
+
+# --- another machine
+
+
+async def test_another_machine_behind_the_address_is_told_and_its_power_not_believed(site: Site) -> None:
+    machine = await site.with_bmc()
+    site.bmc.read_script = lambda _target: replace(READING, serial="SN-9", power=PowerState.OFF)
+    await site.wait(DUE)
+    bmc = await machine.bmc()
+    assert (bmc["sync_failure"], bmc["serial"], bmc["power"]) == ("identity_mismatch", "SN-1", "on")
+    assert (await machine.look())["management"] == "manageable"
+    answer = await machine.ask("set_power", power="off")
+    assert answer.status == "rejected" and "another machine" in (answer.reason or "")
