@@ -1,0 +1,89 @@
+"""A node without a BMC: rests without error and without a limit, asks nothing of anybody, and can be told apart."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from farrier.io.queries import PostgresQueries
+from farrier.model import clocks
+from farrier.model.views import Wanted
+from farrier.model.why import explain
+from tests.support.site import MINUTE, Site
+
+
+async def test_it_rests_without_error_and_nothing_is_attempted(site: Site) -> None:
+    machine = await site.register()
+    for _ in range(3):
+        await site.wait(timedelta(hours=10))
+    row = await machine.look()
+    assert (row["management"], row["bmc"]) == ("unmanaged", "{}")
+    assert (site.bmc.logins, site.secrets.looks) == (0, 0)
+    assert await machine.path("management") == ["unmanaged"]
+
+
+async def test_no_limit_runs_for_it_and_no_error_is_told(site: Site) -> None:
+    machine = await site.register()
+    await site.wait(timedelta(days=400))
+    page = await PostgresQueries(site.pool).node(machine.name)
+    running = clocks.running(page.rows[0], page.now, {})
+    assert [clock for clock in running if clock.layer == "management" and clock.limit is not None] == []
+    assert explain(page.rows[0], page.now, {}).errors == ()
+
+
+@pytest.mark.parametrize("action", ["manage", "adopt", "set_power"])
+async def test_what_needs_a_bmc_is_rejected_with_the_reason(site: Site, action: str) -> None:
+    machine = await site.register()
+    answer = await machine.ask(action, **({"power": "on"} if action == "set_power" else {}))
+    assert answer.status == "rejected"
+    assert "this node's is unmanaged" in (answer.reason or "")
+    assert site.bmc.logins == 0
+
+
+async def test_clearing_what_it_does_not_have_changes_nothing(site: Site) -> None:
+    machine = await site.register()
+    assert (await machine.ask("clear_bmc")).status == "accepted"
+    assert (await machine.look())["management"] == "unmanaged"
+
+
+@pytest.mark.parametrize(
+    ("details", "management"),
+    [
+        ({"address": "https://10.0.0.9", "credential": "env:BMC"}, "manageable"),
+        ({"address": "https://10.0.0.9"}, "enroll"),
+        ({"credential": "env:BMC"}, "enroll"),
+    ],
+    ids=["both", "address", "credential"],
+)
+async def test_any_detail_wakes_it(site: Site, details: dict[str, str], management: str) -> None:
+    machine = await (await site.register()).asked("set_bmc", **details)
+    assert (await machine.look())["management"] == management
+    assert (await machine.path("management"))[:2] == ["unmanaged", "enroll"]
+    assert bool(site.bmc.logins) == (management == "manageable"), "half of it dials nobody"
+
+
+async def test_it_may_be_in_service(site: Site) -> None:
+    machine = await site.active()
+    assert ((await machine.state())[0], (await machine.look())["management"]) == ("active", "unmanaged")
+
+
+@pytest.mark.parametrize("has_bmc", [False, True])
+async def test_deleting_never_touches_a_bmc(site: Site, has_bmc: bool) -> None:
+    machine = await (site.with_bmc() if has_bmc else site.register())
+    dialled = site.bmc.logins
+    await machine.asked("delete")
+    await site.wait(10 * MINUTE)
+    assert (await machine.state())[0] == "deleted"
+    assert site.bmc.logins == dialled
+
+
+async def test_consumers_can_tell_it_apart(site: Site) -> None:
+    """By the view for schedulers, by what the API and the pages are made of, and by the metric."""
+    without, with_one = await site.active(), await site.with_bmc()
+    seen = await site.conn.fetch("SELECT name, unmanaged, schedulable FROM farrier.node_inventory ORDER BY id")
+    assert [tuple(row) for row in seen] == [(without.name, True, True), (with_one.name, False, False)]
+    queries = PostgresQueries(site.pool)
+    page = await queries.inventory(Wanted(managements=("unmanaged",)))
+    assert [node.name for node in page.rows] == [without.name]
+    assert (await queries.figures()).layers["management"] == {"unmanaged": 1, "manageable": 1}
