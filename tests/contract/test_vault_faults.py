@@ -8,15 +8,21 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
 from farrier.errors import ConfigError
+from farrier.model.bmc import BmcError, BmcFailure, BmcTarget
 from farrier.services import vault
+from farrier.services.bmc import open_bmc
+from farrier.services.bmc_settings import BmcSettings
 from farrier.services.credential_files import LARGEST_SECRET_BYTES
 from farrier.services.credential_forms import Form, Source
+from farrier.services.trust import CaFile
 from farrier.services.vault_answers import Answer as Heard
 from farrier.sim.certificates import Authority
+from tests.support import bmc as bmcs
 from tests.support.vault import TOKEN, Answer, FakeVault, Misbehaviour, Raw
 from tests.support.vault_client import KEEP, PATH, REFERENCE, URL_PATH, Client, client_of, refusal
 from tests.support.vault_recorded import PASSWORD, USERNAME
@@ -269,6 +275,33 @@ async def test_a_cancelled_request_is_observed_as_such(server: FakeVault, client
         await server.asked.wait()
         tasks.cancel_scope.cancel()
     assert client.observed.requests == [("read", "cancelled")]
+
+
+async def test_a_bmc_heals_with_its_vault_and_waits_for_an_edit_where_the_secret_is_missing(
+    tmp_path: Path, authority: Authority, server: FakeVault, client: Client
+) -> None:
+    """Nothing is dialled in either case: no login is used up."""
+    server.put("farrier/bmc/sound", username=bmcs.USERNAME, password=bmcs.PASSWORD)
+    settings = BmcSettings(trust=CaFile(server.ca_file), networks=bmcs.LOOPBACK)
+    (tmp_path / "bmc").mkdir()
+    async with (
+        bmcs.fake_bmc(tmp_path / "bmc", authority) as bmc,
+        client.connect() as store,
+        open_bmc(settings, credentials=store, observer=bmcs.Observed()) as dialler,
+    ):
+        sound = BmcTarget(address=bmc.url, credential="vault:farrier/bmc/sound", system_path=bmcs.SYSTEM)
+        server.sealed = True
+        with pytest.raises(BmcError) as sealed:
+            await dialler.verify(sound)
+        server.sealed = False
+        client.clock.advance(vault.PAUSE)
+        with pytest.raises(BmcError) as missing:
+            await dialler.verify(msgspec.structs.replace(sound, credential="vault:farrier/bmc/none"))
+        assert bmc.requests == []
+        reading = await dialler.verify(sound)
+    assert [error.value.failure for error in (sealed, missing)] == [BmcFailure.UNREACHABLE, BmcFailure.INCOMPLETE]
+    assert not sealed.value.dialled and not missing.value.dialled
+    assert reading.credential_version.startswith("1-")
 
 
 def test_representations_mask_the_secret() -> None:
