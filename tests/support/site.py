@@ -207,12 +207,12 @@ class Machine:
 class Site:
     """A database with a processor of nodes at work."""
 
-    def __init__(self, db: pg.Database, conn: Single, pool: Pool) -> None:
+    def __init__(self, db: pg.Database, conn: Single, pool: Pool, *, bmc: FakeBmc | None = None) -> None:
         self.db = db
         self.conn = conn
         self.pool = pool
         self.ledger = Ledger()
-        self.bmc = FakeBmc()
+        self.bmc = bmc or FakeBmc()
         self.secrets = Secrets()
         self._count = 0
         self.processor = Processor(

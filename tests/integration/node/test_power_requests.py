@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
+import anyio
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from farrier.model.bmc import BmcError, BmcFailure, PowerState
 from farrier.model.params import PowerRequest
-from tests.support import pg
+from tests.support import pg, proxy
 from tests.support import site as sites
-from tests.support.fake_bmc import READING
+from tests.support.fake_bmc import READING, FakeBmc
+from tests.support.loop import PATIENCE
 from tests.support.site import MINUTE, SECOND, Answer, Machine, Site
 
 DUE = 91 * SECOND
@@ -213,3 +217,45 @@ async def test_what_was_to_be_kept_is_kept_after_a_crash(db: pg.Database) -> Non
         await later.settled()
         assert (later.bmc.power, later.bmc.sent) == (PowerState.ON, [PowerRequest.ON])
         assert (await Machine(later, machine.name, machine.id).bmc())["desired_power"] == "on"
+
+
+async def test_a_process_that_dies_at_any_of_its_messages_resets_at_most_once_and_answers_once(db: pg.Database) -> None:
+    """A reset takes so many messages to the database; cut off at each of them, the BMC sees one reset or none, and the
+    answer says which, or that nobody knows."""
+    async with sites.opened(db) as site:
+        machine = await site.with_bmc()
+    bmc, cut, done = FakeBmc(), 1, False
+    async with proxy.before(db.dsn) as between, db.connect() as conn, db.pool(1) as direct:
+        while not done:
+            before = len(bmc.sent)
+            id_ = await Machine(Site(db, conn, direct), machine.name, machine.id).tell("set_power", power="reset")
+            async with pg.Database(between.dsn).pool(1) as pool, anyio.create_task_group() as doomed:
+                dying = Site(db, conn, pool, bmc=bmc)
+                between.watch(dies_at(cut, doomed))
+                doomed.start_soon(dying.processor.run, anyio.Event())
+                with anyio.fail_after(PATIENCE):
+                    while (await dying.answer(id_)).status == "pending":
+                        await anyio.lowlevel.checkpoint()
+                done = True
+                doomed.cancel_scope.cancel()
+            await db.advance(MINUTE)
+            stop, after = anyio.Event(), Site(db, conn, direct, bmc=bmc)
+            async with anyio.create_task_group() as group:
+                group.start_soon(after.processor.run, stop)
+                await after.settled()
+                stop.set()
+            sent, (status, reason) = len(bmc.sent) - before, msgspec.structs.astuple(await after.answer(id_))
+            assert sent <= 1
+            assert (status, sent) == ("accepted", 1) or (status == "rejected" and "outcome unknown" in reason)
+            # A login that nobody saw the end of counts; too many of them are another test's.
+            await db.advance(6 * MINUTE)
+            cut += 1
+    assert cut > 8
+
+
+def dies_at(cut: int, doomed: anyio.abc.TaskGroup) -> Callable[[int], None]:
+    def strike(message: int) -> None:
+        if message == cut:
+            doomed.cancel_scope.cancel()
+
+    return strike

@@ -150,6 +150,7 @@ def holds(before: Node, after: Node) -> None:
 def holds_at_rest(place: Place) -> None:
     """Once there is nothing more to do."""
     it = place.node
+    assert it.bmc.switching is None or it.deleting or it.paused is not None, "a switch is brought to its end"
     held = [i.action for i in it.intents]
     assert not held or (it.paused is not None and not ANSWERED_WHILE_PAUSED.intersection(held)), held
     open_tasks = {task.type for task in it.tasks if task.status in OPEN}
@@ -175,6 +176,8 @@ def escapes(before: Node, way: list[Place], request: str) -> bool:
 REQUESTS: list[tuple[Action, dict[str, Any]]] = [
     (Action.SET_BMC, {"address": "https://10.0.0.1", "credential": "env:BMC"}),
     (Action.SET_BMC, {"credential": "env:OTHER"}),
+    (Action.SET_POWER, {"power": "on", "enforce": True}),
+    (Action.SET_POWER, {"power": "reset"}),
     (Action.QUARANTINE, {"reason": "looked at"}),
     (Action.ONBOARD, {"mode": "manual"}),
     (Action.ONBOARD, {"mode": "adopt"}),
@@ -267,6 +270,7 @@ def kind_of(place: Place) -> object:
     it, job = place.node, place.node.workflow
     return (
         (it.status, it.management, it.bmc.failure, place.bmc_answers, it.paused is not None, it.deleting),
+        (it.bmc.sync_failure, it.bmc.desired_power, it.bmc.switching is not None),
         (it.quarantine and it.quarantine.cause, it.ever_onboarded, it.ever_active, it.not_scrubbed),
         job
         and (job.kind, job.status, job.mode, job.stage, job.options.force, job.options.untouched, job.stop_requested),
@@ -323,7 +327,7 @@ def reach(found: dict[object, set[object]], goals: set[object]) -> set[object]:
     return reached
 
 
-OF_THE_BMC = ("set_bmc", "clear_bmc", "manage", "BMC")
+OF_THE_BMC = ("set_power", "set_bmc", "clear_bmc", "manage", "BMC")
 BESIDE_IT = (
     *("pause", "unpause", "delete", "cancel", "onboard", "adopt", "retry_stage", "drain", "remove"),
     *("tasks succeed", "an hour"),
