@@ -1,7 +1,7 @@
 """Nodes in bulk: a fleet at rest, and ways to move all of it at once.
 
-A node at rest is as most of a fleet is: in service, its BMC verified, its agent's heartbeat fresh for longer than any
-benchmark lasts. The schedule rows carry the outcome that an idle run stores, taken from a run of the real loop, so that
+A node at rest is as most of a fleet is: in service, its BMC verified and its power read, its agent's heartbeat heard,
+both fresh for longer than any benchmark lasts. The schedule rows carry the outcome that an idle run stores, taken from a run of the real loop, so that
 the first measured run is idle, too.
 """
 
@@ -16,7 +16,7 @@ _ACTIVE = """
     INSERT INTO farrier.nodes
            (name, site, model, status, management, bmc_address, bmc_credential, bmc, ever_onboarded, ever_active)
     SELECT 'gpu-' || n, 'site-' || n % 8, 'HGX-H100', 'active', 'manageable', 'https://bmc-' || n || '.example',
-           'file:/etc/farrier/bmc', $3::jsonb, true, true
+           'file:/etc/farrier/bmc', $3::jsonb || jsonb_build_object('power_at', farrier.now() + interval '1 day'), true, true
       FROM generate_series($1::bigint, $2::bigint) n
 """
 _BMC = """{"power": "on", "good_version": "1", "tried_version": "1", "system_path": "/redfish/v1/Systems/1",
