@@ -1,8 +1,8 @@
 """Nodes in bulk: a fleet at rest, and ways to move all of it at once.
 
-A node at rest is as most of a fleet is: in service, its BMC verified and its power read, its agent's heartbeat heard,
-both fresh for longer than any benchmark lasts. The schedule rows carry the outcome that an idle run stores, taken from a run of the real loop, so that
-the first measured run is idle, too.
+A node at rest is as most of a fleet is: in service, its BMC verified, its power and its agent's heartbeat fresh for
+longer than any benchmark lasts. The schedule rows carry the outcome that an idle run stores, taken from a run of the
+real loop, so that the first measured run is idle, too.
 """
 
 from __future__ import annotations
