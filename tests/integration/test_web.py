@@ -14,6 +14,7 @@ from farrier.io.pool import Connection
 from farrier.io.queries import PostgresQueries
 from farrier.metrics.definitions import KindWords
 from farrier.metrics.fleet import FleetGauges
+from farrier.model.bmc import BmcFailure
 from farrier.web.backend import Backend
 from farrier.web.site import Site
 from tests.support import pg
@@ -277,6 +278,8 @@ async def test_the_fleet_is_counted_for_metrics_and_not_more_often_than_needed(
     await gauges.refresh()
     assert sampled(gauges)["farrier_resources", "enrolling"] == 1
     assert sampled(gauges)["farrier_intents_pending", ""] == 0
+    failing = next(family for family in gauges.collect() if family.name == "farrier_power_sync_failing")
+    assert {s.labels["failure"]: s.value for s in failing.samples} == dict.fromkeys(map(str, BmcFailure), 0)
 
 
 class MovedClock:

@@ -37,10 +37,12 @@ HANDLER = NodeHandler(NodeConfig())
 
 
 class Secrets(CredentialStore):
-    """A store with one secret, at some version; None: it does not resolve. `looks` counts who asked."""
+    """A store with one secret, at some version; None: it does not resolve, for the time being if `temporary`. `looks`
+    counts who asked."""
 
-    def __init__(self, version: str | None = "v1") -> None:
+    def __init__(self, version: str | None = "v1", *, temporary: bool = False) -> None:
         self.current = version
+        self._temporary = temporary
         self.looks = 0
 
     @override
@@ -51,7 +53,7 @@ class Secrets(CredentialStore):
     async def version(self, reference: str) -> str:
         self.looks += 1
         if self.current is None:
-            raise CredentialError(reference, "is gone")
+            raise CredentialError(reference, "is gone", temporary=self._temporary)
         return self.current
 
 

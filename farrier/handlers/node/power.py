@@ -92,7 +92,9 @@ def _read(node: Node, now: datetime, config: NodeConfig) -> Decision:
                 return rotated
             reading = await (services.bmc.verify if target.system_path is None else services.bmc.read)(target)
         except CredentialError as error:
-            return _failed(node, now, BmcError(BmcFailure.INCOMPLETE, str(error), dialled=False), config)
+            # Where secrets are kept may heal by itself; a reference that leads to none does not.
+            failure = BmcFailure.UNREACHABLE if error.temporary else BmcFailure.INCOMPLETE
+            return _failed(node, now, BmcError(failure, str(error), dialled=False), config)
         except BmcError as error:
             return _failed(node, now, error, config)
         refused = probing.refusal(node, reading, must_prove=False)

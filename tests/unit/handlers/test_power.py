@@ -18,7 +18,7 @@ from farrier.model.node import Node, Pause
 from farrier.model.outcome import DoNothing, Step, Wait
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import WorkflowStatus as W
-from tests.support.nodes import HANDLER, MINUTE, NOW, SECOND, answers, decide, intent, moved, onboarding
+from tests.support.nodes import HANDLER, MINUTE, NOW, SECOND, Secrets, answers, decide, intent, moved, onboarding
 from tests.support.power import READING, World, gaps, manageable
 
 INTERVAL = NodeConfig().power_sync_interval
@@ -144,6 +144,18 @@ def test_another_machine_behind_the_bmc_is_seen_and_believed_in_nothing() -> Non
     )
     asked = decide(replace(after, intents=(intent(Action.SET_POWER, power="off"),)), world.now)
     assert answers(asked)[0][0] == "rejected" and "another machine" in answers(asked)[0][1]
+
+
+@pytest.mark.parametrize(
+    ("temporary", "failure"), [(False, BmcFailure.INCOMPLETE), (True, BmcFailure.UNREACHABLE)], ids=["gone", "for now"]
+)
+def test_a_secret_that_cannot_be_had_dials_nobody_and_is_told_as_what_it_is(
+    temporary: bool, failure: BmcFailure
+) -> None:
+    world = World()
+    world.secrets = Secrets(None, temporary=temporary)
+    after = world.live(manageable(), until=3 * MINUTE)
+    assert (after.bmc.sync_failure, after.bmc.tries, world.log) == (failure, (), [])
 
 
 # --- logins
