@@ -35,8 +35,9 @@ _AT_A_TIME = 50
 _POLLS = 2_000
 _VERIFIED = 200
 
-# By then the daemon has loaded its code and planned its statements.
-_WARM_UP = timedelta(seconds=15)
+# By then each node was run once, whichever were late with their poll have made up for it, and the daemon has loaded its
+# code and planned its statements.
+_WARM_UP = timedelta(seconds=35)
 # As long as the interval in which each BMC is to be polled once.
 _MINUTE = timedelta(seconds=60)
 
@@ -128,11 +129,13 @@ async def _alone(bmcs: BmcFleet) -> Readings:
     async with client(bmcs) as bmc:
         first = await requests_each(bmcs, lambda a: bmc.verify(target(bmcs, a, known=False)), some)
         known = await requests_each(bmcs, lambda a: bmc.verify(target(bmcs, a)), some)
+        one = await requests_each(bmcs, lambda a: bmc.read(target(bmcs, a)), some)
         polls = await _rate(lambda a: bmc.read(target(bmcs, a)), many)
     return {
         "polls": Reading(polls, polls / floor),
         "requests, first verify": Reading(first),
         "requests, verify": Reading(known),
+        "requests, poll": Reading(one),
     }
 
 
@@ -174,7 +177,7 @@ async def _polls(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
             seen = await poll(ground, bmcs, warm_up=_WARM_UP, interval=_MINUTE)
             return {
                 **alone,
-                "requests, poll": Reading(sum(seen.counts.requests.values()) / max(1, seen.counts.asked)),
+                "requests in a minute": Reading(sum(seen.counts.requests.values()) / nodes),
                 "polled in a minute": Reading(seen.counts.asked / nodes),
                 "cpu": Reading(seen.cores),
             }
@@ -192,8 +195,10 @@ BMC_POLL = Benchmark(
         Goal("polls", "/s", Bound.AT_LEAST, 2 * 5_000 / 60),
         Goal("requests, first verify", "", Bound.AT_MOST, 4),
         Goal("requests, verify", "", Bound.AT_MOST, 3),
-        Goal("requests, poll", "", Bound.AT_MOST, 1.05),
-        Goal("polled in a minute", "×", Bound.AT_LEAST, 0.99),
+        Goal("requests, poll", "", Bound.AT_MOST, 1),
+        # Some moments at the edges of the minute come twice, or not at all.
+        Goal("requests in a minute", "/BMC", Bound.AT_MOST, 1.05),
+        Goal("polled in a minute", "of all", Bound.AT_LEAST, 0.99),
         Goal("cpu", "cores", Bound.AT_MOST, 0.5),
     ),
     open=_polls,

@@ -38,7 +38,7 @@ class Goal(msgspec.Struct, frozen=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """One run's value, and which share of the raw-SQL floor's speed that is (None: there is no such floor)."""
+    """One run's value, and which share of the floor's speed that is (None: there is no floor)."""
 
     value: float
     of_floor: float | None = None

@@ -41,7 +41,7 @@ def show_json(report: Report) -> None:
 
 def show_table(report: Report) -> None:
     """A row for each figure."""
-    table = Table("benchmark", "figure", "nodes", "value", "target", "of the raw-SQL floor", "runs", "")
+    table = Table("benchmark", "figure", "nodes", "value", "target", "of the floor", "runs", "")
     for figure in report.figures:
         table.add_row(
             figure.benchmark,
