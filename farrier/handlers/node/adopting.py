@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from farrier.config import NodeConfig
 from farrier.handlers.node import onboarding_adopt, probing
 from farrier.handlers.node.failing import freeze
-from farrier.handlers.node.logins import capped, counted, has_fresh_try, target_of, tries_after, tries_before
+from farrier.handlers.node.logins import capped, counted, has_try, target_of, tries_after, tries_before
 from farrier.handlers.node.moves import Decision, NodeServices, Outcome, become, change
 from farrier.handlers.node.stage import Done
 from farrier.handlers.node.workflow import advanced, run_stage
@@ -40,7 +40,7 @@ def tend(node: Node, now: datetime, config: NodeConfig) -> Decision:
     why = _gives_way(node)
     if why is not None:
         return become(node, cut_short(node, why), reason=why, cause="rule: adopt")
-    if not has_fresh_try(node.bmc, now):
+    if not has_try(node.bmc):
         bmc = counted(node.bmc, now)
         if bmc.trying is None:
             reason, look_again = capped(bmc, now)

@@ -13,7 +13,7 @@ from typing import assert_never
 import msgspec
 
 from farrier.config import NodeConfig
-from farrier.handlers.node import intents, management, power, status, workflow
+from farrier.handlers.node import intents, management, power, probing, status, workflow
 from farrier.handlers.node.moves import Decision, Policy
 from farrier.model.node import Node
 from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
@@ -48,7 +48,7 @@ class NodeHandler:
 
     def recover(self, resource: Node, now: datetime) -> Decision:
         """After a run that nobody saw the end of: what it may have done to the BMC is accounted for first."""
-        return power.recover(resource, now, self._policy) or self.handle(resource, now)
+        return power.recover(resource, now, self._policy) or probing.recover(resource) or self.handle(resource, now)
 
     def _decide(self, node: Node, now: datetime) -> Decision:
         if node.status is NodeStatus.DELETED:

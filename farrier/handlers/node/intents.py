@@ -99,9 +99,10 @@ def _changed(node: Node, intent: Intent, reply: Accept | Hold, writes: tuple[Wri
 
 def _reply(node: Node, intent: Intent, now: datetime, config: NodeConfig) -> Reply | None:
     """The answer; None while it has to wait."""
-    if node.paused is not None and intent.action not in actions.ANSWERED_WHILE_PAUSED:
+    is_deleted = node.status is NodeStatus.DELETED  # which no `unpause` reaches: what is pending then would be for ever
+    if node.paused is not None and not is_deleted and intent.action not in actions.ANSWERED_WHILE_PAUSED:
         return None
-    being_deleted = node.deleting and node.status is not NodeStatus.DELETED
+    being_deleted = node.deleting and not is_deleted
     if being_deleted and intent.action not in _ANSWERED_WHILE_DELETING:
         return Reject(reason=f"{intent.action}: the node is being deleted; cancel stops that")
     verdict = actions.check(intent.action, node.status, node.management, node.workflow)

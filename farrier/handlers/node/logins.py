@@ -22,10 +22,6 @@ LOGIN_WINDOW = timedelta(minutes=5)
 SECOND_LOGIN_AFTER = timedelta(seconds=60)
 DEFINITE_REFUSALS = 3
 
-# A counted try is used at once. Longer ago than this, something else began with it: every way in which a step can end
-# without a word (its lease, its deadline, the drain of a process) takes longer.
-TRY_IS_FRESH = timedelta(seconds=10)
-
 # A BMC may ask for patience, but not for more than its class of failure would ever get.
 LONGEST_PATIENCE = timedelta(minutes=30)
 
@@ -44,9 +40,10 @@ def capped(bmc: Bmc, now: datetime) -> tuple[str, timedelta]:
     return reason, bmc.tries[-LOGIN_CAP] + LOGIN_WINDOW - now
 
 
-def has_fresh_try(bmc: Bmc, now: datetime) -> bool:
-    """True when the counted try may still be used."""
-    return bmc.trying is not None and now - bmc.trying <= TRY_IS_FRESH
+def has_try(bmc: Bmc) -> bool:
+    """True when a counted try is still to be used. However long ago it was counted: a step that began with it spends it
+    whatever its end is (`if_cut`, `recover`), so it only waited for room to begin."""
+    return bmc.trying is not None
 
 
 def tries_before(bmc: Bmc) -> tuple[datetime, ...]:

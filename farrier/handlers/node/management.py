@@ -20,7 +20,7 @@ from farrier.handlers.node import adopting, power, probing, rotation
 from farrier.handlers.node.logins import (
     capped,
     counted,
-    has_fresh_try,
+    has_try,
     missing_detail,
     target_of,
     tries_after,
@@ -128,7 +128,7 @@ def _verifying(node: Node, now: datetime, config: NodeConfig) -> Decision:
         error = BmcError(BmcFailure.TIMEOUT, "verifying took longer than its deadline")
         # Nobody saw how its login ended, so it counts.
         return _failed(node, now, error, tries=node.bmc.tries, cause="timer: deadline of verifying")
-    why = _gives_way(node, now)
+    why = _gives_way(node)
     if why is not None:
         return become(node, cut_short(node), reason=why, cause="rule: verify")
 
@@ -148,14 +148,14 @@ def _verifying(node: Node, now: datetime, config: NodeConfig) -> Decision:
     )
 
 
-def _gives_way(node: Node, now: datetime) -> str | None:
+def _gives_way(node: Node) -> str | None:
     """Why this verification must not go on, if it must not."""
     if node.paused is not None:
         return f"paused: {node.paused.reason}"
     request = next((intent for intent in node.intents if ACTIONS[intent.action].interrupts), None)
     if request is not None:
         return f"makes way for intent {request.id} ({request.action})"
-    if not has_fresh_try(node.bmc, now):
+    if not has_try(node.bmc):
         return "was cut off; begins again"
     return None
 

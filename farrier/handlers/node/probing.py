@@ -15,6 +15,7 @@ from farrier.handlers.node.logins import pause, tries_before
 from farrier.model import identity
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, PowerState
 from farrier.model.identity import Another, Identity, Same, Unproven
+from farrier.model.management import TRANSIENT
 from farrier.model.node import Bmc, Node
 from farrier.model.outcome import Update
 from farrier.model.writes import Write
@@ -91,6 +92,13 @@ def unfinished(node: Node) -> Update[Node, Write]:
     serves no other."""
     spent = replace(node.bmc, trying=None)
     return Update(to=replace(node, bmc=spent), reason="the probe was cut short", look_again=timedelta(0), quiet=True)
+
+
+def recover(node: Node) -> Update[Node, Write] | None:
+    """After a run whose end nobody saw: a try that it may have used is spent."""
+    if node.management not in TRANSIENT or node.bmc.trying is None or node.deleting:
+        return None
+    return unfinished(node)
 
 
 def failed(bmc: Bmc, error: BmcError, now: datetime, *, tries: tuple[datetime, ...]) -> Bmc:

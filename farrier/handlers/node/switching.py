@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from farrier.config import NodeConfig
 from farrier.handlers.node import probing
-from farrier.handlers.node.logins import capped, counted, has_fresh_try, target_of, tries_after, tries_before
+from farrier.handlers.node.logins import capped, counted, has_try, target_of, tries_after, tries_before
 from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, become, change
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, PowerState
 from farrier.model.node import Bmc, Node, Switching
@@ -30,6 +30,10 @@ ENFORCE_EVERY = timedelta(minutes=5)
 
 # Slow machines take more than a minute to go off, and the BMC client gives them two.
 DEADLINE = timedelta(minutes=3)
+
+# What is sent is sent at once. After this something may have begun with it that was never accounted for, and to send a
+# reset twice is worse than not to know of one.
+AT_ONCE = timedelta(seconds=10)
 
 _REACHED = {PowerRequest.ON: PowerState.ON, PowerRequest.OFF: PowerState.OFF, PowerRequest.RESET: PowerState.ON}
 _REQUEST = {PowerState.ON: PowerRequest.ON, PowerState.OFF: PowerRequest.OFF}
@@ -48,7 +52,7 @@ def proceed(node: Node, now: datetime) -> Decision:
     if not _is_wanted(node, wanted):
         given_up = replace(node.bmc, switching=None, trying=None)
         return become(node, change(node, bmc=given_up), reason="nobody wants that any more", cause="rule: power")
-    if not has_fresh_try(node.bmc, now):
+    if not has_try(node.bmc) or now - wanted.at > AT_ONCE:
         again = begin(node.bmc, replace(wanted, at=now, unsure=True))
         if again is None:
             return _not_done(node, "the BMC refused too many logins to look", tries=node.bmc.tries)

@@ -24,7 +24,20 @@ from farrier.model.params import PowerRequest
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import WorkflowStatus as W
 from farrier.protocols import BmcClient
-from tests.support.nodes import MINUTE, NOW, SECOND, Secrets, answers, decide, intent, moved, node, onboarding, with_bmc
+from tests.support.nodes import (
+    HANDLER,
+    MINUTE,
+    NOW,
+    SECOND,
+    Secrets,
+    answers,
+    decide,
+    intent,
+    moved,
+    node,
+    onboarding,
+    with_bmc,
+)
 
 READING = BmcReading(power=PowerState.ON, system_path="/redfish/v1/Systems/1", credential_version="v2", requests=4)
 
@@ -234,11 +247,6 @@ def test_another_address_is_another_bmc_of_which_nothing_is_known() -> None:
     ("node", "why"),
     [
         pytest.param(with_bmc(M.VERIFYING, Bmc(tries=(NOW,)), management_entered_at=NOW), "cut off", id="no try left"),
-        pytest.param(
-            with_bmc(M.VERIFYING, Bmc(tries=(NOW - 15 * SECOND,), trying=NOW - 15 * SECOND), management_entered_at=NOW),
-            "cut off",
-            id="taken over after a crash",
-        ),
         pytest.param(msgspec.structs.replace(verifying(), paused=Pause("fire drill", NOW)), "fire drill", id="paused"),
         pytest.param(asking(verifying(), Action.DELETE), "delete", id="a request that waits for it"),
     ],
@@ -249,6 +257,15 @@ def test_a_verification_that_may_not_go_on_is_begun_again_as_another_try(node: N
     assert (after.management, after.bmc.trying, after.bmc.tries) == (M.ENROLL, None, node.bmc.tries)
     assert why in getattr(decision, "reason", "")
     assert after.bmc.failure is None, "nobody failed"
+
+
+@pytest.mark.parametrize("transient", [M.VERIFYING, M.ADOPTING])
+def test_a_try_that_waited_for_room_is_used_and_one_that_nobody_saw_the_end_of_is_spent(transient: M) -> None:
+    counted = Bmc(tries=(NOW - 30 * SECOND,), trying=NOW - 30 * SECOND)
+    node = with_bmc(transient, counted, management_entered_at=NOW)
+    assert isinstance(decide(node), Step)
+    spent = moved(HANDLER.recover(node, NOW)).bmc
+    assert (spent.trying, spent.tries) == (None, counted.tries)
 
 
 @pytest.mark.parametrize(
