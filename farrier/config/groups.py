@@ -114,9 +114,9 @@ class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         Meta(
             ge=1,
             le=16,
-            description="Passes at the same time: one waits for the database while another computes.",
+            description="Passes of each lane at the same time: while one computes, the others wait for the database.",
         ),
-    ] = 2
+    ] = 3
     max_in_flight: Annotated[
         int, Meta(ge=1, description="Steps (calls to the outside) under way at the same time in one process.")
     ] = 1000

@@ -49,14 +49,14 @@ class Assessor(Generic[R, S, W]):
     def finish(self, claimed: Claimed, token: int, resource: R, outcome: object, now: datetime) -> Finished[S, W]:
         """The run as it is to be committed. Raises `HandlerGarbage` or `IllegalEdge`."""
         match outcome:
+            case Wait() | DoNothing():
+                return self._stayed(claimed, token, resource, outcome, to=None)
             case Transition():
                 return self._moved(claimed, token, resource, outcome, now)
             case Update():
                 if self._moves(resource, outcome.to, now):
                     raise HandlerGarbage(f"an Update at {outcome.source} that moves a layer; that takes a Transition")
                 return self._stayed(claimed, token, resource, outcome, to=outcome.to)
-            case Wait() | DoNothing():
-                return self._stayed(claimed, token, resource, outcome, to=None)
             case Deleted():
                 _, version = self._kind.identify(resource)
                 return Finished(
