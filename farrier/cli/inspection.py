@@ -13,6 +13,7 @@ from farrier.cli.connection import Session, with_database
 from farrier.cli.output import Cell
 from farrier.model import clocks, duration
 from farrier.model.clocks import Clock
+from farrier.model.management import Management
 from farrier.model.views import NodeDetail, RequestView, WorkflowView
 from farrier.model.why import Why, explain
 
@@ -62,6 +63,8 @@ def _facts(node: NodeDetail, now: datetime) -> Iterable[tuple[str, Cell]]:
     yield "BMC", node.bmc_address
     yield "credential", node.bmc_credential
     yield "power", _power(node, now) if node.bmc_address else None
+    if node.management == Management.MANAGEABLE:
+        yield "power error", node.bmc.sync_failure and f"{node.bmc.sync_failure}: {node.bmc.sync_error}"
     yield "BMC error", node.bmc.last_error and f"{node.bmc.failure}: {node.bmc.last_error}"
     if node.last_heartbeat_at is not None:
         yield "heartbeat", f"{output.ago(node.last_heartbeat_at, now)} ago"

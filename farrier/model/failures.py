@@ -131,10 +131,10 @@ FAILURES: Mapping[FailureClass, Advice] = {
         False, "an operator froze this workflow: read the reason, then resume, restart_clean or cancel"
     ),
     FailureClass.TIMEOUT: Advice(
-        True, "look at what the stage waits for; it is tried again by itself, retry_stage does so now"
+        True, "look at what the stage waits for, mend it, then retry_stage, which tries at once"
     ),
     FailureClass.UPSTREAM_ERROR: Advice(
-        True, "check the health of the service in the detail; it is tried again by itself"
+        True, "check the health of the service in the detail, then retry_stage, which tries at once"
     ),
     FailureClass.NOT_MANAGEABLE: Advice(
         True, "get the BMC manageable first: see the node's last BMC error, set_bmc or manage"
@@ -165,7 +165,7 @@ QUARANTINE_ADVICE: Mapping[QuarantineCause, str] = {
 }
 
 BMC_ADVICE: Mapping[BmcFailure, str] = {
-    BmcFailure.INCOMPLETE: "give the missing BMC address or credential with set_bmc",
+    BmcFailure.INCOMPLETE: "give what is missing with set_bmc, or make the credential readable; the error says which",
     BmcFailure.UNREACHABLE: "check address, cable and route; it is tried again by itself",
     BmcFailure.TIMEOUT: "the BMC is too slow: check its network or reset it",
     BmcFailure.TLS: "install a certificate that this site trusts, or pin the BMC's certificate",

@@ -20,7 +20,7 @@ SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n
 CREATE VIEW farrier.node_lifecycle AS
 SELECT n.id, n.name, n.status, n.status_entered_at, n.management, n.management_entered_at,
        n.bmc_address, n.bmc ->> 'last_error' AS bmc_last_error, n.bmc ->> 'failure' AS bmc_failure, n.bmc ->> 'power' AS power,
-       (n.bmc ->> 'power_at')::timestamptz AS power_at, n.bmc ->> 'sync_failure' AS power_failure, n.bmc ->> 'desired_power' AS desired_power,
+       (n.bmc ->> 'power_at')::timestamptz AS power_at, CASE WHEN n.management = 'manageable' THEN n.bmc ->> 'sync_failure' END AS power_failure, n.bmc ->> 'desired_power' AS desired_power,
        w.kind AS workflow, w.id AS workflow_id, w.mode, w.status AS workflow_status, w.status_entered_at AS workflow_status_entered_at,
        w.stage, w.stage_entered_at, w.attempt, w.next_attempt_at, w.failure_class, w.failure_detail,
        coalesce(adv.action, qa.action, ba.action) AS recommended_action,
@@ -34,7 +34,8 @@ SELECT n.id, n.name, n.status, n.status_entered_at, n.management, n.management_e
        ORDER BY created_at DESC, id DESC LIMIT 1) w ON true
   LEFT JOIN farrier.advice adv ON adv.failure = w.failure_class AND w.status IN ('failed_retryable', 'failed_manual_intervention')
   LEFT JOIN farrier.advice qa ON n.status = 'quarantined' AND qa.failure = 'quarantine:' || (n.quarantine ->> 'cause')
-  LEFT JOIN farrier.advice ba ON ba.failure = 'bmc:' || (n.bmc ->> 'failure')
+  LEFT JOIN farrier.advice ba ON ba.failure = 'bmc:' || coalesce(
+       n.bmc ->> 'failure', CASE WHEN n.management = 'manageable' THEN n.bmc ->> 'sync_failure' END)
   LEFT JOIN farrier.outcomes o ON o.kind = 'node' AND o.id = n.id
   LEFT JOIN farrier.schedule s ON s.kind = 'node' AND s.id = n.id;
 

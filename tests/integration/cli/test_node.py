@@ -162,6 +162,24 @@ async def test_why_says_what_is_waited_for_since_when_and_what_to_do(farrier: Pr
         assert part in said
 
 
+async def test_power_that_cannot_be_read_is_shown_with_the_age_of_what_is_known(
+    farrier: Prompt, db: pg.Database
+) -> None:
+    details = ("--bmc-address", "https://10.0.0.1", "--bmc-credential", "file:/run/creds/1")
+    await farrier("node", "add", "gpu-1", *details)
+    await force(
+        db,
+        """
+        UPDATE farrier.nodes SET management = 'manageable', bmc = jsonb_build_object(
+            'power', 'on', 'power_at', farrier.now(), 'sync_failure', 'tls', 'sync_error', 'not trusted')
+        """,
+    )
+    await db.advance(timedelta(hours=2))
+    shown = (await farrier("node", "show", "gpu-1")).out
+    for part in ("on, read 2h ago", "tls: not trusted"):
+        assert part in shown
+
+
 async def test_a_node_that_nobody_runs_is_explained_by_that(farrier: Prompt, db: pg.Database) -> None:
     await farrier("node", "add", "gpu-1")
     await db.advance(timedelta(minutes=10))

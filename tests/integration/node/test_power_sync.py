@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.model.bmc import BmcError, BmcFailure, PowerState
+from farrier.model.failures import BMC_ADVICE
 from tests.support import pg
 from tests.support import site as sites
 from tests.support.fake_bmc import READING
@@ -110,6 +111,20 @@ async def test_a_read_that_fails_is_seen_and_moves_nothing(site: Site) -> None:
     await site.wait(MINUTE)
     assert "sync_failure" not in await machine.bmc()
     assert (await outcome(machine))["outcome"] == "do_nothing"
+
+
+async def test_clients_of_sql_see_a_failing_read_with_advice_while_power_is_read(site: Site) -> None:
+    machine = await site.with_bmc()
+    seen = "SELECT power, power_failure, recommended_action FROM farrier.node_lifecycle WHERE id = $1"
+    site.bmc.fail(UNREACHABLE)
+    await site.wait(DUE)
+    (row,) = await site.conn.fetch(seen, machine.id)
+    assert tuple(row) == ("on", "unreachable", BMC_ADVICE[BmcFailure.UNREACHABLE])
+    # Not manageable any more, it is not read: what its last read said is no matter of now.
+    site.bmc.fail(BmcError(BmcFailure.TLS, "not trusted"))
+    await machine.asked("manage")
+    (row,) = await site.conn.fetch(seen, machine.id)
+    assert tuple(row)[1:] == (None, BMC_ADVICE[BmcFailure.TLS])
 
 
 async def test_a_bmc_that_never_answers_delays_no_other(site: Site) -> None:

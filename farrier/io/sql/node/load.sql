@@ -27,7 +27,7 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
                 SELECT i.id, i.action, i.params, i.requested_by,
                        CASE WHEN i.action = 'set_bmc' THEN farrier.bmc_holder(i.params ->> 'address', n.id) END AS conflict
                   FROM farrier.intents i JOIN farrier.actions a USING (action)
-                 WHERE i.node_id = n.id AND i.status = 'pending' AND (n.paused IS NULL OR a.while_paused)
+                 WHERE i.node_id = n.id AND i.status = 'pending' AND (n.paused IS NULL OR a.while_paused OR n.status = 'deleted')
                  ORDER BY i.id LIMIT 100) i) AS intents
       FROM farrier.nodes n
      WHERE n.id = ANY ($1::bigint[])
