@@ -1,0 +1,50 @@
+"""A simulated MAAS region: same paths, keys, form bodies, answers, codes and events as the recorded real one.
+
+Used by tests, benchmarks and the demo. Everything is in memory and nothing happens by itself:
+
+    region = Region()                                      # users: ADMIN, OPERATOR; see also Durations, Nature
+    client = httpx.AsyncClient(transport=RegionTransport(region), base_url="http://maas.test/MAAS/api/2.0/")
+    region.advance(timedelta(minutes=10))                  # the simulated clock
+    region.natures[system_id] = Nature(deploy=DeployFate.STORAGE_FAILS)    # or by host name, before it is created
+    region.faults.add(Fault(op="deploy", broken=Broken.DROP))              # once: done, but the answer is lost
+    region.keys.skew = 600.0                               # the region's idea of a client's time
+    async with open_region(region, speed=60.0) as url: ... # over a socket, one minute a second
+"""
+
+from __future__ import annotations
+
+from farrier.sim.maas.call import User
+from farrier.sim.maas.faults import Broken, Fault
+from farrier.sim.maas.hardware import (
+    CommissionFate,
+    DeployFate,
+    DiskModel,
+    Durations,
+    EraseFate,
+    Hardware,
+    Nature,
+    Nic,
+)
+from farrier.sim.maas.region import ADMIN, OPERATOR, Region
+from farrier.sim.maas.serving import RegionTransport, open_region
+from farrier.sim.maas.statuses import Status
+
+__all__ = [
+    "ADMIN",
+    "OPERATOR",
+    "Broken",
+    "CommissionFate",
+    "DeployFate",
+    "DiskModel",
+    "Durations",
+    "EraseFate",
+    "Fault",
+    "Hardware",
+    "Nature",
+    "Nic",
+    "Region",
+    "RegionTransport",
+    "Status",
+    "User",
+    "open_region",
+]

@@ -1,0 +1,126 @@
+"""The region's HTTP face: an ASGI application that reads a request, has it answered, and breaks it when told to.
+
+Served by `serving`, over a socket or in this process. The order is MAAS's: path, identity, operation; then, the state
+being kept, power and work, whose failure replaces the answer. Dropped answers are dropped after all that.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from urllib.parse import parse_qsl
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from farrier.sim.maas import routes
+from farrier.sim.maas.call import Answer, Call, Refused, User, encoded, form_of
+from farrier.sim.maas.faults import Broken, Fault
+from farrier.sim.maas.region import Region
+
+ROOT = "/MAAS/api/2.0/"
+_NOBODY = User(username="", key="::", is_superuser=False)
+_PAGE = b"<html><head><title>502 Bad Gateway</title></head><body><center>nginx</center></body></html>"
+
+
+class ConnectionDropped(Exception):
+    """The answer is lost: whoever serves the application closes the connection without one."""
+
+
+class RequestHangs(Exception):
+    """Nothing will be answered: whoever serves the application leaves the connection open."""
+
+
+class RegionApp:
+    """ASGI application of one region."""
+
+    def __init__(self, region: Region) -> None:
+        self._region = region
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["type"] == "http"
+        request = Request(scope, receive)
+        content = await request.body()
+        form = form_of(request.headers.get("content-type", ""), content)
+        query = parse_qsl(request.url.query, keep_blank_values=True)
+        op = next((value for name, value in [*query, *form] if name == "op"), None)
+        fault = self._region.faults.strike(request.method, request.url.path, op)
+        if fault is not None:
+            await _before(fault)
+        if fault is not None and fault.status is not None:
+            answer = Answer(
+                status=fault.status, content=fault.body or b"", content_type=fault.content_type, headers=fault.headers
+            )
+        else:
+            answer = self._answer(request, op=op, query=query, form=form)
+        shown = _broken(fault, answer)
+        headers = {**shown.headers, "content-type": shown.content_type}
+        await Response(shown.content, status_code=shown.status, headers=headers)(scope, receive, send)
+
+    def _answer(
+        self, request: Request, *, op: str | None, query: list[tuple[str, str]], form: list[tuple[str, str]]
+    ) -> Answer:
+        try:
+            open_to_all = _without_identity(request.url.path)
+            if open_to_all is not None:
+                return open_to_all
+            path = _path(request.url.path)
+            user = self._region.keys.caller(request.headers.get("authorization"))
+            if user is None and path == ["version"]:
+                user = _NOBODY
+            if user is None:
+                raise _anonymous(request.method, op, path)
+            call = Call(method=request.method, op=op, user=user, query=query, form=form)
+            answer = encoded(routes.answer(self._region, call, path))
+            for step in call.later:
+                step()
+        except Refused as refusal:
+            return encoded(refusal.body, status=refusal.status, headers=refusal.headers)
+        return answer
+
+
+def _without_identity(path: str) -> Answer | None:
+    if path == "/MAAS/api/version/":
+        return encoded("2.0")
+    if path.startswith("/MAAS/api/1.0/"):
+        return encoded("The 1.0 API is no longer available. Please use API version 2.0.", status=410)
+    return None
+
+
+def _path(path: str) -> list[str]:
+    if not path.startswith(ROOT) or not path.endswith("/"):
+        raise routes.unknown(path)
+    return path.removeprefix(ROOT).strip("/").split("/")
+
+
+def _anonymous(method: str, op: str | None, path: list[str]) -> Refused:
+    """Lists have a handler for requests without a key, which knows only what an enlisting machine may do."""
+    if path == ["machines"]:
+        return Refused(400, f"Unrecognised signature: method={method} op={op}")
+    return Refused(401, "Authorization Error: Invalid API key.", {"WWW-Authenticate": 'OAuth realm="OAuth"'})
+
+
+async def _before(fault: Fault) -> None:
+    if fault.latency > timedelta(0):
+        await anyio.sleep(fault.latency.total_seconds())
+    if fault.broken is Broken.HANG:
+        raise RequestHangs
+
+
+def _broken(fault: Fault | None, answer: Answer) -> Answer:
+    if fault is None or fault.status is not None:
+        return answer
+    content, kind = answer.content, answer.content_type
+    if fault.body is not None:
+        content, kind = fault.body, fault.content_type
+    match fault.broken:
+        case Broken.DROP:
+            raise ConnectionDropped
+        case Broken.TRUNCATE:
+            content = content[: len(content) // 2]
+        case Broken.GARBLE:
+            content, kind = _PAGE, "text/html"
+        case Broken.HANG | None:
+            pass
+    return Answer(status=answer.status, content=content, content_type=kind, headers=answer.headers)

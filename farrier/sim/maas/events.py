@@ -1,0 +1,82 @@
+"""The region's event log: what happened to machines, with ids that only grow.
+
+Written by operations and by the steps of running work; read by `events/?op=query` and for a machine's status message.
+Types and descriptions are the recorded ones. An event is never changed or removed.
+"""
+
+from __future__ import annotations
+
+import bisect
+import enum
+from datetime import datetime
+
+import msgspec
+
+
+class Level(enum.IntEnum):
+    """How loud an event is; `AUDIT` stands below all."""
+
+    AUDIT = 0
+    DEBUG = 10
+    INFO = 20
+    WARNING = 30
+    ERROR = 40
+    CRITICAL = 50
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the log. `action` is not shown in it: it is a machine's `status_action`."""
+
+    id: int
+    node: str
+    hostname: str
+    level: Level
+    type: str
+    description: str
+    username: str
+    created: datetime
+    action: str = ""
+
+    def shown(self) -> dict[str, object]:
+        return {
+            "username": self.username,
+            "node": self.node,
+            "hostname": self.hostname,
+            "id": self.id,
+            "level": self.level.name,
+            "created": self.created.strftime("%a, %d %b. %Y %H:%M:%S"),
+            "type": self.type,
+            "description": self.description,
+        }
+
+
+class EventLog:
+    """All events of a region, oldest first."""
+
+    def __init__(self, *, first_id: int = 1) -> None:
+        self._next_id = first_id
+        self._all: list[Event] = []
+        self._by_node: dict[str, list[Event]] = {}
+
+    def add(self, event: Event) -> None:
+        """Keep `event` under the next id; the one it came with does not matter."""
+        kept = msgspec.structs.replace(event, id=self._next_id)
+        self._next_id += 1
+        self._all.append(kept)
+        self._by_node.setdefault(event.node, []).append(kept)
+
+    def of(self, node: str | None) -> list[Event]:
+        """Events of one machine, or of all; oldest first."""
+        return self._all if node is None else self._by_node.get(node, [])
+
+    def after(self, event_id: int, events: list[Event]) -> list[Event]:
+        """Those of `events` with greater ids."""
+        return events[bisect.bisect_right(events, event_id, key=lambda event: event.id) :]
+
+    def before(self, event_id: int, events: list[Event]) -> list[Event]:
+        """Those of `events` with smaller ids."""
+        return events[: bisect.bisect_left(events, event_id, key=lambda event: event.id)]
+
+    def newest(self, node: str, *, level: Level) -> Event | None:
+        """The last event of a machine that is at least so loud."""
+        return next((event for event in reversed(self.of(node)) if event.level >= level), None)

@@ -1,0 +1,212 @@
+"""The operations on machines as records: find, list, create, change, delete, annotate, allocate.
+
+Called by `app`. Lists have no pages and no choice of fields, and refuse what is not a filter; host names and MAC
+addresses are unique in the region, BMC addresses are not. A user without rights on everything sees what is nobody's
+or his own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from farrier.sim.maas import show_machine, states
+from farrier.sim.maas.call import Answer, Call, Refused
+from farrier.sim.maas.records import Interface, Machine
+from farrier.sim.maas.region import Region
+from farrier.sim.maas.statuses import Status
+
+_Matches = Callable[[Machine], set[str]]
+_FILTERS: dict[str, _Matches] = {
+    "id": lambda machine: {machine.system_id},
+    "hostname": lambda machine: {machine.hostname},
+    "mac_address": lambda machine: {interface.mac_address for interface in machine.interfaces},
+    "status": lambda machine: {machine.status.name.lower()},
+    "power_state": lambda machine: {machine.power_state},
+    "agent_name": lambda machine: {machine.agent_name},
+    "owner": lambda machine: {machine.owner or ""},
+    "pool": lambda machine: {machine.pool},
+    "zone": lambda machine: {machine.zone},
+    "domain": lambda machine: {machine.domain},
+    "tags": lambda machine: set(machine.tag_names),
+}
+_EXISTS = "Node with this Hostname already exists."
+
+
+def sees(call: Call, machine: Machine) -> bool:
+    return call.user.is_superuser or machine.owner in {None, call.user.username}
+
+
+def listed(region: Region, call: Call) -> object:
+    return [show_machine.machine(region, machine) for machine in selected(region, call)]
+
+
+def selected(region: Region, call: Call) -> list[Machine]:
+    """The machines a list is of; each filter holds if one of its values does."""
+    wanted: dict[str, set[str]] = {}
+    for name, value in call.params:
+        if name == "op":
+            continue
+        if name.removeprefix("not_") not in _FILTERS:
+            raise Refused(400, {name: ["No such constraint."]})
+        wanted.setdefault(name, set()).add(value.lower() if name.endswith("mac_address") else value)
+    if "status" in wanted and not wanted["status"] <= {status.name.lower() for status in Status}:
+        raise Refused(400, {"status": ["Select a valid choice."]})
+    found = [region.machines[one] for one in sorted(wanted.get("id", ())) if one in region.machines]
+    return [
+        machine
+        for machine in (found if "id" in wanted else region.machines.values())
+        if sees(call, machine) and all(_holds(machine, name, values) for name, values in wanted.items())
+    ]
+
+
+def _holds(machine: Machine, name: str, values: set[str]) -> bool:
+    found = bool(_FILTERS[name.removeprefix("not_")](machine) & values)
+    return found is not name.startswith("not_")
+
+
+def all_power_parameters(region: Region, call: Call) -> object:
+    if not call.user.is_superuser:
+        raise Refused(403, "This method is reserved for admin users.")
+    wanted = call.many("id") or list(region.machines)
+    return {one: show_machine.power_parameters(region.machines[one]) for one in wanted if one in region.machines}
+
+
+def create(region: Region, call: Call) -> object:
+    """200, not 201; commissions at once unless told not to, and says nothing when that fails."""
+    macs = [mac.lower() for mac in call.many("mac_addresses") if mac]
+    hostname = call.one("hostname") or f"machine-{region.next_id('hostname')}"
+    power_type = call.one("power_type") or ""
+    _check_new(region, call, hostname=hostname, macs=macs, power_type=power_type)
+    machine = Machine(
+        system_id=region.next_system_id(),
+        hostname=hostname,
+        architecture=call.one("architecture") or "amd64/generic",
+        description=call.one("description") or "",
+        power_type=power_type,
+        power_parameters=_power_parameters(call),
+        domain=call.one("domain") or "maas",
+        zone=call.one("zone") or "default",
+        pool=call.one("pool") or "default",
+        interfaces=[
+            Interface(id=region.next_id("interface"), name=f"eth{number}", mac_address=mac)
+            for number, mac in enumerate(macs)
+        ],
+    )
+    region.keep(machine)
+    if call.flag("deployed"):
+        machine.owner = call.user.username
+        region.move(machine, Status.DEPLOYED)
+    elif call.flag("commission", default=call.user.is_superuser):
+        _commission_quietly(region, call, machine)
+    return show_machine.machine(region, machine)
+
+
+def _commission_quietly(region: Region, call: Call, machine: Machine) -> None:
+    quiet = Call(method="POST", op="commission", user=call.user, query=[], form=[])
+    try:
+        states.commission(region, quiet, machine)
+        for step in quiet.later:
+            step()
+    except Refused:
+        return
+
+
+def _power_parameters(call: Call) -> dict[str, str]:
+    prefix = "power_parameters_"
+    given = {name.removeprefix(prefix): value for name, value in call.params if name.startswith(prefix)}
+    given.pop("skip_check", None)
+    address = given.get("power_address", "")
+    if "/" in address:
+        raise Refused(500, f"IPAddress() does not support netmasks or subnet prefixes! See documentation: {address}")
+    return given
+
+
+def _check_new(region: Region, call: Call, *, hostname: str, macs: list[str], power_type: str) -> None:
+    problems: dict[str, object] = {}
+    architecture = call.one("architecture") or "amd64/generic"
+    if architecture not in region.site.architectures:
+        choices = ", ".join(f"'{one}'" for one in region.site.architectures) or "''"
+        text = f"'{architecture}' is not a valid architecture.  It should be one of: {choices}."
+        problems["architecture"] = [text]
+    if hostname in region.hostnames:
+        problems["hostname"] = [_EXISTS]
+    taken = [mac for mac in macs if mac in region.macs]
+    if taken:
+        holder = region.machines[region.macs[taken[0]]].hostname
+        problems["mac_addresses"] = [f"MAC address {taken[0]} already in use on {holder}."]
+    if power_type == "redfish" and len(taken) == len(macs):
+        problems["power_type"] = ["Can't set power type to redfish without network interfaces"]
+    _check_place(region, call, problems)
+    if problems:
+        raise Refused(400, problems)
+    if power_type == "redfish":
+        required = ("power_address", "power_user", "power_pass")
+        missing = [name for name in required if not call.one(f"power_parameters_{name}")]
+        if missing and not call.flag("power_parameters_skip_check"):
+            raise Refused(400, {"power_parameters": [f"{missing[0]}: This field is required."]})
+
+
+def _check_place(region: Region, call: Call, problems: dict[str, object]) -> None:
+    for name, known in (("zone", region.site.zones), ("pool", region.site.pools)):
+        if call.one(name) and call.one(name) not in known:
+            problems[name] = ["Select a valid choice. That choice is not one of the available choices."]
+
+
+def update(region: Region, call: Call, machine: Machine) -> object:
+    """PUT: what is not given stays."""
+    problems: dict[str, object] = {}
+    hostname = call.one("hostname") or machine.hostname
+    if hostname != machine.hostname and hostname in region.hostnames:
+        problems["hostname"] = [_EXISTS]
+    _check_place(region, call, problems)
+    if problems:
+        raise Refused(400, problems)
+    machine.power_parameters = machine.power_parameters | _power_parameters(call)
+    region.hostnames.pop(machine.hostname, None)
+    for name in ("description", "architecture", "power_type", "domain", "zone", "pool"):
+        value = call.one(name)
+        if value is not None:
+            setattr(machine, name, value)
+    machine.hostname = hostname
+    region.hostnames[hostname] = machine.system_id
+    if call.one("enable_hw_sync") is not None:
+        machine.enable_hw_sync = call.flag("enable_hw_sync")
+    return show_machine.machine(region, machine)
+
+
+def delete(region: Region, call: Call, machine: Machine) -> object:
+    """In any status, and without switching anything off."""
+    region.forget(machine)
+    return Answer(status=204)
+
+
+def set_workload_annotations(region: Region, call: Call, machine: Machine) -> object:
+    if machine.owner is None:
+        raise Refused(409, "Cannot set workload annotation: it hasn't been acquired.")
+    given = {name: value for name, value in call.params if name != "op"}
+    merged = machine.annotations | given
+    machine.annotations = {name: value for name, value in merged.items() if value}
+    return show_machine.machine(region, machine)
+
+
+def allocate(region: Region, call: Call) -> object:
+    wanted = call.one("system_id")
+    ready = [machine for machine in region.machines.values() if machine.status is Status.READY]
+    chosen = [machine for machine in ready if wanted in {None, machine.system_id}]
+    if not chosen:
+        text = f"No machine with system ID {wanted} available." if wanted else "No machine available."
+        raise Refused(409, text)
+    states.acquire(region, call, chosen[0])
+    return {**show_machine.machine(region, chosen[0]), "constraints_by_type": {}}
+
+
+def release_many(region: Region, call: Call) -> object:
+    """All of `machines`, or none when one of them cannot be."""
+    chosen = [region.machines[one] for one in call.many("machines") if one in region.machines]
+    if len(chosen) != len(set(call.many("machines"))):
+        raise Refused(400, "Unknown machine(s): " + ", ".join(set(call.many("machines")) - set(region.machines)))
+    for machine in chosen:
+        if machine.locked or not sees(call, machine):
+            raise Refused(403)
+        states.release(region, call, machine)
+    return [machine.system_id for machine in chosen]

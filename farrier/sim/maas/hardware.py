@@ -1,0 +1,109 @@
+"""What is inside a simulated machine, and how work on it will end: MAAS sees the first only by commissioning.
+
+Given to a region by tests and the demo, per machine or for all; read by the running work. By default a server with
+a PXE NIC, two more NICs, two NVMe disks and a BOSS pair, on which all work succeeds.
+"""
+
+from __future__ import annotations
+
+import enum
+from datetime import timedelta
+
+import msgspec
+
+
+class Nic(msgspec.Struct, frozen=True, kw_only=True):
+    """A network port. The first of a machine has the address that the machine was created with."""
+
+    name: str
+    mac_address: str = ""
+    speed: int = 10000
+
+
+class DiskModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A disk, as its firmware names it."""
+
+    name: str
+    model: str
+    serial: str
+    id_path: str
+    size: int
+    tags: tuple[str, ...] = ("ssd",)
+
+
+def nvme(number: int, *, size: int = 3_840_000_000_000) -> DiskModel:
+    name = f"nvme{number}n1"
+    path = f"/dev/disk/by-id/nvme-{name}"
+    return DiskModel(name=name, model="Dell Ent NVMe CM6 RI 3.84TB", serial=f"S{name}", id_path=path, size=size)
+
+
+def boss(serial: str = "00e0b5f8f6e80010") -> DiskModel:
+    path = f"/dev/disk/by-id/ata-DELLBOSS_VD_{serial}"
+    tags = ("ssd", "sata")
+    return DiskModel(name="sda", model="DELLBOSS VD", serial=serial, id_path=path, size=480_000_000_000, tags=tags)
+
+
+class Hardware(msgspec.Struct, frozen=True, kw_only=True):
+    """One server. `info` overwrites fields of `hardware_info`, e.g. `system_serial`."""
+
+    nics: tuple[Nic, ...] = (Nic(name="eno1"), Nic(name="enp1s0f0np0"), Nic(name="enp1s0f1np1"))
+    disks: tuple[DiskModel, ...] = (nvme(0), nvme(1), boss())
+    cpu_count: int = 64
+    memory: int = 1_048_576
+    info: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class CommissionFate(enum.Enum):
+    """How commissioning ends."""
+
+    PASSES = enum.auto()
+    SCRIPT_FAILS = enum.auto()
+    NEVER_BOOTS = enum.auto()
+    TESTS_FAIL = enum.auto()
+
+
+class DeployFate(enum.Enum):
+    """How a deployment ends, by the classes of failure that its events tell apart."""
+
+    SUCCEEDS = enum.auto()
+    NEVER_NETBOOTS = enum.auto()
+    NO_DATASOURCE = enum.auto()
+    STORAGE_FAILS = enum.auto()
+    IMAGE_FAILS = enum.auto()
+    NEVER_REPORTS = enum.auto()
+    CLOUD_INIT_FAILS = enum.auto()
+
+
+class EraseFate(enum.Enum):
+    """How erasing disks ends."""
+
+    SUCCEEDS = enum.auto()
+    FAILS = enum.auto()
+
+
+class Nature(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one machine: what is in it, and what will become of work on it. `bmc_error` is what its BMC answers."""
+
+    hardware: Hardware = Hardware()
+    commission: CommissionFate = CommissionFate.PASSES
+    deploy: DeployFate = DeployFate.SUCCEEDS
+    erase: EraseFate = EraseFate.SUCCEEDS
+    bmc_error: str | None = None
+    syncs: bool = True
+
+
+class Durations(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the region's work takes on its own clock. With no time for power, switching is settled in the call."""
+
+    power: timedelta = timedelta(0)
+    commission: timedelta = timedelta(minutes=8)
+    testing: timedelta = timedelta(0)
+    deploy: timedelta = timedelta(minutes=12)
+    erase: timedelta = timedelta(minutes=10)
+    rescue: timedelta = timedelta(minutes=4)
+    # `node_timeout` of MAAS; a deployment may last twice as long.
+    node_timeout: timedelta = timedelta(minutes=30)
+
+    def shorter(self, factor: float) -> Durations:
+        """The same, divided."""
+        return Durations(**{name: getattr(self, name) / factor for name in self.__struct_fields__})

@@ -1,0 +1,95 @@
+"""What commissioning finds in a machine: its NICs and disks, as MAAS keeps them then.
+
+Called when commissioning passes, and for machines that a test wants ready-made. NICs and disks that are known keep
+their ids. Layout and links are made anew, unless the caller of `commission` asked to leave them.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from farrier.sim.maas.hardware import DiskModel, Nic
+from farrier.sim.maas.records import Disk, Interface, Link, Machine, Partition
+from farrier.sim.maas.region import Region
+from farrier.sim.maas.show_storage import usable
+
+
+def look(region: Region, machine: Machine) -> None:
+    """Write what is there into the machine's record."""
+    hardware = region.nature_of(machine).hardware
+    machine.cpu_count, machine.memory = hardware.cpu_count, hardware.memory
+    machine.hardware_info = dict(hardware.info)
+    if not machine.skip_networking:
+        _drop_links(region, machine)
+        machine.interfaces = [kept for kept in machine.interfaces if kept.type == "physical"]
+    for number, nic in enumerate(hardware.nics):
+        _see_nic(region, machine, number, nic)
+    known = {disk.serial: disk for disk in machine.disks}
+    machine.disks = [known.get(model.serial) or _new_disk(region, model) for model in hardware.disks]
+    if not machine.skip_storage:
+        lay_out(region, machine)
+
+
+def _drop_links(region: Region, machine: Machine) -> None:
+    for interface in machine.interfaces:
+        for link in interface.links:
+            if link.ip_address is not None:
+                region.claimed.discard(link.ip_address)
+        interface.links.clear()
+
+
+def _see_nic(region: Region, machine: Machine, number: int, nic: Nic) -> None:
+    physical = [interface for interface in machine.interfaces if interface.type == "physical"]
+    fresh = number >= len(physical)
+    interface = Interface(id=region.next_id("interface"), name="", mac_address="") if fresh else physical[number]
+    if fresh:
+        interface.mac_address = nic.mac_address or _address_after(machine, number)
+        region.macs[interface.mac_address] = machine.system_id
+        machine.interfaces.append(interface)
+    if machine.skip_networking and not fresh:
+        return
+    interface.name, interface.link_speed = nic.name, nic.speed
+    interface.vendor, interface.product = "My Corporation", "My Gigabit Network Connection"
+    interface.firmware_version = "1.63, 0x800009fa"
+    boot = region.site.subnets[0]
+    interface.vlan = boot.vlan if number == 0 else region.site.spare
+    link_id = region.next_id("link")
+    interface.links = [Link(id=link_id, mode="auto", subnet=boot) if number == 0 else Link(id=link_id, mode="link_up")]
+    if number == 0 and interface.discovered is None:
+        interface.discovered = (boot, f"10.20.{200 + interface.id // 250 % 50}.{interface.id % 250 + 1}")
+
+
+def _address_after(machine: Machine, number: int) -> str:
+    """An address of its own for the `number`-th NIC, made from the first one's."""
+    first = machine.interfaces[0].mac_address if machine.interfaces else machine.system_id
+    made = uuid.uuid5(uuid.NAMESPACE_OID, f"{first} {number}").bytes
+    return ":".join(f"{byte:02x}" for byte in (0x02, *made[:5]))
+
+
+def _new_disk(region: Region, model: DiskModel) -> Disk:
+    return Disk(
+        id=region.next_id("disk"),
+        name=model.name,
+        model=model.model,
+        serial=model.serial,
+        id_path=model.id_path,
+        size=model.size,
+        tags=list(model.tags),
+    )
+
+
+def lay_out(region: Region, machine: Machine, *, layout: str = "flat") -> None:
+    """Destroy what is on the disks and make one root partition on the boot disk; `blank` and `custom` make none."""
+    for disk in machine.disks:
+        disk.partition = None
+    boot = machine.boot_disk()
+    if boot is None or layout in {"blank", "custom"}:
+        return
+    number = region.next_id("partition")
+    boot.partition = Partition(
+        id=number,
+        size=usable(boot.size),
+        uuid=str(uuid.uuid5(uuid.NAMESPACE_OID, f"partition {number}")),
+        fs_uuid=str(uuid.uuid5(uuid.NAMESPACE_OID, f"filesystem {number}")),
+        mount_point="/",
+    )

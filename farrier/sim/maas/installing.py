@@ -1,0 +1,147 @@
+"""A deployment, step by step: the events a client reads its progress and its failure from.
+
+Started by `work`. Each fate leaves the traces that tell its class of failure from the others: which steps were seen
+before the end, and what the last events say. Failures that MAAS does not notice end by its limit of two node timeouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from farrier.sim.maas.events import Level
+from farrier.sim.maas.hardware import DeployFate
+from farrier.sim.maas.records import Machine, ScriptSet, ScriptStatus, SetType
+from farrier.sim.maas.region import Region
+from farrier.sim.maas.statuses import Status
+
+Fail = Callable[[str], None]
+_LOG = "/tmp/install.log"
+_FAILED = "Installation failed (refer to the installation log for more information)."
+_TIMED_OUT = "time-out during deployment"
+
+
+def open_log(region: Region, machine: Machine) -> None:
+    """The set of scripts that a deployment has from its beginning."""
+    machine.script_sets.append(
+        ScriptSet(
+            id=region.next_id("script set"),
+            result_id=region.next_id("script result"),
+            type=SetType.INSTALLATION,
+            name=_LOG,
+            status=ScriptStatus.PENDING,
+            created=region.now,
+        )
+    )
+
+
+def start(region: Region, machine: Machine, fail: Fail) -> None:
+    """Plan all steps; `fail` ends the deployment with a reason."""
+    steps = _Steps(region, machine)
+    fate, total = region.nature_of(machine).deploy, region.durations.deploy
+    late = region.durations.node_timeout * 2
+    for interface in machine.interfaces:
+        region.claim_address(interface)
+
+    def at(share: float, step: Callable[[], None]) -> None:
+        region.plan(machine, total * share, step)
+
+    if fate is DeployFate.NEVER_NETBOOTS:
+        region.plan(machine, late, lambda: fail(_TIMED_OUT))
+        return
+    at(0.1, steps.netboot)
+    if fate is DeployFate.NO_DATASOURCE:
+        at(0.3, steps.search_datasource)
+        region.plan(machine, late, lambda: fail(_TIMED_OUT))
+        return
+    at(0.3, steps.begin_curtin)
+    if fate is DeployFate.STORAGE_FAILS:
+        at(0.4, lambda: steps.break_curtin("configuring storage", "cmd-install/stage-partitioning", fail))
+        return
+    at(0.4, lambda: steps.tell("Configuring storage", "configuring storage", "cmd-install/stage-partitioning"))
+    if fate is DeployFate.IMAGE_FAILS:
+        at(0.5, lambda: steps.break_curtin("writing install sources to disk", "cmd-install/stage-extract", fail))
+        return
+    at(0.5, lambda: steps.tell("Installing OS", "writing install sources to disk", "cmd-install/stage-extract"))
+    at(0.7, lambda: steps.tell("Configuring OS", "configuring installed system", "cmd-install/stage-curthooks"))
+    at(0.8, steps.end_curtin)
+    if fate is DeployFate.NEVER_REPORTS:
+        region.plan(machine, late, lambda: fail(_TIMED_OUT))
+        return
+    at(1.0, steps.report)
+
+
+class _Steps:
+    """What is seen of one deployment."""
+
+    def __init__(self, region: Region, machine: Machine) -> None:
+        self._region = region
+        self._machine = machine
+
+    def _debug(self, kind: str, description: str) -> None:
+        self._region.note(self._machine, kind, description, level=Level.DEBUG)
+
+    def netboot(self) -> None:
+        self._debug("PXE Request", "")
+        self._region.note(self._machine, "Performing PXE boot")
+        self._region.note(self._machine, "Loading ephemeral")
+
+    def search_datasource(self) -> None:
+        self._debug("Node installation", "'cloudinit' searching for network data from DataSourceMAAS")
+
+    def begin_curtin(self) -> None:
+        self._debug("Node installation", "'curtin' curtin command install")
+        self._log(ScriptStatus.RUNNING, was="Pending", name=_LOG)
+
+    def tell(self, message: str, stage: str, action: str) -> None:
+        self._region.note(self._machine, message, action=action)
+        self._debug("Node installation", f"'curtin' {stage}")
+
+    def break_curtin(self, stage: str, action: str, fail: Fail) -> None:
+        for failed, where in ((stage, action), ("curtin command install", "cmd-install")):
+            text = f"'curtin' {failed}"
+            self._region.note(self._machine, "Node installation failure", text, level=Level.ERROR, action=where)
+        self._log(ScriptStatus.FAILED, was="Running", name="install.log")
+        fail(_FAILED)
+
+    def end_curtin(self) -> None:
+        self._log(ScriptStatus.PASSED, was="Running", name="install.log")
+        self._machine.netboot = False
+        self._region.note(self._machine, "Rebooting")
+
+    def _log(self, status: ScriptStatus, *, was: str, name: str) -> None:
+        kept = self._machine.newest_set(SetType.INSTALLATION)
+        if kept is not None:
+            kept.status = status
+            kept.started = kept.started or self._region.now
+            kept.output = f"curtin: Installation {status.label.lower()}.\n"
+            if status is not ScriptStatus.RUNNING:
+                kept.ended = self._region.now
+        self._debug("Script result", f"{name} changed status from '{was}' to '{status.label}'")
+
+    def report(self) -> None:
+        """The installed system fetched its user data: that is all that Deployed means."""
+        region, machine = self._region, self._machine
+        image = f"{machine.osystem}/{machine.distro_series}/{machine.architecture}"
+        region.note(machine, "Image Deployed", f"deployed {image}")
+        region.move(machine, Status.DEPLOYED)
+        region.note(machine, "Deployed")
+        if machine.enable_hw_sync:
+            machine.last_sync = region.now
+            self._sync_later()
+        if region.nature_of(machine).deploy is DeployFate.CLOUD_INIT_FAILS:
+            text = "'cloudinit' running modules for final"
+            step = timedelta(seconds=30)
+            region.plan(machine, step, lambda: self._post_failure(text))
+
+    def _post_failure(self, text: str) -> None:
+        self._region.note(self._machine, "Node post-installation failure", text, level=Level.ERROR)
+
+    def _sync_later(self) -> None:
+        if self._machine.sync_interval:
+            self._region.plan(self._machine, timedelta(seconds=self._machine.sync_interval), self._sync)
+
+    def _sync(self) -> None:
+        if self._region.nature_of(self._machine).syncs and self._machine.enable_hw_sync:
+            self._machine.last_sync = self._region.now
+        self._sync_later()

@@ -1,0 +1,198 @@
+"""The operations that only read: events, results of scripts, configuration, networks, who I am.
+
+Called by `app`. They change nothing, and are allowed on locked machines.
+"""
+
+from __future__ import annotations
+
+import base64
+from datetime import datetime
+from urllib.parse import urlencode
+
+import msgspec
+
+from farrier.sim.maas import show_machine, show_network
+from farrier.sim.maas.call import JSON, Answer, Call, Refused, whole_number
+from farrier.sim.maas.events import Event, Level
+from farrier.sim.maas.records import Machine, ScriptSet, SetType
+from farrier.sim.maas.region import Region
+
+_MOST_EVENTS = 1000
+_DEFAULT_EVENTS = 100
+
+
+def events(region: Region, call: Call) -> object:
+    """Newest first. After an id the oldest that follow it, so that a cursor misses none."""
+    limit = whole_number(call.one("limit") or str(_DEFAULT_EVENTS), name="limit")
+    if limit > _MOST_EVENTS:
+        raise Refused(400, f"Requested number of events {limit} is greater than limit: {_MOST_EVENTS}")
+    after, before = call.one("after"), call.one("before")
+    if after is not None and before is not None:
+        raise Refused(400, "There is undefined behaviour when before and after are specified together.")
+    least = (call.one("level") or "INFO").upper()
+    if least not in Level.__members__:
+        raise Refused(400, f"Unrecognised log level: {least}")
+    found: list[Event] = []
+    nodes: list[str | None] = [*call.many("id")]
+    for node in nodes or [None]:
+        found += _of_node(region, node, after=after, before=before)
+    loud = sorted((one for one in found if one.level >= Level[least]), key=lambda one: one.id)
+    page = list(reversed(loud[:limit] if after is not None else loud[-limit:]))
+    kept = [(name, value) for name, value in call.query if name not in {"op", "after", "before"}]
+    first, last = (page[-1].id, page[0].id) if page else (0, int(after or 0))
+    return {
+        "count": len(page),
+        "events": [one.shown() for one in page],
+        "next_uri": _events_uri([*kept, ("after", str(last))]),
+        "prev_uri": _events_uri([*kept, ("before", str(first))]),
+    }
+
+
+def _of_node(region: Region, node: str | None, *, after: str | None, before: str | None) -> list[Event]:
+    log = region.events
+    if after is not None:
+        return log.after(whole_number(after, name="after"), log.of(node))
+    if before is not None:
+        return log.before(whole_number(before, name="before"), log.of(node))
+    return log.of(node)
+
+
+def _events_uri(params: list[tuple[str, str]]) -> str:
+    return "/MAAS/api/2.0/events/?" + urlencode([("op", "query"), *params])
+
+
+def get_config(region: Region, call: Call) -> object:
+    name = call.needed("name")
+    if name not in region.site.config:
+        raise Refused(400, {"name": [f"{name} is not a valid config setting."]})
+    return Answer(content=msgspec.json.encode(region.site.config[name]), content_type=JSON)
+
+
+def whoami(region: Region, call: Call) -> object:
+    user = call.user
+    return {
+        "is_superuser": user.is_superuser,
+        "username": user.username,
+        "email": user.email,
+        "is_local": True,
+        "resource_uri": f"/MAAS/api/2.0/users/{user.username}/",
+    }
+
+
+def subnets(region: Region, call: Call) -> object:
+    return [show_network.subnet(subnet) for subnet in region.site.subnets]
+
+
+def vlans(region: Region, fabric: str) -> object:
+    number = whole_number(fabric, name="fabric_id")
+    found = [vlan for vlan in region.site.vlans() if vlan.fabric_id == number]
+    if not found:
+        raise Refused(404, "No Fabric matches the given query.")
+    return [show_network.vlan(vlan) for vlan in found]
+
+
+def fabrics(region: Region, call: Call) -> object:
+    numbers = sorted({vlan.fabric_id for vlan in region.site.vlans()})
+    return [
+        {
+            "class_type": None,
+            "id": number,
+            "name": f"fabric-{number}",
+            "vlans": vlans(region, str(number)),
+            "resource_uri": f"/MAAS/api/2.0/fabrics/{number}/",
+        }
+        for number in numbers
+    ]
+
+
+def zones(region: Region, call: Call) -> object:
+    return [region.zone(name) for name in region.site.zones]
+
+
+def pools(region: Region, call: Call) -> object:
+    return [region.pool(name) for name in region.site.pools]
+
+
+def power_parameters(region: Region, call: Call, machine: Machine) -> object:
+    if not call.user.is_superuser:
+        raise Refused(403)
+    return show_machine.power_parameters(machine)
+
+
+def power_state(region: Region, call: Call, machine: Machine) -> object:
+    """Asks the BMC, unlike `power_state` of a machine, which may be old."""
+    problem = region.nature_of(machine).bmc_error
+    if problem is not None:
+        machine.power_state = "error"
+        return {"state": "error"}
+    if machine.power_state not in {"on", "off"}:
+        machine.power_state = "off"
+    return {"state": machine.power_state}
+
+
+def results(region: Region, call: Call, machine: Machine) -> object:
+    wanted = call.one("type")
+    kinds = {kind.name.lower(): kind for kind in SetType}
+    if wanted is not None and wanted not in kinds:
+        raise Refused(400, {"type": [f"Value must be one of: {', '.join(kinds)}"]})
+    output = call.flag("include_output")
+    return [
+        _result(machine, kept, output=output)
+        for kept in machine.script_sets
+        if wanted is None or kept.type is kinds[wanted]
+    ]
+
+
+def current_result(region: Region, call: Call, machine: Machine, name: str) -> object:
+    """`current-installation` and its like; with `op=download` the text itself."""
+    kind = SetType.__members__.get(name.removeprefix("current-").upper())
+    kept = machine.newest_set(kind) if kind is not None else None
+    if kept is None:
+        raise Refused(404, "No ScriptSet matches the given query.")
+    if call.op == "download":
+        return Answer(content=kept.output.encode(), content_type="application/binary")
+    return _result(machine, kept, output=call.flag("include_output"))
+
+
+def _mail_time(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.strftime("%a, %d %b %Y %H:%M:%S +0000")
+
+
+def _result(machine: Machine, kept: ScriptSet, *, output: bool) -> dict[str, object]:
+    runtime = str(kept.ended - kept.started).partition(".")[0] if kept.ended and kept.started else ""
+    script: dict[str, object] = {
+        "id": kept.result_id,
+        "created": _mail_time(kept.created),
+        "updated": _mail_time(kept.ended or kept.started or kept.created),
+        "name": kept.name,
+        "status": int(kept.status),
+        "status_name": kept.status.label,
+        "exit_status": None,
+        "started": _mail_time(kept.started),
+        "ended": _mail_time(kept.ended),
+        "runtime": runtime,
+        "starttime": kept.started.timestamp() if kept.started else "",
+        "endtime": kept.ended.timestamp() if kept.ended else "",
+        "estimated_runtime": "Unknown",
+        "parameters": {},
+        "script_id": None,
+        "script_revision_id": None,
+        "suppressed": False,
+    }
+    if output:
+        text = base64.b64encode(kept.output.encode()).decode()
+        script |= {"output": text, "stdout": text, "stderr": "", "result": ""}
+    return {
+        "id": kept.id,
+        "system_id": machine.system_id,
+        "type": int(kept.type),
+        "type_name": kept.type.name.capitalize(),
+        "last_ping": None,
+        "status": int(kept.status),
+        "status_name": kept.status.label,
+        "started": _mail_time(kept.started),
+        "ended": _mail_time(kept.ended),
+        "runtime": runtime,
+        "results": [script],
+        "resource_uri": f"/MAAS/api/2.0/nodes/{machine.system_id}/results/{kept.id}/",
+    }

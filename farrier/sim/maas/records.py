@@ -1,0 +1,174 @@
+"""What the region keeps of machines, their network and their disks: plain mutable records.
+
+Changed by operations and running work only, shown by the `show_*` modules. They check nothing and know no rule of
+MAAS; ids come from the region.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from farrier.sim.maas.statuses import Status
+
+
+@dataclass(kw_only=True, slots=True)
+class Vlan:
+    id: int
+    fabric_id: int
+    vid: int = 0
+    name: str = "untagged"
+    mtu: int = 1500
+    dhcp_on: bool = False
+    primary_rack: str | None = None
+
+
+@dataclass(kw_only=True, slots=True)
+class Subnet:
+    id: int
+    name: str
+    cidr: str
+    gateway_ip: str | None
+    vlan: Vlan
+    dns_servers: list[str] = field(default_factory=list)
+
+
+@dataclass(kw_only=True, slots=True)
+class Link:
+    id: int
+    mode: str
+    subnet: Subnet | None = None
+    ip_address: str | None = None
+
+
+@dataclass(kw_only=True, slots=True)
+class Interface:
+    id: int
+    name: str
+    mac_address: str
+    type: str = "physical"
+    vlan: Vlan | None = None
+    links: list[Link] = field(default_factory=list)
+    params: dict[str, object] = field(default_factory=dict)
+    parents: list[Interface] = field(default_factory=list)
+    tags: list[str] = field(default_factory=list)
+    discovered: tuple[Subnet, str] | None = None
+    link_speed: int = 0
+    vendor: str | None = None
+    product: str | None = None
+    firmware_version: str | None = None
+
+
+@dataclass(kw_only=True, slots=True)
+class Partition:
+    id: int
+    size: int
+    uuid: str
+    fs_uuid: str
+    mount_point: str
+
+
+@dataclass(kw_only=True, slots=True)
+class Disk:
+    id: int
+    name: str
+    model: str
+    serial: str
+    id_path: str
+    size: int
+    tags: list[str] = field(default_factory=list)
+    partition: Partition | None = None
+
+
+class SetType(enum.IntEnum):
+    """What a set of scripts was run for."""
+
+    COMMISSIONING = 0
+    INSTALLATION = 1
+    TESTING = 2
+
+
+class ScriptStatus(enum.IntEnum):
+    """How a set of scripts stands; -1 for a machine that has none."""
+
+    NONE = -1
+    PENDING = 0
+    RUNNING = 1
+    PASSED = 2
+    FAILED = 3
+    TIMED_OUT = 4
+    ABORTED = 5
+
+    @property
+    def label(self) -> str:
+        return "Unknown" if self is ScriptStatus.NONE else self.name.replace("_", " ").capitalize()
+
+
+@dataclass(kw_only=True, slots=True)
+class ScriptSet:
+    id: int
+    result_id: int
+    type: SetType
+    name: str
+    status: ScriptStatus
+    created: datetime
+    started: datetime | None = None
+    ended: datetime | None = None
+    output: str = ""
+
+
+@dataclass(kw_only=True)
+class Machine:
+    """One machine. `epoch` grows with each change of status: work that was planned for an older one is void."""
+
+    system_id: str
+    hostname: str
+    architecture: str = "amd64/generic"
+    description: str = ""
+    status: Status = Status.NEW
+    previous_status: Status = Status.NEW
+    epoch: int = 0
+    owner: str | None = None
+    locked: bool = False
+    agent_name: str = ""
+    power_type: str = ""
+    power_state: str = "unknown"
+    power_parameters: dict[str, str] = field(default_factory=dict)
+    domain: str = "maas"
+    zone: str = "default"
+    pool: str = "default"
+    tag_names: list[str] = field(default_factory=list)
+    annotations: dict[str, str] = field(default_factory=dict)
+    interfaces: list[Interface] = field(default_factory=list)
+    disks: list[Disk] = field(default_factory=list)
+    boot_disk_id: int | None = None
+    script_sets: list[ScriptSet] = field(default_factory=list)
+    osystem: str = ""
+    distro_series: str = ""
+    hwe_kernel: str | None = None
+    user_data: str | None = None
+    netboot: bool = True
+    ephemeral_deploy: bool = False
+    enable_hw_sync: bool = False
+    enable_kernel_crash_dump: bool = False
+    sync_interval: int | None = None
+    last_sync: datetime | None = None
+    error_description: str = ""
+    skip_storage: bool = False
+    skip_networking: bool = False
+    cpu_count: int = 0
+    memory: int = 0
+    hardware_info: dict[str, str] = field(default_factory=dict)
+
+    def newest_set(self, kind: SetType) -> ScriptSet | None:
+        return next((kept for kept in reversed(self.script_sets) if kept.type is kind), None)
+
+    def boot_disk(self) -> Disk | None:
+        """The chosen one, or the oldest that is large enough (512 MiB)."""
+        chosen = next((disk for disk in self.disks if disk.id == self.boot_disk_id), None)
+        return chosen or next((disk for disk in self.disks if disk.size >= 512 << 20), None)
+
+    def boot_interface(self) -> Interface | None:
+        """The first one that is a NIC: the machine boots from it."""
+        return next((interface for interface in self.interfaces if interface.type == "physical"), None)

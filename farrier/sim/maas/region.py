@@ -1,0 +1,178 @@
+"""A simulated MAAS region: its machines, clock, events, users, surroundings, and the faults it was told to have.
+
+Made by tests, benchmarks and the demo, served by `app`. All state of the simulation hangs from here and lives in
+memory; every change of a machine's status goes through `move`, which writes the event that a client's cursor sees.
+Nothing happens by itself: time passes only by `advance`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from farrier.sim.maas import site as surroundings
+from farrier.sim.maas.auth import Keys
+from farrier.sim.maas.call import User
+from farrier.sim.maas.events import Event, EventLog, Level
+from farrier.sim.maas.faults import Faults
+from farrier.sim.maas.hardware import Durations, Nature
+from farrier.sim.maas.records import Interface, Machine, Subnet
+from farrier.sim.maas.statuses import RESCUE, Status
+from farrier.sim.maas.timeline import Timeline
+
+ADMIN = User(username="admin", key="adminconsumerkey01:admintokenkey00001:adminsecretadminsecretadminsecre")
+OPERATOR = User(
+    username="op", key="opconsumerkey00001:optokenkey00000001:opsecretopsecretopsecretopsecret", is_superuser=False
+)
+# Letters and digits of a system id; MAAS leaves out those that look alike.
+_ALPHABET = "346789abcdefghkmnpqrstwxy"
+
+
+class Region:
+    """One region. `nature_of` says what a machine is made of and how its work ends; change it at any time."""
+
+    def __init__(
+        self,
+        *,
+        durations: Durations | None = None,
+        nature: Nature | None = None,
+        users: Sequence[User] = (ADMIN, OPERATOR),
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.timeline = Timeline(datetime.fromtimestamp(wall(), UTC))
+        self.durations = durations or Durations()
+        self.default_nature = nature or Nature()
+        self.natures: dict[str, Nature] = {}
+        self.keys = Keys(users, wall=wall)
+        self.site = surroundings.Site()
+        self.faults = Faults()
+        self.events = EventLog()
+        self.machines: dict[str, Machine] = {}
+        self.macs: dict[str, str] = {}
+        self.hostnames: dict[str, str] = {}
+        self.claimed: set[str] = set()
+        self._ids: dict[str, itertools.count[int]] = {}
+
+    @property
+    def now(self) -> datetime:
+        return self.timeline.now
+
+    def advance(self, by: timedelta) -> None:
+        """Let so much time pass; all work due by then is done, in order."""
+        self.timeline.advance(by)
+
+    def next_id(self, kind: str) -> int:
+        return next(self._ids.setdefault(kind, itertools.count(1)))
+
+    def next_system_id(self) -> str:
+        """Six characters, the same ones each time, that do not look like a number."""
+        number = self.next_id("machine")
+        text = ""
+        for _ in range(5):
+            number, rest = divmod(number, len(_ALPHABET))
+            text = _ALPHABET[rest] + text
+        return "x" + text
+
+    def keep(self, machine: Machine) -> None:
+        """Have `machine` in the region."""
+        self.machines[machine.system_id] = machine
+        self.hostnames[machine.hostname] = machine.system_id
+        for interface in machine.interfaces:
+            self.macs[interface.mac_address] = machine.system_id
+
+    def forget(self, machine: Machine) -> None:
+        """Remove it and its addresses; its events stay."""
+        self.release_addresses(machine)
+        machine.epoch += 1
+        del self.machines[machine.system_id]
+        self.hostnames.pop(machine.hostname, None)
+        self.macs = {mac: owner for mac, owner in self.macs.items() if owner != machine.system_id}
+
+    def nature_of(self, machine: Machine) -> Nature:
+        """By system id, by host name, or the default."""
+        found = self.natures.get(machine.system_id) or self.natures.get(machine.hostname)
+        return found or self.default_nature
+
+    def note(
+        self, machine: Machine, kind: str, description: str = "", *, level: Level = Level.INFO, action: str = ""
+    ) -> None:
+        """Write an event of the system's own."""
+        self._write(machine, kind, description, level=level, username="unknown", action=action)
+
+    def requested(self, machine: Machine, kind: str, user: User, comment: str | None) -> None:
+        """Write that a user asked for something; this is where a client finds its own comment again."""
+        text = f"({user.username})" + (f" - {comment}" if comment else "")
+        self._write(machine, kind, text, level=Level.DEBUG, username=user.username, action="")
+
+    def _write(
+        self, machine: Machine, kind: str, description: str, *, level: Level, username: str, action: str
+    ) -> None:
+        self.events.add(
+            Event(
+                id=0,
+                node=machine.system_id,
+                hostname=machine.hostname,
+                level=level,
+                type=kind,
+                description=description,
+                username=username,
+                created=self.now,
+                action=action,
+            )
+        )
+
+    def move(self, machine: Machine, to: Status) -> None:
+        """Change the status. Work that was planned for the old one will find that its epoch is over."""
+        before = machine.status
+        if before is to:
+            return
+        if before not in RESCUE:
+            machine.previous_status = before
+        machine.status = to
+        machine.epoch += 1
+        receiver = f" (to {machine.owner})" if to is Status.ALLOCATED and before is Status.READY else ""
+        text = f"From '{before.label}' to '{to.label}'{receiver}"
+        self.note(machine, "Node changed status", text, level=Level.DEBUG)
+
+    def plan(self, machine: Machine, delay: timedelta, step: Callable[[], None]) -> None:
+        """Do `step` later, unless the machine has another status by then."""
+        epoch = machine.epoch
+
+        def unless_void() -> None:
+            if machine.epoch == epoch:
+                step()
+
+        self.timeline.after(delay, unless_void)
+
+    def claim_address(self, interface: Interface) -> None:
+        """Give the interface's AUTO links the addresses that they keep until release."""
+        for link in interface.links:
+            if link.mode == "auto" and link.subnet is not None and link.ip_address is None:
+                link.ip_address = self.free_address(link.subnet)
+
+    def free_address(self, subnet: Subnet) -> str:
+        number = next(
+            number for number in itertools.count(1) if surroundings.address_in(subnet, number) not in self.claimed
+        )
+        address = surroundings.address_in(subnet, number)
+        self.claimed.add(address)
+        return address
+
+    def release_addresses(self, machine: Machine) -> None:
+        """Take back what AUTO links claimed; STATIC ones stay."""
+        for interface in machine.interfaces:
+            for link in interface.links:
+                if link.mode == "auto" and link.ip_address is not None:
+                    self.claimed.discard(link.ip_address)
+                    link.ip_address = None
+
+    def domain(self, name: str) -> dict[str, object]:
+        return surroundings.domain(name)
+
+    def zone(self, name: str) -> dict[str, object]:
+        return self.site.zone(name)
+
+    def pool(self, name: str) -> dict[str, object]:
+        return self.site.pool(name)

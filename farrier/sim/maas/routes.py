@@ -1,0 +1,170 @@
+"""Which operation a path, a method and an `op` name, and who may call it.
+
+Asked by `app` for each request; it finds the machine and what lies in it, checks what MAAS checks before it runs the
+operation (rights, locks), and runs it. An operation gets the region, the call, and what the path named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from farrier.sim.maas import fleet, network, reading, show_machine, show_network, show_storage, site, states, storage
+from farrier.sim.maas.call import Call, Refused
+from farrier.sim.maas.records import Disk, Interface, Machine
+from farrier.sim.maas.region import Region
+
+_Wide = Callable[[Region, Call], object]
+_OnMachine = Callable[[Region, Call, Machine], object]
+_OnInterface = Callable[[Region, Call, Machine, Interface], object]
+_Change = Callable[[Region, Call, Machine], None]
+_Named = tuple[str, str | None]
+_Operation = TypeVar("_Operation")
+
+_WIDE: dict[str, dict[_Named, _Wide]] = {
+    "machines": {
+        ("GET", None): fleet.listed,
+        ("GET", "power_parameters"): fleet.all_power_parameters,
+        ("POST", None): fleet.create,
+        ("POST", "allocate"): fleet.allocate,
+        ("POST", "release"): fleet.release_many,
+    },
+    "events": {("GET", "query"): reading.events},
+    "users": {("GET", "whoami"): reading.whoami},
+    "maas": {("GET", "get_config"): reading.get_config},
+    "subnets": {("GET", None): reading.subnets},
+    "fabrics": {("GET", None): reading.fabrics},
+    "zones": {("GET", None): reading.zones},
+    "resourcepools": {("GET", None): reading.pools},
+}
+_CHANGES: dict[str, _Change] = {
+    "commission": states.commission,
+    "deploy": states.deploy,
+    "release": states.release,
+    "abort": states.abort,
+    "mark_broken": states.mark_broken,
+    "mark_fixed": states.mark_fixed,
+    "lock": states.lock,
+    "unlock": states.unlock,
+    "power_on": states.power_on,
+    "power_off": states.power_off,
+    "rescue_mode": states.rescue_mode,
+    "exit_rescue_mode": states.exit_rescue_mode,
+    "override_failed_testing": states.override_failed_testing,
+}
+_ON_LOCKED = {"lock", "unlock"}
+_ON_INTERFACE: dict[_Named, _OnInterface] = {
+    ("PUT", None): network.update,
+    ("DELETE", None): network.delete,
+    ("POST", "link_subnet"): network.link_subnet,
+    ("POST", "unlink_subnet"): network.unlink_subnet,
+    ("POST", "disconnect"): network.disconnect,
+}
+_ON_INTERFACES: dict[_Named, _OnMachine] = {
+    ("GET", None): network.listed,
+    ("POST", "create_bond"): network.create_bond,
+    ("POST", "create_vlan"): network.create_vlan,
+}
+_ON_MACHINE: dict[_Named, _OnMachine] = {
+    ("GET", "power_parameters"): reading.power_parameters,
+    ("GET", "query_power_state"): reading.power_state,
+    ("PUT", None): fleet.update,
+    ("DELETE", None): fleet.delete,
+    ("POST", "set_workload_annotations"): fleet.set_workload_annotations,
+    ("POST", "set_storage_layout"): storage.set_storage_layout,
+}
+
+
+def answer(region: Region, call: Call, path: list[str]) -> object:
+    """What the operation returns. Raises Refused; 404 for a path that names nothing."""
+    match path:
+        case ["version"] if call.method == "GET":
+            return site.version()
+        case [collection] if collection in _WIDE:
+            return _named(_WIDE[collection], call)(region, call)
+        case ["fabrics", fabric, "vlans"] if (call.method, call.op) == ("GET", None):
+            return reading.vlans(region, fabric)
+        case ["machines", system_id]:
+            return _on_machine(region, call, _machine(region, call, system_id))
+        case ["nodes", system_id, *rest] if rest:
+            return _inside(region, call, _machine(region, call, system_id), rest)
+    raise unknown("/".join(["", "MAAS", "api", "2.0", *path, ""]))
+
+
+def unknown(path: str) -> Refused:
+    return Refused(404, f"Unknown API endpoint: {path}.")
+
+
+def _unrecognised(call: Call) -> Refused:
+    if call.method == "PATCH":
+        return Refused(405)
+    return Refused(400, f"Unrecognised signature: method={call.method} op={call.op}")
+
+
+def _named(table: dict[_Named, _Operation], call: Call) -> _Operation:
+    operation = table.get((call.method, call.op))
+    if operation is None:
+        raise _unrecognised(call)
+    return operation
+
+
+def _machine(region: Region, call: Call, system_id: str) -> Machine:
+    machine = region.machines.get(system_id)
+    if machine is None:
+        raise Refused(404, "No Machine matches the given query.")
+    if not fleet.sees(call, machine):
+        raise Refused(403)
+    return machine
+
+
+def _on_machine(region: Region, call: Call, machine: Machine) -> object:
+    if (call.method, call.op) == ("GET", None):
+        return show_machine.machine(region, machine)
+    change = _CHANGES.get(call.op or "") if call.method == "POST" else None
+    if change is None:
+        operation = _named(_ON_MACHINE, call)
+        _check_rights(call, machine)
+        return operation(region, call, machine)
+    _check_rights(call, machine)
+    change(region, call, machine)
+    return show_machine.machine(region, machine)
+
+
+def _check_rights(call: Call, machine: Machine) -> None:
+    if call.method == "GET" or call.op in _ON_LOCKED:
+        return
+    if machine.locked:
+        raise Refused(403)
+    administers = call.op in {"commission", "set_storage_layout"} or call.method in {"PUT", "DELETE"}
+    if administers and not call.user.is_superuser:
+        raise Refused(403)
+
+
+def _inside(region: Region, call: Call, machine: Machine, rest: list[str]) -> object:
+    _check_rights(call, machine)
+    match rest:
+        case ["interfaces"]:
+            return _named(_ON_INTERFACES, call)(region, call, machine)
+        case ["interfaces", wanted]:
+            operation = None if call.method == "GET" else _named(_ON_INTERFACE, call)
+            interface = network.found(machine, wanted)
+            if operation is None:
+                return show_network.interface(machine, interface)
+            return operation(region, call, machine, interface)
+        case ["blockdevices"] if (call.method, call.op) == ("GET", None):
+            return storage.listed(region, call, machine)
+        case ["blockdevices", wanted]:
+            return _on_disk(region, call, machine, storage.found(machine, wanted))
+        case ["results"] if (call.method, call.op) == ("GET", None):
+            return reading.results(region, call, machine)
+        case ["results", wanted] if call.method == "GET":
+            return reading.current_result(region, call, machine, wanted)
+    raise _unrecognised(call)
+
+
+def _on_disk(region: Region, call: Call, machine: Machine, disk: Disk) -> object:
+    if (call.method, call.op) == ("POST", "set_boot_disk"):
+        return storage.set_boot_disk(region, call, machine, disk)
+    if (call.method, call.op) == ("GET", None):
+        return show_storage.disk(machine, disk)
+    raise _unrecognised(call)

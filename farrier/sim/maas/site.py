@@ -1,0 +1,101 @@
+"""What a region has besides machines: networks, zones, pools, configuration, its version.
+
+Made once per region and read by operations; tests add networks to it. The answers are the recorded ones.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+
+from farrier.sim.maas.records import Subnet, Vlan
+
+VERSION = "3.7.3"
+_CAPABILITIES = [
+    "networks-management",
+    "static-ipaddresses",
+    "ipv6-deployment-ubuntu",
+    "devices-management",
+    "storage-deployment-ubuntu",
+    "network-deployment-ubuntu",
+    "bridging-interface-ubuntu",
+    "bridging-automatic-ubuntu",
+    "authenticate-api",
+]
+_CONFIG: dict[str, object] = {
+    "node_timeout": 30,
+    "hardware_sync_interval": "15m",
+    "default_storage_layout": "flat",
+    "enable_disk_erasing_on_release": False,
+    "default_osystem": "ubuntu",
+    "default_distro_series": "noble",
+    "commissioning_distro_series": "noble",
+    "default_boot_interface_link_type": "auto",
+}
+
+
+def _networks() -> list[Subnet]:
+    pxe = Vlan(id=5001, fabric_id=1, dhcp_on=True, primary_rack="eb63fw")
+    roce = Vlan(id=5002, fabric_id=2, vid=200, name="roce", mtu=9000)
+    servers = ["89.44.114.238"]
+    return [
+        Subnet(id=2, name="pxe", cidr="10.20.0.0/16", gateway_ip="10.20.0.1", vlan=pxe, dns_servers=servers),
+        Subnet(id=3, name="roce", cidr="10.30.0.0/16", gateway_ip=None, vlan=roce),
+    ]
+
+
+@dataclass(kw_only=True)
+class Site:
+    """The surroundings of the machines. The first subnet is the one they boot from; NICs that boot nothing lie in
+    `spare`, one VLAN for all of them."""
+
+    subnets: list[Subnet] = field(default_factory=_networks)
+    spare: Vlan = field(default_factory=lambda: Vlan(id=5004, fabric_id=0))
+    zones: list[str] = field(default_factory=lambda: ["default"])
+    pools: list[str] = field(default_factory=lambda: ["default"])
+    config: dict[str, object] = field(default_factory=lambda: dict(_CONFIG))
+    series: tuple[str, ...] = ("noble", "jammy")
+    architectures: tuple[str, ...] = ("amd64/generic",)
+
+    def vlans(self) -> list[Vlan]:
+        known = {subnet.vlan.id: subnet.vlan for subnet in self.subnets} | {self.spare.id: self.spare}
+        return list(known.values())
+
+    def vlan(self, wanted: str) -> Vlan | None:
+        return next((vlan for vlan in self.vlans() if str(vlan.id) == wanted), None)
+
+    def subnet(self, wanted: str) -> Subnet | None:
+        """By id, name or CIDR; `name:` and `cidr:` before it say which."""
+        plain = wanted.removeprefix("cidr:").removeprefix("name:")
+        return next((found for found in self.subnets if plain in {str(found.id), found.name, found.cidr}), None)
+
+    def zone(self, name: str) -> dict[str, object]:
+        uri = f"/MAAS/api/2.0/zones/{name}/"
+        return {"name": name, "description": "", "id": self.zones.index(name) + 1, "resource_uri": uri}
+
+    def pool(self, name: str) -> dict[str, object]:
+        number = self.pools.index(name)
+        description = "Default pool" if number == 0 else ""
+        uri = f"/MAAS/api/2.0/resourcepool/{number}/"
+        return {"name": name, "description": description, "id": number, "resource_uri": uri}
+
+
+def domain(name: str) -> dict[str, object]:
+    return {
+        "authoritative": True,
+        "ttl": None,
+        "is_default": True,
+        "id": 0,
+        "name": name,
+        "resource_record_count": 0,
+        "resource_uri": "/MAAS/api/2.0/domains/0/",
+    }
+
+
+def version() -> dict[str, object]:
+    return {"version": VERSION, "subversion": "", "capabilities": _CAPABILITIES}
+
+
+def address_in(subnet: Subnet, number: int) -> str:
+    """The `number`-th address, leaving room below for routers and racks."""
+    return str(ipaddress.ip_network(subnet.cidr).network_address + 50 + number)

@@ -1,0 +1,299 @@
+"""The operations that change a machine's status: commission, allocate, deploy, release, abort, broken, rescue, power.
+
+Called by `app` for a machine the caller may change. Each decides by the status alone, in the words and codes that were
+recorded, changes the record at once and leaves power and work to `call.later`, so the answer shows the state before.
+When the BMC then fails, each reverts as MAAS does and the answer is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from farrier.sim.maas import installing, work
+from farrier.sim.maas.call import Call, Refused
+from farrier.sim.maas.events import Level
+from farrier.sim.maas.records import Machine, ScriptSet, ScriptStatus, SetType
+from farrier.sim.maas.region import Region
+from farrier.sim.maas.statuses import COMMISSIONABLE, RELEASABLE, RESCUABLE, RESCUE, Status
+
+
+def commission(region: Region, call: Call, machine: Machine) -> None:
+    if machine.status not in COMMISSIONABLE:
+        reason = "Commission is not available because of the current state of the node."
+        raise Refused(400, {"__all__": [reason]})
+    if not machine.power_type:
+        raise Refused(400, {"__all__": ["Unconfigured power type."]})
+    before = machine.status
+    machine.owner = call.user.username
+    machine.skip_storage, machine.skip_networking = call.flag("skip_storage"), call.flag("skip_networking")
+    region.requested(machine, "User starting node commissioning", call.user, call.one("comment"))
+    machine.script_sets.append(
+        ScriptSet(
+            id=region.next_id("script set"),
+            result_id=region.next_id("script result"),
+            type=SetType.COMMISSIONING,
+            name="maas-lshw",
+            status=ScriptStatus.PENDING,
+            created=region.now,
+        )
+    )
+    region.note(machine, "Commissioning")
+    region.move(machine, Status.COMMISSIONING)
+
+    def revert() -> None:
+        machine.script_sets.pop()
+        region.move(machine, before)
+
+    _switch_later(region, call, machine, on=True, revert=revert, then=lambda: work.commission(region, machine))
+
+
+def _switch_later(
+    region: Region,
+    call: Call,
+    machine: Machine,
+    *,
+    on: bool,
+    then: Callable[[], None] | None = None,
+    revert: Callable[[], None] | None = None,
+) -> None:
+    def switch() -> None:
+        try:
+            work.switch(region, machine, on=on, then=then)
+        except Refused:
+            if revert is not None:
+                revert()
+            raise
+
+    call.later.append(switch)
+
+
+def acquire(region: Region, call: Call, machine: Machine) -> None:
+    """Ready → Allocated to the caller; the status was checked."""
+    machine.owner = call.user.username
+    machine.agent_name = call.one("agent_name") or ""
+    region.requested(machine, "User acquiring node", call.user, call.one("comment"))
+    region.move(machine, Status.ALLOCATED)
+
+
+def deploy(region: Region, call: Call, machine: Machine) -> None:
+    if machine.status not in {Status.READY, Status.ALLOCATED}:
+        raise Refused(409, f"Can't deploy a machine that is in the '{machine.status.label}' state")
+    series = _series(region, call)
+    _check_deployable(machine)
+    if machine.status is Status.READY:
+        acquire(region, call, machine)
+    elif call.one("agent_name"):
+        machine.agent_name = call.one("agent_name") or ""
+    machine.osystem, machine.distro_series = str(region.site.config["default_osystem"]), series
+    machine.hwe_kernel = call.one("hwe_kernel") or "ga-24.04"
+    machine.user_data = call.one("user_data")
+    machine.ephemeral_deploy = call.flag("ephemeral_deploy")
+    machine.enable_kernel_crash_dump = call.flag("enable_kernel_crash_dump")
+    machine.enable_hw_sync = call.flag("enable_hw_sync")
+    machine.sync_interval = 900 if machine.enable_hw_sync else None
+    _begin_deployment(region, call, machine)
+
+
+def _series(region: Region, call: Call) -> str:
+    given = (call.one("distro_series") or str(region.site.config["default_distro_series"])).removeprefix("ubuntu/")
+    series = {"24.04": "noble", "22.04": "jammy"}.get(given, given)
+    if series not in region.site.series:
+        text = f"'{given}' is not a valid distro_series.  It should be one of: '', "
+        raise Refused(400, {"distro_series": [text + ", ".join(f"'{one}'" for one in region.site.series) + "."]})
+    return series
+
+
+def _check_deployable(machine: Machine) -> None:
+    if not any(link.mode != "link_up" for interface in machine.interfaces for link in interface.links):
+        raise Refused(400, {"network": ["Node must be configured to use a network"]})
+    if not any(disk.partition for disk in machine.disks):
+        raise Refused(400, {"storage": ["Mount the root '/' filesystem to be able to deploy this node."]})
+
+
+def _begin_deployment(region: Region, call: Call, machine: Machine) -> None:
+    region.requested(machine, "User starting deployment", call.user, call.one("comment"))
+    installing.open_log(region, machine)
+    machine.netboot = True
+    region.move(machine, Status.DEPLOYING)
+    region.note(machine, "Deploying")
+
+    def revert() -> None:
+        text = "Aborting DEPLOYING and reverting to ALLOCATED"
+        region.note(machine, "Failed to query node's BMC", text, level=Level.WARNING)
+        region.move(machine, Status.ALLOCATED)
+
+    # Power and installation belong to a workflow that starts after the answer, a moment later.
+    def start() -> None:
+        try:
+            work.switch_in_workflow(region, machine, lambda: work.deploy(region, machine))
+        except Refused:
+            revert()
+            raise
+
+    call.later.append(start)
+
+
+def release(region: Region, call: Call, machine: Machine) -> None:
+    if machine.status in {Status.READY, Status.RELEASING}:
+        return
+    if machine.status not in RELEASABLE:
+        raise Refused(409, f"Machine cannot be released in its current state ('{machine.status.label}').")
+    asked = any(call.flag(name) for name in ("erase", "quick_erase", "secure_erase"))
+    problem = region.nature_of(machine).bmc_error
+    if problem is not None:
+        # Recorded: nothing has changed when the BMC cannot be reached.
+        raise Refused(500, f"Failed to connect to BMC: {problem}")
+    region.requested(machine, "User releasing node", call.user, call.one("comment"))
+    if asked or region.site.config["enable_disk_erasing_on_release"]:
+        region.move(machine, Status.DISK_ERASING)
+        region.note(machine, "Disk erasing")
+        _switch_later(region, call, machine, on=True, then=lambda: work.erase(region, machine))
+        return
+    _start_release(region, machine)
+    _switch_later(region, call, machine, on=False, then=lambda: work.finish_release(region, machine))
+
+
+def _start_release(region: Region, machine: Machine) -> None:
+    work.forget_deployment(machine)
+    machine.annotations = {}
+    region.move(machine, Status.RELEASING)
+    region.note(machine, "Releasing")
+
+
+def abort(region: Region, call: Call, machine: Machine) -> None:
+    """Ends running work; the answer still shows it running."""
+    status = machine.status
+    before = machine.previous_status if machine.previous_status is Status.DEPLOYED else Status.READY
+    ends = {
+        Status.COMMISSIONING: Status.NEW,
+        Status.DEPLOYING: Status.ALLOCATED,
+        Status.DISK_ERASING: Status.FAILED_DISK_ERASING,
+        Status.TESTING: before,
+    }
+    if status not in ends:
+        text = f"Cannot abort in current state: node {machine.system_id} is in state {status.label}."
+        raise Refused(409, text)
+    kinds = {
+        Status.COMMISSIONING: "User aborting node commissioning",
+        Status.DEPLOYING: "User aborting deployment",
+        Status.DISK_ERASING: "User aborting disk erasing",
+        Status.TESTING: "User aborting node testing",
+    }
+    region.requested(machine, kinds[status], call.user, call.one("comment"))
+
+    def ended() -> None:
+        if ends[status] in {Status.NEW, Status.READY}:
+            machine.owner = None
+        if status is Status.DEPLOYING:
+            region.release_addresses(machine)
+            machine.osystem = machine.distro_series = ""
+        _abort_scripts(machine)
+        region.move(machine, ends[status])
+
+    _switch_later(region, call, machine, on=False, then=ended)
+
+
+def _abort_scripts(machine: Machine) -> None:
+    for kept in machine.script_sets:
+        if kept.status in {ScriptStatus.PENDING, ScriptStatus.RUNNING}:
+            kept.status = ScriptStatus.ABORTED
+
+
+def mark_broken(region: Region, call: Call, machine: Machine) -> None:
+    """Only by the owner. What can be released is, and is switched off; the owner stays."""
+    if machine.owner != call.user.username:
+        raise Refused(403)
+    region.requested(machine, "User marking node broken", call.user, call.one("comment"))
+    releases = machine.status in RELEASABLE
+    if releases:
+        region.release_addresses(machine)
+        work.forget_deployment(machine)
+        machine.annotations = {}
+    region.move(machine, Status.BROKEN)
+    machine.error_description = call.one("comment") or ""
+    if releases:
+        machine.previous_status = Status.READY
+        _switch_later(region, call, machine, on=False)
+
+
+def mark_fixed(region: Region, call: Call, machine: Machine) -> None:
+    if machine.status is not Status.BROKEN:
+        raise Refused(409, "Can't mark a non-broken node as 'Ready'.")
+    region.requested(machine, "User marking node fixed", call.user, call.one("comment"))
+    deployed = machine.previous_status is Status.DEPLOYED
+    machine.error_description = machine.osystem = machine.distro_series = ""
+    if not deployed:
+        machine.owner = None
+    region.move(machine, Status.DEPLOYED if deployed else Status.READY)
+
+
+def lock(region: Region, call: Call, machine: Machine) -> None:
+    if machine.locked:
+        raise Refused(409, "Machine is already locked")
+    if machine.status not in {Status.DEPLOYED, Status.DEPLOYING}:
+        raise Refused(409, "Can't lock, node is not deployed or deploying")
+    region.requested(machine, "User locking node", call.user, call.one("comment"))
+    machine.locked = True
+
+
+def unlock(region: Region, call: Call, machine: Machine) -> None:
+    if not machine.locked:
+        raise Refused(409, "Machine is not locked")
+    region.requested(machine, "User unlocking node", call.user, call.one("comment"))
+    machine.locked = False
+
+
+def power_on(region: Region, call: Call, machine: Machine) -> None:
+    """Of an allocated machine it starts a deployment, and without user data it loses the old."""
+    if machine.owner is None:
+        raise Refused(409, "Can't start node: it hasn't been allocated.")
+    machine.user_data = call.one("user_data")
+    if machine.status is Status.ALLOCATED:
+        machine.osystem = str(region.site.config["default_osystem"])
+        machine.distro_series = str(region.site.config["default_distro_series"])
+        _begin_deployment(region, call, machine)
+        return
+    leaving = machine.status is Status.EXITING_RESCUE_MODE and machine.previous_status is Status.DEPLOYED
+
+    def settled() -> None:
+        if leaving:
+            region.move(machine, Status.DEPLOYED)
+
+    _switch_later(region, call, machine, on=True, then=settled)
+
+
+def power_off(region: Region, call: Call, machine: Machine) -> None:
+    releasing = machine.status is Status.RELEASING
+
+    def settled() -> None:
+        if releasing:
+            work.finish_release(region, machine)
+
+    _switch_later(region, call, machine, on=False, then=settled)
+
+
+def rescue_mode(region: Region, call: Call, machine: Machine) -> None:
+    if machine.status not in RESCUABLE:
+        raise Refused(409, f"Invalid transition: {machine.status.label} -> Entering rescue mode.")
+    machine.owner = machine.owner or call.user.username
+    region.requested(machine, "User starting rescue mode", call.user, call.one("comment"))
+    region.move(machine, Status.ENTERING_RESCUE_MODE)
+    _switch_later(region, call, machine, on=True, then=lambda: work.enter_rescue(region, machine))
+
+
+def exit_rescue_mode(region: Region, call: Call, machine: Machine) -> None:
+    if machine.status not in RESCUE:
+        raise Refused(409, f"Invalid transition: {machine.status.label} -> Exiting rescue mode.")
+    region.requested(machine, "User stopping rescue mode", call.user, call.one("comment"))
+    region.move(machine, Status.EXITING_RESCUE_MODE)
+    call.later.append(lambda: work.leave_rescue(region, machine))
+
+
+def override_failed_testing(region: Region, call: Call, machine: Machine) -> None:
+    if machine.status is not Status.FAILED_TESTING:
+        raise Refused(409, "Unable to override node status. Node is not in 'Failed testing' status.")
+    region.requested(machine, "User overrode 'Failed testing' status", call.user, call.one("comment"))
+    deployed = bool(machine.osystem)
+    if not deployed:
+        machine.owner = None
+    region.move(machine, Status.DEPLOYED if deployed else Status.READY)

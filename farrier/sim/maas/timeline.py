@@ -1,0 +1,48 @@
+"""The region's clock, which stands still until somebody moves it, and what is due when.
+
+Owned by `Region`; operations put steps on it, tests and the demo move it. Steps run in order of time, and of
+planning when times are equal, each at its own moment: a step that plans another is served within the same move. It
+never looks at the real time.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+Step = Callable[[], None]
+
+
+class Timeline:
+    """Simulated time."""
+
+    def __init__(self, start: datetime) -> None:
+        self._now = start
+        self._order = itertools.count()
+        self._due: list[tuple[datetime, int, Step]] = []
+
+    @property
+    def now(self) -> datetime:
+        return self._now
+
+    def after(self, delay: timedelta, step: Step) -> None:
+        """Run `step` so much later; with no delay, at once."""
+        if delay <= timedelta(0):
+            step()
+            return
+        heapq.heappush(self._due, (self._now + delay, next(self._order), step))
+
+    def advance(self, by: timedelta) -> None:
+        """Move the time, and run all that falls due on the way."""
+        until = self._now + by
+        while self._due and self._due[0][0] <= until:
+            moment, _, step = heapq.heappop(self._due)
+            self._now = max(self._now, moment)
+            step()
+        self._now = max(self._now, until)
+
+    def next_due(self) -> timedelta | None:
+        """How far away the next step is; None when nothing is planned."""
+        return self._due[0][0] - self._now if self._due else None

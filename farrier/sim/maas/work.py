@@ -1,0 +1,188 @@
+"""What goes on in a machine while time passes: power, commissioning, deploying, erasing, rescue.
+
+Started by operations, driven by the region's timeline. It writes the events that the real thing writes, in that order,
+and ends as the machine's nature says. Each step is void when somebody has changed the status before it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from farrier.sim.maas import inside, installing
+from farrier.sim.maas.call import Refused
+from farrier.sim.maas.events import Level
+from farrier.sim.maas.hardware import CommissionFate, EraseFate
+from farrier.sim.maas.records import Machine, ScriptStatus, SetType
+from farrier.sim.maas.region import Region
+from farrier.sim.maas.statuses import FAILS_AS, Status
+
+_SCRIPTS = (
+    "20-maas-01-install-lldpd",
+    "20-maas-02-dhcp-unconfigured-ifaces",
+    "30-maas-01-bmc-config",
+    "20-maas-03-machine-resources",
+    "40-maas-01-machine-config-hints",
+    "50-maas-01-commissioning",
+    "maas-support-info",
+    "maas-lshw",
+    "maas-list-modaliases",
+    "maas-get-fruid-api-data",
+    "maas-kernel-cmdline",
+    "maas-serial-ports",
+    "maas-capture-lldpd",
+)
+
+
+# A workflow is picked up by a worker some time after the answer.
+_WORKFLOW_STARTS = timedelta(milliseconds=1)
+
+
+def switch(region: Region, machine: Machine, *, on: bool, then: Callable[[], None] | None = None) -> None:
+    """Switch power and, when it is switched, go on. Raises Refused 500 when the BMC does not answer; nothing is
+    changed then."""
+    problem = region.nature_of(machine).bmc_error
+    if problem is not None:
+        kind = "Failed to power on node" if on else "Failed to power off node"
+        region.note(machine, kind, f"Power could not be switched: {problem}", level=Level.ERROR)
+        raise Refused(500, f"Failed to connect to BMC: {problem}")
+
+    def switched() -> None:
+        machine.power_state = "on" if on else "off"
+        if then is not None:
+            then()
+
+    region.plan(machine, region.durations.power, switched)
+
+
+def fail(region: Region, machine: Machine, reason: str) -> None:
+    """End running work badly: the status that stands for it, the reason where a client looks, power off."""
+    machine.error_description = reason
+    machine.power_state = "off"
+    region.note(machine, "Marking node failed", reason, level=Level.ERROR, action="mark_failed")
+    region.move(machine, FAILS_AS[machine.status])
+
+
+def commission(region: Region, machine: Machine) -> None:
+    """From power on until Ready, or what its nature says instead."""
+    total, fate = region.durations.commission, region.nature_of(machine).commission
+    if fate is CommissionFate.NEVER_BOOTS:
+        minutes = int(region.site.config["node_timeout"])  # type: ignore[call-overload]
+        reason = f"Node operation 'Commissioning' timed out after {minutes} minutes."
+        region.plan(machine, region.durations.node_timeout, lambda: _commissioning_failed(region, machine, reason))
+        return
+    region.plan(machine, total * 0.3, lambda: region.note(machine, "Performing PXE boot"))
+    region.plan(machine, total * 0.5, lambda: region.note(machine, "Gathering information"))
+    region.plan(machine, total, lambda: _commissioned(region, machine, fate))
+
+
+def _commissioning_failed(region: Region, machine: Machine, reason: str) -> None:
+    _finish_scripts(region, machine, SetType.COMMISSIONING, ScriptStatus.FAILED)
+    fail(region, machine, reason)
+
+
+def _commissioned(region: Region, machine: Machine, fate: CommissionFate) -> None:
+    if fate is CommissionFate.SCRIPT_FAILS:
+        text = f"{_SCRIPTS[-1]} changed status from 'Running' to 'Failed'"
+        region.note(machine, "Script result", text, level=Level.DEBUG)
+        _commissioning_failed(region, machine, f"1 script has failed: {_SCRIPTS[-1]}")
+        return
+    for script in _SCRIPTS:
+        text = f"{script} changed status from 'Pending' to 'Passed'"
+        region.note(machine, "Script result", text, level=Level.DEBUG)
+    _finish_scripts(region, machine, SetType.COMMISSIONING, ScriptStatus.PASSED)
+    inside.look(region, machine)
+    if fate is CommissionFate.TESTS_FAIL:
+        region.move(machine, Status.TESTING)
+        region.plan(machine, region.durations.testing, lambda: fail(region, machine, "1 test has failed."))
+    elif region.durations.testing > timedelta(0):
+        region.move(machine, Status.TESTING)
+        region.plan(machine, region.durations.testing, lambda: _ready(region, machine))
+    else:
+        _ready(region, machine)
+
+
+def _ready(region: Region, machine: Machine) -> None:
+    machine.owner = None
+    region.note(machine, "Ready")
+    region.move(machine, Status.READY)
+    region.plan(machine, region.durations.power, lambda: _sleep(machine))
+
+
+def _sleep(machine: Machine) -> None:
+    machine.power_state = "off"
+
+
+def _finish_scripts(region: Region, machine: Machine, kind: SetType, status: ScriptStatus) -> None:
+    running = machine.newest_set(kind)
+    if running is not None:
+        running.status, running.ended = status, region.now
+
+
+def deploy(region: Region, machine: Machine) -> None:
+    """From power on until Deployed, or what its nature says instead."""
+    installing.start(region, machine, lambda reason: fail(region, machine, reason))
+
+
+def finish_release(region: Region, machine: Machine) -> None:
+    """The end of Releasing: nobody's, and Ready if commissioning passed, else New."""
+    commissioned = machine.newest_set(SetType.COMMISSIONING)
+    passed = commissioned is not None and commissioned.status is ScriptStatus.PASSED
+    region.release_addresses(machine)
+    machine.owner = None
+    region.move(machine, Status.READY if passed else Status.NEW)
+    region.note(machine, "Released")
+
+
+def erase(region: Region, machine: Machine) -> None:
+    """From power on until erased and released, or Failed disk erasing."""
+    if region.nature_of(machine).erase is EraseFate.FAILS:
+        region.plan(machine, region.durations.erase, lambda: fail(region, machine, "Failed to erase disks."))
+        return
+
+    def erased() -> None:
+        forget_deployment(machine)
+        region.move(machine, Status.RELEASING)
+        region.note(machine, "Releasing")
+        switch(region, machine, on=False, then=lambda: finish_release(region, machine))
+
+    region.plan(machine, region.durations.erase, erased)
+
+
+def forget_deployment(machine: Machine) -> None:
+    """What a release clears at its beginning; layout, links, tags, pool and error text stay."""
+    machine.osystem = machine.distro_series = machine.agent_name = ""
+    machine.hwe_kernel = machine.user_data = machine.sync_interval = machine.last_sync = None
+    machine.enable_hw_sync = machine.ephemeral_deploy = machine.enable_kernel_crash_dump = False
+    machine.netboot = True
+
+
+def enter_rescue(region: Region, machine: Machine) -> None:
+    """From power on until the machine runs the rescue system."""
+    region.plan(machine, region.durations.rescue, lambda: region.move(machine, Status.RESCUE_MODE))
+
+
+def leave_rescue(region: Region, machine: Machine) -> None:
+    """Back to where rescue came from: a deployed machine starts again, any other is switched off."""
+    before = machine.previous_status
+    deployed = before is Status.DEPLOYED
+
+    def left() -> None:
+        if before in {Status.READY, Status.NEW, Status.BROKEN, Status.FAILED_COMMISSIONING}:
+            machine.owner = None
+        region.move(machine, before)
+
+    switch(region, machine, on=deployed, then=left)
+
+
+def switch_in_workflow(region: Region, machine: Machine, then: Callable[[], None]) -> None:
+    """Power on for a deployment: it is done by a workflow, so the call is answered before it. Raises Refused 500."""
+    problem = region.nature_of(machine).bmc_error
+    if problem is not None:
+        raise Refused(500, f"Failed to connect to BMC: {problem}")
+
+    def switched() -> None:
+        machine.power_state = "on"
+        then()
+
+    region.plan(machine, max(region.durations.power, _WORKFLOW_STARTS), switched)
