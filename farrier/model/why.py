@@ -86,7 +86,7 @@ def _errors(node: NodeDetail) -> Iterator[str]:
         detail = f": {workflow.failure_detail}" if workflow.failure_detail else ""
         yield f"{workflow.kind}, stage {workflow.stage}: {workflow.failure_class}{detail}"
     if node.bmc.last_error is not None:
-        yield f"BMC: {node.bmc.failure or 'unknown'}: {node.bmc.last_error}"
+        yield f"BMC: {node.bmc.failure}: {node.bmc.last_error}" if node.bmc.failure else f"BMC: {node.bmc.last_error}"
     if _is_unread(node):
         yield f"power, as of {_last_read(node)}: {node.bmc.sync_failure}: {node.bmc.sync_error}"
     if node.quarantine_cause is not None:

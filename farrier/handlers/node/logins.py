@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from farrier.model import duration
 from farrier.model.bmc import BmcError, BmcFailure, BmcTarget, backoff
 from farrier.model.node import Bmc, Node
 
@@ -36,7 +37,7 @@ def counted(bmc: Bmc, now: datetime) -> Bmc:
 
 def capped(bmc: Bmc, now: datetime) -> tuple[str, timedelta]:
     """Why no login is made now, and when the next one may be; for a `bmc` that `counted` gave no try."""
-    reason = f"the BMC saw {LOGIN_CAP} failed logins within {LOGIN_WINDOW}; waits to protect the account"
+    reason = f"the BMC saw {LOGIN_CAP} failed logins within {duration.human(LOGIN_WINDOW)}; waits to protect the account"
     return reason, bmc.tries[-LOGIN_CAP] + LOGIN_WINDOW - now
 
 

@@ -180,6 +180,14 @@ async def test_power_that_cannot_be_read_is_shown_with_the_age_of_what_is_known(
         assert part in shown
 
 
+async def test_an_error_without_a_class_is_shown_without_one(farrier: Prompt, db: pg.Database) -> None:
+    await farrier("node", "add", "gpu-1")
+    await force(db, """UPDATE farrier.nodes SET management = 'error', bmc = '{"last_error": "details were removed"}'""")
+    shown = (await farrier("node", "show", "gpu-1")).out
+    assert "details were removed" in shown
+    assert "None" not in shown
+
+
 async def test_a_node_that_nobody_runs_is_explained_by_that(farrier: Prompt, db: pg.Database) -> None:
     await farrier("node", "add", "gpu-1")
     await db.advance(timedelta(minutes=10))

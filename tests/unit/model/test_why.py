@@ -101,6 +101,10 @@ def test_every_error_is_named_with_its_class() -> None:
     )
 
 
+def test_what_was_done_to_a_bmc_by_request_is_told_without_a_class() -> None:
+    assert why(bmc=Bmc(last_error="the BMC details were removed")).errors == ("BMC: the BMC details were removed",)
+
+
 def test_an_ended_workflow_s_failure_is_still_told() -> None:
     assert "boss_disk_not_found" in why(last_workflow=FAILED).errors[0]
 
