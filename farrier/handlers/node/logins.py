@@ -37,7 +37,8 @@ def counted(bmc: Bmc, now: datetime) -> Bmc:
 
 def capped(bmc: Bmc, now: datetime) -> tuple[str, timedelta]:
     """Why no login is made now, and when the next one may be; for a `bmc` that `counted` gave no try."""
-    reason = f"the BMC saw {LOGIN_CAP} failed logins within {duration.human(LOGIN_WINDOW)}; waits to protect the account"
+    window = duration.human(LOGIN_WINDOW)
+    reason = f"the BMC saw {LOGIN_CAP} failed logins within {window}; waits to protect the account"
     return reason, bmc.tries[-LOGIN_CAP] + LOGIN_WINDOW - now
 
 
