@@ -18,6 +18,16 @@ from farrier.model.bmc import BmcReading, BmcTarget
 from farrier.model.clocks import Limits, Overdue
 from farrier.model.credential import Credential
 from farrier.model.fleet import NewNode, NodeGlance, PastMove
+from farrier.model.maas import (
+    BlockDevice,
+    Event,
+    Identity,
+    Interface,
+    Machine,
+    PowerAddress,
+    ScriptSet,
+)
+from farrier.model.maas_changes import Change, LookUp, NewMachine
 from farrier.model.node import TaskType
 from farrier.model.outcome import Decision
 from farrier.model.params import PowerRequest
@@ -197,6 +207,56 @@ class ServiceObserver(Protocol):
     def requested(self, service: str, operation: str, result: str, seconds: float) -> None:
         """One request ended. The labels come from finite sets; `result`: `ok`, `cancelled` or a failure
         class."""
+
+
+# --- MAAS
+
+
+class MaasClient(Protocol):
+    """Speaks to one MAAS region. Every failure is a `MaasError`; it says with `ambiguous` whether a change may have
+    been made all the same. Reads may be repeated, cut short or abandoned. A change is sent once: after an error, and
+    before each repetition, the caller reads and decides anew, and recognises its own earlier call by its comment."""
+
+    async def version(self) -> str:
+        """The region's version; proves nothing about the key."""
+
+    async def whoami(self) -> Identity:
+        """Whom the key belongs to: the probe of the key."""
+
+    async def config(self, name: str) -> str | int | float | bool | None:
+        """A setting of the region."""
+
+    async def machines(self, by: LookUp, values: Sequence[str]) -> tuple[Machine, ...]:
+        """Those with one of `values`, each once, in chunks. One that is not listed may be hidden: only `machine` proves
+        that it is absent."""
+
+    async def machine(self, system_id: str) -> Machine:
+        """One machine. `absent` means that the region has none of this id."""
+
+    async def power_addresses(self, ids: Sequence[str] = ()) -> Mapping[str, PowerAddress]:
+        """Where the BMCs of these machines, or of all, are, by system id."""
+
+    async def block_devices(self, system_id: str) -> tuple[BlockDevice, ...]:
+        """The machine's disks."""
+
+    async def interfaces(self, system_id: str) -> tuple[Interface, ...]:
+        """The machine's network interfaces."""
+
+    async def events(
+        self, *, after: int | None = None, system_id: str | None = None, limit: int = 1000
+    ) -> tuple[Event, ...]:
+        """Oldest first, each once; of one machine or of all. With `after` the first behind that id, without it the last
+        that there are. Ids may appear out of order: read a few of them again."""
+
+    async def results(self, system_id: str, kind: str) -> tuple[ScriptSet, ...]:
+        """Rounds of scripts of a kind: `commissioning`, `testing` or `installation`."""
+
+    async def create(self, new: NewMachine) -> Machine:
+        """Make a machine. `invalid` with `hostname` or `mac_addresses` in `fields`: look for it, it may be there."""
+
+    async def do(self, machine: Machine, change: Change) -> None:
+        """Ask for a change of a machine that was just read. `foreign_owner`, and nothing sent, if somebody else holds
+        it. Success says that the region took it; what becomes of it is read later."""
 
 
 # --- the enqueuer and what it hears

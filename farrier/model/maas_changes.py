@@ -1,0 +1,203 @@
+"""What may be asked of MAAS that changes something: one struct for each kind, as data.
+
+Made by stages, sent by `MaasClient.do`, which refuses a machine that somebody else holds. No change carries a promise:
+whether it was made is decided by a later reading. `comment` is kept by the region in the event of the request, so that
+our own earlier call can be told from somebody else's. Secrets and user data are masked in representations.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+from typing_extensions import override
+
+
+class LookUp(StrEnum):
+    """By what machines are found; the value is the region's parameter."""
+
+    ID = "id"
+    HOSTNAME = "hostname"
+    MAC_ADDRESS = "mac_address"
+    AGENT_NAME = "agent_name"
+
+
+class LinkMode(StrEnum):
+    AUTO = "auto"
+    DHCP = "dhcp"
+    STATIC = "static"
+    LINK_UP = "link_up"
+
+
+class PowerAccess(msgspec.Struct, frozen=True, kw_only=True):
+    """How the region reaches a BMC by Redfish. `address` is a bare name or number: the region adds the rest."""
+
+    address: str
+    username: str
+    password: str
+    node_id: str = ""
+
+    @override
+    def __repr__(self) -> str:
+        return f"PowerAccess(address={self.address!r}, username={self.username!r}, password=***)"
+
+
+class NewMachine(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine to be created, not commissioned. `description` is where our own creation is recognised."""
+
+    hostname: str
+    mac_addresses: tuple[str, ...]
+    power: PowerAccess
+    description: str
+    architecture: str = "amd64/generic"
+    domain: str | None = None
+    zone: str | None = None
+    pool: str | None = None
+
+
+class Update(msgspec.Struct, frozen=True, kw_only=True):
+    """Only what is given changes. In any status; not while locked."""
+
+    hostname: str | None = None
+    description: str | None = None
+    power: PowerAccess | None = None
+    enable_hw_sync: bool | None = None
+
+
+class Commission(msgspec.Struct, frozen=True, kw_only=True):
+    """From new, ready, failed commissioning and broken. What is not skipped is wiped, so both have to be said."""
+
+    skip_networking: bool
+    skip_storage: bool
+    skip_bmc_config: bool = True
+    enable_ssh: bool = False
+    testing_scripts: tuple[str, ...] | None = None
+    """None: the region's default. Empty: no tests."""
+
+
+class Abort(msgspec.Struct, frozen=True, kw_only=True):
+    comment: str
+
+
+class SetBootDisk(msgspec.Struct, frozen=True, kw_only=True):
+    """Ready only. Repeatable."""
+
+    device: int
+
+
+class SetStorageLayout(msgspec.Struct, frozen=True, kw_only=True):
+    """Ready only. Makes the layout anew, on the boot disk."""
+
+    layout: str
+    root_size: int | None = None
+    boot_size: int | None = None
+
+
+class CreateBond(msgspec.Struct, frozen=True, kw_only=True):
+    """Refused as `invalid` while a parent is in a bond: read before it is repeated."""
+
+    name: str
+    parents: tuple[int, ...]
+    mode: str
+    lacp_rate: str | None = None
+    xmit_hash_policy: str | None = None
+    mtu: int | None = None
+    vlan: int | None = None
+
+
+class CreateVlan(msgspec.Struct, frozen=True, kw_only=True):
+    """`vlan` is the region's id of it, not its number on the wire."""
+
+    parent: int
+    vlan: int
+    mtu: int | None = None
+
+
+class UpdateInterface(msgspec.Struct, frozen=True, kw_only=True):
+    """Repeatable."""
+
+    interface: int
+    name: str | None = None
+    vlan: int | None = None
+    mtu: int | None = None
+
+
+class LinkSubnet(msgspec.Struct, frozen=True, kw_only=True):
+    """Replaces all links of the interface by this one, so it may be repeated without making a second."""
+
+    interface: int
+    mode: LinkMode
+    subnet: int | None = None
+    ip_address: str | None = None
+    default_gateway: bool = False
+
+
+class UnlinkSubnet(msgspec.Struct, frozen=True, kw_only=True):
+    interface: int
+    link: int
+
+
+class Deploy(msgspec.Struct, frozen=True, kw_only=True):
+    """From ready, which acquires the machine, and allocated. User data is forgotten by the region unless sent each
+    time."""
+
+    user_data: str
+    comment: str
+    distro_series: str | None = None
+    hwe_kernel: str | None = None
+    enable_hw_sync: bool = True
+
+    @override
+    def __repr__(self) -> str:
+        return f"Deploy(distro_series={self.distro_series!r}, comment={self.comment!r}, user_data=***)"
+
+
+class Release(msgspec.Struct, frozen=True, kw_only=True):
+    """Nothing happens to a machine that is ready or on its way there."""
+
+    comment: str
+    erase: bool = False
+    quick_erase: bool = False
+    secure_erase: bool = False
+
+
+class PowerOff(msgspec.Struct, frozen=True, kw_only=True):
+    comment: str
+
+
+class Lock(msgspec.Struct, frozen=True, kw_only=True):
+    comment: str
+
+
+class Unlock(msgspec.Struct, frozen=True, kw_only=True):
+    comment: str
+
+
+class MarkFixed(msgspec.Struct, frozen=True, kw_only=True):
+    comment: str
+
+
+class Delete(msgspec.Struct, frozen=True, kw_only=True):
+    """The region deletes a deployed machine as readily as any other; only a lock stops it. `absent` the second time."""
+
+
+Change: TypeAlias = (
+    Update
+    | Commission
+    | Abort
+    | SetBootDisk
+    | SetStorageLayout
+    | CreateBond
+    | CreateVlan
+    | UpdateInterface
+    | LinkSubnet
+    | UnlinkSubnet
+    | Deploy
+    | Release
+    | PowerOff
+    | Lock
+    | Unlock
+    | MarkFixed
+    | Delete
+)

@@ -1,0 +1,151 @@
+"""`farrier.protocols.MaasClient` over one MAAS region.
+
+Built by `wiring`, one for each region. Before a change it makes sure that nobody else holds the machine, on the word of
+a reading that is at most `FRESH` old; the region itself would let an administrator act on anybody's. Nothing is kept
+but the name of our own user, which belongs to the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import httpx
+import msgspec
+
+from farrier import protocols
+from farrier.model.maas import (
+    BlockDevice,
+    Event,
+    Identity,
+    Interface,
+    MaasError,
+    MaasFailure,
+    Machine,
+    PowerAddress,
+    ScriptSet,
+)
+from farrier.model.maas_changes import Change, LookUp, NewMachine
+from farrier.services import maas_answers, maas_requests
+from farrier.services.maas_requests import Operation
+from farrier.services.maas_signing import ApiKey
+from farrier.services.maas_transport import MaasSettings, Times, Transport, open_http
+
+# Between reading a machine and acting on it lies one decision of ours. Whatever is older is read again.
+FRESH = timedelta(seconds=10)
+# 41 kB and 18 ms of the region each: more would hold one of its workers for too long.
+MOST_MACHINES = 50
+MOST_EVENTS = 1000
+
+
+@asynccontextmanager
+async def open_maas(
+    settings: MaasSettings,
+    *,
+    key: Callable[[], Awaitable[str]],
+    times: Times,
+    observer: protocols.ServiceObserver,
+    transport: httpx.AsyncBaseTransport | None = None,
+) -> AsyncIterator[Maas]:
+    """The client, for as long as the context lasts; it dials when it is first asked. `key` answers the API key as MAAS
+    prints it, for each request. Raises `ConfigError` for an unusable CA file."""
+    async with open_http(settings, transport=transport) as http:
+        sender = Transport(settings, http, key=key, times=times, observer=observer)
+        yield Maas(sender, clock=times.clock, agent_name=settings.agent_name)
+
+
+class Maas:
+    """`MaasClient`, for real."""
+
+    def __init__(self, transport: Transport, *, clock: protocols.Clock, agent_name: str) -> None:
+        self._transport = transport
+        self._clock = clock
+        self._agent_name = agent_name
+        self._user: tuple[ApiKey, Identity] | None = None
+
+    async def version(self) -> str:
+        request = maas_requests.read(Operation.VERSION, "version/")
+        return (await self._transport.send(request, maas_answers.shaped(maas_answers.Version))).version
+
+    async def whoami(self) -> Identity:
+        request = maas_requests.read(Operation.WHOAMI, "users/", ("op", "whoami"))
+        return await self._transport.send(request, maas_answers.shaped(Identity))
+
+    async def config(self, name: str) -> str | int | float | bool | None:
+        request = maas_requests.read(Operation.CONFIG, "maas/", ("op", "get_config"), ("name", name))
+        return await self._transport.send(request, maas_answers.scalar)
+
+    async def machines(self, by: LookUp, values: Sequence[str]) -> tuple[Machine, ...]:
+        if not values:
+            return ()
+        found: dict[str, Machine] = {}
+        wanted = tuple(dict.fromkeys(values))
+        for start in range(0, len(wanted), MOST_MACHINES):
+            chunk = wanted[start : start + MOST_MACHINES]
+            request = maas_requests.read(Operation.MACHINES, "machines/", *((by.value, value) for value in chunk))
+            ids = frozenset(chunk) if by is LookUp.ID else None
+            found |= await self._transport.send(request, maas_answers.machines(ids))
+        return tuple(self._read_now(machine) for machine in found.values())
+
+    async def machine(self, system_id: str) -> Machine:
+        request = maas_requests.read(Operation.MACHINE, maas_requests.machine_path(system_id))
+        return self._read_now(await self._transport.send(request, maas_answers.machine(system_id)))
+
+    async def power_addresses(self, ids: Sequence[str] = ()) -> Mapping[str, PowerAddress]:
+        wanted = (("id", system_id) for system_id in ids)
+        request = maas_requests.read(Operation.POWER_ADDRESSES, "machines/", ("op", "power_parameters"), *wanted)
+        return await self._transport.send(request, maas_answers.shaped(dict[str, PowerAddress]))
+
+    async def block_devices(self, system_id: str) -> tuple[BlockDevice, ...]:
+        request = maas_requests.read(Operation.BLOCK_DEVICES, maas_requests.node_path(system_id, "blockdevices"))
+        return await self._transport.send(request, maas_answers.shaped(tuple[BlockDevice, ...]))
+
+    async def interfaces(self, system_id: str) -> tuple[Interface, ...]:
+        request = maas_requests.read(Operation.INTERFACES, maas_requests.node_path(system_id, "interfaces"))
+        return await self._transport.send(request, maas_answers.shaped(tuple[Interface, ...]))
+
+    async def events(
+        self, *, after: int | None = None, system_id: str | None = None, limit: int = MOST_EVENTS
+    ) -> tuple[Event, ...]:
+        query = [("op", "query"), ("level", "DEBUG"), ("limit", str(limit))]
+        query += [("after", str(after))] if after is not None else []
+        query += [("id", system_id)] if system_id is not None else []
+        return await self._transport.send(maas_requests.read(Operation.EVENTS, "events/", *query), maas_answers.events)
+
+    async def results(self, system_id: str, kind: str) -> tuple[ScriptSet, ...]:
+        path = maas_requests.node_path(system_id, "results")
+        request = maas_requests.read(Operation.RESULTS, path, ("type", kind))
+        return await self._transport.send(request, maas_answers.shaped(tuple[ScriptSet, ...]))
+
+    async def create(self, new: NewMachine) -> Machine:
+        request = maas_requests.creation(new)
+        return self._read_now(await self._transport.send(request, maas_answers.shaped(Machine)))
+
+    async def do(self, machine: Machine, change: Change) -> None:
+        request = maas_requests.of_change(machine.system_id, change, agent_name=self._agent_name)
+        await self._refuse_foreign(machine, request.operation)
+        await self._transport.send(request, maas_answers.done)
+
+    async def _refuse_foreign(self, machine: Machine, operation: Operation) -> None:
+        if self._clock.monotonic() - machine.read_at > FRESH.total_seconds():
+            machine = await self.machine(machine.system_id)
+        if machine.owner is None or machine.owner == "":
+            return
+        ours = (await self._ourselves()).username
+        if machine.owner != ours:
+            raise MaasError(
+                MaasFailure.FOREIGN_OWNER,
+                f"machine {machine.system_id} is held by {machine.owner[:64]!r}, not by {ours!r}; nothing was sent",
+                operation=operation,
+            )
+
+    async def _ourselves(self) -> Identity:
+        """Asked once for each key; it cannot change its user."""
+        key = await self._transport.api_key(Operation.WHOAMI)
+        if self._user is None or self._user[0] != key:
+            self._user = key, await self.whoami()
+        return self._user[1]
+
+    def _read_now(self, machine: Machine) -> Machine:
+        return msgspec.structs.replace(machine, read_at=self._clock.monotonic())

@@ -1,0 +1,90 @@
+"""What a successful answer of MAAS says: the structs of the model, or `Garbled`. Pure.
+
+Used by the MAAS client. Fields that we do not read may be anything. A list that contradicts itself, or an answer about
+another machine than was asked for, is garbled: nothing is decided on the word of a region that is confused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar
+
+import msgspec
+
+from farrier.model.maas import Event, Machine
+from farrier.services.maas_failure import Answer
+from farrier.services.maas_transport import Garbled
+
+_T = TypeVar("_T")
+
+
+class _Events(msgspec.Struct, frozen=True):
+    events: tuple[Event, ...]
+
+
+class Version(msgspec.Struct, frozen=True):
+    version: str
+
+
+def shaped(shape: type[_T]) -> Callable[[Answer], _T]:
+    """The decoder of a JSON body of this shape."""
+
+    def understand(answer: Answer) -> _T:
+        if answer.is_page:
+            raise Garbled("a page came instead of JSON")
+        try:
+            return msgspec.json.decode(answer.body, type=shape)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            # Its reasons name places and types, never values.
+            raise Garbled(f"the answer is not what MAAS answers: {error}") from None
+
+    return understand
+
+
+def machine(system_id: str) -> Callable[[Answer], Machine]:
+    """The machine that was asked for."""
+
+    def understand(answer: Answer) -> Machine:
+        found = shaped(Machine)(answer)
+        if found.system_id != system_id:
+            raise Garbled(f"the answer is about machine {found.system_id[:64]!r}, not {system_id}")
+        return found
+
+    return understand
+
+
+def machines(ids: Collection[str] | None) -> Callable[[Answer], dict[str, Machine]]:
+    """Each machine once, by its id; only those of `ids`, if that is what was asked for."""
+
+    def understand(answer: Answer) -> dict[str, Machine]:
+        found: dict[str, Machine] = {}
+        for one in shaped(tuple[Machine, ...])(answer):
+            if ids is not None and one.system_id not in ids:
+                raise Garbled(f"the answer lists machine {one.system_id[:64]!r}, which was not asked for")
+            if found.setdefault(one.system_id, one) != one:
+                raise Garbled(f"the answer lists machine {one.system_id[:64]!r} twice, and differently")
+        return found
+
+    return understand
+
+
+def events(answer: Answer) -> tuple[Event, ...]:
+    """Each event once, oldest first."""
+    by_id = {event.id: event for event in shaped(_Events)(answer).events}
+    return tuple(by_id[number] for number in sorted(by_id))
+
+
+def done(answer: Answer) -> None:
+    """A change that was taken: what the answer shows is the state before its work, so only its form counts."""
+    if answer.is_page:
+        raise Garbled("a page came instead of an answer of MAAS")
+    if "json" in answer.content_type.lower():
+        shaped(msgspec.Raw)(answer)
+
+
+def scalar(answer: Answer) -> Any:
+    """The value of a setting: any JSON that is no object or list."""
+    value = shaped(object)(answer)
+    if isinstance(value, dict | list):
+        raise Garbled("the answer is no single value")
+    return value

@@ -1,0 +1,200 @@
+"""What an answer of MAAS that is no success means, and what it means that there is none: total, nothing unclassified.
+
+Used by `maas_transport`; pure. Texts of the region are quoted, short and cleaned, because an operator needs them; pages
+of a proxy are not, and no text is passed on before the secrets are taken out. `ambiguous` errs on the safe side: the
+caller reads once too often rather than taking a change that was made for one that was not.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import ssl
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
+from urllib.parse import quote, quote_plus
+
+import httpx
+import msgspec
+from typing_extensions import override
+
+from farrier.model.maas import MaasError, MaasFailure
+from farrier.services.maas_requests import Request
+
+# What a region may tell us to stay away. It says 5 or 10 s; a proxy in front of it may say anything.
+LONGEST_STAY = timedelta(minutes=5)
+# A sentence or two: what MAAS says is one, unless it lists all of something.
+_LONGEST_QUOTE = 300
+
+_NO_MACHINE = re.compile(r"No (Machine|Node) matches the given query")
+_OLD_TIMESTAMP = re.compile(r"expired timestamp|timestamp", re.IGNORECASE)
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer as it came. Not for representations: bodies hold passwords."""
+
+    status: int
+    body: bytes
+    content_type: str = ""
+    retry_after: str = ""
+
+    @property
+    def is_page(self) -> bool:
+        """HTML: of a proxy, or of Django when nothing else worked."""
+        start = self.body[:64].lstrip().lower()
+        return "html" in self.content_type.lower() or start.startswith((b"<!doctype", b"<html"))
+
+    @override
+    def __repr__(self) -> str:
+        return f"Answer(status={self.status}, body=***)"
+
+
+def of_answer(request: Request, answer: Answer, *, secrets: Iterable[str]) -> MaasError:
+    """The error that an answer other than 2xx is."""
+    stay = _stay(answer.retry_after)
+    failure = _class(answer, told_to_stay=stay is not None)
+    fields = _fields(answer, secrets) if failure is MaasFailure.INVALID else {}
+    return MaasError(
+        failure,
+        _detail(failure, answer, secrets),
+        operation=request.operation,
+        ambiguous=request.changes and answer.status >= 500,
+        retry_after=stay,
+        fields=fields,
+    )
+
+
+def _class(answer: Answer, *, told_to_stay: bool) -> MaasFailure:
+    text = "" if answer.is_page else answer.body[:4096].decode(errors="replace")
+    match answer.status:
+        case 400 if text.startswith("Unrecognised signature"):
+            return MaasFailure.AUTH  # what a list says to whoever shows no key at all
+        case 401:
+            return MaasFailure.CLOCK_SKEW if _OLD_TIMESTAMP.search(text) else MaasFailure.AUTH
+        case 400 if not answer.is_page:
+            return MaasFailure.INVALID
+        case 403 if not answer.is_page:
+            return MaasFailure.FORBIDDEN
+        case 404 if not answer.is_page and not text.startswith("Unknown API endpoint"):
+            # Others are of a link or a disk, or of an address that is in use: the machine may well be there.
+            return MaasFailure.ABSENT if _NO_MACHINE.search(text) else MaasFailure.CONFLICT
+        case 409:
+            # The database's own conflicts come back as a page, those of a machine's state as text.
+            return MaasFailure.BUSY if told_to_stay or answer.is_page else MaasFailure.CONFLICT
+        case 429:
+            return MaasFailure.BUSY
+        case 503:
+            return MaasFailure.BUSY if told_to_stay or answer.is_page else MaasFailure.CAPACITY
+        case status if status >= 500:
+            return MaasFailure.UPSTREAM
+        case _:
+            return MaasFailure.PROTOCOL
+
+
+def _detail(failure: MaasFailure, answer: Answer, secrets: Iterable[str]) -> str:
+    start = f"MAAS answered HTTP {answer.status}"
+    if failure is MaasFailure.CLOCK_SKEW:
+        return f"{start}: our clock and the region's differ by more than five minutes; correct the clocks"
+    if failure is MaasFailure.AUTH and answer.status == 400:
+        return f"{start}: it saw no API key; something between us takes the Authorization header away"
+    if failure is MaasFailure.AUTH:
+        return f"{start}: it refuses the API key"
+    if 300 <= answer.status < 400:
+        return f"{start}, a redirect; these are not followed, the URL has to name the region itself"
+    if answer.is_page:
+        return f"{start} with a page instead of a text"
+    if not answer.body.strip():
+        return f"{start} without a text"
+    return f"{start}: {quoted(answer.body, secrets)}"
+
+
+def of_exception(request: Request, error: Exception, *, within: timedelta) -> MaasError:
+    """The error that it is that there was no complete answer."""
+    failure, detail, arrived = _of_chain(error, within)
+    return MaasError(failure, detail, operation=request.operation, ambiguous=request.changes and arrived)
+
+
+def _of_chain(error: Exception, within: timedelta) -> tuple[MaasFailure, str, bool]:
+    """Class, text, and whether the request may have arrived."""
+    for cause in _chain(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return MaasFailure.TLS, f"the certificate of MAAS is not trusted: {cause.verify_message}", False
+        if isinstance(cause, ssl.SSLError) and isinstance(error, httpx.ConnectError):
+            return MaasFailure.TLS, f"the TLS handshake failed: {cause.reason or type(cause).__name__}", False
+        if isinstance(cause, socket.gaierror):
+            return MaasFailure.UNREACHABLE, "the host name of MAAS does not resolve", False
+    if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
+        return MaasFailure.TIMEOUT, "no connection to MAAS in time", False
+    if isinstance(error, TimeoutError | httpx.TimeoutException):
+        return MaasFailure.TIMEOUT, f"no complete answer of MAAS within {within.total_seconds():g} s", True
+    if isinstance(error, httpx.ConnectError):
+        return MaasFailure.UNREACHABLE, "no connection to MAAS", False
+    if isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL):
+        return MaasFailure.PROTOCOL, "the URL of MAAS is none", False
+    if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError | OSError):
+        return MaasFailure.UNREACHABLE, "MAAS closed the connection", True
+    return MaasFailure.PROTOCOL, f"no usable answer of MAAS ({type(error).__name__})", True
+
+
+def garbled(request: Request, detail: str) -> MaasError:
+    """A success whose body cannot be used: what was asked for was perhaps done."""
+    return MaasError(MaasFailure.PROTOCOL, detail, operation=request.operation, ambiguous=request.changes)
+
+
+def quoted(body: bytes, secrets: Iterable[str]) -> str:
+    """What the region said: one line, not too long, no secret in any spelling in which it was sent or may come back."""
+    # Cut after the secrets are out: one that is cut through would not be found.
+    text = scrubbed(" ".join(body[: 64 * _LONGEST_QUOTE].decode(errors="replace").split()), secrets)
+    text = "".join(one if one.isprintable() else "?" for one in text)
+    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
+
+
+def scrubbed(text: str, secrets: Iterable[str]) -> str:
+    """`text` without the secrets."""
+    spellings = {
+        spelling
+        for secret in secrets
+        for spelling in (
+            secret,
+            quote(secret, safe=""),
+            quote_plus(secret),
+            json.dumps(secret)[1:-1],
+            repr(secret)[1:-1],
+            " ".join(secret.split()),
+        )
+    }
+    for spelling in sorted(filter(None, spellings), key=len, reverse=True):
+        text = text.replace(spelling, "***")
+    return text
+
+
+def _fields(answer: Answer, secrets: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """What a form says of its fields; nothing for a refusal that is text."""
+    try:
+        form = msgspec.json.decode(answer.body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {}
+    if not isinstance(form, Mapping):
+        return {}
+    secrets = tuple(secrets)
+    return {
+        quoted(str(name).encode(), secrets): tuple(
+            quoted(str(one).encode(), secrets) for one in (said if isinstance(said, list) else [said])
+        )
+        for name, said in form.items()
+    }
+
+
+def _stay(text: str) -> timedelta | None:
+    """Seconds; a date means that something else than MAAS speaks, and is told by nobody's clock we know."""
+    text = text.strip()
+    if not (text.isascii() and text.isdecimal()):
+        return LONGEST_STAY if text else None
+    return min(timedelta(seconds=int(text[:9])), LONGEST_STAY)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,290 @@
+"""From what is asked for to the request that asks for it: method, path, form. Pure and total.
+
+Used by the MAAS client. Bodies are forms, because the region drops what comes as JSON without a word; paths end in a
+slash, because it knows no others. A name that would change the path is refused before anything is sent.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from enum import StrEnum
+from ipaddress import ip_address
+from typing import TypeAlias, assert_never
+
+import msgspec
+from typing_extensions import override
+
+from farrier.model import maas_changes as changes
+from farrier.model.maas import MaasError, MaasFailure
+from farrier.model.maas_changes import Change, NewMachine, PowerAccess
+
+Form: TypeAlias = tuple[tuple[str, str], ...]
+_Value: TypeAlias = str | int | bool | None
+
+_SYSTEM_ID = re.compile(r"[A-Za-z0-9]{1,64}")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
+
+
+class Operation(StrEnum):
+    """What a request was for; a metric label."""
+
+    VERSION = "version"
+    WHOAMI = "whoami"
+    CONFIG = "config"
+    MACHINES = "machines"
+    MACHINE = "machine"
+    POWER_ADDRESSES = "power_addresses"
+    BLOCK_DEVICES = "block_devices"
+    INTERFACES = "interfaces"
+    EVENTS = "events"
+    RESULTS = "results"
+    CREATE = "create"
+    UPDATE = "update"
+    COMMISSION = "commission"
+    ABORT = "abort"
+    SET_BOOT_DISK = "set_boot_disk"
+    SET_STORAGE_LAYOUT = "set_storage_layout"
+    CREATE_BOND = "create_bond"
+    CREATE_VLAN = "create_vlan"
+    UPDATE_INTERFACE = "update_interface"
+    LINK_SUBNET = "link_subnet"
+    UNLINK_SUBNET = "unlink_subnet"
+    DEPLOY = "deploy"
+    RELEASE = "release"
+    POWER_OFF = "power_off"
+    LOCK = "lock"
+    UNLOCK = "unlock"
+    MARK_FIXED = "mark_fixed"
+    DELETE = "delete"
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One request. `path` is below the API's root; `secrets` must be in no text."""
+
+    operation: Operation
+    method: str
+    path: str
+    query: Form = ()
+    form: Form = ()
+    secrets: tuple[str, ...] = ()
+
+    @property
+    def changes(self) -> bool:
+        """Whether it may change something, so that it is not to be sent twice."""
+        return self.method != "GET"
+
+    @override
+    def __repr__(self) -> str:
+        return f"Request({self.method} {self.path} for {self.operation}, form=***)"
+
+
+def read(operation: Operation, path: str, *query: tuple[str, str]) -> Request:
+    """A request that only reads."""
+    return Request(operation=operation, method="GET", path=path, query=query)
+
+
+def machine_path(system_id: str) -> str:
+    return f"machines/{_checked(system_id)}/"
+
+
+def node_path(system_id: str, *parts: str | int) -> str:
+    return "/".join(("nodes", _checked(system_id), *map(str, parts), ""))
+
+
+def creation(new: NewMachine) -> Request:
+    """Not commissioned, which would be done otherwise, and its failure not told."""
+    return Request(
+        operation=Operation.CREATE,
+        method="POST",
+        path="machines/",
+        form=(
+            *_form(
+                hostname=new.hostname,
+                description=new.description,
+                architecture=new.architecture,
+                domain=new.domain,
+                zone=new.zone,
+                pool=new.pool,
+                commission=False,
+            ),
+            *(("mac_addresses", mac) for mac in new.mac_addresses),
+            *_power(new.power),
+        ),
+        secrets=(new.power.password,),
+    )
+
+
+def of_change(system_id: str, change: Change, *, agent_name: str) -> Request:  # noqa: C901
+    """The request that asks for `change`."""
+    match change:
+        case changes.Update():
+            return _update(system_id, change)
+        case changes.Commission():
+            scripts = change.testing_scripts
+            return _on_machine(
+                Operation.COMMISSION,
+                system_id,
+                skip_networking=int(change.skip_networking),
+                skip_storage=int(change.skip_storage),
+                skip_bmc_config=int(change.skip_bmc_config),
+                enable_ssh=int(change.enable_ssh),
+                testing_scripts=None if scripts is None else ",".join(scripts) or "none",
+            )
+        case changes.Deploy():
+            return _deploy(system_id, change, agent_name)
+        case changes.Release():
+            return _on_machine(Operation.RELEASE, system_id, **msgspec.structs.asdict(change))
+        case changes.Abort():
+            return _on_machine(Operation.ABORT, system_id, comment=change.comment)
+        case changes.PowerOff():
+            return _on_machine(Operation.POWER_OFF, system_id, comment=change.comment)
+        case changes.Lock():
+            return _on_machine(Operation.LOCK, system_id, comment=change.comment)
+        case changes.Unlock():
+            return _on_machine(Operation.UNLOCK, system_id, comment=change.comment)
+        case changes.MarkFixed():
+            return _on_machine(Operation.MARK_FIXED, system_id, comment=change.comment)
+        case changes.Delete():
+            return Request(operation=Operation.DELETE, method="DELETE", path=machine_path(system_id))
+        case changes.SetBootDisk():
+            path = node_path(system_id, "blockdevices", change.device)
+            return _operation(Operation.SET_BOOT_DISK, path)
+        case changes.SetStorageLayout():
+            return _on_machine(
+                Operation.SET_STORAGE_LAYOUT,
+                system_id,
+                storage_layout=change.layout,
+                root_size=change.root_size,
+                boot_size=change.boot_size,
+            )
+        case (
+            changes.CreateBond()
+            | changes.CreateVlan()
+            | changes.UpdateInterface()
+            | changes.LinkSubnet()
+            | changes.UnlinkSubnet()
+        ):
+            return _network(system_id, change)
+        case _ as never:
+            assert_never(never)
+
+
+def _network(
+    system_id: str,
+    change: changes.CreateBond
+    | changes.CreateVlan
+    | changes.UpdateInterface
+    | changes.LinkSubnet
+    | changes.UnlinkSubnet,
+) -> Request:
+    interfaces = node_path(system_id, "interfaces")
+    match change:
+        case changes.CreateBond():
+            form = _form(
+                name=change.name,
+                bond_mode=change.mode,
+                bond_lacp_rate=change.lacp_rate,
+                bond_xmit_hash_policy=change.xmit_hash_policy,
+                mtu=change.mtu,
+                vlan=change.vlan,
+            )
+            parents = tuple(("parents", str(parent)) for parent in change.parents)
+            return _operation(Operation.CREATE_BOND, interfaces, *form, *parents)
+        case changes.CreateVlan():
+            form = _form(parent=change.parent, vlan=change.vlan, mtu=change.mtu)
+            return _operation(Operation.CREATE_VLAN, interfaces, *form)
+        case changes.UpdateInterface():
+            return Request(
+                operation=Operation.UPDATE_INTERFACE,
+                method="PUT",
+                path=node_path(system_id, "interfaces", change.interface),
+                form=_form(name=change.name, vlan=change.vlan, mtu=change.mtu),
+            )
+        case changes.LinkSubnet():
+            form = _form(
+                mode=change.mode.value,
+                subnet=change.subnet,
+                ip_address=change.ip_address,
+                default_gateway=change.default_gateway or None,
+                force=True,  # or each repetition adds one more link
+            )
+            return _operation(Operation.LINK_SUBNET, node_path(system_id, "interfaces", change.interface), *form)
+        case changes.UnlinkSubnet():
+            path = node_path(system_id, "interfaces", change.interface)
+            return _operation(Operation.UNLINK_SUBNET, path, ("id", str(change.link)))
+        case _ as never:
+            assert_never(never)
+
+
+def _update(system_id: str, change: changes.Update) -> Request:
+    named = _form(hostname=change.hostname, description=change.description, enable_hw_sync=change.enable_hw_sync)
+    return Request(
+        operation=Operation.UPDATE,
+        method="PUT",
+        path=machine_path(system_id),
+        form=(*named, *_power(change.power)) if change.power else named,
+        secrets=(change.power.password,) if change.power else (),
+    )
+
+
+def _deploy(system_id: str, change: changes.Deploy, agent_name: str) -> Request:
+    return _on_machine(
+        Operation.DEPLOY,
+        system_id,
+        user_data=base64.b64encode(change.user_data.encode()).decode(),
+        comment=change.comment,
+        agent_name=agent_name,
+        distro_series=change.distro_series,
+        hwe_kernel=change.hwe_kernel,
+        enable_hw_sync=change.enable_hw_sync,
+    )
+
+
+def _on_machine(operation: Operation, system_id: str, **values: _Value) -> Request:
+    return _operation(operation, machine_path(system_id), *_form(**values))
+
+
+def _operation(operation: Operation, path: str, *form: tuple[str, str]) -> Request:
+    """The region's name of it is ours, too."""
+    return Request(operation=operation, method="POST", path=path, query=(("op", operation.value),), form=form)
+
+
+def _power(power: PowerAccess) -> Form:
+    return (
+        ("power_type", "redfish"),
+        *_form(
+            power_parameters_power_address=_bare(power.address),
+            power_parameters_power_user=power.username,
+            power_parameters_power_pass=power.password,
+            power_parameters_node_id=power.node_id or None,
+        ),
+    )
+
+
+def _form(**values: _Value) -> Form:
+    return tuple((name, _text(value)) for name, value in values.items() if value is not None)
+
+
+def _text(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _checked(system_id: str) -> str:
+    if not _SYSTEM_ID.fullmatch(system_id):
+        raise MaasError(MaasFailure.INVALID, f"{system_id[:64]!r} is no system id of MAAS; nothing was sent")
+    return system_id
+
+
+def _bare(address: str) -> str:
+    """The region answers a URL here with a server error."""
+    try:
+        return str(ip_address(address.strip("[]")))
+    except ValueError:
+        pass
+    if not _HOST.fullmatch(address):
+        raise MaasError(
+            MaasFailure.INVALID,
+            f"{address[:64]!r} is no address that MAAS takes for a BMC; it wants a bare name or number, no URL",
+        )
+    return address

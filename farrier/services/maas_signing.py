@@ -1,0 +1,69 @@
+"""The key to a MAAS region, and how each request shows it: OAuth 1.0, PLAINTEXT, over a secret that is sent as it is.
+
+Used by `maas_transport`. A nonce is good for one request, so each attempt is signed anew, by httpx's own hook for it.
+A key shows itself in no representation; `secrets` says in which spellings it must be in no text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from urllib.parse import quote
+from uuid import uuid4
+
+import httpx
+import msgspec
+from typing_extensions import override
+
+from farrier.model.maas import MaasError, MaasFailure
+
+
+class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
+    """One user's key, in its three parts."""
+
+    consumer: str
+    token: str
+    secret: str
+
+    @override
+    def __repr__(self) -> str:
+        return "ApiKey(***)"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return (self.secret, self.token, self.consumer)
+
+
+def parsed(text: str) -> ApiKey:
+    """A key as MAAS prints it. Raises `MaasError` `auth`, which says nothing of what was given."""
+    parts = text.strip().split(":")
+    if len(parts) != 3 or not all(part and part.isascii() and part.isalnum() for part in parts):
+        raise MaasError(
+            MaasFailure.AUTH, "the API key is not three parts of letters and digits with colons between them"
+        )
+    consumer, token, secret = parts
+    return ApiKey(consumer=consumer, token=token, secret=secret)
+
+
+class Signer(httpx.Auth):
+    """Signs each attempt. `wall` is the time of day in seconds: the region refuses what is five minutes old."""
+
+    def __init__(self, key: ApiKey, *, wall: Callable[[], float]) -> None:
+        self._key = key
+        self._wall = wall
+
+    @override
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        key = self._key
+        fields = {
+            "oauth_nonce": uuid4().hex,
+            "oauth_timestamp": str(int(self._wall())),
+            "oauth_version": "1.0",
+            "oauth_signature_method": "PLAINTEXT",
+            "oauth_consumer_key": key.consumer,
+            "oauth_token": key.token,
+            "oauth_signature": f"&{key.secret}",  # between the two would be the consumer's secret, which is empty
+        }
+        request.headers["Authorization"] = "OAuth " + ", ".join(
+            f'{name}="{quote(value, safe="")}"' for name, value in fields.items()
+        )
+        yield request

@@ -1,0 +1,206 @@
+"""Requests to one MAAS region: a few at a time, signed, bounded in time and size, reported, understood or refused.
+
+Made by the MAAS client. A read that failed of something that passes is sent again, at most `ATTEMPTS` times in all and
+not before the region wants it; a request that may change something is sent once, whatever becomes of it. Waiting for a
+slot is no part of a request's time. No redirect is followed, and no answer read past `LARGEST_BODY_BYTES`.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import httpx
+import msgspec
+import structlog
+
+from farrier import protocols
+from farrier.errors import CredentialError
+from farrier.model.maas import MaasError, MaasFailure
+from farrier.services import maas_failure
+from farrier.services.maas_failure import Answer
+from farrier.services.maas_requests import Operation, Request
+from farrier.services.maas_signing import ApiKey, Signer, parsed
+from farrier.services.trust import CaFile, SystemCa, connector_ssl
+
+_T = TypeVar("_T")
+
+_log = structlog.stdlib.get_logger(__name__)
+
+# A region has four workers with four requests each for everybody; more of ours would only queue inside it.
+CONCURRENCY = 4
+# Fifty machines, the most that are asked for together, have 2 MB; a thousand events half of one.
+LARGEST_BODY_BYTES = 8 * 1024 * 1024
+# A region that is restarted is away longer than any number of tries that is worth holding a caller for.
+ATTEMPTS = 3
+FIRST_PAUSE = timedelta(seconds=1)
+# A caller that is told to wait longer than this is told so, and may do something else.
+LONGEST_PAUSE = timedelta(seconds=10)
+
+_PASSES = frozenset({MaasFailure.BUSY, MaasFailure.UPSTREAM, MaasFailure.UNREACHABLE})
+
+
+class MaasSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Which region, and how to speak to it. `url` ends in `/MAAS`."""
+
+    url: str
+    ca_file: Path | None = None
+    agent_name: str = "farrier"
+    connect_timeout: timedelta = timedelta(seconds=10)
+    read_timeout: timedelta = timedelta(seconds=30)
+    # The region does power and remote calls inside the request, each with a limit of its own of up to a minute.
+    change_timeout: timedelta = timedelta(minutes=2)
+
+
+class Times(msgspec.Struct, frozen=True, kw_only=True):
+    """What tells the time: `wall` for signatures alone, `pause` between the tries of a read."""
+
+    clock: protocols.Clock
+    wall: Callable[[], float] = time.time
+    pause: Callable[[float], Awaitable[None]] = anyio.sleep
+
+
+@asynccontextmanager
+async def open_http(
+    settings: MaasSettings, *, transport: httpx.AsyncBaseTransport | None = None
+) -> AsyncIterator[httpx.AsyncClient]:
+    """Connections to the region. Raises `ConfigError` for an unusable file of authorities."""
+    context = connector_ssl(CaFile(settings.ca_file) if settings.ca_file else SystemCa())
+    assert isinstance(context, ssl.SSLContext), "neither a pin nor insecure can be asked for"
+    if not settings.url.startswith("https://"):
+        _log.warning("maas.not_encrypted", url=settings.url)
+    async with httpx.AsyncClient(
+        base_url=f"{settings.url.rstrip('/')}/api/2.0/",
+        headers={"Accept-Encoding": "identity"},  # so that nothing grows behind the bound
+        verify=context,
+        trust_env=False,
+        follow_redirects=False,
+        timeout=httpx.Timeout(None, connect=settings.connect_timeout.total_seconds()),
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=CONCURRENCY),
+        transport=transport,
+    ) as client:
+        yield client
+
+
+class Transport:
+    """Sends requests. `key` is asked before each attempt and answers the key as MAAS prints it."""
+
+    def __init__(
+        self,
+        settings: MaasSettings,
+        http: httpx.AsyncClient,
+        *,
+        key: Callable[[], Awaitable[str]],
+        times: Times,
+        observer: protocols.ServiceObserver,
+    ) -> None:
+        self._settings = settings
+        self._http = http
+        self._key = key
+        self._times = times
+        self._observer = observer
+        self._slots = anyio.CapacityLimiter(CONCURRENCY)
+
+    async def send(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
+        """What `understand` makes of a success; it raises `Garbled` for what it cannot. Raises `MaasError`."""
+        attempt = 1
+        while True:
+            try:
+                return await self._once(request, understand)
+            except MaasError as error:
+                pause = self._before_next(request, attempt, error)
+                if pause is None:
+                    raise
+            await self._times.pause(pause.total_seconds())
+            attempt += 1
+
+    def _before_next(self, request: Request, attempt: int, error: MaasError) -> timedelta | None:
+        """How long to wait before the request is sent again; None: it is not."""
+        if request.changes or attempt >= ATTEMPTS or error.failure not in _PASSES:
+            return None
+        pause = error.retry_after or FIRST_PAUSE * (1 << (attempt - 1))
+        return pause if pause <= LONGEST_PAUSE else None
+
+    async def _once(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
+        """One request, reported to the observer however it ends."""
+        async with self._slots:
+            started = self._times.clock.monotonic()
+            result = "cancelled"
+            try:
+                understood = await self._answered(request, understand)
+                result = "ok"
+            except MaasError as error:
+                result = error.failure.value
+                raise
+            finally:
+                self._observer.requested("maas", request.operation, result, self._times.clock.monotonic() - started)
+            return understood
+
+    async def _answered(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
+        key = await self.api_key(request.operation)
+        secrets = (*key.secrets, *request.secrets)
+        answer = await self._exchange(request, key)
+        if not 200 <= answer.status < 300:
+            raise maas_failure.of_answer(request, answer, secrets=secrets)
+        try:
+            return understand(answer)
+        except Garbled as error:
+            raise maas_failure.garbled(request, error.detail) from None
+
+    async def api_key(self, operation: Operation) -> ApiKey:
+        """The key as it is now. Raises `MaasError`."""
+        try:
+            return parsed(await self._key())
+        except CredentialError as error:
+            failure = MaasFailure.UNREACHABLE if error.temporary else MaasFailure.AUTH
+            raise MaasError(failure, f"the API key cannot be had: {error}", operation=operation) from None
+        except MaasError as error:
+            raise MaasError(error.failure, error.detail, operation=operation) from None
+
+    async def _exchange(self, request: Request, key: ApiKey) -> Answer:
+        """The cause is not chained: it holds the request, and with it the key."""
+        within = self._settings.change_timeout if request.changes else self._settings.read_timeout
+        form: dict[str, list[str]] = {}
+        for name, value in request.form:
+            form.setdefault(name, []).append(value)
+        try:
+            with anyio.fail_after(within.total_seconds()):
+                async with self._http.stream(
+                    request.method,
+                    request.path,
+                    params=request.query or None,
+                    data=form or None,
+                    auth=Signer(key, wall=self._times.wall),
+                ) as response:
+                    return await _bounded(request, response)
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:  # TimeoutError is one of the last
+            raise maas_failure.of_exception(request, error, within=within) from None
+
+
+class Garbled(Exception):
+    """A success that cannot be understood. `detail` quotes nothing of it."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+async def _bounded(request: Request, response: httpx.Response) -> Answer:
+    body = bytearray()
+    async for chunk in response.aiter_raw():
+        body += chunk
+        if len(body) > LARGEST_BODY_BYTES:
+            detail = f"the answer is larger than {LARGEST_BODY_BYTES} bytes"
+            raise maas_failure.garbled(request, detail)
+    return Answer(
+        status=response.status_code,
+        body=bytes(body),
+        content_type=response.headers.get("Content-Type", ""),
+        retry_after=response.headers.get("Retry-After", ""),
+    )
