@@ -155,7 +155,6 @@ def release(region: Region, call: Call, machine: Machine) -> None:
 
 def _start_release(region: Region, machine: Machine) -> None:
     work.forget_deployment(machine)
-    machine.annotations = {}
     region.move(machine, Status.RELEASING)
     region.note(machine, "Releasing")
 

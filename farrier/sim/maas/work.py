@@ -129,6 +129,7 @@ def finish_release(region: Region, machine: Machine) -> None:
     commissioned = machine.newest_set(SetType.COMMISSIONING)
     passed = commissioned is not None and commissioned.status is ScriptStatus.PASSED
     region.release_addresses(machine)
+    machine.annotations = {}
     machine.owner = None
     region.move(machine, Status.READY if passed else Status.NEW)
     region.note(machine, "Released")

@@ -1,0 +1,99 @@
+"""What the suites of the MAAS client share: a region in memory, a client of it, and what the client reported."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import msgspec
+
+from farrier.model.maas import Machine
+from farrier.model.maas_changes import Abort, Commission, Deploy, NewMachine, PowerAccess, Release
+from farrier.services.maas import Maas, open_maas
+from farrier.services.maas_transport import MaasSettings, Times
+from farrier.sim.maas import ADMIN, Region, RegionTransport
+from tests.support.vault_client import HandClock
+
+SETTINGS = MaasSettings(url="http://maas.test/MAAS")
+POWER = PowerAccess(address="10.0.0.1", username="root", password="calvin&co%1")
+NEW = NewMachine(
+    hostname="gpu001", mac_addresses=("52:54:00:00:00:01",), power=POWER, description="workflow 7", domain="maas"
+)
+COMMISSION = Commission(skip_networking=False, skip_storage=False)  # nothing to lose yet
+DEPLOY = Deploy(user_data="#cloud-config\n", comment="workflow 7/1", distro_series="noble")
+RELEASE = Release(comment="workflow 7/2")
+ABORT = Abort(comment="workflow 7/3")
+LONG = timedelta(hours=3)
+
+
+class Observed:
+    """A `ServiceObserver` that remembers."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, str]] = []
+
+    def requested(self, service: str, operation: str, result: str, seconds: float) -> None:
+        assert service == "maas"
+        assert seconds >= 0
+        self.requests.append((operation, result))
+
+    @property
+    def operations(self) -> list[str]:
+        return [operation for operation, _ in self.requests]
+
+
+class World:
+    """A client, the clock it reads, what it reported, and the pauses it made, which take no time here."""
+
+    def __init__(self) -> None:
+        self.clock = HandClock()
+        self.observed = Observed()
+        self.pauses: list[float] = []
+        self.key = ADMIN.key
+        self.client: Maas
+
+    async def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+    async def current_key(self) -> str:
+        return self.key
+
+
+@asynccontextmanager
+async def world_of(transport: httpx.AsyncBaseTransport | None, **settings: Any) -> AsyncIterator[World]:
+    """A client that reaches whatever is behind `transport`; None: the network."""
+    world = World()
+    async with open_maas(
+        msgspec.structs.replace(SETTINGS, **settings),
+        key=world.current_key,
+        times=Times(clock=world.clock, pause=world.pause),
+        observer=world.observed,
+        transport=transport,
+    ) as world.client:
+        yield world
+
+
+@asynccontextmanager
+async def world_with(region: Region, **settings: Any) -> AsyncIterator[World]:
+    """A client of a simulated region."""
+    async with world_of(RegionTransport(region), **settings) as world:
+        yield world
+
+
+async def commissioned(world: World, region: Region) -> Machine:
+    """A machine of ours that is ready, as just read."""
+    made = await world.client.create(NEW)
+    await world.client.do(made, COMMISSION)
+    region.advance(LONG)
+    return await world.client.machine(made.system_id)
+
+
+async def deployed(world: World, region: Region) -> Machine:
+    """A machine of ours that is deployed, as just read."""
+    ready = await commissioned(world, region)
+    await world.client.do(ready, DEPLOY)
+    region.advance(LONG)
+    return await world.client.machine(ready.system_id)
