@@ -10,6 +10,7 @@ from farrier.handlers.node.workflow import start
 from farrier.model.actions import Action
 from farrier.model.failures import FailureClass
 from farrier.model.health import Unhealthy
+from farrier.model.management import Management
 from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, StopRequest, TaskType, Workflow
 from farrier.model.params import MaybeBecause
 from farrier.model.status import NodeStatus as N
@@ -66,10 +67,12 @@ def restart_clean(request: Request) -> Reply:
 
 
 def cancel(request: Request) -> Reply:
-    """Stop the workflow; the node falls back to a state that needs none. Without one, stop verifying."""
+    """Stop the workflow, and verifying with it; the node falls back to a state that needs no workflow."""
     node = request.node
+    if node.management is Management.VERIFYING:  # or `auto_manage` would begin it again at once
+        node = management.put_off(node, request.now)
     if node.workflow is None:
-        return Accept(reason="verifying is cancelled", to=management.put_off(node, request.now))
+        return Accept(reason="verifying is cancelled", to=node)
     workflow = node.workflow
     if workflow.status is W.COMPENSATING:
         if workflow.after_undo is AfterUndo.CANCEL:

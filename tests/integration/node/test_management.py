@@ -93,12 +93,15 @@ async def test_cancel_stops_a_verification_that_no_workflow_asked_for(site: Site
     assert (await machine.look())["management"] == "manageable"
 
 
-async def test_cancel_of_an_onboarding_stops_its_verification_and_the_next_begins_anew(site: Site) -> None:
-    machine = await site.verifying(await site.with_bmc())
+@pytest.mark.parametrize("auto_manage", [True, False])
+async def test_cancel_of_an_onboarding_stops_the_verification_too(site: Site, auto_manage: bool) -> None:
+    machine = await site.verifying(await site.with_bmc(auto_manage=auto_manage))
     await machine.tell("cancel")
     await site.cut_short()
     row = await machine.look()
-    assert (row["workflow_status"], row["management"]) == ("cancelled", "manageable")
+    assert (row["workflow_status"], row["management"]) == ("cancelled", "enroll")
+    await site.wait(5 * MINUTE + SECOND)
+    assert (await machine.look())["management"] == ("manageable" if auto_manage else "enroll")
 
 
 async def test_a_bmc_that_asks_for_patience_gets_it(site: Site) -> None:
