@@ -15,7 +15,7 @@ import pytest
 
 from farrier.sim.maas import ADMIN, Region, Status
 from farrier.sim.maas.statuses import BY_LABEL
-from tests.support.maas import Caller, Form, put_into, ready
+from tests.support.maas_region import Caller, Form, put_into, ready
 
 TABLE = Path(__file__).parents[1] / "data" / "maas" / "op-status-matrix.csv"
 RECORDED_ID = "f6d3fg"

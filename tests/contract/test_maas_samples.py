@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from farrier.sim.maas import DeployFate, Nature, Region
-from tests.support.maas import Caller, created
+from tests.support.maas_region import Caller, created
 
 RECORDED = Path(__file__).parents[1] / "data" / "maas"
 MAC = "52:54:00:00:00:a1"
