@@ -129,7 +129,7 @@ class Maas:
 
     async def _refuse_foreign(self, machine: Machine, operation: Operation) -> None:
         if self._clock.monotonic() - machine.read_at > FRESH.total_seconds():
-            machine = await self.machine(machine.system_id)
+            machine = self._unchanged(machine, await self.machine(machine.system_id), operation)
         if machine.owner is None or machine.owner == "":
             return
         ours = (await self._ourselves()).username
@@ -139,6 +139,13 @@ class Maas:
                 f"machine {machine.system_id} is held by {machine.owner[:64]!r}, not by {ours!r}; nothing was sent",
                 operation=operation,
             )
+
+    def _unchanged(self, old: Machine, new: Machine, operation: Operation) -> Machine:
+        """What was decided on an old reading is not done to a machine that stands elsewhere by now."""
+        if (old.status, old.owner, old.locked) != (new.status, new.owner, new.locked):
+            detail = f"machine {new.system_id} has moved on to {new.state} since it was read; nothing was sent"
+            raise MaasError(MaasFailure.CONFLICT, detail, operation=operation)
+        return new
 
     async def _ourselves(self) -> Identity:
         """Asked once for each key; it cannot change its user."""

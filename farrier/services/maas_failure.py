@@ -121,7 +121,11 @@ def _of_chain(error: Exception, within: timedelta) -> tuple[MaasFailure, str, bo
         if isinstance(cause, ssl.SSLCertVerificationError):
             return MaasFailure.TLS, f"the certificate of MAAS is not trusted: {cause.verify_message}", False
         if isinstance(cause, ssl.SSLError) and isinstance(error, httpx.ConnectError):
-            return MaasFailure.TLS, f"the TLS handshake failed: {cause.reason or type(cause).__name__}", False
+            return (
+                MaasFailure.TLS,
+                f"the TLS handshake failed: {getattr(cause, 'reason', '') or type(cause).__name__}",
+                False,
+            )
         if isinstance(cause, socket.gaierror):
             return MaasFailure.UNREACHABLE, "the host name of MAAS does not resolve", False
     if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):

@@ -1,0 +1,135 @@
+"""Every answer and every lack of one has a class; a change that was perhaps made is not taken for one that was not."""
+
+from __future__ import annotations
+
+import ssl
+from datetime import timedelta
+
+import httpx
+import pytest
+
+from farrier.model.maas import MaasFailure
+from farrier.services.maas_failure import LONGEST_STAY, Answer, of_answer, of_exception, scrubbed
+from farrier.services.maas_requests import Operation, Request, read
+
+READ = read(Operation.MACHINE, "machines/abc123/")
+CHANGE = Request(operation=Operation.RELEASE, method="POST", path="machines/abc123/", query=(("op", "release"),))
+TEXT = "text/plain; charset=utf-8"
+PAGE = b"<html><head><title>Oops</title></head></html>"
+
+# status, body, content type, Retry-After → class
+TABLE = [
+    (400, b'{"hostname": ["Node with this Hostname already exists."]}', "application/json", "", "invalid"),
+    (400, b"Failed to render preseed: nothing", TEXT, "", "invalid"),
+    (400, b"Unrecognised signature: method=GET op=None", TEXT, "", "auth"),
+    (400, PAGE, "text/html", "", "protocol"),
+    (401, b"Authorization Error: Invalid API key.", TEXT, "", "auth"),
+    (401, b"Authorization Error: 'Nonce already used: n1'", TEXT, "", "auth"),
+    (401, b"Authorization Error: 'Expired timestamp: given 1 and now 2 has a greater'", TEXT, "", "clock_skew"),
+    (403, b"", TEXT, "", "forbidden"),
+    (403, b"This method is reserved for admin users.", TEXT, "", "forbidden"),
+    (403, PAGE, "text/html", "", "protocol"),
+    (404, b"No Machine matches the given query.", TEXT, "", "absent"),
+    (404, b"No BlockDevice matches the given query.", TEXT, "", "conflict"),
+    (404, b"IP address is already in use.", TEXT, "", "conflict"),
+    (404, b"Unknown API endpoint: /MAAS/api/2.0/machines.", TEXT, "", "protocol"),
+    (404, PAGE, "text/html", "", "protocol"),
+    (405, b"", TEXT, "", "protocol"),
+    (409, b"Can't deploy a machine that is in the 'Deploying' state", TEXT, "", "conflict"),
+    (409, PAGE, "text/html", "5", "busy"),
+    (409, b"", "", "5", "busy"),
+    (410, b"The 1.0 API is no longer available.", TEXT, "", "protocol"),
+    (429, b"", TEXT, "", "busy"),
+    (301, b"", "", "", "protocol"),
+    (500, b"Failed to connect to BMC: no route", TEXT, "", "upstream"),
+    (502, PAGE, "text/html", "", "upstream"),
+    (503, b"Unable to connect to any rack controller", TEXT, "10", "busy"),
+    (503, b"No more IPs available in subnet", TEXT, "", "capacity"),
+    (503, PAGE, "text/html", "", "busy"),
+    (504, b"", "", "", "upstream"),
+    (599, b"", "", "", "upstream"),
+    (418, b"", "", "", "protocol"),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "kind", "retry", "expected"), TABLE)
+def test_every_answer_has_its_class(status: int, body: bytes, kind: str, retry: str, expected: str) -> None:
+    answer = Answer(status=status, body=body, content_type=kind, retry_after=retry)
+    for request in (READ, CHANGE):
+        error = of_answer(request, answer, secrets=())
+        assert error.failure == expected
+        assert error.operation == request.operation
+        assert error.ambiguous == (request is CHANGE and status >= 500)
+
+
+@pytest.mark.parametrize("body", [b"", PAGE, b"text", b"\xff\x00", b"{}"])
+def test_no_status_is_left_without_a_class(body: bytes) -> None:
+    for status in (*range(300, 600), 999):
+        error = of_answer(CHANGE, Answer(status=status, body=body), secrets=())
+        assert error.failure in MaasFailure
+        assert str(status) in error.detail
+        assert error.ambiguous == (status >= 500)
+
+
+def test_a_missing_machine_is_absent_only_in_the_region_s_own_words() -> None:
+    """A proxy that has lost the region must not make its machines look deleted."""
+    proxy = Answer(status=404, body=b"<html>No Machine matches the given query.</html>", content_type="text/html")
+    assert of_answer(READ, proxy, secrets=()).failure is MaasFailure.PROTOCOL
+
+
+def test_what_a_form_says_of_its_fields_is_kept_by_name() -> None:
+    body = b'{"mac_addresses": ["MAC address is already in use", "x"], "network": "none"}'
+    error = of_answer(CHANGE, Answer(status=400, body=body), secrets=())
+    assert error.fields == {"mac_addresses": ("MAC address is already in use", "x"), "network": ("none",)}
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("5", 5), ("0", 0), ("999999999999", None), ("Sat, 21 Nov 2026", None)])
+def test_the_region_may_ask_for_time_but_not_for_ever(text: str, seconds: int | None) -> None:
+    error = of_answer(READ, Answer(status=503, body=b"", retry_after=text), secrets=())
+    assert error.retry_after == (LONGEST_STAY if seconds is None else timedelta(seconds=seconds))
+
+
+def caused(outer: Exception, cause: Exception) -> Exception:
+    outer.__cause__ = cause
+    return outer
+
+
+CERTIFICATE = ssl.SSLCertVerificationError("self-signed")
+CERTIFICATE.verify_message = "self-signed certificate"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected", "arrived"),
+    [
+        (caused(httpx.ConnectError("x"), CERTIFICATE), MaasFailure.TLS, False),
+        (caused(httpx.ConnectError("x"), ssl.SSLError(1, "wrong version")), MaasFailure.TLS, False),
+        (httpx.ConnectError("refused"), MaasFailure.UNREACHABLE, False),
+        (httpx.ConnectTimeout("x"), MaasFailure.TIMEOUT, False),
+        (TimeoutError(), MaasFailure.TIMEOUT, True),
+        (httpx.ReadError("reset"), MaasFailure.UNREACHABLE, True),
+        (httpx.WriteError("reset"), MaasFailure.UNREACHABLE, True),
+        (httpx.RemoteProtocolError("disconnected"), MaasFailure.UNREACHABLE, True),
+        (httpx.DecodingError("x"), MaasFailure.PROTOCOL, True),
+        (OSError("x"), MaasFailure.UNREACHABLE, True),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
+)
+def test_without_an_answer_a_change_was_perhaps_made_unless_it_never_left(
+    error: Exception, expected: MaasFailure, *, arrived: bool
+) -> None:
+    change = of_exception(CHANGE, error, within=timedelta(seconds=1))
+    assert (change.failure, change.ambiguous) == (expected, arrived)
+    assert not of_exception(READ, error, within=timedelta(seconds=1)).ambiguous
+
+
+def test_no_spelling_of_a_secret_is_left_in_a_text() -> None:
+    secret = "p&w d\"'%é"
+    body = f"plain {secret} quoted p%26w%20d%22%27%25%C3%A9 plus p%26w+d%22%27%25%C3%A9".encode()
+    assert scrubbed(body.decode(), [secret]) == "plain *** quoted *** plus ***"
+    error = of_answer(CHANGE, Answer(status=500, body=body), secrets=[secret])
+    assert "w" not in error.detail.partition(":")[2]
+
+
+def test_a_secret_is_out_before_a_long_text_is_cut() -> None:
+    body = b"x" * 297 + b"topsecret"
+    assert "tops" not in of_answer(CHANGE, Answer(status=500, body=body), secrets=["topsecret"]).detail

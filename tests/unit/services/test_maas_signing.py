@@ -1,0 +1,48 @@
+"""Each attempt is signed anew, as MAAS wants it, and the key shows itself nowhere."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from farrier.model.maas import MaasError, MaasFailure
+from farrier.services.maas_signing import Signer, parsed
+
+KEY = "consumer01:token02:secret03"
+
+
+def headers(signer: Signer) -> str:
+    request = next(signer.auth_flow(httpx.Request("GET", "http://maas.test/")))
+    return request.headers["Authorization"]
+
+
+def test_the_signature_is_the_secret_behind_an_ampersand() -> None:
+    header = headers(Signer(parsed(KEY), wall=lambda: 1700000000.9))
+    assert header.startswith("OAuth oauth_nonce=")
+    for part in (
+        'oauth_timestamp="1700000000"',
+        'oauth_version="1.0"',
+        'oauth_signature_method="PLAINTEXT"',
+        'oauth_consumer_key="consumer01"',
+        'oauth_token="token02"',
+        'oauth_signature="%26secret03"',
+    ):
+        assert part in header
+
+
+def test_no_two_attempts_have_the_same_nonce() -> None:
+    signer = Signer(parsed(KEY), wall=lambda: 0.0)
+    assert len({headers(signer) for _ in range(100)}) == 100
+
+
+@pytest.mark.parametrize("text", ["", "a:b", "a:b:c:d", "a::c", "a:b:c d", "a:b:\u00fc", 'a:b:c"'])
+def test_what_is_no_key_is_refused_without_being_repeated(text: str) -> None:
+    with pytest.raises(MaasError) as refusal:
+        parsed(text)
+    assert refusal.value.failure is MaasFailure.AUTH
+    assert not text or text not in str(refusal.value)
+
+
+def test_a_key_shows_nothing_of_itself() -> None:
+    key = parsed(f"{KEY}\n")
+    assert not [part for part in KEY.split(":") if part in repr(key)]
