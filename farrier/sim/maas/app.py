@@ -7,6 +7,7 @@ being kept, power and work, whose failure replaces the answer. Dropped answers a
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import assert_never
 from urllib.parse import parse_qsl
 
 import anyio
@@ -123,4 +124,6 @@ def _broken(fault: Fault | None, answer: Answer) -> Answer:
             content, kind = _PAGE, "text/html"
         case Broken.HANG | None:
             pass
+        case _:
+            assert_never(fault.broken)
     return Answer(status=answer.status, content=content, content_type=kind, headers=answer.headers)

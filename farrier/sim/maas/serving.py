@@ -61,9 +61,19 @@ async def open_region(region: Region, *, speed: float | None = None, port: int =
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
     server = _Server(settings)
+    ended = anyio.Event()
+    # Cancelled, uvicorn would leave its sockets open: it ends when it is told to, also when we are being cancelled.
+    until_told, clock = anyio.CancelScope(shield=True), anyio.CancelScope()
+
+    async def serve() -> None:
+        try:
+            with until_told:
+                await server.serve([listener])
+        finally:
+            ended.set()
+
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(server.serve, [listener], name="maas simulation")
-        clock = anyio.CancelScope()
+        tasks.start_soon(serve, name="maas simulation")
         if speed is not None:
             tasks.start_soon(_follow_real_time, region, speed, clock, name="maas simulation clock")
         try:
@@ -71,8 +81,10 @@ async def open_region(region: Region, *, speed: float | None = None, port: int =
         finally:
             clock.cancel()
             server.should_exit = True
-            server.force_exit = True
-    listener.close()
+            with anyio.move_on_after(2 * _STOP_SECONDS, shield=True):
+                await ended.wait()
+            until_told.cancel()
+            listener.close()
 
 
 class _Server(uvicorn.Server):
