@@ -191,8 +191,9 @@ def set_workload_annotations(region: Region, call: Call, machine: Machine) -> ob
 
 def allocate(region: Region, call: Call) -> object:
     wanted = call.one("system_id")
-    ready = [machine for machine in region.machines.values() if machine.status is Status.READY]
-    chosen = [machine for machine in ready if wanted in {None, machine.system_id}]
+    known = region.machines
+    candidates = list(known.values()) if wanted is None else [known[wanted]] if wanted in known else []
+    chosen = [machine for machine in candidates if machine.status is Status.READY]
     if not chosen:
         text = f"No machine with system ID {wanted} available." if wanted else "No machine available."
         raise Refused(409, text)

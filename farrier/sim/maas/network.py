@@ -54,6 +54,8 @@ def update(region: Region, call: Call, machine: Machine, interface: Interface) -
 def delete(region: Region, call: Call, machine: Machine, interface: Interface) -> object:
     _check(machine, "delete interface")
     _clear(region, interface)
+    if interface.type == "physical":
+        region.macs.pop(interface.mac_address, None)
     machine.interfaces = [
         kept for kept in machine.interfaces if kept is not interface and interface not in kept.parents
     ]

@@ -88,7 +88,8 @@ class Region:
         machine.epoch += 1
         del self.machines[machine.system_id]
         self.hostnames.pop(machine.hostname, None)
-        self.macs = {mac: owner for mac, owner in self.macs.items() if owner != machine.system_id}
+        for interface in machine.interfaces:
+            self.macs.pop(interface.mac_address, None)
 
     def nature_of(self, machine: Machine) -> Nature:
         """By system id, by host name, or the default."""
@@ -153,12 +154,12 @@ class Region:
                 link.ip_address = self.free_address(link.subnet)
 
     def free_address(self, subnet: Subnet) -> str:
-        number = next(
-            number for number in itertools.count(1) if surroundings.address_in(subnet, number) not in self.claimed
-        )
-        address = surroundings.address_in(subnet, number)
-        self.claimed.add(address)
-        return address
+        """One that nobody has. The search goes on where the last one ended: thousands of machines ask."""
+        while True:
+            address = surroundings.address_in(subnet, self.next_id(f"address in {subnet.id}"))
+            if address not in self.claimed:
+                self.claimed.add(address)
+                return address
 
     def release_addresses(self, machine: Machine) -> None:
         """Take back what AUTO links claimed; STATIC ones stay."""

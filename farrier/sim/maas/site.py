@@ -97,5 +97,6 @@ def version() -> dict[str, object]:
 
 
 def address_in(subnet: Subnet, number: int) -> str:
-    """The `number`-th address, leaving room below for routers and racks."""
-    return str(ipaddress.ip_network(subnet.cidr).network_address + 50 + number)
+    """The `number`-th address, and the first again after the last; below is room for routers and racks."""
+    network = ipaddress.ip_network(subnet.cidr)
+    return str(network.network_address + 50 + number % (network.num_addresses - 51))
