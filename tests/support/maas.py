@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import msgspec
 
+from farrier.errors import CredentialError
 from farrier.model.maas import Machine
 from farrier.model.maas_changes import Abort, Commission, Deploy, NewMachine, PowerAccess, Release
 from farrier.services.maas import Maas, open_maas
@@ -52,13 +53,18 @@ class World:
         self.clock = HandClock()
         self.observed = Observed()
         self.pauses: list[float] = []
-        self.key = ADMIN.key
+        self.key: str | CredentialError = ADMIN.key
+        self.pause_with: Callable[[float], Awaitable[None]] | None = None
         self.client: Maas
 
     async def pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
+        if self.pause_with is not None:
+            await self.pause_with(seconds)
 
     async def current_key(self) -> str:
+        if isinstance(self.key, CredentialError):
+            raise self.key
         return self.key
 
 

@@ -1,0 +1,326 @@
+"""The MaasClient against a simulated region: what it reads and changes, and on whose machines it changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import anyio
+import httpx
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+from typing_extensions import override
+
+from farrier.errors import CredentialError
+from farrier.model import maas_changes as changes
+from farrier.model.maas import MaasError, MaasFailure, MaasStatus, PowerAddress
+from farrier.model.maas_changes import Change, LookUp
+from farrier.services.maas import FRESH, MOST_MACHINES
+from farrier.services.maas_transport import CONCURRENCY
+from farrier.sim.maas import ADMIN, OPERATOR, Region, RegionTransport, Status
+from tests.support.maas import ABORT, COMMISSION, DEPLOY, NEW, POWER, RELEASE, World, commissioned, deployed, world_of
+
+CHANGES_OF_ANYTHING: tuple[Change, ...] = (
+    changes.Update(description="mine"),
+    COMMISSION,
+    ABORT,
+    changes.SetBootDisk(device=1),
+    changes.SetStorageLayout(layout="flat"),
+    changes.CreateBond(name="bond0", parents=(1, 2), mode="802.3ad"),
+    changes.CreateVlan(parent=1, vlan=5002),
+    changes.UpdateInterface(interface=1, mtu=9000),
+    changes.LinkSubnet(interface=1, mode=changes.LinkMode.AUTO, subnet=1),
+    changes.UnlinkSubnet(interface=1, link=1),
+    DEPLOY,
+    RELEASE,
+    changes.PowerOff(comment="c"),
+    changes.Lock(comment="c"),
+    changes.Unlock(comment="c"),
+    changes.MarkFixed(comment="c"),
+    changes.Delete(),
+)
+
+
+class Recording(RegionTransport):
+    """A region whose requests are kept."""
+
+    def __init__(self, region: Region) -> None:
+        super().__init__(region)
+        self.requests: list[httpx.Request] = []
+
+    @override
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        return await super().handle_async_request(request)
+
+
+@pytest.fixture
+def region() -> Region:
+    return Region()
+
+
+@pytest.fixture
+def wire(region: Region) -> Recording:
+    return Recording(region)
+
+
+@pytest.fixture
+async def world(wire: Recording) -> AsyncIterator[World]:
+    async with world_of(wire) as opened:
+        yield opened
+
+
+async def refusal(world: World, system_id: str, change: Change) -> MaasError:
+    machine = await world.client.machine(system_id)
+    with pytest.raises(MaasError) as caught:
+        await world.client.do(machine, change)
+    return caught.value
+
+
+# --- what is read
+
+
+async def test_the_region_says_who_it_is_and_who_we_are(world: World) -> None:
+    assert await world.client.version() == "3.7.3"
+    who = await world.client.whoami()
+    assert (who.username, who.is_superuser) == ("admin", True)
+    assert await world.client.config("node_timeout") == 30
+    assert await world.client.config("default_storage_layout") == "flat"
+
+
+async def test_a_machine_is_found_by_each_of_its_names(world: World, region: Region) -> None:
+    machine = await deployed(world, region)
+    for by, value in (
+        (LookUp.ID, machine.system_id),
+        (LookUp.HOSTNAME, "gpu001"),
+        (LookUp.MAC_ADDRESS, NEW.mac_addresses[0]),
+        (LookUp.AGENT_NAME, "farrier"),
+    ):
+        assert await world.client.machines(by, [value]) == (machine,)
+        assert await world.client.machines(by, ["none"]) == ()
+    assert await world.client.machines(LookUp.ID, []) == ()
+    where = PowerAddress(power_address=POWER.address, power_user=POWER.username)
+    assert await world.client.power_addresses() == {machine.system_id: where}
+
+
+async def test_many_machines_are_asked_for_in_pieces(world: World) -> None:
+    ids = [f"abc{number}" for number in range(2 * MOST_MACHINES + 1)]
+    assert await world.client.machines(LookUp.ID, [*ids, *ids]) == ()
+    assert world.observed.operations == ["machines"] * 3
+
+
+async def test_a_deployed_machine_is_seen_with_its_disks_interfaces_and_rounds(world: World, region: Region) -> None:
+    machine = await deployed(world, region)
+    assert machine.state is MaasStatus.DEPLOYED
+    assert machine.owner == "admin"
+    assert machine.enable_hw_sync and machine.last_sync is not None and machine.sync_interval == 900
+    disks = await world.client.block_devices(machine.system_id)
+    assert {disk.id for disk in disks} == {disk.id for disk in machine.blockdevice_set}
+    interfaces = await world.client.interfaces(machine.system_id)
+    assert {one.mac_address for one in interfaces} >= set(NEW.mac_addresses)
+    (installation,) = await world.client.results(machine.system_id, "installation")
+    assert installation.status_name == "Passed"
+
+
+async def test_a_cursor_over_events_misses_none_and_repeats_none(world: World, region: Region) -> None:
+    await deployed(world, region)
+    everything = await world.client.events()
+    seen = await world.client.events(after=0, limit=7)
+    while page := await world.client.events(after=seen[-1].id, limit=7):
+        seen += page
+    assert seen == everything
+    assert [event.id for event in seen] == sorted({event.id for event in seen})
+
+
+async def test_a_machine_that_is_not_there_is_absent_and_not_merely_unlisted(world: World) -> None:
+    with pytest.raises(MaasError) as refused:
+        await world.client.machine("abc123")
+    assert refused.value.failure is MaasFailure.ABSENT
+
+
+# --- what is changed
+
+
+async def test_a_machine_goes_all_the_way_there_and_back(world: World, region: Region) -> None:
+    machine = await deployed(world, region)
+    await world.client.do(machine, changes.Lock(comment="c"))
+    locked = await refusal(world, machine.system_id, RELEASE)
+    assert locked.failure is MaasFailure.FORBIDDEN
+    await world.client.do(machine, changes.Unlock(comment="c"))
+    await world.client.do(await world.client.machine(machine.system_id), RELEASE)
+    region.advance(timedelta(hours=3))
+    released = await world.client.machine(machine.system_id)
+    assert (released.state, released.owner) == (MaasStatus.READY, None)
+    await world.client.do(released, changes.PowerOff(comment="c"))
+    await world.client.do(released, changes.Delete())
+    with pytest.raises(MaasError) as second:
+        await world.client.do(released, changes.Delete())
+    assert second.value.failure is MaasFailure.ABSENT
+    assert not second.value.ambiguous
+
+
+async def test_a_link_may_be_asked_for_twice_and_is_there_once(world: World, region: Region) -> None:
+    machine = await commissioned(world, region)
+    boot = machine.boot_interface
+    assert boot is not None and boot.links[0].subnet is not None
+    link = changes.LinkSubnet(interface=boot.id, mode=changes.LinkMode.AUTO, subnet=boot.links[0].subnet.id)
+    for _ in range(2):
+        await world.client.do(machine, link)
+    after = (await world.client.machine(machine.system_id)).boot_interface
+    assert after is not None
+    assert [one.mode for one in after.links] == ["auto"]
+
+
+async def test_a_state_that_forbids_is_a_conflict_and_its_words_are_passed_on(world: World, region: Region) -> None:
+    machine = await deployed(world, region)
+    error = await refusal(world, machine.system_id, DEPLOY)
+    assert error.failure is MaasFailure.CONFLICT
+    assert "'Deployed' state" in error.detail
+    assert not error.ambiguous
+
+
+async def test_what_exists_already_is_told_by_the_fields(world: World) -> None:
+    await world.client.create(NEW)
+    with pytest.raises(MaasError) as second:
+        await world.client.create(NEW)
+    assert second.value.failure is MaasFailure.INVALID
+    assert set(second.value.fields) & {"hostname", "mac_addresses"}
+
+
+# --- whose machine it is
+
+
+@pytest.mark.parametrize("change", CHANGES_OF_ANYTHING, ids=lambda change: type(change).__name__)
+async def test_nothing_is_done_to_a_machine_that_somebody_else_holds(
+    world: World, region: Region, wire: Recording, change: Change
+) -> None:
+    machine = await commissioned(world, region)
+    region.machines[machine.system_id].owner = OPERATOR.username
+    await world.client.whoami()
+    before = len([one for one in wire.requests if one.method != "GET"])
+    error = await refusal(world, machine.system_id, change)
+    assert error.failure is MaasFailure.FOREIGN_OWNER
+    assert "op" in error.detail and not error.ambiguous
+    assert len([one for one in wire.requests if one.method != "GET"]) == before
+
+
+async def test_an_old_reading_is_not_believed_about_the_owner(world: World, region: Region) -> None:
+    machine = await commissioned(world, region)
+    region.machines[machine.system_id].owner = OPERATOR.username
+    world.clock.advance(FRESH + timedelta(seconds=1))
+    with pytest.raises(MaasError) as refused:
+        await world.client.do(machine, DEPLOY)
+    assert refused.value.failure is MaasFailure.CONFLICT
+    assert region.machines[machine.system_id].status == Status.READY
+
+
+async def test_an_old_reading_that_still_holds_is_no_hindrance(world: World, region: Region) -> None:
+    machine = await commissioned(world, region)
+    world.clock.advance(FRESH + timedelta(seconds=1))
+    await world.client.do(machine, DEPLOY)
+    assert region.machines[machine.system_id].status == Status.DEPLOYING
+
+
+async def test_a_key_of_another_user_is_asked_for_its_name_again(world: World, region: Region) -> None:
+    machine = await deployed(world, region)
+    await world.client.do(machine, changes.Lock(comment="c"))
+    world.key = OPERATOR.key
+    with pytest.raises(MaasError) as refused:
+        await world.client.do(machine, changes.Unlock(comment="c"))
+    assert refused.value.failure is MaasFailure.FOREIGN_OWNER
+
+
+# --- the way requests are sent
+
+
+async def test_bodies_are_forms_paths_end_in_a_slash_and_each_signature_is_new(
+    world: World, region: Region, wire: Recording
+) -> None:
+    await deployed(world, region)
+    assert all(request.url.path.endswith("/") for request in wire.requests)
+    assert {one.headers["content-type"] for one in wire.requests if one.content} == {
+        "application/x-www-form-urlencoded"
+    }
+    signatures = [request.headers["authorization"] for request in wire.requests]
+    assert len(set(signatures)) == len(signatures)
+
+
+async def test_no_more_than_four_requests_are_under_way(region: Region) -> None:
+    gate, most, inside = anyio.Event(), [], []
+
+    class Slow(RegionTransport):
+        @override
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            inside.append(request)
+            most.append(len(inside))
+            await gate.wait()
+            inside.remove(request)
+            return await super().handle_async_request(request)
+
+    async with world_of(Slow(region)) as world, anyio.create_task_group() as callers:
+        for _ in range(3 * CONCURRENCY):
+            callers.start_soon(world.client.version)
+        await anyio.wait_all_tasks_blocked()
+        assert len(inside) == CONCURRENCY
+        gate.set()
+    assert max(most) == CONCURRENCY
+    assert world.observed.requests == [("version", "ok")] * (3 * CONCURRENCY)
+
+
+async def test_waiting_for_a_turn_costs_no_time_of_the_request(region: Region) -> None:
+    """All wait for far longer than a request may take; none has begun, so none is late."""
+    gate = anyio.Event()
+
+    class Slow(RegionTransport):
+        @override
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            if request.method == "POST":
+                await gate.wait()
+            return await super().handle_async_request(request)
+
+    late = timedelta(seconds=0.5)
+    async with world_of(Slow(region), read_timeout=late) as world, anyio.create_task_group() as callers:
+        for number in range(CONCURRENCY):
+            new = msgspec.structs.replace(NEW, hostname=f"n{number}", mac_addresses=(f"52:54:00:00:01:0{number}",))
+            callers.start_soon(world.client.create, new)
+        await anyio.wait_all_tasks_blocked()
+        callers.start_soon(world.client.version)
+        with anyio.move_on_after(1.2 * late.total_seconds()):
+            await anyio.sleep_forever()
+        gate.set()
+    assert ("version", "ok") in world.observed.requests
+
+
+@pytest.mark.parametrize(("skew", "failure"), [(0.0, None), (299.0, None), (600.0, MaasFailure.CLOCK_SKEW)])
+async def test_clocks_that_differ_are_named_as_such(
+    world: World, region: Region, skew: float, failure: MaasFailure | None
+) -> None:
+    region.keys.skew = skew
+    if failure is None:
+        await world.client.whoami()
+        return
+    with pytest.raises(MaasError, match="clock") as refused:
+        await world.client.whoami()
+    assert refused.value.failure is failure
+
+
+@pytest.mark.parametrize("key", ["nonsense", f"{ADMIN.key}x", f"x{ADMIN.key}"])
+async def test_a_key_that_does_not_hold_is_an_auth_failure_and_in_no_text(world: World, key: str) -> None:
+    world.key = key
+    with capture_logs() as logs, pytest.raises(MaasError) as refused:
+        await world.client.whoami()
+    assert refused.value.failure is MaasFailure.AUTH
+    secret = key.rpartition(":")[2]
+    assert secret not in f"{refused.value!r} {refused.value.__cause__!r} {logs}"
+
+
+@pytest.mark.parametrize(("temporary", "failure"), [(True, MaasFailure.UNREACHABLE), (False, MaasFailure.AUTH)])
+async def test_a_key_that_cannot_be_had_sends_nothing(
+    world: World, wire: Recording, *, temporary: bool, failure: MaasFailure
+) -> None:
+    world.key = CredentialError("vault:farrier/maas", "no answer", temporary=temporary)
+    with pytest.raises(MaasError) as refused:
+        await world.client.whoami()
+    assert refused.value.failure is failure
+    assert not wire.requests

@@ -1,0 +1,385 @@
+"""The MaasClient against a region, or what stands in front of it, that answers badly: a clear class, and no harm.
+
+Bodies and statuses are scripted answers in memory; certificates, redirects and connections that end are real ones over
+a socket. What a region does when it is well is in `test_maas_client`.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+import httpx
+import pytest
+from anyio.streams.tls import TLSListener
+from structlog.testing import capture_logs
+from typing_extensions import override
+
+from farrier.errors import ConfigError
+from farrier.model import maas_changes as changes
+from farrier.model.maas import MaasError, MaasFailure, MaasStatus, Machine
+from farrier.model.maas_changes import LookUp
+from farrier.services.maas_transport import ATTEMPTS, LARGEST_BODY_BYTES
+from farrier.sim.certificates import Authority
+from farrier.sim.maas import ADMIN, Broken, Fault, Region
+from tests.support.maas import NEW, POWER, RELEASE, World, world_of, world_with
+
+SOON = timedelta(seconds=0.3)
+PAGE = b"<html><body>Bad Gateway</body></html>"
+RECORD = {"system_id": "abc123", "hostname": "gpu001", "status": 6, "owner": None}
+MACHINE = Machine(system_id="abc123", hostname="gpu001", status=6, read_at=1000.0)
+
+
+class Once(httpx.AsyncByteStream):
+    """A body as it comes from the network."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    @override
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._body
+
+
+class Scripted(httpx.AsyncBaseTransport):
+    """Answers one after the other, the last one for ever; an exception is raised."""
+
+    def __init__(self, *answers: httpx.Response | Exception) -> None:
+        self.answers = list(answers)
+        self.requests: list[httpx.Request] = []
+
+    @override
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        stream = answer.stream if isinstance(answer.stream, Endless) else Once(answer.content)
+        return httpx.Response(answer.status_code, headers=answer.headers, stream=stream)
+
+
+class Endless(httpx.AsyncByteStream):
+    """A body without end, in pieces of this size."""
+
+    def __init__(self, piece: bytes) -> None:
+        self._piece = piece
+        self.closed = False
+
+    @override
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            yield self._piece
+            await anyio.lowlevel.checkpoint()
+
+    @override
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+def text(status: int, body: bytes = b"", *, retry_after: str | None = None) -> httpx.Response:
+    stay = {} if retry_after is None else {"Retry-After": retry_after}
+    return httpx.Response(status, content=body, headers={"Content-Type": "text/plain", **stay})
+
+
+def said(value: object, status: int = 200) -> httpx.Response:
+    return httpx.Response(status, content=json.dumps(value).encode(), headers={"Content-Type": "application/json"})
+
+
+async def failure_of_read(world: World) -> MaasError:
+    with pytest.raises(MaasError) as caught:
+        await world.client.machine("abc123")
+    return caught.value
+
+
+async def failure_of_change(world: World) -> MaasError:
+    with pytest.raises(MaasError) as caught:
+        await world.client.do(MACHINE, RELEASE)
+    return caught.value
+
+
+# --- bodies
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        PAGE,
+        json.dumps(RECORD).encode()[:-9],
+        b"",
+        b"null",
+        b"[]",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"status": 6}',
+        json.dumps({**RECORD, "status": "Deployed"}).encode(),
+        json.dumps({**RECORD, "system_id": "zzz999"}).encode(),
+    ],
+    ids=["page", "cut", "empty", "null", "list", "bytes", "deep", "no id", "no number", "another machine"],
+)
+async def test_a_body_that_cannot_be_meant_is_a_protocol_failure(body: bytes) -> None:
+    async with world_of(Scripted(httpx.Response(200, content=body))) as world:
+        error = await failure_of_read(world)
+    assert error.failure is MaasFailure.PROTOCOL
+    assert world.observed.requests == [("machine", "protocol")]
+
+
+@pytest.mark.parametrize("body", [PAGE, b'{"system_id": "abc1'], ids=["page", "cut"])
+async def test_a_change_that_got_such_a_body_was_perhaps_made(body: bytes) -> None:
+    answer = httpx.Response(200, content=body, headers={"Content-Type": "application/json"})
+    async with world_of(Scripted(answer)) as world:
+        error = await failure_of_change(world)
+    assert (error.failure, error.ambiguous) == (MaasFailure.PROTOCOL, True)
+    assert len(world.observed.requests) == 1
+
+
+async def test_a_status_that_was_never_seen_is_kept_and_is_no_failure() -> None:
+    record = {**RECORD, "status": 4711, "status_name": "Levitating", "more": [1], "netboot": None}
+    async with world_of(Scripted(said(record))) as world:
+        machine = await world.client.machine("abc123")
+    assert (machine.status, machine.status_name, machine.state) == (4711, "Levitating", MaasStatus.OTHER)
+
+
+async def test_a_machine_that_is_listed_twice_is_there_once_unless_the_lists_disagree() -> None:
+    async with world_of(Scripted(said([RECORD, RECORD]))) as world:
+        assert [one.system_id for one in await world.client.machines(LookUp.HOSTNAME, ["gpu001"])] == ["abc123"]
+    async with world_of(Scripted(said([RECORD, {**RECORD, "status": 4}]))) as world:
+        with pytest.raises(MaasError, match="twice") as refused:
+            await world.client.machines(LookUp.HOSTNAME, ["gpu001"])
+    assert refused.value.failure is MaasFailure.PROTOCOL
+
+
+async def test_two_machines_of_one_name_are_both_shown_to_the_caller() -> None:
+    async with world_of(Scripted(said([RECORD, {**RECORD, "system_id": "def456"}]))) as world:
+        found = await world.client.machines(LookUp.HOSTNAME, ["gpu001"])
+    assert [one.system_id for one in found] == ["abc123", "def456"]
+
+
+async def test_a_machine_that_was_not_asked_for_is_not_taken_for_one_that_was() -> None:
+    async with world_of(Scripted(said([RECORD]))) as world:
+        with pytest.raises(MaasError, match="not asked for"):
+            await world.client.machines(LookUp.ID, ["def456"])
+
+
+async def test_a_flood_is_cut_off_and_its_connection_given_up() -> None:
+    flood = Endless(b"x" * 1_000_000)
+    async with world_of(Scripted(httpx.Response(200, stream=flood))) as world:
+        error = await failure_of_read(world)
+    assert error.failure is MaasFailure.PROTOCOL
+    assert str(LARGEST_BODY_BYTES) in error.detail
+    assert flood.closed
+
+
+async def test_a_drip_ends_with_the_time_of_the_request() -> None:
+    for change in (False, True):
+        drip = Endless(b" ")
+        wire = Scripted(httpx.Response(200, stream=drip))
+        async with world_of(wire, read_timeout=SOON, change_timeout=SOON) as world:
+            error = await (failure_of_change(world) if change else failure_of_read(world))
+        assert (error.failure, error.ambiguous) == (MaasFailure.TIMEOUT, change)
+        assert drip.closed
+        assert len(wire.requests) == 1
+
+
+async def test_a_hang_ends_with_the_time_of_the_request() -> None:
+    region = Region()
+    region.faults.add(Fault(broken=Broken.HANG, times=None))
+    async with world_with(region, read_timeout=SOON) as world:
+        with pytest.raises(MaasError, match="complete answer") as late:
+            await world.client.version()
+    assert late.value.failure is MaasFailure.TIMEOUT
+
+
+# --- what is sent again, and what is not
+
+
+@pytest.mark.parametrize(
+    ("trouble", "failure", "pauses"),
+    [
+        (text(503, retry_after="7"), MaasFailure.BUSY, [7.0, 7.0]),
+        (text(409, PAGE, retry_after="5"), MaasFailure.BUSY, [5.0, 5.0]),
+        (text(503, PAGE), MaasFailure.BUSY, [1.0, 2.0]),
+        (text(502, PAGE), MaasFailure.UPSTREAM, [1.0, 2.0]),
+        (text(504), MaasFailure.UPSTREAM, [1.0, 2.0]),
+        (httpx.ConnectError("refused"), MaasFailure.UNREACHABLE, [1.0, 2.0]),
+        (httpx.RemoteProtocolError("gone"), MaasFailure.UNREACHABLE, [1.0, 2.0]),
+    ],
+    ids=["503 later", "409 later", "503 page", "502", "504", "refused", "gone"],
+)
+async def test_a_read_is_tried_again_a_few_times_and_a_change_never(
+    trouble: httpx.Response | Exception, failure: MaasFailure, pauses: list[float]
+) -> None:
+    async with world_of(Scripted(trouble)) as world:
+        assert (await failure_of_read(world)).failure is failure
+        assert world.pauses == pauses
+        assert world.observed.requests == [("machine", failure)] * ATTEMPTS
+    async with world_of(Scripted(trouble)) as world:
+        assert (await failure_of_change(world)).failure is failure
+        assert world.pauses == []
+        assert world.observed.requests == [("release", failure)]
+
+
+async def test_a_read_that_succeeds_in_the_end_is_a_success() -> None:
+    wire = Scripted(text(503, retry_after="2"), httpx.ReadError("reset"), said(RECORD))
+    async with world_of(wire) as world:
+        assert (await world.client.machine("abc123")).system_id == "abc123"
+    assert world.pauses == [2.0, 2.0]
+    assert len({request.headers["authorization"] for request in wire.requests}) == 3
+
+
+async def test_a_region_that_wants_minutes_is_left_to_the_caller() -> None:
+    async with world_of(Scripted(text(503, retry_after="120"))) as world:
+        error = await failure_of_read(world)
+    assert error.retry_after == timedelta(minutes=2)
+    assert world.pauses == []
+
+
+@pytest.mark.parametrize("answer", [text(401), text(403), text(404, b"No Machine matches the given query."), text(400)])
+async def test_what_will_not_pass_is_not_tried_again(answer: httpx.Response) -> None:
+    wire = Scripted(answer)
+    async with world_of(wire) as world:
+        await failure_of_read(world)
+    assert len(wire.requests) == 1
+
+
+async def test_a_pause_holds_no_slot() -> None:
+    """A region that is busy for some calls is not lost for the others."""
+    held = anyio.Event()
+
+    async with world_of(Scripted(text(502))) as world, anyio.create_task_group() as callers:
+        waiting = 0
+
+        async def pause(_: float) -> None:
+            nonlocal waiting
+            waiting += 1
+            await held.wait()
+
+        world.pause_with = pause
+        for _ in range(8):
+            callers.start_soon(failure_of_read, world)
+        await anyio.wait_all_tasks_blocked()
+        assert waiting == 8
+        held.set()
+
+
+# --- secrets
+
+
+async def test_no_secret_comes_back_in_an_error_a_log_or_a_representation() -> None:
+    """The region quotes what it was sent, as it does when a BMC refuses."""
+    secret = ADMIN.key.split(":")[2]
+    body = f"Failed: root:{POWER.password} for {ADMIN.key} signed %26{secret}".encode()
+    with capture_logs() as logs:
+        async with world_of(Scripted(text(500, body))) as world:
+            with pytest.raises(MaasError) as created:
+                await world.client.create(NEW)
+            with pytest.raises(MaasError) as updated:
+                await world.client.do(MACHINE, changes.Update(power=POWER))
+    for error in (created.value, updated.value):
+        shown = f"{error} {error!r} {error.__cause__!r} {error.__dict__} {logs}"
+        assert POWER.password not in shown
+        assert secret not in shown
+        assert "***" in error.detail
+        assert error.ambiguous
+
+
+async def test_whoever_is_cancelled_is_counted_and_not_called_a_failure() -> None:
+    region = Region()
+    region.faults.add(Fault(broken=Broken.HANG, times=None))
+    async with world_with(region) as world, anyio.create_task_group() as callers:
+        callers.start_soon(world.client.version)
+        await anyio.wait_all_tasks_blocked()
+        callers.cancel_scope.cancel()
+    assert world.observed.requests == [("version", "cancelled")]
+
+
+# --- connections
+
+
+@asynccontextmanager
+async def serving(answer: bytes, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[int, list[bytes]]]:
+    """A server that takes a request, answers so, and hangs up; its port, and the heads it got."""
+    heads: list[bytes] = []
+
+    async def handle(stream: anyio.abc.ByteStream) -> None:
+        async with stream:
+            heads.append(await stream.receive())
+            await stream.send(answer)
+
+    tcp = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = tcp.extra(anyio.abc.SocketAttribute.local_port)
+    listener = tcp if tls is None else TLSListener(tcp, tls, standard_compatible=False)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, handle)
+        yield port, heads
+        tasks.cancel_scope.cancel()
+    await listener.aclose()
+
+
+def http(status: str, *headers: str, body: bytes = b"") -> bytes:
+    return "\r\n".join((f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(body)}", "", "")).encode() + body
+
+
+@pytest.mark.parametrize("change", [False, True])
+async def test_a_redirect_is_not_followed_so_the_key_goes_nowhere_else(*, change: bool) -> None:
+    async with serving(b"") as (elsewhere, stolen):
+        answer = http("307 Temporary Redirect", f"Location: http://127.0.0.1:{elsewhere}/MAAS/api/2.0/")
+        async with serving(answer) as (port, heads), world_of(None, url=f"http://127.0.0.1:{port}/MAAS") as world:
+            error = await (failure_of_change(world) if change else failure_of_read(world))
+    assert (error.failure, error.ambiguous) == (MaasFailure.PROTOCOL, False)
+    assert "redirect" in error.detail
+    assert len(heads) == 1 and not stolen
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{", b"SSH-2.0-OpenSSH\r\n\r\n"]
+)
+async def test_a_connection_that_ends_in_the_middle_leaves_a_change_open(answer: bytes) -> None:
+    async with serving(answer) as (port, heads), world_of(None, url=f"http://127.0.0.1:{port}/MAAS") as world:
+        error = await failure_of_change(world)
+    assert (error.failure, error.ambiguous) == (MaasFailure.UNREACHABLE, True)
+    assert len(heads) == 1
+
+
+async def test_nobody_there_means_that_nothing_was_done() -> None:
+    async with serving(b"") as (port, _):
+        pass
+    async with world_of(None, url=f"http://127.0.0.1:{port}/MAAS") as world:
+        error = await failure_of_change(world)
+    assert (error.failure, error.ambiguous) == (MaasFailure.UNREACHABLE, False)
+
+
+async def test_only_a_certificate_of_the_given_authority_is_trusted(tmp_path: Path, authority: Authority) -> None:
+    files = authority.issue(tmp_path, hosts=("127.0.0.1",))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(files.certificate, files.key)
+    body = json.dumps(RECORD).encode()
+    answer = http("200 OK", "Content-Type: application/json", body=body)
+    async with serving(answer, tls=context) as (port, heads):
+        url = f"https://127.0.0.1:{port}/MAAS"
+        async with world_of(None, url=url, ca_file=authority.write(tmp_path / "ca.pem")) as world:
+            assert (await world.client.machine("abc123")).system_id == "abc123"
+        async with world_of(None, url=url) as world:
+            error = await failure_of_change(world)
+            assert (error.failure, error.ambiguous) == (MaasFailure.TLS, False)
+    assert len(heads) == 1
+
+
+async def test_a_file_that_holds_no_authority_is_a_mistake_of_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("nothing")
+    with pytest.raises(ConfigError):
+        async with world_of(None, ca_file=tmp_path / "ca.pem"):
+            pass
+
+
+async def test_a_region_that_is_spoken_to_in_the_clear_is_said_so_once() -> None:
+    with capture_logs() as logs:
+        async with world_of(Scripted(said(RECORD))):
+            pass
+    assert [entry["event"] for entry in logs] == ["maas.not_encrypted"]
