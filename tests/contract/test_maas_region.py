@@ -88,6 +88,12 @@ async def test_an_operation_nobody_knows_is_told_by_its_name(caller: Caller) -> 
     assert (await caller.send("PATCH", "machines/")).status_code == 405
 
 
+async def test_an_operation_may_end_the_path(region: Region, caller: Caller) -> None:
+    system_id = await ready(region, caller)
+    assert (await caller.post(f"machines/{system_id}/op-deploy")).json()["status_name"] == "Deploying"
+    assert (await caller.get("users/op-whoami")).json()["username"] == "admin"
+
+
 async def test_a_json_body_loses_its_parameters_silently(region: Region, caller: Caller) -> None:
     system_id = await ready(region, caller)
     async with httpx.AsyncClient(transport=RegionTransport(region), base_url=ROOT) as client:

@@ -45,7 +45,7 @@ class RegionApp:
         content = await request.body()
         form = form_of(request.headers.get("content-type", ""), content)
         query = parse_qsl(request.url.query, keep_blank_values=True)
-        op = next((value for name, value in [*query, *form] if name == "op"), None)
+        op = next((value for name, value in [*query, *form] if name == "op"), None) or _suffix(request.url.path)
         fault = self._region.faults.strike(request.method, request.url.path, op)
         if fault is not None:
             await _before(fault)
@@ -81,6 +81,12 @@ class RegionApp:
         return answer
 
 
+def _suffix(path: str) -> str | None:
+    """An operation may also stand at the end of the path, as `/op-name`."""
+    last = path.rpartition("/")[2]
+    return last.removeprefix("op-") if last.startswith("op-") else None
+
+
 def _without_identity(path: str) -> Answer | None:
     if path == "/MAAS/api/version/":
         return encoded("2.0")
@@ -90,6 +96,8 @@ def _without_identity(path: str) -> Answer | None:
 
 
 def _path(path: str) -> list[str]:
+    if _suffix(path) is not None:
+        path = path.rpartition("op-")[0]
     if not path.startswith(ROOT) or not path.endswith("/"):
         raise routes.unknown(path)
     return path.removeprefix(ROOT).strip("/").split("/")
