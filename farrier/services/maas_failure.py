@@ -120,6 +120,9 @@ def _of_chain(error: Exception, within: timedelta) -> tuple[MaasFailure, str, bo
     for cause in _chain(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return MaasFailure.TLS, f"the certificate of MAAS is not trusted: {cause.verify_message}", False
+        if isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError) and isinstance(error, httpx.ConnectError):
+            # A region that is starting more often than a certificate in question.
+            return MaasFailure.UNREACHABLE, "MAAS closed the connection during the TLS handshake", False
         if isinstance(cause, ssl.SSLError) and isinstance(error, httpx.ConnectError):
             return (
                 MaasFailure.TLS,

@@ -103,6 +103,7 @@ CERTIFICATE.verify_message = "self-signed certificate"
     [
         (caused(httpx.ConnectError("x"), CERTIFICATE), MaasFailure.TLS, False),
         (caused(httpx.ConnectError("x"), ssl.SSLError(1, "wrong version")), MaasFailure.TLS, False),
+        (caused(httpx.ConnectError("x"), ssl.SSLEOFError(8, "eof")), MaasFailure.UNREACHABLE, False),
         (httpx.ConnectError("refused"), MaasFailure.UNREACHABLE, False),
         (httpx.ConnectTimeout("x"), MaasFailure.TIMEOUT, False),
         (TimeoutError(), MaasFailure.TIMEOUT, True),

@@ -1,0 +1,95 @@
+"""What a real region said, as recorded, is understood; what contradicts itself is not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from farrier.model.maas import BlockDevice, Event, Identity, Interface, PowerAddress, ScriptSet
+from farrier.services import maas_answers
+from farrier.services.maas_failure import Answer
+from farrier.services.maas_transport import Garbled
+
+RECORDED = Path(__file__).parents[2] / "data" / "maas"
+STATES = {
+    "allocated": "allocated",
+    "commissioning": "commissioning",
+    "deployed": "deployed",
+    "deploying": "deploying",
+    "failed-deployment": "failed",
+    "new": "new",
+    "ready": "ready",
+    "releasing": "other",
+}
+
+
+def recorded(name: str) -> tuple[Answer, Any]:
+    body = (RECORDED / f"{name}.json").read_bytes()
+    return Answer(status=200, body=body, content_type="application/json; charset=utf-8"), json.loads(body)
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_a_recorded_machine_is_understood(name: str) -> None:
+    answer, said = recorded(f"machine-{name}")
+    machine = maas_answers.machine(said["system_id"])(answer)
+    assert machine.state == STATES[name]
+    for field in ("status", "owner", "hostname", "locked", "netboot", "power_state", "error_description", "osystem"):
+        assert getattr(machine, field) == said[field]
+    assert [one.name for one in machine.interface_set] == [one["name"] for one in said["interface_set"]]
+    assert [one.model for one in machine.blockdevice_set] == [one["model"] for one in said["blockdevice_set"]]
+    assert (machine.last_sync is None) == (said["last_sync"] is None)
+    assert machine.ip_addresses == tuple(said["ip_addresses"])
+
+
+def test_recorded_lists_are_understood() -> None:
+    answer, said = recorded("blockdevices")
+    disks = maas_answers.shaped(tuple[BlockDevice, ...])(answer)
+    assert [disk.id for disk in disks] == [one["id"] for one in said]
+    answer, said = recorded("interfaces")
+    interfaces = maas_answers.shaped(tuple[Interface, ...])(answer)
+    assert [[link.mode for link in one.links] for one in interfaces] == [
+        [link["mode"] for link in one["links"]] for one in said
+    ]
+    answer, said = recorded("results")
+    rounds = maas_answers.shaped(tuple[ScriptSet, ...])(answer)
+    assert [one.status_name for one in rounds] == ["Aborted", "Failed"]
+    answer, said = recorded("whoami")
+    assert maas_answers.shaped(Identity)(answer) == Identity(username="admin", is_superuser=True)
+
+
+def test_recorded_power_parameters_are_read_without_their_secret() -> None:
+    answer, said = recorded("power-parameters")
+    ((system_id, given),) = said.items()
+    found = maas_answers.shaped(dict[str, PowerAddress])(answer)
+    assert found == {system_id: PowerAddress(power_address=given["power_address"], power_user=given["power_user"])}
+    assert not hasattr(found[system_id], "power_pass")
+
+
+def test_recorded_events_come_oldest_first_with_their_time() -> None:
+    answer, said = recorded("events-query")
+    events = maas_answers.events(answer)
+    assert [event.id for event in events] == sorted(one["id"] for one in said["events"])
+    assert all(event.at is not None for event in events)
+
+
+def test_an_event_that_comes_twice_is_one() -> None:
+    one = {"id": 5, "node": "abc123", "type": "Ready", "level": "INFO"}
+    answer = Answer(status=200, body=json.dumps({"events": [one, one]}).encode())
+    assert maas_answers.events(answer) == (Event(id=5, node="abc123", type="Ready", level="INFO"),)
+
+
+@pytest.mark.parametrize("body", [b"{}", b"[1]", b"nonsense", b""])
+def test_a_setting_is_one_value(body: bytes) -> None:
+    with pytest.raises(Garbled):
+        maas_answers.scalar(Answer(status=200, body=body))
+
+
+def test_the_text_that_some_changes_answer_is_as_good_as_json() -> None:
+    maas_answers.done(Answer(status=200, body=b"OK", content_type="text/plain"))
+    maas_answers.done(Answer(status=204, body=b""))
+    maas_answers.done(Answer(status=200, body=b"null", content_type="application/json"))
+    with pytest.raises(Garbled):
+        maas_answers.done(Answer(status=200, body=b'{"system', content_type="application/json"))
