@@ -117,20 +117,9 @@ def of_exception(request: Request, error: Exception, *, within: timedelta) -> Ma
 
 def _of_chain(error: Exception, within: timedelta) -> tuple[MaasFailure, str, bool]:
     """Class, text, and whether the request may have arrived."""
-    for cause in _chain(error):
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return MaasFailure.TLS, f"the certificate of MAAS is not trusted: {cause.verify_message}", False
-        if isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError) and isinstance(error, httpx.ConnectError):
-            # A region that is starting more often than a certificate in question.
-            return MaasFailure.UNREACHABLE, "MAAS closed the connection during the TLS handshake", False
-        if isinstance(cause, ssl.SSLError) and isinstance(error, httpx.ConnectError):
-            return (
-                MaasFailure.TLS,
-                f"the TLS handshake failed: {getattr(cause, 'reason', '') or type(cause).__name__}",
-                False,
-            )
-        if isinstance(cause, socket.gaierror):
-            return MaasFailure.UNREACHABLE, "the host name of MAAS does not resolve", False
+    before = _before_any_request(error)
+    if before is not None:
+        return *before, False
     if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
         return MaasFailure.TIMEOUT, "no connection to MAAS in time", False
     if isinstance(error, TimeoutError | httpx.TimeoutException):
@@ -142,6 +131,22 @@ def _of_chain(error: Exception, within: timedelta) -> tuple[MaasFailure, str, bo
     if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError | OSError):
         return MaasFailure.UNREACHABLE, "MAAS closed the connection", True
     return MaasFailure.PROTOCOL, f"no usable answer of MAAS ({type(error).__name__})", True
+
+
+def _before_any_request(error: Exception) -> tuple[MaasFailure, str] | None:
+    """Names and certificates, which the layers above hide in a failed connection."""
+    connecting = isinstance(error, httpx.ConnectError)
+    for cause in _chain(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return MaasFailure.TLS, f"the certificate of MAAS is not trusted: {cause.verify_message}"
+        if connecting and isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+            # A region that is starting more often than a certificate in question.
+            return MaasFailure.UNREACHABLE, "MAAS closed the connection during the TLS handshake"
+        if connecting and isinstance(cause, ssl.SSLError):
+            return MaasFailure.TLS, f"the TLS handshake failed: {getattr(cause, 'reason', '') or type(cause).__name__}"
+        if isinstance(cause, socket.gaierror):
+            return MaasFailure.UNREACHABLE, "the host name of MAAS does not resolve"
+    return None
 
 
 def garbled(request: Request, detail: str) -> MaasError:
