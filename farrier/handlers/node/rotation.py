@@ -92,9 +92,11 @@ def _verify(node: Node, now: datetime) -> Change:
     bmc = replace(node.bmc, **_FORGOTTEN)
     may = counted(bmc, now)
     if may.trying is None:
-        later = change(node, bmc=replace(bmc, asked_at=now))
+        later = change(node, bmc=replace(bmc, asked_at=bmc.asked_at or now))
         return become(node, later, reason=f"{_NEW_VERSION}; verified once the login cap allows", cause=_CAUSE)
-    return become(node, change(node, bmc=may, management=Management.VERIFYING), reason=_NEW_VERSION, cause=_CAUSE)
+    # It was manageable, and is to be again after whatever fails now, also where nothing is verified unasked.
+    asked = replace(may, asked_at=bmc.asked_at or now)
+    return become(node, change(node, bmc=asked, management=Management.VERIFYING), reason=_NEW_VERSION, cause=_CAUSE)
 
 
 async def _version(node: Node, services: NodeServices) -> str | None:
