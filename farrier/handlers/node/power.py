@@ -131,7 +131,11 @@ def _failed(node: Node, now: datetime, error: BmcError, config: NodeConfig) -> O
         tries=counted(node.bmc, now).tries if refused else node.bmc.tries,
         trying=None,
     )
-    return become(node, change(node, bmc=failed), reason=_unreadable(failed), cause="step: read power")
+    to, reason = change(node, bmc=failed), _unreadable(failed)
+    if (failed.sync_failure, failed.sync_error) == (node.bmc.sync_failure, node.bmc.sync_error):
+        # It fails as it did before, and what the node waits for is waited for since then.
+        return Update(to=to, reason=reason, look_again=next_read(to, config) - now, quiet=True)
+    return become(node, to, reason=reason, cause="step: read power")
 
 
 def _pause(node: Node, error: BmcError, failures: int) -> timedelta:

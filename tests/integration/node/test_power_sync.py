@@ -113,6 +113,20 @@ async def test_a_read_that_fails_is_seen_and_moves_nothing(site: Site) -> None:
     assert (await outcome(machine))["outcome"] == "do_nothing"
 
 
+async def test_a_read_that_keeps_failing_the_same_way_is_waited_for_since_it_began(site: Site) -> None:
+    machine = await site.with_bmc()
+    told = "SELECT at FROM farrier.outcomes WHERE kind = 'node' AND id = $1"
+    site.bmc.fail(UNREACHABLE)
+    await site.wait(DUE)
+    since, failures = await site.conn.fetchval(told, machine.id), (await machine.bmc())["sync_failures"]
+    seen = []
+    for _ in range(10):
+        await site.wait(6 * MINUTE)
+        seen.append(await site.conn.fetchval(told, machine.id))
+    assert (await machine.bmc())["sync_failures"] == failures + 10
+    assert set(seen) == {since}
+
+
 async def test_clients_of_sql_see_a_failing_read_with_advice_while_power_is_read(site: Site) -> None:
     machine = await site.with_bmc()
     seen = "SELECT power, power_failure, recommended_action FROM farrier.node_lifecycle WHERE id = $1"
