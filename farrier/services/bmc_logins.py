@@ -64,8 +64,7 @@ class Logins:
         what = "refused" if refused else "did not answer"
         raise BmcError(
             BmcFailure.AUTH if refused else BmcFailure.TIMEOUT,
-            f"the BMC {what} {MOST_FAILED} logins within {_minutes(WINDOW)} min, so none was sent now; "
-            f"the next is allowed in {_minutes(wait)} min",
+            f"the BMC {what} {MOST_FAILED} logins within {_minutes(WINDOW)} min, so none was sent now",
             retry_after=wait,
             dialled=False,
         )
