@@ -16,6 +16,7 @@ from farrier.config import NodeConfig
 from farrier.handlers.node import probing
 from farrier.handlers.node.logins import capped, counted, has_try, target_of, tries_after, tries_before
 from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, become, change
+from farrier.model import duration
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, PowerState
 from farrier.model.node import Bmc, Node, Switching
 from farrier.model.outcome import Step, Update, Wait
@@ -93,7 +94,9 @@ def enforce(node: Node, now: datetime, config: NodeConfig) -> Change | Wait[Writ
         return Wait(reason=f"{differs}; the live workflow has it")
     if bmc.enforced_at is not None and now - bmc.enforced_at < ENFORCE_EVERY:
         look_again = bmc.enforced_at + ENFORCE_EVERY - now
-        return Wait(reason=f"{differs}; switched at most once in {ENFORCE_EVERY}", look_again=look_again)
+        return Wait(
+            reason=f"{differs}; switched at most once in {duration.human(ENFORCE_EVERY)}", look_again=look_again
+        )
     begun = begin(bmc, Switching(power=_REQUEST[desired], at=now))
     if begun is None:
         reason, look_again = capped(counted(bmc, now), now)

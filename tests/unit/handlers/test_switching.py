@@ -52,6 +52,11 @@ def test_a_machine_that_will_not_stay_on_is_not_switched_in_a_loop() -> None:
     assert min(gaps(switched)) >= ENFORCE_EVERY / SECOND
 
 
+def test_a_switch_that_has_to_wait_says_how_often_it_is_done_as_people_write_it() -> None:
+    decision = decide(kept(enforced_at=NOW - MINUTE))
+    assert isinstance(decision, Wait) and decision.reason.endswith("switched at most once in 5m"), decision
+
+
 @pytest.mark.parametrize(
     "node",
     [
