@@ -60,6 +60,8 @@ class NodeRows:
         for run in runs:
             if run.to is not None:
                 changes["nodes"].append(_node_row(run.id, run.to, run.version))
+                if run.to.bmc.trying is not None:
+                    changes["logins"].append(_login_row(run.id, run.to))
                 if run.to.workflow is not None:
                     section = f"{'new_' * (run.to.workflow.id == 0)}{run.to.workflow.kind}s"
                     changes[section].append(_workflow_row(run.id, run.to.workflow))
@@ -74,10 +76,17 @@ class NodeRows:
 def _node_row(run: int, node: Node, version: int | None) -> dict[str, Any]:
     row: dict[str, Any] = {name: getattr(node, name) for name in _OWNED}
     live = node.workflow is not None and node.workflow.status in LIVE
+    if node.bmc.others:
+        row["bmc"] = msgspec.structs.replace(node.bmc, others=())
     row["run"] = run
     row["version"] = version
     row["live_workflow_kind"] = node.workflow.kind if node.workflow is not None and live else None
     return row
+
+
+def _login_row(run: int, node: Node) -> dict[str, Any]:
+    """What the login cap is held by, of a node that has a try to use."""
+    return {"run": run, "address": node.bmc_address, "trying": node.bmc.trying, "tries": node.bmc.tries}
 
 
 def _workflow_row(run: int, workflow: Workflow) -> dict[str, Any]:

@@ -40,13 +40,22 @@ class Switching(msgspec.Struct, frozen=True, kw_only=True):
     unsure: bool = False
 
 
+class OtherLogin(msgspec.Struct, frozen=True, kw_only=True):
+    """A login at a BMC that is not known to have succeeded, by another node. `open`: it may be under way."""
+
+    at: datetime
+    open: bool = False
+
+
 class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What we know of a node's BMC from trying it. `failures` counts those of one class in a row since the last edit or
     request; `tries` are the times of the logins that are not known to have succeeded, newest last; `trying` is the one
-    that a verification may use; `asked_at` is when `manage` was asked for and not yet reached. The `sync_` fields are
-    of the regular read of a manageable node; `desired_power` is what an operator wants enforced, and `enforced_at` when
-    that was last done. `watched_at` is when the credential was last looked at for a new version without dialling, and
-    `watched_version` the one it had; None if it did not resolve."""
+    that a verification may use; `others` are the logins of other nodes there, read and never written; `asked_at` is
+    when `manage` was asked for and not yet reached. The `sync_` fields are of the regular read of a manageable node;
+    `desired_power` is what an operator wants enforced, and `enforced_at` when that was last done. `watched_at` is when
+    the credential was last looked at for a new version without dialling, and `watched_version` the one it had; None if
+    it did not resolve. `enforce_error` is
+    why power could not be made what is wanted."""
 
     last_error: str | None = None
     failure: BmcFailure | None = None
@@ -54,6 +63,7 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     next_try_at: datetime | None = None
     tries: tuple[datetime, ...] = ()
     trying: datetime | None = None
+    others: tuple[OtherLogin, ...] = ()
     tried_version: str | None = None
     good_version: str | None = None
     asked_at: datetime | None = None
@@ -73,6 +83,7 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     next_sync_at: datetime | None = None
     desired_power: PowerState | None = None
     enforced_at: datetime | None = None
+    enforce_error: str | None = None
     watched_at: datetime | None = None
     watched_version: str | None = None
     switching: Switching | None = None
@@ -211,13 +222,15 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """A pending request. `conflict` names the other node that has what a `set_bmc` asks for."""
+    """A pending request. `conflict` names the other node that has what a `set_bmc` asks for, `logins` are other nodes'
+    at the BMC that it names."""
 
     id: int
     action: Action
     params: Mapping[str, Any]
     requested_by: str | None = None
     conflict: str | None = None
+    logins: tuple[OtherLogin, ...] | None = None
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ import msgspec
 
 from farrier.model import duration
 from farrier.model.bmc import BmcError, BmcFailure, BmcTarget, backoff
-from farrier.model.node import Bmc, Node
+from farrier.model.node import Bmc, Node, OtherLogin
 
 # BMCs lock accounts: never more failed logins than this in this time, whatever is asked for.
 LOGIN_CAP = 3
@@ -22,6 +22,8 @@ LOGIN_WINDOW = timedelta(minutes=5)
 # The first two refusals may pass by themselves; the third in a row is definite and backs off like any failure.
 SECOND_LOGIN_AFTER = timedelta(seconds=60)
 DEFINITE_REFUSALS = 3
+# A login takes about a second; whoever waits for one looks again after this.
+OTHERS_TAKE = timedelta(seconds=5)
 
 # A BMC may ask for patience, but not for more than its class of failure would ever get.
 LONGEST_PATIENCE = timedelta(minutes=30)
@@ -30,16 +32,32 @@ LONGEST_PATIENCE = timedelta(minutes=30)
 def counted(bmc: Bmc, now: datetime) -> Bmc:
     """With one more try, to be used now; without one to use, if the login cap is reached."""
     recent = tuple(at for at in bmc.tries if now - at < LOGIN_WINDOW)
-    if len(recent) >= LOGIN_CAP:
+    if len(recent) + len(_of_others(bmc, now)) >= LOGIN_CAP:
         return msgspec.structs.replace(bmc, tries=recent, trying=None)
     return msgspec.structs.replace(bmc, tries=(*recent, now), trying=now, next_try_at=None)
 
 
 def capped(bmc: Bmc, now: datetime) -> tuple[str, timedelta]:
     """Why no login is made now, and when the next one may be; for a `bmc` that `counted` gave no try."""
+    if waits_for_others(bmc, now):
+        return "other nodes are logging in at the BMC; waits for their ends to protect the account", OTHERS_TAKE
     window = duration.human(LOGIN_WINDOW)
     reason = f"the BMC saw {LOGIN_CAP} failed logins within {window}; waits to protect the account"
-    return reason, bmc.tries[-LOGIN_CAP] + LOGIN_WINDOW - now
+    return reason, sorted(_ended(bmc, now))[-LOGIN_CAP] + LOGIN_WINDOW - now
+
+
+def waits_for_others(bmc: Bmc, now: datetime) -> bool:
+    """True when the cap is reached only by logins of other nodes that are under way, and that may well succeed."""
+    return len(_ended(bmc, now)) < LOGIN_CAP
+
+
+def _ended(bmc: Bmc, now: datetime) -> list[datetime]:
+    return [*bmc.tries, *(login.at for login in _of_others(bmc, now) if not login.open)]
+
+
+def _of_others(bmc: Bmc, now: datetime) -> list[OtherLogin]:
+    """Those of nodes behind the same BMC, or that it belonged to before: the account is the BMC's, whoever asks."""
+    return [login for login in bmc.others if now - login.at < LOGIN_WINDOW]
 
 
 def has_try(bmc: Bmc) -> bool:

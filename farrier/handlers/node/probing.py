@@ -50,6 +50,7 @@ def learnt(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
     who = identity.kept(of_bmc, _seen(reading))
     return Bmc(
         tries=tries_before(bmc),
+        others=bmc.others,
         tried_version=reading.credential_version,
         good_version=reading.credential_version,
         system_path=reading.system_path,
@@ -64,6 +65,7 @@ def learnt(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
         power_at=now,
         desired_power=bmc.desired_power,
         enforced_at=bmc.enforced_at,
+        enforce_error=_still_not_kept(bmc, reading.power),
         switching=bmc.switching,
     )
 
@@ -77,6 +79,7 @@ def refreshed(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
         system_path=reading.system_path,
         power=reading.power,
         power_at=now,
+        enforce_error=_still_not_kept(bmc, reading.power),
         health=reading.health,
         sync_failures=0,
         sync_failure=None,
@@ -117,6 +120,11 @@ def failed(bmc: Bmc, error: BmcError, now: datetime, *, tries: tuple[datetime, .
         tried_version=error.credential_version or bmc.tried_version,
         power_at=None,
     )
+
+
+def _still_not_kept(bmc: Bmc, power: PowerState) -> str | None:
+    """Why power could not be made what is wanted, until it is, or nothing is wanted any more."""
+    return None if bmc.desired_power in (None, power) else bmc.enforce_error
 
 
 def _seen(reading: BmcReading) -> Identity:

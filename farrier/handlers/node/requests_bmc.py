@@ -15,7 +15,7 @@ from farrier.handlers.node.reply import Accept, Reject, Reply, Request, Respond
 from farrier.model.actions import Action
 from farrier.model.failures import FailureClass
 from farrier.model.management import Management as M
-from farrier.model.node import Bmc
+from farrier.model.node import Bmc, OtherLogin
 from farrier.model.outcome import Wait
 from farrier.model.params import SetBmc
 
@@ -29,7 +29,7 @@ def set_bmc(request: Request) -> Reply:
         return Reject(reason=f"the BMC {params.address} belongs to node {request.intent.conflict} already")
     address = params.address or node.bmc_address
     credential = params.credential or node.bmc_credential
-    bmc = node.bmc if address == node.bmc_address else _known_of_any(node.bmc)
+    bmc = node.bmc if address == node.bmc_address else _known_of_any(node.bmc, request.intent.logins)
     bmc = msgspec.structs.replace(bmc, failures=0, next_try_at=None, trying=None)
     if missing_detail(node) is not None:
         bmc = msgspec.structs.replace(bmc, last_error=None, failure=None)
@@ -79,9 +79,11 @@ def manage(request: Request) -> Reply:
     return Accept(reason="verifying", to=begun.to)
 
 
-def _known_of_any(bmc: Bmc) -> Bmc:
-    """What stays true at another address."""
-    return Bmc(last_error=bmc.last_error, failure=bmc.failure, tries=bmc.tries, asked_at=bmc.asked_at)
+def _known_of_any(bmc: Bmc, others: tuple[OtherLogin, ...] | None) -> Bmc:
+    """What stays true at another address, where others logged in, too."""
+    return Bmc(
+        last_error=bmc.last_error, failure=bmc.failure, tries=bmc.tries, others=others or (), asked_at=bmc.asked_at
+    )
 
 
 def _after_edit(management: M) -> M:

@@ -5,7 +5,7 @@ It stays pending while the BMC is asked: what came of it is its answer, committe
 
 from __future__ import annotations
 
-from farrier.handlers.node.logins import capped, counted, target_of
+from farrier.handlers.node.logins import capped, counted, target_of, waits_for_others
 from farrier.handlers.node.moves import change
 from farrier.handlers.node.reply import Hold, Reject, Reply, Request
 from farrier.handlers.node.switching import begin
@@ -29,7 +29,10 @@ def set_power(request: Request) -> Reply:
     wanted = Switching(power=params.power, at=now, intent=request.intent.id, enforce=params.enforce)
     begun = begin(node.bmc, wanted)
     if begun is None:
-        reason, _ = capped(counted(node.bmc, now), now)
+        may = counted(node.bmc, now)
+        reason, _ = capped(may, now)
+        if waits_for_others(may, now):
+            return Hold(reason=reason)
         return Reject(reason=f"set_power {params.power}: {reason}; ask again in a few minutes")
     if node.bmc.asked_at is not None:
         return Hold(reason="is verified first, as was asked for")

@@ -16,6 +16,7 @@ CREATE TABLE farrier.nodes (
     management            text        NOT NULL,
     management_entered_at timestamptz NOT NULL DEFAULT farrier.now(),
     bmc_address           text,
+    bmc_endpoint          text COLLATE "C",  -- host and port of the address; filled in by a trigger
     bmc_credential        text,       -- a reference, never a secret
     bmc                   jsonb       NOT NULL DEFAULT '{}',
     quarantine            jsonb,
@@ -98,6 +99,67 @@ CREATE FUNCTION farrier.bmc_holder(address text, except_node bigint) RETURNS tex
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
     RETURN (SELECT min(n.name) FROM farrier.node_bmcs b JOIN farrier.nodes n ON n.id = b.node_id
              WHERE b.span && farrier.bmc_span_of(address) AND b.node_id IS DISTINCT FROM except_node);
+
+-- The logins at each BMC that are not known to have succeeded, by node: the `tries` of the nodes, kept where they were
+-- made. They outlive the node and its address, because the account that a BMC may lock does, too. `open` is the one that
+-- may be under way. Written by a trigger alone.
+CREATE TABLE farrier.bmc_logins (
+    endpoint text COLLATE "C" NOT NULL,
+    node_id  bigint      NOT NULL REFERENCES farrier.nodes,
+    at       timestamptz NOT NULL,
+    open     boolean     NOT NULL,
+    PRIMARY KEY (endpoint, node_id, at)
+);
+CREATE FUNCTION farrier.bmc_endpoint_of(address text) RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT RETURN split_part(lower(farrier.bmc_span_of(address)), '/', 1);
+-- Kept in the node's row, because every snapshot looks for logins there: a way over `node_bmcs` takes twice as long.
+CREATE FUNCTION farrier.place_bmc() RETURNS trigger LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+BEGIN
+    NEW.bmc_endpoint := bmc_endpoint_of(NEW.bmc_address);
+    RETURN NEW;
+END $$;
+CREATE TRIGGER place_bmc_insert BEFORE INSERT ON farrier.nodes
+    FOR EACH ROW WHEN (NEW.bmc_address IS NOT NULL) EXECUTE FUNCTION farrier.place_bmc();
+CREATE TRIGGER place_bmc BEFORE UPDATE ON farrier.nodes
+    FOR EACH ROW WHEN (OLD.bmc_address IS DISTINCT FROM NEW.bmc_address) EXECUTE FUNCTION farrier.place_bmc();
+
+CREATE FUNCTION farrier.note_logins() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    place text := coalesce(NEW.bmc_endpoint, OLD.bmc_endpoint);
+    before jsonb := coalesce(OLD.bmc -> 'tries', '[]');
+    after jsonb := coalesce(NEW.bmc -> 'tries', '[]');
+BEGIN
+    -- Old rows are anybody's to remove: whoever waited for one that another removes could wait in a circle.
+    DELETE FROM bmc_logins WHERE ctid = ANY (ARRAY(
+        SELECT l.ctid FROM bmc_logins l
+         WHERE l.endpoint = place
+           AND (l.at <= farrier.now() - interval '5 minutes'
+                OR l.node_id = NEW.id AND l.at NOT IN (SELECT t::timestamptz FROM jsonb_array_elements_text(after) t))
+           FOR UPDATE SKIP LOCKED));
+    -- What it tried before was perhaps tried elsewhere.
+    INSERT INTO bmc_logins AS l (endpoint, node_id, at, open)
+    SELECT place, NEW.id, t::timestamptz, true FROM jsonb_array_elements_text(after) t
+     WHERE place IS NOT NULL AND NOT before @> to_jsonb(t)
+        ON CONFLICT DO NOTHING;
+    UPDATE bmc_logins SET open = NOT open WHERE ctid = ANY (ARRAY(
+        SELECT l.ctid FROM bmc_logins l
+         WHERE l.endpoint IN (place, OLD.bmc_endpoint) AND l.node_id = NEW.id
+           AND l.open <> coalesce(l.at = (NEW.bmc ->> 'trying')::timestamptz, false)
+           FOR NO KEY UPDATE SKIP LOCKED));
+    RETURN NULL;
+END $$;
+CREATE TRIGGER note_logins_insert AFTER INSERT ON farrier.nodes
+    FOR EACH ROW WHEN (NEW.bmc ? 'tries') EXECUTE FUNCTION farrier.note_logins();
+CREATE TRIGGER note_logins AFTER UPDATE ON farrier.nodes
+    FOR EACH ROW WHEN (OLD.bmc -> 'tries' IS DISTINCT FROM NEW.bmc -> 'tries' OR OLD.bmc -> 'trying' IS DISTINCT FROM NEW.bmc -> 'trying')
+    EXECUTE FUNCTION farrier.note_logins();
+
+-- What other nodes tried at this address; null for nothing.
+CREATE FUNCTION farrier.bmc_logins_at(address text, except_node bigint) RETURNS jsonb
+    LANGUAGE sql STABLE
+    RETURN (SELECT jsonb_agg(jsonb_build_object('at', l.at, 'open', l.open)) FROM farrier.bmc_logins l
+             WHERE l.endpoint = farrier.bmc_endpoint_of(address) AND l.node_id <> except_node);
 
 -- Single use, stored hashed, worthless after `expires_at`.
 CREATE TABLE farrier.bootstrap_tokens (

@@ -56,7 +56,7 @@ BEGIN
         REVOKE INSERT, UPDATE, DELETE ON schema_migrations, edges, initial_values, workflow_mapping, actions, advice
             FROM farrier_controller;
         REVOKE UPDATE ON history FROM farrier_controller;
-        REVOKE INSERT, UPDATE, DELETE ON node_bmcs FROM farrier_controller;
+        REVOKE INSERT, UPDATE, DELETE ON node_bmcs, bmc_logins FROM farrier_controller;
         GRANT USAGE ON ALL SEQUENCES IN SCHEMA farrier TO farrier_controller;
         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;
         REVOKE EXECUTE ON FUNCTION grant_rights() FROM farrier_controller;

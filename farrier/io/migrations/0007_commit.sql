@@ -138,6 +138,9 @@ BEGIN
         SELECT coalesce(array_agg(DISTINCT a.run), '{}') INTO overtaken
           FROM asked a WHERE NOT EXISTS (SELECT FROM free f WHERE f.id = a.task);
     END IF;
+    IF changes ? 'logins' THEN
+        overtaken := overtaken || farrier.over_login_cap(changes -> 'logins');
+    END IF;
     IF cardinality(fit) < jsonb_array_length(changes -> 'runs') OR overtaken <> '{}' THEN
         RETURN QUERY SELECT c.run, CASE WHEN c.run = ANY (fit) THEN interval '1 second' ELSE interval '0' END
                        FROM jsonb_to_recordset(changes -> 'runs') c (run bigint)
@@ -194,6 +197,40 @@ BEGIN
     IF changes ? 'forgotten' THEN  -- the agents' keys open nothing any more
         DELETE FROM farrier.node_agents a USING jsonb_to_recordset(changes -> 'forgotten') c (run bigint) WHERE a.node_id = c.run;
     END IF;
+END $$;
+
+-- The runs whose new login may be the fourth within 5 minutes that fails at its BMC: they are decided anew, with what
+-- others have tried there meanwhile. Counters of one BMC come one after the other, and each sees what the one before
+-- committed. Nobody who waits here holds anything but its own runs, which no other commit wants; the order of the locks
+-- is everybody's.
+CREATE FUNCTION farrier.over_login_cap(logins jsonb) RETURNS bigint[]
+    LANGUAGE plpgsql AS $$
+DECLARE
+    places text[];
+    place bigint;
+BEGIN
+    places := ARRAY(SELECT DISTINCT farrier.bmc_endpoint_of(r.address)
+                      FROM jsonb_to_recordset(logins) r (run bigint, address text, trying timestamptz)
+                      JOIN farrier.nodes n ON n.id = r.run
+                     WHERE r.trying IS DISTINCT FROM (n.bmc ->> 'trying')::timestamptz AND r.address IS NOT NULL);
+    IF places = '{}' THEN RETURN '{}'; END IF;
+    FOR place IN SELECT DISTINCT hashtextextended(p, 0) FROM unnest(places) p ORDER BY 1 LOOP
+        PERFORM pg_advisory_xact_lock(place);
+    END LOOP;
+    -- A statement of its own: it sees what was committed while the locks were waited for.
+    RETURN ARRAY(
+        WITH asked AS (
+            SELECT r.run, farrier.bmc_endpoint_of(r.address) AS endpoint,
+                   (SELECT count(*) FROM jsonb_array_elements_text(r.tries) t
+                     WHERE t::timestamptz > farrier.now() - interval '5 minutes') AS own
+              FROM jsonb_to_recordset(logins) r (run bigint, address text, trying timestamptz, tries jsonb)
+              JOIN farrier.nodes n ON n.id = r.run
+             WHERE r.trying IS DISTINCT FROM (n.bmc ->> 'trying')::timestamptz AND r.address IS NOT NULL
+        )
+        SELECT a.run FROM (SELECT *, row_number() OVER (PARTITION BY endpoint ORDER BY run) - 1 AS beside FROM asked) a
+         WHERE a.own + a.beside
+               + (SELECT count(*) FROM farrier.bmc_logins l
+                   WHERE l.endpoint = a.endpoint AND l.node_id <> a.run AND l.at > farrier.now() - interval '5 minutes') > 3);
 END $$;
 
 -- Workflows that begin in this commit, and those that go on or end. A clock starts anew only when its value changes.

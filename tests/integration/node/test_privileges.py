@@ -26,6 +26,7 @@ TABLES = (
     "node_agents",
     "node_macs",
     "node_bmcs",
+    "bmc_logins",
     "bootstrap_tokens",
 )
 OF_THE_LOOP = ("schedule", "outcomes", "history", "wake_requests")
@@ -158,7 +159,7 @@ async def test_the_controller_changes_neither_the_model_nor_what_has_happened(ev
             *writes_to(*model),
             "UPDATE farrier.edges SET layer = 'x'",
             "UPDATE farrier.history SET cause = 'x'",
-            *writes_to("node_bmcs"),
+            *writes_to("node_bmcs", "bmc_logins"),
         ]
         assert await refused(conn, *statements) == statements
 

@@ -7,7 +7,9 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
              THEN (SELECT coalesce(json_agg(m.mac::text ORDER BY m.mac), '[]') FROM farrier.node_macs m WHERE m.node_id = n.id)
              ELSE '[]' END AS macs,
            n.status, n.status_entered_at, n.management, n.management_entered_at,
-           n.bmc_address, n.bmc_credential, n.bmc, n.quarantine, n.paused,
+           n.bmc_address, n.bmc_credential,
+           CASE WHEN l.others IS NULL THEN n.bmc ELSE n.bmc || jsonb_build_object('others', l.others) END AS bmc,
+           n.quarantine, n.paused,
            n.ever_onboarded, n.ever_active, n.not_scrubbed, n.deleting,
            (SELECT row_to_json(a) FROM (
                 SELECT a.enrolled_at, a.last_heartbeat_at, a.health, a.ssh_seed_failures
@@ -25,10 +27,14 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
            ELSE '[]' END AS tasks,
            (SELECT coalesce(json_agg(i ORDER BY i.id), '[]') FROM (
                 SELECT i.id, i.action, i.params, i.requested_by,
-                       CASE WHEN i.action = 'set_bmc' THEN farrier.bmc_holder(i.params ->> 'address', n.id) END AS conflict
+                       CASE WHEN i.action = 'set_bmc' THEN farrier.bmc_holder(i.params ->> 'address', n.id) END AS conflict,
+                       CASE WHEN i.action = 'set_bmc' THEN farrier.bmc_logins_at(i.params ->> 'address', n.id) END AS logins
                   FROM farrier.intents i JOIN farrier.actions a USING (action)
                  WHERE i.node_id = n.id AND i.status = 'pending' AND (n.paused IS NULL OR a.while_paused OR n.status = 'deleted')
                  ORDER BY i.id LIMIT 100) i) AS intents
       FROM farrier.nodes n
+     CROSS JOIN LATERAL (
+           SELECT jsonb_agg(jsonb_build_object('at', o.at, 'open', o.open)) AS others
+             FROM farrier.bmc_logins o WHERE o.endpoint = n.bmc_endpoint AND o.node_id <> n.id) l
      WHERE n.id = ANY ($1::bigint[])
   ) n

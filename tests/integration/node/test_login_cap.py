@@ -1,0 +1,193 @@
+"""No BMC sees more than three failed logins in five minutes, whichever nodes and processes ask, and whatever is edited.
+
+The played BMCs keep no count of their own, unlike the real client: what holds here is held by the database.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import anyio
+import pytest
+
+from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget
+from tests.support import pg
+from tests.support import site as sites
+from tests.support.fake_bmc import READING
+from tests.support.loop import PATIENCE
+from tests.support.site import MINUTE, SECOND, Machine, Site
+
+CHASSIS = "https://10.0.0.1"
+SYSTEM = CHASSIS + "/redfish/v1/Systems/{}"
+WINDOW = 5 * MINUTE
+BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'"
+LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(farrier.bmc_endpoint_of($1), 0))"
+
+
+class Account:
+    """The account at one BMC, which refuses whoever has the wrong password, and remembers when."""
+
+    def __init__(self, *sites_: Site) -> None:
+        self.sites = sites_
+        self.now = timedelta(0)
+        self.refused: list[timedelta] = []
+        self.good: set[str] = set()
+        for site in sites_:
+            site.bmc.script = site.bmc.read_script = self._answer
+
+    def _answer(self, target: BmcTarget) -> BmcReading:
+        if target.system_path in self.good:
+            return READING
+        self.refused.append(self.now)
+        raise BmcError(BmcFailure.AUTH, "refused", credential_version="v1")
+
+    @property
+    def most(self) -> int:
+        """The most failed logins that it saw within any five minutes."""
+        return max(sum(at <= other < at + WINDOW for other in self.refused) for at in self.refused)
+
+    async def wait(self, by: timedelta) -> None:
+        self.now += by
+        await self.sites[0].db.advance(by)
+        for site in self.sites:
+            await site.settled()
+
+    async def goes_on(self, minutes: int, *machines: Machine) -> None:
+        """Everybody is asked to be managed, over and over."""
+        for _ in range(2 * minutes):
+            for machine in machines:
+                await machine.asked("manage")
+            await self.wait(30 * SECOND)
+
+
+async def behind(site: Site, system: int) -> Machine:
+    return await site.register(f"blade-{system}", bmc_address=SYSTEM.format(system), bmc_credential="env:BMC")
+
+
+async def logins(site: Site) -> int:
+    """How many are stored."""
+    return int(await site.conn.fetchval("SELECT count(*) FROM farrier.bmc_logins"))
+
+
+async def test_nodes_behind_one_bmc_share_its_three_failed_logins(site: Site) -> None:
+    account = Account(site)
+    machines = [await behind(site, system) for system in (1, 2, 3, 4)]
+    await account.goes_on(12, *machines)
+    assert account.most == 3
+    assert len(account.refused) >= 6, "they go on once the window has passed"
+
+
+async def test_nodes_of_two_processes_share_them_too(db: pg.Database) -> None:
+    async with sites.opened(db) as one, sites.opened(db) as two:
+        account = Account(one, two)
+        machines = [await behind(one, 1), await behind(one, 2)]
+        await account.goes_on(12, *machines)
+        assert account.most == 3
+
+
+async def test_two_commits_at_the_same_moment_do_not_both_get_the_last_one(db: pg.Database) -> None:
+    async with sites.opened(db) as one, sites.opened(db) as two, db.connect() as gate:
+        account = Account(one, two)
+        machines = [await behind(one, 1), await behind(one, 2)]
+        assert len(account.refused) == 2
+        async with gate.transaction():
+            await gate.execute(LOCK, CHASSIS)
+            for position, machine in enumerate(machines, start=1):
+                await machine.tell("manage")
+                with anyio.fail_after(PATIENCE):
+                    while await gate.fetchval(BLOCKED) < position:
+                        one.processor.wake()
+                        two.processor.wake()
+                        await anyio.lowlevel.checkpoint()
+        await one.settled()
+        assert len(account.refused) == 3
+        await account.wait(2 * SECOND)
+        assert len(account.refused) == 3
+        assert (one.ledger.verdicts + two.ledger.verdicts).count("conflict") == 1
+
+
+@pytest.mark.parametrize("spelled", ["10.0.0.1:443", "HTTPS://10.0.0.1/redfish/v1/Systems/7"])
+async def test_a_deleted_nodes_failures_count_for_who_is_registered_at_its_address(site: Site, spelled: str) -> None:
+    account = Account(site)
+    for name in ("a", "b", "c", "d", "e"):
+        machine = await site.register(name, bmc_address=spelled, bmc_credential="env:BMC")
+        await machine.asked("manage")
+        await machine.asked("delete")
+        assert (await machine.look())["status"] == "deleted"
+    assert len(account.refused) == 3
+    last = await site.register("f", bmc_address=CHASSIS, bmc_credential="env:BMC")
+    await account.goes_on(6, last)
+    assert account.most == 3
+
+
+@pytest.mark.parametrize("given", ["registered", "edited", "manageable"])
+async def test_a_bmc_that_is_given_to_another_node_keeps_its_count(site: Site, given: str) -> None:
+    account = Account(site)
+    other = None
+    if given != "registered":
+        account.good.add("/redfish/v1/Systems/8")
+        address = "https://10.0.0.2/redfish/v1/Systems/8" if given == "manageable" else None
+        other = await site.register("other", bmc_address=address, bmc_credential=address and "env:BMC")
+        assert (await other.look())["management"] == ("manageable" if address else "unmanaged")
+    first = await site.register("first", bmc_address=CHASSIS, bmc_credential="env:BMC")
+    for _ in range(2):
+        await first.asked("manage")
+    assert len(account.refused) == 3
+    await first.asked("clear_bmc")
+    if other is None:
+        other = await site.register("other", bmc_address=CHASSIS, bmc_credential="env:BMC")
+    else:
+        await other.asked("set_bmc", address=CHASSIS, credential="env:BMC")
+    await account.goes_on(4, other)
+    assert len(account.refused) == 3
+    await account.goes_on(2, other)
+    assert len(account.refused) > 3
+    assert account.most == 3
+
+
+async def test_failures_at_one_bmc_are_nobodys_elsewhere(site: Site) -> None:
+    account = Account(site)
+    await account.goes_on(1, await site.register(bmc_address=CHASSIS, bmc_credential="env:BMC"))
+    account.good.add("/redfish/v1/Systems/1")
+    other = await site.register(bmc_address="https://10.0.0.1:8443/redfish/v1/Systems/1", bmc_credential="env:BMC")
+    assert (await other.look())["management"] == "manageable"
+
+
+async def test_a_success_gives_the_try_back(site: Site) -> None:
+    account = Account(site)
+    account.good |= {f"/redfish/v1/Systems/{system}" for system in range(1, 9)}
+    machines = [await behind(site, system) for system in range(1, 9)]
+    for machine in machines:
+        await machine.asked("manage")
+        assert (await machine.look())["management"] == "manageable"
+    assert not account.refused
+    assert await logins(site) == 0
+
+
+async def test_healthy_neighbours_wait_for_logins_under_way_and_not_for_five_minutes(site: Site) -> None:
+    account = Account(site)
+    account.good |= {f"/redfish/v1/Systems/{system}" for system in range(1, 7)}
+    machines = [await behind(site, system) for system in range(1, 7)]
+    site.bmc.hold()
+    for machine in machines:
+        await machine.tell("manage")
+    site.processor.wake()
+    with anyio.fail_after(PATIENCE):
+        while await logins(site) < 3:
+            await anyio.lowlevel.checkpoint()
+    site.bmc.let_go()
+    await site.settled()
+    await account.wait(6 * SECOND)
+    await account.wait(6 * SECOND)
+    assert [(await machine.look())["management"] for machine in machines] == ["manageable"] * 6
+    assert await logins(site) == 0
+
+
+async def test_old_failures_are_forgotten_when_the_bmc_is_tried_again(site: Site) -> None:
+    account = Account(site)
+    await account.goes_on(1, await behind(site, 1), await behind(site, 2))
+    assert await logins(site) == 3
+    await account.wait(WINDOW)
+    account.good |= {"/redfish/v1/Systems/1", "/redfish/v1/Systems/2"}
+    await account.wait(WINDOW)
+    assert await logins(site) == 0

@@ -1,0 +1,59 @@
+"""The cap on failed logins, over all nodes at a BMC: who may log in, and how long the others wait."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from farrier.handlers.node.logins import LOGIN_WINDOW, OTHERS_TAKE, capped, counted, waits_for_others
+from farrier.model.actions import Action
+from farrier.model.node import Bmc, OtherLogin
+from tests.support.nodes import NOW, answers, decide, intent
+from tests.support.power import manageable
+
+MINUTE = timedelta(minutes=1)
+
+
+def ago(minutes: int, *, under_way: bool = False) -> OtherLogin:
+    return OtherLogin(at=NOW - minutes * MINUTE, open=under_way)
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "may"),
+    [
+        pytest.param(0, (ago(1), ago(2)), True, id="two by others"),
+        pytest.param(1, (ago(1), ago(2)), False, id="one more of its own"),
+        pytest.param(0, (ago(1), ago(2), ago(3)), False, id="three by others"),
+        pytest.param(0, (ago(1), ago(2), ago(5)), True, id="one of them old"),
+        pytest.param(2, (ago(0, under_way=True),), False, id="one under way"),
+    ],
+)
+def test_what_other_nodes_tried_at_the_bmc_counts(own: int, others: tuple[OtherLogin, ...], may: bool) -> None:
+    bmc = Bmc(tries=(NOW - MINUTE,) * own, others=others)
+    assert (counted(bmc, NOW).trying is not None) is may
+
+
+def test_the_next_login_comes_when_the_oldest_that_counts_is_old_whosever_it_was() -> None:
+    bmc = counted(Bmc(tries=(NOW - 3 * MINUTE,), others=(ago(1), ago(4))), NOW)
+    assert capped(bmc, NOW)[1] == MINUTE
+    bmc = counted(Bmc(tries=(NOW - 4 * MINUTE,), others=(ago(1), ago(2), ago(3))), NOW)
+    assert capped(bmc, NOW)[1] == LOGIN_WINDOW - 3 * MINUTE
+
+
+def test_logins_under_way_are_looked_at_again_soon_unless_failed_ones_are_enough() -> None:
+    bmc = counted(Bmc(tries=(NOW,), others=(ago(0), ago(0, under_way=True))), NOW)
+    assert waits_for_others(bmc, NOW) and capped(bmc, NOW)[1] == OTHERS_TAKE
+    bmc = replace(bmc, others=(*bmc.others, ago(1)))
+    assert not waits_for_others(bmc, NOW) and capped(bmc, NOW)[1] == 4 * MINUTE
+
+
+@pytest.mark.parametrize("under_way", [True, False])
+def test_a_request_for_power_waits_for_neighbours_and_is_refused_for_their_failures(under_way: bool) -> None:
+    node = replace(
+        manageable({"others": (ago(1), ago(1), ago(1, under_way=under_way))}),
+        intents=(intent(Action.SET_POWER, power="on"),),
+    )
+    answered = [verdict for verdict, _ in answers(decide(node))]
+    assert answered == ([] if under_way else ["rejected"])
