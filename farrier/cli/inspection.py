@@ -65,6 +65,7 @@ def _facts(node: NodeDetail, now: datetime) -> Iterable[tuple[str, Cell]]:
     yield "power", _power(node, now) if node.bmc_address else None
     if node.management == Management.MANAGEABLE:
         yield "power error", node.bmc.sync_failure and f"{node.bmc.sync_failure}: {node.bmc.sync_error}"
+        yield "not enforced", node.bmc.desired_power and node.bmc.enforce_error
     yield "BMC error", ": ".join(filter(None, (node.bmc.failure, node.bmc.last_error))) if node.bmc.last_error else None
     if node.last_heartbeat_at is not None:
         yield "heartbeat", f"{output.ago(node.last_heartbeat_at, now)} ago"

@@ -16,6 +16,7 @@ import msgspec
 from farrier.model import clocks, duration, failures
 from farrier.model.clocks import Clock, Limits
 from farrier.model.management import Management
+from farrier.model.situation import POWER_IS_FREE
 from farrier.model.status import NodeStatus
 from farrier.model.views import NodeDetail
 from farrier.model.workflow import WorkflowStatus
@@ -89,12 +90,30 @@ def _errors(node: NodeDetail) -> Iterator[str]:
         yield f"BMC: {node.bmc.failure}: {node.bmc.last_error}" if node.bmc.failure else f"BMC: {node.bmc.last_error}"
     if _is_unread(node):
         yield f"power, as of {_last_read(node)}: {node.bmc.sync_failure}: {node.bmc.sync_error}"
+    yield from _not_kept(node)
     if node.quarantine_cause is not None:
         yield f"quarantined, {node.quarantine_cause}: {node.quarantine_reason}"
 
 
 def _is_unread(node: NodeDetail) -> bool:
     return node.management == Management.MANAGEABLE and node.bmc.sync_failure is not None
+
+
+def _not_kept(node: NodeDetail) -> Iterator[str]:
+    """Why power is not as an operator wants it kept: it could not be switched, or is not ours to switch just now."""
+    bmc, workflow = node.bmc, node.workflow
+    if not _is_unkept(node):
+        return
+    differs = f"power is {bmc.power} and to be kept {bmc.desired_power}"
+    if bmc.enforce_error is not None:
+        yield f"{differs}: {bmc.enforce_error}"
+    if workflow is not None and not POWER_IS_FREE.fits(workflow):
+        yield f"{differs}: {workflow.kind} {workflow.id} has it as long as it is live"
+
+
+def _is_unkept(node: NodeDetail) -> bool:
+    bmc = node.bmc
+    return node.management == Management.MANAGEABLE and bmc.desired_power not in (None, bmc.power)
 
 
 def _last_read(node: NodeDetail) -> str:
@@ -126,13 +145,20 @@ def _advice(node: NodeDetail, now: datetime) -> Iterator[str]:
         yield from _looked_up(_STAGE_ADVICE, workflow.failure_class)
     if node.status == NodeStatus.QUARANTINED:
         yield from _looked_up(failures.QUARANTINE_ADVICE, node.quarantine_cause)
-    if node.bmc.failure is not None:
-        yield failures.BMC_ADVICE[node.bmc.failure]
-    if _is_unread(node) and node.bmc.sync_failure is not None:
-        yield failures.BMC_ADVICE[node.bmc.sync_failure]
+    yield from _of_bmc(node)
     if workflow is not None and workflow.mode is None:
         yield "ask for onboard with a mode, or adopt: nothing starts by itself"
     yield from _by_state(node)
+
+
+def _of_bmc(node: NodeDetail) -> Iterator[str]:
+    bmc = node.bmc
+    if bmc.failure is not None:
+        yield failures.BMC_ADVICE[bmc.failure]
+    if _is_unread(node) and bmc.sync_failure is not None:
+        yield failures.BMC_ADVICE[bmc.sync_failure]
+    if _is_unkept(node) and bmc.enforce_error is not None:
+        yield f"switch it {bmc.desired_power} at the machine or its BMC, or set_power without enforce to end it"
 
 
 def _by_state(node: NodeDetail) -> Iterator[str]:

@@ -126,6 +126,7 @@ async def _switched(node: Node, now: datetime, wanted: Switching, services: Node
         tries=tries_before(node.bmc),
         trying=None,
         desired_power=desired,
+        enforce_error=None,
     )
     done = f"power {wanted.power} done: power is {reading.power}"
     return _answered(node, bmc, Verdict.ACCEPTED, done)
@@ -144,6 +145,8 @@ def _not_done(
     assert wanted is not None, "the caller looked"
     known = node.bmc if reading is None else probing.refreshed(node.bmc, *reading)
     bmc = replace(known, switching=None, tries=tries, trying=None)
+    if wanted.intent is None:  # nobody is answered, so it is kept
+        bmc = replace(bmc, enforce_error=why)
     unknown = "outcome unknown, it may have been sent before farrier was cut off; " if wanted.unsure else ""
     return _answered(node, bmc, Verdict.REJECTED, f"set_power {wanted.power}: {unknown}{why}")
 

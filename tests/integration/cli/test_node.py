@@ -180,6 +180,21 @@ async def test_power_that_cannot_be_read_is_shown_with_the_age_of_what_is_known(
         assert part in shown
 
 
+async def test_a_power_that_cannot_be_enforced_is_shown(farrier: Prompt, db: pg.Database) -> None:
+    details = ("--bmc-address", "https://10.0.0.1", "--bmc-credential", "file:/run/creds/1")
+    await farrier("node", "add", "gpu-1", *details)
+    await force(
+        db,
+        """
+        UPDATE farrier.nodes SET management = 'manageable', bmc = jsonb_build_object(
+            'power', 'off', 'power_at', farrier.now(), 'desired_power', 'on', 'enforce_error', 'unsupported: no action')
+        """,
+    )
+    assert "unsupported: no action" in (await farrier("node", "show", "gpu-1")).out
+    why = (await farrier("node", "why", "gpu-1", "--json")).json
+    assert why["errors"] == ["power is off and to be kept on: unsupported: no action"]
+
+
 async def test_an_error_without_a_class_is_shown_without_one(farrier: Prompt, db: pg.Database) -> None:
     await farrier("node", "add", "gpu-1")
     await force(db, """UPDATE farrier.nodes SET management = 'error', bmc = '{"last_error": "details were removed"}'""")

@@ -52,6 +52,31 @@ def test_a_machine_that_will_not_stay_on_is_not_switched_in_a_loop() -> None:
     assert min(gaps(switched)) >= ENFORCE_EVERY / SECOND
 
 
+def test_why_a_power_could_not_be_enforced_is_kept_until_it_is_as_wanted_or_wanted_no_more() -> None:
+    world = World(BmcError(BmcFailure.UNSUPPORTED, "it has no action to switch power"))
+    failed = moved(world.act(decide(moved(decide(kept())))))
+    assert failed.bmc.enforce_error == "unsupported: it has no action to switch power"
+    world.answer = lambda: replace(READING, power=PowerState.OFF)
+    still = world.live(failed, until=MINUTE)
+    assert still.bmc.enforce_error == failed.bmc.enforce_error, "a read that finds it so proves nothing"
+    in_vain = world.live(failed, until=HOUR)
+    assert in_vain.bmc.enforce_error == "power is off now"
+    well = World()
+    well.now = world.now
+    assert well.live(in_vain, until=MINUTE * 10).bmc.enforce_error is None
+    off = World(replace(READING, power=PowerState.OFF))
+    given_up = moved(off.act(decide(begun(failed, power="off"))))
+    assert (given_up.bmc.desired_power, given_up.bmc.enforce_error) == (None, None)
+
+
+def test_a_verification_in_place_forgets_not_why_power_could_not_be_enforced() -> None:
+    verifying = replace(kept(enforce_error="it said no", tries=(NOW,), trying=NOW), management=M.VERIFYING)
+    verifying = replace(verifying, management_entered_at=NOW)
+    off = moved(World(replace(READING, power=PowerState.OFF)).act(decide(verifying)))
+    assert (off.management, off.bmc.enforce_error) == (M.MANAGEABLE, "it said no")
+    assert moved(World().act(decide(verifying))).bmc.enforce_error is None
+
+
 def test_a_switch_that_has_to_wait_says_how_often_it_is_done_as_people_write_it() -> None:
     decision = decide(kept(enforced_at=NOW - MINUTE))
     assert isinstance(decision, Wait) and decision.reason.endswith("switched at most once in 5m"), decision

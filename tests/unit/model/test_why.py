@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from farrier.model.bmc import BmcFailure
+from farrier.model.bmc import BmcFailure, PowerState
 from farrier.model.failures import BMC_ADVICE, FAILURES, QUARANTINE_ADVICE, FailureClass, QuarantineCause
 from farrier.model.node import Bmc
 from farrier.model.outcome import Record
@@ -144,6 +144,23 @@ def test_a_cause_that_only_a_newer_program_knows_is_shown_and_gets_no_advice_for
     said = why(status="quarantined", quarantine_cause="moonlight", quarantine_reason="too bright")
     assert said.errors == ("quarantined, moonlight: too bright",)
     assert said.advice == "nothing to do"
+
+
+def test_a_power_that_cannot_be_enforced_is_said_with_what_to_do_until_it_is_as_wanted() -> None:
+    bmc = Bmc(power=PowerState.OFF, power_at=NOW, desired_power=PowerState.ON, enforce_error="unsupported: no action")
+    said = why(management="manageable", bmc=bmc)
+    assert said.errors == ("power is off and to be kept on: unsupported: no action",)
+    assert said.advice.startswith("switch it on at the machine")
+    assert why(management="enroll", bmc=bmc).errors == (), "it is not enforced there"
+    kept = msgspec.structs.replace(bmc, power=PowerState.ON)
+    assert why(management="manageable", bmc=kept).errors == ()
+
+
+def test_a_power_that_a_workflow_holds_is_said_to_be_held_by_it() -> None:
+    bmc = Bmc(power=PowerState.OFF, power_at=NOW, desired_power=PowerState.ON)
+    held = why(management="manageable", bmc=bmc, workflow=workflow(kind="decommission", id=7, mode="reimage"))
+    assert held.errors == ("power is off and to be kept on: decommission 7 has it as long as it is live",)
+    assert why(management="manageable", bmc=bmc, workflow=workflow()).errors == (), "this one leaves it alone"
 
 
 def test_power_that_cannot_be_read_is_said_with_what_to_do_while_the_node_is_manageable() -> None:
