@@ -54,7 +54,8 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     when `manage` was asked for and not yet reached. The `sync_` fields are of the regular read of a manageable node;
     `desired_power` is what an operator wants enforced, and `enforced_at` when that was last done. `watched_at` is when
     the credential was last looked at for a new version without dialling, and `watched_version` the one it had; None if
-    it did not resolve. `enforce_error` is why power could not be made what is wanted."""
+    it did not resolve. `enforce_error` is why power could not be made what is wanted.
+    `good_before` is the version that was good before `good_version`; `verified_at` is when a verification succeeded."""
 
     last_error: str | None = None
     failure: BmcFailure | None = None
@@ -65,6 +66,8 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     others: tuple[OtherLogin, ...] = ()
     tried_version: str | None = None
     good_version: str | None = None
+    good_before: str | None = None
+    verified_at: datetime | None = None
     asked_at: datetime | None = None
     system_path: str | None = None
     manager_path: str | None = None

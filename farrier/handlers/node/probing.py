@@ -53,6 +53,8 @@ def learnt(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
         others=bmc.others,
         tried_version=reading.credential_version,
         good_version=reading.credential_version,
+        good_before=bmc.good_before if bmc.good_version == reading.credential_version else bmc.good_version,
+        verified_at=now,
         system_path=reading.system_path,
         manager_path=reading.manager_path,
         serial=who.serial,
@@ -75,7 +77,8 @@ def refreshed(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
     return replace(
         bmc,
         tried_version=reading.credential_version,
-        good_version=reading.credential_version,
+        # One that was good before is still, and takes no turns with the newer one (`rotation`).
+        good_version=bmc.good_version if reading.credential_version == bmc.good_before else reading.credential_version,
         system_path=reading.system_path,
         power=reading.power,
         power_at=now,

@@ -36,6 +36,9 @@ _FORGOTTEN: dict[str, Any] = {
 }
 """The back-off, which was another secret's."""
 
+# Replicas that see different versions of one secret, for a cache or a mirror that lags, must not verify in turns.
+AGAIN_AFTER = timedelta(minutes=5)
+
 _NEW_VERSION = "the credential has a new version"
 _CAUSE = "rule: credential watch"
 
@@ -46,7 +49,7 @@ async def verify_if_new(node: Node, now: datetime, credentials: CredentialStore)
     if node.bmc.good_version is None or node.bmc_credential is None:
         return None
     version = await credentials.version(node.bmc_credential)
-    return None if version == node.bmc.good_version else _verify(node, now)
+    return _verify(node, now) if _is_new(node.bmc, version, now) else None
 
 
 def watch_sync(node: Node, now: datetime, config: NodeConfig) -> Decision | None:
@@ -57,7 +60,7 @@ def watch_sync(node: Node, now: datetime, config: NodeConfig) -> Decision | None
 
     async def look(services: NodeServices) -> Outcome:
         version = await _version(node, services)
-        if version is not None and version != bmc.good_version:
+        if version is not None and _is_new(bmc, version, now):
             return _verify(node, now)
         seen = replace(bmc, watched_at=now, watched_version=version)
         if version is None or bmc.sync_failure is BmcFailure.AUTH or version == bmc.watched_version:
@@ -106,6 +109,13 @@ async def _version(node: Node, services: NodeServices) -> str | None:
         return await services.credentials.version(node.bmc_credential)
     except CredentialError:
         return None
+
+
+def _is_new(bmc: Bmc, version: str, now: datetime) -> bool:
+    """True if the version is not the one that is known to be good, nor the one before it just after a verification."""
+    if version == bmc.good_version:
+        return False
+    return version != bmc.good_before or bmc.verified_at is None or now - bmc.verified_at >= AGAIN_AFTER
 
 
 def _is_due(bmc: Bmc, now: datetime, config: NodeConfig) -> bool:

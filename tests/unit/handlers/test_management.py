@@ -166,7 +166,12 @@ def test_success_is_manageable_with_what_was_learnt_and_without_error() -> None:
     after = verified(verifying(last_error="refused", failure=BmcFailure.AUTH, failures=2, asked_at=NOW), READING)
     assert after.management is M.MANAGEABLE
     assert after.bmc == Bmc(
-        system_path=READING.system_path, tried_version="v2", good_version="v2", power=PowerState.ON, power_at=NOW
+        system_path=READING.system_path,
+        tried_version="v2",
+        good_version="v2",
+        power=PowerState.ON,
+        verified_at=NOW,
+        power_at=NOW,
     )
 
 

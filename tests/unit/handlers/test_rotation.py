@@ -6,14 +6,30 @@ from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
+from typing_extensions import override
 
+from farrier.handlers.node.rotation import AGAIN_AFTER
 from farrier.model.bmc import BmcError, BmcFailure
 from farrier.model.management import Management as M
 from farrier.model.node import Pause
-from tests.support.nodes import MINUTE, Secrets
-from tests.support.power import READING, World, manageable
+from tests.support.nodes import MINUTE, SECOND, Secrets
+from tests.support.power import READING, World, gaps, manageable
 
 HOUR = timedelta(hours=1)
+
+
+class Alternating(Secrets):
+    """A store of which every other look sees a mirror that lags."""
+
+    @override
+    async def version(self, reference: str) -> str:
+        self.looks += 1
+        return self.seen()
+
+    def seen(self) -> str:
+        return f"v{1 + self.looks % 2}"
+
+
 ROTATED = replace(READING, credential_version="v2")
 NO_ROUTE = BmcError(BmcFailure.UNREACHABLE, "no route")
 
@@ -37,3 +53,26 @@ def test_a_rotation_during_an_outage_heals_by_itself(auto_manage: bool, paused: 
     world.answer = lambda: ROTATED
     healed = world.live(node, until=HOUR)
     assert (healed.management, healed.bmc.good_version, healed.bmc.asked_at) == (M.MANAGEABLE, "v2", None)
+
+
+@pytest.mark.parametrize("dials", ["with what was seen", "with the other"])
+def test_replicas_that_see_two_versions_of_a_secret_verify_rarely_and_read_on(dials: str) -> None:
+    world, store = World(), Alternating()
+    world.secrets = store
+    other = {"v1": "v2", "v2": "v1"}
+    turned = dials == "with the other"
+    world.answer = lambda: replace(READING, credential_version=other[store.seen()] if turned else store.seen())
+    node = world.live(manageable(), until=20 * MINUTE)
+    verified = world.times("verify")
+    assert 1 <= len(verified) <= 4
+    assert all(gap >= AGAIN_AFTER / SECOND for gap in gaps(verified))
+    assert max(gaps(world.times())) <= 2 * MINUTE / SECOND, "its power stays fresh"
+    assert (node.management, node.bmc.failure) == (M.MANAGEABLE, None)
+
+
+def test_a_version_that_never_was_good_is_verified_at_once_however_lately_another_was() -> None:
+    world = World(replace(READING, credential_version="v3"))
+    world.secrets = Secrets("v3")
+    node = manageable({"good_version": "v2", "good_before": "v1", "verified_at": world.now})
+    assert world.live(node, until=2 * MINUTE).bmc.good_version == "v3"
+    assert len(world.times("verify")) == 1
