@@ -18,7 +18,6 @@ from farrier.handlers.node.logins import capped, counted, has_try, target_of, tr
 from farrier.handlers.node.moves import Decision, NodeServices, Outcome, become, change
 from farrier.handlers.node.stage import Done
 from farrier.handlers.node.workflow import advanced, run_stage
-from farrier.model.actions import ACTIONS
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading
 from farrier.model.failures import FailureClass
 from farrier.model.management import Management as M
@@ -84,7 +83,7 @@ def _gives_way(node: Node) -> str | None:
     """Why this adoption must not go on, if it must not."""
     if node.paused is not None:
         return f"made way for a pause: {node.paused.reason}"
-    request = next((intent for intent in node.intents if ACTIONS[intent.action].interrupts), None)
+    request = probing.interrupting(node)
     return None if request is None else f"made way for intent {request.id} ({request.action})"
 
 

@@ -27,7 +27,6 @@ from farrier.handlers.node.logins import (
     tries_before,
 )
 from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, become, change
-from farrier.model.actions import ACTIONS
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, backoff
 from farrier.model.management import Management as M
 from farrier.model.node import Node
@@ -152,7 +151,7 @@ def _gives_way(node: Node) -> str | None:
     """Why this verification must not go on, if it must not."""
     if node.paused is not None:
         return f"paused: {node.paused.reason}"
-    request = next((intent for intent in node.intents if ACTIONS[intent.action].interrupts), None)
+    request = probing.interrupting(node)
     if request is not None:
         return f"makes way for intent {request.id} ({request.action})"
     if not has_try(node.bmc):

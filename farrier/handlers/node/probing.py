@@ -13,10 +13,11 @@ from msgspec.structs import replace
 
 from farrier.handlers.node.logins import pause, tries_before
 from farrier.model import identity
+from farrier.model.actions import ACTIONS
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, PowerState
 from farrier.model.identity import Another, Identity, Same, Unproven
 from farrier.model.management import TRANSIENT
-from farrier.model.node import Bmc, Node
+from farrier.model.node import Bmc, Intent, Node
 from farrier.model.outcome import Update
 from farrier.model.writes import Write
 
@@ -98,6 +99,11 @@ def unfinished(node: Node) -> Update[Node, Write]:
     serves no other."""
     spent = replace(node.bmc, trying=None)
     return Update(to=replace(node, bmc=spent), reason="the probe was cut short", look_again=timedelta(0), quiet=True)
+
+
+def interrupting(node: Node) -> Intent | None:
+    """The request that a pass makes way for. One for another node's BMC is refused, and costs no login."""
+    return next((asked for asked in node.intents if ACTIONS[asked.action].interrupts and asked.conflict is None), None)
 
 
 def recover(node: Node) -> Update[Node, Write] | None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TypeAlias
+from uuid import uuid4
 
 import msgspec
 import pytest
 
+from farrier.io.node import NodeRows
+from farrier.io.state import PostgresStateIO
 from farrier.model.bmc import BmcError, BmcFailure
 from tests.support import paths_of_adoption as adoption
 from tests.support import paths_of_jobs as jobs
@@ -161,3 +164,26 @@ async def test_a_delete_never_touches_a_bmc(site: Site, to: To) -> None:
     await site.wait(timedelta(hours=1))
     assert (await machine.state())[0] == "deleted"
     assert (len(site.bmc.calls), len(site.bmc.reads), len(site.bmc.powers)) == called
+
+
+async def test_a_request_for_another_node_s_bmc_costs_a_verification_no_login(site: Site) -> None:
+    """It is refused once the verification has ended; what may be done is not kept waiting."""
+    await site.register("holder", bmc_address="https://taken.example")
+    machine = await site.verifying(await site.with_bmc())
+    dialled = len(site.bmc.calls)
+    refused = await machine.tell("set_bmc", address="TAKEN.example")
+    io = PostgresStateIO(site.pool, NodeRows(), owner=uuid4(), lease=MINUTE)
+    assert await io.interrupted([machine.id]) == frozenset()
+    site.bmc.let_go()
+    await site.settled()
+    answer = await site.answer(refused)
+    assert (answer.status, answer.reason) == ("rejected", "the BMC TAKEN.example belongs to node holder already")
+    assert ((await machine.look())["management"], len(site.bmc.calls)) == ("manageable", dialled)
+    assert "tries" not in await machine.bmc()
+
+
+async def test_a_request_that_can_be_met_cuts_a_verification_short(site: Site) -> None:
+    machine = await site.verifying(await site.with_bmc())
+    given = await machine.tell("set_bmc", address="https://free.example")
+    await site.cut_short()
+    assert (await site.answer(given)).status == "accepted"

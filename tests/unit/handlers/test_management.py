@@ -366,3 +366,13 @@ def test_the_path_of_an_address_names_the_system(
 def test_a_deleted_node_has_no_bmc_to_be_tried() -> None:
     gone = with_bmc(M.ENROLL, status=NodeStatus.DELETED)
     assert type(decide(gone)).__name__ == "Deleted"
+
+
+@pytest.mark.parametrize("management", [M.VERIFYING, M.ADOPTING])
+def test_a_probe_that_waits_to_begin_makes_no_way_for_details_that_are_another_node_s(management: M) -> None:
+    free = intent(Action.SET_BMC, address="taken.example")
+    taken = msgspec.structs.replace(free, conflict="gpu-2")
+    probing = with_bmc(management, Bmc(tries=(NOW,), trying=NOW), management_entered_at=NOW, intents=(taken,))
+    assert isinstance(decide(probing), Wait), "it is answered, and the probe goes on after that"
+    assert answers(decide(probing))[0][0] == "rejected"
+    assert moved(decide(msgspec.structs.replace(probing, intents=(free,)))).bmc.trying is None
