@@ -1,6 +1,6 @@
 """The BmcClient against a BMC that misbehaves as the emulator cannot: each fault has its class and text.
 
-`test_bmc_static` says what is left to our double alone, and why.
+`test_bmc_table` says what is left to our double alone, and why.
 """
 
 from __future__ import annotations
