@@ -33,6 +33,8 @@ from farrier.model.status import NodeStatus
 # One after the other without a pause, as job queues are measured: for some seconds, in which the sweep comes round a
 # hundred times. Pauses would add what this machine takes to wake up, for the floor as well.
 _INTENTS = 2000
+# Before them, so that each of the daemon's connections has planned each statement once.
+_FIRST_INTENTS = 200
 _FLOOR_INTENTS = 500
 _ANSWER_SECONDS = 10
 
@@ -88,7 +90,7 @@ async def _client(dsn: str) -> AsyncIterator[_Client]:
 
 async def _through_daemon(ground: Ground, nodes: list[int]) -> list[float]:
     async with daemon.running(ground.dsn), _client(ground.dsn) as client:
-        took = [await client.ask(node) for node in nodes]
+        took = [await client.ask(node) for node in nodes][_FIRST_INTENTS:]
     moved = await ground.pool.fetchval(_MOVED, nodes, NodeStatus.QUARANTINED.value)
     assert moved == len(nodes), f"{moved} of {len(nodes)} nodes are quarantined: an answer came without its transition"
     return took
@@ -139,7 +141,7 @@ async def _reactions(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
     async def measure() -> Readings:
         floor = _percentiles(await _through_sql(ground, list(itertools.islice(untouched, _FLOOR_INTENTS))))
         await fleet.spread(ground)
-        took = _percentiles(await _through_daemon(ground, list(itertools.islice(untouched, _INTENTS))))
+        took = _percentiles(await _through_daemon(ground, list(itertools.islice(untouched, _FIRST_INTENTS + _INTENTS))))
         return {name: Reading(took[name], floor[name] / took[name]) for name in took}
 
     yield measure

@@ -120,6 +120,9 @@ async def open_pool(dsn: str, *, size: int, patience: timedelta, pgbouncer: bool
             max_size=size,
             timeout=CONNECT_TIMEOUT.total_seconds(),
             statement_cache_size=0 if pgbouncer else 100,
+            # Neither connections nor plans age: making either anew takes longer than a reaction may.
+            max_inactive_connection_lifetime=0,
+            max_cached_statement_lifetime=0,
             server_settings=_session(pgbouncer=pgbouncer),
             connection_class=_Pooled,
         )
