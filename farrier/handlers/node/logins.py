@@ -101,6 +101,12 @@ def target_of(node: Node) -> BmcTarget:
     return BmcTarget(address=address, credential=node.bmc_credential, system_path=path or node.bmc.system_path)
 
 
+def is_shared(node: Node) -> bool:
+    """True when other nodes may log in at the same BMC: the address names one of its systems, or others did."""
+    parts = urlsplit(node.bmc_address or "")
+    return bool(node.bmc.others) or bool(parts.scheme and parts.path.rstrip("/"))
+
+
 def missing_detail(node: Node) -> str | None:
     """What the BMC details lack, in words; None when they are complete."""
     if node.bmc_address is None:

@@ -15,7 +15,16 @@ from msgspec.structs import replace
 from farrier.config import NodeConfig
 from farrier.errors import CredentialError
 from farrier.handlers.node import probing, rotation, switching
-from farrier.handlers.node.logins import LONGEST_PATIENCE, SECOND_LOGIN_AFTER, capped, counted, target_of
+from farrier.handlers.node.logins import (
+    LONGEST_PATIENCE,
+    SECOND_LOGIN_AFTER,
+    capped,
+    counted,
+    has_try,
+    is_shared,
+    target_of,
+    tries_before,
+)
 from farrier.handlers.node.moves import Decision, NodeServices, Outcome, become, change
 from farrier.model.bmc import BmcError, BmcFailure
 from farrier.model.management import Management
@@ -60,6 +69,8 @@ def recover(node: Node, now: datetime, config: NodeConfig) -> Decision | None:
         return None
     if node.bmc.switching is not None:
         return switching.doubt(node)
+    if has_try(node.bmc):
+        return _unseen(node, now)
     if node.paused is not None or now < next_read(node, config) or counted(node.bmc, now).trying is None:
         return None
     return _unseen(node, now)
@@ -79,15 +90,21 @@ def next_read(node: Node, config: NodeConfig) -> datetime:
 
 
 def _read(node: Node, now: datetime, config: NodeConfig) -> Decision:
-    may = counted(node.bmc, now)
-    if may.trying is None:
-        reason, look_again = capped(may, now)
-        return Wait(reason=reason, look_again=look_again)
+    if not has_try(node.bmc):
+        may = counted(node.bmc, now)
+        if may.trying is None:
+            reason, look_again = capped(may, now)
+            return Wait(reason=reason, look_again=look_again)
+        if is_shared(node):
+            # Others must know before, for theirs may be under way in another process.
+            return Update(to=change(node, bmc=may), reason="counts its login first", look_again=_AT_ONCE, quiet=True)
     target = target_of(node)
+    # What it is when the login was not refused.
+    clean = change(node, bmc=replace(node.bmc, tries=tries_before(node.bmc), trying=None))
 
     async def read(services: NodeServices) -> Outcome:
         try:
-            rotated = await rotation.verify_if_new(node, now, services.credentials)
+            rotated = await rotation.verify_if_new(clean, now, services.credentials)
             if rotated is not None:
                 return rotated
             reading = await (services.bmc.verify if target.system_path is None else services.bmc.read)(target)
@@ -100,7 +117,7 @@ def _read(node: Node, now: datetime, config: NodeConfig) -> Decision:
         refused = probing.refusal(node, reading, must_prove=False)
         if refused is not None:
             return _failed(node, now, refused, config)
-        return _told(node, change(node, bmc=probing.refreshed(node.bmc, reading, now)), now, config)
+        return _told(node, change(clean, bmc=probing.refreshed(clean.bmc, reading, now)), now, config)
 
     return Step(
         name="read_power", act=read, deadline=config.transient_deadline, reads_only=True, if_cut=_unseen(node, now)
@@ -128,7 +145,7 @@ def _failed(node: Node, now: datetime, error: BmcError, config: NodeConfig) -> O
         sync_error=error.detail,
         next_sync_at=now + _pause(node, error, failures),
         tried_version=error.credential_version or node.bmc.tried_version,
-        tries=counted(node.bmc, now).tries if refused else node.bmc.tries,
+        tries=_counted_once(node.bmc, now).tries if refused else tries_before(node.bmc),
         trying=None,
     )
     to, reason = change(node, bmc=failed), _unreadable(failed)
@@ -148,13 +165,18 @@ def _pause(node: Node, error: BmcError, failures: int) -> timedelta:
     return pause * (1 + 0.1 * (node.id * failures * _GOLDEN % 1))
 
 
+def _counted_once(bmc: Bmc, now: datetime) -> Bmc:
+    """With the login counted that may have been refused, if it was not before it was sent."""
+    return bmc if has_try(bmc) else counted(bmc, now)
+
+
 def _unreadable(bmc: Bmc) -> str:
     return f"power cannot be read ({bmc.sync_failure}): {bmc.sync_error}"
 
 
 def _unseen(node: Node, now: datetime) -> Update[Node, Write]:
     """A login was perhaps refused: nobody saw the end of the read, so it counts as one."""
-    bmc = replace(counted(node.bmc, now), trying=None)
+    bmc = replace(_counted_once(node.bmc, now), trying=None)
     return Update(
         to=change(node, bmc=bmc),
         reason="nobody saw how a read of its power ended; it counts as a failed login",

@@ -85,6 +85,27 @@ async def test_nodes_of_two_processes_share_them_too(db: pg.Database) -> None:
         assert account.most == 3
 
 
+async def test_regular_reads_of_two_processes_share_them_too(db: pg.Database) -> None:
+    """The password changes behind the back of nodes that are manageable: each has its regular reads."""
+    async with sites.opened(db) as one, sites.opened(db) as two:
+        account = Account(one, two)
+        account.good |= {f"/redfish/v1/Systems/{system}" for system in range(1, 7)}
+        machines = [await behind(one, system) for system in range(1, 7)]
+        await account.wait(6 * SECOND)
+        assert [(await machine.look())["management"] for machine in machines] == ["manageable"] * 6
+        assert await logins(one) == 0
+        account.good.clear()
+        for _ in range(24):
+            await account.wait(30 * SECOND)
+        assert account.most == 3
+        assert len(account.refused) >= 6, "they go on once the window has passed"
+        account.good |= {f"/redfish/v1/Systems/{system}" for system in range(1, 7)}
+        for _ in range(24):
+            await account.wait(30 * SECOND)
+        assert [(await machine.bmc()).get("sync_failure") for machine in machines] == [None] * 6
+        assert await logins(one) == 0
+
+
 async def test_two_commits_at_the_same_moment_do_not_both_get_the_last_one(db: pg.Database) -> None:
     async with sites.opened(db) as one, sites.opened(db) as two, db.connect() as gate:
         account = Account(one, two)

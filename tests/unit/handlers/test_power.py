@@ -197,6 +197,22 @@ def test_after_a_crash_a_read_that_was_due_counts_before_anything_is_dialled() -
     assert isinstance(HANDLER.recover(capped, due), Wait)
 
 
+def test_where_others_log_in_a_read_counts_before_it_dials_and_once() -> None:
+    shared = replace(manageable(), bmc_address="https://10.0.0.1/redfish/v1/Systems/1")
+    due = NOW + 2 * INTERVAL
+    counted = moved(decide(shared, due))
+    assert (counted.bmc.tries, counted.bmc.trying) == ((due,), due)
+    step = decide(counted, due)
+    assert isinstance(step, Step) and step.if_cut is not None
+    for unseen in (step.if_cut, HANDLER.recover(counted, due)):
+        spent = moved(unseen).bmc
+        assert (spent.tries, spent.trying) == ((due,), None)
+    world = World()
+    after = world.live(shared, until=10 * MINUTE)
+    assert (after.bmc.tries, after.bmc.trying) == ((), None)
+    assert 9 <= len(world.log) <= 10
+
+
 def test_a_client_that_dialled_nobody_counts_for_nothing() -> None:
     world = World(BmcError(BmcFailure.AUTH, "too many logins", dialled=False, retry_after=MINUTE))
     after = world.live(manageable(), until=3 * MINUTE)
