@@ -46,6 +46,9 @@ LONGEST_PAUSE = timedelta(seconds=5)
 SESSION = {
     "search_path": "farrier,pg_temp",
     "timezone": "UTC",
+    # Whatever the default of this database: a stricter level fails where we count on waiting and looking again, and a
+    # commit is one statement that begins its own transaction.
+    "default_transaction_isolation": "read committed",
     # Our statements take milliseconds; compiling one takes a hundred.
     "jit": "off",
     # What the loop reads is in memory or on a disk without arms: five hundred rows by key cost less than a scan.

@@ -75,6 +75,14 @@ async def test_a_session_reads_farrier_first_and_in_utc(db: pg.Database) -> None
     assert tuple(settings or ()) == ("farrier,pg_temp", "UTC", "farrier")
 
 
+async def test_a_session_waits_and_looks_again_whatever_the_default_of_its_database(db: pg.Database) -> None:
+    async with db.connect() as conn:
+        name = await conn.fetchval("SELECT quote_ident(current_database())")
+        await conn.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
+    async with db.pool(1) as connections:
+        assert await connections.fetchval("SHOW transaction_isolation") == "read committed"
+
+
 async def test_a_connection_given_back_in_a_transaction_comes_out_without_it(db: pg.Database) -> None:
     complaints: list[object] = []
     loop = asyncio.get_running_loop()
