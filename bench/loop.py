@@ -6,7 +6,7 @@ The parts are those that the daemon runs; only the BMC is missing, because no no
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import TypeAlias
 from uuid import uuid4
@@ -26,10 +26,11 @@ from farrier.io.state import PostgresStateIO
 from farrier.metrics.definitions import KindWords, Vocabulary
 from farrier.metrics.sink import PrometheusSink
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget
+from farrier.model.maas import MaasError, MaasFailure
 from farrier.model.node import Node
 from farrier.model.params import PowerRequest
 from farrier.model.writes import Write
-from farrier.protocols import BmcClient
+from farrier.protocols import BmcClient, MaasClient, Regions
 from farrier.services.credentials import CredentialPlaces, Credentials
 
 NodeIO: TypeAlias = PostgresStateIO[Node, Node, Write]
@@ -61,6 +62,18 @@ class Tally(PrometheusSink):
             while self.runs < runs or self.transitions < transitions:
                 self._changed = anyio.Event()
                 await self._changed.wait()
+
+
+class Unconnected(Regions):
+    """Where there is no MAAS."""
+
+    @override
+    def client(self, site: str) -> MaasClient | None:
+        return None
+
+    @override
+    def turn(self, site: str) -> AbstractAsyncContextManager[MaasClient]:
+        raise MaasError(MaasFailure.UNREACHABLE, "benchmarks have no MAAS")
 
 
 class Unplugged(BmcClient):
@@ -95,7 +108,7 @@ async def running(
         NODE_KIND,
         NodeHandler(NodeConfig()),
         io or node_io(ground),
-        services=NodeServices(Unplugged(), Credentials(CredentialPlaces())),
+        services=NodeServices(Unplugged(), Credentials(CredentialPlaces()), Unconnected()),
         host=Host(config=config, sink=tally, clock=MonotonicClock()),
     )
     async with anyio.create_task_group() as group:

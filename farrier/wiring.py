@@ -50,6 +50,8 @@ from farrier.services.bmc import open_bmc
 from farrier.services.bmc_exchange import Operation
 from farrier.services.bmc_settings import BmcSettings
 from farrier.services.credentials import CredentialPlaces, Credentials, open_credentials
+from farrier.services.maas_transport import Times
+from farrier.services.regions import open_regions
 from farrier.services.trust import CaFile, Insecure, Pinned, SystemCa, Trust
 from farrier.services.vault import VaultSettings
 from farrier.services.vault_answers import Operation as VaultOperation
@@ -173,12 +175,13 @@ async def runtime(
     async with (
         credentials(config, observer=observer) as store,
         open_bmc(bmc_settings(config), credentials=store, observer=observer) as bmc,
+        open_regions(credentials=store, times=Times(clock=clock), observer=observer) as regions,
     ):
         processor = Processor(
             NODE_KIND,
             NodeHandler(config.node, config.sla),
             _NodeIO(database, progress, owner=owner, lease=config.controller.lease),
-            services=NodeServices(bmc, store),
+            services=NodeServices(bmc, store, regions),
             host=Host(config=config.controller, sink=sink, clock=clock),
         )
         listener = None

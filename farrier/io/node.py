@@ -19,7 +19,7 @@ from farrier.model.node import Node, Workflow
 from farrier.model.schedule import Finished
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import LIVE
-from farrier.model.writes import AnswerIntent, CreateTask, EndTask, ForgetAgent, RevokeBootstrap, Write
+from farrier.model.writes import AnswerIntent, CreateTask, EndTask, ForgetAgent, IssueBootstrap, RevokeBootstrap, Write
 
 _decode = msgspec.json.Decoder(Node).decode
 
@@ -32,12 +32,15 @@ _OWNED = [
     "bmc_address",
     "bmc_credential",
     "bmc",
+    "maas_id",
+    "maas_created",
     "quarantine",
     "paused",
     "ever_onboarded",
     "ever_active",
     "not_scrubbed",
     "deleting",
+    "redeploying",
 ]
 
 
@@ -104,6 +107,8 @@ def _write_row(write: Write) -> tuple[str, dict[str, Any]]:
             return "tasks", msgspec.structs.asdict(write)
         case EndTask():
             return "ends", msgspec.structs.asdict(write)
+        case IssueBootstrap():
+            return "tokens", {"digest": write.digest, "seconds": write.ttl.total_seconds()}
         case RevokeBootstrap():
             return "revoked", {}
         case ForgetAgent():

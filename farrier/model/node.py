@@ -19,6 +19,7 @@ from farrier.model.bmc import BmcFailure, PowerState
 from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.health import Health
 from farrier.model.management import Management
+from farrier.model.observation import MaasObservation
 from farrier.model.params import PowerRequest
 from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.model.status import NodeStatus
@@ -139,6 +140,21 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     untouched: str | None = None
 
 
+class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a workflow did in MAAS and has to remember of it. `candidate` is a machine that was found and not yet taken;
+    `deploys` counts the deployments asked for, and numbers their comments; `asked_at` is when the stage's change was
+    last asked for; `token` is the digest of the bootstrap token in the user data."""
+
+    candidate: str | None = None
+    deploys: int = 0
+    datasource_retries: int = 0
+    asked_at: datetime | None = None
+    token: str | None = None
+    deployed_at: datetime | None = None
+    failure_class: FailureClass | None = None
+    failure_detail: str | None = None
+
+
 class _Job(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     """What both kinds of workflow have. `id` is 0 until it is stored; `attempt` counts within the stage, from 1;
     `mode_given_at` is where its end-to-end clock starts."""
@@ -157,6 +173,7 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     after_undo: AfterUndo | None = None
     mode_given_at: datetime | None = None
     options: Options = Options()
+    upstream: Upstream = Upstream()
     skipped: tuple[Skipped, ...] = ()
 
 
@@ -236,7 +253,9 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """One node over all layers."""
+    """One node over all layers. `maas_created`: its machine in MAAS was made by us. `redeploying`: a reimage ended, and
+    the onboarding that is to follow has not begun. `candidate_of` names the other node that has the machine which a
+    workflow found. `labels` are there while an onboarding is live."""
 
     id: int
     name: str
@@ -245,7 +264,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     agentless: bool = False
     auto_manage: bool = True
-    maas_id: str | None = None
+    labels: Mapping[str, Any] = {}
     macs: tuple[str, ...] = ()
     created_at: datetime = NO_TIME
 
@@ -256,15 +275,20 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     bmc_address: str | None = None
     bmc_credential: str | None = None
     bmc: Bmc = Bmc()
+    maas_id: str | None = None
+    maas_created: bool = False
     quarantine: Quarantine | None = None
     paused: Pause | None = None
     ever_onboarded: bool = False
     ever_active: bool = False
     not_scrubbed: bool = False
     deleting: bool = False
+    redeploying: bool = False
     workflow: Workflow | None = None
 
     agent: Agent | None = None
+    maas: MaasObservation | None = None
+    candidate_of: str | None = None
     tasks: tuple[Task, ...] = ()
     intents: tuple[Intent, ...] = ()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -46,6 +47,14 @@ class EndTask(msgspec.Struct, frozen=True):
     result: str
 
 
+class IssueBootstrap(msgspec.Struct, frozen=True):
+    """Makes the bootstrap token with this digest (SHA-256, hexadecimal) good for the node, and its earlier unused ones
+    worthless. May be written again: the second changes nothing."""
+
+    digest: str
+    ttl: timedelta
+
+
 class RevokeBootstrap(msgspec.Struct, frozen=True):
     """Makes the node's unused bootstrap token worthless."""
 
@@ -54,4 +63,4 @@ class ForgetAgent(msgspec.Struct, frozen=True):
     """Makes the agent's key worthless; it has to enrol again."""
 
 
-Write: TypeAlias = AnswerIntent | CreateTask | EndTask | RevokeBootstrap | ForgetAgent
+Write: TypeAlias = AnswerIntent | CreateTask | EndTask | IssueBootstrap | RevokeBootstrap | ForgetAgent

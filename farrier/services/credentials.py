@@ -96,6 +96,7 @@ class Credentials(protocols.CredentialStore):
     async def version(self, reference: str) -> str:
         return (await self.resolve(reference)).version
 
+    @override
     async def token(self, reference: str) -> str:
         """A secret without a user name, such as a bearer token, as it is now. Raises `CredentialError`."""
         return credential_forms.token(reference, await self._read(reference))

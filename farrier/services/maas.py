@@ -122,6 +122,9 @@ class Maas:
         request = maas_requests.creation(new)
         return self._read_now(await self._transport.send(request, maas_answers.shaped(Machine)))
 
+    async def holds(self, machine: Machine) -> bool:
+        return bool(machine.owner) and machine.owner == (await self._ourselves()).username
+
     async def do(self, machine: Machine, change: Change) -> None:
         request = maas_requests.of_change(machine.system_id, change, agent_name=self._agent_name)
         await self._refuse_foreign(machine, request.operation)
@@ -130,15 +133,14 @@ class Maas:
     async def _refuse_foreign(self, machine: Machine, operation: Operation) -> None:
         if self._clock.monotonic() - machine.read_at > FRESH.total_seconds():
             machine = self._unchanged(machine, await self.machine(machine.system_id), operation)
-        if machine.owner is None or machine.owner == "":
+        if not machine.owner or await self.holds(machine):
             return
         ours = (await self._ourselves()).username
-        if machine.owner != ours:
-            raise MaasError(
-                MaasFailure.FOREIGN_OWNER,
-                f"machine {machine.system_id} is held by {machine.owner[:64]!r}, not by {ours!r}; nothing was sent",
-                operation=operation,
-            )
+        raise MaasError(
+            MaasFailure.FOREIGN_OWNER,
+            f"machine {machine.system_id} is held by {machine.owner[:64]!r}, not by {ours!r}; nothing was sent",
+            operation=operation,
+        )
 
     def _unchanged(self, old: Machine, new: Machine, operation: Operation) -> Machine:
         """What was decided on an old reading is not done to a machine that stands elsewhere by now."""

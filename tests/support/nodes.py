@@ -6,6 +6,7 @@ test moves it.
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
@@ -19,6 +20,7 @@ from farrier.handlers.node.moves import Decision
 from farrier.model.actions import Action
 from farrier.model.credential import Credential
 from farrier.model.health import Alert, Health
+from farrier.model.maas import MaasError, MaasFailure
 from farrier.model.management import Management
 from farrier.model.node import Agent, Bmc, Decommission, Intent, Node, Onboarding, Task, TaskStatus, TaskType
 from farrier.model.outcome import Transition, Update
@@ -26,7 +28,7 @@ from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import DecommissionMode, OnboardingMode, WorkflowStatus
 from farrier.model.writes import AnswerIntent, Write
-from farrier.protocols import CredentialStore
+from farrier.protocols import CredentialStore, MaasClient, Regions
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(hours=1)
@@ -50,11 +52,27 @@ class Secrets(CredentialStore):
         return Credential(username="admin", password="secret", version=await self.version(reference))
 
     @override
+    async def token(self, reference: str) -> str:
+        return f"{(await self.resolve(reference)).password} of {reference}"
+
+    @override
     async def version(self, reference: str) -> str:
         self.looks += 1
         if self.current is None:
             raise CredentialError(reference, "is gone", temporary=self._temporary)
         return self.current
+
+
+class NoRegions(Regions):
+    """No site has a MAAS region."""
+
+    @override
+    def client(self, site: str) -> MaasClient | None:
+        return None
+
+    @override
+    def turn(self, site: str) -> AbstractAsyncContextManager[MaasClient]:
+        raise MaasError(MaasFailure.UNREACHABLE, f"site {site} has no region here")
 
 
 _ids = count(1)

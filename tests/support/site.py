@@ -29,7 +29,7 @@ from farrier.model.node import TaskType
 from tests.support import pg
 from tests.support.fake_bmc import FakeBmc
 from tests.support.loop import PATIENCE, Ledger
-from tests.support.nodes import Secrets
+from tests.support.nodes import NoRegions, Secrets
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -219,7 +219,7 @@ class Site:
             NODE_KIND,
             NodeHandler(NodeConfig()),
             PostgresStateIO(pool, NodeRows(), owner=uuid4(), lease=_CONFIG.lease),
-            services=NodeServices(self.bmc, self.secrets),
+            services=NodeServices(self.bmc, self.secrets, NoRegions()),
             host=Host(config=_CONFIG, sink=self.ledger, clock=MonotonicClock()),
         )
 

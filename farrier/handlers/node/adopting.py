@@ -11,11 +11,10 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from farrier.config import NodeConfig
 from farrier.handlers.node import onboarding_adopt, probing
 from farrier.handlers.node.failing import freeze
 from farrier.handlers.node.logins import capped, counted, has_try, target_of, tries_after, tries_before
-from farrier.handlers.node.moves import Decision, NodeServices, Outcome, become, change
+from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy, become, change
 from farrier.handlers.node.stage import Done
 from farrier.handlers.node.workflow import advanced, run_stage
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading
@@ -29,7 +28,7 @@ from farrier.model.workflow import WorkflowStatus as W
 _GOES_ALONG = (W.RUNNING, W.FAILED_RETRYABLE)
 
 
-def tend(node: Node, now: datetime, config: NodeConfig) -> Decision:
+def tend(node: Node, now: datetime, config: Policy) -> Decision:
     """Read the BMC, once; or leave."""
     left = node.management_entered_at + config.transient_deadline - now
     if left.total_seconds() < 0:
@@ -87,7 +86,7 @@ def _gives_way(node: Node) -> str | None:
     return None if request is None else f"made way for intent {request.id} ({request.action})"
 
 
-def _adopted(node: Node, now: datetime, reading: BmcReading, config: NodeConfig) -> Outcome:
+def _adopted(node: Node, now: datetime, reading: BmcReading, config: Policy) -> Outcome:
     proven = change(node, management=M.MANAGEABLE, bmc=probing.learnt(node.bmc, reading, now))
     return become(
         node,
@@ -97,7 +96,7 @@ def _adopted(node: Node, now: datetime, reading: BmcReading, config: NodeConfig)
     )
 
 
-def _goes_on(node: Node, now: datetime, config: NodeConfig) -> Node:
+def _goes_on(node: Node, now: datetime, config: Policy) -> Node:
     """The onboarding past the probe; at its end, if every stage that is left is done. Else it stops at the next stage,
     and its own runs take it on, one recorded stage at a time."""
     waits = node.workflow is not None and node.workflow.status is W.RUNNING

@@ -12,9 +12,8 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from farrier.config import NodeConfig
 from farrier.handlers.node import tasks
-from farrier.handlers.node.moves import change, job
+from farrier.handlers.node.moves import Policy, change, job
 from farrier.handlers.node.stage import Done, Failed, Stage, StageResult, Step
 from farrier.model.failures import FailureClass
 from farrier.model.node import Decommission, Node, StopRequest, TaskType
@@ -27,7 +26,7 @@ from farrier.model.writes import ForgetAgent, RevokeBootstrap, Write
 _IN_SERVICE = (N.ACTIVE, N.OFFLINE, N.QUARANTINED)
 
 
-def disable_node(node: Node, now: datetime, config: NodeConfig) -> StageResult:
+def disable_node(node: Node, now: datetime, config: Policy) -> StageResult:
     """No longer schedulable, with its drain task in the same commit. A quarantine is remembered until the node is
     retired: a drain that is cancelled does not lift it."""
     if node.status not in _IN_SERVICE:
@@ -39,7 +38,7 @@ def disable_node(node: Node, now: datetime, config: NodeConfig) -> StageResult:
     )
 
 
-def drain_node(node: Node, now: datetime, config: NodeConfig) -> StageResult:
+def drain_node(node: Node, now: datetime, config: Policy) -> StageResult:
     """Empty, and so retired."""
     if node.status in _IN_SERVICE:  # resumed after a drain that failed for good
         return Step(
@@ -58,13 +57,13 @@ def drain_node(node: Node, now: datetime, config: NodeConfig) -> StageResult:
 
 
 def _by_agent(type_: TaskType) -> Stage:
-    def run(node: Node, now: datetime, config: NodeConfig) -> StageResult:
+    def run(node: Node, now: datetime, config: Policy) -> StageResult:
         return tasks.work(node, type_, now, config)
 
     return run
 
 
-def scrub_gpu(node: Node, now: datetime, config: NodeConfig) -> StageResult:
+def scrub_gpu(node: Node, now: datetime, config: Policy) -> StageResult:
     """Only a finished scrub clears the mark of one that was forced past."""
     result = tasks.work(node, TaskType.SCRUB_GPU, now, config)
     if isinstance(result, Done) and result.skipped is None:
@@ -72,7 +71,7 @@ def scrub_gpu(node: Node, now: datetime, config: NodeConfig) -> StageResult:
     return result
 
 
-def in_maas(node: Node, now: datetime, config: NodeConfig) -> StageResult:
+def in_maas(node: Node, now: datetime, config: Policy) -> StageResult:
     """What is done in MAAS; nothing for a node that is not there, or that a deletion leaves as it is."""
     untouched = _own(node).options.untouched
     if untouched is not None:
@@ -85,14 +84,14 @@ def in_maas(node: Node, now: datetime, config: NodeConfig) -> StageResult:
     )
 
 
-def retire_gpuaas_node(node: Node, now: datetime, config: NodeConfig) -> StageResult:
+def retire_gpuaas_node(node: Node, now: datetime, config: Policy) -> StageResult:
     """A check: the node has been retired since its drain ended."""
     if node.status is N.RETIRED:
         return Done(reason="retired")
     return Failed(failure=FailureClass.INTERNAL, detail=f"expected a retired node, this one is {node.status}")
 
 
-def remove_gpuaas_node_record(node: Node, now: datetime, config: NodeConfig) -> StageResult:
+def remove_gpuaas_node_record(node: Node, now: datetime, config: Policy) -> StageResult:
     """Uninstalled; whoever speaks for the node from then on is not its agent."""
     if node.status is N.RETIRED:
         return Step(
@@ -104,7 +103,7 @@ def remove_gpuaas_node_record(node: Node, now: datetime, config: NodeConfig) -> 
     return replace(result, writes=(*result.writes, ForgetAgent())) if isinstance(result, Done) else result
 
 
-def cleanup_secrets(node: Node, now: datetime, config: NodeConfig) -> StageResult:
+def cleanup_secrets(node: Node, now: datetime, config: Policy) -> StageResult:
     """Nothing that the node's agent or installer knows opens anything any more."""
     return Done(reason="its secrets are worthless", writes=(RevokeBootstrap(), ForgetAgent()))
 

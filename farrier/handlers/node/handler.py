@@ -13,6 +13,7 @@ from typing import assert_never
 import msgspec
 
 from farrier.config import NodeConfig
+from farrier.config.sites import Site
 from farrier.handlers.node import intents, management, power, probing, status, workflow
 from farrier.handlers.node.moves import Decision, Policy
 from farrier.model.node import Node
@@ -33,9 +34,15 @@ _TELLING: tuple[_Rule, ...] = (workflow.progress, status.follow, management.tend
 class NodeHandler:
     """`protocols.StateHandler` of nodes."""
 
-    def __init__(self, config: NodeConfig, sla: Mapping[str, timedelta] | None = None) -> None:
-        """`sla` changes limits by the names of `model.sla.KEYS`."""
-        self._policy = Policy(**msgspec.structs.asdict(config), sla=sla or {})
+    def __init__(
+        self, config: NodeConfig, sla: Mapping[str, timedelta] | None = None, sites: Mapping[str, Site] | None = None
+    ) -> None:
+        """`sla` changes limits by the names of `model.sla.KEYS`; `sites` are what is configured of sites."""
+        self._policy = Policy(**msgspec.structs.asdict(config), sla=sla or {}, sites=sites or {})
+
+    def use_sites(self, sites: Mapping[str, Site]) -> None:
+        """Decide by these from the next run on."""
+        self._policy = msgspec.structs.replace(self._policy, sites=sites)
 
     def handle(self, resource: Node, now: datetime) -> Decision:
         """Pure: the same snapshot and time give the same decision."""

@@ -12,7 +12,6 @@ from typing import assert_never
 
 import msgspec
 
-from farrier.config import NodeConfig
 from farrier.errors import RefusedByModel
 from farrier.handlers.node import (
     adopting,
@@ -22,7 +21,7 @@ from farrier.handlers.node import (
     requests_lifecycle,
     requests_operator,
 )
-from farrier.handlers.node.moves import Change, become
+from farrier.handlers.node.moves import Change, Policy, become
 from farrier.handlers.node.reply import Accept, Hold, Reject, Reply, Request, Respond
 from farrier.model import actions
 from farrier.model.actions import Action, Allowed, Later, Refused
@@ -49,7 +48,7 @@ class Answered(msgspec.Struct, frozen=True):
     change: Change | None = None
 
 
-def answer(node: Node, now: datetime, config: NodeConfig) -> Answered:
+def answer(node: Node, now: datetime, config: Policy) -> Answered:
     """Answer what can be answered now."""
     writes: list[Write] = []
     for position, intent in enumerate(node.intents):
@@ -97,7 +96,7 @@ def _changed(node: Node, intent: Intent, reply: Accept | Hold, writes: tuple[Wri
     )
 
 
-def _reply(node: Node, intent: Intent, now: datetime, config: NodeConfig) -> Reply | None:
+def _reply(node: Node, intent: Intent, now: datetime, config: Policy) -> Reply | None:
     """The answer; None while it has to wait."""
     is_deleted = node.status is NodeStatus.DELETED  # which no `unpause` reaches: what is pending then would be for ever
     if node.paused is not None and not is_deleted and intent.action not in actions.ANSWERED_WHILE_PAUSED:

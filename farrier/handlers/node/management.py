@@ -15,7 +15,6 @@ from typing import assert_never
 
 import msgspec
 
-from farrier.config import NodeConfig
 from farrier.handlers.node import adopting, power, probing, rotation
 from farrier.handlers.node.logins import (
     capped,
@@ -26,7 +25,7 @@ from farrier.handlers.node.logins import (
     tries_after,
     tries_before,
 )
-from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, become, change
+from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, Policy, become, change
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, backoff
 from farrier.model.management import Management as M
 from farrier.model.node import Node
@@ -39,7 +38,7 @@ CANCELLED_FOR = timedelta(minutes=5)
 _NEEDS_AN_EDIT = frozenset(failure for failure in BmcFailure if backoff(failure, 1) is None)
 
 
-def tend(node: Node, now: datetime, config: NodeConfig) -> Decision | None:
+def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
     """The next thing to do for the node's BMC; None when it rests. A node that is being deleted is left alone."""
     if node.deleting:
         return None
@@ -83,7 +82,7 @@ def cut_short(node: Node) -> Node:
     return change(node, management=M.ENROLL, bmc=msgspec.structs.replace(node.bmc, trying=None))
 
 
-def _enroll(node: Node, now: datetime, config: NodeConfig) -> Decision:
+def _enroll(node: Node, now: datetime, config: Policy) -> Decision:
     if node.paused is not None:
         return Wait(reason=f"paused: {node.paused.reason}")
     missing = missing_detail(node)
@@ -122,7 +121,7 @@ def _asked(node: Node, now: datetime) -> Decision | None:
     return begin_verify(node, now, reason="manage was asked for", cause="rule: manage")
 
 
-def _verifying(node: Node, now: datetime, config: NodeConfig) -> Decision:
+def _verifying(node: Node, now: datetime, config: Policy) -> Decision:
     if now - node.management_entered_at > config.transient_deadline:
         error = BmcError(BmcFailure.TIMEOUT, "verifying took longer than its deadline")
         # Nobody saw how its login ended, so it counts.

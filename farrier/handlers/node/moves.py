@@ -13,12 +13,13 @@ from typing import Any, TypeAlias
 import msgspec
 
 from farrier.config import NodeConfig
+from farrier.config.sites import Site
 from farrier.handlers.node.kind import NODE_KIND
 from farrier.model import health
 from farrier.model.node import Node, Workflow
 from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait, line_of
 from farrier.model.writes import Write
-from farrier.protocols import BmcClient, CredentialStore
+from farrier.protocols import BmcClient, CredentialStore, Regions
 
 
 class NodeServices(msgspec.Struct, frozen=True):
@@ -26,12 +27,18 @@ class NodeServices(msgspec.Struct, frozen=True):
 
     bmc: BmcClient
     credentials: CredentialStore
+    maas: Regions
 
 
 class Policy(NodeConfig, frozen=True, kw_only=True):
-    """The settings of nodes, and the limits that the configuration changed (`model.sla.KEYS`)."""
+    """The settings of nodes, the limits that the configuration changed (`model.sla.KEYS`), and the sites by name."""
 
     sla: Mapping[str, timedelta] = {}
+    sites: Mapping[str, Site] = {}
+
+    def site_of(self, node: Node) -> Site | None:
+        """What is configured for the node's site; None if nothing is."""
+        return None if node.site is None else self.sites.get(node.site)
 
 
 Change: TypeAlias = Transition[Node, Write] | Update[Node, Write]
@@ -58,6 +65,17 @@ def job(node: Node, **fields: Any) -> Workflow:
     """The node's live workflow with some fields changed."""
     assert node.workflow is not None, "asked for only while a workflow is live"
     return msgspec.structs.replace(node.workflow, **fields)
+
+
+def attempt_began_at(workflow: Workflow) -> datetime:
+    """When the running attempt of the stage began: another attempt does not enter the stage anew."""
+    return max(workflow.stage_entered_at, workflow.status_entered_at)
+
+
+def noted(node: Node, **fields: Any) -> Node:
+    """The node with some of what its live workflow remembers of MAAS changed."""
+    assert node.workflow is not None, "asked for only while a workflow is live"
+    return change(node, workflow=job(node, upstream=msgspec.structs.replace(node.workflow.upstream, **fields)))
 
 
 def vitals(node: Node) -> health.Vitals:

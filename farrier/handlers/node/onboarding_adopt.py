@@ -7,16 +7,11 @@ retry, rerun or new request puts a machine into service that was not looked at. 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import assert_never
 
 from msgspec.structs import replace
 
-from farrier.config import NodeConfig
-from farrier.handlers.node.logins import capped, counted, missing_detail
+from farrier.handlers.node.logins import capped, counted
 from farrier.handlers.node.moves import Change, become, change, job
-from farrier.handlers.node.stage import Done, Failed, StageResult, Step, Waiting
-from farrier.model.bmc import BmcFailure
-from farrier.model.failures import FailureClass
 from farrier.model.management import Management as M
 from farrier.model.node import Node, Onboarding
 from farrier.model.outcome import Wait
@@ -59,62 +54,6 @@ def begin(node: Node, now: datetime, *, cause: str) -> Change | Wait[Write]:
         return Wait(reason=reason, look_again=look_again)
     adopting = change(node, management=M.ADOPTING, bmc=bmc)
     return become(node, adopting, reason="looks whether the recorded machine answers", cause=cause)
-
-
-def load_site_config(node: Node, now: datetime, config: NodeConfig) -> StageResult:
-    """Sites have no configuration of their own in this release; the label is all there is to find."""
-    where = f"site {node.site}" if node.site is not None else "no site label"
-    return Done(reason=f"{where}; sites have no configuration of their own, the general one applies")
-
-
-def resolve_power_credentials(node: Node, now: datetime, config: NodeConfig) -> StageResult:
-    """Through once the BMC is proven; an adoption proves it itself, afresh, and is led on by the probe's result."""
-    match node.management:
-        case M.MANAGEABLE if not adopts(node):
-            return Done(reason="the BMC is manageable")
-        case M.MANAGEABLE | M.ADOPT_FAILED:
-            return _look(node, now)
-        case M.ADOPTING:
-            return Waiting(reason="waits for the probe of the adoption", timed=False)  # which has its own deadline
-        case M.VERIFYING:
-            return Waiting(reason="waits for the BMC to be verified")
-        case M.ENROLL:
-            return _enrolled(node, now)
-        case M.UNMANAGED | M.ERROR:
-            return Failed(failure=FailureClass.NO_CREDENTIALS, detail="the node has no BMC details; give them: set_bmc")
-        case _ as never:
-            assert_never(never)
-
-
-def create_or_find_in_maas(node: Node, now: datetime, config: NodeConfig) -> StageResult:
-    """Only finds: an adoption creates nothing. A node without a MAAS id has nothing to be found by."""
-    if node.maas_id is None:
-        return Done(reason="the node is not in MAAS", skipped="the node has no MAAS id")
-    return Failed(
-        failure=FailureClass.INVALID_CONFIG,
-        detail=f"site {node.site or '(none)'} has no MAAS configured, and the node has MAAS id {node.maas_id}",
-    )
-
-
-def _look(node: Node, now: datetime) -> StageResult:
-    """A failed adoption stops its onboarding, so one that runs here was asked for again."""
-    begun = begin(node, now, cause=f"stage: {GATE}")
-    if isinstance(begun, Wait):
-        return Waiting(reason=begun.reason, look_again=begun.look_again)
-    return Step(to=begun.to, reason=begun.reason)
-
-
-def _enrolled(node: Node, now: datetime) -> StageResult:
-    missing = missing_detail(node)
-    if missing is not None:
-        return Failed(failure=FailureClass.NO_CREDENTIALS, detail=missing)
-    bmc = node.bmc
-    if bmc.failures > 0 and bmc.failure is BmcFailure.IDENTITY_MISMATCH:
-        return Failed(failure=FailureClass.IDENTITY_MISMATCH, detail=bmc.last_error or "another machine answers")
-    if bmc.asked_at is None:
-        return Step(to=change(node, bmc=replace(bmc, asked_at=now)), reason="asks for the BMC to be verified")
-    told = f": {bmc.failure}: {bmc.last_error}" if bmc.failure is not None else ""
-    return Waiting(reason=f"waits for the BMC to be manageable{told}")
 
 
 def given_up(node: Node) -> Node:

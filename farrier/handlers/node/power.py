@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from farrier.config import NodeConfig
 from farrier.errors import CredentialError
 from farrier.handlers.node import probing, rotation, switching
 from farrier.handlers.node.logins import (
@@ -25,7 +24,7 @@ from farrier.handlers.node.logins import (
     target_of,
     tries_before,
 )
-from farrier.handlers.node.moves import Decision, NodeServices, Outcome, become, change
+from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy, become, change
 from farrier.model.bmc import BmcError, BmcFailure
 from farrier.model.management import Management
 from farrier.model.node import Bmc, Node
@@ -42,7 +41,7 @@ _GOLDEN = 0.6180339887498949
 _AT_ONCE = timedelta(0)
 
 
-def tend(node: Node, now: datetime, config: NodeConfig) -> Decision | None:
+def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
     """The next thing to do for the node's power; None when it is left alone."""
     if node.paused is not None:
         return None
@@ -62,7 +61,7 @@ def tend(node: Node, now: datetime, config: NodeConfig) -> Decision | None:
     return enforced or DoNothing(look_again=due - now)
 
 
-def recover(node: Node, now: datetime, config: NodeConfig) -> Decision | None:
+def recover(node: Node, now: datetime, config: Policy) -> Decision | None:
     """After a run whose end nobody saw: what it may have sent counts. None when it cannot have sent anything, or when
     nothing more will be sent before that is forgotten."""
     if node.management is not Management.MANAGEABLE or node.deleting:
@@ -76,7 +75,7 @@ def recover(node: Node, now: datetime, config: NodeConfig) -> Decision | None:
     return _unseen(node, now)
 
 
-def next_read(node: Node, config: NodeConfig) -> datetime:
+def next_read(node: Node, config: Policy) -> datetime:
     """When the node's BMC is read next."""
     bmc, interval = node.bmc, config.power_sync_interval
     if bmc.next_sync_at is not None:
@@ -89,7 +88,7 @@ def next_read(node: Node, config: NodeConfig) -> datetime:
     return earliest + timedelta(seconds=(phase - earliest.timestamp()) % interval.total_seconds())
 
 
-def _read(node: Node, now: datetime, config: NodeConfig) -> Decision:
+def _read(node: Node, now: datetime, config: Policy) -> Decision:
     if not has_try(node.bmc):
         may = counted(node.bmc, now)
         if may.trying is None:
@@ -124,7 +123,7 @@ def _read(node: Node, now: datetime, config: NodeConfig) -> Decision:
     )
 
 
-def _told(node: Node, to: Node, now: datetime, config: NodeConfig) -> Update[Node, Write]:
+def _told(node: Node, to: Node, now: datetime, config: Policy) -> Update[Node, Write]:
     """The node read. It runs again at once if that tells anything new; else it is as it was, only surer of it."""
     before, after = node.bmc, to.bmc
     was_fresh = before.power_at is not None and now - before.power_at <= config.observation_ttl
@@ -134,7 +133,7 @@ def _told(node: Node, to: Node, now: datetime, config: NodeConfig) -> Update[Nod
     return Update(to=to, reason=f"power is {after.power}", look_again=look_again, quiet=same)
 
 
-def _failed(node: Node, now: datetime, error: BmcError, config: NodeConfig) -> Outcome:
+def _failed(node: Node, now: datetime, error: BmcError, config: Policy) -> Outcome:
     """Nothing is known any better. The next read comes later the longer this lasts."""
     refused = error.failure is BmcFailure.AUTH and error.dialled
     failures = node.bmc.sync_failures + 1

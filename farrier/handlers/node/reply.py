@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from farrier.config import NodeConfig
+from farrier.handlers.node.moves import Policy
 from farrier.model.node import Intent, Node
 from farrier.model.outcome import Made
 from farrier.model.params import Params
@@ -22,7 +22,7 @@ class Request(msgspec.Struct, frozen=True):
     intent: Intent
     params: Params
     now: datetime
-    config: NodeConfig
+    config: Policy
 
 
 class Accept(Made, frozen=True, kw_only=True):

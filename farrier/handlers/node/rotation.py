@@ -13,10 +13,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from farrier.config import NodeConfig
 from farrier.errors import CredentialError
 from farrier.handlers.node.logins import counted
-from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, become, change
+from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, Policy, become, change
 from farrier.model.bmc import BmcFailure
 from farrier.model.management import Management
 from farrier.model.node import Bmc, Node
@@ -52,7 +51,7 @@ async def verify_if_new(node: Node, now: datetime, credentials: CredentialStore)
     return _verify(node, now) if _is_new(node.bmc, version, now) else None
 
 
-def watch_sync(node: Node, now: datetime, config: NodeConfig) -> Decision | None:
+def watch_sync(node: Node, now: datetime, config: Policy) -> Decision | None:
     """A look at the credential of a manageable node whose reads fail for want of a good one."""
     bmc = node.bmc
     if bmc.sync_failure not in _MENDED or not _is_due(bmc, now, config):
@@ -70,7 +69,7 @@ def watch_sync(node: Node, now: datetime, config: NodeConfig) -> Decision | None
     return _step(look, config)
 
 
-def watch_enroll(node: Node, now: datetime, config: NodeConfig) -> Decision | None:
+def watch_enroll(node: Node, now: datetime, config: Policy) -> Decision | None:
     """A look at the credential of a node that could not be verified for want of a good one."""
     bmc = node.bmc
     if bmc.failures == 0 or bmc.failure not in _MENDED:
@@ -118,7 +117,7 @@ def _is_new(bmc: Bmc, version: str, now: datetime) -> bool:
     return version != bmc.good_before or bmc.verified_at is None or now - bmc.verified_at >= AGAIN_AFTER
 
 
-def _is_due(bmc: Bmc, now: datetime, config: NodeConfig) -> bool:
+def _is_due(bmc: Bmc, now: datetime, config: Policy) -> bool:
     return bmc.watched_at is None or now - bmc.watched_at >= config.power_sync_interval
 
 
@@ -126,5 +125,5 @@ def _nothing_new(node: Node, seen: Bmc) -> Outcome:
     return Update(to=change(node, bmc=seen), reason="the credential is as it was", look_again=timedelta(0), quiet=True)
 
 
-def _step(look: Callable[[NodeServices], Awaitable[Outcome]], config: NodeConfig) -> Decision:
+def _step(look: Callable[[NodeServices], Awaitable[Outcome]], config: Policy) -> Decision:
     return Step(name="watch_credential", act=look, deadline=config.probe_deadline, reads_only=True)

@@ -1,14 +1,15 @@
 """What a stage may say about itself. A stage is an idempotent function of the snapshot: it looks at what is already
-true, does at most one step, and returns one of these.
+true, does at most one step, and returns one of these. One that has to ask outside first returns a `Call`, whose answer
+is one of the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from farrier.config import NodeConfig
+from farrier.handlers.node.moves import NodeServices, Policy
 from farrier.model.failures import FailureClass
 from farrier.model.node import Node, StopRequest
 from farrier.model.outcome import Made
@@ -51,5 +52,22 @@ class Failed(Made, frozen=True, kw_only=True):
     writes: tuple[Write, ...] = ()
 
 
-StageResult: TypeAlias = Done | Waiting | Step | Failed
-Stage: TypeAlias = Callable[[Node, datetime, NodeConfig], StageResult]
+Settled: TypeAlias = Done | Waiting | Step | Failed
+
+# A turn at the region is waited for, then the machine is read and one change is sent, which may take the region as long
+# as its BMC takes; a step that changes something is never cut short, so this bounds what waits behind it.
+CALL_DEADLINE = timedelta(seconds=60)
+
+
+class Call(Made, frozen=True, kw_only=True):
+    """Needs the outside first: `act` is awaited with the services, holding nothing, and answers what became of it. It
+    may run again after a crash at any point. `reads_only` ones are cut short for a request that should not wait."""
+
+    name: str
+    act: Callable[[NodeServices], Awaitable[Settled]]
+    reads_only: bool
+    deadline: timedelta = CALL_DEADLINE
+
+
+StageResult: TypeAlias = Settled | Call
+Stage: TypeAlias = Callable[[Node, datetime, Policy], StageResult]

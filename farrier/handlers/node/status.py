@@ -9,8 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import assert_never
 
-from farrier.config import NodeConfig
-from farrier.handlers.node.moves import Decision, become, change, proven_healthy, vitals
+from farrier.handlers.node.moves import Decision, Policy, become, change, proven_healthy, vitals
 from farrier.model import health
 from farrier.model.failures import QuarantineCause
 from farrier.model.health import Healthy, Unhealthy
@@ -20,7 +19,7 @@ from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import OnboardingMode
 
 
-def follow(node: Node, now: datetime, config: NodeConfig) -> Decision | None:
+def follow(node: Node, now: datetime, config: Policy) -> Decision | None:
     """Move the status if what was observed says so; None when it stands."""
     match node.status:
         case N.BOOTSTRAP_ISSUED:
@@ -48,7 +47,7 @@ def _bootstrap_issued(node: Node, now: datetime) -> Decision:
     )
 
 
-def _active(node: Node, now: datetime, config: NodeConfig) -> Decision | None:
+def _active(node: Node, now: datetime, config: Policy) -> Decision | None:
     facts = vitals(node)
     silence = health.silent(facts, now, offline_after=config.offline_after, observation_ttl=config.observation_ttl)
     if silence is not None:
@@ -56,7 +55,7 @@ def _active(node: Node, now: datetime, config: NodeConfig) -> Decision | None:
     return _blocked(node, facts)
 
 
-def _offline(node: Node, now: datetime, config: NodeConfig) -> Decision | None:
+def _offline(node: Node, now: datetime, config: Policy) -> Decision | None:
     if node.quarantine is not None and node.workflow is None:
         return become(
             node,
@@ -84,7 +83,7 @@ def _offline(node: Node, now: datetime, config: NodeConfig) -> Decision | None:
             assert_never(never)
 
 
-def _quarantined(node: Node, now: datetime, config: NodeConfig) -> Decision | None:
+def _quarantined(node: Node, now: datetime, config: Policy) -> Decision | None:
     if node.workflow is not None or node.deleting:
         return None  # it is retried, undone or finished there
     cause = node.quarantine
@@ -117,7 +116,7 @@ def _blocked(node: Node, facts: health.Vitals) -> Decision | None:
     )
 
 
-def _reporting(facts: health.Vitals, now: datetime, config: NodeConfig) -> bool:
+def _reporting(facts: health.Vitals, now: datetime, config: Policy) -> bool:
     """True when the last report is fresh enough to act on."""
     at = facts.last_heartbeat_at
     return at is not None and now - at <= config.offline_after

@@ -12,10 +12,9 @@ from datetime import datetime, timedelta
 import structlog
 from msgspec.structs import replace
 
-from farrier.config import NodeConfig
 from farrier.handlers.node import probing
 from farrier.handlers.node.logins import capped, counted, has_try, target_of, tries_after, tries_before
-from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, become, change
+from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, Policy, become, change
 from farrier.model import duration
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, PowerState
 from farrier.model.node import Bmc, Node, Switching
@@ -82,7 +81,7 @@ def doubt(node: Node) -> Update[Node, Write]:
     )
 
 
-def enforce(node: Node, now: datetime, config: NodeConfig) -> Change | Wait[Write] | None:
+def enforce(node: Node, now: datetime, config: Policy) -> Change | Wait[Write] | None:
     """Switch the machine back, if a fresh read says that it is not as an operator wants it kept."""
     bmc, desired = node.bmc, node.bmc.desired_power
     if desired is None or bmc.power in (desired, PowerState.UNKNOWN):

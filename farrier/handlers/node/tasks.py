@@ -9,8 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from farrier.config import NodeConfig
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import Policy, change
 from farrier.handlers.node.stage import Done, Failed, StageResult, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.node import Node, Task, TaskType, Workflow
@@ -21,7 +20,7 @@ _AT_ONCE = timedelta(0)
 _DETAIL_MAX = 300
 
 
-def work(node: Node, type_: TaskType, now: datetime, config: NodeConfig) -> StageResult:
+def work(node: Node, type_: TaskType, now: datetime, config: Policy) -> StageResult:
     """Have the agent do one task, as often as it takes."""
     workflow = _workflow(node)
     untouched = workflow.options.untouched
@@ -91,7 +90,7 @@ def _dispatched(task: Task, now: datetime) -> StageResult:
     )
 
 
-def _failed(task: Task, config: NodeConfig) -> StageResult:
+def _failed(task: Task, config: Policy) -> StageResult:
     failures = task.failures + 1
     detail = f"task {task.id} ({task.type}) failed {failures} times: {str(task.result)[:_DETAIL_MAX]}"
     if failures >= config.max_task_attempts:
@@ -131,7 +130,7 @@ def _is_stale(task: Task, workflow: Workflow) -> bool:
     return task.status in (T.FAILED, T.EXPIRED, T.CANCELLED) and task.created_at < workflow.status_entered_at
 
 
-def _force_is_due(workflow: Workflow, now: datetime, config: NodeConfig) -> bool:
+def _force_is_due(workflow: Workflow, now: datetime, config: Policy) -> bool:
     """Each stage has its own time: a task is not given up before an agent could begin it."""
     return workflow.options.force and now - workflow.stage_entered_at >= config.force_after
 

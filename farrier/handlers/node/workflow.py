@@ -9,12 +9,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from farrier.config import NodeConfig
 from farrier.handlers.node import decommission, onboarding, removal
 from farrier.handlers.node.failing import compensate, fail, settle_stop
-from farrier.handlers.node.moves import Decision, Policy, become, change, job
-from farrier.handlers.node.stage import Done, Failed, StageResult, Step, Waiting
-from farrier.model import sla
+from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy, attempt_began_at, become, change, job
+from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Step, Waiting
+from farrier.model import outcome, sla
 from farrier.model.edges import Layer
 from farrier.model.failures import FAILURES, FailureClass
 from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, Skipped, Workflow
@@ -70,11 +69,6 @@ def start(workflow: Workflow) -> dict[str, object]:
     }
 
 
-def attempt_began_at(workflow: Workflow) -> datetime:
-    """When the running attempt of the stage began: another attempt does not enter the stage anew."""
-    return max(workflow.stage_entered_at, workflow.status_entered_at)
-
-
 def left_out(workflow: Workflow) -> frozenset[Stage]:
     """Stages this run does not go through: those it was told to leave out, and those the policy does not ask for."""
     assert workflow.mode is not None, "asked for only once it has a mode"
@@ -123,6 +117,21 @@ def _running(node: Node, workflow: Workflow, now: datetime, config: Policy) -> D
     if workflow.stage is None:
         return _through(node, Done(reason="every stage was left out"), now)
     result = run_stage(node, workflow, now, config)
+    if isinstance(result, Call):
+        return _calling(node, workflow, result, now, config)
+    return _settled(node, workflow, result, now, config)
+
+
+def _calling(node: Node, workflow: Workflow, call: Call, now: datetime, config: Policy) -> Decision:
+    """The run whose stage asks outside: what it answers then is what the stage says."""
+
+    async def act(services: NodeServices) -> Outcome:
+        return _settled(node, workflow, await call.act(services), now, config)
+
+    return outcome.Step(name=call.name, act=act, deadline=call.deadline, reads_only=call.reads_only)
+
+
+def _settled(node: Node, workflow: Workflow, result: Settled, now: datetime, config: Policy) -> Outcome:
     match result:
         case Done():
             return _through(node, result, now)
@@ -145,7 +154,7 @@ def _running(node: Node, workflow: Workflow, now: datetime, config: Policy) -> D
             assert_never(never)
 
 
-def run_stage(node: Node, workflow: Workflow, now: datetime, config: NodeConfig) -> StageResult:
+def run_stage(node: Node, workflow: Workflow, now: datetime, config: Policy) -> StageResult:
     """What the current stage says of the node as it is."""
     match workflow:
         case Onboarding():
@@ -159,7 +168,7 @@ def run_stage(node: Node, workflow: Workflow, now: datetime, config: NodeConfig)
     return run(node, now, config)
 
 
-def _through(node: Node, done: Done, now: datetime) -> Decision:
+def _through(node: Node, done: Done, now: datetime) -> Outcome:
     """The stage is done: the next one, or the end."""
     workflow = node.workflow
     assert workflow is not None, "only a live workflow is through"

@@ -28,6 +28,8 @@ TABLES = (
     "node_bmcs",
     "bmc_logins",
     "bootstrap_tokens",
+    "node_observations",
+    "maas_regions",
 )
 OF_THE_LOOP = ("schedule", "outcomes", "history", "wake_requests")
 OF_THE_MODEL = ("edges", "initial_values", "workflow_mapping", "actions", "advice", "settings", "schema_migrations")

@@ -37,7 +37,19 @@ from farrier.model.workflow import LIVE
 from farrier.model.workflow import WorkflowStatus as W
 from farrier.model.writes import Write
 from farrier.protocols import BmcClient
-from tests.support.nodes import HANDLER, MINUTE, NOW, SECOND, Secrets, agent, intent, node, onboarding, writes
+from tests.support.nodes import (
+    HANDLER,
+    MINUTE,
+    NOW,
+    SECOND,
+    NoRegions,
+    Secrets,
+    agent,
+    intent,
+    node,
+    onboarding,
+    writes,
+)
 from tests.support.stored import OPEN, stored
 
 HOUR = timedelta(hours=1)
@@ -90,7 +102,7 @@ class Played(BmcClient):
 
 def acted(step: Step[Node, Write, NodeServices], bmc: Played) -> Outcome:
     """A step's outcome. It awaits nothing that waits, so it runs to its end without a loop."""
-    act = step.act(NodeServices(bmc, Secrets()))
+    act = step.act(NodeServices(bmc, Secrets(), NoRegions()))
     try:
         act.__await__().__next__()
     except StopIteration as end:

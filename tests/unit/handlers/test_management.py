@@ -29,6 +29,7 @@ from tests.support.nodes import (
     MINUTE,
     NOW,
     SECOND,
+    NoRegions,
     Secrets,
     answers,
     decide,
@@ -71,7 +72,7 @@ def verified(node: Node, answer: BmcReading | BmcError, now: datetime = NOW) -> 
     unusable = isinstance(answer, BmcError) and answer.failure is BmcFailure.INCOMPLETE
 
     async def act() -> Outcome:
-        return await step.act(NodeServices(OneAnswer(answer), Secrets(None if unusable else "v1")))
+        return await step.act(NodeServices(OneAnswer(answer), Secrets(None if unusable else "v1"), NoRegions()))
 
     return moved(anyio.run(act))
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from farrier.config import NodeConfig
 from farrier.handlers.node import power
 from farrier.handlers.node.logins import LOGIN_CAP, LOGIN_WINDOW
+from farrier.handlers.node.moves import Policy
 from farrier.model.actions import Action
 from farrier.model.bmc import BmcError, BmcFailure, PowerState
 from farrier.model.management import Management as M
@@ -39,7 +40,7 @@ def test_power_is_read_once_in_each_interval_by_one_request() -> None:
 
 
 def test_a_fleet_that_was_verified_in_one_moment_does_not_march_in_step() -> None:
-    due = sorted(power.next_read(manageable(id=id_), NodeConfig()) for id_ in range(1, 1001))
+    due = sorted(power.next_read(manageable(id=id_), Policy()) for id_ in range(1, 1001))
     assert all(INTERVAL / 2 <= at - NOW <= 1.5 * INTERVAL for at in due)
     assert max(gaps(due)) < 0.5
     busiest = max(sum(at <= other < at + SECOND for other in due) for at in due)

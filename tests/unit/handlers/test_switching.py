@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from farrier.config import NodeConfig
 from farrier.handlers.node import power
 from farrier.handlers.node.logins import LOGIN_CAP
-from farrier.handlers.node.moves import Decision
+from farrier.handlers.node.moves import Decision, Policy
 from farrier.handlers.node.switching import ENFORCE_EVERY
 from farrier.model.actions import Action
 from farrier.model.bmc import BmcError, BmcFailure, PowerState
@@ -98,7 +97,7 @@ def test_a_switch_that_has_to_wait_says_how_often_it_is_done_as_people_write_it(
     ],
 )
 def test_nothing_is_switched_that_is_not_surely_wrong_and_ours(node: Node) -> None:
-    assert isinstance(power.tend(node, NOW, NodeConfig()), Wait | DoNothing | None)
+    assert isinstance(power.tend(node, NOW, Policy()), Wait | DoNothing | None)
 
 
 # --- what is asked for

@@ -1,9 +1,17 @@
 -- Snapshots of nodes over all layers. What most nodes lack (a live workflow, its tasks) is looked up only where it is.
 SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
   FROM (
-    SELECT n.id, n.name, n.version, n.site, n.model, n.agentless, n.auto_manage, n.maas_id, n.created_at,
+    SELECT n.id, n.name, n.version, n.site, n.model, n.agentless, n.auto_manage, n.created_at,
+           n.maas_id, n.maas_created, n.redeploying,
+           CASE WHEN n.maas_id IS NOT NULL THEN farrier.maas_observation(n.id, n.maas_id, n.site) END AS maas,
+           CASE WHEN n.live_workflow_kind = 'onboarding' THEN n.labels ELSE '{}' END AS labels,
+           CASE WHEN n.live_workflow_kind = 'onboarding' AND n.maas_id IS NULL THEN (
+             SELECT other.name FROM farrier.node_onboardings o JOIN farrier.nodes other ON other.maas_id = o.upstream ->> 'candidate'
+              WHERE o.id = n.live_workflow_id AND other.site IS NOT DISTINCT FROM n.site AND other.id <> n.id AND other.status <> 'deleted')
+           END AS candidate_of,
            -- What a machine is told by is compared while its BMC is read for the first time, again, or for an adoption.
            CASE WHEN n.management IN ('verifying', 'adopting') OR n.status IN ('bootstrap_issued', 'enrolling', 'quarantined')
+                  OR n.live_workflow_kind = 'onboarding'
              THEN (SELECT coalesce(json_agg(m.mac::text ORDER BY m.mac), '[]') FROM farrier.node_macs m WHERE m.node_id = n.id)
              ELSE '[]' END AS macs,
            n.status, n.status_entered_at, n.management, n.management_entered_at,

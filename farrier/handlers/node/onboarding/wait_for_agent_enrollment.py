@@ -1,27 +1,21 @@
-"""Onboarding: its stages and how it ends. Those that only an adoption goes through are in `onboarding_adopt`; those of
-mode `deploy` come with the services they need."""
+"""Stage `wait_for_agent_enrollment`: the agent of this installation has enrolled, and the node is healthy."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 
-from farrier.config import NodeConfig
-from farrier.handlers.node import onboarding_adopt
-from farrier.handlers.node.moves import change, job, proven_healthy
-from farrier.handlers.node.stage import Done, Failed, Stage, StageResult, Waiting
+from farrier.handlers.node.moves import Policy, proven_healthy
+from farrier.handlers.node.stage import Done, Failed, StageResult, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.health import Healthy
 from farrier.model.node import Agent, Node
-from farrier.model.stages import OnboardingStage
 from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import WorkflowStatus as W
 
 # Failed reports of the SSH seed in a row after which a person has to look.
 SSH_SEED_LIMIT = 3
 
 
-def wait_for_agent_enrollment(node: Node, now: datetime, config: NodeConfig) -> StageResult:
+def wait_for_agent_enrollment(node: Node, now: datetime, config: Policy) -> StageResult:
     """Done when the agent of this installation has enrolled and the node is healthy; agentless: when it is healthy."""
     agent = node.agent
     if not node.agentless:
@@ -38,21 +32,6 @@ def wait_for_agent_enrollment(node: Node, now: datetime, config: NodeConfig) -> 
     return Waiting(reason=f"enrolled, but not healthy yet: {proof.reason}" if agent else proof.reason)
 
 
-def complete(node: Node, *, ending: W | None = None) -> Node:
-    """The node as its onboarding ends well: in service, or after a reimage one step before. An adoption installed
-    nothing: it found the goal reached, which is another ending."""
-    ending = ending or (W.RECONCILED if onboarding_adopt.adopts(node) else W.COMPLETED)
-    ended = change(
-        node,
-        workflow=job(node, status=ending, failure_class=None, failure_detail=None, next_attempt_at=None),
-        ever_onboarded=True,
-        quarantine=None,
-    )
-    if node.status is N.RETIRED:
-        return change(ended, status=N.OFFLINE)
-    return change(ended, status=N.ACTIVE, ever_active=True)
-
-
 def _was_heard_in_this_attempt(node: Node, agent: Agent) -> bool:
     """A report from before an operator asked for another attempt says nothing of what was mended."""
     assert node.workflow is not None, "a stage runs in a workflow"
@@ -63,11 +42,3 @@ def _of_an_earlier_installation(node: Node, enrolled_at: datetime) -> bool:
     """True when a retired node is being installed anew and its agent has not been heard of since."""
     begun = node.workflow.mode_given_at if node.workflow is not None else None
     return node.status is N.RETIRED and begun is not None and enrolled_at < begun
-
-
-STAGES: Mapping[OnboardingStage, Stage] = {
-    OnboardingStage.LOAD_SITE_CONFIG: onboarding_adopt.load_site_config,
-    OnboardingStage.RESOLVE_POWER_CREDENTIALS: onboarding_adopt.resolve_power_credentials,
-    OnboardingStage.CREATE_OR_FIND_IN_MAAS: onboarding_adopt.create_or_find_in_maas,
-    OnboardingStage.WAIT_FOR_AGENT_ENROLLMENT: wait_for_agent_enrollment,
-}

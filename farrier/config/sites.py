@@ -1,0 +1,194 @@
+"""What a site says of its machines: one TOML file per site, one frozen struct per table of it.
+
+A site is found by the label that nodes carry. Its file is read by `site_files`, at the start and again on SIGHUP;
+handlers get what was read, so a run never sees half a change. No secret is in it: the API key is a credential
+reference. What touches data on disks or networks that carry tenants is said here: nothing of it has a default that
+wipes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=500)]
+Mtu: TypeAlias = Annotated[int, Meta(ge=576, le=9216)]
+
+
+class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One table of a site's file."""
+
+
+class MaasSite(_Table, frozen=True, kw_only=True):
+    """The region that the site's machines belong to."""
+
+    url: Annotated[str, Meta(pattern=r"^https?://[^\s/]+(/[^\s]*)?/MAAS/?$", description="Base URL, up to /MAAS.")]
+    key: Annotated[str, Meta(min_length=1, description="Credential reference of the API key, as MAAS prints it.")]
+    ca_file: Annotated[str, Meta(description="PEM file with the authorities to trust. Empty: the system's.")] = ""
+    agent_name: Annotated[Text, Meta(description="What deployments of ours are found by in MAAS.")] = "farrier"
+    architecture: Text = "amd64/generic"
+    domain: Text | None = None
+    zone: Text | None = None
+    pool: Text | None = None
+    node_timeout: Annotated[
+        timedelta,
+        Meta(description="MAAS's own node_timeout; a deployment may last twice as long before MAAS fails it."),
+    ] = timedelta(minutes=30)
+
+
+class ObserveSite(_Table, frozen=True, kw_only=True):
+    """How often the region is looked at."""
+
+    events_every: Annotated[timedelta, Meta(description="The cursor over the region's events.")] = timedelta(seconds=5)
+    motion_every: Annotated[
+        timedelta, Meta(description="Machines with a live workflow, also when no event named them.")
+    ] = timedelta(seconds=30)
+    sweep_every: Annotated[
+        timedelta, Meta(description="Every machine once in this time, for what events do not tell.")
+    ] = timedelta(minutes=30)
+
+
+class CommissionSite(_Table, frozen=True, kw_only=True):
+    """Commissioning wipes the machine's storage and network configuration in MAAS unless told to leave it."""
+
+    keep_networking: bool = False
+    keep_storage: bool = False
+    configure_bmc: Annotated[bool, Meta(description="Let MAAS make an account of its own on the BMC.")] = False
+    enable_ssh: bool = False
+    testing_scripts: Annotated[
+        tuple[Text, ...] | None, Meta(description="None: the region's default. Empty: no tests.")
+    ] = None
+
+
+class Layout(StrEnum):
+    FLAT = "flat"
+    LVM = "lvm"
+    BCACHE = "bcache"
+    BLANK = "blank"
+    CUSTOM = "custom"
+
+
+class StorageSite(_Table, frozen=True, kw_only=True):
+    """The boot disk is the one disk whose model, or else path, matches; it and nothing else is laid out."""
+
+    boot_disk_model: Annotated[
+        str, Meta(min_length=1, description="Regular expression, any case. The default finds Dell's BOSS controllers.")
+    ] = r"\bDELL[ _-]?BOSS"
+    layout: Layout = Layout.FLAT
+    root_size_gb: Annotated[int, Meta(ge=8)] | None = None
+
+
+class LinkMode(StrEnum):
+    AUTO = "auto"
+    DHCP = "dhcp"
+    STATIC = "static"
+    LINK_UP = "link_up"
+
+
+class LinkSite(_Table, frozen=True, kw_only=True):
+    """How an interface gets an address. `subnet` is a CIDR; `addresses` (for static) maps node names to addresses."""
+
+    mode: LinkMode = LinkMode.AUTO
+    subnet: Text | None = None
+    addresses: Mapping[str, str] = {}
+
+
+class PortSite(_Table, frozen=True, kw_only=True):
+    """Ports that are set up alike. `match` is a glob over the port's name, or its vendor and product."""
+
+    match: Text
+    vlan: Annotated[int, Meta(ge=0, le=4094, description="VID of the untagged VLAN.")] | None = None
+    mtu: Mtu | None = None
+    link: LinkSite | None = None
+
+
+class VlanSite(_Table, frozen=True, kw_only=True):
+    """A tagged VLAN on a bond or a port."""
+
+    vid: Annotated[int, Meta(ge=1, le=4094)]
+    mtu: Mtu | None = None
+    link: LinkSite | None = None
+
+
+class BondSite(_Table, frozen=True, kw_only=True):
+    """Ports bonded. `ports` are globs, as for a port."""
+
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9._-]{0,14}$")]
+    ports: Annotated[tuple[Text, ...], Meta(min_length=1)]
+    mode: Text = "802.3ad"
+    lacp_rate: Text | None = "fast"
+    xmit_hash_policy: Text | None = "layer3+4"
+    mtu: Mtu | None = None
+    link: LinkSite | None = None
+    vlans: tuple[VlanSite, ...] = ()
+
+
+class NetworkSite(_Table, frozen=True, kw_only=True):
+    """What the fabric needs beyond what commissioning found. Interfaces that nothing here names are left alone."""
+
+    pxe_subnet: Annotated[
+        Text | None,
+        Meta(description="CIDR that the boot interface gets its address from. None: the one it was seen on."),
+    ] = None
+    ports: tuple[PortSite, ...] = ()
+    bonds: tuple[BondSite, ...] = ()
+
+
+class DeploySite(_Table, frozen=True, kw_only=True):
+    distro_series: Annotated[Text, Meta(description="What is installed, e.g. ubuntu/noble.")] = "ubuntu/noble"
+    hwe_kernel: Text | None = None
+    hardware_sync: bool = True
+    max_datasource_retries: Annotated[int, Meta(ge=0, le=10)] = 2
+    bootstrap_ttl: Annotated[timedelta, Meta(description="How long the token in the user data is good for.")] = (
+        timedelta(hours=6)
+    )
+
+
+class CloudInitSite(_Table, frozen=True, kw_only=True):
+    """`template` is the text of the template; a file names it with `template_file`, beside its own."""
+
+    template: str = ""
+    variables: Mapping[str, str | int | float | bool] = {}
+    max_bytes: Annotated[
+        int, Meta(ge=1024, le=1024 * 1024, description="Largest user data that is sent, before it is encoded.")
+    ] = 64 * 1024
+
+
+class Erase(StrEnum):
+    NONE = "none"
+    QUICK = "quick"
+    SECURE = "secure"
+    FULL = "full"
+
+
+class ReleaseSite(_Table, frozen=True, kw_only=True):
+    erase: Annotated[Erase, Meta(description="How disks are erased when a machine is given back.")] = Erase.NONE
+    remove_record: Annotated[
+        bool,
+        Meta(
+            description="Also remove the machine from MAAS after storage_cleanup, and when a node that we "
+            "created there is deleted."
+        ),
+    ] = False
+
+
+class Site(_Table, frozen=True, kw_only=True):
+    """One site. `name` is that of its file."""
+
+    name: str = ""
+    maas: MaasSite | None = None
+    observe: ObserveSite = ObserveSite()
+    commission: CommissionSite = CommissionSite()
+    storage: StorageSite = StorageSite()
+    network: NetworkSite = NetworkSite()
+    deploy: DeploySite = DeploySite()
+    cloud_init: CloudInitSite = CloudInitSite()
+    release: ReleaseSite = ReleaseSite()
+
+
+Sites: TypeAlias = Mapping[str, Site]

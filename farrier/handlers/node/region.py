@@ -1,0 +1,149 @@
+"""A stage's turn at its site's MAAS region: one reading of the machine, at most one change, and what failures mean.
+
+Used by every stage that acts in MAAS. The reading is the stage's own, seconds old, and what is decided on it is a pure
+function, so a run that is made again after a crash finds what the one before did. Nothing is sent to a machine that
+somebody else holds. Waiting for MAAS to finish something is not done here but on what the region's observer wrote down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import TypeAlias, assert_never
+
+from farrier.config.sites import Site
+from farrier.handlers.node.moves import NodeServices, Policy, attempt_began_at
+from farrier.handlers.node.stage import Call, Failed, Settled, StageResult, Waiting
+from farrier.model.failures import FailureClass
+from farrier.model.maas import MaasError, Machine
+from farrier.model.maas import MaasFailure as F
+from farrier.model.maas_changes import Change
+from farrier.model.node import Node
+from farrier.model.observation import MaasObservation
+from farrier.model.outcome import Made
+from farrier.protocols import MaasClient
+
+AT_ONCE = timedelta(0)
+# What is the whole region's trouble is no fault of the node: its stage waits, and the region's own alert tells of it.
+REGION_AGAIN = timedelta(seconds=15)
+CONFLICT_AGAIN = timedelta(seconds=5)
+
+
+class Send(Made, frozen=True, kw_only=True):
+    """One change of the machine, and what the stage says once the region took it; by default it looks again."""
+
+    change: Change
+    reason: str
+    then: Settled | None = None
+
+
+Decide: TypeAlias = Callable[[Machine], Settled | Send]
+Ask: TypeAlias = Callable[[MaasClient], Awaitable[Settled]]
+
+
+def with_machine(node: Node, policy: Policy, decide: Decide, *, name: str, reads_only: bool = False) -> StageResult:
+    """Read the node's machine, `decide`, and send at most one change. Needs a MAAS id."""
+
+    async def ask(client: MaasClient) -> Settled:
+        machine = await own_machine(client, node)
+        return machine if isinstance(machine, Failed) else await sent(client, machine, decide(machine))
+
+    return with_region(node, policy, ask, name=name, reads_only=reads_only)
+
+
+def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: bool = False) -> StageResult:
+    """A turn at the site's region. What `ask` raises is told as the stage's own result."""
+    site = policy.site_of(node)
+    if site is None or site.maas is None:
+        return not_configured(node)
+
+    async def act(services: NodeServices) -> Settled:
+        try:
+            async with services.maas.turn(site.name) as client:
+                return await ask(client)
+        except MaasError as error:
+            return told(error)
+
+    return Call(name=name, act=act, reads_only=reads_only)
+
+
+async def own_machine(client: MaasClient, node: Node) -> Machine | Failed:
+    """The node's machine as it is now; or why nothing may be done to it."""
+    assert node.maas_id is not None, "asked for only once the node has a machine"
+    try:
+        machine = await client.machine(node.maas_id)
+    except MaasError as error:
+        if error.failure is F.ABSENT:
+            return gone(node)
+        raise
+    if machine.owner and not await client.holds(machine):
+        return foreign(machine.system_id, machine.owner)
+    return machine
+
+
+async def sent(client: MaasClient, machine: Machine, decided: Settled | Send) -> Settled:
+    """`decided`, once its change was sent if it is one."""
+    if not isinstance(decided, Send):
+        return decided
+    await client.do(machine, decided.change)
+    if decided.then is not None:
+        return decided.then
+    return Waiting(reason=f"asked MAAS: {decided.reason}", look_again=AT_ONCE, source=decided.source)
+
+
+def not_configured(node: Node) -> Failed:
+    """The node's site has no region."""
+    return Failed(
+        failure=FailureClass.INVALID_CONFIG,
+        detail=f"site {node.site or '(none)'} has no MAAS configured"
+        + (f", and the node has MAAS id {node.maas_id}" if node.maas_id is not None else ""),
+    )
+
+
+def gone(node: Node) -> Failed:
+    """The machine that the node had is no more."""
+    return Failed(failure=FailureClass.MACHINE_DELETED_UPSTREAM, detail=f"MAAS has no machine {node.maas_id} any more")
+
+
+def foreign(system_id: str, owner: str) -> Failed:
+    """Somebody else holds the machine."""
+    detail = f"machine {system_id} is held by {owner[:64]!r} in MAAS, not by us; nothing was done to it"
+    return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
+
+
+def latest(node: Node) -> MaasObservation | None:
+    """What was read of the machine since this attempt of the stage began; None while nothing was."""
+    assert node.workflow is not None, "a stage runs in a workflow"
+    seen = node.maas
+    return seen if seen is not None and seen.tells_of(attempt_began_at(node.workflow)) else None
+
+
+def told(error: MaasError) -> Settled:
+    """What a failed call means for the stage. After an ambiguous one the next run reads what became of it."""
+    detail = f"{error.operation}: {error.failure}: {error.detail}"
+    match error.failure:
+        case F.AUTH | F.CLOCK_SKEW | F.TLS | F.UNREACHABLE | F.BUSY:
+            return Waiting(reason=f"MAAS: {detail}", look_again=error.retry_after or REGION_AGAIN, timed=False)
+        case F.CONFLICT:
+            return Waiting(reason=f"MAAS: {detail}", look_again=CONFLICT_AGAIN)
+        case F.FOREIGN_OWNER:
+            return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
+        case F.FORBIDDEN | F.INVALID:
+            return Failed(failure=FailureClass.UPSTREAM_REFUSED, detail=detail)
+        case F.ABSENT | F.CAPACITY | F.UPSTREAM | F.TIMEOUT | F.PROTOCOL:
+            return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
+        case _ as never:
+            assert_never(never)
+
+
+def comment(node: Node, what: str) -> str:
+    """What our own requests are recognised by in the region's events: the same for a request that is made again."""
+    assert node.workflow is not None, "a stage runs in a workflow"
+    return f"farrier {node.workflow.kind} {node.workflow.id}: {what}"
+
+
+def site_of(node: Node, policy: Policy) -> Site:
+    """The node's site, of a stage that runs only where one is configured."""
+    site = policy.site_of(node)
+    assert site is not None, "load_site_config has looked"
+    return site

@@ -1,0 +1,58 @@
+"""What a MAAS region last told us of a node's machine, as an observer wrote it down.
+
+Part of a node's snapshot, read and never written by its handler. What is stale proves nothing: `fresh` and `confirmed`
+are the only questions that rules ask of its age.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from farrier.model.maas import MaasStatus
+
+CONFIRMED_AFTER = timedelta(seconds=60)
+"""Two readings this far apart that agree are no passing state (model §6)."""
+
+
+class MaasObservation(msgspec.Struct, frozen=True, kw_only=True):
+    """`read_at` is from before the reading began, so whatever happened earlier is in it. `fresh_at` is until when it is
+    known to hold: the reading, or a later complete pass over the region's events that had none for this machine.
+    `since` is the first reading that showed this state. `ours`: held by the user of our own key."""
+
+    system_id: str
+    state: MaasStatus
+    since: datetime
+    read_at: datetime
+    fresh_at: datetime
+    status: int | None = None  # None: absent
+    status_name: str | None = None
+    hostname: str | None = None
+    owner: str | None = None
+    ours: bool | None = False
+    locked: bool = False
+    power_state: str | None = None
+    netboot: bool | None = None
+    status_message: str | None = None
+    error_description: str | None = None
+    osystem: str | None = None
+    distro_series: str | None = None
+    commissioning_status_name: str | None = None
+    testing_status_name: str | None = None
+    enable_hw_sync: bool | None = None
+    sync_interval: float | None = None
+    last_sync: datetime | None = None
+
+    def fresh(self, now: datetime, ttl: timedelta) -> bool:
+        """Whether it may be acted on."""
+        return now - self.fresh_at <= ttl
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the state was seen twice, far enough apart."""
+        return self.read_at - self.since >= CONFIRMED_AFTER
+
+    def tells_of(self, moment: datetime) -> bool:
+        """Whether it was read after `moment`, so that what we did until then is in it."""
+        return self.read_at >= moment

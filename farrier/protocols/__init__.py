@@ -1,0 +1,54 @@
+"""What rooms may ask of each other.
+
+Each room sees the others only as one of these protocols; `wiring` passes the concrete ones. A method's
+docstring is its contract: whether it may be called twice, what it raises, what the caller does with the
+result.
+"""
+
+from __future__ import annotations
+
+from farrier.protocols.database import (
+    AgentApi,
+    FleetApi,
+    Notifications,
+    Queries,
+    Requests,
+    Subscription,
+    Wakes,
+)
+from farrier.protocols.loop import (
+    Clock,
+    Kind,
+    MetricsSink,
+    Signal,
+    StateHandler,
+    StateIO,
+)
+from farrier.protocols.outward import (
+    BmcClient,
+    CredentialStore,
+    MaasClient,
+    Regions,
+    ServiceObserver,
+)
+
+__all__ = [
+    "AgentApi",
+    "BmcClient",
+    "Clock",
+    "CredentialStore",
+    "FleetApi",
+    "Kind",
+    "MaasClient",
+    "MetricsSink",
+    "Notifications",
+    "Queries",
+    "Regions",
+    "Requests",
+    "ServiceObserver",
+    "Signal",
+    "StateHandler",
+    "StateIO",
+    "Subscription",
+    "Wakes",
+]

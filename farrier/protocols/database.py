@@ -1,0 +1,137 @@
+"""The database as others use it: wake-ups, simulated agents and services, what is shown and what is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from typing import Any, Protocol
+
+from farrier.model.actions import Action
+from farrier.model.agent import AgentTask, Enrolled, Heartbeat
+from farrier.model.clocks import Limits, Overdue
+from farrier.model.fleet import NewNode, NodeGlance, PastMove
+from farrier.model.node import TaskType
+from farrier.model.requests import Answer, Registration, Request
+from farrier.model.views import Figures, HistoryKey, NodeDetail, NodeView, Page, Past, TaskView, Wanted, WantedPast
+
+
+class Wakes(Protocol):
+    """Where wake-ups are asked for."""
+
+    async def wake(self, kind: str, ids: Sequence[int]) -> None:
+        """Make the handlers of these resources run as soon as possible, all in one transaction. May be
+        called again. Raises `RefusedByModel`, and wakes none, if one of them is not scheduled;
+        `DatabaseUnreachable`."""
+
+
+class Subscription(Protocol):
+    """One listening connection."""
+
+    async def heard(self, patience: timedelta) -> bool:
+        """Wait for a wake-up; False when `patience` is over. One that came before the call counts. Raises
+        `DatabaseUnreachable` when the connection is gone."""
+
+    async def prove(self) -> None:
+        """Send a message around and wait for it. Raises `DatabaseUnreachable` when it does not come: the
+        connection is dead without saying so, or a pooler hands each transaction to another session."""
+
+
+class Notifications(Protocol):
+    """Where wake-ups are heard of."""
+
+    def subscribe(self) -> AbstractAsyncContextManager[Subscription]:
+        """Listen on a connection of its own, closed at the end. Raises `DatabaseUnreachable`."""
+
+
+class AgentApi(Protocol):
+    """What agents ask of the database. All raise `RefusedByModel` for what it refuses and
+    `DatabaseUnreachable`."""
+
+    async def enroll(self, token: str, facts: Mapping[str, Any]) -> Enrolled:
+        """Spend a bootstrap token: it works once."""
+
+    async def beat(self, beats: Sequence[Heartbeat]) -> frozenset[int]:
+        """Signs of life, in one transaction. Answers the nodes that took theirs; the others are deleted or
+        have another agent by now, and those agents are to end."""
+
+    async def claim(self, nodes: Sequence[int], types: Sequence[TaskType], lease: timedelta) -> tuple[AgentTask, ...]:
+        """For each node's agent the oldest queued task of these types, if there is one."""
+
+    async def renew(self, task: AgentTask, lease: timedelta) -> None:
+        """Keep a task. `RefusedByModel`: it is no longer the claimant's, who must stop."""
+
+    async def finish(self, task: AgentTask, *, succeeded: bool, result: Mapping[str, Any]) -> None:
+        """End a task. May be called again. `RefusedByModel`: as for `renew`."""
+
+
+class FleetApi(Protocol):
+    """What a service beside farrier does with nodes. All raise `RefusedByModel` for what the database refuses and
+    `DatabaseUnreachable`."""
+
+    async def register(self, nodes: Sequence[NewNode]) -> None:
+        """Register all of them, or none."""
+
+    async def ask(self, node: str, action: Action, params: Mapping[str, Any]) -> int:
+        """Insert an intent; answers its id. What becomes of it is seen later."""
+
+    async def glance(self, after: int) -> tuple[NodeGlance, ...]:
+        """Where all nodes stand whose id is above `after`."""
+
+    async def moves(self, newest: int) -> tuple[PastMove, ...]:
+        """The `newest` moves, newest first."""
+
+    async def newest(self) -> int:
+        """The highest id that a node has; 0 if there is none."""
+
+
+class Queries(Protocol):
+    """Reads for people and other programs; decides and writes nothing. A node is given by its name or its id; a name
+    means the node that has it now, else the last one that had it. All raise `RefusedByModel` for a node that never
+    was and for what the connection's role may not see, and `DatabaseUnreachable`."""
+
+    async def inventory(self, wanted: Wanted, *, after: str = "", limit: int = 1000) -> Page[NodeView]:
+        """Nodes by name, those whose name comes behind `after`. Fewer than `limit` rows: that was the last page."""
+
+    async def overdue(self, wanted: Wanted, limits: Limits) -> Page[Overdue]:
+        """All nodes above one of their limits, the worst first. `limits` are those that are not the default."""
+
+    async def node(self, node: str) -> Page[NodeDetail]:
+        """One row: everything of one node."""
+
+    async def history_of(
+        self, node: str, wanted: WantedPast, *, before: HistoryKey | None = None, limit: int = 1000
+    ) -> tuple[Past, ...]:
+        """Changes of one node, the newest first, those that come before `before`."""
+
+    async def history(
+        self, wanted: WantedPast, *, after: HistoryKey | None = None, limit: int = 1000
+    ) -> tuple[Past, ...]:
+        """Changes of all nodes, deleted ones included, by node and oldest first, those that come behind `after`.
+        A page costs the same however long the history is."""
+
+    async def tasks(self, node: str | None, statuses: Sequence[str] = (), *, limit: int = 1000) -> Page[TaskView]:
+        """Agent tasks, the newest first; of one node or of all."""
+
+    async def figures(self) -> Figures:
+        """The fleet in numbers."""
+
+
+class Requests(Protocol):
+    """What may be asked for. A node is given by its name or its id. All raise `RefusedByModel` (its `sqlstate` and
+    `hint` are the database's; `MalformedRequest` if it could never be right) and `DatabaseUnreachable`."""
+
+    async def ask(self, request: Request) -> int:
+        """Insert an intent; answers its id, or that of the first with the same idempotency key and content."""
+
+    async def answer(self, intent: int, patience: timedelta) -> Answer | None:
+        """Wait until an intent is answered. None: it is still pending after `patience`."""
+
+    async def register(self, registration: Registration) -> int:
+        """Make a node; answers its id."""
+
+    async def issue_bootstrap(self, node: str, ttl: timedelta) -> str:
+        """A new bootstrap token, which is told here and never again; earlier unused ones are worthless."""
+
+    async def enqueue(self, kind: str, resource: str) -> int:
+        """Make a resource's handler run as soon as possible; answers its id. Nodes may be given by name."""

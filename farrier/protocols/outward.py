@@ -1,0 +1,135 @@
+"""What steps may use of the outside: BMCs, MAAS regions, secrets; and who is told of every request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from farrier.model.bmc import BmcReading, BmcTarget
+from farrier.model.credential import Credential
+from farrier.model.maas import (
+    BlockDevice,
+    Event,
+    Identity,
+    Interface,
+    Machine,
+    PowerAddress,
+    ScriptSet,
+)
+from farrier.model.maas_changes import Change, LookUp, NewMachine
+from farrier.model.params import PowerRequest
+
+
+class BmcClient(Protocol):
+    """Speaks to BMCs. Every failure is a `BmcError` with its class; it says with `sent` whether an action may have
+    reached the BMC, with `dialled` whether anything was sent at all, and with `retry_after` how long nobody should
+    try again. Calls for one BMC run one after the other, each after at most one refused login, and a BMC that
+    refused three logins within five minutes is not dialled until the first of them is that old."""
+
+    async def verify(self, target: BmcTarget, *, macs: bool = False) -> BmcReading:
+        """One pass over the power interface, the management interface and a real power state.
+
+        `macs`: read the addresses of the interfaces even if the system's path is known, for a check of identity.
+        Sends GETs only, within one overall deadline, so a call may be repeated, cut short or abandoned.
+        """
+
+    async def read(self, target: BmcTarget) -> BmcReading:
+        """One GET of the system, for power, health and identity together; `power` may be `unknown`. May be called
+        as often as wanted. Raises `ValueError` without a `system_path`."""
+
+    async def set_power(self, target: BmcTarget, wanted: PowerRequest, *, send: bool = True) -> BmcReading:
+        """Make power `wanted` and prove it by reading; `on` is what is wanted after a reset. Needs a `system_path`.
+
+        Reads first: a system that already is as wanted gets no action. Else the action is sent once, of a type that
+        the BMC allows, and never again, whatever becomes of the answer; then the system is read until it is as
+        wanted. `BmcError` `timeout` when it is not in time. Not to be repeated blindly: after an error with `sent`,
+        or when nobody knows, the caller passes `send=False`, which only reads. A reset of a system that is off
+        switches it on; off is at once, without asking the operating system.
+        """
+
+
+class CredentialStore(Protocol):
+    """Turns references (`file:/run/creds/bmc-1`) into secrets. Those of this machine are read anew for each call; those
+    of a server may be some seconds old, so that asking often is cheap."""
+
+    async def resolve(self, reference: str) -> Credential:
+        """The secret behind `reference`. Raises `CredentialError`, whose text holds no secret; `temporary` when the
+        same reference may do later."""
+
+    async def version(self, reference: str) -> str:
+        """The version that `resolve` would answer: how a rotation is noticed. May be asked for each power sync.
+        Raises as `resolve` does."""
+
+    async def token(self, reference: str) -> str:
+        """A secret that is one text, like an API key. Raises as `resolve` does."""
+
+
+class ServiceObserver(Protocol):
+    """Told of every request that a service client sends. Must not block or raise."""
+
+    def requested(self, service: str, operation: str, result: str, seconds: float) -> None:
+        """One request ended. The labels come from finite sets; `result`: `ok`, `cancelled` or a failure
+        class."""
+
+
+class MaasClient(Protocol):
+    """Speaks to one MAAS region. Every failure is a `MaasError`; it says with `ambiguous` whether a change may have
+    been made all the same. Reads may be repeated, cut short or abandoned. A change is sent once: after an error, and
+    before each repetition, the caller reads and decides anew, and recognises its own earlier call by its comment."""
+
+    async def version(self) -> str:
+        """The region's version; proves nothing about the key."""
+
+    async def whoami(self) -> Identity:
+        """Whom the key belongs to: the probe of the key."""
+
+    async def config(self, name: str) -> str | int | float | bool | None:
+        """A setting of the region."""
+
+    async def machines(self, by: LookUp, values: Sequence[str]) -> tuple[Machine, ...]:
+        """Those with one of `values`, each once, in chunks. One that is not listed may be hidden: only `machine` proves
+        that it is absent."""
+
+    async def machine(self, system_id: str) -> Machine:
+        """One machine. `absent` means that the region has none of this id."""
+
+    async def power_addresses(self, ids: Sequence[str] = ()) -> Mapping[str, PowerAddress]:
+        """Where the BMCs of these machines, or of all, are, by system id."""
+
+    async def block_devices(self, system_id: str) -> tuple[BlockDevice, ...]:
+        """The machine's disks."""
+
+    async def interfaces(self, system_id: str) -> tuple[Interface, ...]:
+        """The machine's network interfaces."""
+
+    async def events(
+        self, *, after: int | None = None, system_id: str | None = None, limit: int = 1000
+    ) -> tuple[Event, ...]:
+        """Oldest first, each once; of one machine or of all. With `after` the first behind that id, without it the last
+        that there are. Ids may appear out of order: read a few of them again."""
+
+    async def results(self, system_id: str, kind: str) -> tuple[ScriptSet, ...]:
+        """Rounds of scripts of a kind: `commissioning`, `testing` or `installation`."""
+
+    async def create(self, new: NewMachine) -> Machine:
+        """Make a machine. `invalid` with `hostname` or `mac_addresses` in `fields`: look for it, it may be there."""
+
+    async def do(self, machine: Machine, change: Change) -> None:
+        """Ask for a change of a machine that was just read. `foreign_owner`, and nothing sent, if somebody else holds
+        it. Success says that the region took it; what becomes of it is read later."""
+
+    async def holds(self, machine: Machine) -> bool:
+        """Whether our own user holds it. Asks the region once for whom the key belongs to."""
+
+
+class Regions(Protocol):
+    """The MAAS regions of the sites that are configured."""
+
+    def client(self, site: str) -> MaasClient | None:
+        """The client of the site's region, for its observer, which stands in no line; None without a region."""
+
+    def turn(self, site: str) -> AbstractAsyncContextManager[MaasClient]:
+        """The client of the site's region, for a few calls one after the other; some may use it at the same time, so
+        that none of them waits inside. Raises `MaasError`: `busy` when no turn comes in time, which nothing was sent
+        for; `unreachable` for a site without a region."""

@@ -1,0 +1,196 @@
+"""One node at one stage, on a simulated MAAS region: what stage tests stand on.
+
+A `Stand` has the real client on a region in memory whose clock stands still until `pass_time`. `once` makes one run of
+the node's stage, with its call outside if it asks for one; `settle` goes on until the stage has nothing more to do at
+once, as the loop would. `observe` plays the region's observer. Nothing here decides: results are the stages' own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from typing_extensions import override
+
+from farrier.config.sites import CloudInitSite, MaasSite, Site
+from farrier.handlers.node.moves import NodeServices, Policy, change
+from farrier.handlers.node.stage import Call, Done, Failed, Settled, Step, Waiting
+from farrier.handlers.node.workflow import run_stage
+from farrier.model.maas import MaasError, MaasFailure, status_of
+from farrier.model.management import Management
+from farrier.model.node import Decommission, Onboarding
+from farrier.model.observation import MaasObservation
+from farrier.model.stages import DecommissionStage, OnboardingStage
+from farrier.model.status import NodeStatus
+from farrier.model.workflow import DecommissionMode, OnboardingMode, WorkflowStatus
+from farrier.model.writes import Write
+from farrier.protocols import MaasClient, Regions
+from farrier.sim.maas import ADMIN, Region
+from tests.support.fake_bmc import FakeBmc
+from tests.support.maas import World, world_with
+from tests.support.nodes import NOW, Secrets, node
+
+MAC = "52:54:00:00:00:01"
+SITE = Site(
+    name="north",
+    maas=MaasSite(url="http://maas.test/MAAS", key="env:MAAS_KEY"),
+    cloud_init=CloudInitSite(template="#cloud-config\nhostname: {{ node.name }}\ntoken: {{ bootstrap_token }}\n"),
+)
+_MOST_RUNS = 50
+SECOND = timedelta(seconds=1)
+
+
+class OneRegion(Regions):
+    """A region for one site, whose turn always comes."""
+
+    def __init__(self, site: str, client: MaasClient) -> None:
+        self._site = site
+        self._client = client
+
+    @override
+    def client(self, site: str) -> MaasClient | None:
+        return self._client if site == self._site else None
+
+    @override
+    @asynccontextmanager
+    async def turn(self, site: str) -> AsyncIterator[MaasClient]:
+        client = self.client(site)
+        if client is None:
+            raise MaasError(MaasFailure.UNREACHABLE, f"site {site} has no region here", operation="turn")
+        yield client
+
+
+class Stand:
+    """See above. `node`, `now` and `policy` may be set; `writes` collects what results asked the commit to write."""
+
+    def __init__(self, region: Region, world: World, site: Site) -> None:
+        self.region = region
+        self.world = world
+        self.now: datetime = NOW
+        self.policy = Policy(sites={site.name: site})
+        self.secrets = Secrets()
+        self.services = NodeServices(FakeBmc(), self.secrets, OneRegion(site.name, world.client))
+        self.writes: list[Write] = []
+        self.node = node(
+            NodeStatus.ENROLLING,
+            site=site.name,
+            management=Management.MANAGEABLE,
+            bmc_address="https://10.0.0.1",
+            bmc_credential="env:BMC",
+            macs=(MAC,),
+        )
+
+    @property
+    def site(self) -> Site:
+        (site,) = self.policy.sites.values()
+        return site
+
+    def use(self, **tables: Any) -> None:
+        """Change tables of the site."""
+        site = msgspec.structs.replace(self.site, **tables)
+        self.policy = msgspec.structs.replace(self.policy, sites={site.name: site})
+
+    def onboards(self, stage: OnboardingStage, **fields: Any) -> None:
+        """Put the node at this stage of an onboarding in mode `deploy`, just now."""
+        given: dict[str, Any] = {"id": 11, "mode": OnboardingMode.DEPLOY, "status": WorkflowStatus.RUNNING}
+        begun = {"stage": stage, "stage_entered_at": self.now, "status_entered_at": self.now, "mode_given_at": self.now}
+        self.node = change(self.node, workflow=Onboarding(**given | begun | fields))
+
+    def decommissions(self, stage: DecommissionStage, **fields: Any) -> None:
+        """Put the node at this stage of a full decommission, retired, just now."""
+        given: dict[str, Any] = {
+            "id": 12,
+            "mode": DecommissionMode.FULL_DECOMMISSION,
+            "status": WorkflowStatus.RUNNING,
+            "stage": stage,
+            "stage_entered_at": self.now,
+            "status_entered_at": self.now,
+            "mode_given_at": self.now,
+        }
+        self.node = change(self.node, status=NodeStatus.RETIRED, workflow=Decommission(**given | fields))
+
+    async def once(self) -> Settled:
+        """One run of the node's stage. What it leaves of the node is taken over, as its commit would."""
+        assert self.node.workflow is not None
+        result = run_stage(self.node, self.node.workflow, self.now, self.policy)
+        settled = await result.act(self.services) if isinstance(result, Call) else result
+        match settled:
+            case Step():
+                self.node = settled.to
+            case Done():
+                self.node = settled.to or self.node
+            case Waiting() | Failed():
+                pass
+        self.writes += settled.writes
+        return settled
+
+    async def settle(self) -> Done | Failed | Waiting:
+        """Runs, for as long as the stage wants to be looked at again at once or moves the node within itself."""
+        assert self.node.workflow is not None
+        stage = self.node.workflow.stage
+        for _ in range(_MOST_RUNS):
+            settled = await self.once()
+            now_at = settled.to.workflow.stage if isinstance(settled, Step) and settled.to.workflow else stage
+            if now_at != stage:
+                return Done(reason=f"went on to {now_at}: {settled.reason}")
+            if isinstance(settled, Done | Failed):
+                return settled
+            if isinstance(settled, Waiting) and settled.look_again != timedelta(0):
+                return settled
+            # The stage's own clock is that of its reading: one that is made again is made a moment later.
+            self.world.clock.now += 1
+        raise AssertionError(f"stage {stage} is not done after {_MOST_RUNS} runs: {settled}")
+
+    def pass_time(self, by: timedelta) -> None:
+        """For the region and for the node alike."""
+        self.region.advance(by)
+        self.now += by
+        self.world.clock.now += by.total_seconds()
+
+    def observe(self, **fields: Any) -> MaasObservation:
+        """The region's observer reads the node's machine now."""
+        assert self.node.maas_id is not None
+        self.now += SECOND
+        seen = observation(self.region, self.node.maas_id, self.now, self.node.maas)
+        seen = msgspec.structs.replace(seen, **fields)
+        self.node = change(self.node, maas=seen)
+        return seen
+
+
+def observation(
+    region: Region, system_id: str, now: datetime, before: MaasObservation | None = None
+) -> MaasObservation:
+    """What the region shows of a machine."""
+    machine = region.machines.get(system_id)
+    if machine is None:
+        shown: Mapping[str, Any] = {"state": "absent"}
+    else:
+        shown = {
+            "state": status_of(machine.status.value),
+            "status": machine.status.value,
+            "status_name": machine.status.label,
+            "hostname": machine.hostname,
+            "owner": machine.owner,
+            "ours": machine.owner == ADMIN.username,
+            "locked": machine.locked,
+            "power_state": machine.power_state,
+        }
+    since = before.since if before is not None and before.state == shown["state"] else now
+    seen = {"system_id": system_id, "since": since, "read_at": now, "fresh_at": now, **shown}
+    return msgspec.convert(seen, MaasObservation, strict=False)
+
+
+@asynccontextmanager
+async def stand(region: Region | None = None, site: Site = SITE) -> AsyncIterator[Stand]:
+    """A node that is not in MAAS yet, of a site with a region."""
+    region = region or Region()
+    async with world_with(region) as world:
+        yield Stand(region, world, site)
+
+
+def open_stand() -> AbstractAsyncContextManager[Stand]:
+    """The plainest stand, for fixtures."""
+    return stand()
