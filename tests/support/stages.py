@@ -135,7 +135,7 @@ class Stand:
             settled = await self.once()
             now_at = settled.to.workflow.stage if isinstance(settled, Step) and settled.to.workflow else stage
             if now_at != stage:
-                return Done(reason=f"went on to {now_at}: {settled.reason}")
+                return Done(reason=f"went on to {now_at}")
             if isinstance(settled, Done | Failed):
                 return settled
             if isinstance(settled, Waiting) and settled.look_again != timedelta(0):
