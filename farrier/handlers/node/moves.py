@@ -16,6 +16,7 @@ from farrier.config import NodeConfig
 from farrier.config.sites import Site
 from farrier.handlers.node.kind import NODE_KIND
 from farrier.model import health
+from farrier.model.maas import MaasStatus
 from farrier.model.node import Node, Workflow
 from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait, line_of
 from farrier.model.writes import Write
@@ -78,9 +79,10 @@ def noted(node: Node, **fields: Any) -> Node:
     return change(node, workflow=job(node, upstream=msgspec.structs.replace(node.workflow.upstream, **fields)))
 
 
-def vitals(node: Node) -> health.Vitals:
+def vitals(node: Node, now: datetime, config: Policy) -> health.Vitals:
     """What is known of the node's health, gathered from all layers."""
-    agent = node.agent
+    agent, seen = node.agent, node.maas
+    fresh = seen is not None and seen.fresh(now, config.observation_ttl)
     return health.Vitals(
         agentless=node.agentless,
         has_bmc=node.has_bmc,
@@ -89,12 +91,14 @@ def vitals(node: Node) -> health.Vitals:
         report=None if agent is None else agent.health,
         power=node.bmc.power,
         power_at=node.bmc.power_at,
+        deployed=seen.state is MaasStatus.DEPLOYED if seen is not None and fresh else None,
     )
 
 
-def proven_healthy(node: Node, now: datetime, config: NodeConfig) -> health.Healthy | health.Unhealthy:
+def proven_healthy(node: Node, now: datetime, config: Policy) -> health.Healthy | health.Unhealthy:
     """Whether the node is healthy by fresh facts."""
-    return health.healthy(vitals(node), now, offline_after=config.offline_after, observation_ttl=config.observation_ttl)
+    facts = vitals(node, now, config)
+    return health.healthy(facts, now, offline_after=config.offline_after, observation_ttl=config.observation_ttl)
 
 
 def _layers(node: Node) -> dict[str, str]:

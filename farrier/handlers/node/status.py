@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import assert_never
 
+from farrier.handlers.node import drift
 from farrier.handlers.node.moves import Decision, Policy, become, change, proven_healthy, vitals
 from farrier.model import health
 from farrier.model.failures import QuarantineCause
@@ -48,11 +49,11 @@ def _bootstrap_issued(node: Node, now: datetime) -> Decision:
 
 
 def _active(node: Node, now: datetime, config: Policy) -> Decision | None:
-    facts = vitals(node)
+    facts = vitals(node, now, config)
     silence = health.silent(facts, now, offline_after=config.offline_after, observation_ttl=config.observation_ttl)
     if silence is not None:
         return become(node, change(node, status=N.OFFLINE), reason=silence, cause="timer: heartbeat")
-    return _blocked(node, facts)
+    return _blocked(node, facts) or _drifted(node, now, config)
 
 
 def _offline(node: Node, now: datetime, config: Policy) -> Decision | None:
@@ -63,6 +64,9 @@ def _offline(node: Node, now: datetime, config: Policy) -> Decision | None:
             reason=f"no longer drained, still quarantined: {node.quarantine.reason}",
             cause="rule: quarantine",
         )
+    drifted = _drifted(node, now, config)
+    if drifted is not None:
+        return drifted
     proof = proven_healthy(node, now, config)
     match proof:
         case Healthy() if isinstance(node.workflow, Decommission):
@@ -75,7 +79,7 @@ def _offline(node: Node, now: datetime, config: Policy) -> Decision | None:
                 cause="signal: health",
             )
         case Unhealthy():
-            facts = vitals(node)
+            facts = vitals(node, now, config)
             if _reporting(facts, now, config) and (blocked := _blocked(node, facts)) is not None:
                 return blocked
             return Wait(reason=f"offline: {proof.reason}")
@@ -89,16 +93,36 @@ def _quarantined(node: Node, now: datetime, config: Policy) -> Decision | None:
     cause = node.quarantine
     if cause is None:
         return Wait(reason="quarantined; waits for intent release or decommission")
-    if cause.cause is QuarantineCause.HEALTH and node.ever_onboarded and not node.not_scrubbed:
+    gone = _what_is_gone(node, cause, now, config)
+    if gone is not None and node.ever_onboarded and not node.not_scrubbed:
         proof = proven_healthy(node, now, config)
         if isinstance(proof, Healthy):
             return become(
                 node,
                 change(node, status=N.ACTIVE, quarantine=None, ever_active=True),
-                reason="the alerts that quarantined it are gone",
+                reason=gone,
                 cause="signal: health",
             )
     return Wait(reason=f"quarantined ({cause.cause}): {cause.reason}")
+
+
+def _what_is_gone(node: Node, cause: Quarantine, now: datetime, config: Policy) -> str | None:
+    """What no longer speaks against the node, of the very cause that quarantined it; None if it may still be there, or
+    only an operator can tell. For alerts health is the proof."""
+    if cause.cause is QuarantineCause.HEALTH:
+        return "the alerts that quarantined it are gone"
+    if cause.cause in drift.CAUSES and drift.is_over(node, now, config):
+        return "MAAS says again that it is deployed"
+    return None
+
+
+def _drifted(node: Node, now: datetime, config: Policy) -> Decision | None:
+    """The move to quarantine, if MAAS contradicts."""
+    why = drift.contradiction(node, now, config)
+    if why is None:
+        return None
+    to = change(node, status=N.QUARANTINED, quarantine=why)
+    return become(node, to, reason=why.reason, cause="signal: MAAS")
 
 
 def _blocked(node: Node, facts: health.Vitals) -> Decision | None:

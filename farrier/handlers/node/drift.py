@@ -1,0 +1,46 @@
+"""Drift: a node in service whose machine in MAAS is not what it has to be (000 §6.2, model §6).
+
+Pure, on what the region's observer wrote down. One reading is no proof, and what is stale proves nothing: a contradiction
+counts once two readings a minute apart agree, and a quarantine for it is lifted once the machine has been deployed again
+for as long, without a word to the contrary, and the node is healthy.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from farrier.handlers.node.moves import Policy
+from farrier.model.failures import QuarantineCause
+from farrier.model.maas import MaasStatus
+from farrier.model.node import Node, Quarantine
+from farrier.model.observation import CONFIRMED_AFTER, MaasObservation
+
+CAUSES = frozenset({QuarantineCause.STATE_DISAGREEMENT, QuarantineCause.MACHINE_DELETED_UPSTREAM})
+"""Why drift quarantines."""
+
+
+def contradiction(node: Node, now: datetime, config: Policy) -> Quarantine | None:
+    """Why a node in service has to leave it; None while nothing proves that it must. A machine that a workflow is
+    working on is the workflow's business."""
+    seen = _fresh(node, now, config)
+    if seen is None or node.workflow is not None or not seen.confirmed:
+        return None
+    if seen.state is MaasStatus.DEPLOYED:
+        return None
+    if seen.state is MaasStatus.ABSENT:
+        return Quarantine(QuarantineCause.MACHINE_DELETED_UPSTREAM, f"MAAS has no machine {seen.system_id} any more")
+    said = f"{seen.state}" + (f" ({seen.status_name})" if seen.status_name else "")
+    return Quarantine(QuarantineCause.STATE_DISAGREEMENT, f"MAAS says that machine {seen.system_id} is {said}")
+
+
+def is_over(node: Node, now: datetime, config: Policy) -> bool:
+    """Whether what drift quarantined the node for is proven gone."""
+    seen = _fresh(node, now, config)
+    if seen is None or seen.state is not MaasStatus.DEPLOYED:
+        return False
+    return seen.tells_of(node.status_entered_at) and seen.fresh_at - seen.since >= CONFIRMED_AFTER
+
+
+def _fresh(node: Node, now: datetime, config: Policy) -> MaasObservation | None:
+    seen = node.maas
+    return seen if seen is not None and seen.fresh(now, config.observation_ttl) else None
