@@ -60,6 +60,7 @@ def _facts(node: NodeDetail, now: datetime) -> Iterable[tuple[str, Cell]]:
     yield "model", node.model
     yield "labels", ", ".join(f"{key}={value}" for key, value in node.labels.items())
     yield "MAAS id", node.maas_id
+    yield "in MAAS", _in_maas(node, now) if node.maas is not None else None
     yield "BMC", node.bmc_address
     yield "credential", node.bmc_credential
     yield "power", _power(node, now) if node.bmc_address else None
@@ -75,6 +76,15 @@ def _facts(node: NodeDetail, now: datetime) -> Iterable[tuple[str, Cell]]:
     if node.outcome is not None:
         yield "last outcome", f"{node.outcome.outcome} {node.outcome.error} {node.outcome.reason}".replace("  ", " ")
         yield "source", node.outcome.source
+
+
+def _in_maas(node: NodeDetail, now: datetime) -> str:
+    """`deployed (Deployed), held by admin, read 4s ago`."""
+    assert node.maas is not None, "the caller looked"
+    named = f" ({node.maas.status_name})" if node.maas.status_name else ""
+    held = f", held by {node.maas.owner}" if node.maas.owner else ""
+    news = "; has changed since" if node.maas.stale_since is not None else ""
+    return f"{node.maas.state}{named}{held}, read {output.ago(node.maas.read_at, now)} ago{news}"
 
 
 def _power(node: NodeDetail, now: datetime) -> str:

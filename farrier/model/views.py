@@ -88,6 +88,20 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     answered_at: datetime | None
 
 
+class MaasView(msgspec.Struct, frozen=True, kw_only=True):
+    """What MAAS last said of the node's machine. `since` is the first reading of this state, `read_at` the last; with
+    `stale_since` something has happened to it that is not read yet."""
+
+    system_id: str
+    state: str
+    since: datetime
+    read_at: datetime
+    stale_since: datetime | None
+    status_name: str | None = None
+    owner: str | None = None
+    power_state: str | None = None
+
+
 class NodeDetail(NodeView, frozen=True, kw_only=True):
     """Everything that is shown of one node, a deleted one included.
 
@@ -100,6 +114,7 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     agentless: bool
     auto_manage: bool
     maas_id: str | None
+    maas: MaasView | None
     bmc_address: str | None
     bmc_credential: str | None
     bmc: Bmc

@@ -1,8 +1,8 @@
 """Drift: a node in service whose machine in MAAS is not what it has to be (000 §6.2, model §6).
 
-Pure, on what the region's observer wrote down. One reading is no proof, and what is stale proves nothing: a contradiction
-counts once two readings a minute apart agree, and a quarantine for it is lifted once the machine has been deployed again
-for as long, without a word to the contrary, and the node is healthy.
+Pure, on what the region's observer wrote down. One reading is no proof, and what is stale proves nothing: a
+contradiction counts once two readings a minute apart agree, and a quarantine for it is lifted once the machine has been
+deployed again for as long, without a word to the contrary, and the node is healthy.
 """
 
 from __future__ import annotations
@@ -20,12 +20,9 @@ CAUSES = frozenset({QuarantineCause.STATE_DISAGREEMENT, QuarantineCause.MACHINE_
 
 
 def contradiction(node: Node, now: datetime, config: Policy) -> Quarantine | None:
-    """Why a node in service has to leave it; None while nothing proves that it must. A machine that a workflow is
-    working on is the workflow's business."""
+    """Why a node in service has to leave it; None while nothing proves that it must."""
     seen = _fresh(node, now, config)
-    if seen is None or node.workflow is not None or not seen.confirmed:
-        return None
-    if seen.state is MaasStatus.DEPLOYED:
+    if seen is None or seen.state is MaasStatus.DEPLOYED or not seen.confirmed:
         return None
     if seen.state is MaasStatus.ABSENT:
         return Quarantine(QuarantineCause.MACHINE_DELETED_UPSTREAM, f"MAAS has no machine {seen.system_id} any more")

@@ -26,6 +26,7 @@ def detail(**fields: Any) -> NodeDetail:
         "agentless": False,
         "auto_manage": True,
         "maas_id": None,
+        "maas": None,
         "bmc_address": None,
         "bmc_credential": None,
         "bmc": Bmc(),

@@ -1,0 +1,114 @@
+"""MAAS against a node in service: a contradiction takes it out, only the same one proven gone brings it back."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from farrier.config import NodeConfig
+from farrier.model.failures import QuarantineCause
+from farrier.model.maas import MaasStatus
+from farrier.model.node import Decommission, Node, Quarantine
+from farrier.model.observation import CONFIRMED_AFTER, MaasObservation
+from farrier.model.outcome import Transition
+from farrier.model.status import NodeStatus as N
+from tests.support.nodes import LONG_AGO, MINUTE, NOW, SECOND, agent, decide, decommission, moved, node
+
+TTL = NodeConfig().observation_ttl
+CONTRADICTIONS = [state for state in MaasStatus if state is not MaasStatus.DEPLOYED]
+
+
+def seen(state: MaasStatus, **fields: Any) -> MaasObservation:
+    """Confirmed: first read two minutes ago, last a second ago."""
+    given = {"system_id": "abc123", "since": NOW - 2 * MINUTE, "read_at": NOW - SECOND, "fresh_at": NOW - SECOND}
+    return MaasObservation(**{"state": state, **given, **fields})
+
+
+def serving(status: N, observation: MaasObservation | None, **fields: Any) -> Node:
+    return node(status, maas_id="abc123", maas=observation, agent=agent(), **fields)
+
+
+@pytest.mark.parametrize("state", CONTRADICTIONS)
+@pytest.mark.parametrize("status", [N.ACTIVE, N.OFFLINE])
+def test_a_machine_that_is_not_deployed_any_more_takes_its_node_out_of_service(status: N, state: MaasStatus) -> None:
+    after = moved(decide(serving(status, seen(state))))
+    assert after.status is N.QUARANTINED
+    assert after.quarantine is not None
+    absent = state is MaasStatus.ABSENT
+    expected = QuarantineCause.MACHINE_DELETED_UPSTREAM if absent else QuarantineCause.STATE_DISAGREEMENT
+    assert after.quarantine.cause is expected
+
+
+@pytest.mark.parametrize(
+    "observation",
+    [
+        pytest.param(None, id="nothing was read"),
+        pytest.param(seen(MaasStatus.DEPLOYED), id="deployed"),
+        pytest.param(seen(MaasStatus.READY, since=NOW - SECOND), id="seen once"),
+        pytest.param(seen(MaasStatus.READY, since=NOW - CONFIRMED_AFTER), id="seen twice, not far enough apart"),
+        pytest.param(seen(MaasStatus.READY, fresh_at=NOW - TTL - SECOND), id="stale"),
+    ],
+)
+def test_what_is_not_proven_moves_nothing(observation: MaasObservation | None) -> None:
+    assert not isinstance(decide(serving(N.ACTIVE, observation)), Transition)
+
+
+def test_a_node_that_is_about_to_be_drained_drifts_like_any_other() -> None:
+    after = moved(decide(serving(N.ACTIVE, seen(MaasStatus.READY), workflow=decommission())))
+    assert after.status is N.QUARANTINED
+    assert isinstance(after.workflow, Decommission)
+
+
+QUARANTINED = Quarantine(QuarantineCause.STATE_DISAGREEMENT, "MAAS says ready")
+
+
+def back(observation: MaasObservation, cause: Quarantine = QUARANTINED, **fields: Any) -> bool:
+    """Whether a node that was quarantined an hour ago returns."""
+    decision = decide(serving(N.QUARANTINED, observation, quarantine=cause, **fields))
+    if not isinstance(decision, Transition):
+        return False
+    assert decision.to.status is N.ACTIVE
+    assert decision.to.quarantine is None
+    return True
+
+
+@pytest.mark.parametrize("cause", [QuarantineCause.STATE_DISAGREEMENT, QuarantineCause.MACHINE_DELETED_UPSTREAM])
+def test_it_returns_once_the_machine_has_been_deployed_again_for_a_minute(cause: QuarantineCause) -> None:
+    assert back(seen(MaasStatus.DEPLOYED), Quarantine(cause, "drifted"))
+
+
+def test_events_that_say_nothing_to_the_contrary_confirm_a_reading() -> None:
+    read = NOW - 2 * MINUTE
+    assert back(seen(MaasStatus.DEPLOYED, since=read, read_at=read, fresh_at=NOW - SECOND))
+
+
+@pytest.mark.parametrize(
+    ("observation", "fields"),
+    [
+        pytest.param(seen(MaasStatus.DEPLOYED, since=NOW - SECOND), {}, id="only just deployed"),
+        pytest.param(seen(MaasStatus.DEPLOYED, fresh_at=NOW - TTL - SECOND), {}, id="stale"),
+        pytest.param(seen(MaasStatus.READY), {}, id="still contradicting"),
+        pytest.param(
+            seen(MaasStatus.DEPLOYED, since=LONG_AGO - MINUTE, read_at=LONG_AGO - SECOND, fresh_at=NOW - SECOND),
+            {},
+            id="not read since it was quarantined",
+        ),
+        pytest.param(seen(MaasStatus.DEPLOYED), {"not_scrubbed": True}, id="not scrubbed"),
+        pytest.param(seen(MaasStatus.DEPLOYED), {"ever_onboarded": False}, id="never onboarded"),
+    ],
+)
+def test_it_stays_as_long_as_that_is_not_proven(observation: MaasObservation, fields: dict[str, Any]) -> None:
+    assert not back(observation, **fields)
+
+
+def test_a_machine_that_is_deployed_lifts_no_quarantine_that_has_another_cause() -> None:
+    assert not back(seen(MaasStatus.DEPLOYED), Quarantine(QuarantineCause.OPERATOR, "held for a test"))
+
+
+def test_a_node_that_is_not_healthy_stays_though_its_machine_is_deployed() -> None:
+    silent = replace(agent(), last_heartbeat_at=NOW - timedelta(hours=1))
+    quarantined = serving(N.QUARANTINED, seen(MaasStatus.DEPLOYED), quarantine=QUARANTINED)
+    assert not isinstance(decide(replace(quarantined, agent=silent)), Transition)
