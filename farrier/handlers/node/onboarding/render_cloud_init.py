@@ -1,13 +1,78 @@
-"""Stage `render_cloud_init`: the user data can be made."""
+"""Stage `render_cloud_init`: the user data can be made, and the bootstrap token in it is good.
+
+The user data itself is kept nowhere: `deploy_via_maas` makes it again. Sends nothing.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from farrier.handlers.node.moves import Policy
-from farrier.handlers.node.stage import StageResult, Waiting
+from farrier.config import templates
+from farrier.config.sites import Site
+from farrier.errors import ConfigError, CredentialError
+from farrier.handlers.node import bootstrap, cloud_init, region
+from farrier.handlers.node.moves import NodeServices, Policy, noted
+from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Waiting
+from farrier.model.failures import FailureClass
+from farrier.model.maas import MaasStatus
 from farrier.model.node import Node
+from farrier.model.writes import IssueBootstrap
+
+# Where secrets are kept answers again in seconds, or somebody is at work on it.
+_STORE_AGAIN = timedelta(seconds=15)
 
 
 def render_cloud_init(node: Node, now: datetime, policy: Policy) -> StageResult:
-    return Waiting(reason="this stage is run by a newer release", timed=False)
+    """Done once what a deployment will send is known to be good, or is under way already."""
+    assert node.workflow is not None, "a stage runs in a workflow"
+    site = policy.site_of(node)
+    if site is None or site.maas is None:
+        return region.not_configured(node)
+    if node.workflow.upstream.deploys > 0:
+        seen = region.latest(node)
+        if seen is None:
+            return Waiting(reason="waits for MAAS to be read")
+        if seen.ours and seen.state in (MaasStatus.DEPLOYING, MaasStatus.DEPLOYED):
+            return Done(reason="the machine has its user data", skipped="this workflow deployed the machine already")
+    if not site.cloud_init.template:
+        return Done(
+            reason="no user data is sent", to=noted(node, token=None), skipped=f"site {site.name} has no template"
+        )
+    if node.agentless:
+        return _without_token(node, site)
+
+    async def act(services: NodeServices) -> Settled:
+        return await _with_token(services, node, site)
+
+    return Call(name="render", act=act, reads_only=True)
+
+
+def _without_token(node: Node, site: Site) -> Settled:
+    try:
+        cloud_init.render(site, node, token="")
+    except ConfigError as error:
+        return Failed(failure=FailureClass.INVALID_CONFIG, detail=str(error))
+    return Done(reason="the user data can be made; an agentless node needs no token", to=noted(node, token=None))
+
+
+async def _with_token(services: NodeServices, node: Node, site: Site) -> Settled:
+    assert node.workflow is not None, "a stage runs in a workflow"
+    try:
+        token = await bootstrap.token(services, site, node, node.workflow.upstream.deploys + 1)
+        cloud_init.render(site, node, token=token)
+    except CredentialError as error:
+        if error.temporary:
+            return Waiting(reason=f"{error}", look_again=_STORE_AGAIN)
+        return Failed(failure=FailureClass.NO_CREDENTIALS, detail=str(error))
+    except ConfigError as error:
+        return Failed(failure=FailureClass.INVALID_CONFIG, detail=str(error))
+    if not templates.names_token(site.cloud_init.template):
+        # Issued for nobody, it would only end the token that an operator gave the agent.
+        reason = f"the user data can be made; it has no {templates.TOKEN}, so the agent has to bring one of its own"
+        return Done(reason=reason, to=noted(node, token=None))
+    digest = bootstrap.digest(token)
+    return Done(
+        reason="the user data can be made, and its token was issued",
+        to=noted(node, token=digest),
+        writes=(IssueBootstrap(digest, site.deploy.bootstrap_ttl),),
+    )

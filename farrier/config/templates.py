@@ -1,0 +1,186 @@
+"""Templates of user data: how they are compiled, what they may name, and what is wrong with one before it is used.
+
+`site_files` asks for `faults` when it reads a site; `handlers.node.cloud_init` renders what `compiled` makes. A
+template sees only what it is given: it can include no file, reach no attribute that begins with an underscore, and a
+name that it does not have is an error, never an empty text.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+
+import jinja2
+from jinja2 import meta, nodes
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+NODE: Mapping[str, str] = {
+    "id": "its number",
+    "name": "its name",
+    "site": "the name of its site",
+    "model": "its model label, or none",
+    "labels": "its labels: `node.labels.rack`",
+    "macs": "the MAC addresses it was registered with, a list",
+    "maas_id": "the id of its machine in MAAS",
+    "agentless": "whether it does without an agent",
+    "bmc": "what is known of its BMC",
+}
+"""What a template may ask of `node`."""
+
+BMC: Mapping[str, str] = {
+    "address": "where it is",
+    "serial": "serial number of the machine",
+    "uuid": "UUID of the machine",
+    "manufacturer": "who made the machine",
+    "product": "what it is called",
+}
+"""What a template may ask of `node.bmc`. None for what is not known."""
+
+GIVEN: Mapping[str, str] = {
+    "node": "the node; see below",
+    "bootstrap_token": "what the agent enrols with, once; empty for an agentless node",
+    "distro_series": "what is installed: `deploy.distro_series`",
+}
+"""What every template is given, beside the variables of its site."""
+
+TOKEN = "bootstrap_token"
+
+# More templates than sites there are is nothing to expect; one is some kilobytes.
+_KEPT = 256
+# Where an error is, as the template engine names a template that came from no file.
+_NAMELESS = "<template>"
+
+_NOT_PLAIN = re.compile(r"[^\x20-\x7e]")
+_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+
+def _yaml(value: object) -> str:
+    """A value as YAML that means just this value and nothing else, on one line. It is JSON, too, but for characters
+    beyond the first plane, which YAML spells differently."""
+    return _NOT_PLAIN.sub(_escaped, json.dumps(value, ensure_ascii=False, default=_plain))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, jinja2.Undefined):
+        str(value)  # raises what is missing
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a {type(value).__name__} has no YAML")
+
+
+def _given(value: object) -> object:
+    """Each value that a template puts out."""
+    if value is None:
+        raise jinja2.UndefinedError("an expression has no value; say what stands for it: {{ … or 'text' }}")
+    return value
+
+
+_environment = ImmutableSandboxedEnvironment(
+    undefined=jinja2.StrictUndefined,
+    autoescape=False,  # what comes out is no HTML
+    keep_trailing_newline=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    finalize=_given,
+)
+_environment.filters["yaml"] = _yaml
+
+
+@lru_cache(maxsize=_KEPT)
+def compiled(text: str) -> jinja2.Template:
+    """The template of a text. Raises jinja2.TemplateSyntaxError."""
+    return _environment.from_string(text)
+
+
+@lru_cache(maxsize=_KEPT)
+def names_token(text: str) -> bool:
+    """Whether the template uses the bootstrap token. Raises as `compiled` does."""
+    return TOKEN in meta.find_undeclared_variables(_environment.parse(text))
+
+
+def faults(text: str, variables: Iterable[str]) -> Iterator[str]:
+    """What is wrong with a template of a site with these variables, as far as one can tell without a node."""
+    names = tuple(variables)
+    for name in names:
+        if name in GIVEN:
+            yield f"variable {name!r} is given to every template; call yours something else"
+        elif not _IDENTIFIER.fullmatch(name):
+            yield f"variable {name!r} has no name that a template could use: a letter, then letters, digits and _"
+    try:
+        tree = _environment.parse(text)
+        compiled(text)
+    except jinja2.TemplateSyntaxError as error:
+        yield f"line {error.lineno}: {error.message}"
+        return
+    if [*meta.find_referenced_templates(tree)]:
+        yield "it includes, imports or extends another template; it is to be one file"
+    yield from _unknown_names(tree, (*GIVEN, *names))
+
+
+def _unknown_names(tree: nodes.Template, known: tuple[str, ...]) -> Iterator[str]:
+    strange = meta.find_undeclared_variables(tree) - set(known)
+    for name in sorted(strange):
+        yield f"line {_line(tree, name)}: there is no {name!r}; {_near(name, known)}"
+    if any(name.ctx == "store" and name.name == "node" for name in tree.find_all(nodes.Name)):
+        return  # the template has a `node` of its own
+    for what, attribute, line in _attributes(tree):
+        if attribute not in what:
+            yield f"line {line}: the node has no {attribute!r}; {_near(attribute, what)}"
+
+
+def _line(tree: nodes.Template, name: str) -> int:
+    return next(found.lineno for found in tree.find_all(nodes.Name) if found.name == name)
+
+
+def _attributes(tree: nodes.Template) -> Iterator[tuple[Mapping[str, str], str, int]]:
+    """What is asked of the node and of its BMC: what it may be, what it is, and where."""
+    for found in (*tree.find_all(nodes.Getattr), *tree.find_all(nodes.Getitem)):
+        of, attribute = _asked(found)
+        if attribute is None:
+            continue
+        if _is_node(of):
+            yield NODE, attribute, found.lineno
+            continue
+        above, held = _asked(of)
+        if held == "bmc" and _is_node(above):
+            yield BMC, attribute, found.lineno
+
+
+def _asked(found: nodes.Node | None) -> tuple[nodes.Node | None, str | None]:
+    """Of what an attribute is asked, and which; None for one that only the run will know."""
+    match found:
+        case nodes.Getattr():
+            return found.node, found.attr
+        case nodes.Getitem(arg=nodes.Const(value=str(key))):
+            return found.node, key
+        case _:
+            return None, None
+
+
+def _is_node(found: nodes.Node | None) -> bool:
+    return isinstance(found, nodes.Name) and found.name == "node"
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    names = tuple(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}"
+
+
+def line_of(error: BaseException) -> int | None:
+    """The line of a template that raised `error` while it was rendered."""
+    at = error.__traceback__
+    line = None
+    while at is not None:
+        if at.tb_frame.f_code.co_filename == _NAMELESS:
+            line = at.tb_lineno
+        at = at.tb_next
+    return line

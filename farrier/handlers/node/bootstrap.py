@@ -1,0 +1,32 @@
+"""The bootstrap token in the user data of a deployment: made of what stays, so that it need not be kept.
+
+The stage that issues it stores a digest; the one that sends it, and whichever run comes after a crash, makes the same
+token again. Whoever has the region's API key could make it, and reads the user data anyway.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+from farrier.config.sites import Site
+from farrier.handlers.node.moves import NodeServices
+from farrier.model.node import Node
+
+# What else may ever be made of the same key is not this.
+_LABEL = "farrier bootstrap token 1"
+
+
+async def token(services: NodeServices, site: Site, node: Node, deploy: int) -> str:
+    """The token of this deployment of the node's live workflow. It changes when the API key does: compare its digest
+    with the one that was issued. Raises CredentialError."""
+    assert site.maas is not None, "deploys only where there is a region"
+    assert node.workflow is not None, "asked for only while a workflow is live"
+    key = await services.credentials.token(site.maas.key)
+    said = f"{_LABEL}\n{node.id}\n{node.workflow.id}\n{deploy}"
+    return hmac.new(key.encode(), said.encode(), hashlib.sha256).hexdigest()
+
+
+def digest(token: str) -> str:
+    """What is stored of a token: the same as `farrier.digest` in the database."""
+    return hashlib.sha256(token.encode()).hexdigest()

@@ -1,0 +1,124 @@
+"""The user data of a node: its site's cloud-init template, with what it may know of the node.
+
+Used by the stage that sees whether it can be made and by the one that sends it; pure, so both make the same. The
+bootstrap token is in what it answers and never in what it raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jinja2
+
+from farrier.config import templates
+from farrier.config.sites import Site
+from farrier.errors import ConfigError
+from farrier.model.node import Node
+
+# How cloud-init recognises what it is given; anything else it passes over without a word.
+HEADERS = (
+    "#cloud-config",
+    "#!",
+    "## template: jinja",
+    "#cloud-boothook",
+    "#include",
+    "#part-handler",
+    "Content-Type:",
+    "MIME-Version:",
+)
+
+# What an expression of a template may raise, being Python.
+_RAISED = (
+    jinja2.TemplateError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+_SHOWN = 40
+
+
+def render(site: Site, node: Node, *, token: str) -> str:
+    """The user data; empty for a site without a template. Raises ConfigError."""
+    if not site.cloud_init.template:
+        return ""
+    try:
+        return _rendered(site, node, token)
+    except ConfigError:
+        pass  # its text may have the token in it
+    _rendered(site, node, "x" * len(token))
+    raise ConfigError(
+        f"{_which(site, node)} fails with some bootstrap tokens only; expected it to be put in as it is, "
+        f"in {{{{ {templates.TOKEN} }}}}"
+    )
+
+
+def of_node(node: Node) -> Mapping[str, Any]:
+    """What a template may know of a node (`templates.NODE`)."""
+    return {
+        "id": node.id,
+        "name": node.name,
+        "site": node.site,
+        "model": node.model,
+        "labels": node.labels,
+        "macs": node.macs,
+        "maas_id": node.maas_id,
+        "agentless": node.agentless,
+        "bmc": {
+            "address": node.bmc_address,
+            "serial": node.bmc.serial,
+            "uuid": node.bmc.uuid,
+            "manufacturer": node.bmc.manufacturer,
+            "product": node.bmc.product,
+        },
+    }
+
+
+def _rendered(site: Site, node: Node, token: str) -> str:
+    most = site.cloud_init.max_bytes
+    parts: list[str] = []
+    size = 0
+    given = {
+        **site.cloud_init.variables,
+        "node": of_node(node),
+        templates.TOKEN: token,
+        "distro_series": site.deploy.distro_series,
+    }
+    try:
+        for part in templates.compiled(site.cloud_init.template).generate(given):
+            parts.append(part)
+            size += len(part.encode())
+            if size > most:
+                break
+    except _RAISED as error:
+        line = templates.line_of(error)
+        where = "" if line is None else f"line {line}: "
+        raise ConfigError(
+            f"{_which(site, node)} fails: {where}{_told(error)}; correct it, or give the node what it names"
+        ) from None
+    if size > most:
+        raise ConfigError(
+            f"{_which(site, node)} makes more than the {most} bytes of cloud_init.max_bytes; shorten it, "
+            "or have the machine fetch the larger parts"
+        )
+    return _headed("".join(parts), site, node)
+
+
+def _headed(text: str, site: Site, node: Node) -> str:
+    if text.startswith(HEADERS):
+        return text
+    raise ConfigError(
+        f"{_which(site, node)} makes user data that begins with {text[:_SHOWN]!r}; cloud-init expects one of "
+        f"{', '.join(HEADERS)} there, as the very first characters"
+    )
+
+
+def _told(error: BaseException) -> str:
+    return str(error) if isinstance(error, jinja2.TemplateError) else f"{type(error).__name__}: {error}"
+
+
+def _which(site: Site, node: Node) -> str:
+    return f"the cloud-init template of site {site.name}, for node {node.name},"

@@ -1,0 +1,177 @@
+"""Stage `render_cloud_init`: the user data can be made, its token is issued, and nothing is sent."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+from typing_extensions import override
+
+from farrier.config.sites import CloudInitSite
+from farrier.handlers.node import bootstrap
+from farrier.handlers.node.moves import NodeServices, change, noted
+from farrier.handlers.node.stage import Done, Failed, Waiting
+from farrier.model.failures import FailureClass
+from farrier.model.maas import MaasStatus
+from farrier.model.node import Upstream
+from farrier.model.observation import MaasObservation
+from farrier.model.stages import OnboardingStage
+from farrier.model.writes import IssueBootstrap
+from tests.support.nodes import Secrets
+from tests.support.stages import Stand, observation, open_stand
+
+STAGE = OnboardingStage.RENDER_CLOUD_INIT
+
+
+@pytest.fixture
+async def at() -> AsyncIterator[Stand]:
+    async with open_stand() as stand:
+        stand.onboards(STAGE)
+        stand.node = change(stand.node, maas_id="abc123")
+        yield stand
+
+
+def template(at: Stand, text: str, **fields: Any) -> None:
+    at.use(cloud_init=CloudInitSite(template=text, **fields))
+
+
+def secrets(at: Stand, store: Secrets) -> None:
+    at.services = NodeServices(at.services.bmc, store, at.services.maas)
+
+
+def upstream(at: Stand) -> Upstream:
+    assert at.node.workflow is not None
+    return at.node.workflow.upstream
+
+
+async def test_the_token_of_the_next_deployment_is_issued_and_noted(at: Stand) -> None:
+    at.node = noted(at.node, deploys=0)
+    settled = await at.once()
+    token = await bootstrap.token(at.services, at.site, at.node, 1)
+    assert isinstance(settled, Done) and settled.skipped is None
+    assert at.writes == [IssueBootstrap(bootstrap.digest(token), at.site.deploy.bootstrap_ttl)]
+    assert upstream(at).token == bootstrap.digest(token)
+    assert at.world.observed.operations == []
+
+
+async def test_made_twice_it_issues_the_same_token(at: Stand) -> None:
+    await at.once()
+    await at.once()
+    assert len(at.writes) == 2 and at.writes[0] == at.writes[1]
+
+
+async def test_a_token_is_of_one_node_one_workflow_and_one_deployment(at: Stand) -> None:
+    async def token(deploy: int = 1) -> str:
+        return await bootstrap.token(at.services, at.site, at.node, deploy)
+
+    tokens = [await token(), await token(2)]
+    at.onboards(STAGE, id=99)
+    tokens.append(await token())
+    at.node = change(at.node, id=2)
+    tokens.append(await token())
+    secrets(at, _Rotated())
+    tokens.append(await token())
+    assert len(set(tokens)) == 5
+
+
+class _Rotated(Secrets):
+    @override
+    async def token(self, reference: str) -> str:
+        return "another key"
+
+
+async def test_no_reason_tells_the_token(at: Stand) -> None:
+    token = await bootstrap.token(at.services, at.site, at.node, 1)
+    settled = await at.once()
+    assert isinstance(settled, Done) and token not in repr(settled)
+    template(at, "#cloud-config\n{{ {}[bootstrap_token] }}")
+    failed = await at.once()
+    assert isinstance(failed, Failed) and token not in repr(failed)
+
+
+async def test_an_agentless_node_gets_no_token(at: Stand) -> None:
+    at.node = change(at.node, agentless=True)
+    secrets(at, Secrets(None))
+    settled = await at.once()
+    assert isinstance(settled, Done) and settled.skipped is None
+    assert (at.writes, upstream(at).token) == ([], None)
+
+
+async def test_a_template_without_a_token_issues_none_and_says_so(at: Stand) -> None:
+    template(at, "#cloud-config\nhostname: {{ node.name }}\n")
+    settled = await at.once()
+    assert isinstance(settled, Done) and "has no bootstrap_token" in settled.reason
+    assert (at.writes, upstream(at).token) == ([], None)
+
+
+async def test_a_site_without_a_template_is_skipped(at: Stand) -> None:
+    template(at, "")
+    settled = await at.once()
+    assert isinstance(settled, Done) and settled.skipped == "site north has no template"
+    assert (at.writes, upstream(at).token) == ([], None)
+
+
+@pytest.mark.parametrize("agentless", [False, True])
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("#cloud-config\n{{ node.labels.rack }}", "no attribute 'rack'"),
+        ("hostname: {{ node.name }}", "cloud-init expects"),
+        ("#cloud-config\n" + "x" * 2000, "more than the 1024 bytes"),
+    ],
+)
+async def test_user_data_that_cannot_be_made_is_a_fault_of_the_configuration(
+    at: Stand, text: str, told: str, agentless: bool
+) -> None:
+    at.node = change(at.node, agentless=agentless)
+    template(at, text, max_bytes=1024)
+    settled = await at.once()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.INVALID_CONFIG
+    assert told in settled.detail and at.writes == []
+
+
+async def test_a_key_that_does_not_resolve_fails_and_one_that_does_later_is_waited_for(at: Stand) -> None:
+    secrets(at, Secrets(None))
+    settled = await at.once()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.NO_CREDENTIALS
+    secrets(at, Secrets(None, temporary=True))
+    assert isinstance(await at.once(), Waiting)
+
+
+async def test_a_site_without_a_region_is_a_fault_of_the_configuration(at: Stand) -> None:
+    at.use(maas=None)
+    settled = await at.once()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.INVALID_CONFIG
+
+
+# --- a machine that is further along
+
+
+async def test_after_a_deployment_the_machine_is_looked_at_first(at: Stand) -> None:
+    at.node = noted(at.node, deploys=1)
+    settled = await at.once()
+    assert isinstance(settled, Waiting) and settled.reason == "waits for MAAS to be read"
+
+
+@pytest.mark.parametrize("state", [MaasStatus.DEPLOYING, MaasStatus.DEPLOYED])
+async def test_a_machine_that_this_workflow_deployed_has_its_user_data(at: Stand, state: MaasStatus) -> None:
+    at.node = change(noted(at.node, deploys=1, token="abc"), maas=_seen(at, state=state, ours=True))
+    settled = await at.once()
+    assert isinstance(settled, Done) and settled.skipped is not None
+    assert (at.writes, upstream(at).token) == ([], "abc")
+
+
+@pytest.mark.parametrize(
+    ("state", "ours"), [(MaasStatus.READY, False), (MaasStatus.FAILED, True), (MaasStatus.DEPLOYED, False)]
+)
+async def test_another_deployment_gets_a_token_of_its_own(at: Stand, state: MaasStatus, ours: bool) -> None:
+    at.node = change(noted(at.node, deploys=1), maas=_seen(at, state=state, ours=ours))
+    settled = await at.once()
+    assert isinstance(settled, Done) and settled.skipped is None
+    assert upstream(at).token == bootstrap.digest(await bootstrap.token(at.services, at.site, at.node, 2))
+
+
+def _seen(at: Stand, **fields: Any) -> MaasObservation:
+    return msgspec.structs.replace(observation(at.region, "abc123", at.now), **fields)
