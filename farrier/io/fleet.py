@@ -17,6 +17,7 @@ from farrier.model.actions import Action
 from farrier.model.fleet import NewNode, NodeGlance, PastMove
 from farrier.model.management import Management
 from farrier.model.status import NodeStatus
+from farrier.model.workflow import WorkflowStatus
 
 _REGISTER = statements.load("fleet/register")
 _ASK = statements.load("fleet/ask")
@@ -41,10 +42,7 @@ class PostgresFleet:
         return intent
 
     async def glance(self, after: int) -> tuple[NodeGlance, ...]:
-        return tuple(
-            NodeGlance(r["id"], r["name"], NodeStatus(r["status"]), Management(r["management"]), r["reason"])
-            for r in await self._fetch(_GLANCE, after)
-        )
+        return tuple(_glance(record) for record in await self._fetch(_GLANCE, after))
 
     async def moves(self, newest: int) -> tuple[PastMove, ...]:
         return tuple(PastMove(*record) for record in await self._fetch(_MOVES, newest))
@@ -57,6 +55,20 @@ class PostgresFleet:
     async def _fetch(self, sql: str, *arguments: Any) -> list[asyncpg.Record]:
         async with refusals.borrowed(self._pool) as conn:
             return await conn.fetch(sql, *arguments)
+
+
+def _glance(record: asyncpg.Record) -> NodeGlance:
+    workflow = record["workflow_status"]
+    return NodeGlance(
+        id=record["id"],
+        name=record["name"],
+        status=NodeStatus(record["status"]),
+        management=Management(record["management"]),
+        reason=record["reason"],
+        workflow_status=None if workflow is None else WorkflowStatus(workflow),
+        stage=record["stage"],
+        failure=record["failure_class"],
+    )
 
 
 def _json(value: object) -> str:

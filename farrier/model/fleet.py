@@ -14,13 +14,15 @@ from typing_extensions import override
 
 from farrier.model.management import Management
 from farrier.model.status import NodeStatus
+from farrier.model.workflow import WorkflowStatus
 
 
 class NewNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node to register. `token` is what its agent will enrol with."""
+    """A node to register. `token` is what its agent will enrol with; None: it is onboarded, and its agent comes with
+    what is deployed."""
 
     name: str
-    token: str
+    token: str | None = None
     bmc_address: str | None = None
     bmc_credential: str | None = None
     macs: tuple[str, ...] = ()
@@ -34,13 +36,17 @@ class NewNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeGlance(msgspec.Struct, frozen=True):
-    """Where a node stands. `reason` is what its last run, or its BMC, said last."""
+    """Where a node stands. `reason` is what its workflow, its BMC or its last run said last; the last three are of its
+    live workflow."""
 
     id: int
     name: str
     status: NodeStatus
     management: Management
     reason: str
+    workflow_status: WorkflowStatus | None = None
+    stage: str | None = None
+    failure: str | None = None
 
     @property
     def arrived(self) -> bool:

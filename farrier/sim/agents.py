@@ -60,6 +60,10 @@ class SimulatedAgents:
         await self._beat([agent])
         return agent.node
 
+    def end(self, node: int) -> None:
+        """What it ran on was erased: nothing more is heard of it."""
+        self._agents.pop(node, None)
+
     def silence(self, node: int) -> None:
         """The agent says and does nothing any more, until `revive`."""
         self._silent.add(node)
@@ -100,7 +104,7 @@ class SimulatedAgents:
             _log.warning("agents.beat_missed", agents=len(beats), error=str(missed))
             return
         for node in {beat.agent.node for beat in beats} - known:
-            del self._agents[node]
+            self._agents.pop(node, None)
             _log.info("agents.ended", node=node)
 
     async def _take_tasks(self, tasks: TaskGroup) -> None:

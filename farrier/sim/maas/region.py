@@ -53,6 +53,8 @@ class Region:
         self.macs: dict[str, str] = {}
         self.hostnames: dict[str, str] = {}
         self.claimed: set[str] = set()
+        self.on_move: list[Callable[[Machine, Status], None]] = []
+        """Told of each machine that moved, and from where: for whatever is simulated beside the region."""
         self._ids: dict[str, itertools.count[int]] = {}
 
     @property
@@ -136,6 +138,8 @@ class Region:
         receiver = f" (to {machine.owner})" if to is Status.ALLOCATED and before is Status.READY else ""
         text = f"From '{before.label}' to '{to.label}'{receiver}"
         self.note(machine, "Node changed status", text, level=Level.DEBUG)
+        for told in self.on_move:
+            told(machine, before)
 
     def plan(self, machine: Machine, delay: timedelta, step: Callable[[], None]) -> None:
         """Do `step` later, unless the machine has another status by then."""

@@ -1,0 +1,86 @@
+"""What runs on the machines of a simulated region: a deployed one starts the agent that its user data tells of, a
+released one loses it.
+
+Run by `farrier demo` and by the benchmark of onboardings. The agent knows nothing but the token in the user data, as on
+a real machine: cloud-init is what connects the two.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+
+import anyio
+import structlog
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from farrier.errors import DatabaseUnreachable, RefusedByModel
+from farrier.sim.agents import SimulatedAgents
+from farrier.sim.maas import Region, Status
+from farrier.sim.maas.records import Machine
+
+_log = structlog.stdlib.get_logger(__name__)
+
+TEMPLATE = """\
+#cloud-config
+hostname: {{ node.name }}
+write_files:
+  - path: /etc/agent/token
+    permissions: "0600"
+    content: "{{ bootstrap_token }}"
+"""
+"""User data as `Installations` reads it."""
+
+_TOKEN = re.compile(r'content: "([0-9a-f]{64})"')
+_BOOTS_AT_ONCE = 8
+
+
+class Installations:
+    """The operating systems of a region's machines. `boot` is how long one takes until its agent runs."""
+
+    def __init__(self, region: Region, agents: SimulatedAgents, *, boot: timedelta = timedelta(0)) -> None:
+        self._agents = agents
+        self._boot = boot
+        self._nodes: dict[str, int] = {}
+        self._send: MemoryObjectSendStream[tuple[str, str]]
+        self._receive: MemoryObjectReceiveStream[tuple[str, str]]
+        self._send, self._receive = anyio.create_memory_object_stream[tuple[str, str]](float("inf"))
+        region.on_move.append(self._moved)
+
+    async def run(self) -> None:
+        """Boot what is deployed, for ever."""
+        slots = anyio.CapacityLimiter(_BOOTS_AT_ONCE)
+        async with anyio.create_task_group() as tasks:
+            while True:
+                system_id, token = await self._receive.receive()
+                tasks.start_soon(self._start, system_id, token, slots)
+
+    def _moved(self, machine: Machine, before: Status) -> None:
+        if machine.status is Status.DEPLOYED and before is Status.DEPLOYING:
+            for token in _tokens(machine.user_data):
+                self._send.send_nowait((machine.system_id, token))
+        elif before in (Status.DEPLOYED, Status.DEPLOYING) and machine.status in _ERASED:
+            node = self._nodes.pop(machine.system_id, None)
+            if node is not None:
+                self._agents.end(node)
+
+    async def _start(self, system_id: str, token: str, slots: anyio.CapacityLimiter) -> None:
+        await anyio.sleep(self._boot.total_seconds())
+        async with slots:
+            try:
+                self._nodes[system_id] = await self._agents.enroll(token)
+            except (DatabaseUnreachable, RefusedByModel) as refused:
+                _log.warning("install.agent_not_enrolled", machine=system_id, error=str(refused))
+
+
+_ERASED = (Status.RELEASING, Status.DISK_ERASING, Status.READY, Status.NEW)
+
+
+def _tokens(user_data: str | None) -> Sequence[str]:
+    """The tokens in user data, which may be encoded."""
+    text = user_data or ""
+    if not text.startswith("#"):
+        text = base64.b64decode(text, validate=False).decode(errors="replace")
+    return _TOKEN.findall(text)

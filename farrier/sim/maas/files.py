@@ -1,0 +1,50 @@
+"""The files by which a farrier knows a simulated region: a site, its template for user data, and the key.
+
+Written by the demo and by benchmarks where the daemon's settings say that sites and secrets are.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+
+from farrier.sim.maas.region import ADMIN
+
+
+class RegionFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """`sites` is the directory of sites, `secrets` the one that `file:` references may lead to."""
+
+    sites: Path
+    secrets: Path
+
+
+def write_site(
+    directory: Path, site: str, url: str, *, template: str, events_every: timedelta, motion_every: timedelta
+) -> RegionFiles:
+    """Make `site` the only site there. `url` is what `open_region` answered."""
+    files = RegionFiles(sites=directory / "sites", secrets=directory / "secrets")
+    for place in (files.sites, files.secrets):
+        place.mkdir(parents=True, exist_ok=True)
+    for earlier in files.sites.glob("*.toml"):
+        earlier.unlink()
+    key = files.secrets / "maas-key"
+    key.touch(mode=0o600)
+    key.write_text(ADMIN.key)
+    (files.sites / "user-data.yaml").write_text(template)
+    (files.sites / f"{site}.toml").write_text(
+        f"""\
+[maas]
+url = "{url}"
+key = "file:{key}"
+
+[observe]
+events_every = {events_every.total_seconds():g}
+motion_every = {motion_every.total_seconds():g}
+
+[cloud_init]
+template_file = "user-data.yaml"
+"""
+    )
+    return files
