@@ -142,13 +142,23 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a workflow did in MAAS and has to remember of it. `candidate` is a machine that was found and not yet taken;
+    `commissions` counts the commissionings waited for since somebody last asked for the stage;
     `deploys` counts the deployments asked for, and numbers their comments; `asked_at` is when the stage's change was
-    last asked for; `token` is the digest of the bootstrap token in the user data."""
+    last asked for, and `asked` which one it was, where nothing else tells; `token` is the digest of the bootstrap
+    token in the user data. `disowned`: deployments up to this
+    number are not this workflow's to undo: undone already, or somebody else's that an operator had it adopt. `touched`:
+    a run before the last rerun got as far as MAAS. `released`: a decommission gave the machine back, so nothing of the
+    node's own runs there any more."""
 
     candidate: str | None = None
+    commissions: int = 0
     deploys: int = 0
+    disowned: int = 0
+    touched: bool = False
+    released: bool = False
     datasource_retries: int = 0
     asked_at: datetime | None = None
+    asked: str | None = None
     token: str | None = None
     deployed_at: datetime | None = None
     failure_class: FailureClass | None = None

@@ -91,8 +91,7 @@ _DECOMMISSION_MODES: Mapping[DecommissionStage, tuple[DecommissionMode, ...]] = 
 }
 
 BY_POLICY: Mapping[Mode, frozenset[Stage]] = {_STORAGE: frozenset({_D.REMOVE_MAAS_RECORD})}
-"""Stages on a mode's path that the site's policy may leave out: the caller skips them unless it asks for
-them."""
+"""Stages on a mode's path that do something only where the site's policy asks for it, and are skipped elsewhere."""
 
 REMOVE_STARTS_AT = _D.REMOVE_GPUAAS_NODE_RECORD
 """Where intent `remove` enters a full decommission: the node is retired already."""

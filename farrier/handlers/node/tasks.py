@@ -18,15 +18,17 @@ from farrier.model.writes import CreateTask, EndTask, Write
 
 _AT_ONCE = timedelta(0)
 _DETAIL_MAX = 300
+# The result of a task that no agent is left for.
+MACHINE_RELEASED = "machine_released"
 
 
 def work(node: Node, type_: TaskType, now: datetime, config: Policy) -> StageResult:
     """Have the agent do one task, as often as it takes."""
     workflow = _workflow(node)
-    untouched = workflow.options.untouched
-    if untouched is not None:
-        return Done(reason=f"{type_}: {untouched}", skipped=untouched)
     task = node.task(type_)
+    why = pointless(workflow)
+    if why is not None and (task is None or task.status is not T.SUCCEEDED):
+        return Done(reason=f"{type_}: {why}", skipped=why)
     if task is None or _is_stale(task, workflow):
         return _issue(type_, CreateTask(type=type_))
     if task.status in (T.QUEUED, T.DISPATCHED) and _force_is_due(workflow, now, config):
@@ -47,10 +49,14 @@ def work(node: Node, type_: TaskType, now: datetime, config: Policy) -> StageRes
 
 
 def first(workflow: Workflow, type_: TaskType) -> CreateTask:
-    """The first task of a type; inserted as ended when this workflow touches nothing."""
-    if workflow.options.untouched is not None:
-        return CreateTask(type=type_, ended=T.CANCELLED, result=workflow.options.untouched)
-    return CreateTask(type=type_)
+    """The first task of a type; inserted as ended when there is nothing for an agent to do."""
+    why = pointless(workflow)
+    return CreateTask(type=type_) if why is None else CreateTask(type=type_, ended=T.CANCELLED, result=why)
+
+
+def pointless(workflow: Workflow) -> str | None:
+    """Why no agent is asked: the workflow touches nothing, or has given the machine back with the agent on it."""
+    return workflow.options.untouched or (MACHINE_RELEASED if workflow.upstream.released else None)
 
 
 def reissue(node: Node, type_: TaskType, now: datetime) -> tuple[Write, ...]:

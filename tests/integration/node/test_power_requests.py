@@ -95,7 +95,7 @@ async def test_the_bmc_s_reason_is_the_answer(site: Site) -> None:
 async def test_while_a_workflow_that_uses_maas_is_live_it_is_rejected_with_its_id(site: Site) -> None:
     machine = await (await site.with_bmc(maas_id="abc123")).asked("onboard", mode="manual")
     await (await machine.enroll()).beat()
-    await machine.asked("decommission", mode="reimage")
+    await machine.asked("decommission", mode="full_decommission")
     answer = await machine.ask("set_power", power="off")
     id_ = await site.conn.fetchval("SELECT id FROM farrier.node_decommissions")
     assert answer.status == "rejected" and f"decommission {id_} of this node is live" in (answer.reason or "")

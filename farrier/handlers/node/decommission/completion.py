@@ -1,0 +1,23 @@
+"""How a decommission ends."""
+
+from __future__ import annotations
+
+from farrier.handlers.node.decommission.own import own
+from farrier.handlers.node.moves import change, job
+from farrier.model.node import Node
+from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import DecommissionMode
+from farrier.model.workflow import WorkflowStatus as W
+
+
+def complete(node: Node) -> Node:
+    """The node as its decommission ends: deleted, retired and to be installed anew, retired, or on its way back into
+    service."""
+    workflow = own(node)
+    ended = change(node, workflow=job(node, status=W.COMPLETED, next_attempt_at=None))
+    if workflow.mode is DecommissionMode.FULL_DECOMMISSION:
+        return change(ended, status=N.DELETED)
+    if workflow.mode is DecommissionMode.REIMAGE:
+        return change(ended, redeploying=not workflow.options.retire)
+    returns = node.ever_onboarded and not node.not_scrubbed and not workflow.options.retire
+    return change(ended, status=N.OFFLINE) if returns else ended

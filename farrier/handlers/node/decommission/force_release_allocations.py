@@ -1,0 +1,14 @@
+"""Stage `force_release_allocations`: whoever had the node has it no more."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from farrier.handlers.node import tasks
+from farrier.handlers.node.moves import Policy
+from farrier.handlers.node.stage import StageResult
+from farrier.model.node import Node, TaskType
+
+
+def force_release_allocations(node: Node, now: datetime, policy: Policy) -> StageResult:
+    return tasks.work(node, TaskType.RELEASE_ALLOCATIONS, now, policy)

@@ -1,0 +1,24 @@
+"""Stage `load_site_config`: the node's site has a region, and it lets us give machines back."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from farrier.handlers.node import region
+from farrier.handlers.node.decommission.machine import left_alone
+from farrier.handlers.node.moves import Policy
+from farrier.handlers.node.stage import Done, Failed, Settled, StageResult
+from farrier.model.failures import FailureClass
+from farrier.model.node import Node
+from farrier.protocols import MaasClient
+
+
+def load_site_config(node: Node, now: datetime, policy: Policy) -> StageResult:
+    async def ask(client: MaasClient) -> Settled:
+        us = await client.whoami()
+        if us.is_superuser:
+            return Done(reason=f"site {node.site}: its region answers {us.username[:64]!r}")
+        detail = f"site {node.site}: {us.username[:64]!r}, to whom the API key belongs, is no administrator of MAAS"
+        return Failed(failure=FailureClass.INVALID_CONFIG, detail=detail)
+
+    return left_alone(node) or region.with_region(node, policy, ask, name="maas.whoami", reads_only=True)

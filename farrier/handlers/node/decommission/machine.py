@@ -1,0 +1,97 @@
+"""What the stages have in common that give a node's machine back to MAAS.
+
+Used by the stages next to this module. A change is asked for once in an attempt: `asking` notes it in the commit that
+follows, and until the observer has read the machine after that, nothing is asked again. A request whose answer was lost
+is not noted, so the machine is looked at, and what it shows decides.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from farrier.handlers.node import region
+from farrier.handlers.node.decommission.own import own
+from farrier.handlers.node.moves import Policy, attempt_began_at, noted
+from farrier.handlers.node.region import Decide, Send
+from farrier.handlers.node.stage import Done, Failed, Settled, StageResult, Step, Waiting
+from farrier.model.failures import FailureClass
+from farrier.model.maas import MaasError, MaasFailure, Machine, StatusNumber
+from farrier.model.maas_changes import Change, Unlock
+from farrier.model.node import Node
+from farrier.protocols import MaasClient
+
+S = StatusNumber
+
+ON_ITS_WAY_OUT = frozenset({S.RELEASING, S.DISK_ERASING})
+_NEVER_INSTALLED = frozenset({S.NEW, S.READY, S.FAILED_COMMISSIONING})
+
+
+def left_alone(node: Node) -> Done | None:
+    """Done, for a node that is not in MAAS and for a deletion, which touches nothing there; else None."""
+    why = own(node).options.untouched or ("the node is not in MAAS" if node.maas_id is None else None)
+    return Done(reason=f"MAAS: {why}", skipped=why) if why is not None else None
+
+
+def with_machine(node: Node, policy: Policy, decide: Decide, *, gone: Settled, name: str) -> StageResult:
+    """As `region.with_machine`, with an answer of its own for a machine that is not there any more."""
+
+    async def ask(client: MaasClient) -> Settled:
+        machine = await region.own_machine(client, node)
+        if isinstance(machine, Failed):
+            return gone if machine.failure is FailureClass.MACHINE_DELETED_UPSTREAM else machine
+        try:
+            return await region.sent(client, machine, decide(machine))
+        except MaasError as error:
+            if error.failure is MaasFailure.ABSENT:  # since it was read
+                return gone
+            raise
+
+    return region.with_region(node, policy, ask, name=name)
+
+
+def asking(node: Node, now: datetime, change: Change, what: str) -> Send:
+    """Ask for it, and note that it was asked for."""
+    then = Step(to=noted(node, asked=what, asked_at=now), reason=f"asked MAAS: {what}")
+    return Send(change=change, reason=what, then=then)
+
+
+def unlock(node: Node) -> Send:
+    return Send(change=Unlock(comment=region.comment(node, "unlock")), reason="unlock it")
+
+
+def was_asked(node: Node, what: str) -> bool:
+    """Whether this attempt of the stage has asked for it already."""
+    upstream = own(node).upstream
+    return upstream.asked == what and upstream.asked_at is not None and upstream.asked_at >= attempt_began_at(own(node))
+
+
+def unseen(node: Node, *whats: str) -> Waiting | None:
+    """What is waited for before the machine is looked at anew; None when it is time to look."""
+    asked_at = own(node).upstream.asked_at
+    seen = region.latest(node)
+    asked = asked_at if any(was_asked(node, what) for what in whats) else None
+    if asked is not None and (seen is None or not seen.tells_of(asked)):
+        return Waiting(reason="waits for MAAS to be read")
+    if seen is not None and seen.status in ON_ITS_WAY_OUT:
+        return going(seen.status, seen.status_name)
+    return None
+
+
+def going(status: int, name: str | None) -> Waiting:
+    return Waiting(reason=f"waits for MAAS to release the machine: {name or status}")
+
+
+def is_unused(machine: Machine) -> bool:
+    """Nothing is installed or running there by MAAS's word, so that it may be switched off and forgotten."""
+    if machine.status in _NEVER_INSTALLED:
+        return True
+    return machine.status in (S.FAILED_TESTING, S.BROKEN, S.MISSING, S.RETIRED) and not machine.osystem
+
+
+def in_use(machine: Machine, instead: str) -> Failed:
+    """The machine is not what a released one is."""
+    shown = machine.status_name or str(machine.status)
+    return Failed(
+        failure=FailureClass.STATE_DISAGREEMENT,
+        detail=f"machine {machine.system_id} is {shown!r} in MAAS; {instead}",
+    )

@@ -1,0 +1,28 @@
+"""What the stages of a decommission know of it, and the one way back into `removing`.
+
+Used by the stages next to this module. After a failure or an operator's stop in one of the last stages the node is
+`retired` again, and `deleted` is reached from `removing` only.
+"""
+
+from __future__ import annotations
+
+from farrier.handlers.node.moves import change
+from farrier.handlers.node.stage import Step
+from farrier.model.node import Decommission, Node
+from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import DecommissionMode
+
+IN_SERVICE = (N.ACTIVE, N.OFFLINE, N.QUARANTINED)
+
+
+def own(node: Node) -> Decommission:
+    """The decommission whose stage runs."""
+    assert isinstance(node.workflow, Decommission), "a decommission stage runs in a decommission"
+    return node.workflow
+
+
+def back_to_removing(node: Node) -> Step | None:
+    """The step that a node which is being removed has to take first; None when it stands where it should."""
+    if own(node).mode is not DecommissionMode.FULL_DECOMMISSION or node.status is not N.RETIRED:
+        return None
+    return Step(to=change(node, status=N.REMOVING), reason="its removal goes on")

@@ -1,0 +1,61 @@
+"""Stage `power_off_maas_node`: the machine that was given back is switched off."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from farrier.handlers.node import region
+from farrier.handlers.node.decommission import machine as machines
+from farrier.handlers.node.decommission.machine import ON_ITS_WAY_OUT, asking, in_use, left_alone, unlock, was_asked
+from farrier.handlers.node.moves import Policy
+from farrier.handlers.node.region import Send
+from farrier.handlers.node.stage import Done, Settled, StageResult, Waiting
+from farrier.model.maas import Machine
+from farrier.model.maas_changes import PowerOff
+from farrier.model.node import Node
+
+_OFF = "off"
+_POWER_OFF = "power off"
+# Switched by a person who reads what MAAS writes, or by nobody.
+_NOT_SWITCHED = (None, "", "manual")
+
+
+def power_off_maas_node(node: Node, now: datetime, policy: Policy) -> StageResult:
+    gone = Done(reason=f"MAAS has no machine {node.maas_id} any more", skipped="no longer in MAAS")
+    return (
+        left_alone(node)
+        or machines.unseen(node, _POWER_OFF)
+        or _still_on(node)
+        or machines.with_machine(
+            node, policy, lambda machine: _decide(node, now, machine), gone=gone, name="maas.power_off"
+        )
+    )
+
+
+def _still_on(node: Node) -> Waiting | None:
+    """What is observed after it was asked for; the machine itself is looked at once that says off."""
+    seen = region.latest(node)
+    if seen is None or seen.power_state == _OFF or not was_asked(node, _POWER_OFF):
+        return None
+    return _waiting() if seen.status is not None else None
+
+
+def _decide(node: Node, now: datetime, machine: Machine) -> Settled | Send:
+    if machine.status in ON_ITS_WAY_OUT:
+        return machines.going(machine.status, machine.status_name)
+    if not machines.is_unused(machine):
+        return in_use(machine, "it is switched off only once it is released")
+    if machine.power_state == _OFF:
+        return Done(reason="it is off")
+    if machine.power_type in _NOT_SWITCHED:
+        why = f"MAAS cannot switch it: its power type is {machine.power_type or '(none)'}"
+        return Done(reason=why, skipped=why)
+    if was_asked(node, _POWER_OFF):
+        return _waiting()
+    if machine.locked:
+        return unlock(node)
+    return asking(node, now, PowerOff(comment=region.comment(node, _POWER_OFF)), _POWER_OFF)
+
+
+def _waiting() -> Waiting:
+    return Waiting(reason="waits for MAAS to see it off")

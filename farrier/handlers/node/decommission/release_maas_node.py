@@ -1,0 +1,110 @@
+"""Stage `release_maas_node`: nobody has the machine in MAAS any more, and its disks are erased as the site wants it.
+
+Asks once in an attempt, and waits on what the region's observer wrote down. Once it is through, the operating system of
+the node is gone, and its agent with it: whoever speaks with its key is not believed.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from farrier.config.sites import Erase
+from farrier.handlers.node import region
+from farrier.handlers.node.decommission import machine as machines
+from farrier.handlers.node.decommission.machine import ON_ITS_WAY_OUT, S, asking, in_use, left_alone, unlock, was_asked
+from farrier.handlers.node.decommission.own import own
+from farrier.handlers.node.moves import Policy, noted
+from farrier.handlers.node.region import Send
+from farrier.handlers.node.stage import Done, Failed, Settled, StageResult
+from farrier.model.failures import FailureClass
+from farrier.model.maas import Machine
+from farrier.model.maas_changes import Abort, Release
+from farrier.model.node import Node
+from farrier.model.workflow import DecommissionMode
+from farrier.model.writes import ForgetAgent, RevokeBootstrap
+
+_RELEASABLE = frozenset(
+    {
+        S.ALLOCATED,
+        S.RESERVED,
+        S.DEPLOYED,
+        S.BROKEN,
+        S.FAILED_DEPLOYMENT,
+        S.RELEASING_FAILED,
+        S.FAILED_DISK_ERASING,
+    }
+)
+_ABORTABLE = frozenset({S.DEPLOYING, S.COMMISSIONING, S.TESTING})
+_RELEASE = "release"
+_ABORT = "abort"
+
+
+def release_maas_node(node: Node, now: datetime, policy: Policy) -> StageResult:
+    return (
+        left_alone(node)
+        or machines.unseen(node, _RELEASE, _ABORT)
+        or machines.with_machine(
+            node, policy, lambda machine: _decide(node, now, policy, machine), gone=_gone(node), name="maas.release"
+        )
+    )
+
+
+def _decide(node: Node, now: datetime, policy: Policy, machine: Machine) -> Settled | Send:
+    if machine.status in ON_ITS_WAY_OUT:  # the answer was lost, or somebody else asked for it
+        return machines.going(machine.status, machine.status_name)
+    if machine.status in _RELEASABLE:
+        if was_asked(node, _RELEASE):
+            return _not_released(machine)
+        return unlock(node) if machine.locked else asking(node, now, _release(node, policy), _RELEASE)
+    if machine.status in _ABORTABLE:
+        if was_asked(node, _ABORT):
+            return _not_aborted(machine)
+        if machine.locked:
+            return unlock(node)
+        return asking(node, now, Abort(comment=region.comment(node, _ABORT)), _ABORT)
+    if machines.is_unused(machine):
+        return _released(node, machine)
+    return in_use(machine, "it is released from deployed, allocated, broken and failed ones only")
+
+
+def _release(node: Node, policy: Policy) -> Release:
+    erase = region.site_of(node, policy).release.erase
+    return Release(
+        comment=region.comment(node, _RELEASE),
+        erase=erase is not Erase.NONE,
+        quick_erase=erase is Erase.QUICK,
+        secure_erase=erase is Erase.SECURE,
+    )
+
+
+def _released(node: Node, machine: Machine) -> Done:
+    """A machine that runs although nothing was asked for was not installed by MAAS: its agent is still the one we
+    know."""
+    shown = machine.status_name or str(machine.status)
+    asked = own(node).upstream.asked is not None
+    if not asked and machine.status != S.READY and machine.power_state == "on":
+        return Done(
+            reason=f"nothing to release: it is {shown}", skipped=f"the machine is {shown} in MAAS, not deployed"
+        )
+    return Done(
+        reason=f"released: it is {shown}",
+        to=noted(node, released=True),
+        writes=(ForgetAgent(), RevokeBootstrap()),
+    )
+
+
+def _not_released(machine: Machine) -> Failed:
+    told = machine.error_description or machine.status_message or "MAAS does not say why"
+    detail = f"MAAS took the release, and the machine is {machine.status_name or machine.status}: {told[:200]}"
+    return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
+
+
+def _not_aborted(machine: Machine) -> Failed:
+    detail = f"MAAS was asked to abort, and the machine is still {machine.status_name or machine.status}"
+    return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
+
+
+def _gone(node: Node) -> Settled:
+    if own(node).mode is DecommissionMode.FULL_DECOMMISSION:
+        return Done(reason=f"MAAS has no machine {node.maas_id} any more", skipped="no longer in MAAS")
+    return region.gone(node)

@@ -1,0 +1,30 @@
+"""Stage `remove_gpuaas_node_record`: uninstalled; whoever speaks for the node from then on is not its agent."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from farrier.handlers.node import tasks
+from farrier.handlers.node.decommission.own import own
+from farrier.handlers.node.moves import Policy, change
+from farrier.handlers.node.stage import Done, StageResult, Step
+from farrier.model.node import Node, TaskType
+from farrier.model.status import NodeStatus as N
+from farrier.model.writes import ForgetAgent, Write
+
+
+def remove_gpuaas_node_record(node: Node, now: datetime, policy: Policy) -> StageResult:
+    """Into `removing` with the agent's task in the same commit; it is ended from the start where there is nothing that
+    an agent could uninstall."""
+    if node.status is N.RETIRED:
+        return Step(to=change(node, status=N.REMOVING), reason="its removal begins", writes=_uninstall(node, now))
+    result = tasks.work(node, TaskType.UNINSTALL, now, policy)
+    return replace(result, writes=(*result.writes, ForgetAgent())) if isinstance(result, Done) else result
+
+
+def _uninstall(node: Node, now: datetime) -> tuple[Write, ...]:
+    if tasks.pointless(own(node)) is not None:
+        return (tasks.first(own(node), TaskType.UNINSTALL),)
+    return tasks.reissue(node, TaskType.UNINSTALL, now)

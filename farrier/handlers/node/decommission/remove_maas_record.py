@@ -1,0 +1,76 @@
+"""Stage `remove_maas_record`: MAAS knows the machine no more.
+
+The region deletes a deployed machine as readily as any other, so this is where it is kept from that: only a machine
+that nothing is installed on is deleted.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from farrier.handlers.node.decommission import machine as machines
+from farrier.handlers.node.decommission.machine import ON_ITS_WAY_OUT, in_use, unlock
+from farrier.handlers.node.decommission.own import back_to_removing, own
+from farrier.handlers.node.moves import Policy, change
+from farrier.handlers.node.region import Send
+from farrier.handlers.node.stage import Done, Settled, StageResult
+from farrier.model.maas import Machine
+from farrier.model.maas_changes import Delete
+from farrier.model.node import Node
+from farrier.model.workflow import DecommissionMode
+
+
+def remove_maas_record(node: Node, now: datetime, policy: Policy) -> StageResult:
+    """Always, of a node that is removed with all that it has; else as the site's policy says."""
+    return (
+        back_to_removing(node)
+        or _kept(node, policy)
+        or machines.unseen(node)
+        or machines.with_machine(
+            node, policy, lambda machine: _decide(node, machine), gone=_removed(node), name="maas.delete"
+        )
+    )
+
+
+def _kept(node: Node, policy: Policy) -> Done | None:
+    why = _why_kept(node, policy)
+    return Done(reason=f"MAAS: {why}", skipped=why) if why is not None else None
+
+
+def _why_kept(node: Node, policy: Policy) -> str | None:
+    if node.maas_id is None:
+        return "the node is not in MAAS"
+    workflow = own(node)
+    site = policy.site_of(node)
+    removes = site is not None and site.maas is not None and site.release.remove_record
+    if workflow.options.untouched is not None and not (node.maas_created and removes):
+        return workflow.options.untouched
+    if workflow.mode is DecommissionMode.STORAGE_CLEANUP and not removes:
+        return "the site keeps records in MAAS"
+    return None
+
+
+def _decide(node: Node, machine: Machine) -> Settled | Send:
+    if machine.status in ON_ITS_WAY_OUT:
+        return machines.going(machine.status, machine.status_name)
+    if not machines.is_unused(machine):
+        return _used(node, machine)
+    if machine.locked:
+        return unlock(node)
+    return Send(change=Delete(), reason="delete it", then=_removed(node))
+
+
+def _used(node: Node, machine: Machine) -> Settled:
+    """A node that goes on in service keeps the machine that it runs on."""
+    if own(node).mode is DecommissionMode.STORAGE_CLEANUP:
+        why = f"the machine is {machine.status_name or machine.status} in MAAS, so its record stays"
+        return Done(reason=why, skipped=why)
+    return in_use(machine, "it is deleted only once it is released; release it there, or run a full_decommission")
+
+
+def _removed(node: Node) -> Done:
+    """What is deleted keeps the id of its machine for its history; a node that lives on has none any more."""
+    reason = f"MAAS has no machine {node.maas_id} any more"
+    if own(node).mode is DecommissionMode.FULL_DECOMMISSION:
+        return Done(reason=reason)
+    return Done(reason=reason, to=change(node, maas_id=None, maas_created=False))

@@ -1,0 +1,17 @@
+"""Stage `retire_gpuaas_node`: a check; the node has been retired since its drain ended."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from farrier.handlers.node.moves import Policy
+from farrier.handlers.node.stage import Done, Failed, StageResult
+from farrier.model.failures import FailureClass
+from farrier.model.node import Node
+from farrier.model.status import NodeStatus as N
+
+
+def retire_gpuaas_node(node: Node, now: datetime, policy: Policy) -> StageResult:
+    if node.status is N.RETIRED:
+        return Done(reason="retired")
+    return Failed(failure=FailureClass.INTERNAL, detail=f"expected a retired node, this one is {node.status}")
