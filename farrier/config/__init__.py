@@ -17,6 +17,7 @@ from farrier.config.groups import (
     HttpConfig,
     LogConfig,
     NodeConfig,
+    SitesConfig,
     VaultConfig,
 )
 from farrier.config.reading import load
@@ -32,6 +33,7 @@ __all__ = [
     "LogConfig",
     "NodeConfig",
     "Setting",
+    "SitesConfig",
     "VaultConfig",
     "as_toml",
     "load",

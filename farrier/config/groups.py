@@ -318,6 +318,18 @@ def _check_vault_address(address: str) -> None:
     parts.port  # noqa: B018 - raises ValueError if it is none
 
 
+class SitesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where the sites are described."""
+
+    directory: Annotated[
+        str,
+        Meta(
+            description="Directory with one TOML file per site, NAME.toml; read at the start and on SIGHUP. Empty: no "
+            "sites, so nothing is onboarded through MAAS."
+        ),
+    ] = ""
+
+
 class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Metrics, health, API and views."""
 
@@ -352,6 +364,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     bmc: BmcConfig = BmcConfig()
     credentials: CredentialsConfig = CredentialsConfig()
     vault: VaultConfig = VaultConfig()
+    sites: SitesConfig = SitesConfig()
     http: HttpConfig = HttpConfig()
     log: LogConfig = LogConfig()
     sla: Annotated[

@@ -116,19 +116,25 @@ def _from_flags(flags: Mapping[str, object]) -> dict[str, dict[str, object]]:
 
 def _check_names(source: str, given: Mapping[str, Mapping[str, object]]) -> None:
     for section, pairs in given.items():
-        _check_name(section, SECTIONS, what="section", where=source)
+        check_name(section, SECTIONS, what="section", where=source)
         if section not in _TABLES:
             for key in pairs:
-                _check_name(key, fields(section), what="key", where=f"[{section}] of {source}")
+                check_name(key, fields(section), what="key", where=f"[{section}] of {source}")
 
 
-def _check_name(name: str, known: Iterable[str], *, what: str, where: str) -> None:
+def check_name(name: str, known: Iterable[str], *, what: str, where: str) -> None:
+    """Refuse a name that is not among those known, with the nearest one. Raises ConfigError."""
     names = tuple(known)
     if name in names:
         return
+    raise errors.ConfigError(f"unknown {what} {name!r} in {where}; {nearest(name, names)}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """What may have been meant by an unknown name."""
+    names = tuple(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}"
-    raise errors.ConfigError(f"unknown {what} {name!r} in {where}; {hint}")
+    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}"
 
 
 def _build(section: str, pairs: Mapping[str, _Given]) -> Any:
@@ -146,7 +152,7 @@ def _build(section: str, pairs: Mapping[str, _Given]) -> Any:
 def _value(section: str, key: str, given: _Given, wanted: Any) -> object:
     try:
         if timedelta in (wanted, *get_args(wanted)):
-            return _duration(given.value)
+            return read_duration(given.value)
         if isinstance(given.value, str) and given.source == _ENVIRONMENT:
             return _from_text(given.value, wanted)
         return msgspec.convert(given.value, wanted)
@@ -161,8 +167,8 @@ def _from_text(value: str, wanted: Any) -> object:
     return msgspec.convert(value, wanted, strict=False)
 
 
-def _duration(value: object) -> timedelta:
-    """A number of seconds or a text with units. Raises ValueError or OverflowError."""
+def read_duration(value: object) -> timedelta:
+    """A duration as a file has it: a number of seconds or a text with units. Raises ValueError or OverflowError."""
     match value:
         case timedelta():
             found = value

@@ -8,6 +8,7 @@ wipes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
@@ -17,7 +18,7 @@ import msgspec
 from msgspec import Meta
 
 Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=500)]
-Mtu: TypeAlias = Annotated[int, Meta(ge=576, le=9216)]
+Mtu: TypeAlias = Annotated[int, Meta(ge=576, le=9216, description="Bytes; none: as commissioning found it.")]
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -31,10 +32,10 @@ class MaasSite(_Table, frozen=True, kw_only=True):
     key: Annotated[str, Meta(min_length=1, description="Credential reference of the API key, as MAAS prints it.")]
     ca_file: Annotated[str, Meta(description="PEM file with the authorities to trust. Empty: the system's.")] = ""
     agent_name: Annotated[Text, Meta(description="What deployments of ours are found by in MAAS.")] = "farrier"
-    architecture: Text = "amd64/generic"
-    domain: Text | None = None
-    zone: Text | None = None
-    pool: Text | None = None
+    architecture: Annotated[Text, Meta(description="Of machines that we make in MAAS.")] = "amd64/generic"
+    domain: Annotated[Text | None, Meta(description="Of machines that we make. None: the region's default.")] = None
+    zone: Annotated[Text | None, Meta(description="Of machines that we make. None: the region's default.")] = None
+    pool: Annotated[Text | None, Meta(description="Of machines that we make. None: the region's default.")] = None
     node_timeout: Annotated[
         timedelta,
         Meta(description="MAAS's own node_timeout; a deployment may last twice as long before MAAS fails it."),
@@ -56,10 +57,10 @@ class ObserveSite(_Table, frozen=True, kw_only=True):
 class CommissionSite(_Table, frozen=True, kw_only=True):
     """Commissioning wipes the machine's storage and network configuration in MAAS unless told to leave it."""
 
-    keep_networking: bool = False
-    keep_storage: bool = False
+    keep_networking: Annotated[bool, Meta(description="Keep how MAAS has its interfaces configured.")] = False
+    keep_storage: Annotated[bool, Meta(description="Keep how MAAS has its disks laid out.")] = False
     configure_bmc: Annotated[bool, Meta(description="Let MAAS make an account of its own on the BMC.")] = False
-    enable_ssh: bool = False
+    enable_ssh: Annotated[bool, Meta(description="Leave the machine on and reachable by SSH afterwards.")] = False
     testing_scripts: Annotated[
         tuple[Text, ...] | None, Meta(description="None: the region's default. Empty: no tests.")
     ] = None
@@ -79,8 +80,23 @@ class StorageSite(_Table, frozen=True, kw_only=True):
     boot_disk_model: Annotated[
         str, Meta(min_length=1, description="Regular expression, any case. The default finds Dell's BOSS controllers.")
     ] = r"\bDELL[ _-]?BOSS"
-    layout: Layout = Layout.FLAT
-    root_size_gb: Annotated[int, Meta(ge=8)] | None = None
+    layout: Annotated[
+        Layout,
+        Meta(
+            description="How the boot disk is laid out; MAAS's own layouts. On a blank one MAAS deploys nothing: it is "
+            "for machines that somebody lays out by hand."
+        ),
+    ] = Layout.FLAT
+    root_size_gb: Annotated[
+        Annotated[int, Meta(ge=8)] | None,
+        Meta(description="Of the partition that the root is on, in GB. None: the whole disk."),
+    ] = None
+
+    def __post_init__(self) -> None:
+        try:
+            re.compile(self.boot_disk_model)
+        except re.error as error:
+            raise ValueError(f"boot_disk_model is no regular expression: {error}") from None
 
 
 class LinkMode(StrEnum):
@@ -93,36 +109,68 @@ class LinkMode(StrEnum):
 class LinkSite(_Table, frozen=True, kw_only=True):
     """How an interface gets an address. `subnet` is a CIDR; `addresses` (for static) maps node names to addresses."""
 
-    mode: LinkMode = LinkMode.AUTO
-    subnet: Text | None = None
-    addresses: Mapping[str, str] = {}
-
-
-class PortSite(_Table, frozen=True, kw_only=True):
-    """Ports that are set up alike. `match` is a glob over the port's name, or its vendor and product."""
-
-    match: Text
-    vlan: Annotated[int, Meta(ge=0, le=4094, description="VID of the untagged VLAN.")] | None = None
-    mtu: Mtu | None = None
-    link: LinkSite | None = None
+    mode: Annotated[
+        LinkMode,
+        Meta(description="auto: MAAS gives one at deployment; dhcp; static: from addresses; link_up: none."),
+    ] = LinkMode.AUTO
+    subnet: Annotated[Text | None, Meta(description="CIDR that the address is from.")] = None
+    addresses: Annotated[
+        Mapping[str, str], Meta(description="For static: the address of each node, by the node's name.")
+    ] = {}
 
 
 class VlanSite(_Table, frozen=True, kw_only=True):
     """A tagged VLAN on a bond or a port."""
 
-    vid: Annotated[int, Meta(ge=1, le=4094)]
+    vid: Annotated[int, Meta(ge=1, le=4094, description="Its number; MAAS has to know it on the port's own fabric.")]
     mtu: Mtu | None = None
     link: LinkSite | None = None
 
 
-class BondSite(_Table, frozen=True, kw_only=True):
-    """Ports bonded. `ports` are globs, as for a port."""
+class PortSite(_Table, frozen=True, kw_only=True):
+    """Ports that are set up alike."""
 
-    name: Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9._-]{0,14}$")]
-    ports: Annotated[tuple[Text, ...], Meta(min_length=1)]
-    mode: Text = "802.3ad"
-    lacp_rate: Text | None = "fast"
-    xmit_hash_policy: Text | None = "layer3+4"
+    match: Annotated[
+        Text,
+        Meta(
+            description="Glob, in any case, over the port's name, or its vendor and product. The boot interface is "
+            "meant only where this is its very name."
+        ),
+    ]
+    vlan: Annotated[
+        Annotated[int, Meta(ge=0, le=4094)] | None,
+        Meta(description="VID of the untagged VLAN. None: that of its link's subnet, or the one it was found in."),
+    ] = None
+    fabric: Annotated[
+        Text | None,
+        Meta(description="Name of the fabric that `vlan` is on. None: the port's own, or the only one that has it."),
+    ] = None
+    mtu: Mtu | None = None
+    link: LinkSite | None = None
+    vlans: tuple[VlanSite, ...] = ()
+
+
+class BondSite(_Table, frozen=True, kw_only=True):
+    """Ports bonded, two at least."""
+
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9._-]{0,14}$", description="As the system calls it: bond0.")]
+    ports: Annotated[tuple[Text, ...], Meta(min_length=1, description="Globs, as match of a port.")]
+    mode: Annotated[
+        str,
+        Meta(
+            pattern=r"^(balance-(rr|xor|tlb|alb)|active-backup|broadcast|802\.3ad)$",
+            description="The kernel's word for it.",
+        ),
+    ] = "802.3ad"
+    lacp_rate: Annotated[Text | None, Meta(description="fast or slow; for 802.3ad.")] = "fast"
+    xmit_hash_policy: Annotated[
+        Text | None, Meta(description="The kernel's word for it; for 802.3ad, balance-xor and balance-tlb.")
+    ] = "layer3+4"
+    vlan: Annotated[
+        Annotated[int, Meta(ge=0, le=4094)] | None,
+        Meta(description="VID of the untagged VLAN. None: that of its link's subnet, or the one all its ports are in."),
+    ] = None
+    fabric: Annotated[Text | None, Meta(description="Name of the fabric that `vlan` is on, as for a port.")] = None
     mtu: Mtu | None = None
     link: LinkSite | None = None
     vlans: tuple[VlanSite, ...] = ()
@@ -141,25 +189,42 @@ class NetworkSite(_Table, frozen=True, kw_only=True):
 
 class DeploySite(_Table, frozen=True, kw_only=True):
     distro_series: Annotated[Text, Meta(description="What is installed, e.g. ubuntu/noble.")] = "ubuntu/noble"
-    hwe_kernel: Text | None = None
-    hardware_sync: bool = True
-    max_datasource_retries: Annotated[int, Meta(ge=0, le=10)] = 2
+    hwe_kernel: Annotated[Text | None, Meta(description="Kernel to install. None: the image's own.")] = None
+    hardware_sync: Annotated[
+        bool, Meta(description="Have the installed system tell MAAS of its hardware every 15 minutes.")
+    ] = True
+    max_datasource_retries: Annotated[
+        int,
+        Meta(ge=0, le=10, description="Deployments made again by themselves when cloud-init did not reach MAAS."),
+    ] = 2
     bootstrap_ttl: Annotated[timedelta, Meta(description="How long the token in the user data is good for.")] = (
         timedelta(hours=6)
     )
 
 
 class CloudInitSite(_Table, frozen=True, kw_only=True):
-    """`template` is the text of the template; a file names it with `template_file`, beside its own."""
+    """`template` is the text that was read from `template_file`; a site's file does not say it itself."""
 
     template: str = ""
-    variables: Mapping[str, str | int | float | bool] = {}
+    template_file: Annotated[
+        str,
+        Meta(
+            description="Template of the user data, relative to the site's file and within the directory of the sites. "
+            "Empty: none is sent."
+        ),
+    ] = ""
+    variables: Annotated[
+        Mapping[str, str | int | float | bool],
+        Meta(description="What the template may name beside the node. No secrets."),
+    ] = {}
     max_bytes: Annotated[
         int, Meta(ge=1024, le=1024 * 1024, description="Largest user data that is sent, before it is encoded.")
     ] = 64 * 1024
 
 
 class Erase(StrEnum):
+    """`quick` overwrites the ends of disks, `secure` uses their own erasure, `full` overwrites everything."""
+
     NONE = "none"
     QUICK = "quick"
     SECURE = "secure"
@@ -192,3 +257,6 @@ class Site(_Table, frozen=True, kw_only=True):
 
 
 Sites: TypeAlias = Mapping[str, Site]
+
+# Fields that no file sets.
+DERIVED = frozenset({(Site, "name"), (CloudInitSite, "template")})

@@ -7,7 +7,6 @@ name that it does not have is an error, never an empty text.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +15,8 @@ from functools import lru_cache
 import jinja2
 from jinja2 import meta, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from farrier.config.reading import nearest
 
 NODE: Mapping[str, str] = {
     "id": "its number",
@@ -128,12 +129,12 @@ def faults(text: str, variables: Iterable[str]) -> Iterator[str]:
 def _unknown_names(tree: nodes.Template, known: tuple[str, ...]) -> Iterator[str]:
     strange = meta.find_undeclared_variables(tree) - set(known)
     for name in sorted(strange):
-        yield f"line {_line(tree, name)}: there is no {name!r}; {_near(name, known)}"
+        yield f"line {_line(tree, name)}: there is no {name!r}; {nearest(name, known)}"
     if any(name.ctx == "store" and name.name == "node" for name in tree.find_all(nodes.Name)):
         return  # the template has a `node` of its own
     for what, attribute, line in _attributes(tree):
         if attribute not in what:
-            yield f"line {line}: the node has no {attribute!r}; {_near(attribute, what)}"
+            yield f"line {line}: the node has no {attribute!r}; {nearest(attribute, what)}"
 
 
 def _line(tree: nodes.Template, name: str) -> int:
@@ -167,12 +168,6 @@ def _asked(found: nodes.Node | None) -> tuple[nodes.Node | None, str | None]:
 
 def _is_node(found: nodes.Node | None) -> bool:
     return isinstance(found, nodes.Name) and found.name == "node"
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    names = tuple(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}"
 
 
 def line_of(error: BaseException) -> int | None:

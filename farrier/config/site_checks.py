@@ -1,0 +1,184 @@
+"""What is wrong with a site although each of its keys is of the right type.
+
+Called by `site_files` for each site that could be read. Everything is said at once; nothing is asked of the region,
+which may not be there yet.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from urllib.parse import urlsplit
+
+from farrier.config import templates
+from farrier.config.sites import BondSite, Layout, LinkMode, LinkSite, MaasSite, NetworkSite, PortSite, Site
+from farrier.config.tables import Fault, place
+from farrier.model import duration
+
+_SECOND = timedelta(seconds=1)
+_MINUTE = timedelta(minutes=1)
+_HOUR = timedelta(hours=1)
+_DAY = timedelta(days=1)
+
+# Each with the least and the most that makes sense: faster than the first is a load on the region, slower than the
+# second and nobody could tell it from an outage. Tokens live as long as the database lets them.
+_LIMITS = {
+    ("maas", "node_timeout"): (_MINUTE, _DAY),
+    ("observe", "events_every"): (_SECOND, _MINUTE),
+    ("observe", "motion_every"): (5 * _SECOND, 10 * _MINUTE),
+    ("observe", "sweep_every"): (_MINUTE, _DAY),
+    ("deploy", "bootstrap_ttl"): (_MINUTE, 30 * _DAY),
+}
+_SCHEMES = ("file", "env", "systemd", "vault")
+_LACP_RATES = ("slow", "fast")
+_HASH_POLICIES = ("layer2", "layer2+3", "layer3+4", "encap2+3", "encap3+4")
+_WITH_A_ROOT = (Layout.FLAT, Layout.LVM, Layout.BCACHE)
+
+
+def faults(site: Site) -> Iterator[Fault]:
+    """Everything that is wrong with one site."""
+    if site.maas is not None:
+        yield from _maas(site.maas)
+    yield from _durations(site)
+    yield from _storage(site)
+    yield from _network(site.network)
+    for text in templates.faults(site.cloud_init.template, site.cloud_init.variables):
+        yield Fault(place("cloud_init", site.cloud_init.template_file), text)
+
+
+def _maas(maas: MaasSite) -> Iterator[Fault]:
+    url = urlsplit(maas.url)
+    try:
+        port_is_one = url.port != 0
+    except ValueError:
+        port_is_one = False
+    if not url.hostname or not port_is_one or "@" in url.netloc or url.query or url.fragment:
+        yield Fault(place("maas", "url"), "expected http[s]://host[:port]/MAAS, with nothing else in it")
+    scheme, colon, where = maas.key.partition(":")
+    if scheme not in _SCHEMES or not colon or not where:
+        text = f"expected a reference to the API key ({', '.join(f'{each}:' for each in _SCHEMES)}), never the key"
+        yield Fault(place("maas", "key"), text)
+    if maas.ca_file and not maas.ca_file.startswith("/"):
+        yield Fault(place("maas", "ca_file"), f"expected an absolute path, got {maas.ca_file!r}")
+
+
+def _durations(site: Site) -> Iterator[Fault]:
+    for (table, key), (least, most) in _LIMITS.items():
+        held = getattr(site, table)
+        found = getattr(held, key) if held is not None else None
+        if found is not None and not least <= found <= most:
+            text = f"expected {duration.human(least)} to {duration.human(most)}, got {_human(found)}"
+            yield Fault(place(table, key), text)
+    observe = site.observe
+    if not observe.events_every <= observe.motion_every <= observe.sweep_every:
+        yield Fault(place("observe"), "expected events_every to be the shortest and sweep_every the longest")
+
+
+def _human(found: timedelta) -> str:
+    return f"{found.total_seconds():g}s" if found % _SECOND else duration.human(found)
+
+
+def _storage(site: Site) -> Iterator[Fault]:
+    storage = site.storage
+    if re.search(storage.boot_disk_model, ""):
+        text = f"expected a pattern that tells the boot disk from others; {storage.boot_disk_model!r} fits any"
+        yield Fault(place("storage", "boot_disk_model"), text)
+    if storage.root_size_gb is not None and storage.layout not in _WITH_A_ROOT:
+        text = f"layout {storage.layout} makes no root; expected {', '.join(_WITH_A_ROOT)}, or no size"
+        yield Fault(place("storage", "root_size_gb"), text)
+
+
+def _network(network: NetworkSite) -> Iterator[Fault]:
+    yield from _subnet(network.pxe_subnet, place("network", "pxe_subnet"))
+    yield from _once((port.match for port in network.ports), place("network.ports"), "match")
+    yield from _once((bond.name for bond in network.bonds), place("network.bonds"), "name")
+    bonded = [glob for bond in network.bonds for glob in bond.ports]
+    yield from _once(bonded, place("network.bonds"), "port")
+    for number, port in enumerate(network.ports, start=1):
+        path = f"network.ports {number}"
+        if port.link is not None and port.match in bonded:
+            yield Fault(place(f"{path}.link"), f"{port.match!r} is in a bond, which has the link")
+        yield from _interface(port, path)
+    for number, bond in enumerate(network.bonds, start=1):
+        path = f"network.bonds {number}"
+        yield from _one_of(bond.lacp_rate, _LACP_RATES, place(path, "lacp_rate"))
+        yield from _one_of(bond.xmit_hash_policy, _HASH_POLICIES, place(path, "xmit_hash_policy"))
+        yield from _interface(bond, path)
+    yield from _once((at for link in _links(network) for at in _spelled(link)), place("network"), "address")
+
+
+def _interface(interface: PortSite | BondSite, path: str) -> Iterator[Fault]:
+    if interface.link is not None:
+        yield from _link(interface.link, f"{path}.link")
+    yield from _once((str(vlan.vid) for vlan in interface.vlans), place(f"{path}.vlans"), "vid")
+    for number, vlan in enumerate(interface.vlans, start=1):
+        below = f"{path}.vlans {number}"
+        if vlan.mtu is not None and interface.mtu is not None and vlan.mtu > interface.mtu:
+            text = f"expected at most that of what it is on, {interface.mtu}; got {vlan.mtu}"
+            yield Fault(place(below, "mtu"), text)
+        if vlan.link is not None:
+            yield from _link(vlan.link, f"{below}.link")
+
+
+def _links(network: NetworkSite) -> Iterator[LinkSite]:
+    interfaces: tuple[PortSite | BondSite, ...] = (*network.ports, *network.bonds)
+    for interface in interfaces:
+        links = (interface.link, *(vlan.link for vlan in interface.vlans))
+        yield from (link for link in links if link is not None)
+
+
+def _link(link: LinkSite, path: str) -> Iterator[Fault]:
+    wrong = list(_subnet(link.subnet, place(path, "subnet")))
+    yield from wrong
+    if link.mode is not LinkMode.STATIC:
+        if link.addresses:
+            yield Fault(place(path, "addresses"), f"mode {link.mode} takes none; expected mode static, or none")
+        return
+    if link.subnet is None:
+        yield Fault(place(path, "subnet"), "is missing; mode static needs the CIDR that the addresses are in")
+    if not link.addresses:
+        yield Fault(place(path, "addresses"), "is missing; mode static needs an address for each node, by its name")
+    network = ipaddress.ip_network(link.subnet) if link.subnet is not None and not wrong else None
+    for node, text in link.addresses.items():
+        try:
+            address = ipaddress.ip_address(text)
+        except ValueError:
+            yield Fault(place(path, f"addresses.{node}"), f"expected an IP address, got {text!r}")
+        else:
+            if network is not None and address not in network:
+                yield Fault(place(path, f"addresses.{node}"), f"expected one in {network}, got {text}")
+
+
+def _spelled(link: LinkSite) -> Iterator[str]:
+    """Addresses as they compare."""
+    for text in link.addresses.values():
+        try:
+            yield str(ipaddress.ip_address(text))
+        except ValueError:
+            continue
+
+
+def _subnet(cidr: str | None, where: str) -> Iterator[Fault]:
+    if cidr is None:
+        return
+    try:
+        ipaddress.ip_network(cidr)
+    except ValueError as error:
+        yield Fault(where, f"expected a CIDR such as 10.1.0.0/24: {error}")
+    else:
+        if "/" not in cidr:
+            yield Fault(where, f"expected a CIDR such as 10.1.0.0/24, got the address {cidr}")
+
+
+def _one_of(value: str | None, known: tuple[str, ...], where: str) -> Iterator[Fault]:
+    if value is not None and value not in known:
+        yield Fault(where, f"expected one of {', '.join(known)}; got {value!r}")
+
+
+def _once(values: Iterable[str], where: str, what: str) -> Iterator[Fault]:
+    for value, times in Counter(values).items():
+        if times > 1:
+            yield Fault(where, f"{what} {value!r} is there {times} times; expected each once")

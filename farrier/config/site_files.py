@@ -1,0 +1,139 @@
+"""Reads the sites: each `NAME.toml` of a directory is the site NAME, with the cloud-init template that it names.
+
+Called at the start, on SIGHUP and by `farrier site`. All or nothing: one bad file refuses the whole load, with
+everything that is wrong in any of them, so that no site runs on half a change. Reads no secret and no network.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from farrier.config import site_checks
+from farrier.config.sites import DERIVED, Site, Sites
+from farrier.config.tables import Fault, Reader, place
+from farrier.errors import ConfigError
+
+# A site of a thousand static addresses has 100 kB; what is larger is something else.
+_LARGEST_SITE = 1024 * 1024
+# User data itself is at most cloud_init.max_bytes; statements and comments come on top.
+_LARGEST_TEMPLATE = 1024 * 1024
+# Names are labels of nodes and of metrics, and are typed by people.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+class _UnreadableError(Exception):
+    """A file that is not what it should be; the text says how."""
+
+
+def load(directory: str) -> Sites:
+    """The sites of a directory by name; none for "". Raises ConfigError with everything that is wrong."""
+    if not directory:
+        return {}
+    root = Path(directory)
+    sites: dict[str, Site] = {}
+    wrong: list[str] = []
+    for path in _files(root):
+        site, faults = _site(path, root)
+        wrong += (f"{path.name}: {fault}" for fault in faults)
+        if site is not None:
+            sites[site.name] = site
+    wrong += _together(sites)
+    if wrong:
+        listed = "".join(f"\n- {each}" for each in wrong)
+        raise ConfigError(f"what is wrong in the sites of {directory} ({len(wrong)}):{listed}")
+    return sites
+
+
+def _files(root: Path) -> list[Path]:
+    """Editors and mounts leave names that begin with a dot; they are no sites."""
+    try:
+        return sorted(path for path in root.iterdir() if path.suffix == ".toml" and not path.name.startswith("."))
+    except OSError as failure:
+        raise ConfigError(f"cannot read the sites' directory {root} (sites.directory): {failure.strerror}") from failure
+
+
+def _site(path: Path, root: Path) -> tuple[Site | None, list[Fault]]:
+    """The site of a file, or what is wrong with it."""
+    if not _NAME.fullmatch(path.stem):
+        return None, [Fault("", "a site's name has letters, digits and ._- and begins with a letter or digit")]
+    try:
+        table = tomllib.loads(_text(path, _LARGEST_SITE))
+    except _UnreadableError as error:
+        return None, [Fault("", str(error))]
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        return None, [Fault("", f"is not TOML: {error}")]
+    reader = Reader(DERIVED)
+    site = reader.struct(Site, table)
+    if site is None:
+        return None, reader.faults
+    site = msgspec.structs.replace(site, name=path.stem)
+    if site.cloud_init.template_file:
+        try:
+            template = _text(_inside(path.parent / site.cloud_init.template_file, root), _LARGEST_TEMPLATE)
+        except _UnreadableError as error:
+            return None, [Fault(place("cloud_init", "template_file"), str(error)), *site_checks.faults(site)]
+        if not template:
+            return None, [Fault(place("cloud_init", "template_file"), "is empty"), *site_checks.faults(site)]
+        site = _with_template(site, template)
+    faults = list(site_checks.faults(site))
+    return (None if faults else site), faults
+
+
+def _with_template(site: Site, template: str) -> Site:
+    cloud_init: Any = msgspec.structs.replace(site.cloud_init, template=template)
+    return msgspec.structs.replace(site, cloud_init=cloud_init)
+
+
+def _inside(path: Path, root: Path) -> Path:
+    """The path with symlinks followed, of a file below `root`."""
+    try:
+        found, allowed = path.resolve(strict=True), root.resolve(strict=True)
+    except (OSError, RuntimeError, ValueError) as failure:
+        raise _UnreadableError(f"cannot be found: {_why(failure)}") from None
+    if not found.is_relative_to(allowed):
+        raise _UnreadableError("lies outside the directory of the sites, symlinks followed; expected it within")
+    return found
+
+
+def _text(path: Path, largest: int) -> str:
+    """The content of a regular file."""
+    try:
+        if not path.is_file():
+            raise _UnreadableError("expected a regular file")
+        with path.open("rb") as file:
+            content = file.read(largest + 1)
+    except (OSError, ValueError) as failure:
+        raise _UnreadableError(f"cannot be read: {_why(failure)}") from None
+    if len(content) > largest:
+        raise _UnreadableError(f"expected at most {largest} bytes; it is larger")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as failure:
+        raise _UnreadableError(f"expected UTF-8, got the byte {content[failure.start]:#x} at {failure.start}") from None
+
+
+def _why(failure: Exception) -> str:
+    return (failure.strerror if isinstance(failure, OSError) else None) or str(failure)
+
+
+def _together(sites: Sites) -> Iterator[str]:
+    """What is wrong with sites that are good each by itself."""
+    names: defaultdict[str, list[str]] = defaultdict(list)
+    regions: defaultdict[str, list[str]] = defaultdict(list)
+    for site in sites.values():
+        names[site.name.lower()].append(site.name)
+        if site.maas is not None:
+            regions[site.maas.url.rstrip("/").lower()].append(site.name)
+    for alike in names.values():
+        if len(alike) > 1:
+            yield f"{', '.join(alike)}: expected names that differ in more than capital letters"
+    for url, shared in regions.items():
+        if len(shared) > 1:
+            yield f"{', '.join(shared)}: [maas] url: all name {url}; expected a region to belong to one site"

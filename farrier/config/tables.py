@@ -1,0 +1,149 @@
+"""Reads a TOML table into a struct, finding everything that is wrong with it and not just the first.
+
+Used for files that have tables within tables (`site_files`); the main configuration has `reading`. A fault names the
+table and the key, what was expected and what came. Values of keys that lead to secrets are not repeated.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from datetime import timedelta
+from types import UnionType
+from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from typing_extensions import override
+
+from farrier.config.reading import nearest, read_duration
+from farrier.log import mask_urls
+
+_T = TypeVar("_T", bound=msgspec.Struct)
+
+# Somebody may have written the secret itself where a reference is wanted.
+_NOT_SHOWN = frozenset({"key"})
+_SHOWN = 60
+
+
+class Fault(NamedTuple):
+    """`where` is a table, and a key if it is about one: `[network.bonds 2] mtu`."""
+
+    where: str
+    text: str
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.where}: {self.text}" if self.where else self.text
+
+
+class Reader:
+    """Reads one file's tables; `faults` are those found so far. `derived` are fields that no file sets."""
+
+    def __init__(self, derived: frozenset[tuple[type[Any], str]] = frozenset()) -> None:
+        self.faults: list[Fault] = []
+        self._derived = derived
+
+    def struct(self, wanted: type[_T], table: object, path: str = "") -> _T | None:
+        """The struct that a table says; None if anything is wrong with it."""
+        before = len(self.faults)
+        if not isinstance(table, Mapping):
+            self._fault(path, "", f"expected a table, got {_kind(table)}")
+            return None
+        hints = get_type_hints(wanted, include_extras=True)
+        known = [field for field in msgspec.structs.fields(wanted) if (wanted, field.name) not in self._derived]
+        names = [field.name for field in known]
+        for key in table:
+            if key not in names:
+                self._fault(path, "", f"unknown key {key!r}; {nearest(key, names)}")
+        ready: dict[str, Any] = {}
+        for field in known:
+            if field.name in table:
+                ready[field.name] = self._value(hints[field.name], table[field.name], path, field.name)
+            elif field.required:
+                self._fault(path, field.name, f"is missing; {_description(hints[field.name])}")
+        if len(self.faults) > before:
+            return None
+        try:
+            return wanted(**ready)
+        except (ValueError, OverflowError, RecursionError) as error:  # keys that are good each by itself
+            self._fault(path, "", str(error))
+            return None
+
+    def _value(self, hint: Any, value: object, path: str, key: str) -> Any:
+        meant, inner = _meant(hint)
+        below = f"{path}.{key}" if path else key
+        if _is_struct(meant):
+            return self.struct(meant, value, below)
+        if inner is not None and _is_struct(inner):
+            return self._structs(inner, value, path, key)
+        try:
+            return read_duration(value) if meant is timedelta else msgspec.convert(value, hint)
+        except (ValueError, OverflowError) as error:
+            self._fault(path, key, _expected(str(error), meant) + _came(key, value))
+            return None
+
+    def _structs(self, wanted: type[msgspec.Struct], value: object, path: str, key: str) -> Any:
+        below = f"{path}.{key}" if path else key
+        if not isinstance(value, list):
+            self._fault(path, key, f"expected tables [[{below}]], got {_kind(value)}")
+            return None
+        return tuple(self.struct(wanted, table, f"{below} {number}") for number, table in enumerate(value, start=1))
+
+    def _fault(self, path: str, key: str, text: str) -> None:
+        self.faults.append(Fault(place(path, key), text))
+
+
+def place(path: str, key: str = "") -> str:
+    """How a fault names where it is."""
+    return f"{f'[{path}]' if path else ''} {key}".strip()
+
+
+def _meant(hint: Any) -> tuple[Any, Any]:
+    """The type behind annotations and `| None`, and that of the elements if it is a tuple."""
+    while True:
+        if get_origin(hint) is Annotated:
+            hint = get_args(hint)[0]
+        elif get_origin(hint) in (Union, UnionType):
+            rest = [each for each in get_args(hint) if each is not type(None)]
+            if len(rest) != 1:
+                return hint, None
+            (hint,) = rest
+        else:
+            return hint, get_args(hint)[0] if get_origin(hint) is tuple else None
+
+
+def _is_struct(meant: Any) -> bool:
+    return isinstance(meant, type) and issubclass(meant, msgspec.Struct)
+
+
+def _description(hint: Any) -> str:
+    found = (extra.description for extra in get_args(hint)[1:] if isinstance(extra, msgspec.Meta))
+    return f"expected here: {next(found, None) or 'a value'}"
+
+
+def _expected(text: str, meant: Any) -> str:
+    if isinstance(meant, type) and issubclass(meant, enum.Enum):
+        return f"expected one of {', '.join(repr(each.value) for each in meant)}"
+    return text
+
+
+def _came(key: str, value: object) -> str:
+    if key in _NOT_SHOWN or isinstance(value, Mapping | list):
+        return ""
+    return f"; got {mask_urls(str(value))[:_SHOWN]!r}" if isinstance(value, str) else f"; got {_kind(value)} {value}"
+
+
+def _kind(value: object) -> str:
+    match value:
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list():
+            return "an array"
+        case Mapping():
+            return "a table"
+        case _:
+            return f"a {type(value).__name__}"

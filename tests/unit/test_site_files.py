@@ -1,0 +1,296 @@
+"""Sites from files: what a good one says, and what is told of bad ones, all of it at once."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from farrier.config import site_files
+from farrier.config.sites import Erase, LinkMode, Site
+from farrier.errors import ConfigError, ExitCode
+from farrier.handlers.node import cloud_init
+from tests.support.nodes import node
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "operating"
+MAAS = '[maas]\nurl = "http://maas.north:5240/MAAS"\nkey = "env:MAAS_KEY"\n'
+
+
+@pytest.fixture
+def sites(tmp_path: Path) -> Path:
+    directory = tmp_path / "sites"
+    directory.mkdir()
+    return directory
+
+
+def site(sites: Path, text: str, template: str | None = None) -> Site:
+    (sites / "north.toml").write_text(text)
+    if template is not None:
+        (sites / "user-data.j2").write_text(template)
+    return site_files.load(str(sites))["north"]
+
+
+def refusal(sites: Path, text: str | None = None, template: str | None = None) -> list[str]:
+    """What is wrong, line by line."""
+    if text is not None:
+        (sites / "north.toml").write_text(text)
+    if template is not None:
+        (sites / "user-data.j2").write_text(template)
+    with pytest.raises(ConfigError) as refused:
+        site_files.load(str(sites))
+    assert refused.value.exit_code is ExitCode.USAGE
+    head, *lines = str(refused.value).splitlines()
+    assert str(sites) in head
+    return [line.removeprefix("- ") for line in lines]
+
+
+def test_no_directory_means_no_sites() -> None:
+    assert site_files.load("") == {}
+
+
+def test_the_example_in_the_documentation_is_a_site_whose_user_data_can_be_made() -> None:
+    found = site_files.load(str(EXAMPLE))
+    (name,) = found
+    example = found[name]
+    made = cloud_init.render(example, node(site=name, labels={"rack": "r1"}), token="a-token")
+    assert made.startswith("#cloud-config\n") and '"a-token"' in made and 'content: "r1"' in made
+    assert example.maas is not None and example.maas.pool == "gpu"
+    assert example.network.bonds[0].vlans[0].link is not None
+
+
+def test_a_site_has_the_name_of_its_file_and_defaults_for_the_rest(sites: Path) -> None:
+    assert site(sites, "") == Site(name="north")
+
+
+def test_what_a_file_says_is_what_the_site_has(sites: Path) -> None:
+    found = site(
+        sites,
+        MAAS
+        + '[observe]\nevents_every = "10s"\nmotion_every = 45\n[release]\nerase = "quick"\n'
+        + '[[network.ports]]\nmatch = "ens*"\nlink = { mode = "dhcp" }\n[storage]\nroot_size_gb = 100\n',
+    )
+    assert found.observe.events_every == timedelta(seconds=10)
+    assert found.observe.motion_every == timedelta(seconds=45)
+    assert found.release.erase is Erase.QUICK
+    assert found.network.ports[0].link is not None and found.network.ports[0].link.mode is LinkMode.DHCP
+    assert found.storage.root_size_gb == 100
+
+
+def test_files_that_editors_and_mounts_leave_are_no_sites(sites: Path) -> None:
+    for name in (".north.toml", "north.toml~", "notes.txt", "template.j2"):
+        (sites / name).write_text("no TOML")
+    assert site_files.load(str(sites)) == {}
+
+
+def test_a_directory_that_is_not_there_is_an_error(sites: Path) -> None:
+    with pytest.raises(ConfigError, match=r"sites\.directory.*No such file"):
+        site_files.load(str(sites / "gone"))
+
+
+def test_everything_that_is_wrong_is_told_at_once_and_no_site_is_used(sites: Path) -> None:
+    (sites / "good.toml").write_text(MAAS)
+    (sites / "south.toml").write_text("[storage]\nlayuot = 'flat'\n")
+    assert refusal(sites, "[release]\nerase = 'wipe'\n[deploy]\nhardware_sync = 'yes'\n") == [
+        "north.toml: [deploy] hardware_sync: Expected `bool`, got `str`; got 'yes'",
+        "north.toml: [release] erase: expected one of 'none', 'quick', 'secure', 'full'; got 'wipe'",
+        "south.toml: [storage]: unknown key 'layuot'; did you mean 'layout'?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[maas", "is not TOML"),
+        ("[mass]\n", "unknown key 'mass'; did you mean 'maas'?"),
+        ("maas = 3\n", "[maas]: expected a table, got a number"),
+        ("name = 'x'\n", "unknown key 'name'"),
+        (
+            "[cloud_init]\ntemplate = '#cloud-config'\n",
+            "[cloud_init]: unknown key 'template'; did you mean 'template_file'",
+        ),
+        ('[maas]\nkey = "env:K"\n', "[maas] url: is missing; expected here: Base URL"),
+        (MAAS.replace("/MAAS", ""), "[maas] url: Expected `str` matching regex"),
+        (MAAS.replace("maas.north", "me:secret@maas.north"), "[maas] url: expected http[s]://host[:port]/MAAS"),
+        (MAAS.replace("5240", "524000"), "[maas] url: expected http[s]://host[:port]/MAAS"),
+        (MAAS.replace("env:MAAS_KEY", "aaa:bbb:secret"), "[maas] key: expected a reference to the API key"),
+        (MAAS.replace('"env:MAAS_KEY"', '["secret"]'), "[maas] key: Expected `str`, got `array`"),
+        (MAAS + 'ca_file = "ca.pem"\n', "[maas] ca_file: expected an absolute path, got 'ca.pem'"),
+        (MAAS + 'node_timeout = "2s"\n', "[maas] node_timeout: expected 1m to 1d, got 2s"),
+        ('[observe]\nevents_every = "0s"\n', "[observe] events_every: a duration is more than nothing"),
+        ('[observe]\nevents_every = "2m"\nmotion_every = "3m"\n', "[observe] events_every: expected 1s to 1m, got 2m"),
+        ("[observe]\nevents_every = 0.5\n", "[observe] events_every: expected 1s to 1m, got 0.5s"),
+        ("[observe]\nevents_every = [1]\n", "[observe] events_every: a duration looks like 30s"),
+        ('[observe]\nsweep_every = "10d"\n', "[observe] sweep_every: expected 1m to 1d"),
+        ('[observe]\nevents_every = "1m"\n', "expected events_every to be the shortest"),
+        ('[deploy]\nbootstrap_ttl = "31d"\n', "[deploy] bootstrap_ttl: expected 1m to 30d, got 31d"),
+        ("[deploy]\nmax_datasource_retries = 11\n", "Expected `int` <= 10; got a number 11"),
+        ('[storage]\nboot_disk_model = "("\n', "boot_disk_model is no regular expression: missing )"),
+        ('[storage]\nboot_disk_model = ".*"\n', "[storage] boot_disk_model: expected a pattern that tells"),
+        ('[storage]\nlayout = "blank"\nroot_size_gb = 10\n', "[storage] root_size_gb: layout blank makes no root"),
+        ('[network]\npxe_subnet = "10.0.0.1/24"\n', "[network] pxe_subnet: expected a CIDR such as 10.1.0.0/24"),
+        ('[network]\npxe_subnet = "10.0.0.0"\n', "[network] pxe_subnet: expected a CIDR such as 10.1.0.0/24, got the"),
+        ("[network]\nbonds = 3\n", "[network] bonds: expected tables [[network.bonds]], got a number"),
+        ('[[network.bonds]]\nname = "b"\nports = []\n', "[network.bonds 1] ports: Expected `array` of length >= 1"),
+        ('[[network.bonds]]\nname = "b"\nports = ["a"]\nmode = "4"\n', "[network.bonds 1] mode: Expected `str`"),
+        (
+            '[[network.bonds]]\nname = "b"\nports = ["a"]\nlacp_rate = "warp"\n',
+            "[network.bonds 1] lacp_rate: expected one of slow, fast; got 'warp'",
+        ),
+        (
+            '[[network.bonds]]\nname = "b"\nports = ["a"]\nxmit_hash_policy = "x"\n',
+            "[network.bonds 1] xmit_hash_policy: expected one of layer2",
+        ),
+        (
+            '[[network.bonds]]\nname = "b"\nports = ["a"]\n[[network.bonds]]\nname = "b"\nports = ["c"]\n',
+            "[network.bonds]: name 'b' is there 2 times",
+        ),
+        (
+            '[[network.bonds]]\nname = "b"\nports = ["a"]\n[[network.bonds]]\nname = "c"\nports = ["a"]\n',
+            "[network.bonds]: port 'a' is there 2 times",
+        ),
+        ('[[network.ports]]\nmatch = "a"\n[[network.ports]]\nmatch = "a"\n', "[network.ports]: match 'a' is there"),
+        (
+            '[[network.ports]]\nmatch = "a"\nlink = {}\n[[network.bonds]]\nname = "b"\nports = ["a"]\n',
+            "[network.ports 1.link]: 'a' is in a bond, which has the link",
+        ),
+        (
+            '[[network.bonds]]\nname = "b"\nports = ["a"]\nmtu = 1500\nvlans = [{ vid = 7, mtu = 9000 }]\n',
+            "[network.bonds 1.vlans 1] mtu: expected at most that of what it is on, 1500; got 9000",
+        ),
+        (
+            '[[network.bonds]]\nname = "b"\nports = ["a"]\nvlans = [{ vid = 7 }, { vid = 7 }]\n',
+            "[network.bonds 1.vlans]: vid '7' is there 2 times",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(sites: Path, text: str, told: str) -> None:
+    (line,) = refusal(sites, text)
+    assert line.startswith("north.toml: ") and told in line
+    assert "secret" not in line
+
+
+@pytest.mark.parametrize(
+    ("link", "told"),
+    [
+        ('{ mode = "auto", addresses = { n = "10.0.0.5" } }', "addresses: mode auto takes none"),
+        ('{ mode = "static", addresses = { n = "10.0.0.5" } }', "subnet: is missing"),
+        ('{ mode = "static", subnet = "10.0.0.0/24" }', "addresses: is missing"),
+        ('{ mode = "static", subnet = "10.0.0.0/24", addresses = { n = "x" } }', "addresses.n: expected an IP address"),
+        (
+            '{ mode = "static", subnet = "10.0.0.0/24", addresses = { n = "10.0.1.5" } }',
+            "addresses.n: expected one in 10.0.0.0/24, got 10.0.1.5",
+        ),
+        ('{ subnet = "10.0.0.0/33" }', "subnet: expected a CIDR"),
+        (
+            '{ mode = "static", subnet = "fd00::/64", addresses = { n = "fd00::1", m = "fd00:0::1" } }',
+            "[network]: address 'fd00::1' is there 2 times",
+        ),
+    ],
+)
+def test_a_link_is_looked_at_as_a_whole(sites: Path, link: str, told: str) -> None:
+    (line,) = refusal(sites, f'[[network.ports]]\nmatch = "a"\nvlans = [{{ vid = 7, link = {link} }}]\n')
+    assert told in line
+
+
+def test_a_region_belongs_to_one_site_and_names_differ_in_more_than_case(sites: Path) -> None:
+    for name, end in (("North", ""), ("north", "/")):
+        (sites / f"{name}.toml").write_text(MAAS.replace("/MAAS", f"/MAAS{end}"))
+    assert refusal(sites) == [
+        "North, north: expected names that differ in more than capital letters",
+        "North, north: [maas] url: all name http://maas.north:5240/maas; expected a region to belong to one site",
+    ]
+
+
+@pytest.mark.parametrize("name", ["a b", "-a", "ü", "x" * 64])
+def test_a_name_that_would_be_no_label_is_refused(sites: Path, name: str) -> None:
+    (sites / f"{name}.toml").write_text("")
+    assert "a site's name has letters, digits" in refusal(sites)[0]
+
+
+def test_what_is_no_regular_file_or_larger_than_any_site_is_refused(sites: Path) -> None:
+    (sites / "a.toml").mkdir()
+    (sites / "b.toml").write_bytes(b"#" * (1024 * 1024 + 1))
+    (sites / "c.toml").write_bytes(b"\xff")
+    (sites / "d.toml").symlink_to(sites / "gone")
+    assert refusal(sites) == [
+        "a.toml: expected a regular file",
+        "b.toml: expected at most 1048576 bytes; it is larger",
+        "c.toml: expected UTF-8, got the byte 0xff at 0",
+        "d.toml: expected a regular file",
+    ]
+
+
+# --- templates
+
+TEMPLATE = '[cloud_init]\ntemplate_file = "user-data.j2"\n'
+
+
+def test_a_template_is_read_with_its_site(sites: Path) -> None:
+    found = site(sites, TEMPLATE, "#cloud-config\n").cloud_init
+    assert (found.template, found.template_file) == ("#cloud-config\n", "user-data.j2")
+
+
+def test_a_directory_that_is_mounted_by_symlinks_is_read(sites: Path) -> None:
+    held = sites / "..2026"
+    held.mkdir()
+    (held / "north.toml").write_text(TEMPLATE)
+    (held / "user-data.j2").write_text("#cloud-config\n")
+    for name in ("north.toml", "user-data.j2"):
+        (sites / name).symlink_to(Path("..2026") / name)
+    assert site_files.load(str(sites))["north"].cloud_init.template == "#cloud-config\n"
+
+
+@pytest.mark.parametrize("way", ["../secret", "/etc/hostname", "link"])
+def test_a_template_outside_the_directory_is_not_read(sites: Path, way: str) -> None:
+    (sites.parent / "secret").write_text("secret")
+    (sites / "link").symlink_to(sites.parent / "secret")
+    (line,) = refusal(sites, f'[cloud_init]\ntemplate_file = "{way}"\n')
+    assert "[cloud_init] template_file: lies outside the directory" in line
+
+
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        (None, "[cloud_init] template_file: cannot be found: No such file"),
+        ("", "[cloud_init] template_file: is empty"),
+        ("#" * (1024 * 1024 + 1), "expected at most 1048576 bytes"),
+        ("#\n{% if %}", "[cloud_init] user-data.j2: line 2: Expected an expression"),
+        ("{{ node.name | yml }}", "line 1: No filter named 'yml'"),
+        ("{{ nod.name }}", "line 1: there is no 'nod'; did you mean 'node'?"),
+        ("\n{{ node.nmae }}", "line 2: the node has no 'nmae'; did you mean 'name'?"),
+        ("{{ node['nmae'] }}", "the node has no 'nmae'"),
+        ("{{ node.bmc.serail }}", "the node has no 'serail'; did you mean 'serial'?"),
+        ("{% include 'other' %}", "it includes, imports or extends another template"),
+        ("{% include node.name %}", "it includes, imports or extends another template"),
+    ],
+)
+def test_a_template_is_looked_at_when_it_is_read(sites: Path, template: str | None, told: str) -> None:
+    (line,) = refusal(sites, TEMPLATE, template)
+    assert told in line
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ node.labels.anything }} {{ node.bmc.serial }} {{ proxy }} {{ bootstrap_token }}",
+        "{% for mac in node.macs %}{{ loop.index }} {{ mac }}{% endfor %}",
+        "{% set node = 1 %}{{ node.anything }}",
+        "{{ node[proxy] }}",
+    ],
+)
+def test_what_only_a_node_can_tell_is_left_to_it(sites: Path, template: str) -> None:
+    assert site(sites, TEMPLATE + 'variables = { proxy = "x" }\n', template).cloud_init.template == template
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("node", "is given to every template"),
+        ("x-y", "has no name that a template could use"),
+        ("bootstrap_token", "is"),
+    ],
+)
+def test_a_variable_has_a_name_of_its_own(sites: Path, name: str, told: str) -> None:
+    (line,) = refusal(sites, f"[cloud_init.variables]\n{name} = 1\n")
+    assert told in line
