@@ -157,13 +157,11 @@ def _attributes(tree: nodes.Template) -> Iterator[tuple[Mapping[str, str], str, 
 
 def _asked(found: nodes.Node | None) -> tuple[nodes.Node | None, str | None]:
     """Of what an attribute is asked, and which; None for one that only the run will know."""
-    match found:
-        case nodes.Getattr():
-            return found.node, found.attr
-        case nodes.Getitem(arg=nodes.Const(value=str(key))):
-            return found.node, key
-        case _:
-            return None, None
+    if isinstance(found, nodes.Getattr):
+        return found.node, found.attr
+    if isinstance(found, nodes.Getitem) and isinstance(found.arg, nodes.Const) and isinstance(found.arg.value, str):
+        return found.node, found.arg.value
+    return None, None
 
 
 def _is_node(found: nodes.Node | None) -> bool:
