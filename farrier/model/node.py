@@ -148,7 +148,9 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     token in the user data. `disowned`: deployments up to this
     number are not this workflow's to undo: undone already, or somebody else's that an operator had it adopt. `touched`:
     a run before the last rerun got as far as MAAS. `released`: a decommission gave the machine back, so nothing of the
-    node's own runs there any more."""
+    node's own runs there any more. `failed_deploys` are the deployments that failed since an operator last asked for
+    another; `token` was made at `token_at`; `synced_at` is the hardware sync that MAAS showed, by its own clock, when it
+    first said deployed."""
 
     candidate: str | None = None
     commissions: int = 0
@@ -156,11 +158,14 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     disowned: int = 0
     touched: bool = False
     released: bool = False
+    failed_deploys: int = 0
     datasource_retries: int = 0
     asked_at: datetime | None = None
     asked: str | None = None
     token: str | None = None
+    token_at: datetime | None = None
     deployed_at: datetime | None = None
+    synced_at: datetime | None = None
     failure_class: FailureClass | None = None
     failure_detail: str | None = None
 

@@ -1,13 +1,77 @@
-"""Stage `classify_deploy_failure`: why a deployment failed."""
+"""Stage `classify_deploy_failure`: why the deployment failed, or is stuck, and whether another one is worth it.
+
+Entered only from a deployment that failed. Reads the machine's events and changes nothing. A datasource that failed is
+tried again at once, as often as the site allows; anything else fails this stage, and its next attempt goes on to give
+the machine back and deploy again.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node.moves import Policy
-from farrier.handlers.node.stage import StageResult, Waiting
+from farrier.handlers.node import region
+from farrier.handlers.node.moves import Policy, noted
+from farrier.handlers.node.onboarding import detour
+from farrier.handlers.node.onboarding.deploy_failure import DeployCause, DeployFailure, classify
+from farrier.handlers.node.stage import Failed, Settled, StageResult, Step
+from farrier.model.failures import FailureClass
+from farrier.model.maas import Machine
+from farrier.model.maas import StatusNumber as S
 from farrier.model.node import Node
+from farrier.model.stages import OnboardingStage
+from farrier.protocols import MaasClient
+
+# Failed, or given back since: its traces are there all the same.
+_TO_JUDGE = (
+    S.FAILED_DEPLOYMENT,
+    S.DEPLOYING,
+    S.ALLOCATED,
+    S.READY,
+    S.NEW,
+    S.RELEASING,
+    S.RELEASING_FAILED,
+)
 
 
 def classify_deploy_failure(node: Node, now: datetime, policy: Policy) -> StageResult:
-    return Waiting(reason="this stage is run by a newer release", timed=False)
+    """Never done: it leads on to another deployment, or fails with the cause."""
+    assert node.workflow is not None, "a stage runs in a workflow"
+    if detour.is_another_attempt(node.workflow):
+        # The first attempt after an operator's word is number one; those that come by themselves count on.
+        base = detour.afresh(node) if node.workflow.attempt == 1 else node
+        return Step(to=detour.to_recovery(base), reason="another deployment is tried")
+
+    async def ask(client: MaasClient) -> Settled:
+        machine = await region.own_machine(client, node)
+        if isinstance(machine, Failed):
+            return machine
+        if machine.status == S.DEPLOYED:
+            to = detour.at(node, OnboardingStage.WAIT_FOR_DEPLOYED)
+            return Step(to=to, reason="the deployment came to an end after all")
+        if machine.status not in _TO_JUDGE:
+            return detour.disagrees(machine.system_id, machine.status_name, "after its deployment failed")
+        events = await client.events(system_id=machine.system_id, limit=detour.MOST_EVENTS)
+        scripts = await client.results(machine.system_id, "installation")
+        number = detour.upstream(node).deploys
+        failure = classify(machine, events, scripts, comment=detour.comment(node, number))
+        return _judged(node, policy, machine, failure)
+
+    return region.with_region(node, policy, ask, name="classify", reads_only=True)
+
+
+def _judged(node: Node, policy: Policy, machine: Machine, failure: DeployFailure) -> Settled:
+    if machine.status == S.ALLOCATED and failure.cause is not DeployCause.POWER:
+        return detour.disagrees(machine.system_id, machine.status_name, "because somebody aborted its deployment")
+    if failure.cause is DeployCause.DATASOURCE:
+        return _without_datasource(node, policy, failure)
+    if machine.status == S.DEPLOYING:
+        return Failed(failure=FailureClass.TIMEOUT, detail=f"the deployment is stuck: {failure}")
+    return Failed(failure=FailureClass.DEPLOY_FAILED, detail=str(failure))
+
+
+def _without_datasource(node: Node, policy: Policy, failure: DeployFailure) -> Settled:
+    retries = detour.upstream(node).datasource_retries
+    if retries >= region.site_of(node, policy).deploy.max_datasource_retries:
+        return Failed(failure=FailureClass.DATASOURCE_FAILED_REPEATEDLY, detail=str(failure))
+    again = noted(node, datasource_retries=retries + 1)
+    return Step(to=detour.to_recovery(again), reason=f"the deployment failed and is tried again: {failure}")

@@ -1,13 +1,134 @@
-"""Stage `deploy_via_maas`: the deployment is asked for."""
+"""Stage `deploy_via_maas`: the deployment is asked for, once.
+
+Decided on a reading. What is deploying or deployed already is recognised by the comment of our own request, so an
+answer that was lost costs nothing, and a deployment of somebody else's is not taken for ours. The user data is made
+again from the template and a token that is made again; a token that is not the one issued leads back to the stage that
+issues it.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
-from farrier.handlers.node.moves import Policy
-from farrier.handlers.node.stage import StageResult, Waiting
+from farrier.config import templates
+from farrier.config.sites import Site
+from farrier.errors import ConfigError, CredentialError
+from farrier.handlers.node import bootstrap, cloud_init, region
+from farrier.handlers.node.moves import NodeServices, Policy, noted
+from farrier.handlers.node.onboarding import detour
+from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Step, Waiting
+from farrier.model.failures import FailureClass
+from farrier.model.maas import Event, Machine
+from farrier.model.maas import StatusNumber as S
+from farrier.model.maas_changes import Deploy
 from farrier.model.node import Node
+from farrier.model.stages import OnboardingStage
+from farrier.protocols import MaasClient
+
+_DEPLOYABLE = (S.READY, S.ALLOCATED)
+_ASKED_FOR = (S.DEPLOYING, S.DEPLOYED)
+_ON_ITS_WAY = (S.RELEASING, S.DISK_ERASING)
+# Where secrets are kept answers again in seconds, or somebody is at work on it.
+_STORE_AGAIN = timedelta(seconds=15)
 
 
 def deploy_via_maas(node: Node, now: datetime, policy: Policy) -> StageResult:
-    return Waiting(reason="this stage is run by a newer release", timed=False)
+    """Done once MAAS took the deployment, whichever run asked for it."""
+
+    async def act(services: NodeServices) -> Settled:
+        async def ask(client: MaasClient) -> Settled:
+            return await _looked(client, services, node, now, region.site_of(node, policy))
+
+        asked = region.with_region(node, policy, ask, name="deploy")
+        return await asked.act(services) if isinstance(asked, Call) else asked
+
+    return Call(name="deploy", act=act, reads_only=False)
+
+
+async def _looked(client: MaasClient, services: NodeServices, node: Node, now: datetime, site: Site) -> Settled:
+    machine = await region.own_machine(client, node)
+    if isinstance(machine, Failed):
+        return machine
+    if machine.status in (*_ASKED_FOR, S.FAILED_DEPLOYMENT):
+        events = await client.events(system_id=machine.system_id, limit=detour.MOST_EVENTS)
+        return _found(node, now, machine, events)
+    if machine.status in _ON_ITS_WAY:
+        return Waiting(reason=f"waits until MAAS is through with what it does: {machine.status_name}")
+    if machine.status not in _DEPLOYABLE:
+        return detour.disagrees(machine.system_id, machine.status_name, "which is no place to deploy from")
+    return await _deployed(client, services, node, now, site, machine)
+
+
+def _found(node: Node, now: datetime, machine: Machine, events: Sequence[Event]) -> Settled:
+    """A machine that somebody has deployed, or tried to. Ours, if the last to ask for it was this workflow."""
+    number = detour.upstream(node).deploys
+    newest = detour.newest_start(events)
+    lost = newest is not None and newest.carries(detour.comment(node, number + 1))
+    known = number > 0 and (newest is None or newest.carries(detour.comment(node, number)))
+    if not lost and not known:
+        return detour.disagrees(machine.system_id, machine.status_name, "which this onboarding did not ask for")
+    if machine.status == S.FAILED_DEPLOYMENT:
+        if lost:
+            failed = detour.to_judgement(_asked(node, _earliest(node, newest)))
+            return Step(to=failed, reason="the deployment was asked for already, and failed")
+        return Step(to=detour.to_recovery(detour.afresh(node)), reason="the last deployment failed; it is followed up")
+    if lost:
+        return Done(reason="the deployment was asked for already", to=_asked(node, _earliest(node, newest)))
+    return Done(reason="the deployment was asked for already")
+
+
+async def _deployed(
+    client: MaasClient, services: NodeServices, node: Node, now: datetime, site: Site, machine: Machine
+) -> Settled:
+    known = detour.upstream(node)
+    number = known.deploys + 1
+    token = ""
+    if _needs_token(site, node):
+        try:
+            token = await bootstrap.token(services, site, node, number)
+        except CredentialError as error:
+            if error.temporary:
+                return Waiting(reason=f"{error}", look_again=_STORE_AGAIN)
+            return Failed(failure=FailureClass.NO_CREDENTIALS, detail=str(error))
+        if bootstrap.digest(token) != known.token:
+            return _rendered(node, "the bootstrap token of this deployment is not issued yet")
+        if known.token_at is not None and now - known.token_at > site.deploy.bootstrap_ttl / 2:
+            # The same number would make the same token, whose time is running out.
+            return _rendered(noted(node, deploys=number), "the bootstrap token is too old for a deployment")
+    try:
+        user_data = cloud_init.render(site, node, token=token)
+    except ConfigError as error:
+        return Failed(failure=FailureClass.INVALID_CONFIG, detail=str(error))
+    change = Deploy(
+        user_data=user_data,
+        comment=detour.comment(node, number),
+        distro_series=site.deploy.distro_series,
+        hwe_kernel=site.deploy.hwe_kernel,
+        enable_hw_sync=site.deploy.hardware_sync,
+    )
+    then = Done(reason="MAAS took the deployment", to=_asked(node, now))
+    return await region.sent(client, machine, region.Send(change=change, reason="deploy", then=then))
+
+
+def _needs_token(site: Site, node: Node) -> bool:
+    template = site.cloud_init.template
+    return bool(template) and not node.agentless and templates.names_token(template)
+
+
+def _rendered(node: Node, reason: str) -> Step:
+    return Step(to=detour.at(node, OnboardingStage.RENDER_CLOUD_INIT), reason=reason)
+
+
+def _asked(node: Node, at: datetime) -> Node:
+    """The node once one more deployment was asked for: what is known of the one before is over."""
+    number = detour.upstream(node).deploys + 1
+    return noted(node, deploys=number, asked_at=at, deployed_at=None, synced_at=None)
+
+
+def _earliest(node: Node, start: Event | None) -> datetime:
+    """When a deployment was asked for at the earliest, of which only the region's own trace is left: an agent that
+    enrolled since is the new one's."""
+    assert node.workflow is not None, "a stage runs in a workflow"
+    entered = node.workflow.stage_entered_at
+    return entered if start is None or start.at is None else min(entered, start.at)

@@ -1,13 +1,35 @@
-"""Stage `ensure_hardware_sync_configured`: hardware sync is on."""
+"""Stage `ensure_hardware_sync_configured`: MAAS expects the machine to report its hardware, if the site wants that.
+
+What reports was installed by a deployment that asked for it, as this workflow's did; setting it later only makes MAAS
+expect reports.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
 
+from farrier.handlers.node import region
 from farrier.handlers.node.moves import Policy
-from farrier.handlers.node.stage import StageResult, Waiting
+from farrier.handlers.node.onboarding import detour
+from farrier.handlers.node.region import Send
+from farrier.handlers.node.stage import Done, Settled, StageResult
+from farrier.model.maas import Machine
+from farrier.model.maas import StatusNumber as S
+from farrier.model.maas_changes import Update
 from farrier.model.node import Node
 
 
 def ensure_hardware_sync_configured(node: Node, now: datetime, policy: Policy) -> StageResult:
-    return Waiting(reason="this stage is run by a newer release", timed=False)
+    site = region.site_of(node, policy)
+    if not site.deploy.hardware_sync:
+        return Done(reason="no hardware sync here", skipped=f"site {site.name} has deploy.hardware_sync off")
+    return region.with_machine(node, policy, _decided, name="hardware_sync")
+
+
+def _decided(machine: Machine) -> Settled | Send:
+    if machine.status != S.DEPLOYED:
+        return detour.disagrees(machine.system_id, machine.status_name, "after it was deployed")
+    if machine.enable_hw_sync:
+        return Done(reason="hardware sync is configured")
+    then = Done(reason="MAAS was told to expect hardware syncs; only another deployment installs what sends them")
+    return Send(change=Update(enable_hw_sync=True), reason="expect hardware syncs", then=then)

@@ -42,7 +42,7 @@ def render_cloud_init(node: Node, now: datetime, policy: Policy) -> StageResult:
         return _without_token(node, site)
 
     async def act(services: NodeServices) -> Settled:
-        return await _with_token(services, node, site)
+        return await _with_token(services, node, site, now)
 
     return Call(name="render", act=act, reads_only=True)
 
@@ -55,7 +55,7 @@ def _without_token(node: Node, site: Site) -> Settled:
     return Done(reason="the user data can be made; an agentless node needs no token", to=noted(node, token=None))
 
 
-async def _with_token(services: NodeServices, node: Node, site: Site) -> Settled:
+async def _with_token(services: NodeServices, node: Node, site: Site, now: datetime) -> Settled:
     assert node.workflow is not None, "a stage runs in a workflow"
     try:
         token = await bootstrap.token(services, site, node, node.workflow.upstream.deploys + 1)
@@ -73,6 +73,13 @@ async def _with_token(services: NodeServices, node: Node, site: Site) -> Settled
     digest = bootstrap.digest(token)
     return Done(
         reason="the user data can be made, and its token was issued",
-        to=noted(node, token=digest),
+        to=noted(node, token=digest, token_at=_made_at(node, digest, now)),
         writes=(IssueBootstrap(digest, site.deploy.bootstrap_ttl),),
     )
+
+
+def _made_at(node: Node, digest: str, now: datetime) -> datetime:
+    """When the token began to be good: issuing the same one again does not lengthen its time."""
+    assert node.workflow is not None, "a stage runs in a workflow"
+    known = node.workflow.upstream
+    return known.token_at if known.token == digest and known.token_at is not None else now

@@ -1,15 +1,28 @@
-"""Stage `wait_for_agent_enrollment`: the agent of this installation has enrolled, and the node is healthy."""
+"""Stage `wait_for_agent_enrollment`: the agent of this installation has enrolled, and the node is healthy.
+
+The last stage of each mode. A machine that is no longer deployed ends the wait; an agent that does not come in time
+fails it with what MAAS saw of the first boot, because MAAS calls a machine deployed before cloud-init is through.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node.moves import Policy, proven_healthy
-from farrier.handlers.node.stage import Done, Failed, StageResult, Waiting
+from farrier.config.sites import Site
+from farrier.handlers.node import region
+from farrier.handlers.node.moves import NodeServices, Policy, attempt_began_at, proven_healthy
+from farrier.handlers.node.onboarding import detour
+from farrier.handlers.node.onboarding.deploy_failure import post_install
+from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Waiting
+from farrier.model import sla
+from farrier.model.edges import Layer
 from farrier.model.failures import FailureClass
 from farrier.model.health import Healthy
+from farrier.model.maas import Event, MaasError
 from farrier.model.node import Agent, Node
+from farrier.model.stages import OnboardingStage
 from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import OnboardingMode
 
 # Failed reports of the SSH seed in a row after which a person has to look.
 SSH_SEED_LIMIT = 3
@@ -17,6 +30,27 @@ SSH_SEED_LIMIT = 3
 
 def wait_for_agent_enrollment(node: Node, now: datetime, config: Policy) -> StageResult:
     """Done when the agent of this installation has enrolled and the node is healthy; agentless: when it is healthy."""
+    contradiction = _contradicted(node)
+    if contradiction is not None:
+        return contradiction
+    waited = _enrolled(node, now, config)
+    site = config.site_of(node)
+    if isinstance(waited, Waiting) and _deployed_it(node) and site is not None and _is_late(node, now, config):
+        return _late(node, site, waited)
+    return waited
+
+
+def _contradicted(node: Node) -> Failed | None:
+    """What was not deployed here is only asked to be there."""
+    if node.maas_id is None:
+        return None
+    if _deployed_it(node):
+        return detour.contradicted(node)
+    seen = region.latest(node)
+    return region.gone(node) if seen is not None and seen.status is None else None
+
+
+def _enrolled(node: Node, now: datetime, config: Policy) -> Done | Failed | Waiting:
     agent = node.agent
     if not node.agentless:
         if agent is None or _of_an_earlier_installation(node, agent.enrolled_at):
@@ -38,7 +72,40 @@ def _was_heard_in_this_attempt(node: Node, agent: Agent) -> bool:
     return agent.last_heartbeat_at is not None and agent.last_heartbeat_at >= node.workflow.status_entered_at
 
 
+def _deployed_it(node: Node) -> bool:
+    """Whether this workflow installed the node."""
+    workflow = node.workflow
+    return workflow is not None and workflow.mode is OnboardingMode.DEPLOY and workflow.upstream.deploys > 0
+
+
 def _of_an_earlier_installation(node: Node, enrolled_at: datetime) -> bool:
-    """True when a retired node is being installed anew and its agent has not been heard of since."""
-    begun = node.workflow.mode_given_at if node.workflow is not None else None
+    """True when the node has been installed anew, or is to be, since its agent enrolled."""
+    assert node.workflow is not None, "a stage runs in a workflow"
+    asked_at = node.workflow.upstream.asked_at if _deployed_it(node) else None
+    if asked_at is not None:
+        return enrolled_at < asked_at
+    begun = node.workflow.mode_given_at
     return node.status is N.RETIRED and begun is not None and enrolled_at < begun
+
+
+def _is_late(node: Node, now: datetime, config: Policy) -> bool:
+    assert node.workflow is not None, "a stage runs in a workflow"
+    stage = OnboardingStage.WAIT_FOR_AGENT_ENROLLMENT
+    return now - attempt_began_at(node.workflow) > sla.stage_deadline(Layer.ONBOARDING, stage, overrides=config.sla)
+
+
+def _late(node: Node, site: Site, waited: Waiting) -> StageResult:
+    """Fails as any wait does that takes too long, with what the region has to say of it, if it says anything."""
+
+    async def act(services: NodeServices) -> Settled:
+        events: tuple[Event, ...] = ()
+        try:
+            async with services.maas.turn(site.name) as client:
+                events = await client.events(system_id=node.maas_id, limit=detour.MOST_EVENTS)
+        except MaasError:
+            pass  # the wait is over, with or without a word of explanation
+        said = post_install(events, comment=detour.comment(node, detour.upstream(node).deploys))
+        detail = waited.reason if said is None else f"{waited.reason}; MAAS saw on its first boot: {said}"
+        return Failed(failure=FailureClass.TIMEOUT, detail=detail)
+
+    return Call(name="first_boot", act=act, reads_only=True)

@@ -1,13 +1,66 @@
-"""Stage `wait_for_deployed`: the machine is deployed."""
+"""Stage `wait_for_deployed`: MAAS says deployed.
+
+Decided on what the region's observer wrote down since the stage began. A deployment that failed is judged by the next
+stage of the detour, and so is one that takes longer than MAAS itself would ever let it.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node.moves import Policy
-from farrier.handlers.node.stage import StageResult, Waiting
+from farrier.handlers.node import region
+from farrier.handlers.node.moves import Policy, noted
+from farrier.handlers.node.onboarding import detour
+from farrier.handlers.node.stage import Done, StageResult, Step, Waiting
+from farrier.model.maas import StatusNumber as S
 from farrier.model.node import Node
+from farrier.model.observation import MaasObservation
+
+# What MAAS tells of a deployment, newest word first, in a few phases: a wait is stored whenever its text changes.
+_PHASES = (
+    ("Rebooting", "starting what was installed"),
+    ("Configuring OS", "installing"),
+    ("Installing OS", "installing"),
+    ("Configuring storage", "installing"),
+    ("Loading ephemeral", "booting the installer"),
+    ("Performing PXE boot", "booting the installer"),
+)
 
 
 def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
-    return Waiting(reason="this stage is run by a newer release", timed=False)
+    """Done once the machine is deployed. It has a deadline of its own, because nothing else would end a deployment."""
+    seen = region.latest(node)
+    if seen is None:
+        return Waiting(reason="waits for MAAS to be read")
+    if seen.status is None:
+        return region.gone(node)
+    if seen.owner and not seen.ours:
+        return region.foreign(seen.system_id, seen.owner)
+    match seen.status:
+        case S.DEPLOYED:
+            return Done(reason="MAAS says deployed", to=_noted(node, seen))
+        case S.DEPLOYING if detour.is_overdue(node, now, policy):
+            return Step(to=detour.to_judgement(node), reason="the deployment takes too long")
+        case S.DEPLOYING:
+            return Waiting(reason=f"MAAS is deploying: {_phase(seen)}", timed=False)
+        case S.FAILED_DEPLOYMENT:
+            return Step(to=detour.to_judgement(node), reason="the deployment failed")
+        case S.ALLOCATED:
+            return Step(to=detour.to_judgement(node), reason="the deployment was given up in MAAS")
+        case _:
+            return detour.disagrees(seen.system_id, seen.status_name, "while it was to be deployed")
+
+
+def _noted(node: Node, seen: MaasObservation) -> Node:
+    """The first reading of this deployment that showed it deployed counts, and the sync it showed is no second one."""
+    known = detour.upstream(node)
+    if known.deployed_at is not None:
+        return node
+    is_of_this = known.asked_at is not None and seen.since >= known.asked_at
+    return noted(node, deployed_at=seen.since if is_of_this else seen.read_at, synced_at=seen.last_sync)
+
+
+def _phase(seen: MaasObservation) -> str:
+    message = seen.status_message or ""
+    told = next((phase for start, phase in _PHASES if message.startswith(start)), None)
+    return told or ("starting what was installed" if seen.netboot is False else "starting the machine")

@@ -1,13 +1,69 @@
-"""Stage `wait_for_hardware_sync_healthy`: hardware sync works."""
+"""Stage `wait_for_hardware_sync_healthy`: the installed system reports its hardware to MAAS, by itself and in time.
+
+MAAS sets the first time itself when it says deployed, and whatever the first boot sends moves it, so only a later sync
+is proof. Times of the region are compared with its own; ours may differ by minutes.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from farrier.handlers.node.moves import Policy
-from farrier.handlers.node.stage import StageResult, Waiting
+from farrier.handlers.node import region
+from farrier.handlers.node.moves import Policy, attempt_began_at
+from farrier.handlers.node.onboarding import detour
+from farrier.handlers.node.stage import Done, Failed, StageResult, Waiting
+from farrier.model import sla
+from farrier.model.edges import Layer
+from farrier.model.failures import MAX_ATTEMPTS, FailureClass
 from farrier.model.node import Node
+from farrier.model.observation import MaasObservation
+from farrier.model.stages import OnboardingStage
+
+# MAAS's own rule of when a machine is in sync: one interval, and half of one for a late report.
+_LATE = 1.5
+# The first boot's own signals come in its first minutes; a sync of its own comes a whole interval later.
+_FIRST_BOOT = 0.5
+# MAAS's default, for a machine that shows none.
+_INTERVAL = timedelta(minutes=15)
 
 
 def wait_for_hardware_sync_healthy(node: Node, now: datetime, policy: Policy) -> StageResult:
-    return Waiting(reason="this stage is run by a newer release", timed=False)
+    site = region.site_of(node, policy)
+    if not site.deploy.hardware_sync:
+        return Done(reason="no hardware sync here", skipped=f"site {site.name} has deploy.hardware_sync off")
+    contradiction = detour.contradicted(node)
+    if contradiction is not None:
+        return contradiction
+    seen = region.latest(node)
+    missing = "MAAS was not read yet" if seen is None else _missing(node, now, seen)
+    if missing is None:
+        return Done(reason="the node syncs its hardware")
+    if _is_last(node, now, policy):
+        detail = f"in {MAX_ATTEMPTS} attempts the node did not sync its hardware: {missing}"
+        return Failed(failure=FailureClass.HARDWARE_SYNC_FAILED_REPEATEDLY, detail=detail)
+    return Waiting(reason=f"waits for the node's hardware sync: {missing}")
+
+
+def _missing(node: Node, now: datetime, seen: MaasObservation) -> str | None:
+    """What there is to prove yet; None: it is in sync."""
+    known = detour.upstream(node)
+    interval = timedelta(seconds=seen.sync_interval) if seen.sync_interval else _INTERVAL
+    first = known.synced_at or known.deployed_at
+    if not seen.enable_hw_sync:
+        return "MAAS does not expect any"
+    if seen.last_sync is None:
+        return "there was none"
+    if first is not None and seen.last_sync <= first + interval * _FIRST_BOOT:
+        return "there was none after the first boot"
+    if now > seen.last_sync + interval * _LATE:
+        return "the last one is too long ago"
+    return None
+
+
+def _is_last(node: Node, now: datetime, policy: Policy) -> bool:
+    """Whether the last attempt has waited for as long as it may."""
+    assert node.workflow is not None, "a stage runs in a workflow"
+    if node.workflow.attempt < MAX_ATTEMPTS:
+        return False
+    stage = OnboardingStage.WAIT_FOR_HARDWARE_SYNC_HEALTHY
+    return now - attempt_began_at(node.workflow) > sla.stage_deadline(Layer.ONBOARDING, stage, overrides=policy.sla)

@@ -1,0 +1,103 @@
+"""The way of a deployment that failed: through which stages it leads, and what ends it.
+
+Used by the stages of a deployment; pure. Each stage that is entered begins its count of attempts anew, so a detour
+would never come to an end by it. What failed is therefore counted in what the workflow remembers, and is the attempt
+at which judging it begins: the limit of attempts and the back-off are those of deployments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from farrier.handlers.node import region
+from farrier.handlers.node.moves import Policy, change, job, noted
+from farrier.handlers.node.stage import Failed
+from farrier.model import sla
+from farrier.model.edges import Layer
+from farrier.model.failures import FailureClass
+from farrier.model.maas import Event, MaasStatus
+from farrier.model.node import Node, Upstream, Workflow
+from farrier.model.stages import OnboardingStage
+
+START = "User starting deployment"
+"""The event of a deployment that somebody asked for; it carries the request's comment."""
+
+MOST_EVENTS = 1000
+"""Events of one machine that are looked through, and the most that a region gives at once: several deployments."""
+
+
+def upstream(node: Node) -> Upstream:
+    """What the live workflow remembers."""
+    assert node.workflow is not None, "a stage runs in a workflow"
+    return node.workflow.upstream
+
+
+def at(node: Node, stage: OnboardingStage, *, attempt: int = 1) -> Node:
+    """The node at another stage of its onboarding."""
+    return change(node, workflow=job(node, stage=stage, attempt=attempt))
+
+
+def to_judgement(node: Node) -> Node:
+    """The node once its deployment failed, which counts as one."""
+    failed = upstream(node).failed_deploys + 1
+    return at(noted(node, failed_deploys=failed), OnboardingStage.CLASSIFY_DEPLOY_FAILURE, attempt=failed)
+
+
+def to_recovery(node: Node) -> Node:
+    """The node once its failed deployment is to be undone and followed by another."""
+    return at(node, OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY)
+
+
+def afresh(node: Node) -> Node:
+    """The node once an operator asked for another attempt: what failed before counts no more."""
+    return noted(node, failed_deploys=0, datasource_retries=0)
+
+
+def is_another_attempt(workflow: Workflow) -> bool:
+    """Whether the stage was in failure since it was entered, and was taken up again."""
+    return workflow.status_entered_at > workflow.stage_entered_at
+
+
+def comment(node: Node, number: int) -> str:
+    """What the workflow's deployment of this number is recognised by."""
+    return region.comment(node, f"deploy {number}")
+
+
+def newest_start(events: Sequence[Event]) -> Event | None:
+    """The last deployment that anybody asked for."""
+    return max((event for event in events if event.type == START), key=lambda event: event.id, default=None)
+
+
+def deadline(node: Node, policy: Policy) -> timedelta:
+    """How long a deployment may take: never less than MAAS itself gives it."""
+    stage = OnboardingStage.WAIT_FOR_DEPLOYED
+    limit = sla.stage_deadline(Layer.ONBOARDING, stage, overrides=policy.sla)
+    site = policy.site_of(node)
+    return limit if site is None or site.maas is None else max(limit, site.maas.node_timeout * 2)
+
+
+def is_overdue(node: Node, now: datetime, policy: Policy) -> bool:
+    """Whether the deployment that was asked for last takes too long."""
+    assert node.workflow is not None, "a stage runs in a workflow"
+    return now - (upstream(node).asked_at or node.workflow.stage_entered_at) > deadline(node, policy)
+
+
+def disagrees(system_id: str, status_name: str | None, why: str) -> Failed:
+    """The machine is where nothing of ours can have taken it."""
+    detail = f"machine {system_id} is {status_name or 'in a status without a name'} in MAAS, {why}"
+    return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
+
+
+def contradicted(node: Node) -> Failed | None:
+    """Why a node that was deployed is so no more, by what was read since the stage began; None if nothing says so."""
+    seen = region.latest(node)
+    if seen is None:
+        return None
+    if seen.status is None:
+        return region.gone(node)
+    if seen.owner and not seen.ours:
+        return region.foreign(seen.system_id, seen.owner)
+    if seen.state is not MaasStatus.DEPLOYED:
+        return disagrees(seen.system_id, seen.status_name, "after it was deployed")
+    return None
