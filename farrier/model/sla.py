@@ -208,6 +208,13 @@ def stage_deadline(layer: Layer, stage: Stage, *, overrides: Mapping[str, timede
     return overrides.get(key(layer, WorkflowStatus.RUNNING, stage), default) * STAGE_DEADLINE_FACTOR
 
 
+def undo_deadline(layer: Layer, *, overrides: Mapping[str, timedelta]) -> timedelta:
+    """When an undo that has not come to its end has failed."""
+    default = _WORKFLOW[WorkflowStatus.COMPENSATING].limit
+    assert default is not None, "the table has one"
+    return overrides.get(key(layer, WorkflowStatus.COMPENSATING), default) * STAGE_DEADLINE_FACTOR
+
+
 def end_to_end(layer: Layer, *, overrides: Mapping[str, timedelta]) -> timedelta:
     """The limit of a whole workflow, counted from when it was given its mode."""
     return overrides.get(f"{layer}.end_to_end", END_TO_END[layer])

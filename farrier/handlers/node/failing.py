@@ -1,4 +1,4 @@
-"""How a workflow fails, stops and undoes: the edges of model §4 that lead away from `running`.
+"""How a workflow fails and stops: the edges of model §4 that lead away from `running`. `compensating` undoes.
 
 A decommission that must stop while its node is in `draining` takes several edges; the request is kept on the workflow
 and every later run honours it before anything else.
@@ -19,7 +19,7 @@ from farrier.model.failures import (
     needs_operator,
     stage_backoff,
 )
-from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, Quarantine, StopRequest
+from farrier.model.node import Decommission, Node, Onboarding, Quarantine, StopRequest
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import WorkflowStatus as W
 from farrier.model.writes import Write
@@ -101,21 +101,6 @@ def settle_stop(node: Node) -> Change:
         reason=f"the decommission stops: {stop}",
         cause=f"rule: stop requested ({stop})",
         writes=end_live(node, stop),
-    )
-
-
-def compensate(node: Node) -> Change:
-    """Undo what was done upstream, then end or begin again. Without MAAS nothing was done there."""
-    workflow = node.workflow
-    assert workflow is not None, "only a live workflow compensates"
-    if workflow.after_undo is AfterUndo.RESTART:
-        fresh = job(node, status=W.PENDING, stage=None, attempt=1, after_undo=None, skipped=(), failure_class=None)
-        return become(node, change(node, workflow=fresh), reason="undone; starts again", cause="rule: compensating")
-    return become(
-        node,
-        change(node, status=fallback(node), workflow=job(node, status=W.CANCELLED, after_undo=None)),
-        reason="undone; cancelled",
-        cause="rule: compensating",
     )
 
 

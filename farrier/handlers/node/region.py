@@ -24,6 +24,8 @@ from farrier.model.outcome import Made
 from farrier.protocols import MaasClient
 
 AT_ONCE = timedelta(0)
+# What the description of a machine says that a workflow created: `comment(node, CREATE)`.
+CREATE = "create"
 # What is the whole region's trouble is no fault of the node: its stage waits, and the region's own alert tells of it.
 REGION_AGAIN = timedelta(seconds=15)
 CONFLICT_AGAIN = timedelta(seconds=5)
@@ -96,7 +98,8 @@ def not_configured(node: Node) -> Failed:
     return Failed(
         failure=FailureClass.INVALID_CONFIG,
         detail=f"site {node.site or '(none)'} has no MAAS configured"
-        + (f", and the node has MAAS id {node.maas_id}" if node.maas_id is not None else ""),
+        + (f", and the node has MAAS id {node.maas_id}" if node.maas_id is not None else "")
+        + "; describe it in a file of its name, with a [maas] table, in the directory that sites.directory names",
     )
 
 

@@ -5,7 +5,8 @@ A workflow is only created here; its stages do the moving, so there is one way i
 
 from __future__ import annotations
 
-from farrier.handlers.node import removal, requests_adopt
+from farrier.handlers.node import compensating, removal, requests_adopt
+from farrier.handlers.node.logins import missing_detail
 from farrier.handlers.node.moves import change, job, proven_healthy
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request, Respond
 from farrier.handlers.node.workflow import start
@@ -13,7 +14,9 @@ from farrier.model import params as p
 from farrier.model.actions import Action
 from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.health import Unhealthy
-from farrier.model.node import Decommission, Node, Onboarding, Options, Quarantine, Workflow
+from farrier.model.maas import MaasStatus
+from farrier.model.management import Management
+from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, Options, Quarantine, Workflow
 from farrier.model.stages import PATHS, REMOVE_STARTS_AT, DecommissionStage
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import DecommissionMode, OnboardingMode
@@ -31,11 +34,8 @@ def onboard(request: Request) -> Reply:
     """Gives the onboarding its mode, or begins one."""
     node, params, now = request.node, request.params, request.now
     assert isinstance(params, p.Onboard), "the table names the type"
-    if params.mode is OnboardingMode.DEPLOY:
-        return Reject(
-            reason=f"onboard: mode {params.mode} is not offered by this release; site "
-            f"{node.site or '(none)'} has no MAAS configured, so only modes adopt and manual are"
-        )
+    if params.mode is OnboardingMode.DEPLOY and (why := _cannot_deploy(request)) is not None:
+        return Reject(reason=f"onboard: {why}")
     if node.status is N.QUARANTINED and node.ever_active:
         return Reject(reason="onboard: this quarantined node was in service; release or decommission it")
     if params.mode is OnboardingMode.ADOPT:
@@ -46,10 +46,28 @@ def onboard(request: Request) -> Reply:
         return Accept(
             reason=f"onboarding ({params.mode}) begins", to=change(begun, workflow=job(begun, **start(given)))
         )
-    fresh = change(node, workflow=Onboarding(mode=params.mode, mode_given_at=now))
+    fresh = change(node, workflow=Onboarding(mode=params.mode, mode_given_at=now), redeploying=False)
     if node.status is N.BOOTSTRAP_ISSUED:
         fresh = change(fresh, status=N.ENROLLING)
     return Accept(reason=f"onboarding ({params.mode}) accepted", to=fresh)
+
+
+def _cannot_deploy(request: Request) -> str | None:
+    """Why the machine cannot be installed through MAAS, as far as that is known before; the stages look themselves."""
+    node = request.node
+    if not _has_region(request):
+        return (
+            f"mode deploy needs MAAS, and site {node.site or '(none)'} has no MAAS configured (sites.directory); "
+            "modes adopt and manual do without"
+        )
+    if node.management in (Management.UNMANAGED, Management.ERROR):
+        return "mode deploy needs a BMC; give its details with set_bmc, or use mode manual"
+    missing = missing_detail(node)
+    if missing is not None:
+        return f"mode deploy needs a BMC: {missing}; give it with set_bmc, or use mode manual"
+    if node.status is N.RETIRED and _in_maas_as(request, deployed=True):
+        return f"machine {node.maas_id} is still deployed in MAAS; decommission it with mode reimage first"
+    return None
 
 
 def quarantine(request: Request) -> Reply:
@@ -109,13 +127,17 @@ def reactivate(request: Request) -> Reply:
         return Reject(reason="reactivate: no onboarding of this node has ever ended well; onboard or remove it")
     if node.agent is None and not node.agentless:
         return Reject(reason="reactivate: its agent was removed; onboard it again, or remove the node")
-    return Accept(reason="reactivated", to=change(node, status=N.OFFLINE))
+    if _in_maas_as(request, deployed=False):
+        return Reject(reason=f"reactivate: machine {node.maas_id} is no longer deployed in MAAS; onboard it again")
+    return Accept(reason="reactivated", to=change(node, status=N.OFFLINE, redeploying=False))
 
 
 def remove(request: Request) -> Reply:
     """Uninstall a retired node and delete it."""
     params = request.params
     assert isinstance(params, p.Remove), "the table names the type"
+    if params.remove_maas and (why := _record_stays(request)) is not None:
+        return Reject(reason=f"remove: {why}")
     keep = () if params.remove_maas else (D.REMOVE_MAAS_RECORD,)
     options = _options(request, params, retire=True, leave_out=_BEFORE_REMOVAL + keep, remove_maas=params.remove_maas)
     return _decommission(request, DecommissionMode.FULL_DECOMMISSION, options, "remove")
@@ -127,6 +149,9 @@ def decommission(request: Request) -> Reply:
     assert isinstance(params, p.Decommission), "the table names the type"
     if params.mode is DecommissionMode.REIMAGE and request.node.maas_id is None:
         return Reject(reason="decommission: mode reimage needs a node that is in MAAS; this one has no MAAS id")
+    if params.mode is DecommissionMode.REIMAGE and not _has_region(request):
+        site = request.node.site or "(none)"
+        return Reject(reason=f"decommission: mode reimage needs MAAS, and site {site} has none configured")
     options = _options(request, params, retire=params.retire)
     return _decommission(request, params.mode, options, f"decommission ({params.mode})")
 
@@ -141,13 +166,41 @@ def delete(request: Request) -> Reply:
         return Accept(reason="being deleted", to=change(marked, status=N.ENROLLING), writes=(RevokeBootstrap(),))
     if node.workflow is None:
         return Accept(reason="being deleted", to=removal.begin(node, request.now).to, writes=(RevokeBootstrap(),))
+    if compensating.has_work(node):  # also where it is undone already: whatever was to follow that is now this
+        undone = change(marked, workflow=compensating.undoing(node, AfterUndo.CANCEL))
+        return Accept(reason="being deleted once it is undone", to=undone, writes=(RevokeBootstrap(),))
     cancelled = change(marked, workflow=job(node, status=W.CANCELLED, next_attempt_at=None))
     return Accept(reason="being deleted", to=cancelled, writes=(RevokeBootstrap(),))
 
 
 def _decommission(request: Request, mode: DecommissionMode, options: Options, what: str) -> Reply:
     begun = Decommission(mode=mode, mode_given_at=request.now, options=options)
-    return Accept(reason=f"{what} accepted", to=change(request.node, workflow=begun))
+    return Accept(reason=f"{what} accepted", to=change(request.node, workflow=begun, redeploying=False))
+
+
+def _record_stays(request: Request) -> str | None:
+    """Why the machine cannot be deleted in MAAS, as far as that is known before; the stage looks itself."""
+    node = request.node
+    if node.maas_id is None:
+        return None
+    if not _has_region(request):
+        return f"remove_maas needs MAAS, and site {node.site or '(none)'} has none configured"
+    if _in_maas_as(request, deployed=True):
+        return f"machine {node.maas_id} is deployed in MAAS; decommission full_decommission releases it first"
+    return None
+
+
+def _has_region(request: Request) -> bool:
+    site = request.config.site_of(request.node)
+    return site is not None and site.maas is not None
+
+
+def _in_maas_as(request: Request, *, deployed: bool) -> bool:
+    """Whether a fresh reading shows the node's machine deployed, or something else; what is stale proves neither."""
+    seen = request.node.maas
+    if seen is None or not seen.fresh(request.now, request.config.observation_ttl):
+        return False
+    return (seen.state is MaasStatus.DEPLOYED) is deployed
 
 
 def _options(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from farrier.handlers.node import management, onboarding, onboarding_adopt, tasks
+from msgspec.structs import replace
+
+from farrier.handlers.node import compensating, management, observed_state, tasks
 from farrier.handlers.node.failing import fallback, freeze
-from farrier.handlers.node.moves import change, job, proven_healthy
-from farrier.handlers.node.reply import Accept, Reject, Reply, Request, Respond
-from farrier.handlers.node.workflow import start
+from farrier.handlers.node.moves import change, job
+from farrier.handlers.node.reply import Accept, Reply, Request, Respond
+from farrier.handlers.node.workflow import again, counted_anew, start
 from farrier.model.actions import Action
 from farrier.model.failures import FailureClass
-from farrier.model.health import Unhealthy
 from farrier.model.management import Management
 from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, StopRequest, TaskType, Workflow
 from farrier.model.params import MaybeBecause
@@ -31,6 +32,8 @@ def resume(request: Request) -> Reply:
     """Go on from the last safe stage; a task that was lost is issued again, one that is fresh or held is left alone."""
     node = request.node
     if node.workflow is not None and node.workflow.status in _FAILED:
+        if node.deleting and isinstance(node.workflow, Onboarding):  # what failed is its undo; nothing else may go on
+            return Accept(reason="goes on being undone", to=_undoing(node, AfterUndo.CANCEL))
         return Accept(reason=f"goes on at stage {node.workflow.stage}", to=_running(request))
     type_ = _OWNING_TASK.get(node.status)
     if type_ is None or node.workflow is None:
@@ -40,28 +43,26 @@ def resume(request: Request) -> Reply:
 
 
 def rerun(request: Request) -> Reply:
-    """From the top, passing over what is done already."""
-    workflow = _live(request)
+    """From the top, passing over what is done already. That there is something to undo in MAAS is not forgotten."""
+    node, workflow = request.node, _live(request)
+    known = replace(
+        counted_anew(workflow),
+        touched=compensating.has_work(node),
+        failure_class=None,
+        failure_detail=None,
+    )
     return Accept(
         reason="runs again from the top",
-        to=change(request.node, workflow=job(request.node, **start(workflow))),
+        to=change(node, workflow=job(node, **start(workflow) | {"upstream": known})),
     )
 
 
 def restart_clean(request: Request) -> Reply:
     """Undo, then start again; meanwhile the node is in a state that needs no workflow."""
     node = request.node
-    undoing = job(
-        node,
-        status=W.COMPENSATING,
-        after_undo=AfterUndo.RESTART,
-        stop_requested=None,
-        next_attempt_at=None,
-        failure_detail=None,
-    )
     return Accept(
         reason="undoes what was done, then starts again",
-        to=change(node, status=fallback(node), workflow=undoing),
+        to=change(_undoing(node, AfterUndo.RESTART), status=fallback(node)),
         writes=tasks.end_live(node, "restart_clean"),
     )
 
@@ -75,9 +76,13 @@ def cancel(request: Request) -> Reply:
         return Accept(reason="verifying is cancelled", to=node)
     workflow = node.workflow
     if workflow.status is W.COMPENSATING:
-        if workflow.after_undo is AfterUndo.CANCEL:
+        if workflow.after_undo is AfterUndo.CANCEL and not node.deleting:
             return Accept(reason="is being cancelled already")
-        return Accept(reason="ends once undone", to=change(node, workflow=job(node, after_undo=AfterUndo.CANCEL)))
+        to = change(node, workflow=job(node, after_undo=AfterUndo.CANCEL), deleting=False)
+        return Accept(reason="ends once undone", to=to)
+    if compensating.has_work(node):
+        to = change(_undoing(node, AfterUndo.CANCEL), deleting=False)
+        return Accept(reason=f"{workflow.kind} cancelled; ends once undone", to=to)
     ended = job(node, status=W.CANCELLED, stop_requested=None, next_attempt_at=None)
     return Accept(
         reason=f"{workflow.kind} cancelled",
@@ -87,16 +92,8 @@ def cancel(request: Request) -> Reply:
 
 
 def adopt_observed_state(request: Request) -> Reply:
-    """Finish from what was observed, if that is the goal."""
-    node = request.node
-    if isinstance(node.workflow, Decommission):
-        return Reject(reason="adopt_observed_state: nothing that was observed shows this decommission's goal")
-    if onboarding_adopt.adopts(node) and not onboarding_adopt.is_proven(node):
-        return Reject(reason="adopt_observed_state: nobody has looked yet whether it is the recorded machine; adopt")
-    proof = proven_healthy(node, request.now, request.config)
-    if isinstance(proof, Unhealthy):
-        return Reject(reason=f"adopt_observed_state: the goal is a healthy node: {proof.reason}")
-    return Accept(reason="the observed state is the goal", to=onboarding.complete(node, ending=W.RECONCILED))
+    """Go on from what was observed, or finish if that is the goal."""
+    return observed_state.adopt(request.node, request.now, request.config)
 
 
 def mark_manual_intervention_required(request: Request) -> Reply:
@@ -113,16 +110,11 @@ def mark_manual_intervention_required(request: Request) -> Reply:
 
 
 def _running(request: Request) -> Node:
-    fresh = job(
-        request.node,
-        status=W.RUNNING,
-        attempt=1,
-        next_attempt_at=None,
-        failure_class=None,
-        failure_detail=None,
-        stop_requested=None,
-    )
-    return change(request.node, workflow=fresh)
+    return change(request.node, workflow=job(request.node, **again(_live(request))))
+
+
+def _undoing(node: Node, after: AfterUndo) -> Node:
+    return change(node, workflow=compensating.undoing(node, after))
 
 
 def _live(request: Request) -> Onboarding | Decommission:

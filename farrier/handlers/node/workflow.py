@@ -9,18 +9,21 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import assert_never
 
+from msgspec.structs import replace
+
 from farrier.handlers.node import decommission, onboarding, removal
-from farrier.handlers.node.failing import compensate, fail, settle_stop
+from farrier.handlers.node.compensating import compensate
+from farrier.handlers.node.failing import fail, settle_stop
 from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy, attempt_began_at, become, change, job
 from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Step, Waiting
 from farrier.model import outcome, sla
 from farrier.model.edges import Layer
 from farrier.model.failures import FAILURES, FailureClass
-from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, Skipped, Workflow
+from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, Skipped, Upstream, Workflow
 from farrier.model.outcome import Wait
-from farrier.model.stages import BY_POLICY, Stage, first_stage, next_stage
+from farrier.model.stages import Stage, first_stage, next_stage
 from farrier.model.status import NodeStatus
-from farrier.model.workflow import LIVE
+from farrier.model.workflow import LIVE, OnboardingMode
 from farrier.model.workflow import WorkflowStatus as W
 
 
@@ -47,7 +50,7 @@ def progress(node: Node, now: datetime, config: Policy) -> Decision | None:
         case W.FAILED_MANUAL_INTERVENTION:
             return Wait(reason=f"waits for an operator: {_advice(node.workflow)}")
         case W.COMPENSATING:
-            return compensate(node)
+            return compensate(node, now, config)
         case W.COMPLETED | W.CANCELLED | W.RECONCILED:
             return None  # never live; here only so that every status is answered
         case _ as never:
@@ -69,11 +72,27 @@ def start(workflow: Workflow) -> dict[str, object]:
     }
 
 
+def again(workflow: Workflow) -> dict[str, object]:
+    """The fields of `workflow` as it goes on because somebody asked: what is counted against a limit counts anew."""
+    return {
+        "status": W.RUNNING,
+        "attempt": 1,
+        "next_attempt_at": None,
+        "failure_class": None,
+        "failure_detail": None,
+        "stop_requested": None,
+        "upstream": counted_anew(workflow),
+    }
+
+
+def counted_anew(workflow: Workflow) -> Upstream:
+    """What `workflow` remembers of MAAS, without what is counted against a limit."""
+    return replace(workflow.upstream, datasource_retries=0, failed_deploys=0, commissions=0)
+
+
 def left_out(workflow: Workflow) -> frozenset[Stage]:
-    """Stages this run does not go through: those it was told to leave out, and those the policy does not ask for."""
-    assert workflow.mode is not None, "asked for only once it has a mode"
-    optional = frozenset() if workflow.options.remove_maas else BY_POLICY.get(workflow.mode, frozenset())
-    return optional | frozenset(workflow.options.leave_out)
+    """Stages this run does not go through, because it was told so."""
+    return frozenset(workflow.options.leave_out)
 
 
 def _is_being_cancelled(workflow: Workflow) -> bool:
@@ -83,9 +102,23 @@ def _is_being_cancelled(workflow: Workflow) -> bool:
 def _without(node: Node, now: datetime) -> Decision | None:
     if node.deleting and node.status is not NodeStatus.BOOTSTRAP_ISSUED:
         return removal.begin(node, now)
+    if node.redeploying and node.status is NodeStatus.RETIRED:
+        return _redeploy(node, now)
     if node.status is NodeStatus.ENROLLING:
         return Wait(reason="no onboarding is under way; waits for intent onboard or adopt")
     return None
+
+
+def _redeploy(node: Node, now: datetime) -> Decision:
+    """The second half of a reimage: the same identity is installed anew, and is retired until that is done."""
+    if node.paused is not None:
+        return Wait(reason=f"paused: {node.paused.reason}")
+    return become(
+        node,
+        change(node, redeploying=False, workflow=Onboarding(mode=OnboardingMode.DEPLOY, mode_given_at=now)),
+        reason="it was emptied to be installed anew",
+        cause="rule: reimage",
+    )
 
 
 def _pending(node: Node, workflow: Workflow) -> Decision:

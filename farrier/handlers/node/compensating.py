@@ -1,0 +1,277 @@
+"""`compensating`: an onboarding in mode `deploy` gives back what it did in MAAS, then ends or begins again (model §4).
+
+Called for every run in that status. Each run reads the machine and asks for one change at most, so a run that is made
+again after a crash finds what the one before did. Only what this workflow began is undone: a machine that somebody else
+holds or deployed stops the undo, and an operator is told what to do by hand. The record stays in MAAS. Nothing else has
+anything to undo upstream: other onboardings only read, and decommissions only take away.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from farrier.handlers.node import region
+from farrier.handlers.node.failing import fallback, freeze
+from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy, become, change, job, noted
+from farrier.handlers.node.onboarding import detour, discovery
+from farrier.handlers.node.region import Send
+from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Step, Waiting
+from farrier.model import outcome, sla
+from farrier.model.edges import Layer
+from farrier.model.failures import FailureClass
+from farrier.model.maas import Machine, StatusNumber
+from farrier.model.maas_changes import Abort, LookUp, Release, Unlock
+from farrier.model.node import AfterUndo, Node, Onboarding, StopRequest, Upstream, Workflow
+from farrier.model.outcome import Wait
+from farrier.model.stages import DETOUR, PATHS, OnboardingStage
+from farrier.model.workflow import OnboardingMode
+from farrier.model.workflow import WorkflowStatus as W
+from farrier.model.writes import ForgetAgent, RevokeBootstrap, Write
+from farrier.protocols import MaasClient
+
+S = StatusNumber
+
+CAUSE = "rule: compensating"
+_ABORT = "undo: abort"
+
+# How long MAAS may take to switch power, and so to show that an abort was taken, before it is asked for again.
+_ABORT_TAKES = timedelta(minutes=5)
+# A change that failed inside MAAS or at the BMC is asked for again: seldom, because each one switches power.
+_FAILED_AGAIN = timedelta(minutes=1)
+
+_PATH = PATHS[OnboardingMode.DEPLOY]
+_IN_MAAS = frozenset(_PATH[_PATH.index(OnboardingStage.CREATE_OR_FIND_IN_MAAS) :]) | DETOUR
+
+# Nobody holds these, or nothing runs on them; what commissioning found may stay.
+_AT_REST = frozenset({S.NEW, S.READY, S.FAILED_COMMISSIONING, S.FAILED_TESTING, S.BROKEN, S.MISSING, S.RETIRED})
+_AT_WORK = frozenset({S.COMMISSIONING, S.TESTING})
+_GOING = frozenset({S.RELEASING, S.DISK_ERASING})
+_HELD = frozenset(
+    {S.DEPLOYING, S.ALLOCATED, S.RESERVED, S.DEPLOYED, S.FAILED_DEPLOYMENT, S.RELEASING_FAILED, S.FAILED_DISK_ERASING}
+)
+
+_ABORTABLE = _AT_WORK | {S.DEPLOYING}
+
+
+def has_work(node: Node) -> bool:
+    """True when the node's live workflow may have changed something in MAAS."""
+    workflow = node.workflow
+    if not isinstance(workflow, Onboarding) or workflow.mode is not OnboardingMode.DEPLOY:
+        return False
+    return workflow.status is not W.PENDING and (workflow.upstream.touched or workflow.stage in _IN_MAAS)
+
+
+def undoing(node: Node, after: AfterUndo) -> Workflow:
+    """The live workflow as its undo begins. That an undo has failed before is kept until it ends."""
+    return job(node, status=W.COMPENSATING, after_undo=after, stop_requested=None, next_attempt_at=None)
+
+
+def compensate(node: Node, now: datetime, policy: Policy) -> Decision:
+    """One step of the undo."""
+    if not has_work(node):
+        return _undone(node, Done(reason="nothing was done in MAAS"))
+    result = _undo(node, now, policy)
+    if not isinstance(result, Call):
+        return _settled(node, result, now, policy)
+    call = result
+
+    async def act(services: NodeServices) -> Outcome:
+        return _settled(node, await call.act(services), now, policy)
+
+    return outcome.Step(name=call.name, act=act, deadline=call.deadline, reads_only=call.reads_only)
+
+
+def _undo(node: Node, now: datetime, policy: Policy) -> StageResult:
+    workflow = _own(node)
+    if node.maas_id is None:
+        if workflow.upstream.candidate is not None:
+            return Done(reason="a machine was found in MAAS and not taken")
+        site = policy.site_of(node)
+        if site is None or site.maas is None:
+            return Done(reason="its site has no MAAS, so nothing was done there")
+        return region.with_region(
+            node, policy, lambda client: _look_for_lost(client, node), name="undo", reads_only=True
+        )
+    if (waits := _observed_to_go_on(node, now)) is not None:
+        return waits
+
+    async def ask(client: MaasClient) -> Settled:
+        machine = await region.own_machine(client, node)
+        if isinstance(machine, Failed):
+            return machine
+        ours = machine.status in _HELD and await _deployed_by_us(client, node)
+        return await region.sent(client, machine, decide(node, machine, now, ours=ours))
+
+    return region.with_region(node, policy, ask, name="undo")
+
+
+def _observed_to_go_on(node: Node, now: datetime) -> Waiting | None:
+    """What the region's observer saw of work that has only to end: the region itself is not asked for that."""
+    seen = node.maas
+    if seen is None or not seen.tells_of(_own(node).status_entered_at):
+        return None
+    if seen.status in _GOING:
+        return Waiting(reason=_going(seen.system_id))
+    asked_at = _own(node).upstream.asked_at
+    if seen.status in _ABORTABLE and _abort_is_asked(node, now) and asked_at is not None and seen.tells_of(asked_at):
+        return Waiting(reason=_ending(seen.system_id))
+    return None
+
+
+def decide(node: Node, machine: Machine, now: datetime, *, ours: bool) -> Settled | Send:
+    """What a machine that nobody else holds needs next. `ours`: its deployment is this workflow's."""
+    named = f"machine {machine.system_id} is {(machine.status_name or str(machine.status))[:64]}"
+    if machine.status in _AT_REST:
+        return Done(reason=named)
+    if machine.status in _GOING:
+        return Waiting(reason=_going(machine.system_id))
+    if machine.status in _AT_WORK:
+        # MAAS commissions by itself what it discovers, and then nobody holds it.
+        return _abort(node, machine, now) if machine.owner else Done(reason=f"{named}, and not because of us")
+    if machine.status not in _HELD:
+        return _refused(f"{named}: end that in MAAS")
+    if not ours:
+        return _refused(f"{named}, and not because of this workflow: release it in MAAS")
+    note = region.comment(node, "undo")
+    if machine.locked:
+        return Send(change=Unlock(comment=note), reason="unlock")
+    if machine.status == S.DEPLOYING:
+        return _abort(node, machine, now)
+    return Send(change=Release(comment=note), reason="release")
+
+
+def _abort(node: Node, machine: Machine, now: datetime) -> Settled | Send:
+    """Asked for once in a while: until power is off, MAAS goes on showing what was aborted."""
+    if _abort_is_asked(node, now):
+        return Waiting(reason=_ending(machine.system_id))
+    to = noted(node, asked=_ABORT, asked_at=now)
+    change_ = Abort(comment=region.comment(node, "undo"))
+    return Send(change=change_, reason="abort", then=Step(to=to, reason=f"asked MAAS to abort {machine.system_id}"))
+
+
+def _abort_is_asked(node: Node, now: datetime) -> bool:
+    workflow = _own(node)
+    known = workflow.upstream
+    if known.asked != _ABORT or known.asked_at is None:
+        return False
+    return known.asked_at >= workflow.status_entered_at and now - known.asked_at < _ABORT_TAKES
+
+
+async def _look_for_lost(client: MaasClient, node: Node) -> Settled:
+    """A machine whose creation was asked for and not answered is ours to know of."""
+    known = discovery.clues(node)
+    machines = (
+        *await client.machines(LookUp.HOSTNAME, (known.hostname,)),
+        *await client.machines(LookUp.MAC_ADDRESS, known.macs),
+    )
+    ours = region.comment(node, region.CREATE)
+    found = sorted({machine.system_id for machine in machines if machine.description == ours})
+    if not found:
+        return Done(reason="MAAS has no machine that was created for it")
+    to = change(node, maas_id=found[0], maas_created=True)
+    return Step(to=to, reason=f"machine {found[0]} was created for it, although the answer was lost")
+
+
+async def _deployed_by_us(client: MaasClient, node: Node) -> bool:
+    """Whether the machine's last deployment is this workflow's. One whose answer was lost has the next number, and only
+    the region knows of it; one that the region's events do not tell of any more is what we remember."""
+    known = _own(node).upstream
+    newest = detour.newest_start(await client.events(system_id=node.maas_id, limit=detour.MOST_EVENTS))
+    if newest is None:
+        return known.deploys > known.disowned
+    return any(newest.carries(detour.comment(node, n)) for n in range(known.disowned + 1, known.deploys + 2))
+
+
+def _settled(node: Node, result: Settled, now: datetime, policy: Policy) -> Outcome:
+    match result:
+        case Done():
+            return _undone(node, result)
+        case Step():
+            return become(node, result.to, reason=result.reason, cause=CAUSE, source=result.source)
+        case Waiting():
+            return _waiting(node, result, now, policy)
+        case Failed(failure=FailureClass.MACHINE_DELETED_UPSTREAM):
+            return _undone(node, Done(reason=result.detail, source=result.source))
+        case Failed(failure=FailureClass.UPSTREAM_ERROR):
+            again = Waiting(reason=f"MAAS: {result.detail}", look_again=_FAILED_AGAIN, source=result.source)
+            return _waiting(node, again, now, policy)
+        case Failed():
+            return _gave_up(node, result.detail)
+        case _ as never:
+            assert_never(never)
+
+
+def _waiting(node: Node, result: Waiting, now: datetime, policy: Policy) -> Outcome:
+    """For a region that does not answer, too: an undo that nobody hears of again would hold the node for ever."""
+    workflow = _own(node)
+    if now - workflow.status_entered_at > sla.undo_deadline(Layer(workflow.kind), overrides=policy.sla):
+        return _gave_up(node, f"not done in time: {result.reason}")
+    return Wait(reason=f"undoes: {result.reason}", look_again=result.look_again, source=result.source)
+
+
+def _gave_up(node: Node, detail: str) -> Outcome:
+    """An operator is told; one who was told already and cancels all the same wants an end of it."""
+    workflow = _own(node)
+    told = workflow.failure_class is FailureClass.UNDO_FAILED
+    if told and workflow.after_undo is not AfterUndo.RESTART:
+        return _ended(node, f"cancelled, MAAS left as it is: {detail}", _worthless(workflow))
+    return freeze(node, FailureClass.UNDO_FAILED, detail, stop=StopRequest.FROZEN, cause=CAUSE)
+
+
+def _undone(node: Node, done: Done) -> Outcome:
+    workflow = _own(node)
+    writes = _worthless(workflow)
+    if workflow.upstream.deploys > workflow.upstream.disowned:
+        writes = (*writes, ForgetAgent())  # what it runs on is given back
+    if workflow.after_undo is not AfterUndo.RESTART:
+        return _ended(node, f"undone; cancelled: {done.reason}", writes)
+    # Deployments go on being counted: a number that was used would make an old request look like a new one.
+    counted = workflow.upstream.deploys
+    kept = Upstream(deploys=counted, disowned=counted) if has_work(node) else workflow.upstream
+    fresh = job(
+        node,
+        status=W.PENDING,
+        stage=None,
+        attempt=1,
+        after_undo=None,
+        skipped=(),
+        failure_class=None,
+        failure_detail=None,
+        upstream=kept,
+    )
+    return become(
+        node,
+        change(node, workflow=fresh),
+        reason=f"undone; starts again: {done.reason}",
+        cause=CAUSE,
+        writes=writes,
+        source=done.source,
+    )
+
+
+def _ended(node: Node, reason: str, writes: tuple[Write, ...]) -> Outcome:
+    ended = job(node, status=W.CANCELLED, after_undo=None)
+    return become(node, change(node, status=fallback(node), workflow=ended), reason=reason, cause=CAUSE, writes=writes)
+
+
+def _worthless(workflow: Workflow) -> tuple[Write, ...]:
+    """The token in the user data of what was deployed opens nothing any more."""
+    return (RevokeBootstrap(),) if workflow.upstream.token is not None else ()
+
+
+def _refused(detail: str) -> Failed:
+    return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
+
+
+def _going(system_id: str) -> str:
+    return f"waits for MAAS to give machine {system_id} back"
+
+
+def _ending(system_id: str) -> str:
+    return f"waits for MAAS to end what machine {system_id} does"
+
+
+def _own(node: Node) -> Workflow:
+    assert node.workflow is not None, "only a live workflow compensates"
+    return node.workflow

@@ -1,0 +1,128 @@
+"""`adopt_observed_state`: an operator says that MAAS is right, and the workflow goes on from there (000 §8).
+
+Called by the response to that request. Decides on what the region's observer wrote down, and only while that is fresh;
+what it was not told, or what somebody else holds, it adopts nothing of. Asked twice, the second changes nothing.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from farrier.handlers.node import onboarding, onboarding_adopt
+from farrier.handlers.node.moves import Policy, change, job, proven_healthy
+from farrier.handlers.node.onboarding.wait_for_agent_enrollment import wait_for_agent_enrollment
+from farrier.handlers.node.reply import Accept, Reject, Reply
+from farrier.handlers.node.stage import Done
+from farrier.handlers.node.workflow import advanced, again
+from farrier.model.health import Unhealthy
+from farrier.model.maas import MaasStatus as M
+from farrier.model.node import Decommission, Node, Onboarding
+from farrier.model.observation import MaasObservation
+from farrier.model.stages import DecommissionStage as D
+from farrier.model.stages import OnboardingStage as O
+from farrier.model.workflow import OnboardingMode
+from farrier.model.workflow import WorkflowStatus as W
+
+_ACTION = "adopt_observed_state"
+# Where a deployment goes on when MAAS shows its machine in this state.
+_GOES_ON_AT = {
+    M.COMMISSIONING: O.WAIT_FOR_READY,
+    M.READY: O.CONFIGURE_STORAGE,
+    M.DEPLOYING: O.WAIT_FOR_DEPLOYED,
+    M.DEPLOYED: O.WAIT_FOR_AGENT_ENROLLMENT,
+}
+_RELEASED = (M.READY, M.NEW, M.ABSENT)
+
+
+def adopt(node: Node, now: datetime, policy: Policy) -> Reply:
+    """The node's live workflow, taken to where the observed state says that it is."""
+    match node.workflow:
+        case Onboarding(mode=OnboardingMode.DEPLOY):
+            return _of_deployment(node, now, policy)
+        case Onboarding():
+            return _of_health(node, now, policy)
+        case Decommission():
+            return _of_decommission(node, now, policy)
+        case None:
+            raise AssertionError("the table asks for a live workflow")
+
+
+def _of_health(node: Node, now: datetime, policy: Policy) -> Reply:
+    if onboarding_adopt.adopts(node) and not onboarding_adopt.is_proven(node):
+        return _no("nobody has looked yet whether it is the recorded machine; adopt")
+    proof = proven_healthy(node, now, policy)
+    if isinstance(proof, Unhealthy):
+        return _no(f"the goal is a healthy node: {proof.reason}")
+    return Accept(reason="the observed state is the goal", to=onboarding.complete(node, ending=W.RECONCILED))
+
+
+def _of_deployment(node: Node, now: datetime, policy: Policy) -> Reply:
+    seen = _fresh(node, now, policy)
+    if isinstance(seen, Reject):
+        return seen
+    stage = _GOES_ON_AT.get(seen.state)
+    if stage is None:
+        return _no(f"MAAS says {seen.state}; accepted are {_names(_GOES_ON_AT)}")
+    if seen.state in (M.DEPLOYING, M.DEPLOYED) and not seen.ours:
+        return _no(f"machine {seen.system_id} is {seen.state}, and not held by us")
+    to = _adopted(node, stage, seen.state, now)
+    if stage is O.WAIT_FOR_AGENT_ENROLLMENT and isinstance(wait_for_agent_enrollment(to, now, policy), Done):
+        return Accept(reason="the observed state is the goal", to=onboarding.complete(to, ending=W.RECONCILED))
+    return _accepted(node, to, f"MAAS says {seen.state}; goes on at stage {stage}")
+
+
+def _adopted(node: Node, stage: O, state: M, now: datetime) -> Node:
+    """At `stage`, remembering what is in MAAS as if this workflow had asked for it; but not as its own to undo."""
+    workflow = node.workflow
+    assert workflow is not None, "the caller looked"
+    known = workflow.upstream
+    if state in (M.COMMISSIONING, M.READY):  # what was deployed before is gone
+        known = replace(known, disowned=known.deploys)
+    elif known.deploys <= known.disowned:  # whose agent may have enrolled at any time, unless it is yet to be installed
+        begun = now if state is M.DEPLOYING else None
+        known = replace(known, deploys=known.deploys + 1, disowned=known.deploys + 1, asked_at=begun, deployed_at=None)
+    kept = change(node, workflow=job(node, upstream=known))
+    return change(kept, workflow=job(kept, **again(job(kept)) | {"stage": stage}))
+
+
+def _of_decommission(node: Node, now: datetime, policy: Policy) -> Reply:
+    workflow = node.workflow
+    assert isinstance(workflow, Decommission), "the caller looked"
+    goals = {D.RELEASE_MAAS_NODE: _RELEASED, D.REMOVE_MAAS_RECORD: (M.ABSENT,)}
+    wanted = goals.get(workflow.stage) if workflow.stage is not None else None
+    if wanted is None:
+        return _no(f"nothing that is observed shows the goal of stage {workflow.stage}")
+    seen = _fresh(node, now, policy)
+    if isinstance(seen, Reject):
+        return seen
+    if seen.state not in wanted:
+        return _no(f"MAAS says {seen.state}; accepted at stage {workflow.stage} are {_names(wanted)}")
+    running = change(node, workflow=job(node, **again(workflow)))
+    if workflow.stage is D.REMOVE_MAAS_RECORD:  # the last one: it looks once more, and ends the workflow
+        return _accepted(node, running, "MAAS has no such machine any more; the stage ends with that")
+    why = f"MAAS says {seen.state}"
+    return _accepted(node, advanced(running, Done(reason=why, skipped=f"{why}, adopted")), f"{why}; goes on")
+
+
+def _fresh(node: Node, now: datetime, policy: Policy) -> MaasObservation | Reject:
+    seen = node.maas
+    if seen is None or not seen.fresh(now, policy.observation_ttl):
+        return _no("nothing fresh was observed of a machine in MAAS")
+    if seen.owner and not seen.ours:
+        return _no(f"machine {seen.system_id} is held by {seen.owner[:64]!r} in MAAS, not by us")
+    return seen
+
+
+def _accepted(node: Node, to: Node, reason: str) -> Accept:
+    return Accept(reason=reason, to=None if to == node else to)
+
+
+def _no(why: str) -> Reject:
+    return Reject(reason=f"{_ACTION}: {why}")
+
+
+def _names(states: object) -> str:
+    assert isinstance(states, dict | tuple), "a table or a row of states"
+    return ", ".join(states)

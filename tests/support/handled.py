@@ -1,0 +1,118 @@
+"""A node of a `Stand` taken through whole runs of its handler: requests, rules, steps, and what their commits leave.
+
+After each run hold the edges of every layer and the pairs of node and workflow that the model allows. `ask` is a
+request and everything that follows from it at once; `finish` lets MAAS do its work in between and its observer look,
+until the node's workflow is over or waits for a person. `told` collects the answers.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from msgspec.structs import asdict, replace
+
+from farrier.config import ControllerConfig, NodeConfig
+from farrier.controller.verdict import Assessor
+from farrier.handlers.node import NODE_KIND, NodeHandler
+from farrier.handlers.node.moves import Policy, change
+from farrier.model import mapping
+from farrier.model.actions import Action
+from farrier.model.management import Management
+from farrier.model.node import Node, Workflow
+from farrier.model.outcome import Step, Transition, Update
+from farrier.model.schedule import Claimed
+from farrier.model.workflow import LIVE
+from farrier.model.workflow import WorkflowStatus as W
+from farrier.model.writes import Write
+from tests.support.nodes import answers, intent, writes
+from tests.support.stages import Stand
+from tests.support.stored import stored
+
+_ASSESSOR: Assessor[Node, Node, Write] = Assessor(NODE_KIND, ControllerConfig())
+_CLAIMED = Claimed(id=1, outcome_key=None, waited=timedelta(0), reruns=0)
+_MOST_RUNS = 60
+# Longer than an observer's cursor takes, and shorter than anything in MAAS.
+_BETWEEN = timedelta(seconds=30)
+
+
+class Handled:
+    """See above. The node has no BMC, so that all its runs are about its workflow."""
+
+    def __init__(self, stand: Stand) -> None:
+        self.stand = stand
+        self.told: list[tuple[str, str]] = []
+        self.ended: Workflow | None = None
+        self.written: list[Write] = []
+        stand.node = change(stand.node, management=Management.UNMANAGED, bmc_address=None, bmc_credential=None)
+
+    @property
+    def node(self) -> Node:
+        return self.stand.node
+
+    @property
+    def status(self) -> W:
+        """Of the live workflow, or of the one that ended last."""
+        workflow = self.node.workflow or self.ended
+        assert workflow is not None
+        return workflow.status
+
+    def request(self, action: Action, **params: Any) -> None:
+        """Have it pending."""
+        self.stand.node = replace(self.node, intents=(*self.node.intents, intent(action, **params)))
+
+    async def ask(self, action: Action, **params: Any) -> str:
+        """Ask, and run until the node rests. Answers the verdict."""
+        self.request(action, **params)
+        before = len(self.told)
+        await self.rest()
+        return self.told[before][0]
+
+    async def rest(self) -> None:
+        """Runs, as long as one wants another at once."""
+        for _ in range(_MOST_RUNS):
+            if not await self.run():
+                return
+            self.stand.world.clock.now += 1
+        raise AssertionError(f"never rests: {self.node}")
+
+    async def run(self) -> bool:
+        """One run and its commit; whether the node runs again at once."""
+        before, now = self.node, self.stand.now
+        decision = self._handler().handle(before, now)
+        if isinstance(decision, Step):
+            decision = await decision.act(self.stand.services)
+        _ASSESSOR.finish(_CLAIMED, 1, before, decision, now)
+        changed = isinstance(decision, Transition | Update)
+        after = decision.to if isinstance(decision, Transition | Update) else before
+        job = after.workflow
+        if job is not None:
+            assert mapping.violation(after.status, kind=job.kind, workflow_status=job.status, mode=job.mode) is None
+            self.ended = job if job.status not in LIVE else self.ended
+        self.told += answers(decision)
+        self.written += writes(decision)
+        self.stand.node = stored(before, after, writes(decision), now)
+        return changed or getattr(decision, "look_again", None) == timedelta(0)
+
+    async def finish(self, within: timedelta = timedelta(minutes=30)) -> W:
+        """Let time pass until the workflow has ended or waits for a person. Answers its status."""
+        end = self.stand.now + within
+        await self.rest()
+        while self.status in LIVE - {W.FAILED_MANUAL_INTERVENTION} and self.stand.now < end:
+            self.pass_time()
+            await self.rest()
+        return self.status
+
+    def pass_time(self) -> None:
+        """MAAS goes on, and its observer looks."""
+        self.stand.pass_time(_BETWEEN)
+        if self.node.maas_id is not None:
+            self.stand.observe()
+
+    def _handler(self) -> NodeHandler:
+        policy = self.stand.policy
+        settings = {name: value for name, value in asdict(policy).items() if name not in _OF_THE_POLICY}
+        return NodeHandler(NodeConfig(**settings), policy.sla, policy.sites)
+
+
+_OF_THE_POLICY = frozenset(Policy.__struct_fields__) - frozenset(NodeConfig.__struct_fields__)

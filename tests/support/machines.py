@@ -1,0 +1,119 @@
+"""Machines of a simulated region, brought to any status by what would bring a real one there."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+
+from farrier.handlers.node.moves import change
+from farrier.model.maas_changes import Commission, Deploy, NewMachine, PowerAccess, Release
+from farrier.sim.maas import ADMIN, CommissionFate, DeployFate, Durations, EraseFate, Nature, Region, Status
+from farrier.sim.maas.records import Machine
+from tests.support.stages import Stand
+
+LONG = timedelta(hours=3)
+# Switching takes a moment, so that what MAAS is about to do can be seen.
+SLOW_POWER = Durations(power=timedelta(minutes=1))
+COMMENT = "farrier onboarding 11: deploy 1"
+
+
+async def created(stand: Stand, *, hostname: str | None = None, description: str = "") -> Machine:
+    """A machine of the node's name and address, whose id the node has."""
+    new = NewMachine(
+        hostname=hostname or stand.node.name,
+        mac_addresses=stand.node.macs,
+        power=PowerAccess(address="10.0.0.1", username="root", password="calvin"),
+        description=description,
+    )
+    made = await stand.world.client.create(new)
+    stand.node = change(stand.node, maas_id=made.system_id, maas_created=True)
+    return stand.region.machines[made.system_id]
+
+
+async def _do(stand: Stand, what: Commission | Deploy | Release) -> None:
+    assert stand.node.maas_id is not None
+    await stand.world.client.do(await stand.world.client.machine(stand.node.maas_id), what)
+
+
+async def _new(stand: Stand) -> None:
+    pass
+
+
+async def _commissioning(stand: Stand) -> None:
+    await _do(stand, Commission(skip_networking=False, skip_storage=False))
+    stand.region.advance(timedelta(minutes=2))
+
+
+async def _ready(stand: Stand) -> None:
+    await _commissioning(stand)
+    stand.region.advance(LONG)
+
+
+async def _deploying(stand: Stand, comment: str = COMMENT) -> None:
+    await _ready(stand)
+    await _do(stand, Deploy(user_data="#cloud-config\n", comment=comment))
+    stand.region.advance(timedelta(minutes=2))
+
+
+async def _deployed(stand: Stand) -> None:
+    await _deploying(stand)
+    stand.region.advance(LONG)
+
+
+async def _releasing(stand: Stand) -> None:
+    await _deployed(stand)
+    await _do(stand, Release(comment="x"))
+
+
+async def _erasing(stand: Stand) -> None:
+    await _deployed(stand)
+    await _do(stand, Release(comment="x", erase=True))
+    stand.region.advance(timedelta(minutes=2))
+
+
+async def _erasing_fails(stand: Stand) -> None:
+    await _erasing(stand)
+    stand.region.advance(LONG)
+
+
+_WAYS: Mapping[Status, Callable[[Stand], Awaitable[None]]] = {
+    Status.NEW: _new,
+    Status.COMMISSIONING: _commissioning,
+    Status.FAILED_COMMISSIONING: _ready,
+    Status.TESTING: _ready,
+    Status.FAILED_TESTING: _ready,
+    Status.READY: _ready,
+    Status.DEPLOYING: _deploying,
+    Status.DEPLOYED: _deployed,
+    Status.FAILED_DEPLOYMENT: _deployed,
+    Status.RELEASING: _releasing,
+    Status.DISK_ERASING: _erasing,
+    Status.FAILED_DISK_ERASING: _erasing_fails,
+}
+
+_FATES: Mapping[Status, Nature] = {
+    Status.FAILED_COMMISSIONING: Nature(commission=CommissionFate.SCRIPT_FAILS),
+    Status.FAILED_TESTING: Nature(commission=CommissionFate.TESTS_FAIL),
+    Status.FAILED_DEPLOYMENT: Nature(deploy=DeployFate.NO_DATASOURCE),
+    Status.FAILED_DISK_ERASING: Nature(erase=EraseFate.FAILS),
+}
+
+
+async def machine_in(stand: Stand, status: Status) -> Machine:
+    """The node's machine, held by us where somebody holds it. Of statuses that nothing of ours leads to, only the
+    record says so."""
+    machine = await created(stand)
+    stand.region.natures[machine.system_id] = _FATES.get(status, Nature())
+    way = _WAYS.get(status)
+    await (way or _deployed)(stand)
+    stand.region.natures.pop(machine.system_id)
+    if status is Status.TESTING or way is None:
+        machine.owner = None if status in (Status.MISSING, Status.RETIRED) else ADMIN.username
+        stand.region.move(machine, status)
+    assert machine.status is status
+    return machine
+
+
+def slow_region() -> Region:
+    """Where switching power takes a minute."""
+    return Region(durations=SLOW_POWER)
