@@ -24,7 +24,7 @@ def look(region: Region, machine: Machine) -> None:
         machine.interfaces = [kept for kept in machine.interfaces if kept.type == "physical"]
     for number, nic in enumerate(hardware.nics):
         _see_nic(region, machine, number, nic)
-    known = {disk.serial: disk for disk in machine.disks}
+    known = {disk.serial: disk for disk in machine.disks if not disk.is_virtual}
     machine.disks = [known.get(model.serial) or _new_disk(region, model) for model in hardware.disks]
     if not machine.skip_storage:
         lay_out(region, machine)
@@ -78,18 +78,33 @@ def _new_disk(region: Region, model: DiskModel) -> Disk:
     )
 
 
-def lay_out(region: Region, machine: Machine, *, layout: str = "flat") -> None:
-    """Destroy what is on the disks and make one root partition on the boot disk; `blank` and `custom` make none."""
+# Of a layout whose root is on a device of its own: that device's name, and what its partition is called.
+_ON_VIRTUAL = {"lvm": ("vgroot-lvroot", "lvm-pv"), "bcache": ("bcache0", "bcache-backing")}
+
+
+def lay_out(region: Region, machine: Machine, *, layout: str = "flat", root_size: int | None = None) -> None:
+    """Destroy what is on the disks and make one root partition on the boot disk; `blank` and `custom` make none.
+
+    A cache is made of whatever other disk there is; without one, `bcache` comes out flat."""
+    machine.disks = [disk for disk in machine.disks if not disk.is_virtual]
     for disk in machine.disks:
         disk.partition = None
     boot = machine.boot_disk()
     if boot is None or layout in {"blank", "custom"}:
         return
+    if layout == "bcache" and len(machine.disks) == 1:
+        layout = "flat"
+    name, fstype = _ON_VIRTUAL.get(layout, (None, "ext4"))
     number = region.next_id("partition")
     boot.partition = Partition(
         id=number,
-        size=usable(boot.size),
+        size=usable(root_size or boot.size),
         uuid=str(uuid.uuid5(uuid.NAMESPACE_OID, f"partition {number}")),
         fs_uuid=str(uuid.uuid5(uuid.NAMESPACE_OID, f"filesystem {number}")),
-        mount_point="/",
+        mount_point="/" if name is None else None,
+        fstype=fstype,
     )
+    if name is not None:
+        root = DiskModel(name=name, model="", serial="", id_path="", size=boot.partition.size, tags=())
+        machine.disks.append(_new_disk(region, root))
+        machine.disks[-1].is_virtual = True

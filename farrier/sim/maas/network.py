@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from farrier.sim.maas import show_network
 from farrier.sim.maas.call import Answer, Call, Refused, whole_number
-from farrier.sim.maas.records import Interface, Link, Machine
+from farrier.sim.maas.records import Interface, Link, Machine, Vlan
 from farrier.sim.maas.region import Region
 from farrier.sim.maas.statuses import NETWORK_EDITABLE, Status
 
@@ -39,16 +39,41 @@ def update(region: Region, call: Call, machine: Machine, interface: Interface) -
     _check(machine, "update interface", deployed_too=True)
     vlan = call.one("vlan")
     if vlan:
-        interface.vlan = region.site.vlan(vlan)
-        if interface.vlan is None:
+        wanted = region.site.vlan(vlan)
+        if wanted is None:
             raise Refused(400, {"vlan": [_NO_CHOICE]})
+        _move(region, interface, wanted)
     mtu = call.one("mtu")
     if mtu:
         interface.params["mtu"] = whole_number(mtu, name="mtu")
+        _fit(machine, interface)
     interface.name = call.one("name") or interface.name
     if call.one("tags") is not None:
         interface.tags = [tag for tag in (call.one("tags") or "").split(",") if tag]
     return show_network.interface(machine, interface)
+
+
+def _move(region: Region, interface: Interface, vlan: Vlan) -> None:
+    """To another VLAN: the links stay behind, and the ports of a bond go with it."""
+    if interface.vlan is not vlan:
+        _clear(region, interface)
+    interface.vlan = vlan
+    if interface.type == "bond":
+        for parent in interface.parents:
+            parent.vlan = vlan
+
+
+def _fit(machine: Machine, interface: Interface) -> None:
+    """What an interface lies on is as large as it, and what lies on it no larger, as far as their MTU is set."""
+    mtu = interface.params.get("mtu")
+    if not isinstance(mtu, int):
+        return
+    for other in machine.interfaces:
+        own = other.params.get("mtu")
+        if interface in other.parents and isinstance(own, int) and own > mtu:
+            other.params["mtu"] = mtu
+        if other in interface.parents and (not isinstance(own, int) or own < mtu):
+            other.params["mtu"] = mtu
 
 
 def delete(region: Region, call: Call, machine: Machine, interface: Interface) -> object:
@@ -151,6 +176,14 @@ def create_bond(region: Region, call: Call, machine: Machine) -> object:
 def create_vlan(region: Region, call: Call, machine: Machine) -> object:
     _check(machine, "create VLAN")
     parents = _parents(call, machine, name="parent")
+    if any(parents[0] in other.parents and other.type == "bond" for other in machine.interfaces):
+        raise Refused(400, {"parent": ["A VLAN interface can't have a parent that is already in a bond."]})
+    vlan, below = region.site.vlan(call.one("vlan") or ""), parents[0].vlan
+    if vlan is not None and vlan.vid == 0:
+        raise Refused(400, {"vlan": ["A VLAN interface can only belong to a tagged VLAN."]})
+    if vlan is not None and (below is None or below.fabric_id != vlan.fabric_id):
+        text = "A VLAN interface can only belong to a tagged VLAN on the same fabric as its parent interface."
+        raise Refused(400, {"vlan": [text]})
     return _made(region, call, machine, parents=parents, kind="vlan", params={})
 
 
@@ -191,4 +224,7 @@ def _made(
     )
     made.links = [Link(id=region.next_id("link"), mode="link_up")]
     machine.interfaces.append(made)
+    _fit(machine, made)
+    if kind == "bond" and vlan is not None:
+        _move(region, made, vlan)
     return show_network.interface(machine, made)

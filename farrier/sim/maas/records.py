@@ -66,7 +66,8 @@ class Partition:
     size: int
     uuid: str
     fs_uuid: str
-    mount_point: str
+    mount_point: str | None
+    fstype: str = "ext4"
 
 
 @dataclass(kw_only=True, slots=True)
@@ -79,6 +80,8 @@ class Disk:
     size: int
     tags: list[str] = field(default_factory=list)
     partition: Partition | None = None
+    is_virtual: bool = False
+    """Made by a layout; the root is mounted on it."""
 
 
 class SetType(enum.IntEnum):
@@ -166,8 +169,9 @@ class Machine:
 
     def boot_disk(self) -> Disk | None:
         """The chosen one, or the oldest that is large enough (512 MiB)."""
-        chosen = next((disk for disk in self.disks if disk.id == self.boot_disk_id), None)
-        return chosen or next((disk for disk in self.disks if disk.size >= 512 << 20), None)
+        physical = [disk for disk in self.disks if not disk.is_virtual]
+        chosen = next((disk for disk in physical if disk.id == self.boot_disk_id), None)
+        return chosen or next((disk for disk in physical if disk.size >= 512 << 20), None)
 
     def boot_interface(self) -> Interface | None:
         """The first one that is a NIC: the machine boots from it."""

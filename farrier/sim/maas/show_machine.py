@@ -144,9 +144,10 @@ def _storage(shown: Machine) -> dict[str, object]:
     boot = shown.boot_disk()
     return {
         "blockdevice_set": disks,
-        "physicalblockdevice_set": disks,
+        "physicalblockdevice_set": [disk for disk in disks if disk["type"] == "physical"],
+        "virtualblockdevice_set": [disk for disk in disks if disk["type"] == "virtual"],
         "boot_disk": disks[shown.disks.index(boot)] if boot else None,
-        "storage": sum(disk.size for disk in shown.disks) / 1_000_000,
+        "storage": sum(disk.size for disk in shown.disks if not disk.is_virtual) / 1_000_000,
     }
 
 
@@ -161,7 +162,7 @@ def _hardware(shown: Machine) -> dict[str, object]:
 
 
 def _constants() -> dict[str, object]:
-    lists = ("bcaches", "cache_sets", "raids", "special_filesystems", "virtualblockdevice_set", "volume_groups")
+    lists = ("bcaches", "cache_sets", "raids", "special_filesystems", "volume_groups")
     nothing = ("address_ttl", "bios_boot_method", "hardware_uuid", "parent", "pod", "swap_size", "virtualmachine_id")
     return {
         **{name: [] for name in lists},

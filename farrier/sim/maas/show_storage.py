@@ -30,7 +30,7 @@ def listed_disk(owner: Machine, shown: Disk) -> dict[str, object]:
     return {
         "id": shown.id,
         "name": shown.name,
-        "type": "physical",
+        "type": "virtual" if shown.is_virtual else "physical",
         "path": f"/dev/disk/by-dname/{shown.name}",
         "id_path": shown.id_path,
         "model": shown.model,
@@ -41,7 +41,7 @@ def listed_disk(owner: Machine, shown: Disk) -> dict[str, object]:
         "used_size": usable(shown.size) + _TABLE if used else 0,
         "used_for": "GPT partitioned with 1 partition" if used else "Unused",
         "tags": shown.tags,
-        "filesystem": None,
+        "filesystem": _filesystem("ext4", "/", shown.name) if shown.is_virtual else None,
         "partition_table_type": "GPT" if used else None,
         "partitions": [_partition(owner, shown, shown.partition)] if shown.partition else [],
         "numa_node": 0,
@@ -54,13 +54,8 @@ def listed_disk(owner: Machine, shown: Disk) -> dict[str, object]:
 
 def _partition(owner: Machine, on: Disk, shown: Partition) -> dict[str, object]:
     mounted = owner.status is not Status.RELEASING
-    filesystem = {
-        "fstype": "ext4",
-        "label": "root",
-        "uuid": shown.fs_uuid,
-        "mount_point": shown.mount_point,
-        "mount_options": None,
-    }
+    filesystem = _filesystem(shown.fstype, shown.mount_point, shown.fs_uuid)
+    used = f"ext4 formatted filesystem mounted at {shown.mount_point}" if shown.mount_point else shown.fstype
     return {
         "id": shown.id,
         "uuid": shown.uuid,
@@ -72,6 +67,10 @@ def _partition(owner: Machine, on: Disk, shown: Partition) -> dict[str, object]:
         "system_id": owner.system_id,
         "tags": [],
         "filesystem": filesystem if mounted else None,
-        "used_for": f"ext4 formatted filesystem mounted at {shown.mount_point}" if mounted else "Unused",
+        "used_for": used if mounted else "Unused",
         "resource_uri": f"/MAAS/api/2.0/nodes/{owner.system_id}/blockdevices/{on.id}/partition/{shown.id}",
     }
+
+
+def _filesystem(fstype: str, mount_point: str | None, uuid: str) -> dict[str, object]:
+    return {"fstype": fstype, "label": "root", "uuid": uuid, "mount_point": mount_point, "mount_options": None}

@@ -36,7 +36,7 @@ _CONFIG: dict[str, object] = {
 
 def _networks() -> list[Subnet]:
     pxe = Vlan(id=5001, fabric_id=1, dhcp_on=True, primary_rack="eb63fw")
-    roce = Vlan(id=5002, fabric_id=2, vid=200, name="roce", mtu=9000)
+    roce = Vlan(id=5002, fabric_id=0, vid=200, name="roce", mtu=9000)
     servers = ["89.44.114.238"]
     return [
         Subnet(id=2, name="pxe", cidr="10.20.0.0/16", gateway_ip="10.20.0.1", vlan=pxe, dns_servers=servers),

@@ -7,7 +7,7 @@ what was there and may be asked for again.
 from __future__ import annotations
 
 from farrier.sim.maas import inside, show_machine, show_storage
-from farrier.sim.maas.call import Call, Refused
+from farrier.sim.maas.call import Call, Refused, whole_number
 from farrier.sim.maas.records import Disk, Machine
 from farrier.sim.maas.region import Region
 from farrier.sim.maas.statuses import Status
@@ -49,5 +49,11 @@ def set_storage_layout(region: Region, call: Call, machine: Machine) -> object:
         choices = ", ".join(f"'{disk.id}'" for disk in machine.disks)
         reason = f"'{root}' is not a valid root_device.  It should be one of: {choices}."
         raise Refused(400, f"Failed to configure storage layout '{layout}': root_device: {reason}")
-    inside.lay_out(region, machine, layout=layout)
+    size = call.one("root_size")
+    root_size = whole_number(size, name="root_size") if size else None
+    boot = machine.boot_disk()
+    if root_size is not None and boot is not None and root_size > show_storage.usable(boot.size):
+        reason = f"Size is too large. Maximum size is {show_storage.usable(boot.size)}."
+        raise Refused(400, f"Failed to configure storage layout '{layout}': root_size: {reason}")
+    inside.lay_out(region, machine, layout=layout, root_size=root_size)
     return show_machine.machine(region, machine)
