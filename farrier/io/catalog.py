@@ -12,7 +12,7 @@ import msgspec
 
 from farrier.io import statements
 from farrier.io.pool import Connection
-from farrier.model import actions, edges, failures, mapping
+from farrier.model import actions, edges, failures, maas_region, mapping
 
 _EDGES = statements.load("catalog/edges")
 _INITIAL_VALUES = statements.load("catalog/initial_values")
@@ -25,14 +25,8 @@ _SETTING = statements.load("catalog/setting")
 async def sync(conn: Connection) -> None:
     """Make the tables equal to the model. May be called any number of times."""
     async with conn.transaction():
-        await conn.execute(
-            _EDGES,
-            [e.layer for e in edges.EDGES],
-            [e.source for e in edges.EDGES],
-            [e.target for e in edges.EDGES],
-        )
-        first = sorted((layer, value) for layer, values in edges.INITIAL.items() for value in values)
-        await conn.execute(_INITIAL_VALUES, [layer for layer, _ in first], [value for _, value in first])
+        await conn.execute(_EDGES, *_columns(_edges(), width=4))
+        await conn.execute(_INITIAL_VALUES, *_columns(_initial_values(), width=3))
         await conn.execute(
             _MAPPING,
             [row.kind for row in mapping.ROWS],
@@ -42,6 +36,27 @@ async def sync(conn: Connection) -> None:
         await _sync_actions(conn)
         advice = _advice()
         await conn.execute(_ADVICE, list(advice), list(advice.values()))
+
+
+def _edges() -> list[tuple[str, ...]]:
+    """(kind, layer, from, to) of every kind."""
+    return [
+        *(("node", edge.layer, edge.source, edge.target) for edge in edges.EDGES),
+        *((maas_region.KIND, maas_region.LAYER, edge.source, edge.target) for edge in maas_region.EDGES),
+    ]
+
+
+def _initial_values() -> list[tuple[str, ...]]:
+    """(kind, layer, value) of every kind."""
+    return [
+        *(("node", layer, value) for layer, values in edges.INITIAL.items() for value in sorted(values)),
+        *((maas_region.KIND, maas_region.LAYER, value) for value in sorted(maas_region.INITIAL)),
+    ]
+
+
+def _columns(rows: list[tuple[str, ...]], *, width: int) -> list[list[str]]:
+    """Rows as the arrays that unnest takes."""
+    return [[row[column] for row in rows] for column in range(width)]
 
 
 async def set_offline_after(conn: Connection, offline_after: timedelta) -> None:

@@ -2,12 +2,13 @@
 
 `Site` runs a processor of nodes. A `Machine` is one node as the outside has it: its clients insert intents, its agent
 enrols, beats and works on tasks, all by the SQL that is open to them. `settled` says when the loop has nothing more to
-do; time passes only by `wait`. Only the BMCs are played.
+do; time passes only by `wait`. Only the BMCs are played. With a `region`, the site has that simulated MAAS region and a
+processor that observes it, the nodes are of its site, and time passes for the region as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, Self
@@ -18,6 +19,7 @@ import msgspec
 
 from farrier.clock import MonotonicClock
 from farrier.config import ControllerConfig, NodeConfig
+from farrier.config.sites import Site as SiteConfig
 from farrier.controller.host import Host
 from farrier.controller.processor import Processor
 from farrier.errors import UndecodableState
@@ -26,10 +28,13 @@ from farrier.io.node import NodeRows
 from farrier.io.pool import Pool, Single
 from farrier.io.state import PostgresStateIO
 from farrier.model.node import TaskType
+from farrier.sim.maas import Region
 from tests.support import pg
 from tests.support.fake_bmc import FakeBmc
 from tests.support.loop import PATIENCE, Ledger
 from tests.support.nodes import NoRegions, Secrets
+from tests.support.observatory import Observatory, observatory
+from tests.support.stages import SITE
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -41,7 +46,7 @@ _CONFIG = ControllerConfig(poll_interval=timedelta(milliseconds=5), drain_timeou
 _BUSY = "SELECT EXISTS (SELECT FROM farrier.schedule WHERE claim_token IS NOT NULL OR due_at <= farrier.now())"
 _REGISTER = """
     SELECT farrier.register_node($1, bmc_address => $2, bmc_credential => $3, macs => $4, maas_id => $5,
-                                 agentless => $6, auto_manage => $7, bootstrap_token => $8)
+                                 agentless => $6, auto_manage => $7, bootstrap_token => $8, site => $9)
 """
 _TELL = """
     INSERT INTO farrier.intents (node, action, params, requested_by, api_version)
@@ -205,23 +210,39 @@ class Machine:
 
 
 class Site:
-    """A database with a processor of nodes at work."""
+    """A database with a processor of nodes at work, and one of a region if it has one."""
 
-    def __init__(self, db: pg.Database, conn: Single, pool: Pool, *, bmc: FakeBmc | None = None) -> None:
+    def __init__(
+        self,
+        db: pg.Database,
+        conn: Single,
+        pool: Pool,
+        *,
+        bmc: FakeBmc | None = None,
+        maas: Observatory | None = None,
+    ) -> None:
         self.db = db
+        self._maas = maas
         self.conn = conn
         self.pool = pool
         self.ledger = Ledger()
         self.bmc = bmc or FakeBmc()
         self.secrets = Secrets()
         self._count = 0
+        sites = {} if maas is None else {maas.config.name: maas.config}
         self.processor = Processor(
             NODE_KIND,
-            NodeHandler(NodeConfig()),
+            NodeHandler(NodeConfig(), sites=sites),
             PostgresStateIO(pool, NodeRows(), owner=uuid4(), lease=_CONFIG.lease),
-            services=NodeServices(self.bmc, self.secrets, NoRegions()),
+            services=NodeServices(self.bmc, self.secrets, NoRegions() if maas is None else maas.regions),
             host=Host(config=_CONFIG, sink=self.ledger, clock=MonotonicClock()),
         )
+
+    @property
+    def maas(self) -> Observatory:
+        """The site's region, of a site that has one."""
+        assert self._maas is not None, "the site was opened without a region"
+        return self._maas
 
     async def register(self, name: str = "", **details: Any) -> Machine:
         """A node; everything but its name may be given as `register_node` takes it."""
@@ -235,6 +256,7 @@ class Site:
             "agentless": False,
             "auto_manage": True,
             "bootstrap_token": None,
+            "site": None if self._maas is None else self._maas.config.name,
         } | details
         id_ = await self.conn.fetchval(_REGISTER, name, *given.values())
         await self.conn.execute("SELECT farrier.enqueue('node', $1)", id_)
@@ -302,35 +324,62 @@ class Site:
 
     async def wait(self, by: timedelta) -> None:
         """Time passes, and the loop does what it does then."""
+        if self._maas is not None:
+            self._maas.region.advance(by)
         await self.db.advance(by)
         await self.settled()
 
+    async def wait_until(
+        self, done: Callable[[], Awaitable[bool]], *, every: timedelta = 10 * SECOND, longest: timedelta = 4 * HOUR
+    ) -> None:
+        """Time passes in steps until `done`; an AssertionError when that takes longer than `longest`."""
+        for _ in range(longest // every):
+            if await done():
+                return
+            await self.wait(every)
+        assert await done(), f"not so within {longest}"
+
     async def settled(self) -> None:
         """Return once nothing is due and nothing runs."""
-        self.processor.wake()
+        self.wake()
         with anyio.fail_after(PATIENCE):
             while await self.conn.fetchval(_BUSY):
                 await anyio.lowlevel.checkpoint()
 
+    def wake(self) -> None:
+        """Rows may be due, of either kind."""
+        self.processor.wake()
+        if self._maas is not None:
+            self._maas.processor.wake()
+
 
 @asynccontextmanager
 async def opened(
-    db: pg.Database, *, crash: bool = False, refusals: int = 0, unreadable: bool = False
+    db: pg.Database,
+    *,
+    region: Region | None = None,
+    config: SiteConfig = SITE,
+    crash: bool = False,
+    refusals: int = 0,
+    unreadable: bool = False,
 ) -> AsyncIterator[Site]:
     """A site at work in a test's database. Whatever the test does, the loop does nothing that its model or the database
     refuses, but for so many `refusals`; no row is `unreadable`. With `crash` the processor dies at the end and leaves
-    its rows to their leases."""
+    its rows to their leases. With a `region` it is of the site that `config` tells of."""
     # One connection: each new one has to learn the schema first, which takes longer than most tests.
-    async with db.connect() as conn, db.pool(1) as pool:
-        site, stop = Site(db, conn, pool), anyio.Event()
+    async with db.connect() as conn, db.pool(1) as pool, observatory(pool, region, config) as maas:
+        site, stop = Site(db, conn, pool, maas=maas), anyio.Event()
         async with anyio.create_task_group() as group:
             group.start_soon(site.processor.run, stop)
+            if maas is not None:
+                group.start_soon(maas.processor.run, stop)
             yield site
             if crash:
                 group.cancel_scope.cancel()
             stop.set()
         assert site.ledger.verdicts.count("refused") == refusals, site.ledger.verdicts
         assert set(site.ledger.errors) <= {UndecodableState.label} if unreadable else not site.ledger.errors[refusals:]
+        assert maas is None or not (maas.ledger.errors or maas.ledger.verdicts.count("refused")), maas.ledger.errors
 
 
 def as_json(value: object) -> str:

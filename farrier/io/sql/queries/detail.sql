@@ -4,7 +4,7 @@ SELECT row_to_json(x)::text
     SELECT n.version, n.agentless, n.auto_manage, n.maas_id, n.bmc_address, n.bmc_credential, n.bmc,
            n.not_scrubbed, n.deleting,
            (SELECT m.detail || to_jsonb(m) FROM farrier.node_observations m
-             WHERE m.node_id = n.id AND m.source = 'maas' AND m.system_id = n.maas_id) AS maas,
+             WHERE m.node_id = n.id AND m.source = 'maas' AND m.system_id = n.maas_id AND m.read_at IS NOT NULL) AS maas,
            o.outcome, o.at AS outcome_at, s.due_at AS next_run_at, s.claim_token IS NOT NULL AS running,
            (SELECT row_to_json(w) FROM (
                 SELECT 'onboarding' AS kind, a.* FROM farrier.node_onboardings a WHERE a.node_id = n.id

@@ -1,0 +1,182 @@
+"""One run of one region: is there anything to look at, and what a look means for the region and for the machines.
+
+The decision is pure. The look is a step that reads only, so it may be made again after a crash; what it brought is
+committed with the cursor or not at all. A region that cannot be read is left alone for longer each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import TypeAlias, assert_never
+
+import msgspec
+from typing_extensions import override
+
+from farrier.config.sites import ObserveSite, Site
+from farrier.handlers.maas_region.looking import LONGEST, Findings, look
+from farrier.handlers.maas_region.seen import plain
+from farrier.model.maas import MaasError
+from farrier.model.maas import MaasFailure as F
+from farrier.model.maas_region import MaasRegion, Named, RegionState, RegionWrite, Unknown
+from farrier.model.outcome import DoNothing, Step, Transition, Update, Wait
+from farrier.protocols import Regions, StateHandler
+
+# Another replica may have the site: it is left to it, and looked at again soon.
+NOT_HERE = timedelta(seconds=5)
+# What a look does after its own limit is over in no time.
+DEADLINE = LONGEST + timedelta(seconds=15)
+# As long as a contradiction takes to be confirmed: a machine that cannot be told of costs a request a minute.
+UNTOLD_AGAIN = timedelta(minutes=1)
+# The newest are kept; a region with more of them has another trouble.
+MOST_UNTOLD = 200
+_AT_ONCE = timedelta(0)
+_SHORT = (timedelta(seconds=5), timedelta(minutes=1))
+# What nobody but a person mends: asking more often only fills the region's log.
+_LONG = (timedelta(seconds=30), timedelta(minutes=5))
+
+
+class RegionServices(msgspec.Struct, frozen=True):
+    """What a region's steps may use."""
+
+    maas: Regions
+
+
+Change: TypeAlias = Transition[MaasRegion, RegionWrite] | Update[MaasRegion, RegionWrite]
+Outcome: TypeAlias = Change | Wait[RegionWrite] | DoNothing[RegionWrite]
+Decision: TypeAlias = Outcome | Step[MaasRegion, RegionWrite, RegionServices]
+
+
+class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServices]):
+    """`protocols.StateHandler` of MAAS regions."""
+
+    def __init__(self, sites: Mapping[str, Site] | None = None) -> None:
+        self._sites = sites or {}
+
+    def use_sites(self, sites: Mapping[str, Site]) -> None:
+        """Decide by these from the next run on."""
+        self._sites = sites
+
+    @override
+    def handle(self, resource: MaasRegion, now: datetime) -> Decision:
+        """Pure: the same snapshot and time give the same decision."""
+        site = self._sites.get(resource.site)
+        if site is None or site.maas is None:
+            return _not_here(resource)
+        if resource.next_try_at is not None and now < resource.next_try_at:
+            return Wait(reason=f"left alone after {resource.last_error}", look_again=resource.next_try_at - now)
+        pace = site.observe
+        events = resource.complete_at is None or now - resource.complete_at >= pace.events_every
+        identify = resource.identified_at is None or now - resource.identified_at >= pace.sweep_every
+        if not (events or identify or resource.due):
+            assert resource.complete_at is not None, "then events are due"
+            return DoNothing(look_again=resource.complete_at + pace.events_every - now)
+
+        async def act(services: RegionServices) -> Outcome:
+            client = services.maas.client(resource.site)
+            if client is None:
+                return _not_here(resource)
+            found = await look(client, resource, now, events=events, identify=identify)
+            return settle(resource, found, now, pace)
+
+        return Step(name="look", act=act, deadline=DEADLINE, reads_only=True)
+
+
+def _not_here(region: MaasRegion) -> Wait[RegionWrite]:
+    return Wait(reason=f"site {region.site} has no MAAS configured here", look_again=NOT_HERE)
+
+
+def settle(region: MaasRegion, found: Findings, now: datetime, pace: ObserveSite) -> Change:
+    """What a look leaves. All that it found is committed with its cursor, also when it failed in the end."""
+    to = msgspec.structs.replace(
+        region,
+        username=found.username or region.username,
+        identified_at=now if found.username else region.identified_at,
+        cursor=found.cursor,
+        complete_at=now if found.complete else region.complete_at,
+        unreadable=_untold(region, found, now),
+    )
+    writes: tuple[RegionWrite, ...] = (
+        *((Unknown(at=now),) if found.begun_anew else ()),
+        *(Named(system_id=name, at=now, status_changed=moved) for name, moved in sorted(found.named.items())),
+        *found.readings,
+    )
+    if found.failure is not None:
+        return _failed(region, to, found.failure, now, writes)
+    return _observed(region, to, found, now, pace, writes)
+
+
+def _observed(
+    region: MaasRegion,
+    to: MaasRegion,
+    found: Findings,
+    now: datetime,
+    pace: ObserveSite,
+    writes: tuple[RegionWrite, ...],
+) -> Change:
+    to = msgspec.structs.replace(
+        to,
+        state=RegionState.OBSERVING,
+        swept_at=now if region.sweeping else region.swept_at,
+        last_error=_told_of(found) or (region.last_error if to.unreadable else None),
+        failure=None,
+        failures=0,
+        next_try_at=None,
+    )
+    if region.state is not RegionState.OBSERVING:
+        return Transition(to=to, reason="the region answers", cause="look", writes=writes)
+    left = len(region.due) - len(found.readings) - len(found.untold)
+    unread = region.more or left > 0 or bool(found.named) or found.begun_anew
+    again = _AT_ONCE if unread or to.complete_at is None else to.complete_at + pace.events_every - now
+    return Update(to=to, reason="observes the region", look_again=again, writes=writes)
+
+
+def _failed(
+    region: MaasRegion, to: MaasRegion, error: MaasError, now: datetime, writes: tuple[RegionWrite, ...]
+) -> Change:
+    text = plain(f"{error.operation}: {error.failure}: {error.detail}")
+    failures = region.failures + 1 if region.failure is error.failure else 1
+    pause = back_off(error, failures)
+    to = msgspec.structs.replace(
+        to,
+        state=RegionState.FAILING,
+        last_error=text,
+        failure=error.failure,
+        failures=failures,
+        next_try_at=now + pause,
+    )
+    if region.state is not RegionState.FAILING:
+        return Transition(to=to, reason=text, cause="look", writes=writes)
+    return Update(to=to, reason=text, look_again=pause, writes=writes)
+
+
+def back_off(error: MaasError, failures: int) -> timedelta:
+    """How long to leave the region alone after so many failures of one class in a row."""
+    first, longest = _LONG if _needs_a_person(error.failure) else _SHORT
+    pause = min(longest, first * (1 << min(failures - 1, 10)))
+    return max(pause, min(error.retry_after or _AT_ONCE, _LONG[1]))
+
+
+def _needs_a_person(failure: F) -> bool:
+    match failure:
+        case F.AUTH | F.CLOCK_SKEW | F.TLS | F.FORBIDDEN | F.INVALID:
+            return True
+        case F.BUSY | F.UNREACHABLE | F.TIMEOUT | F.UPSTREAM | F.PROTOCOL | F.CAPACITY:
+            return False
+        case F.ABSENT | F.CONFLICT | F.FOREIGN_OWNER:
+            return False
+        case _ as never:
+            assert_never(never)
+
+
+def _untold(region: MaasRegion, found: Findings, now: datetime) -> Mapping[str, datetime]:
+    """Machines that are not asked for until then."""
+    kept = {name: again for name, again in region.unreadable.items() if again > now}
+    kept |= dict.fromkeys(found.untold, now + UNTOLD_AGAIN)
+    return dict(list(kept.items())[-MOST_UNTOLD:])
+
+
+def _told_of(found: Findings) -> str | None:
+    """What is wrong although the region answers."""
+    name, error = next(iter(found.untold.items()), (None, None))
+    return None if error is None else plain(f"machine {name} cannot be read: {error.failure}: {error.detail}")

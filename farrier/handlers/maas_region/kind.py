@@ -1,0 +1,32 @@
+"""What the loop must know about MAAS regions: one layer, its edges and labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from farrier.model.maas_region import EDGES, KIND, LAYER, MaasRegion
+from farrier.model.schedule import Place
+
+
+class RegionKind:
+    """`protocols.Kind` of MAAS regions."""
+
+    name = KIND
+    edges: Mapping[str, frozenset[tuple[str, str]]] = {
+        LAYER: frozenset((edge.source.value, edge.target.value) for edge in EDGES)
+    }
+
+    def identify(self, resource: MaasRegion) -> tuple[int, int]:
+        return resource.id, resource.version
+
+    def places(self, resource: MaasRegion) -> Mapping[str, Place]:
+        return {LAYER: Place(resource.state, resource.state_entered_at)}
+
+    def values(self, to: MaasRegion) -> Mapping[str, str]:
+        return {LAYER: to.state}
+
+    def label(self, resource: MaasRegion) -> tuple[str, str]:
+        return resource.state, ""
+
+
+REGION_KIND = RegionKind()

@@ -1,0 +1,176 @@
+"""One look at a region: whom our key belongs to, what happened, and the machines that are due. Reads only.
+
+What is found is kept as it comes, so a look that is cut off or fails leaves all that it had. No error becomes a word on
+a machine: one that a list leaves out is asked for by its id, and only the answer to that makes it absent. One that
+cannot be told of is left for a while, so that it holds up no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import assert_never
+
+import anyio
+
+from farrier.handlers.maas_region import cursor as cursors
+from farrier.handlers.maas_region.seen import absent, plain, seen
+from farrier.model.maas import Event, MaasError
+from farrier.model.maas import MaasFailure as F
+from farrier.model.maas_changes import LookUp
+from farrier.model.maas_region import Cursor, DueMachine, MaasRegion, Reading
+from farrier.protocols import MaasClient
+
+# The region's own limit of one answer. More pages than this wait for the next look, so that machines get their turn.
+PAGE = 1000
+MOST_PAGES = 10
+# 0.9 s of one of the region's workers; of its four requests of ours, handlers are left one at the least.
+CHUNK = 50
+AT_ONCE = 3
+# A third of a second each: ten seconds, and then whoever waits for an event is served first.
+MOST_ALONE = 90
+# One machine that cannot be told of may be broken; so many are the region's trouble.
+ENOUGH = 3
+# Requests have limits of their own and are made again; together they are not worth more.
+LONGEST = timedelta(seconds=60)
+STATUS_CHANGED = "Node changed status"
+
+
+class Findings:
+    """What a look brings, as it comes."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.username: str | None = None
+        self.cursor = cursor
+        self.complete = False
+        self.begun_anew = False
+        self.named: dict[str, bool] = {}
+        self.readings: list[Reading] = []
+        self.untold: dict[str, MaasError] = {}
+        self.failure: MaasError | None = None
+
+    def note(self, news: Iterable[Event]) -> None:
+        """Events that were not known."""
+        for event in news:
+            name = plain(event.node)
+            self.named[name] = self.named.get(name, False) or event.type == STATUS_CHANGED
+
+
+async def look(client: MaasClient, region: MaasRegion, now: datetime, *, events: bool, identify: bool) -> Findings:
+    """Never raises `MaasError`: the first that stopped the look is its `failure`."""
+    found = Findings(region.cursor)
+    with anyio.move_on_after(LONGEST.total_seconds()) as limit:
+        try:
+            if identify:
+                found.username = plain((await client.whoami()).username)
+            if events:
+                await _follow(client, found, now)
+        except MaasError as error:
+            found.failure = error
+        if found.failure is None:
+            await _read(client, region.due, found, now)
+    if limit.cancelled_caught and found.failure is None:
+        detail = f"one look was not over in {LONGEST.total_seconds():.0f} s"
+        found.failure = MaasError(F.TIMEOUT, detail, operation="look")
+    return found
+
+
+async def _follow(client: MaasClient, found: Findings, now: datetime) -> None:
+    """Read what happened since, page by page."""
+    known = found.cursor.newest
+    if known is None:
+        await _begin(client, found)
+        return
+    found.cursor, after = cursors.start(found.cursor, now)
+    there = known == 0
+    for _ in range(MOST_PAGES):
+        page = await client.events(after=after, limit=PAGE)
+        there = there or any(event.id == known for event in page)
+        found.cursor, news = cursors.read(found.cursor, page, now)
+        found.note(news)
+        if len(page) < PAGE:
+            found.complete = True
+            break
+        after = page[-1].id if page[-1].id >= known else known - 1
+    if found.complete and not there:
+        await _begin(client, found, unless=known)
+
+
+async def _begin(client: MaasClient, found: Findings, *, unless: int | None = None) -> None:
+    """Begin behind the newest event; not if the region has one that is no older than `unless`."""
+    newest = max((event.id for event in await client.events(limit=1)), default=0)
+    if unless is None or newest < unless:
+        found.cursor = Cursor(newest=newest)
+        found.complete = found.begun_anew = True
+
+
+async def _read(client: MaasClient, due: Sequence[DueMachine], found: Findings, now: datetime) -> None:
+    """Read machines together, and then those by themselves that this did not bring."""
+    alone: list[DueMachine] = []
+    chunks = (due[start : start + CHUNK] for start in range(0, len(due), CHUNK))
+    await _side_by_side((partial(_together, client, chunk, found, alone, now) for chunk in chunks), found)
+    await _side_by_side((partial(_alone, client, one, found, now) for one in alone[:MOST_ALONE]), found)
+
+
+async def _side_by_side(work: Iterable[Callable[[], Awaitable[None]]], found: Findings) -> None:
+    """A few at a time, until the look has failed."""
+    queue = iter(work)
+
+    async def one_after_the_other() -> None:
+        for one in queue:
+            if found.failure is not None:
+                return
+            await one()
+
+    async with anyio.create_task_group() as group:
+        for _ in range(AT_ONCE):
+            group.start_soon(one_after_the_other)
+
+
+async def _together(
+    client: MaasClient, chunk: Sequence[DueMachine], found: Findings, alone: list[DueMachine], now: datetime
+) -> None:
+    try:
+        machines = await client.machines(LookUp.ID, [one.system_id for one in chunk])
+    except MaasError as error:
+        if _is_the_region_s(error.failure):
+            found.failure = error
+        else:
+            alone += chunk
+        return
+    by_id = {machine.system_id: machine for machine in machines}
+    for one in chunk:
+        machine = by_id.get(one.system_id)
+        if machine is None:
+            alone.append(one)
+        else:
+            found.readings.append(seen(one, machine, now))
+
+
+async def _alone(client: MaasClient, one: DueMachine, found: Findings, now: datetime) -> None:
+    try:
+        machine = await client.machine(one.system_id)
+    except MaasError as error:
+        if error.failure is F.ABSENT:
+            found.readings.append(absent(one, now))
+            return
+        if not _is_the_region_s(error.failure):
+            found.untold[one.system_id] = error
+        if _is_the_region_s(error.failure) or len(found.untold) >= ENOUGH:
+            found.failure = error
+        return
+    found.readings.append(seen(one, machine, now))
+
+
+def _is_the_region_s(failure: F) -> bool:
+    """Whether it would have struck any other request, too."""
+    match failure:
+        case F.AUTH | F.CLOCK_SKEW | F.BUSY | F.UNREACHABLE | F.TLS:
+            return True
+        case F.TIMEOUT | F.UPSTREAM | F.PROTOCOL:
+            return False  # perhaps because of one machine in it
+        case F.FORBIDDEN | F.INVALID | F.ABSENT | F.CONFLICT | F.CAPACITY | F.FOREIGN_OWNER:
+            return False
+        case _ as never:
+            assert_never(never)

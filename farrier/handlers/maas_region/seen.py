@@ -1,0 +1,62 @@
+"""What is kept of a region's answer about a machine. Pure.
+
+Texts are cut to what an operator reads, and hold nothing that the database cannot store: one machine's odd answer must
+not cost the reading of all others.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from farrier.model.maas import MaasStatus, Machine
+from farrier.model.maas_region import DueMachine, Reading, Seen
+
+# A line or two; the region keeps the whole.
+LONGEST_TEXT = 500
+
+
+def seen(due: DueMachine, machine: Machine, now: datetime) -> Reading:
+    """A machine that was asked for."""
+    return Reading(
+        node=due.node,
+        system_id=due.system_id,
+        state=machine.state,
+        read_at=now,
+        seen=Seen(
+            status=machine.status,
+            status_name=_text(machine.status_name),
+            hostname=_text(machine.hostname),
+            owner=_text(machine.owner),
+            locked=machine.locked,
+            power_state=_text(machine.power_state),
+            netboot=machine.netboot,
+            status_message=_text(machine.status_message),
+            error_description=_text(machine.error_description),
+            osystem=_text(machine.osystem),
+            distro_series=_text(machine.distro_series),
+            commissioning_status_name=_text(machine.commissioning_status_name),
+            testing_status_name=_text(machine.testing_status_name),
+            enable_hw_sync=machine.enable_hw_sync,
+            sync_interval=machine.sync_interval,
+            last_sync=_with_zone(machine.last_sync),
+        ),
+    )
+
+
+def absent(due: DueMachine, now: datetime) -> Reading:
+    """A machine of which the region itself said that it has none."""
+    return Reading(node=due.node, system_id=due.system_id, state=MaasStatus.ABSENT, read_at=now)
+
+
+def plain(text: str) -> str:
+    """`text` as the database can hold it."""
+    return text.replace("\0", "\ufffd")[:LONGEST_TEXT]
+
+
+def _text(text: str | None) -> str | None:
+    return None if text is None else plain(text)
+
+
+def _with_zone(moment: datetime | None) -> datetime | None:
+    """The region tells UTC, also where it does not say so."""
+    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment

@@ -1,0 +1,106 @@
+"""MAAS regions in PostgreSQL: which there are, how a snapshot is read, and how what a look found is written.
+
+Implements `state.Rows`. Called by the StateIO; `farrier.write_maas_regions` takes what `changes` makes. `use` is called
+by `wiring` at the start and when the sites were read anew.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any, assert_never
+
+import msgspec
+
+from farrier.errors import UndecodableState
+from farrier.io import session, statements
+from farrier.io.pool import Pool
+from farrier.io.state import Changes
+from farrier.model.maas_region import KIND, MaasRegion, Named, Reading, RegionWrite, Unknown
+from farrier.model.schedule import Finished
+
+_decode = msgspec.json.Decoder(MaasRegion).decode
+_USE = statements.load("maas_region/use")
+
+# The columns of `maas_regions` that a run owns, as they are named in the MaasRegion.
+_OWNED = [
+    "id",
+    "version",
+    "state",
+    "username",
+    "identified_at",
+    "cursor",
+    "complete_at",
+    "swept_at",
+    "last_error",
+    "failure",
+    "failures",
+    "next_try_at",
+    "unreadable",
+]
+
+
+class RegionPace(msgspec.Struct, frozen=True, kw_only=True):
+    """A site's region, and how often its machines are to be read."""
+
+    site: str
+    url: str
+    motion_every: timedelta
+    sweep_every: timedelta
+
+
+async def use(pool: Pool, regions: Iterable[RegionPace]) -> None:
+    """Have these regions scheduled, and looked at with this pace. May be called again; whatever a region is being left
+    alone for, it is tried at once. Raises `DatabaseUnreachable`."""
+    wanted = [
+        {
+            "site": region.site,
+            "url": region.url,
+            "motion_seconds": region.motion_every.total_seconds(),
+            "sweep_seconds": region.sweep_every.total_seconds(),
+        }
+        for region in regions
+    ]
+    async with session.borrowed(pool) as conn:
+        await conn.execute(_USE, msgspec.json.encode(wanted).decode())
+
+
+class RegionRows:
+    """`state.Rows` of kind `maas_region`."""
+
+    kind = KIND
+    writer = "farrier.write_maas_regions"
+    load = statements.load("maas_region/load")
+    interrupted: str | None = None
+
+    def decode(self, snapshot: bytes | str) -> MaasRegion:
+        try:
+            return _decode(snapshot)
+        except msgspec.DecodeError as error:
+            raise UndecodableState("a MAAS region", str(error)) from error
+
+    def changes(self, runs: Sequence[Finished[MaasRegion, RegionWrite]]) -> Changes:
+        changes: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for run in runs:
+            if run.to is not None:
+                row = {name: getattr(run.to, name) for name in _OWNED}
+                changes["regions"].append({"run": run.id, **row})
+            for write in run.writes:
+                section, row = _write_row(write)
+                changes[section].append({"run": run.id, **row})
+        return changes
+
+
+def _write_row(write: RegionWrite) -> tuple[str, dict[str, Any]]:
+    """The section that a write goes into, and its fields there."""
+    match write:
+        case Reading():
+            row: dict[str, Any] = msgspec.structs.asdict(write)
+            return "readings", row | {"detail": row.pop("seen")}
+        case Named():
+            return "named", msgspec.structs.asdict(write)
+        case Unknown():
+            return "unknown", msgspec.structs.asdict(write)
+        case _ as never:
+            assert_never(never)

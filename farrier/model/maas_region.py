@@ -1,0 +1,150 @@
+"""A MAAS region that is observed: its states and edges, its snapshot, and what one look at it leaves.
+
+A resource of its own, one for each site with a region, so exactly one replica reads it. Its handler decides what is due
+and its writes become `node_observations`; nothing else writes those. An error of the region never becomes a word on a
+machine: only the region's own answer about that one machine makes it absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+from farrier.model.maas import MaasFailure, MaasStatus
+
+KIND = "maas_region"
+LAYER = "state"
+
+
+class RegionState(StrEnum):
+    STARTING = "starting"  # not read yet
+    OBSERVING = "observing"  # the last look succeeded
+    FAILING = "failing"  # it did not; what is known grows old, and is not acted on once it is
+
+
+class RegionEdge(msgspec.Struct, frozen=True):
+    """One move, and what makes the handler take it."""
+
+    source: RegionState
+    target: RegionState
+    trigger: str
+
+
+EDGES = (
+    RegionEdge(RegionState.STARTING, RegionState.OBSERVING, "the first look succeeded"),
+    RegionEdge(RegionState.STARTING, RegionState.FAILING, "the region cannot be read"),
+    RegionEdge(RegionState.OBSERVING, RegionState.FAILING, "the region cannot be read"),
+    RegionEdge(RegionState.FAILING, RegionState.OBSERVING, "a look succeeded again"),
+)
+INITIAL = frozenset({RegionState.STARTING})
+
+LIMITS: Mapping[RegionState, timedelta | None] = {
+    RegionState.STARTING: timedelta(minutes=5),
+    RegionState.OBSERVING: None,  # this is where a region belongs
+    RegionState.FAILING: timedelta(minutes=5),
+}
+"""How long a region may stay in a state. Five minutes is how long an observation may be acted on."""
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """Ids from `first` to `last` that were passed over when later ones were read, at `at`: they are another level's, or
+    are not committed yet."""
+
+    first: int
+    last: int
+    at: datetime
+
+
+class Cursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How far the events were read. `newest` is the highest id that was; None before the first."""
+
+    newest: int | None = None
+    gaps: tuple[Gap, ...] = ()
+
+
+class DueMachine(msgspec.Struct, frozen=True):
+    """A machine that is to be read, and the node that it is."""
+
+    node: int
+    system_id: str
+
+
+class MaasRegion(msgspec.Struct, frozen=True, kw_only=True):
+    """A region as one run sees it. The fields up to `unreadable` are the run's to change. `complete_at` is until when
+    every event is known; `unreadable` are machines that the region cannot tell of, and when each is asked for again.
+    `due` are machines to be read, most urgent first, and `more` that there are others; `sweeping`: some of them only
+    because it is their turn."""
+
+    id: int
+    site: str
+    version: int
+    state: RegionState
+    state_entered_at: datetime
+    username: str | None = None
+    identified_at: datetime | None = None
+    cursor: Cursor = Cursor()
+    complete_at: datetime | None = None
+    swept_at: datetime | None = None
+    last_error: str | None = None
+    failure: MaasFailure | None = None
+    failures: int = 0
+    next_try_at: datetime | None = None
+    unreadable: Mapping[str, datetime] = {}
+
+    due: tuple[DueMachine, ...] = ()
+    more: bool = False
+    sweeping: bool = False
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is kept of a machine: the fields of `MaasObservation` that come from the region."""
+
+    status: int | None = None
+    status_name: str | None = None
+    hostname: str | None = None
+    owner: str | None = None
+    locked: bool = False
+    power_state: str | None = None
+    netboot: bool | None = None
+    status_message: str | None = None
+    error_description: str | None = None
+    osystem: str | None = None
+    distro_series: str | None = None
+    commissioning_status_name: str | None = None
+    testing_status_name: str | None = None
+    enable_hw_sync: bool | None = None
+    sync_interval: float | None = None
+    last_sync: datetime | None = None
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """What the region says of a node's machine. `read_at` is from before the look began. A node that has another
+    machine by now is left alone; one whose handler may care is woken."""
+
+    node: int
+    system_id: str
+    state: MaasStatus
+    read_at: datetime
+    seen: Seen = Seen()
+
+
+class Named(msgspec.Struct, frozen=True, kw_only=True):
+    """Events named a machine, so what is known of it is old. Events that are not about its status count only while a
+    workflow moves it. One that no node has is nobody's."""
+
+    system_id: str
+    at: datetime
+    status_changed: bool
+
+
+class Unknown(msgspec.Struct, frozen=True, kw_only=True):
+    """Events may have been missed: what is known of any machine of the region is old."""
+
+    at: datetime
+
+
+RegionWrite: TypeAlias = Reading | Named | Unknown

@@ -1,0 +1,95 @@
+"""A simulated MAAS region as a site of tests has it: real clients of it, and the processor that observes it.
+
+Opened by `tests.support.site`. Requests go through the transport in this process; between their tries no time passes.
+The region's clock stands still until the site's `wait` moves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from uuid import uuid4
+
+import anyio
+from typing_extensions import override
+
+from farrier.clock import MonotonicClock
+from farrier.config import ControllerConfig
+from farrier.config.sites import Site as SiteConfig
+from farrier.controller.host import Host
+from farrier.controller.processor import Processor
+from farrier.handlers.maas_region import REGION_KIND, RegionHandler, RegionServices
+from farrier.io import maas_region as region_rows
+from farrier.io.maas_region import RegionPace, RegionRows
+from farrier.io.pool import Pool
+from farrier.io.state import PostgresStateIO
+from farrier.services.maas_transport import MaasSettings, Times
+from farrier.services.regions import Regions, RegionSettings, open_regions
+from farrier.sim.maas import ADMIN, Region, RegionTransport
+from tests.support.loop import Ledger
+from tests.support.maas import Observed
+from tests.support.nodes import Secrets
+
+# Nothing notifies here: the poll does it.
+BRISK = ControllerConfig(poll_interval=timedelta(milliseconds=5), drain_timeout=timedelta(seconds=1))
+
+
+class Observatory:
+    """A simulated region, the real clients of it, and the processor that observes it. `observed` lists every request,
+    the nodes' own as well."""
+
+    def __init__(self, region: Region, regions: Regions, pool: Pool, *, config: SiteConfig, observed: Observed) -> None:
+        self.region = region
+        self.regions = regions
+        self.config = config
+        self.observed = observed
+        self.ledger = Ledger()
+        self.processor = Processor(
+            REGION_KIND,
+            RegionHandler({config.name: config}),
+            PostgresStateIO(pool, RegionRows(), owner=uuid4(), lease=BRISK.lease),
+            services=RegionServices(regions),
+            host=Host(config=BRISK, sink=self.ledger, clock=MonotonicClock()),
+        )
+
+
+@asynccontextmanager
+async def observatory(pool: Pool, region: Region | None, config: SiteConfig) -> AsyncIterator[Observatory | None]:
+    """None without a region. The region's row is scheduled; whoever asked runs the processor."""
+    if region is None:
+        yield None
+        return
+    assert config.maas is not None, "a site with a region says where it is"
+    observed = Observed()
+    times = Times(clock=MonotonicClock(), pause=_no_pause)
+    async with open_regions(
+        credentials=_KeyOfMaas(), times=times, observer=observed, transport=RegionTransport(region)
+    ) as regions:
+        await regions.use({config.name: RegionSettings(maas=MaasSettings(url=config.maas.url), key=config.maas.key)})
+        pace = config.observe
+        await region_rows.use(
+            pool,
+            [
+                RegionPace(
+                    site=config.name,
+                    url=config.maas.url,
+                    motion_every=pace.motion_every,
+                    sweep_every=pace.sweep_every,
+                )
+            ],
+        )
+        yield Observatory(region, regions, pool, config=config, observed=observed)
+
+
+async def _no_pause(_seconds: float) -> None:
+    """Between the tries of a request nothing is waited for here."""
+    await anyio.lowlevel.checkpoint()
+
+
+class _KeyOfMaas(Secrets):
+    """The key that the simulated region knows."""
+
+    @override
+    async def token(self, reference: str) -> str:
+        return ADMIN.key
