@@ -48,8 +48,8 @@ class EndTask(msgspec.Struct, frozen=True):
 
 
 class IssueBootstrap(msgspec.Struct, frozen=True):
-    """Makes the bootstrap token with this digest (SHA-256, hexadecimal) good for the node, and its earlier unused ones
-    worthless. May be written again: the second changes nothing."""
+    """Makes the bootstrap token with this digest (SHA-256, hexadecimal) good for the node for this long from now, and
+    its earlier unused ones worthless. Written again, its time begins anew; one that was used stays used."""
 
     digest: str
     ttl: timedelta
