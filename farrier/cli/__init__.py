@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "run": "Run the controller until SIGTERM or Ctrl-C; a second one does not wait for the drain.",
-    "demo": "Run a simulated fleet on a PostgreSQL of its own: real daemon, real Redfish servers, requests by SQL.",
+    "demo": "Run a simulated fleet on a PostgreSQL of its own: real daemon, Redfish BMCs, a MAAS, requests by SQL.",
     "db": "The database: schema, roles, and where the embedded one is.",
     "node": "Nodes: register, list, look into.",
     "intent": "Ask for something to be done with a node.",
     "task": "The tasks of nodes' agents.",
     "enqueue": "Make the handler of a resource run as soon as possible.",
+    "site": "Sites: what is configured of them, how their regions are, and whether files are right.",
     "sla": "How long nodes may stay in each state, and which have stayed for longer.",
     "model": "Print the state model: states, edges, limits, requests, failures.",
     "config": "Print every setting with its default and what it means.",

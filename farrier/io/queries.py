@@ -27,6 +27,7 @@ from farrier.model.views import (
     NodeView,
     Page,
     Past,
+    RegionView,
     TaskView,
     Wanted,
     WantedPast,
@@ -43,6 +44,7 @@ _DETAIL = statements.load("queries/detail")
 _HISTORY = statements.load("queries/history")
 _HISTORY_OF = statements.load("queries/history_of")
 _TASKS = statements.load("queries/tasks")
+_REGIONS = statements.load("queries/regions")
 _FIGURES = statements.load("queries/figures")
 
 # Nodes of one statement: a round trip of a few megabytes at most, however large the fleet.
@@ -110,6 +112,11 @@ class PostgresQueries:
             now = await _now(conn)
             id_ = None if node is None else await _find(conn, node)
             return Page(now, await _fetch(conn, TaskView, _TASKS, id_, list(statuses), limit))
+
+    async def regions(self) -> Page[RegionView]:
+        async with refusals.borrowed(self._pool) as conn:
+            now = await _now(conn)
+            return Page(now, await _fetch(conn, RegionView, _REGIONS))
 
     async def figures(self) -> Figures:
         async with refusals.borrowed(self._pool) as conn:

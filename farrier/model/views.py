@@ -182,6 +182,17 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     result: Any
 
 
+class RegionView(msgspec.Struct, frozen=True, kw_only=True):
+    """What the observer of a site's MAAS region last said of it. `complete_at` is until when every event is known."""
+
+    site: str
+    state: str
+    since: datetime
+    username: str | None
+    complete_at: datetime | None
+    last_error: str | None
+
+
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """The fleet in numbers. `layers` counts nodes by layer and state, workflows among them if they are live;
     `due` counts what is due and not claimed, `oldest_due_seconds` says for how long (0: nothing is). `unread_power`

@@ -13,7 +13,18 @@ from farrier.model.clocks import Limits, Overdue
 from farrier.model.fleet import NewNode, NodeGlance, PastMove
 from farrier.model.node import TaskType
 from farrier.model.requests import Answer, Registration, Request
-from farrier.model.views import Figures, HistoryKey, NodeDetail, NodeView, Page, Past, TaskView, Wanted, WantedPast
+from farrier.model.views import (
+    Figures,
+    HistoryKey,
+    NodeDetail,
+    NodeView,
+    Page,
+    Past,
+    RegionView,
+    TaskView,
+    Wanted,
+    WantedPast,
+)
 
 
 class Wakes(Protocol):
@@ -112,6 +123,9 @@ class Queries(Protocol):
 
     async def tasks(self, node: str | None, statuses: Sequence[str] = (), *, limit: int = 1000) -> Page[TaskView]:
         """Agent tasks, the newest first; of one node or of all."""
+
+    async def regions(self) -> Page[RegionView]:
+        """The MAAS regions that were observed, by site; those of sites that are no longer configured, too."""
 
     async def figures(self) -> Figures:
         """The fleet in numbers."""

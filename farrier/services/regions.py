@@ -11,12 +11,14 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
 import anyio
 import httpx
 import msgspec
 
 from farrier import protocols
+from farrier.config.sites import Sites
 from farrier.model.maas import MaasError, MaasFailure
 from farrier.services.maas import Maas, open_maas
 from farrier.services.maas_transport import CONCURRENCY, MaasSettings, Times
@@ -32,6 +34,22 @@ class RegionSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     maas: MaasSettings
     key: str
+
+
+def settings_of(sites: Sites) -> Mapping[str, RegionSettings]:
+    """The regions of those sites that have one."""
+    return {
+        name: RegionSettings(
+            maas=MaasSettings(
+                url=site.maas.url.rstrip("/"),
+                ca_file=Path(site.maas.ca_file) if site.maas.ca_file else None,
+                agent_name=site.maas.agent_name,
+            ),
+            key=site.maas.key,
+        )
+        for name, site in sites.items()
+        if site.maas is not None
+    }
 
 
 class _Region(msgspec.Struct, frozen=True):

@@ -1,0 +1,216 @@
+"""`farrier site`: what is configured of sites, how their regions are, and whether files are right before use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Annotated, Any
+
+import anyio
+import msgspec
+import typer
+from typing_extensions import override
+
+from farrier import wiring
+from farrier.cli import output
+from farrier.cli.connection import with_settings
+from farrier.cli.output import Cell
+from farrier.clock import MonotonicClock
+from farrier.config import Config, site_files
+from farrier.config.sites import Site, Sites
+from farrier.errors import ConfigError, ExitCode, FarrierError
+from farrier.io.client import client
+from farrier.model import duration
+from farrier.model.views import Page, RegionView
+from farrier.protocols import MaasClient, ServiceObserver
+from farrier.services.maas_transport import Times
+from farrier.services.regions import open_regions, settings_of
+
+site = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="Sites: what is configured of them, how their regions are, and whether files are right.",
+)
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a region said when it was asked just now; `error` is why it did not."""
+
+    site: str
+    version: str | None = None
+    username: str | None = None
+    administrator: bool = False
+    error: str | None = None
+
+
+class _Unobserved(ServiceObserver):
+    """Nobody counts the requests of a command."""
+
+    @override
+    def requested(self, service: str, operation: str, result: str, seconds: float) -> None:
+        return None
+
+
+@site.command("list")
+@with_settings
+def list_(settings: Config, as_json: output.AsJson = False) -> None:
+    """List the sites that are configured, with their regions and, where a database answers, how those are."""
+    sites = _configured(settings)
+    page = anyio.run(_observed, settings)
+    regions = _by_site(page)
+    if as_json:
+        output.json([_line(each, regions.get(name)) for name, each in sites.items()])
+        return
+    if not sites:
+        typer.echo(f"no site is in {settings.sites.directory}", err=True)
+    output.table(
+        ("SITE", "REGION", "STATE", "FOR", "ERROR"),
+        (_row(each, regions.get(name), page) for name, each in sites.items()),
+    )
+
+
+@site.command("show")
+@with_settings
+def show(
+    settings: Config,
+    name: Annotated[str, typer.Argument(metavar="SITE", help="Its name.")],
+    as_json: output.AsJson = False,
+) -> None:
+    """Show everything that is configured of a site, defaults included."""
+    sites = _configured(settings)
+    if name not in sites:
+        raise ConfigError(f"no site is named {name!r}; there are: {', '.join(sites) or 'none'}")
+    region = _by_site(anyio.run(_observed, settings)).get(name)
+    if as_json:
+        output.json({"site": sites[name], "region": region})
+        return
+    output.facts(_facts(sites[name], region))
+
+
+@site.command("check")
+@with_settings
+def check(
+    settings: Config,
+    directory: Annotated[
+        str | None, typer.Argument(metavar="[DIR]", help="Directory of sites; by default that of the settings.")
+    ] = None,
+    ask: Annotated[
+        bool, typer.Option("--ask", help="Ask each region for its version and for whom it takes us.")
+    ] = False,
+    as_json: output.AsJson = False,
+) -> None:
+    """Check the files of sites, without a database: exit code 2 if one is wrong, 1 if a region does not answer."""
+    sites = site_files.load(directory) if directory else _configured(settings)
+    asked = anyio.run(_ask, settings, sites) if ask else ()
+    if as_json:
+        output.json({"sites": list(sites), "regions": asked})
+    else:
+        typer.echo(f"{len(sites)} sites are right: {', '.join(sites)}" if sites else "there are no sites")
+        output.table(
+            ("SITE", "VERSION", "USER", "ERROR"), ((each.site, each.version, _user(each), each.error) for each in asked)
+        )
+    if any(each.error is not None for each in asked):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _configured(settings: Config) -> Sites:
+    """The sites that the daemon would have."""
+    if not settings.sites.directory:
+        raise ConfigError(
+            "no directory of sites is configured; set sites.directory in the file that --config names, or "
+            "FARRIER_SITES_DIRECTORY"
+        )
+    return site_files.load(settings.sites.directory)
+
+
+async def _observed(settings: Config) -> Page[RegionView] | None:
+    """What observers said of regions; None, and a word about it, where no database tells."""
+    try:
+        async with client(settings.database) as reached:
+            return await reached.queries.regions()
+    except FarrierError as error:
+        typer.echo(f"how regions are is not known: {error}", err=True)
+        return None
+
+
+async def _ask(settings: Config, sites: Sites) -> tuple[Asked, ...]:
+    """What each region says, all of them asked at once."""
+    answers: dict[str, Asked] = {}
+    observer = _Unobserved()
+    async with (
+        wiring.credentials(settings, observer=observer) as store,
+        open_regions(credentials=store, times=Times(clock=MonotonicClock()), observer=observer) as regions,
+    ):
+        await regions.use(settings_of(sites))
+
+        async def ask(name: str, region: MaasClient) -> None:
+            answers[name] = await _answer(name, region)
+
+        async with anyio.create_task_group() as group:
+            for name in sites:
+                region = regions.client(name)
+                if region is not None:
+                    group.start_soon(ask, name, region)
+    return tuple(answers[name] for name in sites if name in answers)
+
+
+async def _answer(name: str, region: MaasClient) -> Asked:
+    try:
+        version, identity = await region.version(), await region.whoami()
+    except FarrierError as error:
+        return Asked(site=name, error=str(error))
+    return Asked(site=name, version=version, username=identity.username, administrator=identity.is_superuser)
+
+
+def _by_site(page: Page[RegionView] | None) -> Mapping[str, RegionView]:
+    return {} if page is None else {region.site: region for region in page.rows}
+
+
+def _line(each: Site, region: RegionView | None) -> dict[str, Any]:
+    return {"site": each.name, "url": None if each.maas is None else each.maas.url, "region": output.plain(region)}
+
+
+def _row(each: Site, region: RegionView | None, page: Page[RegionView] | None) -> tuple[Cell, ...]:
+    url = each.maas.url if each.maas is not None else "none"
+    if region is None or page is None:
+        return each.name, url, None, None, None
+    return each.name, url, region.state, output.ago(region.since, page.now), region.last_error
+
+
+def _user(asked: Asked) -> str | None:
+    if asked.username is None:
+        return None
+    return asked.username if asked.administrator else f"{asked.username} (no administrator)"
+
+
+def _facts(each: Site, region: RegionView | None) -> Iterator[tuple[str, Cell]]:
+    yield "site", each.name
+    if region is not None:
+        yield "region", region.state
+        yield "every event known until", output.moment(region.complete_at)
+        yield "region's error", region.last_error
+    held = msgspec.to_builtins(each, builtin_types=(timedelta,))
+    held["cloud_init"]["template"] = f"{len(each.cloud_init.template.encode())} bytes"
+    del held["name"]
+    yield from _flat(held, "")
+
+
+def _flat(value: Any, path: str) -> Iterator[tuple[str, Cell]]:
+    """Each setting by its place; none for what is not set."""
+    match value:
+        case dict():
+            for key, held in value.items():
+                yield from _flat(held, f"{path}.{key}" if path else key)
+        case [dict(), *_]:
+            for number, held in enumerate(value, start=1):
+                yield from _flat(held, f"{path} {number}")
+        case list() | tuple():
+            yield path, ", ".join(map(str, value))
+        case timedelta():
+            yield path, duration.human(value)
+        case None | "":
+            return
+        case bool():
+            yield path, str(value).lower()
+        case _:
+            yield path, str(value)

@@ -1,0 +1,120 @@
+"""`farrier site`: what is configured, how regions are, and files that are looked at before they are used."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from farrier.errors import ExitCode
+from farrier.sim.maas import ADMIN, OPERATOR, Region, open_region
+from tests.integration.cli.conftest import Prompt
+from tests.support import pg
+
+NORTH = """
+[maas]
+url = "{url}"
+key = "env:FARRIER_SECRET_NORTH"
+[deploy]
+bootstrap_ttl = "90m"
+[cloud_init]
+template_file = "user-data.j2"
+[[network.bonds]]
+name = "bond0"
+ports = ["ens1f0", "ens1f1"]
+"""
+
+
+@pytest.fixture
+async def url() -> AsyncIterator[str]:
+    async with open_region(Region()) as url:
+        yield url
+
+
+@pytest.fixture
+def sites(tmp_path: Path, url: str) -> Path:
+    """A site with a region, and one without."""
+    (tmp_path / "north.toml").write_text(NORTH.format(url=url))
+    (tmp_path / "user-data.j2").write_text("#cloud-config\n")
+    (tmp_path / "south.toml").write_text("")
+    return tmp_path
+
+
+@pytest.fixture
+def at_sites(farrier: Prompt, sites: Path) -> Prompt:
+    farrier.environment |= {"FARRIER_SITES_DIRECTORY": str(sites), "FARRIER_SECRET_NORTH": ADMIN.key}
+    return farrier
+
+
+async def test_sites_are_listed_with_how_their_regions_are(at_sites: Prompt, db: pg.Database, url: str) -> None:
+    async with db.connect() as conn:
+        await conn.execute(
+            "INSERT INTO farrier.maas_regions (site, url, last_error) VALUES ('north', $1, 'no key')", url
+        )
+    said = await at_sites("site", "list")
+    header, north, south = said.out.splitlines()
+    assert header.split() == ["SITE", "REGION", "STATE", "FOR", "ERROR"]
+    assert north.split()[:3] == ["north", url, "starting"] and north.endswith("no key")
+    assert south.split() == ["south", "none"]
+    listed = (await at_sites("site", "list", "--json")).json
+    assert [(line["site"], line["url"]) for line in listed] == [("north", url), ("south", None)]
+    assert listed[0]["region"]["last_error"] == "no key" and listed[1]["region"] is None
+
+
+async def test_sites_are_listed_without_a_database_too(at_sites: Prompt, url: str) -> None:
+    at_sites.environment["FARRIER_DATABASE_DSN"] = "postgresql://127.0.0.1:1/nowhere"
+    said = await at_sites("site", "list")
+    assert url in said.out and "how regions are is not known" in said.err
+
+
+async def test_a_site_is_shown_with_its_defaults(at_sites: Prompt, url: str) -> None:
+    said = (await at_sites("site", "show", "north")).out
+    shown = dict(line.split(None, 1) for line in said.splitlines() if not line.startswith("network"))
+    assert shown["maas.url"] == url
+    assert shown["deploy.bootstrap_ttl"] == "1h 30m"
+    assert shown["release.erase"] == "none"
+    assert shown["cloud_init.template"] == "14 bytes"
+    assert "network.bonds 1.ports" in said and "ens1f0, ens1f1" in said
+    held = (await at_sites("site", "show", "north", "--json")).json
+    assert held["site"]["deploy"]["bootstrap_ttl"] == 5400 and held["region"] is None
+
+
+async def test_a_site_that_is_not_there_is_told_with_those_that_are(at_sites: Prompt) -> None:
+    said = await at_sites("site", "show", "nroth", ends=ExitCode.USAGE)
+    assert "no site is named 'nroth'; there are: north, south" in said.err
+
+
+async def test_files_are_checked_without_a_database(nowhere: Prompt, sites: Path) -> None:
+    assert (await nowhere("site", "check", sites)).out == "2 sites are right: north, south\n"
+    (sites / "south.toml").write_text("[release]\nerase = 'all'\n")
+    said = await nowhere("site", "check", sites, ends=ExitCode.USAGE)
+    assert "- south.toml: [release] erase: expected one of 'none', 'quick', 'secure', 'full'; got 'all'" in said.err
+    assert said.out == ""
+
+
+async def test_without_a_directory_there_is_nothing_to_check(nowhere: Prompt) -> None:
+    said = await nowhere("site", "check", ends=ExitCode.USAGE)
+    assert "sites.directory" in said.err
+
+
+async def test_regions_are_asked_on_request(at_sites: Prompt) -> None:
+    said = (await at_sites("site", "check", "--ask")).out.splitlines()
+    assert said[0] == "2 sites are right: north, south"
+    assert said[2].split() == ["north", "3.7.3", ADMIN.username]
+    at_sites.environment["FARRIER_SECRET_NORTH"] = OPERATOR.key
+    (region,) = (await at_sites("site", "check", "--ask", "--json")).json["regions"]
+    assert (region["username"], region["administrator"], region["error"]) == (OPERATOR.username, False, None)
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [(None, "FARRIER_SECRET_NORTH"), ("no key at all", "credential"), ("aaa:bbb:ccc", "it refuses the API key")],
+)
+async def test_a_region_that_does_not_take_the_key_ends_the_check_with_1(
+    at_sites: Prompt, key: str | None, told: str
+) -> None:
+    at_sites.environment["FARRIER_SECRET_NORTH"] = key
+    (region,) = (await at_sites("site", "check", "--ask", "--json", ends=ExitCode.FAILED)).json["regions"]
+    assert region["version"] is None
+    assert told in region["error"] and "no key at all" not in region["error"] and "bbb" not in region["error"]
