@@ -79,7 +79,7 @@ class Handled:
     async def run(self) -> bool:
         """One run and its commit; whether the node runs again at once."""
         before, now = self.node, self.stand.now
-        decision = self._handler().handle(before, now)
+        decision = self.handler().handle(before, now)
         if isinstance(decision, Step):
             decision = await decision.act(self.stand.services)
         _ASSESSOR.finish(_CLAIMED, 1, before, decision, now)
@@ -109,7 +109,8 @@ class Handled:
         if self.node.maas_id is not None:
             self.stand.observe()
 
-    def _handler(self) -> NodeHandler:
+    def handler(self) -> NodeHandler:
+        """With the stand's policy."""
         policy = self.stand.policy
         settings = {name: value for name, value in asdict(policy).items() if name not in _OF_THE_POLICY}
         return NodeHandler(NodeConfig(**settings), policy.sla, policy.sites)

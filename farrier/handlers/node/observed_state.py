@@ -11,7 +11,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from farrier.handlers.node import onboarding, onboarding_adopt
-from farrier.handlers.node.moves import Policy, change, job, proven_healthy
+from farrier.handlers.node.moves import Policy, change, job, noted, proven_healthy
 from farrier.handlers.node.onboarding.wait_for_agent_enrollment import wait_for_agent_enrollment
 from farrier.handlers.node.reply import Accept, Reject, Reply
 from farrier.handlers.node.stage import Done
@@ -20,10 +20,12 @@ from farrier.model.health import Unhealthy
 from farrier.model.maas import MaasStatus as M
 from farrier.model.node import Decommission, Node, Onboarding
 from farrier.model.observation import MaasObservation
+from farrier.model.stages import DETOUR, PATHS
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.stages import OnboardingStage as O
 from farrier.model.workflow import OnboardingMode
 from farrier.model.workflow import WorkflowStatus as W
+from farrier.model.writes import ForgetAgent, RevokeBootstrap
 
 _ACTION = "adopt_observed_state"
 # Where a deployment goes on when MAAS shows its machine in this state.
@@ -33,6 +35,8 @@ _GOES_ON_AT = {
     M.DEPLOYING: O.WAIT_FOR_DEPLOYED,
     M.DEPLOYED: O.WAIT_FOR_AGENT_ENROLLMENT,
 }
+_PATH = PATHS[OnboardingMode.DEPLOY]
+_AFTER_DEPLOYING = frozenset(_PATH[_PATH.index(O.WAIT_FOR_DEPLOYED) :]) | DETOUR
 _RELEASED = (M.READY, M.NEW, M.ABSENT)
 
 
@@ -80,7 +84,8 @@ def _adopted(node: Node, stage: O, state: M, now: datetime) -> Node:
     known = workflow.upstream
     if state in (M.COMMISSIONING, M.READY):  # what was deployed before is gone
         known = replace(known, disowned=known.deploys)
-    elif known.deploys <= known.disowned:  # whose agent may have enrolled at any time, unless it is yet to be installed
+    elif known.deploys <= known.disowned and not (known.deploys and workflow.stage in _AFTER_DEPLOYING):
+        # Its agent may have enrolled at any time before, unless its system is only being installed.
         begun = now if state is M.DEPLOYING else None
         known = replace(known, deploys=known.deploys + 1, disowned=known.deploys + 1, asked_at=begun, deployed_at=None)
     kept = change(node, workflow=job(node, upstream=known))
@@ -103,7 +108,17 @@ def _of_decommission(node: Node, now: datetime, policy: Policy) -> Reply:
     if workflow.stage is D.REMOVE_MAAS_RECORD:  # the last one: it looks once more, and ends the workflow
         return _accepted(node, running, "MAAS has no such machine any more; the stage ends with that")
     why = f"MAAS says {seen.state}"
-    return _accepted(node, advanced(running, Done(reason=why, skipped=f"{why}, adopted")), f"{why}; goes on")
+    done = Done(reason=why, skipped=f"{why}, adopted")
+    if not _is_given_back(seen):
+        return _accepted(node, advanced(running, done), f"{why}; goes on")
+    released = replace(done, to=noted(running, released=True))
+    return Accept(reason=f"{why}; goes on", to=advanced(running, released), writes=(ForgetAgent(), RevokeBootstrap()))
+
+
+def _is_given_back(seen: MaasObservation) -> bool:
+    """Whether the node's system is gone with its agent. A new machine that runs may never have been MAAS's to
+    install."""
+    return seen.state is M.READY or (seen.state is M.NEW and seen.power_state != "on")
 
 
 def _fresh(node: Node, now: datetime, policy: Policy) -> MaasObservation | Reject:

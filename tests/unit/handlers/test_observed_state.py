@@ -1,0 +1,263 @@
+"""adopt_observed_state: from which observed state a workflow goes on, and where; what is not adopted, and why."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from farrier.handlers.node.moves import change
+from farrier.model.actions import Action
+from farrier.model.failures import FailureClass
+from farrier.model.node import Agent, Upstream
+from farrier.model.outcome import Transition, Update
+from farrier.model.stages import DecommissionStage as D
+from farrier.model.stages import OnboardingStage as O
+from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import DecommissionMode
+from farrier.model.workflow import WorkflowStatus as W
+from farrier.model.writes import AnswerIntent, ForgetAgent
+from farrier.sim.maas import OPERATOR, Status
+from tests.support.handled import Handled
+from tests.support.machines import machine_in, slow_region
+from tests.support.nodes import intent
+from tests.support.stages import Stand, stand
+
+S = Status
+FROM = (W.RUNNING, W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION)
+
+
+@pytest.fixture
+async def at() -> AsyncIterator[Stand]:
+    async with stand(slow_region()) as made:
+        yield made
+
+
+async def standing(at: Stand, machine: Status, stage: O = O.COMMISSION_NODE, **fields: object) -> Handled:
+    """A deployment whose machine was just observed in a status."""
+    await machine_in(at, machine)
+    at.onboards(stage, **fields)
+    at.observe()
+    at.world.observed.requests.clear()
+    return Handled(at)
+
+
+def adopt(it: Handled) -> tuple[str, str]:
+    """The answer, without a run beyond it: what stages make of it is theirs."""
+    at = it.stand
+    asked = intent(Action.ADOPT_OBSERVED_STATE)
+    decision = it.handler().handle(change(at.node, intents=(asked,)), at.now)
+    if isinstance(decision, Transition | Update):
+        at.node = change(decision.to, intents=())
+    it.written += getattr(decision, "writes", ())
+    (told,) = (w for w in getattr(decision, "writes", ()) if isinstance(w, AnswerIntent))
+    return told.verdict.value, told.reason
+
+
+# --- onboarding
+
+
+@pytest.mark.parametrize(
+    ("machine", "stage"),
+    [
+        (S.COMMISSIONING, O.WAIT_FOR_READY),
+        (S.READY, O.CONFIGURE_STORAGE),
+        (S.DEPLOYING, O.WAIT_FOR_DEPLOYED),
+        (S.DEPLOYED, O.WAIT_FOR_AGENT_ENROLLMENT),
+    ],
+)
+@pytest.mark.parametrize("status", FROM)
+async def test_a_deployment_goes_on_from_what_maas_says(at: Stand, machine: Status, stage: O, status: W) -> None:
+    failed = {"attempt": 4, "failure_class": FailureClass.STATE_DISAGREEMENT, "failure_detail": "it is elsewhere"}
+    it = await standing(at, machine)
+    at.onboards(O.CREATE_OR_FIND_IN_MAAS, status=status, **({} if status is W.RUNNING else failed))
+    assert adopt(it)[0] == "accepted"
+    workflow = it.node.workflow
+    assert workflow is not None
+    assert (workflow.status, workflow.stage, workflow.attempt) == (W.RUNNING, stage, 1)
+    assert (workflow.failure_class, workflow.failure_detail) == (None, None)
+    assert at.world.observed.operations == [], "it asks MAAS for nothing"
+
+
+@pytest.mark.parametrize("machine", [S.DEPLOYED, S.DEPLOYING, S.READY, S.COMMISSIONING])
+async def test_asked_twice_the_second_changes_nothing(at: Stand, machine: Status) -> None:
+    it = await standing(at, machine)
+    adopt(it)
+    first = it.node
+    assert adopt(it)[0] == "accepted"
+    assert it.node == first
+
+
+@pytest.mark.parametrize("machine", [S.DEPLOYED, S.DEPLOYING])
+async def test_what_somebody_else_deployed_counts_as_deployed_and_not_as_ours_to_undo(
+    at: Stand, machine: Status
+) -> None:
+    it = await standing(at, machine, id=99)
+    adopt(it)
+    assert it.node.workflow is not None
+    known = it.node.workflow.upstream
+    assert (known.deploys, known.disowned) == (1, 1)
+    await it.ask(Action.CANCEL)
+    assert it.node.workflow is not None
+    assert it.node.workflow.failure_class is FailureClass.UNDO_FAILED
+    assert "release" not in at.world.observed.operations
+
+
+async def test_our_own_deployment_stays_ours(at: Stand) -> None:
+    it = await standing(at, S.DEPLOYED, upstream=Upstream(deploys=1))
+    adopt(it)
+    await it.ask(Action.CANCEL)
+    assert await it.finish() is W.CANCELLED
+    assert "release" in at.world.observed.operations
+
+
+async def test_a_machine_that_was_given_back_meanwhile_is_deployed_anew(at: Stand) -> None:
+    it = await standing(at, S.READY, O.WAIT_FOR_AGENT_ENROLLMENT, upstream=Upstream(deploys=2, failed_deploys=3))
+    adopt(it)
+    assert it.node.workflow is not None
+    known = it.node.workflow.upstream
+    assert it.node.workflow.stage is O.CONFIGURE_STORAGE
+    assert (known.deploys, known.disowned, known.failed_deploys) == (2, 2, 0)
+
+
+@pytest.mark.parametrize("status", [N.ENROLLING, N.QUARANTINED, N.RETIRED])
+async def test_a_deployed_machine_whose_agent_is_well_is_the_goal(at: Stand, status: N) -> None:
+    it = await standing(at, S.DEPLOYED, status=W.FAILED_MANUAL_INTERVENTION)
+    begun = at.now - timedelta(minutes=1)
+    at.onboards(O.WAIT_FOR_DEPLOYED, mode_given_at=begun)
+    at.node = change(at.node, status=status, agent=Agent(enrolled_at=at.now, last_heartbeat_at=at.now))
+    await it.ask(Action.ADOPT_OBSERVED_STATE)
+    assert it.status is W.RECONCILED
+    assert it.node.status is N.ACTIVE, "from offline health leads on at once"
+
+
+async def test_a_deployed_machine_without_its_agent_waits_for_it(at: Stand) -> None:
+    it = await standing(at, S.DEPLOYED)
+    await it.ask(Action.ADOPT_OBSERVED_STATE)
+    assert it.node.workflow is not None and it.node.workflow.stage is O.WAIT_FOR_AGENT_ENROLLMENT
+    at.node = change(at.node, agent=Agent(enrolled_at=at.now, last_heartbeat_at=at.now))
+    await it.rest()
+    assert (it.status, it.node.status) == (W.COMPLETED, N.ACTIVE)
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [S.NEW, S.FAILED_COMMISSIONING, S.FAILED_DEPLOYMENT, S.BROKEN, S.ALLOCATED, S.RELEASING, S.RESCUE_MODE],
+)
+async def test_any_other_state_is_named_with_what_is_accepted(at: Stand, machine: Status) -> None:
+    it = await standing(at, machine)
+    before = it.node
+    verdict, reason = adopt(it)
+    assert verdict == "rejected" and it.node == before
+    assert f"MAAS says {at.node.maas and at.node.maas.state}" in reason
+    assert "commissioning, ready, deploying, deployed" in reason
+
+
+async def test_a_machine_that_is_gone_is_not_adopted(at: Stand) -> None:
+    it = await standing(at, S.READY)
+    at.region.forget(next(iter(at.region.machines.values())))
+    at.observe()
+    assert adopt(it) == (
+        "rejected",
+        _reason("MAAS says absent; accepted are commissioning, ready, deploying, deployed"),
+    )
+
+
+async def test_only_what_is_fresh_is_adopted(at: Stand) -> None:
+    it = await standing(at, S.DEPLOYED)
+    at.now += at.policy.observation_ttl + timedelta(seconds=1)
+    assert adopt(it) == ("rejected", _reason("nothing fresh was observed of a machine in MAAS"))
+
+
+async def test_nothing_is_adopted_of_a_machine_that_was_never_observed(at: Stand) -> None:
+    at.onboards(O.CREATE_OR_FIND_IN_MAAS)
+    assert adopt(Handled(at)) == ("rejected", _reason("nothing fresh was observed of a machine in MAAS"))
+
+
+@pytest.mark.parametrize("machine", [S.READY, S.DEPLOYED, S.DEPLOYING, S.COMMISSIONING])
+async def test_what_somebody_else_holds_is_not_adopted(at: Stand, machine: Status) -> None:
+    it = await standing(at, machine)
+    at.region.machines[at.node.maas_id or ""].owner = OPERATOR.username
+    at.observe()
+    verdict, reason = adopt(it)
+    assert verdict == "rejected" and repr(OPERATOR.username) in reason
+
+
+async def test_a_deployed_machine_of_which_nobody_said_who_holds_it_is_not_adopted(at: Stand) -> None:
+    it = await standing(at, S.DEPLOYED)
+    at.observe(owner=None, ours=None)
+    assert adopt(it)[0] == "rejected"
+
+
+# --- decommission
+
+
+async def decommissioned(at: Stand, machine: Status, stage: D, **fields: object) -> Handled:
+    it = await standing(at, machine)
+    at.decommissions(stage, status=W.FAILED_MANUAL_INTERVENTION, **fields)
+    return it
+
+
+@pytest.mark.parametrize(
+    ("mode", "following"),
+    [
+        (DecommissionMode.FULL_DECOMMISSION, D.POWER_OFF_MAAS_NODE),
+        (DecommissionMode.REIMAGE, D.RETIRE_GPUAAS_NODE),
+    ],
+)
+@pytest.mark.parametrize("machine", [S.READY, S.NEW])
+async def test_a_machine_that_is_released_already_is_passed_over(
+    at: Stand, machine: Status, mode: DecommissionMode, following: D
+) -> None:
+    it = await decommissioned(at, machine, D.RELEASE_MAAS_NODE, mode=mode)
+    assert adopt(it) == ("accepted", f"MAAS says {machine.name.lower()}; goes on")
+    workflow = it.node.workflow
+    assert workflow is not None
+    assert (workflow.status, workflow.stage) == (W.RUNNING, following)
+    assert [skipped.stage for skipped in workflow.skipped] == [D.RELEASE_MAAS_NODE]
+    assert workflow.upstream.released and ForgetAgent() in it.written, "its agent is gone with its system"
+
+
+async def test_a_machine_that_is_gone_is_released(at: Stand) -> None:
+    it = await decommissioned(at, S.READY, D.RELEASE_MAAS_NODE)
+    at.region.forget(next(iter(at.region.machines.values())))
+    at.observe()
+    assert adopt(it)[0] == "accepted"
+    assert it.node.workflow is not None
+    assert it.node.workflow.stage is D.POWER_OFF_MAAS_NODE and not it.node.workflow.upstream.released
+
+
+async def test_a_new_machine_that_runs_may_have_its_agent_still(at: Stand) -> None:
+    it = await decommissioned(at, S.NEW, D.RELEASE_MAAS_NODE)
+    at.observe(power_state="on")
+    assert adopt(it)[0] == "accepted"
+    assert it.node.workflow is not None and not it.node.workflow.upstream.released
+    assert ForgetAgent() not in it.written
+
+
+async def test_a_record_that_is_gone_is_removed(at: Stand) -> None:
+    it = await decommissioned(at, S.READY, D.REMOVE_MAAS_RECORD)
+    assert adopt(it)[0] == "rejected"
+    at.region.forget(next(iter(at.region.machines.values())))
+    at.observe()
+    await it.ask(Action.ADOPT_OBSERVED_STATE)
+    assert it.status is W.COMPLETED
+    assert it.node.status is N.DELETED
+
+
+@pytest.mark.parametrize("machine", [S.DEPLOYED, S.RELEASING, S.BROKEN])
+async def test_a_machine_that_is_not_released_is_not_taken_for_it(at: Stand, machine: Status) -> None:
+    it = await decommissioned(at, machine, D.RELEASE_MAAS_NODE)
+    verdict, reason = adopt(it)
+    assert verdict == "rejected" and "accepted at stage release_maas_node are ready, new, absent" in reason
+
+
+@pytest.mark.parametrize("stage", [s for s in D if s not in (D.RELEASE_MAAS_NODE, D.REMOVE_MAAS_RECORD)])
+async def test_no_other_stage_has_a_goal_that_is_observed(at: Stand, stage: D) -> None:
+    it = await decommissioned(at, S.READY, stage)
+    assert adopt(it) == ("rejected", _reason(f"nothing that is observed shows the goal of stage {stage}"))
+
+
+def _reason(why: str) -> str:
+    return f"adopt_observed_state: {why}"
