@@ -37,14 +37,15 @@ _BETWEEN = timedelta(seconds=30)
 
 
 class Handled:
-    """See above. The node has no BMC, so that all its runs are about its workflow."""
+    """See above. Unless it is to keep its BMC, the node has none, so that all its runs are about its workflow."""
 
-    def __init__(self, stand: Stand) -> None:
+    def __init__(self, stand: Stand, *, bmc: bool = False) -> None:
         self.stand = stand
         self.told: list[tuple[str, str]] = []
         self.ended: Workflow | None = None
         self.written: list[Write] = []
-        stand.node = change(stand.node, management=Management.UNMANAGED, bmc_address=None, bmc_credential=None)
+        if not bmc:
+            stand.node = change(stand.node, management=Management.UNMANAGED, bmc_address=None, bmc_credential=None)
 
     @property
     def node(self) -> Node:

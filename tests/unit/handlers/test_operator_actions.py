@@ -1,0 +1,149 @@
+"""The seven operator actions (000 §8): asked twice they do what they did once, and what an operator asks for counts
+anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+from msgspec.structs import replace
+
+from farrier.handlers.node import intents
+from farrier.handlers.node.intents import Answered
+from farrier.handlers.node.moves import Policy
+from farrier.model.actions import ACTIONS, Action, Allowed, Group, check
+from farrier.model.failures import FailureClass
+from farrier.model.maas import MaasStatus
+from farrier.model.node import Decommission, Node, Onboarding, TaskStatus, TaskType, Upstream
+from farrier.model.observation import MaasObservation
+from farrier.model.stages import DecommissionStage as D
+from farrier.model.stages import OnboardingStage as O
+from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import LIVE, OnboardingMode
+from farrier.model.workflow import WorkflowStatus as W
+from farrier.model.writes import AnswerIntent, CreateTask, EndTask
+from tests.support.nodes import MINUTE, NOW, agent, decide, decommission, intent, moved, node, onboarding, task
+from tests.support.stages import SITE
+from tests.support.stored import stored
+
+POLICY = Policy(sites={SITE.name: SITE})
+OPERATOR = tuple(action for action, spec in ACTIONS.items() if spec.group is Group.OPERATOR)
+FAILED = (W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION)
+COUNTED = Upstream(
+    deploys=3, commissions=4, failed_deploys=3, datasource_retries=2, failure_class=FailureClass.DEPLOY_FAILED
+)
+
+
+def deployment(status: W, stage: O = O.WAIT_FOR_DEPLOYED) -> Node:
+    """Just seen deployed by us in MAAS."""
+    seen = MaasObservation(
+        system_id="abc123",
+        state=MaasStatus.DEPLOYED,
+        status=6,
+        since=NOW,
+        read_at=NOW,
+        fresh_at=NOW,
+        owner="us",
+        ours=True,
+    )
+    job = onboarding(status, mode=OnboardingMode.DEPLOY, stage=stage, upstream=COUNTED, attempt=4)
+    return node(site=SITE.name, maas_id="abc123", maas=seen, workflow=job)
+
+
+def healthy(status: W) -> Node:
+    return node(workflow=onboarding(status), agent=agent())
+
+
+def scrubbing(status: W) -> Node:
+    return node(N.RETIRED, workflow=decommission(D.SCRUB_GPU, status), tasks=(task(TaskType.SCRUB_GPU),))
+
+
+def uninstalling(status: W) -> Node:
+    """Its task was lost."""
+    lost = task(TaskType.UNINSTALL, TaskStatus.DISPATCHED, lease_until=NOW - MINUTE)
+    where = N.REMOVING if status not in FAILED else N.RETIRED
+    return node(where, workflow=decommission(D.REMOVE_GPUAAS_NODE_RECORD, status), tasks=(lost,))
+
+
+NODES: Mapping[str, Callable[[W], Node]] = {
+    "deployment": deployment,
+    "healthy": healthy,
+    "scrubbing": scrubbing,
+    "uninstalling": uninstalling,
+}
+
+
+def asked(it: Node, action: Action) -> tuple[Node, Answered]:
+    """The node as the commit that answers the request leaves it, and nothing beyond."""
+    answered = intents.answer(replace(it, intents=(intent(action),)), NOW, POLICY)
+    after = it if answered.change is None else answered.change.to
+    writes = answered.writes if answered.change is None else answered.change.writes
+    return stored(replace(it, intents=()), replace(after, intents=()), writes, NOW), Answered(writes, answered.change)
+
+
+def verdict(answered: Answered) -> str:
+    (answer,) = (write for write in answered.writes if isinstance(write, AnswerIntent))
+    return answer.verdict.value
+
+
+def test_there_are_seven() -> None:
+    assert len(OPERATOR) == 7
+
+
+@pytest.mark.parametrize("kind", NODES)
+@pytest.mark.parametrize("status", [status for status in W if status in LIVE])
+@pytest.mark.parametrize("action", OPERATOR)
+def test_an_action_that_is_asked_for_twice_does_what_it_did_once(kind: str, status: W, action: Action) -> None:
+    it = NODES[kind](status)
+    first, answer = asked(it, action)
+    allowed = check(action, it.status, it.management, it.workflow) == Allowed()
+    assert verdict(answer) == "rejected" or allowed
+    second, again = asked(first, action)
+    assert again.change is None
+    assert replace(second, version=first.version) == first
+    assert not any(isinstance(write, CreateTask | EndTask) for write in again.writes)
+
+
+@pytest.mark.parametrize("status", FAILED)
+@pytest.mark.parametrize("action", [Action.RETRY_STAGE, Action.RESUME, Action.RERUN])
+def test_what_an_operator_asks_for_again_has_all_its_attempts(action: Action, status: W) -> None:
+    it, _ = asked(deployment(status), action)
+    workflow = it.workflow
+    assert isinstance(workflow, Onboarding)
+    assert (workflow.status, workflow.attempt, workflow.failure_class) == (W.RUNNING, 1, None)
+    known = workflow.upstream
+    assert (known.commissions, known.failed_deploys, known.datasource_retries) == (0, 0, 0)
+    assert known.deploys == 3, "which numbers what was asked for, and is no limit"
+
+
+@pytest.mark.parametrize(
+    ("action", "stage"),
+    [
+        (Action.RETRY_STAGE, O.WAIT_FOR_DEPLOYED),
+        (Action.RESUME, O.WAIT_FOR_DEPLOYED),
+        (Action.RERUN, O.LOAD_SITE_CONFIG),
+        (Action.ADOPT_OBSERVED_STATE, O.WAIT_FOR_AGENT_ENROLLMENT),
+    ],
+)
+def test_each_goes_on_at_its_own_stage(action: Action, stage: O) -> None:
+    it, _ = asked(deployment(W.FAILED_MANUAL_INTERVENTION), action)
+    assert it.workflow is not None and it.workflow.stage is stage
+
+
+def test_a_decommission_that_starts_over_ends_its_tasks_and_remembers_what_was_given_back() -> None:
+    """Or its second walk would wait for an agent that is gone with its system."""
+    job = decommission(D.POWER_OFF_MAAS_NODE, upstream=Upstream(released=True))
+    it, answer = asked(node(N.RETIRED, workflow=job, tasks=(task(TaskType.SCRUB_GPU),)), Action.RESTART_CLEAN)
+    assert any(isinstance(write, EndTask) for write in answer.writes)
+    assert isinstance(it.workflow, Decommission)
+    assert it.workflow.status is W.COMPENSATING
+    begun = moved(decide(it)).workflow
+    assert begun is not None and begun.status is W.PENDING and begun.upstream.released
+
+
+@pytest.mark.parametrize("deleting", [False, True])
+def test_a_deployment_whose_undo_failed_in_a_deletion_resumes_with_the_undo(deleting: bool) -> None:
+    failed = replace(deployment(W.FAILED_MANUAL_INTERVENTION), deleting=deleting)
+    it, _ = asked(failed, Action.RESUME)
+    assert it.workflow is not None
+    assert it.workflow.status is (W.COMPENSATING if deleting else W.RUNNING)
