@@ -22,6 +22,8 @@ from farrier.model.stages import OnboardingStage
 
 _RELEASABLE = (S.FAILED_DEPLOYMENT, S.ALLOCATED, S.RELEASING_FAILED, S.FAILED_DISK_ERASING)
 _ON_ITS_WAY = (S.RELEASING, S.DISK_ERASING)
+_ABORT = "abort"
+_RELEASE = "release"
 
 
 def recover_for_datasource_retry(node: Node, now: datetime, policy: Policy) -> StageResult:
@@ -36,18 +38,21 @@ def recover_for_datasource_retry(node: Node, now: datetime, policy: Policy) -> S
 
 
 def _waits(node: Node) -> bool:
-    """Whether something was asked for in this attempt, and nothing that was read since says that it is over."""
+    """Whether something was asked for in this attempt, and nothing that was read after it says that it is over."""
     assert node.workflow is not None, "a stage runs in a workflow"
-    asked_at = detour.upstream(node).asked_at
-    if asked_at is None or asked_at < attempt_began_at(node.workflow):
+    known = detour.upstream(node)
+    if known.asked_at is None or known.asked_at < attempt_began_at(node.workflow):
         return False
     seen = region.latest(node)
-    return seen is None or not seen.tells_of(asked_at) or seen.status in _ON_ITS_WAY
+    # What was read at the very time is from before the request.
+    if seen is None or seen.read_at <= known.asked_at:
+        return True
+    # A machine that is being aborted is deploying until its power is off.
+    return seen.status in _ON_ITS_WAY or (seen.status == S.DEPLOYING and known.asked == _ABORT)
 
 
 def _decided(node: Node, now: datetime, machine: Machine) -> Settled | Send:
     number = detour.upstream(node).deploys
-    asked = Step(to=noted(node, asked_at=now), reason="the machine is on its way back")
     if machine.status == S.READY:
         return Step(to=detour.at(node, OnboardingStage.DEPLOY_VIA_MAAS), reason="the machine is ready again")
     if machine.status == S.NEW:
@@ -57,11 +62,15 @@ def _decided(node: Node, now: datetime, machine: Machine) -> Settled | Send:
         to = detour.at(node, OnboardingStage.WAIT_FOR_DEPLOYED)
         return Step(to=to, reason="the deployment came to an end after all")
     if machine.status in _ON_ITS_WAY:
-        return asked
+        return _asked(node, now, _RELEASE)
     if machine.status == S.DEPLOYING:
         abort = Abort(comment=region.comment(node, f"abort deploy {number}"))
-        return Send(change=abort, reason="abort the deployment", then=asked)
+        return Send(change=abort, reason="abort the deployment", then=_asked(node, now, _ABORT))
     if machine.status in _RELEASABLE:
         release = Release(comment=region.comment(node, f"release after deploy {number}"))
-        return Send(change=release, reason="release the machine", then=asked)
+        return Send(change=release, reason="release the machine", then=_asked(node, now, _RELEASE))
     return detour.disagrees(machine.system_id, machine.status_name, "while it was to be given back")
+
+
+def _asked(node: Node, now: datetime, what: str) -> Step:
+    return Step(to=noted(node, asked_at=now, asked=what), reason="the machine is on its way back")

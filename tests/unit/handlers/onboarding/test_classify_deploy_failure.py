@@ -1,0 +1,197 @@
+"""Stage `classify_deploy_failure`: the cause is told, and whether another deployment follows, and when."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from farrier.config.sites import DeploySite
+from farrier.handlers.node.moves import job, noted
+from farrier.handlers.node.stage import Call, Done, Failed, Settled, Step, Waiting
+from farrier.handlers.node.workflow import run_stage
+from farrier.model.failures import FailureClass
+from farrier.model.stages import OnboardingStage
+from farrier.sim.maas import OPERATOR, DeployFate, Fault, Nature, Status
+from tests.support.deployments import (
+    changes,
+    entered,
+    issue,
+    on_ready,
+    record,
+    taken_up_again,
+    upstream,
+    workflow,
+)
+from tests.support.stages import Stand, open_stand
+
+STAGE = OnboardingStage.CLASSIFY_DEPLOY_FAILURE
+RECOVER = OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+async def at() -> AsyncIterator[Stand]:
+    async with open_stand() as stand:
+        await on_ready(stand, OnboardingStage.DEPLOY_VIA_MAAS)
+        await issue(stand)
+        yield stand
+
+
+async def after(at: Stand, fate: DeployFate, *, time: timedelta = 2 * HOUR) -> None:
+    """The deployment ended like that, and the stage begins."""
+    at.region.default_nature = Nature(deploy=fate)
+    assert isinstance(await at.settle(), Done)
+    at.pass_time(time)
+    at.node = noted(at.node, failed_deploys=1)
+    entered(at, STAGE)
+    at.world.observed.requests.clear()
+
+
+async def judged(at: Stand) -> Settled:
+    settled = await at.once()
+    assert changes(at) == []
+    return settled
+
+
+def failed(settled: Settled, failure: FailureClass) -> str:
+    assert isinstance(settled, Failed) and settled.failure is failure, settled
+    return settled.detail
+
+
+@pytest.mark.parametrize(
+    ("fate", "told"),
+    [
+        (DeployFate.NEVER_NETBOOTS, "no_netboot"),
+        (DeployFate.STORAGE_FAILS, "storage"),
+        (DeployFate.IMAGE_FAILS, "install"),
+        (DeployFate.NEVER_REPORTS, "never_reported"),
+    ],
+)
+async def test_a_cause_that_is_not_the_datasource_fails_with_its_name(at: Stand, fate: DeployFate, told: str) -> None:
+    await after(at, fate)
+    assert failed(await judged(at), FailureClass.DEPLOY_FAILED).startswith(f"{told}: ")
+
+
+async def test_made_twice_it_says_the_same(at: Stand) -> None:
+    await after(at, DeployFate.STORAGE_FAILS)
+    assert failed(await judged(at), FailureClass.DEPLOY_FAILED) == failed(await judged(at), FailureClass.DEPLOY_FAILED)
+    assert upstream(at).failed_deploys == 1
+
+
+# --- the datasource
+
+
+async def test_a_datasource_is_tried_again_at_once(at: Stand) -> None:
+    await after(at, DeployFate.NO_DATASOURCE)
+    settled = await judged(at)
+    assert isinstance(settled, Step) and "datasource" in settled.reason
+    assert (workflow(at).stage, upstream(at).datasource_retries) == (RECOVER, 1)
+
+
+@pytest.mark.parametrize(("allowed", "used"), [(2, 2), (0, 0), (1, 2)])
+async def test_a_datasource_that_failed_too_often_is_for_an_operator(at: Stand, allowed: int, used: int) -> None:
+    at.use(deploy=DeploySite(max_datasource_retries=allowed))
+    await after(at, DeployFate.NO_DATASOURCE)
+    at.node = noted(at.node, datasource_retries=used)
+    failed(await judged(at), FailureClass.DATASOURCE_FAILED_REPEATEDLY)
+
+
+# --- another attempt
+
+
+async def test_the_next_attempt_goes_on_to_another_deployment_without_a_call(at: Stand) -> None:
+    await after(at, DeployFate.STORAGE_FAILS)
+    at.node = noted(at.node, failed_deploys=3, datasource_retries=1)
+    taken_up_again(at, attempt=4)
+    assert not isinstance(run_stage(at.node, workflow(at), at.now, at.policy), Call)
+    assert isinstance(await judged(at), Step)
+    assert (workflow(at).stage, workflow(at).attempt) == (RECOVER, 1)
+    assert (upstream(at).failed_deploys, upstream(at).datasource_retries) == (3, 1)
+
+
+async def test_an_operators_attempt_begins_its_counts_anew(at: Stand) -> None:
+    await after(at, DeployFate.NO_DATASOURCE)
+    at.node = noted(at.node, failed_deploys=5, datasource_retries=2)
+    taken_up_again(at, attempt=1)
+    assert isinstance(await judged(at), Step) and workflow(at).stage is RECOVER
+    assert (upstream(at).failed_deploys, upstream(at).datasource_retries) == (0, 0)
+
+
+async def test_the_attempt_it_begins_with_is_no_other_attempt(at: Stand) -> None:
+    await after(at, DeployFate.STORAGE_FAILS)
+    at.node = noted(at.node, failed_deploys=4)
+    at.node = type(at.node)(
+        **{name: getattr(at.node, name) for name in at.node.__struct_fields__} | {"workflow": job(at.node, attempt=4)}
+    )
+    failed(await judged(at), FailureClass.DEPLOY_FAILED)
+
+
+# --- where the machine stands by now
+
+
+async def test_one_that_is_stuck_has_timed_out_and_says_where(at: Stand) -> None:
+    await after(at, DeployFate.SUCCEEDS, time=timedelta(minutes=7))
+    assert record(at).status is Status.DEPLOYING
+    detail = failed(await judged(at), FailureClass.TIMEOUT)
+    assert "stuck" in detail and "install" in detail
+
+
+async def test_one_that_is_stuck_without_its_datasource_is_tried_again_at_once(at: Stand) -> None:
+    await after(at, DeployFate.NO_DATASOURCE, time=timedelta(minutes=30))
+    assert record(at).status is Status.DEPLOYING
+    assert isinstance(await judged(at), Step) and workflow(at).stage is RECOVER
+
+
+async def test_one_that_came_to_an_end_after_all_is_waited_for_again(at: Stand) -> None:
+    await after(at, DeployFate.SUCCEEDS)
+    assert isinstance(await judged(at), Step) and workflow(at).stage is OnboardingStage.WAIT_FOR_DEPLOYED
+
+
+@pytest.mark.parametrize("status", [Status.READY, Status.NEW, Status.RELEASING, Status.FAILED_RELEASING])
+async def test_a_machine_that_was_given_back_since_is_judged_all_the_same(at: Stand, status: Status) -> None:
+    await after(at, DeployFate.STORAGE_FAILS)
+    record(at).status = status
+    assert failed(await judged(at), FailureClass.DEPLOY_FAILED).startswith("storage: ")
+
+
+async def test_a_deployment_that_somebody_aborted_is_a_disagreement(at: Stand) -> None:
+    await after(at, DeployFate.SUCCEEDS, time=timedelta(minutes=7))
+    record(at).status = Status.ALLOCATED
+    assert "aborted" in failed(await judged(at), FailureClass.STATE_DISAGREEMENT)
+
+
+async def test_a_deployment_that_maas_gave_up_for_want_of_power_is_not(at: Stand) -> None:
+    await after(at, DeployFate.NEVER_NETBOOTS, time=timedelta(minutes=1))
+    at.region.note(record(at), "Failed to query node's BMC", "Aborting DEPLOYING and reverting to ALLOCATED")
+    record(at).status = Status.ALLOCATED
+    assert failed(await judged(at), FailureClass.DEPLOY_FAILED).startswith("power: ")
+
+
+@pytest.mark.parametrize("status", [Status.BROKEN, Status.RESCUE_MODE, Status.COMMISSIONING, Status.DISK_ERASING])
+async def test_anywhere_else_somebody_has_acted(at: Stand, status: Status) -> None:
+    await after(at, DeployFate.STORAGE_FAILS)
+    record(at).status = status
+    failed(await judged(at), FailureClass.STATE_DISAGREEMENT)
+
+
+async def test_a_machine_that_somebody_else_holds_is_a_disagreement(at: Stand) -> None:
+    await after(at, DeployFate.STORAGE_FAILS)
+    record(at).owner = OPERATOR.username
+    failed(await judged(at), FailureClass.STATE_DISAGREEMENT)
+
+
+async def test_a_machine_that_is_no_more_is_told(at: Stand) -> None:
+    await after(at, DeployFate.STORAGE_FAILS)
+    at.region.forget(record(at))
+    failed(await judged(at), FailureClass.MACHINE_DELETED_UPSTREAM)
+
+
+async def test_events_that_cannot_be_read_are_read_again(at: Stand) -> None:
+    await after(at, DeployFate.STORAGE_FAILS)
+    at.region.faults.add(Fault(path="*/events/*", times=None, status=503, headers={"Retry-After": "10"}))
+    settled = await judged(at)
+    assert isinstance(settled, Waiting | Failed) and upstream(at).failed_deploys == 1
+    at.region.faults.clear()
+    failed(await judged(at), FailureClass.DEPLOY_FAILED)

@@ -1,0 +1,308 @@
+"""Stage `deploy_via_maas`: one deployment is asked for, and ours is told from others'."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from farrier.config.sites import CloudInitSite, DeploySite
+from farrier.handlers.node import bootstrap
+from farrier.handlers.node.moves import NodeServices, change, noted
+from farrier.handlers.node.stage import Done, Failed, Step, Waiting
+from farrier.model.failures import FailureClass
+from farrier.model.maas_changes import Deploy, Release
+from farrier.model.stages import OnboardingStage
+from farrier.sim.maas import OPERATOR, Broken, DeployFate, Fault, Nature, Status
+from tests.support.deployments import changes, issue, on_ready, read, record, sent, taken_up_again, upstream, workflow
+from tests.support.nodes import Secrets
+from tests.support.stages import Stand, open_stand
+
+STAGE = OnboardingStage.DEPLOY_VIA_MAAS
+RENDER = OnboardingStage.RENDER_CLOUD_INIT
+HOUR = timedelta(hours=1)
+DISAGREES = FailureClass.STATE_DISAGREEMENT
+
+
+@pytest.fixture
+async def at() -> AsyncIterator[Stand]:
+    async with open_stand() as stand:
+        await on_ready(stand, STAGE)
+        await issue(stand)
+        yield stand
+
+
+def lose_answers(at: Stand) -> None:
+    at.region.faults.add(Fault(op="deploy", broken=Broken.DROP))
+
+
+async def deploys(at: Stand, comment: str) -> None:
+    """Somebody who has our key asks for a deployment."""
+    await at.world.client.do(await read(at), Deploy(user_data="", comment=comment))
+    at.world.observed.requests.clear()
+
+
+async def test_a_ready_machine_is_deployed_as_the_site_says(at: Stand) -> None:
+    at.use(deploy=DeploySite(distro_series="ubuntu/jammy", hwe_kernel="hwe-22.04"))
+    asked_at = at.now
+    settled = await at.settle()
+    assert isinstance(settled, Done)
+    assert (upstream(at).deploys, upstream(at).asked_at) == (1, asked_at)
+    machine = record(at)
+    assert (machine.status, machine.owner) == (Status.DEPLOYING, "admin")
+    assert (machine.distro_series, machine.hwe_kernel, machine.agent_name) == ("jammy", "hwe-22.04", "farrier")
+    assert machine.enable_hw_sync
+    assert at.world.observed.operations == ["machine", "deploy"]
+
+
+async def test_the_user_data_has_the_token_that_was_issued(at: Stand) -> None:
+    await at.settle()
+    sent_data = base64.b64decode(record(at).user_data or "").decode()
+    token = sent_data.rsplit("token: ", 1)[1].strip()
+    assert sent_data.startswith("#cloud-config") and bootstrap.digest(token) == upstream(at).token
+
+
+async def test_no_reason_tells_the_token(at: Stand) -> None:
+    token = await bootstrap.token(at.services, at.site, at.node, 1)
+    assert token not in repr(await at.settle())
+
+
+async def test_hardware_sync_is_asked_for_only_where_the_site_wants_it(at: Stand) -> None:
+    at.use(deploy=DeploySite(hardware_sync=False))
+    await at.settle()
+    assert not record(at).enable_hw_sync
+
+
+async def test_a_machine_that_we_hold_already_is_deployed(at: Stand) -> None:
+    record(at).status, record(at).owner = Status.ALLOCATED, "admin"
+    assert isinstance(await at.settle(), Done)
+    assert record(at).status is Status.DEPLOYING
+
+
+# --- the token
+
+
+async def test_a_token_that_was_not_issued_leads_back_to_the_stage_that_issues_it(at: Stand) -> None:
+    at.services = NodeServices(at.services.bmc, Secrets(), at.services.maas)
+    at.node = noted(at.node, token=bootstrap.digest("of a key that was rotated"))
+    settled = await at.once()
+    assert isinstance(settled, Step) and workflow(at).stage is RENDER
+    assert sent(at, "deploy") == 0
+
+
+async def test_a_token_whose_time_runs_out_is_replaced_by_another(at: Stand) -> None:
+    old = upstream(at).token
+    at.now += at.site.deploy.bootstrap_ttl
+    settled = await at.once()
+    assert isinstance(settled, Step) and workflow(at).stage is RENDER and sent(at, "deploy") == 0
+    await issue(at)
+    assert upstream(at).token != old
+    at.onboards(STAGE, upstream=upstream(at))
+    assert isinstance(await at.settle(), Done) and record(at).status is Status.DEPLOYING
+
+
+@pytest.mark.parametrize("template", ["", "#cloud-config\nhostname: {{ node.name }}\n"])
+async def test_user_data_without_a_token_needs_none(at: Stand, template: str) -> None:
+    at.use(cloud_init=CloudInitSite(template=template))
+    at.node = noted(at.node, token=None)
+    at.services = NodeServices(at.services.bmc, Secrets(None), at.services.maas)  # the key of tokens is not there
+    assert isinstance(await at.settle(), Done)
+    assert base64.b64decode(record(at).user_data or "").decode() == template.replace("{{ node.name }}", "gpu-1")
+
+
+async def test_an_agentless_node_is_deployed_without_a_token(at: Stand) -> None:
+    at.node = change(noted(at.node, token=None), agentless=True)
+    assert isinstance(await at.settle(), Done)
+
+
+async def test_a_key_that_does_not_resolve_fails_and_one_that_does_later_is_waited_for(at: Stand) -> None:
+    at.services = NodeServices(at.services.bmc, Secrets(None), at.services.maas)
+    settled = await at.once()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.NO_CREDENTIALS
+    at.services = NodeServices(at.services.bmc, Secrets(None, temporary=True), at.services.maas)
+    assert isinstance(await at.once(), Waiting)
+    assert sent(at, "deploy") == 0
+
+
+async def test_a_template_that_fails_is_a_fault_of_the_configuration(at: Stand) -> None:
+    at.use(cloud_init=CloudInitSite(template="#cloud-config\n{{ node.labels.rack }} {{ bootstrap_token }}"))
+    settled = await at.once()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.INVALID_CONFIG
+    assert sent(at, "deploy") == 0
+
+
+# --- made again
+
+
+async def test_a_lost_answer_is_recognised_and_nothing_is_sent_twice(at: Stand) -> None:
+    lose_answers(at)
+    lost = await at.once()
+    assert isinstance(lost, Waiting) and upstream(at).deploys == 0
+    assert isinstance(await at.settle(), Done)
+    assert upstream(at).deploys == 1 and upstream(at).asked_at is not None
+    assert sent(at, "deploy") == 1
+
+
+async def test_after_a_lost_answer_an_agent_that_enrolled_meanwhile_is_of_this_installation(at: Stand) -> None:
+    entered_at = workflow(at).stage_entered_at
+    lose_answers(at)
+    await at.once()
+    at.pass_time(HOUR)
+    await at.settle()
+    assert record(at).status is Status.DEPLOYED and upstream(at).asked_at == entered_at
+
+
+async def test_a_lost_answer_of_a_deployment_that_failed_since_leads_to_its_judgement(at: Stand) -> None:
+    at.region.default_nature = Nature(deploy=DeployFate.STORAGE_FAILS)
+    lose_answers(at)
+    await at.once()
+    at.pass_time(HOUR)
+    settled = await at.once()
+    assert isinstance(settled, Step)
+    assert workflow(at).stage is OnboardingStage.CLASSIFY_DEPLOY_FAILURE and upstream(at).deploys == 1
+
+
+async def test_made_twice_it_deploys_once(at: Stand) -> None:
+    await at.settle()
+    assert isinstance(await at.settle(), Done)
+    assert sent(at, "deploy") == 1 and upstream(at).deploys == 1
+
+
+async def test_a_rerun_after_the_deployment_asks_for_nothing(at: Stand) -> None:
+    await at.settle()
+    asked_at = upstream(at).asked_at
+    at.pass_time(HOUR)
+    at.onboards(STAGE, upstream=upstream(at))
+    assert isinstance(await at.settle(), Done)
+    assert sent(at, "deploy") == 1 and upstream(at).asked_at == asked_at
+
+
+async def test_a_rerun_after_a_failed_deployment_goes_on_to_recover_with_fresh_counts(at: Stand) -> None:
+    at.region.default_nature = Nature(deploy=DeployFate.STORAGE_FAILS)
+    await at.settle()
+    at.pass_time(HOUR)
+    at.onboards(STAGE, upstream=upstream(at))
+    at.node = noted(at.node, failed_deploys=5, datasource_retries=2)
+    assert isinstance(await at.once(), Step)
+    assert workflow(at).stage is OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY
+    assert (upstream(at).failed_deploys, upstream(at).datasource_retries) == (0, 0)
+
+
+# --- what is not ours
+
+
+@pytest.mark.parametrize("comment", ["by hand", "farrier onboarding 10: deploy 1", "farrier onboarding 11: deploy 12"])
+@pytest.mark.parametrize("fate", [DeployFate.SUCCEEDS, DeployFate.STORAGE_FAILS])
+async def test_a_deployment_that_this_onboarding_did_not_ask_for_is_left_alone(
+    at: Stand, comment: str, fate: DeployFate
+) -> None:
+    at.region.default_nature = Nature(deploy=fate)
+    await deploys(at, comment)
+    at.region.advance(HOUR)
+    settled = await at.settle()
+    assert isinstance(settled, Failed) and settled.failure is DISAGREES
+    assert changes(at) == []
+
+
+async def test_a_deployment_after_ours_that_we_did_not_ask_for_is_not_taken_for_ours(at: Stand) -> None:
+    await at.settle()
+    at.region.advance(HOUR)
+    await at.world.client.do(await read(at), Release(comment="by hand"))
+    await deploys(at, "by hand")
+    settled = await at.settle()
+    assert isinstance(settled, Failed) and settled.failure is DISAGREES
+
+
+async def test_a_machine_that_somebody_else_holds_is_left_alone(at: Stand) -> None:
+    record(at).status, record(at).owner = Status.ALLOCATED, OPERATOR.username
+    settled = await at.settle()
+    assert isinstance(settled, Failed) and settled.failure is DISAGREES
+    assert changes(at) == [] and record(at).status is Status.ALLOCATED
+
+
+async def test_a_machine_that_is_no_more_is_told(at: Stand) -> None:
+    at.region.forget(record(at))
+    settled = await at.settle()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.MACHINE_DELETED_UPSTREAM
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        Status.NEW,
+        Status.COMMISSIONING,
+        Status.FAILED_COMMISSIONING,
+        Status.BROKEN,
+        Status.RESERVED,
+        Status.RESCUE_MODE,
+        Status.TESTING,
+        Status.FAILED_TESTING,
+        Status.FAILED_RELEASING,
+        Status.RETIRED,
+    ],
+)
+async def test_what_cannot_be_deployed_is_a_disagreement(at: Stand, status: Status) -> None:
+    record(at).status = status
+    settled = await at.settle()
+    assert isinstance(settled, Failed) and settled.failure is DISAGREES
+    assert at.world.observed.operations == ["machine"]
+
+
+@pytest.mark.parametrize("status", [Status.RELEASING, Status.DISK_ERASING])
+async def test_a_machine_on_its_way_to_ready_is_waited_for(at: Stand, status: Status) -> None:
+    record(at).status = status
+    assert isinstance(await at.settle(), Waiting)
+    assert sent(at, "deploy") == 0
+
+
+# --- what MAAS says to it
+
+
+async def test_a_site_whose_image_is_unknown_is_refused_with_the_fields_words(at: Stand) -> None:
+    at.use(deploy=DeploySite(distro_series="hardy"))
+    settled = await at.settle()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.UPSTREAM_REFUSED
+    assert "distro_series" in settled.detail and "hardy" in settled.detail
+
+
+async def test_a_machine_without_a_network_is_refused(at: Stand) -> None:
+    for interface in record(at).interfaces:
+        interface.links.clear()
+    settled = await at.settle()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.UPSTREAM_REFUSED
+    assert "network" in settled.detail and upstream(at).deploys == 0
+
+
+async def test_another_state_by_the_time_of_the_request_is_read_again(at: Stand) -> None:
+    text = b"Can't deploy a machine that is in the 'Deploying' state"
+    at.region.faults.add(Fault(op="deploy", status=409, body=text, content_type="text/plain"))
+    settled = await at.once()
+    assert isinstance(settled, Waiting) and settled.look_again
+    assert isinstance(await at.settle(), Done)
+
+
+async def test_no_addresses_left_is_tried_again(at: Stand) -> None:
+    at.region.faults.add(Fault(op="deploy", status=503, body=b"No more IPs available", content_type="text/plain"))
+    settled = await at.once()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.UPSTREAM_ERROR
+    taken_up_again(at, attempt=2)
+    assert isinstance(await at.settle(), Done)
+
+
+async def test_power_that_fails_reverts_to_allocated_and_the_next_attempt_is_the_same_deployment(at: Stand) -> None:
+    at.region.default_nature = Nature(bmc_error="no route")
+    settled = await at.once()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.UPSTREAM_ERROR
+    assert record(at).status is Status.ALLOCATED and upstream(at).deploys == 0
+    at.region.default_nature = Nature()
+    taken_up_again(at, attempt=2)
+    assert isinstance(await at.settle(), Done)
+    assert upstream(at).deploys == 1 and sent(at, "deploy") == 2
+
+
+async def test_a_site_without_a_region_is_a_fault_of_the_configuration(at: Stand) -> None:
+    at.use(maas=None)
+    settled = await at.settle()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.INVALID_CONFIG

@@ -1,0 +1,213 @@
+"""Stages `ensure_hardware_sync_configured` and `wait_for_hardware_sync_healthy`: only a second sync is proof."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from farrier.config.sites import DeploySite
+from farrier.handlers.node.moves import noted
+from farrier.handlers.node.stage import Done, Failed, Settled, Waiting
+from farrier.model.failures import MAX_ATTEMPTS, FailureClass
+from farrier.model.stages import OnboardingStage
+from farrier.sim.maas import OPERATOR, Broken, Fault, Status
+from tests.support.deployments import (
+    MINUTE,
+    SECOND,
+    changes,
+    entered,
+    issue,
+    on_ready,
+    record,
+    taken_up_again,
+    upstream,
+)
+from tests.support.stages import Stand, open_stand
+
+CONFIGURE = OnboardingStage.ENSURE_HARDWARE_SYNC_CONFIGURED
+WAIT = OnboardingStage.WAIT_FOR_HARDWARE_SYNC_HEALTHY
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+async def at() -> AsyncIterator[Stand]:
+    """Deployed by this workflow just now."""
+    async with open_stand() as stand:
+        await on_ready(stand, OnboardingStage.DEPLOY_VIA_MAAS)
+        await issue(stand)
+        await stand.settle()
+        stand.pass_time(HOUR)
+        stand.node = noted(stand.node, deployed_at=stand.now, synced_at=stand.now)
+        entered(stand, CONFIGURE)
+        stand.world.observed.requests.clear()
+        yield stand
+
+
+# --- ensure_hardware_sync_configured
+
+
+async def test_a_deployment_that_asked_for_it_has_it(at: Stand) -> None:
+    assert isinstance(await at.settle(), Done)
+    assert changes(at) == []
+
+
+async def test_where_it_is_off_it_is_switched_on(at: Stand) -> None:
+    record(at).enable_hw_sync = False
+    settled = await at.settle()
+    assert isinstance(settled, Done) and "only another deployment" in settled.reason
+    assert record(at).enable_hw_sync and changes(at) == ["update"]
+
+
+async def test_a_lost_answer_is_not_asked_for_again(at: Stand) -> None:
+    record(at).enable_hw_sync = False
+    at.region.faults.add(Fault(method="PUT", broken=Broken.DROP))
+    assert isinstance(await at.once(), Waiting)
+    assert isinstance(await at.settle(), Done)
+    assert changes(at) == ["update"]
+
+
+@pytest.mark.parametrize("stage", [CONFIGURE, WAIT])
+async def test_a_site_without_it_skips_both(at: Stand, stage: OnboardingStage) -> None:
+    at.use(deploy=DeploySite(hardware_sync=False))
+    entered(at, stage)
+    settled = await at.settle()
+    assert isinstance(settled, Done) and settled.skipped is not None
+    assert at.world.observed.operations == []
+
+
+@pytest.mark.parametrize("status", [Status.READY, Status.DEPLOYING, Status.BROKEN, Status.RESCUE_MODE])
+async def test_a_machine_that_is_not_deployed_any_more_is_a_disagreement(at: Stand, status: Status) -> None:
+    record(at).status = status
+    settled = await at.settle()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
+    assert changes(at) == []
+
+
+async def test_a_machine_that_somebody_else_holds_is_left_alone(at: Stand) -> None:
+    record(at).owner, record(at).enable_hw_sync = OPERATOR.username, False
+    settled = await at.settle()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
+    assert changes(at) == []
+
+
+async def test_a_locked_machine_is_refused(at: Stand) -> None:
+    record(at).locked, record(at).enable_hw_sync = True, False
+    settled = await at.settle()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.UPSTREAM_REFUSED
+
+
+async def test_a_machine_that_is_no_more_is_told_to_both(at: Stand) -> None:
+    at.region.forget(record(at))
+    configured = await at.settle()
+    assert isinstance(configured, Failed) and configured.failure is FailureClass.MACHINE_DELETED_UPSTREAM
+    entered(at, WAIT)
+    waited = await look(at)
+    assert isinstance(waited, Failed) and waited.failure is FailureClass.MACHINE_DELETED_UPSTREAM
+
+
+# --- wait_for_hardware_sync_healthy
+
+
+async def look(at: Stand, **fields: Any) -> Settled:
+    """What the stage says of what the observer saw: it asks nothing itself."""
+    at.world.observed.requests.clear()
+    at.observe(**{"enable_hw_sync": True, "sync_interval": 900.0} | fields)
+    settled = await at.once()
+    assert at.world.observed.operations == []
+    return settled
+
+
+def waits(settled: Settled, why: str) -> None:
+    assert isinstance(settled, Waiting) and settled.timed
+    assert settled.reason == f"waits for the node's hardware sync: {why}"
+
+
+async def test_before_a_reading_there_is_nothing_to_decide_on(at: Stand) -> None:
+    entered(at, WAIT)
+    waits(await at.once(), "MAAS was not read yet")
+
+
+async def test_what_maas_sets_itself_when_it_says_deployed_is_no_proof(at: Stand) -> None:
+    entered(at, WAIT)
+    waits(await look(at, last_sync=upstream(at).synced_at), "there was none after the first boot")
+
+
+async def test_what_the_first_boot_sends_is_no_proof(at: Stand) -> None:
+    entered(at, WAIT)
+    first = upstream(at).synced_at
+    assert first is not None
+    at.pass_time(10 * MINUTE)
+    waits(await look(at, last_sync=first + 5 * MINUTE), "there was none after the first boot")
+
+
+async def test_a_second_sync_is_proof(at: Stand) -> None:
+    entered(at, WAIT)
+    at.pass_time(16 * MINUTE)
+    assert isinstance(await look(at, last_sync=at.now - MINUTE), Done)
+
+
+async def test_the_regions_clock_may_be_another(at: Stand) -> None:
+    ahead = 9 * MINUTE
+    at.node = noted(at.node, synced_at=at.now + ahead)
+    entered(at, WAIT)
+    waits(await look(at, last_sync=at.now + ahead), "there was none after the first boot")
+    at.pass_time(16 * MINUTE)
+    assert isinstance(await look(at, last_sync=at.now + ahead), Done)
+
+
+async def test_without_a_first_sync_the_time_of_deployment_counts(at: Stand) -> None:
+    at.node = noted(at.node, synced_at=None)
+    entered(at, WAIT)
+    waits(await look(at, last_sync=at.now), "there was none after the first boot")
+    at.pass_time(16 * MINUTE)
+    assert isinstance(await look(at, last_sync=at.now), Done)
+
+
+async def test_a_sync_too_long_ago_is_no_proof_of_now(at: Stand) -> None:
+    entered(at, WAIT)
+    at.pass_time(2 * HOUR)
+    late = timedelta(seconds=1350)
+    waits(await look(at, last_sync=at.now - late), "the last one is too long ago")
+    assert isinstance(await look(at, last_sync=at.now - late + 5 * SECOND), Done)
+
+
+async def test_no_sync_at_all_and_none_expected_are_told_apart(at: Stand) -> None:
+    entered(at, WAIT)
+    waits(await look(at, last_sync=None), "there was none")
+    waits(await look(at, last_sync=at.now, enable_hw_sync=False), "MAAS does not expect any")
+
+
+async def test_without_an_interval_that_of_maas_is_taken(at: Stand) -> None:
+    entered(at, WAIT)
+    at.pass_time(16 * MINUTE)
+    assert isinstance(await look(at, last_sync=at.now, sync_interval=None), Done)
+
+
+async def test_a_machine_that_left_deployed_is_a_disagreement(at: Stand) -> None:
+    entered(at, WAIT)
+    record(at).status = Status.RESCUE_MODE
+    settled = await look(at)
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
+
+
+async def test_only_the_end_of_the_last_attempt_is_for_an_operator(at: Stand) -> None:
+    entered(at, WAIT)
+    taken_up_again(at, attempt=MAX_ATTEMPTS - 1)
+    at.now += 46 * MINUTE
+    waits(await look(at), "there was none")  # which the engine fails as any wait that takes too long
+    taken_up_again(at, attempt=MAX_ATTEMPTS)
+    waits(await look(at), "there was none")
+    at.now += 46 * MINUTE
+    settled = await look(at)
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.HARDWARE_SYNC_FAILED_REPEATEDLY
+    assert settled.detail.endswith("there was none")
+
+
+async def test_a_sync_that_comes_at_the_very_end_counts(at: Stand) -> None:
+    entered(at, WAIT)
+    taken_up_again(at, attempt=MAX_ATTEMPTS)
+    at.now += 46 * MINUTE
+    assert isinstance(await look(at, last_sync=at.now), Done)

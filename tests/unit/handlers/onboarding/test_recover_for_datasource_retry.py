@@ -1,0 +1,201 @@
+"""Stage `recover_for_datasource_retry`: the machine is given back, and never switched on, erased or asked for twice."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from farrier.handlers.node.moves import noted
+from farrier.handlers.node.stage import Call, Done, Failed, Step, Waiting
+from farrier.handlers.node.workflow import run_stage
+from farrier.model.failures import FailureClass
+from farrier.model.stages import OnboardingStage
+from farrier.sim.maas import OPERATOR, Broken, DeployFate, Durations, Fault, Nature, Region, Status
+from tests.support.deployments import (
+    MINUTE,
+    changes,
+    entered,
+    issue,
+    on_ready,
+    record,
+    taken_up_again,
+    upstream,
+    workflow,
+)
+from tests.support.stages import Stand, stand
+
+STAGE = OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY
+DEPLOY = OnboardingStage.DEPLOY_VIA_MAAS
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+async def at() -> AsyncIterator[Stand]:
+    """A deployment failed; switching power takes the region some time."""
+    region = Region(durations=Durations(power=timedelta(seconds=20)))
+    async with stand(region) as at:
+        await on_ready(at, DEPLOY)
+        await issue(at)
+        region.default_nature = Nature(deploy=DeployFate.STORAGE_FAILS)
+        assert isinstance(await at.settle(), Done)
+        at.pass_time(HOUR)
+        assert record(at).status is Status.FAILED_DEPLOYMENT
+        entered(at, STAGE)
+        at.world.observed.requests.clear()
+        yield at
+
+
+def asks(at: Stand) -> bool:
+    """Whether the stage wants to ask the region, or waits for what its observer writes."""
+    return isinstance(run_stage(at.node, workflow(at), at.now, at.policy), Call)
+
+
+async def through(at: Stand) -> None:
+    """On to the end of what the region does, as seen by its observer."""
+    for _ in range(5):
+        settled = await at.settle()
+        if isinstance(settled, Done):
+            return
+        assert isinstance(settled, Waiting), settled
+        at.pass_time(MINUTE)
+        at.observe()
+    raise AssertionError("is not through")
+
+
+async def test_a_failed_deployment_is_released_and_the_next_one_follows(at: Stand) -> None:
+    await through(at)
+    assert workflow(at).stage is DEPLOY and record(at).status is Status.READY
+    assert changes(at) == ["release"]
+
+
+async def test_it_is_asked_for_with_our_comment_and_nothing_is_erased(at: Stand) -> None:
+    await at.settle()
+    requested = [event for event in at.region.events.of(at.node.maas_id) if event.type == "User releasing node"]
+    assert [event.description for event in requested] == ["(admin) - farrier onboarding 11: release after deploy 1"]
+    assert record(at).status is Status.RELEASING
+
+
+async def test_what_comes_of_it_is_waited_for_and_not_asked_for(at: Stand) -> None:
+    settled = await at.settle()
+    assert isinstance(settled, Waiting) and settled.timed
+    at.world.observed.requests.clear()
+    at.observe()
+    assert not asks(at) and isinstance(await at.once(), Waiting)
+    assert at.world.observed.operations == []
+
+
+async def test_a_reading_from_before_the_request_ends_no_wait(at: Stand) -> None:
+    at.observe()  # failed still
+    await at.settle()
+    assert not asks(at)
+
+
+async def test_a_lost_answer_is_not_asked_for_again(at: Stand) -> None:
+    at.region.faults.add(Fault(op="release", broken=Broken.DROP))
+    assert isinstance(await at.once(), Waiting)
+    await through(at)
+    assert workflow(at).stage is DEPLOY and changes(at) == ["release"]
+
+
+async def test_a_deployment_that_is_stuck_is_aborted_and_released(at: Stand) -> None:
+    record(at).status = Status.DEPLOYING
+    await through(at)
+    assert workflow(at).stage is DEPLOY and changes(at) == ["abort", "release"]
+    aborted = [event.description for event in at.region.events.of(at.node.maas_id) if "aborting" in event.type]
+    assert aborted == ["(admin) - farrier onboarding 11: abort deploy 1"]
+
+
+async def test_an_abort_that_takes_its_time_is_not_asked_for_again(at: Stand) -> None:
+    record(at).status = Status.DEPLOYING
+    await at.settle()
+    at.observe()
+    assert at.node.maas is not None and at.node.maas.status == Status.DEPLOYING.value
+    assert not asks(at)
+
+
+async def test_a_lost_answer_to_an_abort_is_not_asked_for_again(at: Stand) -> None:
+    record(at).status = Status.DEPLOYING
+    at.region.faults.add(Fault(op="abort", broken=Broken.DROP))
+    at.region.durations = Durations()
+    assert isinstance(await at.once(), Waiting)
+    await through(at)
+    assert changes(at) == ["abort", "release"]
+
+
+async def test_a_machine_that_is_ready_already_goes_on_at_once(at: Stand) -> None:
+    record(at).status, record(at).owner = Status.READY, None
+    assert isinstance(await at.settle(), Done)
+    assert workflow(at).stage is DEPLOY and changes(at) == []
+
+
+async def test_a_machine_that_is_on_its_way_already_is_waited_for(at: Stand) -> None:
+    record(at).status = Status.RELEASING
+    assert isinstance(await at.settle(), Waiting)
+    assert changes(at) == [] and not asks(at)
+
+
+async def test_a_release_that_failed_is_asked_for_again(at: Stand) -> None:
+    record(at).status = Status.FAILED_RELEASING
+    await through(at)
+    assert workflow(at).stage is DEPLOY and changes(at) == ["release"]
+
+
+async def test_a_machine_that_ends_as_new_is_commissioned_again(at: Stand) -> None:
+    record(at).status, record(at).owner = Status.NEW, None
+    assert isinstance(await at.once(), Step)
+    assert workflow(at).stage is OnboardingStage.COMMISSION_NODE and changes(at) == []
+
+
+async def test_a_deployment_that_came_to_an_end_after_all_is_kept(at: Stand) -> None:
+    record(at).status = Status.DEPLOYED
+    assert isinstance(await at.once(), Step)
+    assert workflow(at).stage is OnboardingStage.WAIT_FOR_DEPLOYED and changes(at) == []
+
+
+async def test_another_attempt_asks_anew(at: Stand) -> None:
+    await at.settle()
+    assert not asks(at)
+    taken_up_again(at, attempt=2)
+    assert asks(at)
+
+
+async def test_a_bmc_that_does_not_answer_changes_nothing_and_is_tried_again(at: Stand) -> None:
+    at.region.default_nature = Nature(bmc_error="no route")
+    settled = await at.once()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.UPSTREAM_ERROR
+    assert record(at).status is Status.FAILED_DEPLOYMENT
+
+
+@pytest.mark.parametrize("status", [Status.BROKEN, Status.RESCUE_MODE, Status.COMMISSIONING, Status.RETIRED])
+async def test_anywhere_else_somebody_has_acted(at: Stand, status: Status) -> None:
+    record(at).status = status
+    settled = await at.settle()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
+    assert changes(at) == []
+
+
+async def test_a_machine_that_somebody_else_holds_is_left_alone(at: Stand) -> None:
+    record(at).owner = OPERATOR.username
+    settled = await at.settle()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
+    assert changes(at) == []
+
+
+async def test_a_machine_that_is_no_more_is_told(at: Stand) -> None:
+    at.region.forget(record(at))
+    settled = await at.settle()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.MACHINE_DELETED_UPSTREAM
+
+
+async def test_a_locked_machine_is_refused(at: Stand) -> None:
+    record(at).locked = True
+    settled = await at.settle()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.UPSTREAM_REFUSED
+
+
+async def test_the_counts_of_the_detour_stay(at: Stand) -> None:
+    at.node = noted(at.node, failed_deploys=3, datasource_retries=1)
+    await through(at)
+    assert (upstream(at).failed_deploys, upstream(at).datasource_retries, upstream(at).deploys) == (3, 1, 1)

@@ -1,0 +1,196 @@
+"""Stage `wait_for_deployed`: decided on what the observer wrote down, and never by asking."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from farrier.handlers.node.moves import noted
+from farrier.handlers.node.stage import Done, Failed, Step, Waiting
+from farrier.model.failures import FailureClass
+from farrier.model.stages import OnboardingStage
+from farrier.sim.maas import OPERATOR, DeployFate, Nature, Status
+from tests.support.deployments import MINUTE, SECOND, entered, issue, on_ready, record, upstream, workflow
+from tests.support.stages import SITE, Stand, open_stand
+
+STAGE = OnboardingStage.WAIT_FOR_DEPLOYED
+JUDGE = OnboardingStage.CLASSIFY_DEPLOY_FAILURE
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+async def at() -> AsyncIterator[Stand]:
+    """The deployment was just asked for."""
+    async with open_stand() as stand:
+        await on_ready(stand, OnboardingStage.DEPLOY_VIA_MAAS)
+        await issue(stand)
+        await stand.settle()
+        entered(stand, STAGE)
+        stand.world.observed.requests.clear()
+        yield stand
+
+
+async def look(at: Stand, **fields: Any) -> Done | Failed | Waiting | Step:
+    """What the stage says of the machine as it is now, and what it asked for that: nothing."""
+    at.observe(**fields)
+    settled = await at.once()
+    assert at.world.observed.operations == []
+    return settled
+
+
+async def test_before_a_reading_there_is_nothing_to_decide_on(at: Stand) -> None:
+    settled = await at.once()
+    assert isinstance(settled, Waiting) and settled.reason == "waits for MAAS to be read" and settled.timed
+
+
+async def test_a_reading_from_before_the_stage_began_is_not_decided_on(at: Stand) -> None:
+    at.observe(state="ready", status=Status.READY.value)
+    entered(at, OnboardingStage.RENDER_CLOUD_INIT)
+    entered(at, STAGE)
+    assert isinstance(await at.once(), Waiting)
+
+
+async def test_deployed_is_done_and_the_first_reading_of_it_is_noted(at: Stand) -> None:
+    at.pass_time(HOUR)
+    synced = at.now - MINUTE
+    settled = await look(at, last_sync=synced)
+    assert isinstance(settled, Done)
+    assert at.node.maas is not None
+    assert (upstream(at).deployed_at, upstream(at).synced_at) == (at.node.maas.read_at, synced)
+
+
+async def test_made_again_it_keeps_what_was_noted_first(at: Stand) -> None:
+    at.pass_time(HOUR)
+    await look(at, last_sync=at.now)
+    first = upstream(at)
+    at.pass_time(HOUR)
+    assert isinstance(await look(at, last_sync=at.now), Done)
+    assert upstream(at) == first
+
+
+async def test_an_older_deployment_still_in_the_reading_does_not_date_this_one(at: Stand) -> None:
+    at.pass_time(HOUR)
+    asked_at = upstream(at).asked_at
+    assert asked_at is not None
+    await look(at, since=asked_at - HOUR)
+    assert at.node.maas is not None and upstream(at).deployed_at == at.node.maas.read_at
+
+
+@pytest.mark.parametrize(
+    ("fields", "phase"),
+    [
+        ({}, "starting the machine"),
+        ({"status_message": "Deploying - "}, "starting the machine"),
+        ({"status_message": "Loading ephemeral - "}, "booting the installer"),
+        ({"status_message": "Configuring storage - "}, "installing"),
+        ({"status_message": "Configuring OS - "}, "installing"),
+        ({"status_message": "Rebooting - "}, "starting what was installed"),
+        ({"status_message": "Who knows", "netboot": False}, "starting what was installed"),
+    ],
+)
+async def test_while_it_deploys_the_phase_is_told(at: Stand, fields: dict[str, Any], phase: str) -> None:
+    settled = await look(at, **fields)
+    assert isinstance(settled, Waiting) and settled.reason == f"MAAS is deploying: {phase}"
+
+
+# --- it fails
+
+
+async def test_a_failed_deployment_is_judged_and_counted(at: Stand) -> None:
+    at.region.default_nature = Nature(deploy=DeployFate.STORAGE_FAILS)
+    at.pass_time(HOUR)
+    assert record(at).status is Status.FAILED_DEPLOYMENT
+    assert isinstance(await look(at), Step)
+    assert (workflow(at).stage, workflow(at).attempt, upstream(at).failed_deploys) == (JUDGE, 1, 1)
+
+
+async def test_judging_the_fourth_failure_is_its_fourth_attempt(at: Stand) -> None:
+    at.node = noted(at.node, failed_deploys=3)
+    record(at).status = Status.FAILED_DEPLOYMENT
+    await look(at)
+    assert (workflow(at).stage, workflow(at).attempt) == (JUDGE, 4)
+
+
+async def test_a_deployment_that_was_given_up_is_judged(at: Stand) -> None:
+    record(at).status = Status.ALLOCATED
+    assert isinstance(await look(at), Step) and workflow(at).stage is JUDGE
+
+
+async def test_a_deployment_that_takes_too_long_is_judged_although_it_goes_on(at: Stand) -> None:
+    at.now += timedelta(minutes=89)
+    assert isinstance(await look(at), Waiting)
+    at.now += timedelta(minutes=2)
+    assert isinstance(await look(at), Step)
+    assert workflow(at).stage is JUDGE and upstream(at).failed_deploys == 1
+
+
+async def test_the_time_counts_from_the_request_whatever_the_stage_began_anew(at: Stand) -> None:
+    at.now += timedelta(minutes=91)
+    entered(at, STAGE)
+    assert isinstance(await look(at), Step) and workflow(at).stage is JUDGE
+
+
+async def test_no_deployment_is_ended_before_maas_would_end_it(at: Stand) -> None:
+    assert SITE.maas is not None
+    at.use(maas=msgspec.structs.replace(SITE.maas, node_timeout=timedelta(minutes=60)))
+    at.now += timedelta(minutes=110)
+    assert isinstance(await look(at), Waiting)
+    at.now += timedelta(minutes=11)
+    assert isinstance(await look(at), Step)
+
+
+async def test_the_engine_does_not_end_a_deployment_that_has_its_own_deadline(at: Stand) -> None:
+    settled = await look(at)
+    assert isinstance(settled, Waiting) and not settled.timed
+
+
+async def test_a_machine_that_is_no_more_is_told(at: Stand) -> None:
+    at.region.forget(record(at))
+    settled = await look(at)
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.MACHINE_DELETED_UPSTREAM
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        Status.READY,
+        Status.NEW,
+        Status.RELEASING,
+        Status.BROKEN,
+        Status.RESCUE_MODE,
+        Status.COMMISSIONING,
+        Status.FAILED_COMMISSIONING,
+        Status.DISK_ERASING,
+        Status.RESERVED,
+        Status.FAILED_RELEASING,
+    ],
+)
+async def test_where_no_deployment_leads_somebody_else_has_acted(at: Stand, status: Status) -> None:
+    record(at).status = status
+    settled = await look(at)
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
+    assert status.label in settled.detail
+
+
+async def test_a_status_never_seen_is_a_disagreement(at: Stand) -> None:
+    settled = await look(at, state="other", status=99, status_name="Sleeping")
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
+
+
+@pytest.mark.parametrize("status", [Status.DEPLOYED, Status.DEPLOYING, Status.FAILED_DEPLOYMENT])
+async def test_a_machine_that_somebody_else_holds_is_a_disagreement(at: Stand, status: Status) -> None:
+    record(at).status, record(at).owner = status, OPERATOR.username
+    settled = await look(at)
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
+    assert OPERATOR.username in settled.detail
+
+
+async def test_reasons_do_not_change_as_time_passes(at: Stand) -> None:
+    first = await look(at)
+    at.now += 10 * MINUTE + SECOND
+    second = await look(at)
+    assert isinstance(first, Waiting) and isinstance(second, Waiting) and first.reason == second.reason
