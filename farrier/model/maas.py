@@ -137,6 +137,7 @@ class Filesystem(msgspec.Struct, frozen=True, kw_only=True):
 
 class Partition(msgspec.Struct, frozen=True, kw_only=True):
     id: int
+    size: int | None = None
     filesystem: Filesystem | None = None
 
 
@@ -155,9 +156,12 @@ class BlockDevice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Vlan(msgspec.Struct, frozen=True, kw_only=True):
+    """`vid` is its number on the wire, which is unique within its fabric only."""
+
     id: int
     vid: int | None = None
     mtu: int | None = None
+    fabric: str | None = None
     fabric_id: int | None = None
 
 
@@ -195,7 +199,11 @@ class Interface(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HardwareInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Which of the serials a BMC calls its own differs by vendor."""
+
     system_serial: str | None = None
+    mainboard_serial: str | None = None
+    chassis_serial: str | None = None
     system_vendor: str | None = None
     system_product: str | None = None
 
@@ -239,10 +247,12 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PowerAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a machine's BMC is, without the secret that the region keeps beside it."""
+    """Where a machine's BMC is, without the secret that the region keeps beside it. `node_id` is the Redfish id of the
+    machine's system, for a BMC with several; empty: its only one."""
 
     power_address: str | None = None
     power_user: str | None = None
+    node_id: str | None = None
 
 
 class ScriptResult(msgspec.Struct, frozen=True, kw_only=True):

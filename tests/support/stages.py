@@ -29,6 +29,7 @@ from farrier.model.workflow import DecommissionMode, OnboardingMode, WorkflowSta
 from farrier.model.writes import Write
 from farrier.protocols import MaasClient, Regions
 from farrier.sim.maas import ADMIN, Region
+from farrier.sim.maas.records import SetType
 from tests.support.fake_bmc import FakeBmc
 from tests.support.maas import World, world_with
 from tests.support.nodes import NOW, Secrets, node
@@ -168,6 +169,7 @@ def observation(
     if machine is None:
         shown: Mapping[str, Any] = {"state": "absent"}
     else:
+        commissioned = machine.newest_set(SetType.COMMISSIONING)
         shown = {
             "state": status_of(machine.status.value),
             "status": machine.status.value,
@@ -177,6 +179,8 @@ def observation(
             "ours": machine.owner == ADMIN.username,
             "locked": machine.locked,
             "power_state": machine.power_state,
+            "error_description": machine.error_description,
+            "commissioning_status_name": commissioned.status.label if commissioned is not None else "Unknown",
         }
     since = before.since if before is not None and before.state == shown["state"] else now
     seen = {"system_id": system_id, "since": since, "read_at": now, "fresh_at": now, **shown}

@@ -1,13 +1,118 @@
-"""Stage `commission_node`: the machine is being commissioned, or was."""
+"""Stage `commission_node`: the machine is being commissioned, or was.
+
+A machine that is ready and passed is not commissioned again: that would take its storage and network configuration away
+for nothing. What a commissioning wipes is the site's to say, and of a machine that somebody set up before us nothing is
+wiped at all. How often it was asked for is remembered: `wait_for_ready` leads back here after a failure.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node.moves import Policy
-from farrier.handlers.node.stage import StageResult, Waiting
-from farrier.model.node import Node
+from farrier.config.sites import CommissionSite
+from farrier.handlers.node import region
+from farrier.handlers.node.moves import Policy, change, job, noted
+from farrier.handlers.node.region import CONFLICT_AGAIN, Send
+from farrier.handlers.node.stage import Done, Failed, Settled, StageResult, Step, Waiting
+from farrier.model.failures import FailureClass
+from farrier.model.maas import MaasError, MaasFailure, MaasStatus, Machine, StatusNumber
+from farrier.model.maas_changes import Commission
+from farrier.model.node import Node, StopRequest, Upstream
+from farrier.model.stages import OnboardingStage
+from farrier.protocols import MaasClient
+
+PASSED = "Passed"
+S = StatusNumber
+# Where MAAS commissions from, and this stage asks it to. A broken machine is one that commissioning may prove mended.
+_ASKED_IN = frozenset({S.NEW, S.READY, S.FAILED_COMMISSIONING, S.BROKEN})
+_LEFT_BEHIND = frozenset({S.ALLOCATED, S.FAILED_DEPLOYMENT})
+_GOING = frozenset({S.RELEASING, S.DISK_ERASING})
 
 
 def commission_node(node: Node, now: datetime, policy: Policy) -> StageResult:
-    return Waiting(reason="this stage is run by a newer release", timed=False)
+    """Done once MAAS commissions the machine, or when it need not."""
+    wanted = region.site_of(node, policy).commission
+
+    async def ask(client: MaasClient) -> Settled:
+        machine = await region.own_machine(client, node)
+        if isinstance(machine, Failed):
+            return machine
+        try:
+            return await region.sent(client, machine, decide(node, machine, wanted))
+        except MaasError as error:
+            if error.failure is MaasFailure.INVALID and "current state" in error.detail:
+                # It moved on between our reading and our asking: look again.
+                return Waiting(reason=f"MAAS: {error.detail}", look_again=CONFLICT_AGAIN)
+            raise
+
+    return region.with_region(node, policy, ask, name="commission_node")
+
+
+def decide(node: Node, machine: Machine, wanted: CommissionSite) -> Settled | Send:
+    """What a machine that nobody else holds needs next."""
+    stands = (machine.status_name or str(machine.state))[:64]
+    if machine.state is MaasStatus.COMMISSIONING:
+        return Done(reason=f"MAAS is at it: {stands}", to=_counted(node))
+    if machine.state is MaasStatus.READY and machine.commissioning_status_name == PASSED:
+        return _ready(node)
+    if machine.status in _ASKED_IN:
+        taken = Done(reason="MAAS took the commissioning", to=_counted(node))
+        return Send(change=commission(node, machine, wanted), reason="commission", then=taken)
+    if machine.status == S.FAILED_TESTING:
+        return failed_testing(machine.system_id, machine.error_description)
+    return _beyond(node, machine, stands)
+
+
+def commission(node: Node, machine: Machine, wanted: CommissionSite) -> Commission:
+    """What is not kept is wiped. A machine that we did not make and that is not new may have been set up by a person:
+    what it has is kept, whatever the site says. If that is nothing, later stages lay out its disk and link its NIC."""
+    set_up = machine.status != S.NEW and not node.maas_created
+    return Commission(
+        skip_networking=wanted.keep_networking or set_up,
+        skip_storage=wanted.keep_storage or set_up,
+        skip_bmc_config=not wanted.configure_bmc,
+        enable_ssh=wanted.enable_ssh,
+        testing_scripts=wanted.testing_scripts,
+    )
+
+
+def failed_testing(system_id: str, said: str | None) -> Failed:
+    """MAAS commissions no machine that failed its tests, so another attempt by itself is of no use."""
+    detail = f"machine {system_id} failed its tests{told(said)}; test it again or override the result in MAAS"
+    return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=detail, stop=StopRequest.FROZEN)
+
+
+def told(said: str | None) -> str:
+    """What MAAS says of a failure, for the end of a sentence."""
+    return f": {said[:300]}" if said else ""
+
+
+def _ready(node: Node) -> Done:
+    if _upstream(node).commissions > 0:
+        return Done(reason="commissioned and ready")
+    return Done(reason="ready, and commissioned before", skipped="the machine was commissioned already")
+
+
+def _beyond(node: Node, machine: Machine, stands: str) -> Settled:
+    """Further on than commissioning: by this onboarding, or by somebody else."""
+    if _upstream(node).deploys > 0 and machine.owner:
+        if machine.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED}:
+            return Done(reason=f"this onboarding deploys the machine already: {stands}")
+        if machine.status in _LEFT_BEHIND:
+            again = job(node, stage=OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY, attempt=1)
+            reason = f"a deployment of this onboarding left the machine behind as {stands}; it has to be released first"
+            return Step(to=change(node, workflow=again), reason=reason)
+    if machine.status in _GOING:
+        return Waiting(reason=f"waits for MAAS to give the machine back: {stands}")
+    detail = f"machine {machine.system_id} is {stands} in MAAS, and this onboarding has not asked for that"
+    return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
+
+
+def _counted(node: Node) -> Node:
+    """One more commissioning to wait for, whoever asked for it: the answer to our own request may have been lost."""
+    return noted(node, commissions=_upstream(node).commissions + 1)
+
+
+def _upstream(node: Node) -> Upstream:
+    assert node.workflow is not None, "a stage runs in a workflow"
+    return node.workflow.upstream

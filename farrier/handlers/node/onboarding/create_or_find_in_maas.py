@@ -1,20 +1,240 @@
-"""Stage `create_or_find_in_maas`: the node has its machine in MAAS, and nobody else has."""
+"""Stage `create_or_find_in_maas`: the node has its machine in MAAS, and no other node has it.
+
+An adoption only finds, and only what is recorded. A deployment takes the one machine that anything recorded of the node
+leads to, or creates it. Taking is two runs: the machine is noted first, and the next snapshot says whether another node
+has it. Whatever contradicts itself is left as it is for a person: nothing is sent to a machine that may not be ours.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from farrier.handlers.node.moves import Policy
-from farrier.handlers.node.stage import Done, Failed, StageResult
+from farrier.config.sites import MaasSite
+from farrier.handlers.node import region
+from farrier.handlers.node.moves import NodeServices, Policy, attempt_began_at, change, noted
+from farrier.handlers.node.onboarding import discovery
+from farrier.handlers.node.onboarding.discovery import Clues, Found
+from farrier.handlers.node.onboarding.resolve_power_credentials import power_credential
+from farrier.handlers.node.onboarding_adopt import adopts
+from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Step
+from farrier.model.credential import Credential
 from farrier.model.failures import FailureClass
+from farrier.model.maas import MaasError, MaasFailure, MaasStatus, Machine, PowerAddress, StatusNumber
+from farrier.model.maas_changes import NewMachine, PowerAccess, Update
 from farrier.model.node import Node
+from farrier.protocols import MaasClient
+
+_NAME = "create_or_find_in_maas"
+_AT_ONCE = timedelta(0)
+# Nothing of anybody's runs on a machine that is found in one of these.
+_FREE = frozenset(
+    {
+        StatusNumber.NEW,
+        StatusNumber.COMMISSIONING,
+        StatusNumber.FAILED_COMMISSIONING,
+        StatusNumber.TESTING,
+        StatusNumber.FAILED_TESTING,
+        StatusNumber.READY,
+        StatusNumber.BROKEN,
+    }
+)
+# What a creation is refused for when the machine is there already.
+_IS_THERE = frozenset({"hostname", "mac_addresses"})
 
 
-def create_or_find_in_maas(node: Node, now: datetime, config: Policy) -> StageResult:
-    """Only finds: an adoption creates nothing. A node without a MAAS id has nothing to be found by."""
-    if node.maas_id is None:
-        return Done(reason="the node is not in MAAS", skipped="the node has no MAAS id")
+def create_or_find_in_maas(node: Node, now: datetime, policy: Policy) -> StageResult:
+    """Done with the machine's id on the node."""
+    if adopts(node):
+        if node.maas_id is None:
+            return Done(reason="the node is not in MAAS", skipped="the node has no MAAS id")
+        return region.with_region(node, policy, lambda client: _recorded(client, node), name=_NAME, reads_only=True)
+    assert node.workflow is not None, "a stage runs in a workflow"
+    if node.maas_id is not None and node.workflow.upstream.deploys > 0:
+        return region.with_machine(node, policy, _deployed_already, name=_NAME, reads_only=True)
+    candidate = _candidate(node)
+    if candidate is not None and node.candidate_of is not None:
+        return discovery.taken_by_other(candidate, node.candidate_of)
+    return _with_credential(node, now, policy)
+
+
+def _with_credential(node: Node, now: datetime, policy: Policy) -> StageResult:
+    """The secret is fetched before there is a turn at the region: nobody waits in line for a store."""
+    maas = region.site_of(node, policy).maas
+    if maas is None:
+        return region.not_configured(node)
+
+    async def act(services: NodeServices) -> Settled:
+        credential = await power_credential(node, services)
+        if not isinstance(credential, Credential):
+            return credential
+        run = _Run(node, now, maas, credential)
+        turn = region.with_region(node, policy, run.ask, name=_NAME)
+        return await turn.act(services) if isinstance(turn, Call) else turn
+
+    return Call(name=_NAME, act=act, reads_only=False)
+
+
+def _candidate(node: Node) -> str | None:
+    """The machine that was noted in this attempt; one noted earlier may be another's by now, or gone."""
+    workflow = node.workflow
+    assert workflow is not None, "a stage runs in a workflow"
+    asked_at = workflow.upstream.asked_at
+    if node.maas_id is not None or asked_at is None or asked_at < attempt_began_at(workflow):
+        return None
+    return workflow.upstream.candidate
+
+
+def _deployed_already(machine: Machine) -> Settled:
+    return Done(reason=f"machine {machine.system_id} is this node's")
+
+
+async def _recorded(client: MaasClient, node: Node) -> Settled:
+    """An adoption: the recorded machine is there, is ours to keep, runs, and nothing speaks against it."""
+    known = discovery.clues(node)
+    found = await _looked(client, node, known)
+    if not isinstance(found, Found):
+        return found or region.gone(node)
+    machine = found.machine
+    if machine.state is not MaasStatus.DEPLOYED:
+        return _stands_elsewhere(machine, "a machine that is adopted has to be Deployed")
+    return Done(reason=f"machine {machine.system_id} is this node's, found by {' and '.join(found.by)}")
+
+
+async def _looked(client: MaasClient, node: Node, known: Clues) -> Found | Failed | None:
+    """The one machine, which nobody else holds and nothing speaks against; None if there is none."""
+    seen = await discovery.look(client, known)
+    if seen is None:
+        return region.gone(node)
+    found = discovery.the_one(seen)
+    return found if not isinstance(found, Found) else await _checked(client, known, found)
+
+
+async def _checked(client: MaasClient, known: Clues, found: Found) -> Found | Failed:
+    machine = found.machine
+    if machine.owner and not await client.holds(machine):
+        return region.foreign(machine.system_id, machine.owner)
+    return discovery.contradiction(known, found) or found
+
+
+class _Run:
+    """One run of a deployment's stage, with a turn at the region."""
+
+    def __init__(self, node: Node, now: datetime, maas: MaasSite, credential: Credential) -> None:
+        self._node = node
+        self._now = now
+        self._maas = maas
+        self._known = discovery.clues(node)
+        self._power = PowerAccess(
+            address=self._known.host,
+            username=credential.username,
+            password=credential.password,
+            node_id=self._known.system,
+        )
+
+    async def ask(self, client: MaasClient) -> Settled:
+        noted_id = _candidate(self._node)
+        if noted_id is not None:
+            return await self._take(client, noted_id)
+        found = await _looked(client, self._node, self._known)
+        if found is None:
+            return await self._create(client)
+        if isinstance(found, Failed):
+            return found
+        if self._node.maas_id is not None:
+            return await self._keep(client, found)
+        return _elsewhere(found.machine) or self._noted(found.machine, f"found by {' and '.join(found.by)}")
+
+    async def _take(self, client: MaasClient, system_id: str) -> Settled:
+        """The second run: no other node has it, and it is read once more."""
+        try:
+            machine = await client.machine(system_id)
+        except MaasError as error:
+            if error.failure is not MaasFailure.ABSENT:
+                raise
+            return Step(to=noted(self._node, candidate=None), reason=f"machine {system_id} is gone; looks again")
+        addresses = await client.power_addresses((system_id,))
+        found = Found(machine=machine, by=("the search before",), power=addresses.get(system_id, PowerAddress()))
+        checked = await _checked(client, self._known, found)
+        if isinstance(checked, Failed):
+            return checked
+        return _elsewhere(machine) or await self._keep(client, found)
+
+    async def _keep(self, client: MaasClient, found: Found) -> Settled:
+        """Make it this node's, and let MAAS reach its BMC."""
+        machine = found.machine
+        wanted = corrections(self._known, found, self._power)
+        if wanted is not None and machine.status in _FREE:
+            await client.do(machine, wanted)
+        made = self._node.maas_created or machine.description == region.comment(self._node, region.CREATE)
+        kept = noted(self._node, candidate=None, asked_at=None)
+        return Done(
+            reason=f"machine {machine.system_id} is this node's, found by {' and '.join(found.by)}",
+            to=change(kept, maas_id=machine.system_id, maas_created=made),
+        )
+
+    async def _create(self, client: MaasClient) -> Settled:
+        if not self._node.macs:
+            return Failed(
+                failure=FailureClass.INVALID_CONFIG,
+                detail="MAAS has no machine of this node, and cannot make one without a MAC address: register the node "
+                "with the MAC of its boot interface, or let it boot from the network once and be discovered",
+            )
+        new = NewMachine(
+            hostname=self._known.hostname,
+            mac_addresses=self._node.macs,
+            power=self._power,
+            description=region.comment(self._node, region.CREATE),
+            architecture=self._maas.architecture,
+            domain=self._maas.domain,
+            zone=self._maas.zone,
+            pool=self._maas.pool,
+        )
+        try:
+            machine = await client.create(new)
+        except MaasError as error:
+            if error.failure is MaasFailure.INVALID and _IS_THERE & error.fields.keys():
+                # Made since we looked: by a request of ours whose answer was lost, or by its own network boot.
+                detail = f"MAAS would not create it and shows no such machine: {error.detail}"
+                return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
+            raise
+        return self._noted(machine, "created")
+
+    def _noted(self, machine: Machine, how: str) -> Step:
+        return Step(
+            to=noted(self._node, candidate=machine.system_id, asked_at=self._now),
+            reason=f"machine {machine.system_id} was {how}",
+        )
+
+
+def corrections(known: Clues, found: Found, power: PowerAccess) -> Update | None:
+    """What has to change for MAAS to reach the node's BMC. A machine that MAAS discovered by itself gets all that is
+    ours; one that somebody set up keeps its account and its name, unless there is no BMC or another's."""
+    machine, there = found.machine, found.power
+    discovered = machine.status == StatusNumber.NEW and not machine.owner
+    host = discovery.host_of(there.power_address or "")
+    is_set = bool(machine.power_type) and bool(host)
+    is_ours = machine.power_type == "redfish" and there.power_user == power.username
+    wrong = (
+        not is_set
+        or discovery.other_host(known.host, host)
+        or (known.named and there.node_id != known.system)
+        or (discovered and not is_ours)
+    )
+    hostname = known.hostname if discovered and machine.hostname.lower() != known.hostname else None
+    if not wrong and hostname is None:
+        return None
+    return Update(hostname=hostname, power=power if wrong else None)
+
+
+def _elsewhere(machine: Machine) -> Failed | None:
+    """A machine that is in use is not taken: this workflow never asked for that."""
+    if machine.status in _FREE:
+        return None
+    return _stands_elsewhere(machine, "it is not taken, because nobody asked for that here")
+
+
+def _stands_elsewhere(machine: Machine, why: str) -> Failed:
+    stands = (machine.status_name or str(machine.state))[:64]
     return Failed(
-        failure=FailureClass.INVALID_CONFIG,
-        detail=f"site {node.site or '(none)'} has no MAAS configured, and the node has MAAS id {node.maas_id}",
+        failure=FailureClass.STATE_DISAGREEMENT, detail=f"machine {machine.system_id} is {stands} in MAAS; {why}"
     )

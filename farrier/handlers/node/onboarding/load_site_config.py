@@ -1,15 +1,49 @@
-"""Stage `load_site_config`: the node's site is configured, and its region is one that we can work with."""
+"""Stage `load_site_config`: the node's site is configured, and its region is one that we can work with.
+
+The first stage of the modes `deploy` and `adopt`. It only reads. An adoption asks nothing here: the stage that looks
+for its machine does, and nothing may hold up the probe that it began with.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
 
+from farrier.handlers.node import region
 from farrier.handlers.node.moves import Policy
-from farrier.handlers.node.stage import Done, StageResult
+from farrier.handlers.node.onboarding_adopt import adopts
+from farrier.handlers.node.stage import Done, Failed, Settled, StageResult, Waiting
+from farrier.model.failures import FailureClass
+from farrier.model.management import Management
 from farrier.model.node import Node
+from farrier.protocols import MaasClient
 
 
-def load_site_config(node: Node, now: datetime, config: Policy) -> StageResult:
-    """Sites have no configuration of their own in this release; the label is all there is to find."""
+def load_site_config(node: Node, now: datetime, policy: Policy) -> StageResult:
+    """Done when whoever has the site's key may do everything in its region."""
     where = f"site {node.site}" if node.site is not None else "no site label"
-    return Done(reason=f"{where}; sites have no configuration of their own, the general one applies")
+    site = policy.site_of(node)
+    if adopts(node) and node.maas_id is None:
+        return Done(reason=f"{where}; the node is not in MAAS")
+    if site is None or site.maas is None:
+        return region.not_configured(node)
+    if adopts(node):
+        return Done(reason=f"{where} has a MAAS region")
+    if node.management is Management.VERIFYING:  # which has a deadline, and gets no turn while a region is waited for
+        return Waiting(reason="waits for the BMC to be verified", timed=False)
+
+    async def probe(client: MaasClient) -> Settled:
+        return await _probed(client, node)
+
+    return region.with_region(node, policy, probe, name="load_site_config", reads_only=True)
+
+
+async def _probed(client: MaasClient, node: Node) -> Settled:
+    version = await client.version()
+    user = await client.whoami()
+    if not user.is_superuser:
+        return Failed(
+            failure=FailureClass.UPSTREAM_REFUSED,
+            detail=f"the key of site {node.site} belongs to {user.username[:64]!r}, who is no administrator of its "
+            "region; use an administrator's key",
+        )
+    return Done(reason=f"the region of site {node.site} runs MAAS {version[:64]}")

@@ -1,28 +1,37 @@
-"""Stage `resolve_power_credentials`: the BMC is proven; an adoption proves it itself, afresh."""
+"""Stage `resolve_power_credentials`: the BMC is proven, and its user and password can be had.
+
+An adoption proves the BMC itself, afresh, and is led on by the probe's result. For a deployment MAAS will need the
+credential, so it is resolved here once, and by `power_credential` again where it is sent; it is kept nowhere.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import assert_never
 
 from msgspec.structs import replace
 
+from farrier.errors import CredentialError
 from farrier.handlers.node.logins import missing_detail
-from farrier.handlers.node.moves import Policy, change
+from farrier.handlers.node.moves import NodeServices, Policy, change
 from farrier.handlers.node.onboarding_adopt import GATE, adopts, begin
-from farrier.handlers.node.stage import Done, Failed, StageResult, Step, Waiting
+from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Step, Waiting
 from farrier.model.bmc import BmcFailure
+from farrier.model.credential import Credential
 from farrier.model.failures import FailureClass
 from farrier.model.management import Management as M
 from farrier.model.node import Node
 from farrier.model.outcome import Wait
+
+# Where secrets are kept is away for a restart, mostly; asking costs nobody a login.
+_RESOLVE_AGAIN = timedelta(seconds=30)
 
 
 def resolve_power_credentials(node: Node, now: datetime, config: Policy) -> StageResult:
     """Through once the BMC is proven; an adoption proves it itself, afresh, and is led on by the probe's result."""
     match node.management:
         case M.MANAGEABLE if not adopts(node):
-            return Done(reason="the BMC is manageable")
+            return _resolved(node)
         case M.MANAGEABLE | M.ADOPT_FAILED:
             return _look(node, now)
         case M.ADOPTING:
@@ -35,6 +44,33 @@ def resolve_power_credentials(node: Node, now: datetime, config: Policy) -> Stag
             return Failed(failure=FailureClass.NO_CREDENTIALS, detail="the node has no BMC details; give them: set_bmc")
         case _ as never:
             assert_never(never)
+
+
+async def power_credential(node: Node, services: NodeServices) -> Credential | Waiting | Failed:
+    """What MAAS is to log in at the node's BMC with; or why it cannot be had."""
+    missing = missing_detail(node)
+    if node.bmc_credential is None or missing is not None:
+        return Failed(failure=FailureClass.NO_CREDENTIALS, detail=missing or "no BMC credential is given")
+    try:
+        found = await services.credentials.resolve(node.bmc_credential)
+    except CredentialError as error:
+        if error.temporary:
+            return Waiting(reason=str(error), look_again=_RESOLVE_AGAIN)
+        return Failed(failure=FailureClass.NO_CREDENTIALS, detail=str(error))
+    if not found.username or not found.password:
+        lacks = "user name" if not found.username else "password"
+        return Failed(
+            failure=FailureClass.NO_CREDENTIALS, detail=f"credential {node.bmc_credential}: it has no {lacks}"
+        )
+    return found
+
+
+def _resolved(node: Node) -> StageResult:
+    async def resolve(services: NodeServices) -> Settled:
+        found = await power_credential(node, services)
+        return Done(reason="the BMC is manageable") if isinstance(found, Credential) else found
+
+    return Call(name="resolve_power_credentials", act=resolve, reads_only=True)
 
 
 def _look(node: Node, now: datetime) -> StageResult:

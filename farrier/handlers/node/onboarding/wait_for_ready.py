@@ -1,13 +1,72 @@
-"""Stage `wait_for_ready`: commissioning ended well."""
+"""Stage `wait_for_ready`: commissioning has passed.
+
+Decided on what the region's observer wrote down; nothing is asked here. A commissioning that failed fails the attempt,
+and the attempt after that goes back to `commission_node` for another one. Going back begins a stage anew, and with it
+the count of attempts, so commissionings are counted by the workflow: the last of `MAX_ATTEMPTS` needs an operator.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node.moves import Policy
-from farrier.handlers.node.stage import StageResult, Waiting
-from farrier.model.node import Node
+from farrier.handlers.node import region
+from farrier.handlers.node.moves import Policy, change, job
+from farrier.handlers.node.onboarding.commission_node import PASSED, failed_testing, told
+from farrier.handlers.node.stage import Done, Failed, StageResult, Step, Waiting
+from farrier.model.failures import MAX_ATTEMPTS, FailureClass
+from farrier.model.maas import MaasStatus, StatusNumber
+from farrier.model.node import Node, StopRequest, Workflow
+from farrier.model.observation import MaasObservation
+from farrier.model.stages import OnboardingStage
 
 
 def wait_for_ready(node: Node, now: datetime, policy: Policy) -> StageResult:
-    return Waiting(reason="this stage is run by a newer release", timed=False)
+    """Done when the machine is ready and its commissioning passed."""
+    workflow = node.workflow
+    assert workflow is not None, "a stage runs in a workflow"
+    seen = region.latest(node)
+    if seen is None:
+        return Waiting(reason="waits for MAAS to be read")
+    if seen.state is MaasStatus.ABSENT:
+        return region.gone(node)
+    if seen.owner and not seen.ours:
+        return region.foreign(seen.system_id, seen.owner)
+    stands = (seen.status_name or str(seen.state))[:64]
+    if seen.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED} and workflow.upstream.deploys > 0 and seen.owner:
+        return Done(reason=f"this onboarding deploys the machine already: {stands}")
+    if seen.state is MaasStatus.COMMISSIONING:
+        return Waiting(reason=f"waits for MAAS to commission the machine: {stands}")
+    if seen.state is MaasStatus.READY and seen.commissioning_status_name == PASSED:
+        return Done(reason="commissioned and ready")
+    if seen.status == StatusNumber.FAILED_TESTING:
+        return failed_testing(seen.system_id, seen.error_description or seen.status_message)
+    why = _failure(seen)
+    if why is None:
+        detail = f"machine {seen.system_id} is {stands} in MAAS, and this onboarding has not asked for that"
+        return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
+    return _again(node, workflow, why)
+
+
+def _failure(seen: MaasObservation) -> str | None:
+    """Why there is no commissioning to wait for; None for a state that none leads to."""
+    said = told(seen.error_description or seen.status_message)
+    if seen.status == StatusNumber.FAILED_COMMISSIONING:
+        return f"machine {seen.system_id} failed its commissioning{said}"
+    if seen.state is MaasStatus.NEW:
+        return f"the commissioning of machine {seen.system_id} was aborted in MAAS"
+    if seen.state is MaasStatus.BROKEN:
+        return f"machine {seen.system_id} was marked broken in MAAS{said}"
+    if seen.state is MaasStatus.READY:
+        passed = seen.commissioning_status_name or "unknown"
+        return f"machine {seen.system_id} is ready without a commissioning that passed: {passed[:64]}"
+    return None
+
+
+def _again(node: Node, workflow: Workflow, why: str) -> StageResult:
+    """The first time it is told, so that the back-off comes between two of them; then it is asked for again."""
+    if workflow.upstream.commissions >= MAX_ATTEMPTS:
+        return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=why, stop=StopRequest.FROZEN)
+    if workflow.status_entered_at <= workflow.stage_entered_at:
+        return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=why)
+    back = job(node, stage=OnboardingStage.COMMISSION_NODE, attempt=1)
+    return Step(to=change(node, workflow=back), reason=f"commissions again: {why}")

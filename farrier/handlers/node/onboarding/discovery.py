@@ -1,0 +1,232 @@
+"""Which machine in MAAS is this node's: what it is told by, what is found by that, and what speaks against it.
+
+Used by `create_or_find_in_maas`, whatever the mode. It only reads. Everything that could name a machine is asked for,
+also when one is found already: a second machine by another clue is a conflict that a person has to resolve. What a list
+holds beyond what was asked for is passed over, so a region that ignores a filter proposes no machine of somebody else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+import msgspec
+
+from farrier.handlers.node.stage import Failed
+from farrier.model import identity
+from farrier.model.failures import FailureClass
+from farrier.model.identity import Another, Identity, Same
+from farrier.model.maas import HardwareInfo, MaasError, MaasFailure, Machine, PowerAddress
+from farrier.model.maas_changes import LookUp
+from farrier.model.node import Node
+from farrier.protocols import MaasClient
+
+_MAC_DIGITS = 12
+_SYSTEMS = "/redfish/v1/Systems/"
+# What a person can take in of a conflict.
+_MOST_NAMED = 8
+_LONGEST_NAME = 64
+# Some boards write their serial between those of other parts.
+_BETWEEN_SERIALS = re.compile(r"[/.\s]+")
+
+
+class Clues(msgspec.Struct, frozen=True, kw_only=True):
+    """What the node is told by. `system` is the Redfish id of its system; `named` if the node's address says so, which
+    then is one of several behind the BMC."""
+
+    maas_id: str | None
+    hostname: str
+    macs: tuple[str, ...]
+    host: str
+    system: str
+    named: bool
+    serial: str | None
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine, by what it was found, and where its BMC is."""
+
+    machine: Machine
+    by: tuple[str, ...]
+    power: PowerAddress = PowerAddress()
+
+    @property
+    def only_by_name(self) -> bool:
+        return len(self.by) == 1 and self.by[0].startswith("host name")
+
+
+def clues(node: Node) -> Clues:
+    """What is recorded of the node, in the spellings of MAAS."""
+    path = urlsplit(node.bmc_address or "").path.rstrip("/") if "://" in (node.bmc_address or "") else ""
+    known_as = path or (node.bmc.system_path or "").rstrip("/")
+    macs = (_mac(text) for text in (*node.macs, *node.bmc.macs))
+    return Clues(
+        maas_id=node.maas_id,
+        hostname=node.name.partition(".")[0].lower(),
+        macs=tuple(dict.fromkeys(mac for mac in macs if mac is not None)),
+        host=host_of(node.bmc_address or ""),
+        system=known_as.rpartition("/")[2] if known_as.startswith(_SYSTEMS) else "",
+        named=path.startswith(_SYSTEMS),
+        serial=node.bmc.serial,
+    )
+
+
+def host_of(address: str) -> str:
+    """The bare host of a BMC's address, in one spelling: without scheme, user, port, path; empty if it has none."""
+    text = address.strip()
+    try:
+        return str(ip_address(text.strip("[]")))
+    except ValueError:
+        pass
+    try:
+        host = (urlsplit(text if "://" in text else f"//{text}").hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        return host
+
+
+def other_host(one: str, other: str) -> bool:
+    """Whether two hosts are certainly not the same: a name and a number may well be."""
+    return bool(one and other) and one != other and _is_number(one) == _is_number(other)
+
+
+async def look(client: MaasClient, known: Clues) -> tuple[Found, ...] | None:
+    """Every machine that a clue leads to, each once; None when the recorded one is no more."""
+    seen = _Sightings()
+    if known.maas_id is not None:
+        try:
+            seen.note(await client.machine(known.maas_id), "its recorded id")
+        except MaasError as error:
+            if error.failure is MaasFailure.ABSENT:
+                return None
+            raise
+    for machine in await client.machines(LookUp.MAC_ADDRESS, known.macs):
+        shared = sorted({*known.macs} & {*macs_of(machine)})
+        if shared:
+            seen.note(machine, f"MAC address {shared[0]}")
+    for machine in await client.machines(LookUp.HOSTNAME, (known.hostname,)):
+        if machine.hostname.lower() == known.hostname:
+            seen.note(machine, f"host name {known.hostname}")
+    addresses = await client.power_addresses()
+    there = {system_id for system_id, power in addresses.items() if is_at(known, power)}
+    more = await client.machines(LookUp.ID, sorted(there - seen.machines.keys()))
+    for machine in (*seen.machines.values(), *more):
+        if machine.system_id in there:
+            seen.note(machine, f"BMC address {known.host}")
+    return seen.found(addresses)
+
+
+class _Sightings:
+    """Machines, and what led to each."""
+
+    def __init__(self) -> None:
+        self.machines: dict[str, Machine] = {}
+        self._by: dict[str, list[str]] = {}
+
+    def note(self, machine: Machine, clue: str) -> None:
+        self.machines.setdefault(machine.system_id, machine)
+        self._by.setdefault(machine.system_id, []).append(clue)
+
+    def found(self, addresses: Mapping[str, PowerAddress]) -> tuple[Found, ...]:
+        return tuple(
+            Found(machine=machine, by=tuple(self._by[name]), power=addresses.get(name, PowerAddress()))
+            for name, machine in self.machines.items()
+        )
+
+
+def is_at(known: Clues, power: PowerAddress) -> bool:
+    """Whether it is the node's BMC, and its system there as far as both are known."""
+    if not known.host or host_of(power.power_address or "") != known.host:
+        return False
+    return not known.system or not power.node_id or known.system == power.node_id
+
+
+def the_one(found: tuple[Found, ...]) -> Found | Failed | None:
+    """The only machine; a conflict of several; None if there is none."""
+    if len(found) > 1:
+        told = "; ".join(f"{_named(one.machine)} by {' and '.join(one.by)}" for one in found[:_MOST_NAMED])
+        more = f"; and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+        detail = f"several machines in MAAS could be this node: {told}{more}"
+        return Failed(failure=FailureClass.DISCOVERY_CONFLICT, detail=detail)
+    return found[0] if found else None
+
+
+def contradiction(known: Clues, found: Found) -> Failed | None:
+    """Why the machine is not this node's, whatever it was found by. What is not known on both sides proves nothing."""
+    machine = found.machine
+    what = f"machine {_named(machine)}, found by {' and '.join(found.by)},"
+    other = _other_serial(known.serial, machine)
+    if other is not None:
+        return Failed(
+            failure=FailureClass.IDENTITY_MISMATCH,
+            detail=f"{what} has serial {other[:_LONGEST_NAME]} in MAAS, and the node's BMC reports {known.serial}",
+        )
+    theirs = macs_of(machine)
+    if known.macs and theirs and not {*known.macs} & {*theirs}:
+        return Failed(
+            failure=FailureClass.DISCOVERY_CONFLICT,
+            detail=f"{what} has other MAC addresses: the node has {_listed(known.macs)}, it has {_listed(theirs)}",
+        )
+    if found.only_by_name and other_host(known.host, host_of(found.power.power_address or "")):
+        return Failed(
+            failure=FailureClass.DISCOVERY_CONFLICT,
+            detail=f"{what} has another BMC: the node's is at {known.host}, its is at "
+            f"{host_of(found.power.power_address or '')}",
+        )
+    return None
+
+
+def macs_of(machine: Machine) -> tuple[str, ...]:
+    """The addresses of its interfaces, in one spelling."""
+    found = (_mac(interface.mac_address or "") for interface in machine.interface_set)
+    return tuple(dict.fromkeys(mac for mac in found if mac is not None))
+
+
+def taken_by_other(system_id: str, other: str) -> Failed:
+    """Another node of the site has the machine."""
+    return Failed(
+        failure=FailureClass.DISCOVERY_CONFLICT,
+        detail=f"machine {system_id}, which was found in MAAS for this node, is that of node {other}",
+    )
+
+
+def _other_serial(serial: str | None, machine: Machine) -> str | None:
+    """The serial of the machine's system, if it is not the one that the BMC reports. Some BMCs report that of the
+    board, which some boards write among others: those prove the same machine, and never another."""
+    info = machine.hardware_info or HardwareInfo()
+    ours = Identity(serial=serial)
+    if not isinstance(identity.compare(ours, Identity(serial=info.system_serial)), Another):
+        return None
+    others = (info.mainboard_serial or "", info.chassis_serial or "")
+    parts = [part for text in others for part in (text, *_BETWEEN_SERIALS.split(text))]
+    same = any(isinstance(identity.compare(ours, Identity(serial=part)), Same) for part in parts)
+    return None if same else info.system_serial
+
+
+def _named(machine: Machine) -> str:
+    return f"{machine.system_id[:_LONGEST_NAME]} ({machine.hostname[:_LONGEST_NAME]})"
+
+
+def _listed(macs: tuple[str, ...]) -> str:
+    return ", ".join(macs[:_MOST_NAMED]) + (", …" if len(macs) > _MOST_NAMED else "")
+
+
+def _mac(text: str) -> str | None:
+    """As MAAS writes it; None for what is no address of an Ethernet card."""
+    digits = "".join(char for char in text.casefold() if char not in ":-. ")
+    if len(digits) != _MAC_DIGITS or len(set(digits)) == 1 or not all(char in "0123456789abcdef" for char in digits):
+        return None
+    return ":".join(digits[at : at + 2] for at in range(0, _MAC_DIGITS, 2))
+
+
+def _is_number(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,92 @@
+"""Machines that are in a region before their nodes look for them, and what a stage's result has to be."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from farrier.handlers.node.stage import Done, Failed, Settled, Step, Waiting
+from farrier.model.failures import FailureClass
+from farrier.model.node import Upstream
+from farrier.sim.maas import ADMIN, Status, show_machine
+from farrier.sim.maas.records import Interface, Machine, ScriptSet, ScriptStatus, SetType
+from tests.support.stages import MAC, Stand
+
+HOST = "10.0.0.1"
+REDFISH = {"power_address": HOST, "power_user": "admin", "power_pass": "secret"}
+READS = frozenset({"version", "whoami", "machine", "machines", "power_addresses", "events"})
+_S = TypeVar("_S", bound=Settled)
+
+
+def has(stand: Stand, status: Status = Status.READY, *, macs: tuple[str, ...] = (MAC,), **fields: Any) -> Machine:
+    """The region has this machine: by default the stand's own, ready, commissioned, and with its BMC."""
+    region = stand.region
+    given: dict[str, Any] = {
+        "hostname": stand.node.name,
+        "power_type": "redfish",
+        "power_parameters": dict(REDFISH),
+        "interfaces": [
+            Interface(id=region.next_id("interface"), name=f"eth{number}", mac_address=mac)
+            for number, mac in enumerate(macs)
+        ],
+    }
+    machine = Machine(system_id=region.next_system_id(), status=status, **given | fields)
+    if status is not Status.NEW:
+        machine.script_sets.append(round_of_scripts(stand, ScriptStatus.PASSED))
+    region.keep(machine)
+    return machine
+
+
+def shown(stand: Stand) -> list[dict[str, object]]:
+    """All machines, as the region lists them."""
+    return [show_machine.machine(stand.region, machine) for machine in stand.region.machines.values()]
+
+
+def is_held(machine: Machine) -> None:
+    """By the user of our own key."""
+    machine.owner = ADMIN.username
+
+
+def round_of_scripts(stand: Stand, status: ScriptStatus) -> ScriptSet:
+    return ScriptSet(
+        id=stand.region.next_id("script set"),
+        result_id=stand.region.next_id("script result"),
+        type=SetType.COMMISSIONING,
+        name="maas-lshw",
+        status=status,
+        created=stand.region.now,
+    )
+
+
+def changes(stand: Stand) -> list[str]:
+    """What was asked of the region that changes something, in order."""
+    return [operation for operation in stand.world.observed.operations if operation not in READS]
+
+
+def upstream(stand: Stand) -> Upstream:
+    assert stand.node.workflow is not None
+    return stand.node.workflow.upstream
+
+
+def is_done(settled: Settled) -> Done:
+    return _is(settled, Done)
+
+
+def steps(settled: Settled) -> Step:
+    return _is(settled, Step)
+
+
+def waits(settled: Settled) -> Waiting:
+    return _is(settled, Waiting)
+
+
+def fails(settled: Settled, failure: FailureClass, *texts: str) -> Failed:
+    failed = _is(settled, Failed)
+    assert failed.failure is failure, failed
+    for text in texts:
+        assert text in failed.detail, failed.detail
+    return failed
+
+
+def _is(settled: Settled, kind: type[_S]) -> _S:
+    assert isinstance(settled, kind), settled
+    return settled

@@ -1,0 +1,253 @@
+"""Stage `commission_node`: asked for once where it is needed, and nothing is wiped that somebody set up."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from farrier.config.sites import CommissionSite
+from farrier.handlers.node.moves import change
+from farrier.handlers.node.onboarding.commission_node import commission
+from farrier.model.failures import FailureClass as F
+from farrier.model.maas import Machine as Reading
+from farrier.model.maas_changes import Commission
+from farrier.model.node import StopRequest, Upstream
+from farrier.model.stages import OnboardingStage as O
+from farrier.sim.maas import OPERATOR, Broken, Fault, Nature, Status
+from farrier.sim.maas.records import Machine, ScriptStatus
+from tests.support.found_machines import (
+    changes,
+    fails,
+    has,
+    is_done,
+    is_held,
+    round_of_scripts,
+    steps,
+    upstream,
+    waits,
+)
+from tests.support.stages import Stand, open_stand
+
+STAGE = O.COMMISSION_NODE
+S = Status
+PLAIN = Commission(skip_networking=False, skip_storage=False)
+KEEPS = Commission(skip_networking=True, skip_storage=True)
+
+
+@pytest.fixture
+async def stand() -> AsyncIterator[Stand]:
+    async with open_stand() as stand:
+        yield stand
+
+
+def given(stand: Stand, status: Status, *, remembers: Upstream | None = None, **fields: Any) -> Machine:
+    """The node has this machine, and is at the stage."""
+    machine = has(stand, status, **fields)
+    stand.node = change(stand.node, maas_id=machine.system_id)
+    stand.onboards(STAGE, upstream=remembers or Upstream())
+    return machine
+
+
+# --- asked for
+
+
+async def test_a_new_machine_is_commissioned_once(stand: Stand) -> None:
+    machine = given(stand, S.NEW)
+    is_done(await stand.settle())
+    assert machine.status is S.COMMISSIONING and changes(stand) == ["commission"]
+    assert upstream(stand).commissions == 1
+    is_done(await stand.settle())
+    assert changes(stand) == ["commission"], "it is under way"
+
+
+@pytest.mark.parametrize("status", [S.FAILED_COMMISSIONING, S.BROKEN])
+async def test_one_that_failed_or_was_given_up_is_commissioned_again(stand: Stand, status: Status) -> None:
+    machine = given(stand, status)
+    is_held(machine)
+    is_done(await stand.settle())
+    assert machine.status is S.COMMISSIONING
+
+
+async def test_so_is_one_that_is_ready_without_having_passed(stand: Stand) -> None:
+    machine = given(stand, S.READY)
+    machine.script_sets.append(round_of_scripts(stand, ScriptStatus.FAILED))
+    is_done(await stand.settle())
+    assert machine.status is S.COMMISSIONING
+
+
+async def test_what_was_commissioned_is_not_commissioned_again(stand: Stand) -> None:
+    given(stand, S.READY)
+    assert is_done(await stand.settle()).skipped is not None
+    assert changes(stand) == [] and upstream(stand).commissions == 0
+
+
+async def test_our_own_commissioning_is_no_stage_that_was_skipped(stand: Stand) -> None:
+    given(stand, S.READY, remembers=Upstream(commissions=1))
+    assert is_done(await stand.settle()).skipped is None
+
+
+@pytest.mark.parametrize("status", [S.COMMISSIONING, S.TESTING])
+async def test_what_is_under_way_is_waited_for_by_the_next_stage_whoever_asked_for_it(
+    stand: Stand, status: Status
+) -> None:
+    given(stand, status)
+    is_done(await stand.settle())
+    assert changes(stand) == [] and upstream(stand).commissions == 1
+
+
+async def test_a_lost_answer_is_recognised_and_counted_once(stand: Stand) -> None:
+    machine = given(stand, S.NEW)
+    stand.region.faults.add(Fault(op="commission", broken=Broken.DROP))
+    waits(await stand.once())
+    is_done(await stand.settle())
+    assert machine.status is S.COMMISSIONING and changes(stand) == ["commission"]
+    assert upstream(stand).commissions == 1
+
+
+@pytest.mark.parametrize("broken", [Broken.GARBLE, Broken.TRUNCATE])
+async def test_so_is_one_that_nobody_can_read(stand: Stand, broken: Broken) -> None:
+    given(stand, S.NEW)
+    stand.region.faults.add(Fault(op="commission", broken=broken))
+    fails(await stand.once(), F.UPSTREAM_ERROR)
+    is_done(await stand.settle())
+    assert changes(stand) == ["commission"]
+
+
+async def test_a_bmc_that_maas_does_not_reach_fails_the_attempt_and_the_machine_stays_new(stand: Stand) -> None:
+    machine = given(stand, S.NEW)
+    stand.region.natures[machine.system_id] = Nature(bmc_error="no route")
+    fails(await stand.once(), F.UPSTREAM_ERROR, "no route")
+    assert (machine.status, upstream(stand).commissions) == (S.NEW, 0)
+    stand.region.natures.clear()
+    is_done(await stand.settle())
+    assert machine.status is S.COMMISSIONING, "held by ourselves, it is taken up again"
+
+
+async def test_a_machine_that_moves_on_while_it_is_asked_is_looked_at_again(stand: Stand) -> None:
+    given(stand, S.NEW)
+    moved = b'{"__all__": ["Commission is not available because of the current state of the node."]}'
+    stand.region.faults.add(Fault(op="commission", status=400, body=moved, content_type="application/json"))
+    assert waits(await stand.once()).look_again is not None
+    is_done(await stand.settle())
+
+
+async def test_what_maas_will_not_do_needs_a_person(stand: Stand) -> None:
+    given(stand, S.NEW, power_type="")
+    fails(await stand.settle(), F.UPSTREAM_REFUSED, "Unconfigured power type")
+
+
+# --- what is wiped
+
+
+def reading(status: Status) -> Reading:
+    return Reading(system_id="abc123", status=int(status), hostname="gpu-1")
+
+
+async def test_a_new_machine_has_nothing_that_could_be_lost(stand: Stand) -> None:
+    assert commission(stand.node, reading(S.NEW), CommissionSite()) == PLAIN
+
+
+@pytest.mark.parametrize("status", [S.READY, S.FAILED_COMMISSIONING, S.BROKEN])
+async def test_what_somebody_may_have_set_up_is_kept_whatever_the_site_says(stand: Stand, status: Status) -> None:
+    assert commission(stand.node, reading(status), CommissionSite()) == KEEPS
+
+
+@pytest.mark.parametrize("status", [S.NEW, S.READY, S.FAILED_COMMISSIONING, S.BROKEN])
+async def test_of_a_machine_that_we_made_the_site_says_what_is_kept(stand: Stand, status: Status) -> None:
+    ours = change(stand.node, maas_created=True)
+    assert commission(ours, reading(status), CommissionSite()) == PLAIN
+    assert commission(ours, reading(status), CommissionSite(keep_storage=True)) == msgspec.structs.replace(
+        PLAIN, skip_storage=True
+    )
+    assert commission(ours, reading(status), CommissionSite(keep_networking=True)) == msgspec.structs.replace(
+        PLAIN, skip_networking=True
+    )
+
+
+async def test_the_sites_other_wishes_go_along(stand: Stand) -> None:
+    wanted = CommissionSite(configure_bmc=True, enable_ssh=True, testing_scripts=("smartctl-validate",))
+    asked = commission(stand.node, reading(S.NEW), wanted)
+    assert (asked.skip_bmc_config, asked.enable_ssh, asked.testing_scripts) == (False, True, ("smartctl-validate",))
+
+
+async def test_what_is_to_be_kept_is_there_after_commissioning(stand: Stand) -> None:
+    machine = given(stand, S.NEW)
+    is_done(await stand.settle())
+    stand.pass_time(stand.region.durations.commission)
+    links = [interface.links for interface in machine.interfaces]
+    machine.status = S.BROKEN
+    is_done(await stand.settle())
+    stand.pass_time(stand.region.durations.commission)
+    assert machine.status is S.READY and [interface.links for interface in machine.interfaces] == links
+
+
+# --- further on, or somebody else's
+
+
+@pytest.mark.parametrize("status", [S.DEPLOYING, S.DEPLOYED])
+async def test_what_this_onboarding_deployed_is_past_it(stand: Stand, status: Status) -> None:
+    is_held(given(stand, status, remembers=Upstream(deploys=1)))
+    is_done(await stand.settle())
+    assert changes(stand) == []
+
+
+@pytest.mark.parametrize("status", [S.ALLOCATED, S.FAILED_DEPLOYMENT])
+async def test_what_its_deployment_left_behind_is_given_back_first(stand: Stand, status: Status) -> None:
+    is_held(given(stand, status, remembers=Upstream(deploys=1)))
+    to = steps(await stand.once()).to
+    assert to.workflow is not None and to.workflow.stage is O.RECOVER_FOR_DATASOURCE_RETRY
+    assert changes(stand) == []
+
+
+@pytest.mark.parametrize(
+    "status", [S.DEPLOYING, S.DEPLOYED, S.ALLOCATED, S.FAILED_DEPLOYMENT, S.RESCUE_MODE, S.RETIRED, S.MISSING]
+)
+async def test_what_it_never_asked_for_is_somebody_elses_doing(stand: Stand, status: Status) -> None:
+    is_held(given(stand, status))
+    fails(await stand.settle(), F.STATE_DISAGREEMENT, status.label)
+    assert changes(stand) == []
+
+
+async def test_a_machine_on_its_way_back_is_waited_for(stand: Stand) -> None:
+    given(stand, S.RELEASING)
+    assert waits(await stand.settle()).look_again is None, "the region's observer wakes the node"
+    assert changes(stand) == []
+
+
+async def test_a_machine_that_failed_its_tests_needs_a_person_at_once(stand: Stand) -> None:
+    is_held(given(stand, S.FAILED_TESTING, error_description="1 test has failed."))
+    failed = fails(await stand.settle(), F.COMMISSIONING_FAILED, "1 test has failed.", "override")
+    assert failed.stop is StopRequest.FROZEN
+    assert changes(stand) == []
+
+
+@pytest.mark.parametrize("status", [S.NEW, S.READY, S.FAILED_COMMISSIONING, S.BROKEN, S.COMMISSIONING])
+async def test_a_machine_that_somebody_else_holds_is_left_alone(stand: Stand, status: Status) -> None:
+    given(stand, status, owner=OPERATOR.username)
+    fails(await stand.settle(), F.STATE_DISAGREEMENT, "'op'")
+    assert changes(stand) == []
+
+
+async def test_a_machine_that_is_gone_is_said_to_be(stand: Stand) -> None:
+    stand.region.forget(given(stand, S.NEW))
+    fails(await stand.settle(), F.MACHINE_DELETED_UPSTREAM)
+    assert changes(stand) == []
+
+
+async def test_an_answer_about_another_machine_changes_nothing(stand: Stand) -> None:
+    machine = given(stand, S.NEW)
+    other = b'{"system_id": "zzzzzz", "status": 0, "hostname": "x"}'
+    stand.region.faults.add(Fault(machine=machine.system_id, body=other, content_type="application/json"))
+    fails(await stand.once(), F.UPSTREAM_ERROR, "zzzzzz")
+    assert changes(stand) == [] and machine.status is S.NEW
+
+
+async def test_a_status_that_was_never_seen_changes_nothing(stand: Stand) -> None:
+    machine = given(stand, S.NEW)
+    strange = msgspec.json.encode({"system_id": machine.system_id, "status": 99, "hostname": "x", "status_name": "Odd"})
+    stand.region.faults.add(Fault(machine=machine.system_id, body=strange, content_type="application/json"))
+    fails(await stand.once(), F.STATE_DISAGREEMENT, "Odd")
+    assert changes(stand) == []

@@ -1,0 +1,379 @@
+"""Stage `create_or_find_in_maas`: the one machine that is this node's is taken or made, and no other is touched."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from farrier.handlers.node.moves import change, job
+from farrier.model.failures import FailureClass as F
+from farrier.model.node import Bmc
+from farrier.model.stages import OnboardingStage as O
+from farrier.model.workflow import OnboardingMode
+from farrier.sim.maas import OPERATOR, Broken, Fault, Status
+from farrier.sim.maas.records import Machine
+from tests.support.found_machines import REDFISH, changes, fails, has, is_done, is_held, steps, upstream, waits
+from tests.support.stages import MAC, Stand, open_stand
+
+STAGE = O.CREATE_OR_FIND_IN_MAAS
+S = Status
+OTHER_MAC = "52:54:00:00:00:09"
+OURS = "farrier onboarding 11: create"
+
+
+@pytest.fixture
+async def stand() -> AsyncIterator[Stand]:
+    async with open_stand() as stand:
+        stand.onboards(STAGE)
+        yield stand
+
+
+def adopts(stand: Stand, **fields: Any) -> None:
+    stand.onboards(STAGE, mode=OnboardingMode.ADOPT)
+    stand.node = change(stand.node, **fields)
+
+
+def tries_again(stand: Stand) -> None:
+    """The next attempt begins."""
+    assert stand.node.workflow is not None
+    stand.pass_time(timedelta(minutes=1))
+    stand.node = change(stand.node, workflow=job(stand.node, attempt=2, status_entered_at=stand.now))
+
+
+async def is_taken(stand: Stand, machine: Machine, *, made: bool = False) -> None:
+    done = is_done(await stand.settle())
+    assert machine.system_id in done.reason
+    assert (stand.node.maas_id, stand.node.maas_created) == (machine.system_id, made)
+    assert (upstream(stand).candidate, upstream(stand).asked_at) == (None, None)
+
+
+def the_only(stand: Stand) -> Machine:
+    (machine,) = stand.region.machines.values()
+    return machine
+
+
+# --- creating
+
+
+async def test_a_node_that_maas_knows_nothing_of_gets_a_machine_and_it_is_ours(stand: Stand) -> None:
+    is_done(await stand.settle())
+    machine = the_only(stand)
+    assert (stand.node.maas_id, stand.node.maas_created) == (machine.system_id, True)
+    assert changes(stand) == ["create"]
+    assert (machine.hostname, machine.description, machine.status) == ("gpu-1", OURS, S.NEW)
+    assert [interface.mac_address for interface in machine.interfaces] == [MAC]
+    assert machine.power_type == "redfish"
+    assert machine.power_parameters == REDFISH
+
+
+async def test_looking_takes_a_request_for_each_clue(stand: Stand) -> None:
+    await stand.once()
+    assert stand.world.observed.operations == ["machines", "machines", "power_addresses", "create"]
+
+
+@pytest.mark.parametrize(
+    ("address", "host", "system"),
+    [
+        ("https://10.0.0.1:8443", "10.0.0.1", ""),
+        ("10.0.0.1", "10.0.0.1", ""),
+        ("https://[fd00::1]/", "fd00::1", ""),
+        ("https://BMC-17.example.:443/redfish/v1/Systems/node-4", "bmc-17.example", "node-4"),
+    ],
+)
+async def test_maas_gets_the_bare_host_of_the_bmc_and_the_id_of_the_system(
+    stand: Stand, address: str, host: str, system: str
+) -> None:
+    stand.node = change(stand.node, bmc_address=address)
+    await stand.settle()
+    power = the_only(stand).power_parameters
+    assert (power["power_address"], power.get("node_id", "")) == (host, system)
+
+
+async def test_the_system_that_the_bmc_told_of_is_named_too(stand: Stand) -> None:
+    stand.node = change(stand.node, bmc=Bmc(system_path="/redfish/v1/Systems/System.Embedded.1"))
+    await stand.settle()
+    assert the_only(stand).power_parameters["node_id"] == "System.Embedded.1"
+
+
+async def test_a_dotted_name_lends_its_first_label(stand: Stand) -> None:
+    stand.node = change(stand.node, name="GPU-1.north.example")
+    await stand.settle()
+    assert the_only(stand).hostname == "gpu-1"
+
+
+async def test_without_a_mac_address_nothing_is_made_and_it_is_said_what_to_register(stand: Stand) -> None:
+    stand.node = change(stand.node, macs=())
+    fails(await stand.settle(), F.INVALID_CONFIG, "MAC of its boot interface")
+    assert changes(stand) == []
+
+
+async def test_it_goes_where_the_site_says(stand: Stand) -> None:
+    stand.region.site.zones.append("row-3")
+    stand.region.site.pools.append("gpu")
+    assert stand.site.maas is not None
+    stand.use(maas=msgspec.structs.replace(stand.site.maas, zone="row-3", pool="gpu", domain="cluster"))
+    await stand.settle()
+    machine = the_only(stand)
+    assert (machine.zone, machine.pool, machine.domain) == ("row-3", "gpu", "cluster")
+
+
+async def test_a_zone_that_is_none_is_refused_for_good(stand: Stand) -> None:
+    assert stand.site.maas is not None
+    stand.use(maas=msgspec.structs.replace(stand.site.maas, zone="row-9"))
+    fails(await stand.settle(), F.UPSTREAM_REFUSED, "zone")
+    assert stand.region.machines == {}
+
+
+async def test_an_answer_that_is_lost_leaves_one_machine_which_is_found_and_known_as_ours(stand: Stand) -> None:
+    stand.region.faults.add(Fault(method="POST", broken=Broken.DROP))
+    waits(await stand.once())
+    await is_taken(stand, the_only(stand), made=True)
+    assert changes(stand) == ["create"]
+
+
+@pytest.mark.parametrize("broken", [Broken.GARBLE, Broken.TRUNCATE])
+async def test_so_does_one_that_nobody_can_read(stand: Stand, broken: Broken) -> None:
+    stand.region.faults.add(Fault(method="POST", broken=broken))
+    fails(await stand.once(), F.UPSTREAM_ERROR)
+    tries_again(stand)
+    await is_taken(stand, the_only(stand), made=True)
+    assert changes(stand) == ["create"]
+
+
+async def test_a_machine_that_appears_between_looking_and_making_is_found_by_the_next_attempt(stand: Stand) -> None:
+    refusal = b'{"hostname": ["Node with this Hostname already exists."]}'
+    stand.region.faults.add(Fault(method="POST", status=400, body=refusal, content_type="application/json"))
+    fails(await stand.once(), F.UPSTREAM_ERROR, "Hostname already exists")
+    machine = has(stand, S.NEW)
+    tries_again(stand)
+    await is_taken(stand, machine)
+
+
+# --- finding
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"hostname": "eager-whale"},
+        {"hostname": "eager-whale", "macs": ()},
+        {"macs": (), "power_type": "", "power_parameters": {}},
+    ],
+    ids=["by its MAC address", "by its BMC", "by its name"],
+)
+async def test_a_machine_is_found_by_whatever_it_is_known_by(stand: Stand, fields: dict[str, Any]) -> None:
+    machine = has(stand, **fields)
+    await is_taken(stand, machine)
+    assert "create" not in changes(stand)
+
+
+async def test_mac_addresses_that_the_bmc_told_of_count_in_any_spelling(stand: Stand) -> None:
+    stand.node = change(
+        stand.node, macs=(), bmc=Bmc(macs=("52-54-00-00-00-01".upper(), "0000000000000000fe80", "00:" * 6))
+    )
+    machine = has(stand, hostname="eager-whale", power_parameters={})
+    await is_taken(stand, machine)
+
+
+async def test_a_machine_that_is_as_it_should_be_is_taken_without_a_change(stand: Stand) -> None:
+    machine = has(stand)
+    await is_taken(stand, machine)
+    assert changes(stand) == []
+    done = is_done(await stand.settle())
+    assert machine.system_id in done.reason and changes(stand) == [], "the second time, too"
+
+
+async def test_taking_is_two_runs_so_that_a_snapshot_lies_between_them(stand: Stand) -> None:
+    machine = has(stand)
+    assert steps(await stand.once()).to.workflow is not None
+    assert upstream(stand).candidate == machine.system_id and stand.node.maas_id is None
+    is_done(await stand.once())
+    assert stand.node.maas_id == machine.system_id
+
+
+async def test_a_machine_that_another_node_has_is_left_to_it(stand: Stand) -> None:
+    machine = has(stand)
+    await stand.once()
+    stand.node = change(stand.node, candidate_of="gpu-2")
+    fails(await stand.once(), F.DISCOVERY_CONFLICT, machine.system_id, "gpu-2")
+    assert stand.node.maas_id is None and changes(stand) == []
+
+
+async def test_a_later_attempt_looks_anew_at_what_was_noted(stand: Stand) -> None:
+    first = has(stand)
+    await stand.once()
+    stand.region.forget(first)
+    second = has(stand)
+    tries_again(stand)
+    await is_taken(stand, second)
+
+
+async def test_a_machine_that_vanishes_between_the_two_runs_is_looked_for_again(stand: Stand) -> None:
+    machine = has(stand)
+    await stand.once()
+    stand.region.forget(machine)
+    await is_taken(stand, has(stand))
+
+
+async def test_a_machine_whose_owner_changes_between_the_two_runs_is_left_alone(stand: Stand) -> None:
+    machine = has(stand)
+    await stand.once()
+    machine.owner = OPERATOR.username
+    fails(await stand.once(), F.STATE_DISAGREEMENT, "'op'")
+    assert stand.node.maas_id is None and changes(stand) == []
+
+
+# --- what MAAS discovered by itself
+
+
+async def test_a_discovered_machine_gets_our_bmc_and_our_name(stand: Stand) -> None:
+    machine = has(stand, S.NEW, hostname="eager-whale", power_type="", power_parameters={})
+    await is_taken(stand, machine)
+    assert changes(stand) == ["update"]
+    assert (machine.hostname, machine.power_type, machine.power_parameters) == ("gpu-1", "redfish", REDFISH)
+
+
+async def test_so_does_one_whose_bmc_maas_set_up_in_its_own_way(stand: Stand) -> None:
+    ipmi = {"power_address": "10.0.0.1", "power_user": "maas", "power_pass": "x"}
+    machine = has(stand, S.NEW, power_type="ipmi", power_parameters=ipmi)
+    await is_taken(stand, machine)
+    assert machine.power_type == "redfish" and machine.power_parameters["power_user"] == "admin"
+
+
+async def test_a_lost_answer_to_that_is_recognised(stand: Stand) -> None:
+    machine = has(stand, S.NEW, hostname="eager-whale", power_type="", power_parameters={})
+    await stand.once()
+    stand.region.faults.add(Fault(method="PUT", broken=Broken.DROP))
+    waits(await stand.once())
+    await is_taken(stand, machine)
+    assert changes(stand) == ["update"]
+
+
+async def test_a_machine_that_somebody_set_up_keeps_its_name_and_its_account(stand: Stand) -> None:
+    theirs = REDFISH | {"power_user": "maas-only"}
+    machine = has(stand, hostname="rack3-u7", power_parameters=theirs)
+    await is_taken(stand, machine)
+    assert (machine.hostname, machine.power_parameters) == ("rack3-u7", theirs)
+
+
+async def test_but_not_the_bmc_of_another(stand: Stand) -> None:
+    machine = has(stand, hostname="rack3-u7", power_parameters=REDFISH | {"power_address": "10.0.0.77"})
+    await is_taken(stand, machine)
+    assert (machine.hostname, machine.power_parameters["power_address"]) == ("rack3-u7", "10.0.0.1")
+
+
+async def test_a_system_that_the_address_names_is_the_one_that_maas_is_to_switch(stand: Stand) -> None:
+    stand.node = change(stand.node, bmc_address="https://10.0.0.1/redfish/v1/Systems/node-2")
+    machine = has(stand)
+    await is_taken(stand, machine)
+    assert machine.power_parameters["node_id"] == "node-2"
+
+
+# --- a machine that is recorded
+
+
+async def test_the_recorded_machine_is_kept(stand: Stand) -> None:
+    machine = has(stand)
+    stand.node = change(stand.node, maas_id=machine.system_id, maas_created=True)
+    await is_taken(stand, machine, made=True)
+    assert changes(stand) == []
+
+
+async def test_a_recorded_machine_that_is_gone_is_not_made_again(stand: Stand) -> None:
+    stand.node = change(stand.node, maas_id="abc123")
+    fails(await stand.settle(), F.MACHINE_DELETED_UPSTREAM, "abc123")
+    assert changes(stand) == []
+
+
+async def test_what_this_onboarding_deployed_is_not_looked_for_again(stand: Stand) -> None:
+    machine = has(stand, S.DEPLOYED)
+    is_held(machine)
+    stand.node = change(stand.node, maas_id=machine.system_id)
+    stand.onboards(STAGE, upstream=msgspec.structs.replace(upstream(stand), deploys=1))
+    is_done(await stand.settle())
+    assert stand.world.observed.operations == ["machine", "whoami"]
+
+
+# --- what is somebody else's
+
+
+async def test_a_machine_that_somebody_else_holds_is_left_alone(stand: Stand) -> None:
+    machine = has(stand, S.ALLOCATED, owner=OPERATOR.username, power_parameters={})
+    fails(await stand.settle(), F.STATE_DISAGREEMENT, machine.system_id, "'op'")
+    assert changes(stand) == [] and stand.node.maas_id is None
+
+
+@pytest.mark.parametrize(
+    "status",
+    [S.DEPLOYED, S.DEPLOYING, S.ALLOCATED, S.RESCUE_MODE, S.RELEASING, S.MISSING, S.RETIRED, S.FAILED_DEPLOYMENT],
+)
+async def test_a_machine_in_use_is_not_taken_although_our_key_holds_it(stand: Stand, status: Status) -> None:
+    machine = has(stand, status, power_parameters={})
+    is_held(machine)
+    fails(await stand.settle(), F.STATE_DISAGREEMENT, machine.system_id)
+    assert changes(stand) == [] and stand.node.maas_id is None
+
+
+@pytest.mark.parametrize(
+    "status", [S.NEW, S.COMMISSIONING, S.TESTING, S.FAILED_COMMISSIONING, S.FAILED_TESTING, S.BROKEN]
+)
+async def test_one_that_nobody_uses_is_taken(stand: Stand, status: Status) -> None:
+    await is_taken(stand, has(stand, status))
+
+
+# --- adopting
+
+
+async def test_an_adoption_of_a_node_outside_of_maas_skips_it_and_asks_nothing(stand: Stand) -> None:
+    adopts(stand)
+    has(stand)
+    assert is_done(await stand.once()).skipped == "the node has no MAAS id"
+    assert stand.world.observed.operations == []
+
+
+async def test_an_adoption_finds_the_recorded_machine_and_changes_nothing(stand: Stand) -> None:
+    machine = has(stand, S.DEPLOYED, hostname="rack3-u7", power_parameters=REDFISH | {"power_address": "10.0.0.77"})
+    is_held(machine)
+    adopts(stand, maas_id=machine.system_id)
+    is_done(await stand.settle())
+    assert changes(stand) == [] and stand.node.maas_id == machine.system_id
+
+
+async def test_an_adoption_of_a_machine_that_is_gone_says_so(stand: Stand) -> None:
+    adopts(stand, maas_id="abc123")
+    fails(await stand.settle(), F.MACHINE_DELETED_UPSTREAM, "abc123")
+    assert stand.region.machines == {}
+
+
+async def test_a_machine_that_maas_would_hand_out_is_not_adopted(stand: Stand) -> None:
+    machine = has(stand, S.READY)
+    adopts(stand, maas_id=machine.system_id)
+    fails(await stand.settle(), F.STATE_DISAGREEMENT, "Ready")
+
+
+async def test_nor_is_somebody_elses_or_one_that_contradicts_itself(stand: Stand) -> None:
+    machine = has(stand, S.DEPLOYED, owner=OPERATOR.username)
+    adopts(stand, maas_id=machine.system_id)
+    fails(await stand.settle(), F.STATE_DISAGREEMENT, "'op'")
+    is_held(machine)
+    adopts(stand, macs=(OTHER_MAC,))
+    fails(await stand.settle(), F.DISCOVERY_CONFLICT)
+
+
+# --- the secret
+
+
+async def test_a_store_without_the_password_holds_it_up_before_the_region_is_asked(stand: Stand) -> None:
+    stand.secrets.current = None
+    fails(await stand.once(), F.NO_CREDENTIALS)
+    assert stand.world.observed.operations == []
+
+
+async def test_no_reason_holds_the_password(stand: Stand) -> None:
+    stand.region.faults.add(Fault(method="POST", status=500, body=b"cannot use secret", content_type="text/plain"))
+    failed = fails(await stand.once(), F.UPSTREAM_ERROR)
+    assert "secret" not in failed.detail

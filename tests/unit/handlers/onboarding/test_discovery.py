@@ -1,0 +1,161 @@
+"""Which machine in MAAS is a node's: conflicts, contradictions and answers without sense change nothing anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from farrier.handlers.node.moves import change
+from farrier.model.failures import FailureClass as F
+from farrier.model.node import Bmc
+from farrier.model.stages import OnboardingStage as O
+from farrier.sim.maas import Fault
+from farrier.sim.maas.records import Machine
+from tests.support.found_machines import REDFISH, changes, fails, has, is_done, shown
+from tests.support.stages import MAC, Stand, open_stand
+
+OTHER_MAC = "52:54:00:00:00:09"
+HTML = b"<!DOCTYPE html><html><body>It works!</body></html>"
+TOO_LARGE = b"[" + b" " * (10 << 20) + b"]"
+
+
+@pytest.fixture
+async def stand() -> AsyncIterator[Stand]:
+    async with open_stand() as stand:
+        stand.onboards(O.CREATE_OR_FIND_IN_MAAS)
+        yield stand
+
+
+async def is_taken(stand: Stand, machine: Machine) -> None:
+    is_done(await stand.settle())
+    assert stand.node.maas_id == machine.system_id
+
+
+# --- conflicts
+
+
+async def test_two_machines_by_two_clues_are_a_conflict_that_names_both_and_touches_neither(stand: Stand) -> None:
+    one = has(stand, hostname="eager-whale", power_parameters={})
+    other = has(stand, macs=(OTHER_MAC,), power_parameters={})
+    fails(
+        await stand.settle(),
+        F.DISCOVERY_CONFLICT,
+        f"{one.system_id} (eager-whale) by MAC address {MAC}",
+        f"{other.system_id} (gpu-1) by host name gpu-1",
+    )
+    assert changes(stand) == [] and stand.node.maas_id is None
+
+
+async def test_two_machines_at_one_bmc_are_told_apart_by_their_systems(stand: Stand) -> None:
+    stand.node = change(stand.node, bmc_address="https://10.0.0.1/redfish/v1/Systems/node-2")
+    first = has(stand, hostname="a", macs=(), power_parameters=REDFISH | {"node_id": "node-1"})
+    second = has(stand, hostname="b", macs=(), power_parameters=REDFISH | {"node_id": "node-2"})
+    await is_taken(stand, second)
+    assert first.hostname == "a" and changes(stand) == []
+
+
+async def test_where_their_systems_are_not_known_they_are_a_conflict(stand: Stand) -> None:
+    has(stand, hostname="a", macs=())
+    has(stand, hostname="b", macs=())
+    fails(await stand.settle(), F.DISCOVERY_CONFLICT, "BMC address 10.0.0.1")
+
+
+async def test_the_recorded_machine_and_another_by_its_mac_address_are_a_conflict(stand: Stand) -> None:
+    recorded = has(stand, hostname="old", macs=(OTHER_MAC,), power_parameters={})
+    other = has(stand, hostname="new", power_parameters={})
+    stand.node = change(stand.node, maas_id=recorded.system_id)
+    fails(await stand.settle(), F.DISCOVERY_CONFLICT, "its recorded id", other.system_id)
+    assert changes(stand) == []
+
+
+async def test_so_is_another_machine_with_our_host_name(stand: Stand) -> None:
+    recorded = has(stand, hostname="old")
+    has(stand, macs=(OTHER_MAC,), power_parameters={})
+    stand.node = change(stand.node, maas_id=recorded.system_id)
+    fails(await stand.settle(), F.DISCOVERY_CONFLICT, "host name gpu-1")
+
+
+async def test_a_machine_with_our_name_and_other_mac_addresses_is_not_ours(stand: Stand) -> None:
+    machine = has(stand, macs=(OTHER_MAC,), power_parameters={})
+    fails(await stand.settle(), F.DISCOVERY_CONFLICT, machine.system_id, MAC, OTHER_MAC)
+    assert changes(stand) == []
+
+
+async def test_a_machine_with_nothing_but_our_name_and_another_bmc_is_not_ours(stand: Stand) -> None:
+    has(stand, macs=(), power_parameters=REDFISH | {"power_address": "10.0.0.77"})
+    fails(await stand.settle(), F.DISCOVERY_CONFLICT, "10.0.0.77")
+    assert changes(stand) == []
+
+
+# --- serials
+
+
+async def test_a_serial_that_the_bmc_contradicts_is_another_machine(stand: Stand) -> None:
+    stand.node = change(stand.node, bmc=Bmc(serial="SN-1"))
+    has(stand, hardware_info={"system_serial": "SN-9"})
+    fails(await stand.settle(), F.IDENTITY_MISMATCH, "SN-9", "SN-1")
+    assert changes(stand) == [] and stand.node.maas_id is None
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        {"system_serial": "sn-1 "},
+        {},
+        {"system_serial": "To Be Filled By O.E.M."},
+        {"system_serial": "TAG77", "mainboard_serial": "/TAG77/SN-1/"},
+        {"mainboard_serial": "SN-9"},
+    ],
+    ids=["the same", "unknown", "a filler", "the board's", "only the board's is known"],
+)
+async def test_a_serial_contradicts_only_where_it_is_known_of_the_same_part(stand: Stand, info: dict[str, str]) -> None:
+    stand.node = change(stand.node, bmc=Bmc(serial="SN-1"))
+    await is_taken(stand, has(stand, hardware_info=info))
+
+
+# --- bad input
+
+
+async def test_a_machine_that_is_listed_twice_is_one_machine(stand: Stand) -> None:
+    machine = has(stand)
+    twice = msgspec.json.encode(shown(stand) * 2)
+    for _ in range(2):
+        stand.region.faults.add(Fault(path="*machines/", body=twice, content_type="application/json"))
+    await is_taken(stand, machine)
+
+
+async def test_a_machine_that_is_listed_twice_and_differently_proves_nothing(stand: Stand) -> None:
+    has(stand)
+    (one,) = shown(stand)
+    lying = msgspec.json.encode([one, one | {"hostname": "another"}])
+    stand.region.faults.add(Fault(path="*machines/", body=lying, content_type="application/json"))
+    fails(await stand.once(), F.UPSTREAM_ERROR, "twice")
+    assert changes(stand) == [] and stand.node.maas_id is None
+
+
+async def test_a_region_that_ignores_what_was_asked_for_proposes_nobody_elses_machine(stand: Stand) -> None:
+    mine = has(stand)
+    theirs = [
+        has(stand, hostname=f"other-{n}", macs=(f"52:54:00:00:01:{n:02x}",), power_parameters={}) for n in range(9)
+    ]
+    everything = msgspec.json.encode(shown(stand))
+    for _ in range(2):
+        stand.region.faults.add(Fault(path="*machines/", body=everything, content_type="application/json"))
+    await is_taken(stand, mine)
+    assert changes(stand) == [] and all(one.owner is None for one in theirs)
+
+
+@pytest.mark.parametrize("body", [HTML, TOO_LARGE, b'[{"system_id": "x'], ids=["a page", "10 MB", "cut off"])
+@pytest.mark.parametrize("request_", range(3), ids=["by MAC", "by name", "BMCs"])
+async def test_what_cannot_be_read_leads_to_no_new_machine(stand: Stand, body: bytes, request_: int) -> None:
+    """Each of the three questions; a clue that was not answered is no clue that nothing is there."""
+    if request_ == 2:
+        stand.region.faults.add(Fault(op="power_parameters", body=body, content_type="application/json"))
+    else:
+        stand.region.faults.add(Fault(op=None, path="*machines/", times=request_, latency=timedelta(0)))
+        stand.region.faults.add(Fault(op=None, path="*machines/", body=body, content_type="application/json"))
+    fails(await stand.once(), F.UPSTREAM_ERROR)
+    assert changes(stand) == [] and stand.region.machines == {}

@@ -1,0 +1,96 @@
+"""Stage `load_site_config`: a site with a region that our key may administer, before anything is begun there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from farrier.handlers.node.moves import Policy, change
+from farrier.model.failures import FailureClass as F
+from farrier.model.management import Management
+from farrier.model.stages import OnboardingStage as O
+from farrier.model.workflow import OnboardingMode
+from farrier.sim.maas import OPERATOR, Broken, Fault
+from tests.support.found_machines import fails, is_done, waits
+from tests.support.stages import SITE, Stand, open_stand
+
+STAGE = O.LOAD_SITE_CONFIG
+
+
+@pytest.fixture
+async def stand() -> AsyncIterator[Stand]:
+    async with open_stand() as stand:
+        stand.onboards(STAGE)
+        yield stand
+
+
+async def test_a_region_that_our_key_administers_will_do_and_its_version_is_told(stand: Stand) -> None:
+    assert "runs MAAS 3.7" in is_done(await stand.once()).reason
+    assert stand.world.observed.operations == ["version", "whoami"], "two small reads"
+
+
+async def test_it_may_run_again(stand: Stand) -> None:
+    assert is_done(await stand.once()).reason == is_done(await stand.once()).reason
+
+
+@pytest.mark.parametrize("policy", [Policy(), Policy(sites={"south": SITE})])
+async def test_a_site_that_is_not_described_is_told_with_where_to_describe_it(stand: Stand, policy: Policy) -> None:
+    stand.policy = policy
+    fails(await stand.once(), F.INVALID_CONFIG, "site north", "no MAAS", "sites.directory")
+    assert stand.world.observed.operations == []
+
+
+async def test_so_is_a_site_without_maas_and_a_node_without_a_site(stand: Stand) -> None:
+    stand.use(maas=None)
+    fails(await stand.once(), F.INVALID_CONFIG, "site north", "no MAAS")
+    stand.node = change(stand.node, site=None)
+    fails(await stand.once(), F.INVALID_CONFIG, "site (none)", "no MAAS")
+
+
+async def test_a_key_that_is_no_administrators_is_refused_by_name(stand: Stand) -> None:
+    stand.world.key = OPERATOR.key
+    fails(await stand.once(), F.UPSTREAM_REFUSED, "'op'", "no administrator")
+
+
+async def test_a_region_that_is_away_is_waited_for_and_no_fault_of_the_node(stand: Stand) -> None:
+    stand.region.faults.add(Fault(status=503, headers={"Retry-After": "60"}))
+    waiting = waits(await stand.once())
+    assert not waiting.timed and waiting.look_again is not None
+    is_done(await stand.once())
+
+
+async def test_a_refused_key_is_waited_for_too(stand: Stand) -> None:
+    stand.world.key = "wrong:key:altogether"
+    assert not waits(await stand.once()).timed
+
+
+@pytest.mark.parametrize("broken", [Broken.GARBLE, Broken.TRUNCATE])
+async def test_what_is_no_answer_of_maas_fails_the_attempt(stand: Stand, broken: Broken) -> None:
+    stand.region.faults.add(Fault(path="*version/", broken=broken))
+    fails(await stand.once(), F.UPSTREAM_ERROR)
+
+
+async def test_a_verification_of_the_bmc_is_let_through_first(stand: Stand) -> None:
+    """It has a deadline, and a region that does not answer would keep it from its turn."""
+    stand.node = change(stand.node, management=Management.VERIFYING)
+    assert not waits(await stand.once()).timed
+    assert stand.world.observed.operations == []
+
+
+# --- adopting
+
+
+async def test_an_adoption_outside_of_maas_needs_no_site(stand: Stand) -> None:
+    stand.policy = Policy()
+    stand.onboards(STAGE, mode=OnboardingMode.ADOPT)
+    assert "not in MAAS" in is_done(await stand.once()).reason
+
+
+async def test_an_adoption_of_a_machine_in_maas_needs_one_and_asks_it_nothing_yet(stand: Stand) -> None:
+    stand.node = change(stand.node, maas_id="abc123")
+    stand.onboards(STAGE, mode=OnboardingMode.ADOPT)
+    is_done(await stand.once())
+    assert stand.world.observed.operations == []
+    stand.policy = Policy()
+    fails(await stand.once(), F.INVALID_CONFIG, "abc123", "sites.directory")

@@ -1,0 +1,96 @@
+"""Stage `resolve_power_credentials`, for a deployment: a proven BMC, and a user and password for MAAS."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+from typing_extensions import override
+
+from farrier.handlers.node.moves import change
+from farrier.model.bmc import BmcFailure
+from farrier.model.credential import Credential
+from farrier.model.failures import FailureClass as F
+from farrier.model.management import Management as M
+from farrier.model.node import Bmc
+from farrier.model.stages import OnboardingStage as O
+from farrier.protocols import CredentialStore
+from tests.support.found_machines import fails, is_done, steps, waits
+from tests.support.nodes import Secrets
+from tests.support.stages import Stand, open_stand
+
+STAGE = O.RESOLVE_POWER_CREDENTIALS
+
+
+class Half(Secrets):
+    """A store whose secret lacks something."""
+
+    def __init__(self, **what: str) -> None:
+        super().__init__()
+        self._what = {"username": "admin", "password": "secret"} | what
+
+    @override
+    async def resolve(self, reference: str) -> Credential:
+        return Credential(version="v1", **self._what)
+
+
+@pytest.fixture
+async def stand() -> AsyncIterator[Stand]:
+    async with open_stand() as stand:
+        stand.onboards(STAGE)
+        yield stand
+
+
+def keeps_secrets_in(stand: Stand, store: CredentialStore) -> None:
+    stand.services = msgspec.structs.replace(stand.services, credentials=store)
+
+
+async def test_a_manageable_bmc_whose_credential_resolves_will_do(stand: Stand) -> None:
+    assert is_done(await stand.once()).to is None, "nothing is kept of it"
+    is_done(await stand.once())
+    assert stand.secrets.looks == 2 and stand.world.observed.operations == []
+
+
+async def test_a_credential_that_is_gone_is_told_without_its_secret(stand: Stand) -> None:
+    stand.secrets.current = None
+    failed = fails(await stand.once(), F.NO_CREDENTIALS, "env:BMC", "is gone")
+    assert "secret" not in failed.detail
+
+
+async def test_a_store_that_is_away_is_waited_for(stand: Stand) -> None:
+    keeps_secrets_in(stand, Secrets(None, temporary=True))
+    assert waits(await stand.once()).look_again is not None
+
+
+@pytest.mark.parametrize(("lacking", "named"), [("username", "user name"), ("password", "password")])
+async def test_maas_needs_both_user_and_password(stand: Stand, lacking: str, named: str) -> None:
+    keeps_secrets_in(stand, Half(**{lacking: ""}))
+    fails(await stand.once(), F.NO_CREDENTIALS, "env:BMC", named)
+
+
+async def test_it_asks_for_manage_itself_and_then_waits(stand: Stand) -> None:
+    stand.node = change(stand.node, management=M.ENROLL)
+    assert steps(await stand.once()).to.bmc.asked_at == stand.now
+    waits(await stand.once())
+    stand.node = change(stand.node, management=M.VERIFYING)
+    waits(await stand.once())
+    stand.node = change(stand.node, management=M.MANAGEABLE)
+    is_done(await stand.once())
+
+
+@pytest.mark.parametrize("management", [M.UNMANAGED, M.ERROR])
+async def test_a_node_without_a_bmc_has_no_credentials(stand: Stand, management: M) -> None:
+    stand.node = change(stand.node, management=management, bmc_address=None, bmc_credential=None)
+    fails(await stand.once(), F.NO_CREDENTIALS, "set_bmc")
+
+
+async def test_half_of_the_details_are_told_apart(stand: Stand) -> None:
+    stand.node = change(stand.node, management=M.ENROLL, bmc_credential=None)
+    fails(await stand.once(), F.NO_CREDENTIALS, "credential")
+
+
+async def test_another_machine_behind_the_bmc_stops_it(stand: Stand) -> None:
+    wrong = Bmc(failures=1, failure=BmcFailure.IDENTITY_MISMATCH, last_error="expected serial SN-1")
+    stand.node = change(stand.node, management=M.ENROLL, bmc=wrong)
+    fails(await stand.once(), F.IDENTITY_MISMATCH, "SN-1")
