@@ -21,4 +21,4 @@ def load_site_config(node: Node, now: datetime, policy: Policy) -> StageResult:
         detail = f"site {node.site}: {us.username[:64]!r}, to whom the API key belongs, is no administrator of MAAS"
         return Failed(failure=FailureClass.INVALID_CONFIG, detail=detail)
 
-    return left_alone(node) or region.with_region(node, policy, ask, name="maas.whoami", reads_only=True)
+    return left_alone(node) or region.with_region(node, policy, ask, name="load_site_config", reads_only=True)

@@ -27,7 +27,7 @@ def power_off_maas_node(node: Node, now: datetime, policy: Policy) -> StageResul
         or machines.unseen(node, _POWER_OFF)
         or _still_on(node)
         or machines.with_machine(
-            node, policy, lambda machine: _decide(node, now, machine), gone=gone, name="maas.power_off"
+            node, policy, lambda machine: _decide(node, now, machine), gone=gone, name="power_off_maas_node"
         )
     )
 

@@ -15,7 +15,7 @@ from farrier.handlers.node.decommission.machine import ON_ITS_WAY_OUT, S, asking
 from farrier.handlers.node.decommission.own import own
 from farrier.handlers.node.moves import Policy, noted
 from farrier.handlers.node.region import Send
-from farrier.handlers.node.stage import Done, Failed, Settled, StageResult
+from farrier.handlers.node.stage import Done, Failed, Settled, StageResult, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.maas import Machine
 from farrier.model.maas_changes import Abort, Release
@@ -43,10 +43,20 @@ def release_maas_node(node: Node, now: datetime, policy: Policy) -> StageResult:
     return (
         left_alone(node)
         or machines.unseen(node, _RELEASE, _ABORT)
+        or _still_at_work(node)
         or machines.with_machine(
-            node, policy, lambda machine: _decide(node, now, policy, machine), gone=_gone(node), name="maas.release"
+            node,
+            policy,
+            lambda machine: _decide(node, now, policy, machine),
+            gone=_gone(node),
+            name="release_maas_node",
         )
     )
+
+
+def _still_at_work(node: Node) -> Waiting | None:
+    seen = region.latest(node)
+    return _aborting() if seen is not None and seen.status in _ABORTABLE and was_asked(node, _ABORT) else None
 
 
 def _decide(node: Node, now: datetime, policy: Policy, machine: Machine) -> Settled | Send:
@@ -55,10 +65,10 @@ def _decide(node: Node, now: datetime, policy: Policy, machine: Machine) -> Sett
     if machine.status in _RELEASABLE:
         if was_asked(node, _RELEASE):
             return _not_released(machine)
-        return unlock(node) if machine.locked else asking(node, now, _release(node, policy), _RELEASE)
+        return unlock(node) if machine.locked else asking(node, now, wanted(node, policy), _RELEASE)
     if machine.status in _ABORTABLE:
         if was_asked(node, _ABORT):
-            return _not_aborted(machine)
+            return _aborting()
         if machine.locked:
             return unlock(node)
         return asking(node, now, Abort(comment=region.comment(node, _ABORT)), _ABORT)
@@ -67,7 +77,8 @@ def _decide(node: Node, now: datetime, policy: Policy, machine: Machine) -> Sett
     return in_use(machine, "it is released from deployed, allocated, broken and failed ones only")
 
 
-def _release(node: Node, policy: Policy) -> Release:
+def wanted(node: Node, policy: Policy) -> Release:
+    """The request, with the node's disks erased as its site says."""
     erase = region.site_of(node, policy).release.erase
     return Release(
         comment=region.comment(node, _RELEASE),
@@ -99,9 +110,9 @@ def _not_released(machine: Machine) -> Failed:
     return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
 
 
-def _not_aborted(machine: Machine) -> Failed:
-    detail = f"MAAS was asked to abort, and the machine is still {machine.status_name or machine.status}"
-    return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
+def _aborting() -> Waiting:
+    """Its answer comes before the deed."""
+    return Waiting(reason="waits for MAAS to abort what the machine is at")
 
 
 def _gone(node: Node) -> Settled:

@@ -27,7 +27,7 @@ def remove_maas_record(node: Node, now: datetime, policy: Policy) -> StageResult
         or _kept(node, policy)
         or machines.unseen(node)
         or machines.with_machine(
-            node, policy, lambda machine: _decide(node, machine), gone=_removed(node), name="maas.delete"
+            node, policy, lambda machine: _decide(node, machine), gone=_removed(node), name="remove_maas_record"
         )
     )
 

@@ -1,0 +1,108 @@
+"""Stages `disable_node`, `drain_node` and `retire_gpuaas_node`: out of scheduling, empty, retired."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from farrier.config import NodeConfig
+from farrier.handlers.node.moves import change
+from farrier.handlers.node.stage import Done, Failed, Step
+from farrier.model.failures import FailureClass as F
+from farrier.model.failures import QuarantineCause
+from farrier.model.node import Options, Quarantine, StopRequest, TaskStatus, TaskType
+from farrier.model.stages import DecommissionStage as D
+from farrier.model.status import NodeStatus as N
+from farrier.model.writes import CreateTask
+from tests.support.decommissions import fails, is_through, skips, waits
+from tests.support.nodes import task
+from tests.support.stages import Stand, open_stand
+
+T = TaskStatus
+IN_SERVICE = (N.ACTIVE, N.OFFLINE, N.QUARANTINED)
+HELD = Quarantine(QuarantineCause.OPERATOR, "looked at")
+
+
+@pytest.fixture
+async def stand() -> AsyncIterator[Stand]:
+    async with open_stand() as stand:
+        yield stand
+
+
+def at(stand: Stand, stage: D, status: N, **fields: object) -> None:
+    stand.decommissions(stage)
+    stand.node = change(stand.node, status=status, **fields)
+
+
+# --- disable_node
+
+
+@pytest.mark.parametrize("status", IN_SERVICE)
+async def test_a_node_in_service_drains_with_its_task_in_the_same_commit(stand: Stand, status: N) -> None:
+    at(stand, D.DISABLE_NODE, status, quarantine=HELD if status is N.QUARANTINED else None)
+    before = stand.node.quarantine
+    is_through(await stand.settle())
+    assert stand.node.status is N.DRAINING
+    assert stand.writes == [CreateTask(type=TaskType.DRAIN)]
+    assert stand.node.quarantine == before, "a drain that is cancelled does not lift it"
+
+
+@pytest.mark.parametrize("status", [N.DRAINING, N.RETIRED])
+async def test_one_that_is_out_of_service_is_left_where_it_is(stand: Stand, status: N) -> None:
+    at(stand, D.DISABLE_NODE, status)
+    skips(await stand.settle(), status)
+    assert stand.node.status is status and stand.writes == []
+
+
+async def test_a_deletion_s_drain_is_over_before_it_begins(stand: Stand) -> None:
+    stand.decommissions(D.DISABLE_NODE, options=Options(untouched="not_applicable"))
+    stand.node = change(stand.node, status=N.QUARANTINED)
+    is_through(await stand.settle())
+    assert stand.writes == [CreateTask(type=TaskType.DRAIN, ended=T.CANCELLED, result="not_applicable")]
+
+
+# --- drain_node
+
+
+async def test_a_node_whose_drain_succeeded_is_retired_and_its_quarantine_behind_it(stand: Stand) -> None:
+    at(stand, D.DRAIN_NODE, N.DRAINING, quarantine=HELD, tasks=(task(TaskType.DRAIN, T.SUCCEEDED),))
+    is_through(await stand.settle())
+    assert (stand.node.status, stand.node.quarantine) == (N.RETIRED, None)
+    skips(await stand.settle(), "retired")
+
+
+async def test_a_drain_is_waited_for(stand: Stand) -> None:
+    at(stand, D.DRAIN_NODE, N.DRAINING, tasks=(task(TaskType.DRAIN),))
+    waits(await stand.settle(), "waits for an agent")
+    assert stand.node.status is N.DRAINING
+
+
+@pytest.mark.parametrize("status", IN_SERVICE)
+async def test_one_that_is_resumed_drains_again(stand: Stand, status: N) -> None:
+    at(stand, D.DRAIN_NODE, status, tasks=(task(TaskType.DRAIN, T.FAILED),))
+    step = await stand.once()
+    assert isinstance(step, Step) and step.to.status is N.DRAINING
+    assert [write.type for write in stand.writes if isinstance(write, CreateTask)] == [TaskType.DRAIN]
+
+
+async def test_a_drain_that_failed_for_good_stops_the_decommission(stand: Stand) -> None:
+    last = task(TaskType.DRAIN, T.FAILED, failures=NodeConfig().max_task_attempts - 1, created_at=stand.now)
+    at(stand, D.DRAIN_NODE, N.DRAINING, tasks=(last,))
+    failed = await stand.settle()
+    fails(failed, F.TASK_FAILED)
+    assert isinstance(failed, Failed) and failed.stop is StopRequest.DRAIN_FAILED
+
+
+# --- retire_gpuaas_node
+
+
+async def test_a_retired_node_is_retired(stand: Stand) -> None:
+    at(stand, D.RETIRE_GPUAAS_NODE, N.RETIRED)
+    settled = await stand.settle()
+    assert isinstance(settled, Done) and settled.to is None and settled.writes == ()
+
+
+async def test_one_that_is_not_is_a_bug(stand: Stand) -> None:
+    at(stand, D.RETIRE_GPUAAS_NODE, N.DRAINING)
+    fails(await stand.settle(), F.INTERNAL, "draining")

@@ -1,0 +1,144 @@
+"""Stage `power_off_maas_node`: what was given back is off, and nothing else is switched off."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from farrier.model.failures import FailureClass as F
+from farrier.model.node import Options
+from farrier.model.stages import DecommissionStage as D
+from farrier.sim.maas import OPERATOR, Broken, Durations, Fault, Nature, Region, Status
+from tests.support.decommissions import (
+    again,
+    asked,
+    fails,
+    given,
+    given_deployed,
+    is_through,
+    sent,
+    skips,
+    waits,
+)
+from tests.support.stages import Stand, open_stand
+from tests.support.stages import stand as stand_on
+
+STAGE = D.POWER_OFF_MAAS_NODE
+S = Status
+
+
+@pytest.fixture
+async def stand() -> AsyncIterator[Stand]:
+    async with open_stand() as stand:
+        yield stand
+
+
+@pytest.fixture
+async def slow() -> AsyncIterator[Stand]:
+    """Whose BMCs take a minute to switch."""
+    async with stand_on(Region(durations=Durations(power=timedelta(minutes=1)))) as stand:
+        yield stand
+
+
+async def test_a_machine_that_is_off_is_left_so(stand: Stand) -> None:
+    await given(stand, STAGE, S.READY, owner=None, power="off")
+    is_through(await stand.settle())
+    assert sent(stand) == []
+
+
+@pytest.mark.parametrize("power", ["on", "unknown", "error"])
+@pytest.mark.parametrize("status", [S.READY, S.NEW, S.FAILED_COMMISSIONING, S.BROKEN], ids=lambda status: status.name)
+async def test_a_machine_that_was_given_back_is_switched_off_once(stand: Stand, status: Status, power: str) -> None:
+    machine = await given(stand, STAGE, status, owner=None, power=power)
+    waits(await stand.settle(), "to be read")
+    stand.observe()
+    is_through(await stand.settle())
+    is_through(await stand.settle())
+    assert sent(stand) == ["power_off"]
+    assert machine.power_state == "off"
+
+
+async def test_one_that_takes_its_time_is_waited_for_on_what_was_observed(slow: Stand) -> None:
+    machine = await given(slow, STAGE, S.READY, owner=None)
+    await slow.settle()
+    slow.observe()
+    before = asked(slow)
+    for _ in range(3):
+        waits(await slow.settle(), "see it off")
+    assert asked(slow) == before
+    slow.pass_time(timedelta(minutes=2))
+    slow.observe()
+    is_through(await slow.settle())
+    assert sent(slow) == ["power_off"] and machine.power_state == "off"
+
+
+async def test_another_attempt_asks_again(slow: Stand) -> None:
+    machine = await given(slow, STAGE, S.READY, owner=None)
+    await slow.settle()
+    again(slow)
+    machine.power_state = "on"
+    await slow.settle()
+    assert sent(slow) == ["power_off", "power_off"]
+
+
+@pytest.mark.parametrize("power_type", ["", "manual"])
+async def test_one_that_maas_cannot_switch_is_skipped(stand: Stand, power_type: str) -> None:
+    machine = await given(stand, STAGE, S.READY, owner=None, power="unknown")
+    machine.power_type = power_type
+    skips(await stand.settle(), "cannot switch", power_type or "(none)")
+    assert sent(stand) == []
+
+
+async def test_a_bmc_that_does_not_answer_is_tried_again(stand: Stand) -> None:
+    machine = await given(stand, STAGE, S.READY, owner=None)
+    stand.region.natures[machine.system_id] = Nature(bmc_error="no route")
+    fails(await stand.settle(), F.UPSTREAM_ERROR, "no route")
+    stand.region.natures.clear()
+    again(stand)
+    await stand.settle()
+    stand.observe()
+    is_through(await stand.settle())
+
+
+@pytest.mark.parametrize(
+    "status",
+    [S.DEPLOYED, S.DEPLOYING, S.ALLOCATED, S.COMMISSIONING, S.TESTING, S.RESCUE_MODE, S.FAILED_DEPLOYMENT],
+    ids=lambda status: status.name,
+)
+async def test_a_machine_that_is_used_again_is_not_switched_off(stand: Stand, status: Status) -> None:
+    machine = await given(stand, STAGE, status)
+    fails(await stand.settle(), F.STATE_DISAGREEMENT, status.label)
+    assert sent(stand) == [] and machine.power_state == "on"
+
+
+async def test_one_that_is_still_released_is_waited_for(stand: Stand) -> None:
+    await given(stand, STAGE, S.RELEASING)
+    waits(await stand.settle(), "Releasing")
+    assert sent(stand) == []
+
+
+async def test_a_machine_of_somebody_else_is_not_touched(stand: Stand) -> None:
+    await given(stand, STAGE, S.READY, owner=OPERATOR.username)
+    fails(await stand.settle(), F.STATE_DISAGREEMENT, "'op'")
+    assert sent(stand) == []
+
+
+async def test_a_machine_that_was_deleted_has_no_power_to_switch(stand: Stand) -> None:
+    stand.region.forget(await given_deployed(stand, STAGE))
+    skips(await stand.settle(), "no longer in MAAS")
+
+
+async def test_a_deletion_switches_nothing(stand: Stand) -> None:
+    await given(stand, STAGE, S.READY, owner=None, options=Options(untouched="not_applicable"))
+    skips(await stand.settle(), "not_applicable")
+    assert asked(stand) == 0
+
+
+async def test_a_request_whose_answer_was_lost_is_recognised(stand: Stand) -> None:
+    await given(stand, STAGE, S.READY, owner=None)
+    stand.region.faults.add(Fault(op="power_off", broken=Broken.DROP))
+    waits(await stand.settle(), "unreachable")
+    is_through(await stand.settle())
+    assert sent(stand) == ["power_off"]

@@ -1,0 +1,146 @@
+"""Mode `reimage`: the node is emptied, its machine given back, and the same identity is installed anew."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from farrier.config import NodeConfig
+from farrier.handlers.node import NodeHandler
+from farrier.model.actions import Action
+from farrier.model.maas import MaasStatus
+from farrier.model.node import Node, Onboarding, Options, Pause
+from farrier.model.observation import MaasObservation
+from farrier.model.outcome import Wait
+from farrier.model.stages import DecommissionStage as D
+from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import DecommissionMode, OnboardingMode
+from farrier.model.workflow import WorkflowStatus as W
+from tests.support.nodes import NOW, agent, answers, decommission, intent, moved, node
+from tests.support.stages import SITE
+
+HANDLER = NodeHandler(NodeConfig(), sites={SITE.name: SITE})
+LAST = decommission(D.RETIRE_GPUAAS_NODE, mode=DecommissionMode.REIMAGE)
+
+
+def in_maas(status: N = N.RETIRED, **fields: Any) -> Node:
+    return node(status, **{"site": SITE.name, "maas_id": "abc123"} | fields)
+
+
+def seen(state: MaasStatus, *, age: timedelta = timedelta(0)) -> MaasObservation:
+    at = NOW - age
+    return MaasObservation(system_id="abc123", state=state, since=at, read_at=at, fresh_at=at)
+
+
+def asked(node: Node, action: Action, **params: Any) -> tuple[str, str]:
+    (answer,) = answers(HANDLER.handle(replace(node, intents=(intent(action, **params),)), NOW))
+    return answer
+
+
+# --- the second half
+
+
+def test_a_reimage_ends_retired_and_the_same_identity_is_installed_anew() -> None:
+    emptied = moved(HANDLER.handle(in_maas(workflow=LAST), NOW))
+    assert emptied.workflow is not None and emptied.workflow.status is W.COMPLETED
+    assert (emptied.status, emptied.redeploying) == (N.RETIRED, True)
+    begun = moved(HANDLER.handle(replace(emptied, workflow=None), NOW))
+    assert isinstance(begun.workflow, Onboarding) and begun.workflow.mode is OnboardingMode.DEPLOY
+    assert begun.workflow.status is W.PENDING and begun.workflow.mode_given_at == NOW
+    assert (begun.status, begun.redeploying) == (N.RETIRED, False), "it begins once"
+
+
+def test_a_paused_node_is_installed_once_the_pause_is_over() -> None:
+    waiting = in_maas(redeploying=True, paused=Pause("fire drill", NOW))
+    decision = HANDLER.handle(waiting, NOW)
+    assert isinstance(decision, Wait) and "fire drill" in decision.reason
+    assert moved(HANDLER.handle(replace(waiting, paused=None), NOW)).workflow is not None
+
+
+def test_one_that_is_to_stay_retired_does() -> None:
+    kept = replace(LAST, options=Options(retire=True))
+    assert not moved(HANDLER.handle(in_maas(workflow=kept), NOW)).redeploying
+
+
+@pytest.mark.parametrize("mode", [DecommissionMode.SOFT_RESET, DecommissionMode.STORAGE_CLEANUP])
+def test_no_other_mode_installs_anything(mode: DecommissionMode) -> None:
+    last = decommission(D.RETIRE_GPUAAS_NODE, mode=mode, options=Options(leave_out=(D.REMOVE_MAAS_RECORD,)))
+    ended = moved(HANDLER.handle(in_maas(workflow=last), NOW))
+    assert (ended.status, ended.redeploying) == (N.OFFLINE, False)
+
+
+@pytest.mark.parametrize(
+    ("action", "params"),
+    [
+        (Action.REMOVE, {}),
+        (Action.DECOMMISSION, {"mode": "full_decommission"}),
+        (Action.REACTIVATE, {}),
+        (Action.ONBOARD, {"mode": "manual"}),
+    ],
+)
+def test_whatever_is_asked_for_before_it_began_comes_instead(action: Action, params: dict[str, Any]) -> None:
+    waiting = in_maas(redeploying=True, agent=agent(), intents=(intent(action, **params),))
+    after = moved(HANDLER.handle(waiting, NOW))
+    assert not after.redeploying
+    assert not isinstance(after.workflow, Onboarding) or after.workflow.mode is OnboardingMode.MANUAL
+
+
+# --- what is asked for
+
+
+def test_a_reimage_is_begun_where_a_machine_can_be_installed() -> None:
+    assert asked(in_maas(N.ACTIVE, agent=agent()), Action.DECOMMISSION, mode="reimage")[0] == "accepted"
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"maas_id": None}, "this one has no MAAS id"),
+        ({"site": None}, "site (none) has none configured"),
+        ({"site": "nowhere"}, "site nowhere has none configured"),
+    ],
+)
+def test_a_reimage_is_refused_where_no_machine_can_be_installed(fields: dict[str, Any], told: str) -> None:
+    verdict, reason = asked(in_maas(N.ACTIVE, agent=agent(), **fields), Action.DECOMMISSION, mode="reimage")
+    assert verdict == "rejected" and told in reason
+
+
+@pytest.mark.parametrize(
+    ("state", "age", "verdict"),
+    [
+        (MaasStatus.DEPLOYED, timedelta(0), "accepted"),
+        (MaasStatus.READY, timedelta(0), "rejected"),
+        (MaasStatus.OTHER, timedelta(0), "rejected"),
+        (MaasStatus.ABSENT, timedelta(0), "rejected"),
+        (MaasStatus.READY, timedelta(hours=1), "accepted"),  # what is stale proves nothing
+    ],
+)
+def test_a_node_whose_machine_was_given_back_is_not_reactivated(
+    state: MaasStatus, age: timedelta, verdict: str
+) -> None:
+    for retired in (in_maas(agent=agent()), in_maas(agentless=True)):
+        told = asked(replace(retired, maas=seen(state, age=age)), Action.REACTIVATE)
+        assert told[0] == verdict
+        assert verdict == "accepted" or "no longer deployed" in told[1]
+
+
+@pytest.mark.parametrize(
+    ("fields", "verdict", "told"),
+    [
+        ({"maas": seen(MaasStatus.READY)}, "accepted", ""),
+        ({}, "accepted", ""),
+        ({"maas_id": None, "site": None}, "accepted", ""),
+        ({"maas": seen(MaasStatus.DEPLOYED)}, "rejected", "full_decommission"),
+        ({"maas": seen(MaasStatus.DEPLOYED, age=timedelta(hours=1))}, "accepted", ""),
+        ({"site": None}, "rejected", "none configured"),
+    ],
+)
+def test_a_removal_that_could_not_remove_the_machine_is_not_begun(
+    fields: dict[str, Any], verdict: str, told: str
+) -> None:
+    answer = asked(in_maas(agent=agent(), **fields), Action.REMOVE, remove_maas=True)
+    assert answer[0] == verdict and told in answer[1]
+    assert asked(in_maas(agent=agent(), **fields), Action.REMOVE)[0] == "accepted", "the record stays"

@@ -1,0 +1,360 @@
+"""Stage `release_maas_node`: nobody has the machine any more, its disks are erased as its site says."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+
+import pytest
+
+from farrier.config.sites import Erase, ReleaseSite
+from farrier.handlers.node.decommission.release_maas_node import wanted
+from farrier.handlers.node.moves import change
+from farrier.model.failures import FailureClass as F
+from farrier.model.maas_changes import Release
+from farrier.model.node import Options
+from farrier.model.stages import DecommissionStage as D
+from farrier.model.workflow import DecommissionMode
+from farrier.model.writes import ForgetAgent, RevokeBootstrap
+from farrier.sim.maas import OPERATOR, Broken, EraseFate, Fault, Nature, Status
+from farrier.sim.maas.records import Machine
+from tests.support.decommissions import (
+    LATER,
+    again,
+    asked,
+    fails,
+    given,
+    given_deployed,
+    is_through,
+    sent,
+    skips,
+    waits,
+)
+from tests.support.stages import SECOND, Stand, open_stand
+
+STAGE = D.RELEASE_MAAS_NODE
+S = Status
+NOT_NOW = b"Machine cannot be released in its current state ('Testing')."
+RELEASABLE = (S.DEPLOYED, S.ALLOCATED, S.RESERVED, S.BROKEN, S.FAILED_DEPLOYMENT, S.FAILED_RELEASING)
+
+
+@pytest.fixture
+async def stand() -> AsyncIterator[Stand]:
+    async with open_stand() as stand:
+        yield stand
+
+
+def is_released(stand: Stand) -> None:
+    assert stand.node.workflow is not None and stand.node.workflow.upstream.released
+    assert {ForgetAgent(), RevokeBootstrap()} <= set(stand.writes)
+
+
+def is_not_released(stand: Stand) -> None:
+    assert stand.node.workflow is not None and not stand.node.workflow.upstream.released
+    assert ForgetAgent() not in stand.writes
+
+
+# --- the way through
+
+
+@pytest.mark.parametrize("status", [*RELEASABLE, S.FAILED_DISK_ERASING], ids=lambda status: status.name)
+async def test_a_machine_of_ours_is_released_once(stand: Stand, status: Status) -> None:
+    machine = await given(stand, STAGE, status)
+    waits(await stand.settle(), "to be read")
+    is_not_released(stand)
+    stand.observe()
+    is_through(await stand.settle())
+    is_released(stand)
+    assert machine.status is S.READY and machine.owner is None
+    assert sent(stand) == ["release"]
+    is_through(await stand.settle())
+    assert sent(stand) == ["release"], "nothing is left to ask for"
+
+
+async def test_its_request_is_recognised_by_its_comment(stand: Stand) -> None:
+    machine = await given_deployed(stand, STAGE)
+    await stand.settle()
+    events = await stand.world.client.events(system_id=machine.system_id)
+    assert [event.type for event in events if event.carries("farrier decommission 12: release")] == [
+        "User releasing node"
+    ]
+
+
+@pytest.mark.parametrize("status", [S.READY, S.NEW, S.FAILED_COMMISSIONING, S.FAILED_TESTING], ids=lambda s: s.name)
+async def test_one_that_nobody_has_is_released_already(stand: Stand, status: Status) -> None:
+    await given(stand, STAGE, status, owner=None, power="off")
+    is_through(await stand.settle())
+    is_released(stand)
+    assert sent(stand) == []
+
+
+async def test_one_that_runs_what_maas_never_installed_keeps_its_agent(stand: Stand) -> None:
+    await given(stand, STAGE, S.NEW, owner=None, power="on")
+    skips(await stand.settle(), "not deployed")
+    is_not_released(stand)
+
+
+async def test_one_whose_commissioning_had_failed_before_ends_in_new(stand: Stand) -> None:
+    machine = await given_deployed(stand, STAGE)
+    machine.script_sets.clear()
+    await stand.settle()
+    assert machine.status is S.NEW
+    machine.power_state = "on"  # whoever switched it on since: what ran there was released all the same
+    stand.observe()
+    is_through(await stand.settle())
+    is_released(stand)
+
+
+@pytest.mark.parametrize(
+    ("erase", "flags"),
+    [
+        (Erase.NONE, {}),
+        (Erase.QUICK, {"erase": True, "quick_erase": True}),
+        (Erase.SECURE, {"erase": True, "secure_erase": True}),
+        (Erase.FULL, {"erase": True}),
+    ],
+)
+async def test_disks_are_erased_as_the_site_says(stand: Stand, erase: Erase, flags: Mapping[str, bool]) -> None:
+    machine = await given_deployed(stand, STAGE)
+    stand.use(release=ReleaseSite(erase=erase))
+    assert wanted(stand.node, stand.policy) == Release(comment="farrier decommission 12: release", **flags)
+    await stand.settle()
+    assert machine.status is (S.DISK_ERASING if flags else S.READY)
+
+
+# --- waiting
+
+
+async def test_erasing_is_waited_for_on_what_was_observed_without_asking_maas(stand: Stand) -> None:
+    machine = await given_deployed(stand, STAGE)
+    stand.use(release=ReleaseSite(erase=Erase.QUICK))
+    await stand.settle()
+    stand.observe()
+    before = asked(stand)
+    for _ in range(3):
+        waits(await stand.settle(), "Disk erasing")
+    assert asked(stand) == before
+    stand.pass_time(LATER)
+    stand.observe()
+    is_through(await stand.settle())
+    is_released(stand)
+    assert machine.status is S.READY and sent(stand) == ["release"]
+
+
+async def test_erasing_that_the_region_adds_by_itself_is_waited_for(stand: Stand) -> None:
+    stand.region.site.config["enable_disk_erasing_on_release"] = True
+    await given_deployed(stand, STAGE)
+    await stand.settle()
+    stand.observe()
+    waits(await stand.settle(), "Disk erasing")
+    stand.pass_time(LATER)
+    stand.observe()
+    is_through(await stand.settle())
+    assert sent(stand) == ["release"]
+
+
+@pytest.mark.parametrize("status", [S.RELEASING, S.DISK_ERASING], ids=lambda status: status.name)
+async def test_a_release_that_somebody_else_asked_for_is_waited_for(stand: Stand, status: Status) -> None:
+    await given(stand, STAGE, status)
+    waits(await stand.settle(), status.label)
+    assert sent(stand) == []
+
+
+async def test_nothing_is_asked_for_again_before_maas_was_read(stand: Stand) -> None:
+    await given_deployed(stand, STAGE)
+    stand.observe()  # shows what was before
+    stand.pass_time(SECOND)
+    waits(await stand.settle(), "to be read")
+    before = asked(stand)
+    waits(await stand.settle(), "to be read")
+    assert asked(stand) == before
+
+
+# --- work that has to be ended first
+
+
+@pytest.mark.parametrize(
+    ("status", "then"),
+    [
+        (S.DEPLOYING, ["abort", "release"]),
+        (S.COMMISSIONING, ["abort"]),
+        (S.TESTING, ["abort"]),
+    ],
+    ids=lambda value: value.name if isinstance(value, Status) else "",
+)
+async def test_running_work_is_aborted_first(stand: Stand, status: Status, then: list[str]) -> None:
+    machine = await given(stand, STAGE, status)
+    waits(await stand.settle(), "to be read")
+    assert sent(stand) == ["abort"]
+    stand.observe()
+    settled = await stand.settle()
+    if "release" in then:
+        stand.observe()
+        settled = await stand.settle()
+    is_through(settled)
+    is_released(stand)
+    assert sent(stand) == then
+    assert machine.status in (S.READY, S.NEW)
+
+
+async def test_work_that_is_not_ended_at_once_is_not_aborted_over_and_over(stand: Stand) -> None:
+    machine = await given(stand, STAGE, S.DEPLOYING)
+    await stand.settle()
+    put_back(machine, S.DEPLOYING)
+    stand.observe()
+    before = asked(stand)
+    waits(await stand.settle(), "abort")
+    assert asked(stand) == before and sent(stand) == ["abort"]
+    stand.observe(status=S.ALLOCATED.value)  # as it was between two readings
+    waits(await stand.settle(), "abort")
+    assert sent(stand) == ["abort"]
+    again(stand)
+    await stand.settle()
+    assert sent(stand) == ["abort", "abort"], "an attempt that timed out is followed by another request"
+
+
+async def test_a_locked_machine_is_unlocked_first(stand: Stand) -> None:
+    machine = await given_deployed(stand, STAGE)
+    machine.locked = True
+    await stand.settle()
+    stand.observe()
+    is_through(await stand.settle())
+    assert sent(stand) == ["unlock", "release"]
+
+
+# --- what fails
+
+
+def put_back(machine: Machine, status: Status) -> None:
+    machine.status = status
+
+
+@pytest.mark.parametrize("status", [S.FAILED_RELEASING, S.FAILED_DISK_ERASING, S.DEPLOYED], ids=lambda s: s.name)
+async def test_a_release_that_failed_is_asked_for_again_in_the_next_attempt_only(stand: Stand, status: Status) -> None:
+    machine = await given_deployed(stand, STAGE)
+    await stand.settle()
+    put_back(machine, status)
+    stand.observe()
+    fails(await stand.settle(), F.UPSTREAM_ERROR, status.label)
+    is_not_released(stand)
+    assert sent(stand) == ["release"]
+    again(stand)
+    await stand.settle()
+    stand.observe()
+    is_through(await stand.settle())
+    assert sent(stand) == ["release", "release"]
+
+
+async def test_an_erasure_that_failed_erases_again(stand: Stand) -> None:
+    machine = await given_deployed(stand, STAGE)
+    stand.use(release=ReleaseSite(erase=Erase.SECURE))
+    stand.region.natures[machine.system_id] = Nature(erase=EraseFate.FAILS)
+    await stand.settle()
+    stand.pass_time(LATER)
+    stand.observe()
+    fails(await stand.settle(), F.UPSTREAM_ERROR, "Failed to erase disks.")
+    stand.region.natures.clear()
+    again(stand)
+    await stand.settle()
+    assert machine.status is S.DISK_ERASING
+
+
+async def test_a_bmc_that_does_not_answer_changes_nothing(stand: Stand) -> None:
+    machine = await given_deployed(stand, STAGE)
+    stand.region.natures[machine.system_id] = Nature(bmc_error="no route")
+    fails(await stand.settle(), F.UPSTREAM_ERROR, "no route")
+    is_not_released(stand)
+    assert machine.status is S.DEPLOYED
+
+
+async def test_a_region_that_is_away_is_waited_for(stand: Stand) -> None:
+    await given_deployed(stand, STAGE)
+    stand.region.faults.add(Fault(path="*/machines/*", times=None, broken=Broken.DROP))
+    waits(await stand.settle(), "unreachable")
+
+
+async def test_a_state_that_changed_since_it_was_read_is_read_again(stand: Stand) -> None:
+    await given_deployed(stand, STAGE)
+    stand.region.faults.add(Fault(op="release", status=409, body=NOT_NOW, content_type="text/plain"))
+    waits(await stand.settle(), "conflict")
+    await stand.settle()
+    stand.observe()
+    is_through(await stand.settle())
+
+
+@pytest.mark.parametrize(
+    "status",
+    [S.RESCUE_MODE, S.ENTERING_RESCUE_MODE, S.EXITING_RESCUE_MODE, S.FAILED_ENTERING_RESCUE_MODE],
+    ids=lambda status: status.name,
+)
+async def test_a_machine_that_somebody_works_on_is_left_to_him(stand: Stand, status: Status) -> None:
+    await given(stand, STAGE, status)
+    fails(await stand.settle(), F.STATE_DISAGREEMENT, status.label)
+    assert sent(stand) == []
+
+
+async def test_a_machine_of_somebody_else_is_not_touched(stand: Stand) -> None:
+    machine = await given(stand, STAGE, S.DEPLOYED, owner=OPERATOR.username)
+    fails(await stand.settle(), F.STATE_DISAGREEMENT, "'op'")
+    assert sent(stand) == [] and machine.status is S.DEPLOYED
+    is_not_released(stand)
+
+
+# --- not there
+
+
+async def test_a_machine_that_was_deleted_is_no_obstacle_to_a_full_decommission(stand: Stand) -> None:
+    stand.region.forget(await given_deployed(stand, STAGE))
+    skips(await stand.settle(), "no longer in MAAS")
+    is_not_released(stand)  # it may run on: MAAS switches nothing off when it deletes
+
+
+async def test_a_machine_that_was_deleted_cannot_be_installed_anew(stand: Stand) -> None:
+    stand.region.forget(await given_deployed(stand, STAGE, mode=DecommissionMode.REIMAGE))
+    fails(await stand.settle(), F.MACHINE_DELETED_UPSTREAM)
+
+
+async def test_a_node_without_a_machine_has_nothing_to_release(stand: Stand) -> None:
+    stand.decommissions(STAGE)
+    skips(await stand.settle(), "not in MAAS")
+
+
+async def test_a_deletion_releases_nothing(stand: Stand) -> None:
+    await given_deployed(stand, STAGE, options=Options(untouched="not_applicable"))
+    skips(await stand.settle(), "not_applicable")
+    assert asked(stand) == 0
+
+
+async def test_a_site_that_is_not_configured_needs_a_person(stand: Stand) -> None:
+    await given_deployed(stand, STAGE)
+    stand.node = change(stand.node, site="nowhere")
+    fails(await stand.settle(), F.INVALID_CONFIG, "nowhere")
+
+
+# --- lost answers
+
+
+@pytest.mark.parametrize("erase", [Erase.NONE, Erase.QUICK])
+async def test_a_release_whose_answer_was_lost_is_recognised(stand: Stand, erase: Erase) -> None:
+    machine = await given_deployed(stand, STAGE)
+    stand.use(release=ReleaseSite(erase=erase))
+    stand.region.faults.add(Fault(op="release", broken=Broken.DROP))
+    waits(await stand.settle(), "unreachable")
+    await stand.settle()
+    stand.pass_time(LATER)
+    stand.observe()
+    is_through(await stand.settle())
+    is_released(stand)
+    assert sent(stand) == ["release"]
+    assert machine.status is S.READY
+
+
+@pytest.mark.parametrize("op", ["abort", "unlock"])
+async def test_what_comes_before_a_release_is_not_repeated_either(stand: Stand, op: str) -> None:
+    machine = await given(stand, STAGE, S.DEPLOYING)
+    machine.locked = op == "unlock"
+    stand.region.faults.add(Fault(op=op, broken=Broken.DROP))
+    for _ in range(5):
+        await stand.settle()
+        stand.observe()
+    is_through(await stand.settle())
+    assert sent(stand).count(op) == 1 and sent(stand).count("release") == 1

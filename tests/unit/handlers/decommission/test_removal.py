@@ -1,0 +1,74 @@
+"""Stages `remove_gpuaas_node_record` and `cleanup_secrets`: uninstalled, and nothing it knows opens anything."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from farrier.handlers.node.moves import change
+from farrier.handlers.node.stage import Step
+from farrier.model.node import Options, TaskStatus, TaskType, Upstream
+from farrier.model.stages import DecommissionStage as D
+from farrier.model.status import NodeStatus as N
+from farrier.model.writes import CreateTask, ForgetAgent, RevokeBootstrap
+from tests.support.decommissions import is_through, skips, waits
+from tests.support.nodes import task
+from tests.support.stages import Stand, open_stand
+
+T = TaskStatus
+
+
+@pytest.fixture
+async def stand() -> AsyncIterator[Stand]:
+    async with open_stand() as stand:
+        yield stand
+
+
+async def test_a_removal_begins_with_its_task_in_the_same_commit(stand: Stand) -> None:
+    stand.decommissions(D.REMOVE_GPUAAS_NODE_RECORD)
+    step = await stand.once()
+    assert isinstance(step, Step) and step.to.status is N.REMOVING
+    assert stand.writes == [CreateTask(type=TaskType.UNINSTALL)]
+    stand.node = change(stand.node, tasks=(task(TaskType.UNINSTALL),))
+    waits(await stand.settle(), "waits for an agent")
+    assert ForgetAgent() not in stand.writes, "its agent has work to do"
+    stand.node = change(stand.node, tasks=(task(TaskType.UNINSTALL, T.SUCCEEDED),))
+    is_through(await stand.settle())
+    assert ForgetAgent() in stand.writes
+
+
+@pytest.mark.parametrize(
+    ("options", "upstream", "result"),
+    [
+        (Options(), Upstream(released=True), "machine_released"),
+        (Options(untouched="not_applicable"), Upstream(), "not_applicable"),
+    ],
+    ids=["released", "deleted"],
+)
+async def test_where_there_is_nothing_to_uninstall_the_task_is_over_before_it_begins(
+    stand: Stand, options: Options, upstream: Upstream, result: str
+) -> None:
+    stand.decommissions(D.REMOVE_GPUAAS_NODE_RECORD, options=options, upstream=upstream)
+    step = await stand.once()
+    assert isinstance(step, Step) and step.to.status is N.REMOVING
+    ended = CreateTask(type=TaskType.UNINSTALL, ended=T.CANCELLED, result=result)
+    assert stand.writes == [ended]
+    stand.node = change(stand.node, tasks=(task(TaskType.UNINSTALL, T.CANCELLED, result=result),))
+    skips(await stand.settle(), result)
+    assert [write for write in stand.writes if isinstance(write, CreateTask)] == [ended], "not issued again"
+
+
+async def test_secrets_are_worthless_afterwards(stand: Stand) -> None:
+    stand.decommissions(D.CLEANUP_SECRETS)
+    stand.node = change(stand.node, status=N.REMOVING)
+    is_through(await stand.settle())
+    assert set(stand.writes) == {RevokeBootstrap(), ForgetAgent()}
+
+
+async def test_one_that_was_stopped_there_goes_back_into_its_removal_first(stand: Stand) -> None:
+    """Where nothing follows it the node would be deleted from `retired`, which no edge allows."""
+    stand.decommissions(D.CLEANUP_SECRETS, options=Options(leave_out=(D.REMOVE_MAAS_RECORD,)))
+    step = await stand.once()
+    assert isinstance(step, Step) and step.to.status is N.REMOVING
+    is_through(await stand.settle())

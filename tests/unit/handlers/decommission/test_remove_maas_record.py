@@ -1,0 +1,197 @@
+"""Stage `remove_maas_record`: MAAS knows the machine no more, unless somebody still uses it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from farrier.config.sites import ReleaseSite
+from farrier.handlers.node.moves import change
+from farrier.handlers.node.stage import Step
+from farrier.model.failures import FailureClass as F
+from farrier.model.node import Options
+from farrier.model.stages import DecommissionStage as D
+from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import DecommissionMode
+from farrier.sim.maas import OPERATOR, Broken, Fault, Status
+from farrier.sim.maas.records import Machine
+from tests.support.decommissions import asked, fails, given, is_through, sent, skips, waits
+from tests.support.stages import Stand, open_stand
+
+STAGE = D.REMOVE_MAAS_RECORD
+S = Status
+FREE = (S.READY, S.NEW, S.FAILED_COMMISSIONING, S.FAILED_TESTING, S.BROKEN)
+USED = (S.DEPLOYED, S.DEPLOYING, S.ALLOCATED, S.RESERVED, S.FAILED_DEPLOYMENT, S.COMMISSIONING, S.RESCUE_MODE)
+REMOVES = ReleaseSite(remove_record=True)
+STORAGE: dict[str, Any] = {"mode": DecommissionMode.STORAGE_CLEANUP}
+WALK: dict[str, Any] = {"options": Options(untouched="not_applicable", retire=True)}
+
+
+@pytest.fixture
+async def stand() -> AsyncIterator[Stand]:
+    async with open_stand() as stand:
+        yield stand
+
+
+async def removing(stand: Stand, status: Status, *, owner: str | None = None, **fields: Any) -> Machine:
+    """The node is being removed, its machine is off."""
+    machine = await given(stand, STAGE, status, owner=owner, power="off", **fields)
+    if "mode" not in fields:
+        stand.node = change(stand.node, status=N.REMOVING)
+    return machine
+
+
+def kept_or_not(stand: Stand, machine: Machine, *, kept: bool) -> None:
+    assert (machine.system_id in stand.region.machines) is kept
+
+
+# --- a full decommission
+
+
+@pytest.mark.parametrize("status", FREE, ids=lambda status: status.name)
+async def test_a_machine_that_nobody_uses_is_deleted_once(stand: Stand, status: Status) -> None:
+    machine = await removing(stand, status)
+    is_through(await stand.settle())
+    kept_or_not(stand, machine, kept=False)
+    assert stand.node.maas_id == machine.system_id, "for the history of the node"
+    is_through(await stand.settle())
+    assert sent(stand) == ["delete"]
+
+
+@pytest.mark.parametrize("status", USED, ids=lambda status: status.name)
+@pytest.mark.parametrize("walk", [{}, WALK], ids=["full", "delete"])
+async def test_a_machine_that_somebody_uses_is_never_deleted(
+    stand: Stand, status: Status, walk: dict[str, Any]
+) -> None:
+    machine = await removing(stand, status, owner="admin", **walk)
+    stand.use(release=REMOVES)
+    stand.node = change(stand.node, maas_created=True)
+    fails(await stand.settle(), F.STATE_DISAGREEMENT, status.label)
+    kept_or_not(stand, machine, kept=True)
+    assert sent(stand) == []
+
+
+async def test_a_locked_machine_is_unlocked_first(stand: Stand) -> None:
+    machine = await removing(stand, S.READY)
+    machine.locked = True
+    is_through(await stand.settle())
+    assert sent(stand) == ["unlock", "delete"]
+
+
+@pytest.mark.parametrize("status", [S.RELEASING, S.DISK_ERASING], ids=lambda status: status.name)
+async def test_one_that_is_still_released_is_waited_for(stand: Stand, status: Status) -> None:
+    await removing(stand, status)
+    waits(await stand.settle(), status.label)
+    stand.observe()
+    before = asked(stand)
+    waits(await stand.settle(), status.label)
+    assert asked(stand) == before and sent(stand) == []
+
+
+async def test_a_machine_of_somebody_else_is_not_touched(stand: Stand) -> None:
+    machine = await removing(stand, S.READY, owner=OPERATOR.username)
+    fails(await stand.settle(), F.STATE_DISAGREEMENT, "'op'")
+    kept_or_not(stand, machine, kept=True)
+
+
+async def test_a_machine_that_is_gone_is_removed(stand: Stand) -> None:
+    machine = await removing(stand, S.READY)
+    stand.region.forget(machine)
+    is_through(await stand.settle())
+    assert sent(stand) == []
+
+
+async def test_so_is_one_that_goes_between_reading_and_deleting(stand: Stand) -> None:
+    await removing(stand, S.READY)
+    absent = b"No Machine matches the given query."
+    stand.region.faults.add(Fault(method="DELETE", status=404, body=absent, content_type="text/plain"))
+    is_through(await stand.settle())
+
+
+async def test_a_deletion_whose_answer_was_lost_is_recognised(stand: Stand) -> None:
+    machine = await removing(stand, S.READY)
+    stand.region.faults.add(Fault(method="DELETE", broken=Broken.DROP))
+    waits(await stand.settle(), "unreachable")
+    is_through(await stand.settle())
+    kept_or_not(stand, machine, kept=False)
+    assert sent(stand) == ["delete"]
+
+
+async def test_a_node_that_was_stopped_in_its_removal_goes_back_into_it_first(stand: Stand) -> None:
+    """`deleted` is reached from `removing` only."""
+    await removing(stand, S.READY)
+    stand.node = change(stand.node, status=N.RETIRED)
+    step = await stand.once()
+    assert isinstance(step, Step) and step.to.status is N.REMOVING
+    is_through(await stand.settle())
+
+
+async def test_a_node_that_is_not_in_maas_has_no_record(stand: Stand) -> None:
+    stand.decommissions(STAGE)
+    stand.node = change(stand.node, status=N.REMOVING)
+    skips(await stand.settle(), "not in MAAS")
+
+
+async def test_a_site_that_is_not_configured_needs_a_person(stand: Stand) -> None:
+    await removing(stand, S.READY)
+    stand.node = change(stand.node, site="nowhere")
+    fails(await stand.settle(), F.INVALID_CONFIG, "nowhere")
+
+
+# --- after a storage cleanup
+
+
+async def test_a_node_that_lives_on_has_no_machine_any_more(stand: Stand) -> None:
+    machine = await removing(stand, S.READY, **STORAGE)
+    stand.use(release=REMOVES)
+    stand.node = change(stand.node, maas_created=True)
+    is_through(await stand.settle())
+    kept_or_not(stand, machine, kept=False)
+    assert (stand.node.maas_id, stand.node.maas_created) == (None, False)
+    assert stand.node.status is N.RETIRED
+
+
+async def test_a_site_that_keeps_records_keeps_them(stand: Stand) -> None:
+    machine = await removing(stand, S.READY, **STORAGE)
+    skips(await stand.settle(), "keeps records")
+    kept_or_not(stand, machine, kept=True)
+    assert asked(stand) == 0
+
+
+@pytest.mark.parametrize("status", USED, ids=lambda status: status.name)
+async def test_a_node_that_goes_back_into_service_keeps_the_machine_it_runs_on(stand: Stand, status: Status) -> None:
+    machine = await removing(stand, status, owner="admin", **STORAGE)
+    stand.use(release=REMOVES)
+    skips(await stand.settle(), status.label)
+    kept_or_not(stand, machine, kept=True)
+    assert stand.node.maas_id == machine.system_id
+
+
+# --- a deletion
+
+
+@pytest.mark.parametrize(
+    ("ours", "policy", "removed"),
+    [(True, True, True), (True, False, False), (False, True, False), (False, False, False)],
+)
+async def test_a_deletion_removes_what_we_made_where_the_site_says_so(
+    stand: Stand, ours: bool, policy: bool, removed: bool
+) -> None:
+    machine = await removing(stand, S.READY, **WALK)
+    stand.use(release=ReleaseSite(remove_record=policy))
+    stand.node = change(stand.node, maas_created=ours)
+    settled = await stand.settle()
+    kept_or_not(stand, machine, kept=not removed)
+    if removed:
+        is_through(settled)
+    else:
+        skips(settled, "not_applicable")
+        assert asked(stand) == 0
+
+
+async def test_a_deletion_needs_no_site(stand: Stand) -> None:
+    await removing(stand, S.READY, **WALK)
+    stand.node = change(stand.node, site=None, maas_created=True)
+    skips(await stand.settle(), "not_applicable")

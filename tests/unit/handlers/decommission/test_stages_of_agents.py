@@ -1,0 +1,122 @@
+"""The stages that an agent does: a task is issued, waited for, issued again, given up by force; all alike."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from farrier.config import NodeConfig
+from farrier.handlers.node.moves import change
+from farrier.model.failures import FailureClass as F
+from farrier.model.node import Options, TaskStatus, TaskType, Upstream
+from farrier.model.stages import DecommissionStage as D
+from farrier.model.writes import CreateTask, EndTask, ForgetAgent
+from tests.support.decommissions import fails, is_through, skips, waits
+from tests.support.nodes import task
+from tests.support.stages import Stand, open_stand
+
+T = TaskStatus
+STAGES = {
+    D.FORCE_RELEASE_ALLOCATIONS: TaskType.RELEASE_ALLOCATIONS,
+    D.CLEANUP_STORAGE: TaskType.CLEANUP_STORAGE,
+    D.SCRUB_GPU: TaskType.SCRUB_GPU,
+    D.VALIDATE_CLEAN_NODE: TaskType.VALIDATE_CLEAN,
+}
+MAX = NodeConfig().max_task_attempts
+FORCE = Options(force=True, reason="dead", asked_by="ann")
+
+
+@pytest.fixture
+async def stand() -> AsyncIterator[Stand]:
+    async with open_stand() as stand:
+        yield stand
+
+
+each_stage = pytest.mark.parametrize(("stage", "type_"), STAGES.items())
+
+
+@each_stage
+async def test_a_task_is_issued_once(stand: Stand, stage: D, type_: TaskType) -> None:
+    stand.decommissions(stage)
+    waits(await stand.once(), "was issued")
+    assert stand.writes == [CreateTask(type=type_)]
+    stand.node = change(stand.node, tasks=(task(type_),))
+    waits(await stand.once(), "waits for an agent")
+    assert stand.writes == [CreateTask(type=type_)]
+
+
+@each_stage
+async def test_a_task_that_an_agent_has_is_waited_for_as_long_as_its_lease(
+    stand: Stand, stage: D, type_: TaskType
+) -> None:
+    stand.decommissions(stage)
+    taken = task(type_, T.DISPATCHED, lease_until=stand.now + timedelta(minutes=1))
+    stand.node = change(stand.node, tasks=(taken,))
+    waits(await stand.once(), "works on")
+    stand.now += timedelta(minutes=2)
+    waits(await stand.once(), "lease", "issued again")
+    assert stand.writes == [EndTask(taken.id, T.EXPIRED, "lease ran out"), CreateTask(type=type_, attempt=2)]
+
+
+@each_stage
+async def test_a_task_that_succeeded_is_the_goal(stand: Stand, stage: D, type_: TaskType) -> None:
+    stand.decommissions(stage)
+    stand.node = change(stand.node, tasks=(task(type_, T.SUCCEEDED),))
+    for _ in range(2):
+        is_through(await stand.settle())
+    assert stand.writes == []
+
+
+@each_stage
+async def test_a_task_that_failed_is_issued_again_until_it_has_failed_for_good(
+    stand: Stand, stage: D, type_: TaskType
+) -> None:
+    stand.decommissions(stage)
+    failed = task(type_, T.FAILED, failures=MAX - 2, created_at=stand.now)
+    stand.node = change(stand.node, tasks=(failed,))
+    waits(await stand.once(), "was issued")
+    assert stand.writes == [CreateTask(type=type_, attempt=2, failures=MAX - 1)]
+    stand.node = change(stand.node, tasks=(task(type_, T.FAILED, failures=MAX - 1, created_at=stand.now),))
+    failure = F.VALIDATION_FAILED if stage is D.VALIDATE_CLEAN_NODE else F.TASK_FAILED
+    fails(await stand.once(), failure, str(type_))
+
+
+@each_stage
+async def test_an_unfinished_task_is_given_up_by_force_and_marked(stand: Stand, stage: D, type_: TaskType) -> None:
+    stand.decommissions(stage, options=FORCE)
+    stand.node = change(stand.node, tasks=(task(type_),))
+    waits(await stand.once())
+    stand.now += stand.policy.force_after
+    skips(await stand.once(), "ann", "dead")
+    assert stand.node.not_scrubbed
+    assert [write.result for write in stand.writes if isinstance(write, EndTask)] == ["forced"]
+
+
+@each_stage
+async def test_no_agent_is_asked_on_a_machine_that_was_given_back(stand: Stand, stage: D, type_: TaskType) -> None:
+    """A rerun would wait for ever for an agent that is gone."""
+    stand.decommissions(stage, upstream=Upstream(released=True))
+    skips(await stand.settle(), "machine_released")
+    stand.node = change(stand.node, tasks=(task(type_, T.SUCCEEDED),))
+    is_through(await stand.settle())
+    assert stand.writes == []
+
+
+@each_stage
+async def test_a_deletion_asks_no_agent(stand: Stand, stage: D, type_: TaskType) -> None:
+    stand.decommissions(stage, options=Options(untouched="not_applicable"))
+    skips(await stand.settle(), "not_applicable")
+    assert stand.writes == []
+
+
+async def test_only_a_finished_scrub_clears_the_mark_of_one_that_was_forced(stand: Stand) -> None:
+    stand.decommissions(D.SCRUB_GPU, upstream=Upstream(released=True))
+    stand.node = change(stand.node, not_scrubbed=True)
+    skips(await stand.settle())
+    assert stand.node.not_scrubbed
+    stand.node = change(stand.node, tasks=(task(TaskType.SCRUB_GPU, T.SUCCEEDED),))
+    is_through(await stand.settle())
+    assert not stand.node.not_scrubbed
+    assert ForgetAgent() not in stand.writes

@@ -1,0 +1,175 @@
+"""Whole decommissions through the handler, on a region: from service to the end, with answers lost and runs lost.
+
+Agents, the observer and commits are played; the region and its client are the real ones. Whatever is lost on the way,
+the machine is asked for each thing once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from farrier.config import NodeConfig
+from farrier.handlers.node import NodeHandler
+from farrier.handlers.node.moves import Outcome, change
+from farrier.model import mapping
+from farrier.model.actions import Action
+from farrier.model.edges import ALLOWED, Layer
+from farrier.model.node import Onboarding, TaskStatus, TaskType
+from farrier.model.outcome import Deleted, Step, Transition, Update
+from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import OnboardingMode
+from farrier.model.writes import CreateTask
+from farrier.sim.maas import Broken, Fault, Status
+from farrier.sim.maas.records import Machine
+from tests.support.decommissions import CHANGES
+from tests.support.maas import deployed
+from tests.support.nodes import agent, intent, writes
+from tests.support.stages import Stand, open_stand
+from tests.support.stored import OPEN, stored
+
+MOST_RUNS = 120
+IN_MAAS = ("load_site_config", "release_maas_node", "power_off_maas_node", "remove_maas_record")
+
+
+class Walk:
+    """A node of the stand on its way. `lost_runs`: the ends of these runs that ask MAAS are never committed."""
+
+    def __init__(self, stand: Stand, lost_runs: frozenset[int] = frozenset()) -> None:
+        self.stand = stand
+        self.handler = NodeHandler(NodeConfig(), sites=stand.policy.sites)
+        self.lost_runs = lost_runs
+        self.steps = 0
+        self.path: list[str] = []
+        self.ended: dict[TaskType, object] = {}
+
+    async def run(self) -> bool:
+        """One run and its commit; False once there is nothing more to run."""
+        stand = self.stand
+        stand.pass_time(timedelta(seconds=20))
+        before = stand.node
+        decision = self.handler.handle(before, stand.now)
+        if isinstance(decision, Step):
+            self.steps += decision.name in IN_MAAS
+            is_lost = decision.name in IN_MAAS and self.steps in self.lost_runs
+            decision = await decision.act(stand.services)
+            if is_lost:
+                return True
+        if isinstance(decision, Deleted):
+            return False
+        self.commit(decision)
+        return True
+
+    def commit(self, decision: Outcome) -> None:
+        stand, before = self.stand, self.stand.node
+        after = decision.to if isinstance(decision, Transition | Update) else before
+        job = after.workflow
+        if job is not None:
+            assert mapping.violation(after.status, kind=job.kind, workflow_status=job.status, mode=job.mode) is None
+        if after.status is not before.status:
+            assert (before.status, after.status) in ALLOWED[Layer.STATUS]
+            self.path.append(after.status)
+        for new in writes(decision):
+            if isinstance(new, CreateTask) and new.ended is not None:
+                self.ended[new.type] = new.result
+        stand.node = stored(before, after, writes(decision), stand.now)
+        stand.node = change(stand.node, tasks=tuple(self.done(task) for task in stand.node.tasks))
+        if stand.node.maas_id is not None:
+            stand.observe()
+
+    def done(self, task: Any) -> Any:
+        """The agent does what it is asked, as long as it is there."""
+        return replace(task, status=TaskStatus.SUCCEEDED) if task.status in OPEN and self.stand.node.agent else task
+
+    async def to_the_end(self) -> None:
+        for _ in range(MOST_RUNS):
+            if not await self.run() or isinstance(self.stand.node.workflow, Onboarding):
+                return
+        raise AssertionError(f"does not end: {self.stand.node}")
+
+    @property
+    def sent(self) -> list[str]:
+        return [operation for operation in self.stand.world.observed.operations if operation in CHANGES]
+
+
+@pytest.fixture
+async def stand() -> AsyncIterator[Stand]:
+    async with open_stand() as stand:
+        yield stand
+
+
+async def in_service(stand: Stand, action: Action, **params: Any) -> Machine:
+    machine = await deployed(stand.world, stand.region)
+    stand.node = replace(
+        stand.node,
+        status=N.ACTIVE,
+        maas_id=machine.system_id,
+        ever_onboarded=True,
+        ever_active=True,
+        agent=agent(heard=stand.now),
+        intents=(intent(action, **params),),
+    )
+    stand.world.observed.requests.clear()
+    return stand.region.machines[machine.system_id]
+
+
+FULL: dict[str, Any] = {"mode": "full_decommission"}
+GIVEN_BACK = ["release", "power_off", "delete"]
+
+
+async def test_a_node_is_given_back_in_this_order_and_deleted(stand: Stand) -> None:
+    machine = await in_service(stand, Action.DECOMMISSION, **FULL)
+    machine.locked = True
+    walk = Walk(stand)
+    await walk.to_the_end()
+    assert walk.path == ["draining", "retired", "removing", "deleted"]
+    # Releasing switches it off, so the stage after it finds nothing to do.
+    assert walk.sent == ["unlock", "release", "delete"]
+    assert walk.ended == {TaskType.UNINSTALL: "machine_released"}
+    assert stand.node.agent is None and not stand.region.machines
+
+
+def losses() -> Iterator[Any]:
+    for op in ("unlock", "release", None):
+        yield pytest.param(op, frozenset(), id=f"answer to {op or 'delete'}")
+    for run in range(1, 7):
+        yield pytest.param("nothing", frozenset({run, run + 1}), id=f"runs {run} and {run + 1}")
+
+
+@pytest.mark.parametrize(("op", "runs"), list(losses()))
+async def test_whatever_is_lost_nothing_is_asked_for_twice(stand: Stand, op: str | None, runs: frozenset[int]) -> None:
+    """A run that is lost has asked, and nobody knows; the next ones are made as if it had not been."""
+    machine = await in_service(stand, Action.DECOMMISSION, **FULL)
+    machine.locked = True
+    method = "POST" if op else "DELETE"
+    fault = stand.region.faults.add(Fault(method=method, op=op, broken=Broken.DROP))
+    walk = Walk(stand, runs)
+    await walk.to_the_end()
+    assert fault.struck == (op != "nothing")
+    assert walk.steps > max(runs, default=0), "there were that many runs that asked outside"
+    assert walk.path == ["draining", "retired", "removing", "deleted"]
+    assert walk.sent == ["unlock", "release", "delete"]
+    assert not stand.region.machines
+
+
+async def test_a_machine_that_is_not_off_by_then_is_switched_off(stand: Stand) -> None:
+    machine = await in_service(stand, Action.DECOMMISSION, **FULL)
+    stand.region.on_move.append(lambda it, _: setattr(it, "power_state", "on") if it.status is Status.READY else None)
+    walk = Walk(stand)
+    await walk.to_the_end()
+    assert walk.sent == GIVEN_BACK and machine.power_state == "off"
+
+
+@pytest.mark.parametrize("runs", [frozenset[int](), frozenset({1}), frozenset({2, 3})], ids=str)
+async def test_a_reimage_gives_the_machine_back_and_installs_it_anew(stand: Stand, runs: frozenset[int]) -> None:
+    machine = await in_service(stand, Action.DECOMMISSION, mode="reimage")
+    walk = Walk(stand, runs)
+    await walk.to_the_end()
+    assert walk.path == ["draining", "retired"]
+    assert walk.sent == ["release"] and machine.status is Status.READY
+    assert isinstance(stand.node.workflow, Onboarding) and stand.node.workflow.mode is OnboardingMode.DEPLOY
+    assert stand.node.agent is None and stand.node.maas_id == machine.system_id
