@@ -20,6 +20,7 @@ from pathlib import Path
 import typer
 
 from farrier import cli, config, errors
+from farrier.config import templates
 from farrier.metrics import definitions
 from farrier.metrics.families import Definition
 from farrier.model import diagram
@@ -44,6 +45,8 @@ def blocks() -> Mapping[str, str]:
         **_model(),
         "status-diagram": f"```mermaid\n{diagram.mermaid(Layer.STATUS)}```\n",
         "settings": _settings(),
+        "site-settings": _site_settings(),
+        "template-names": _template_names(),
         "errors": _errors(),
         "exit-codes": _exit_codes(),
         "metrics": _metrics(),
@@ -105,6 +108,29 @@ def _settings() -> str:
         for s in config.settings()
     ]
     return _table(("setting", "default", "what it does, and why the default"), rows)
+
+
+def _site_settings() -> str:
+    rows = [
+        (
+            f"`{s.table}`",
+            f"`{s.key}`",
+            "required" if s.required else f"`{s.default}`" if s.default else "",
+            s.description,
+        )
+        for s in config.site_settings()
+    ]
+    return _table(("table", "key", "default", "what it does"), rows)
+
+
+def _template_names() -> str:
+    rows = [
+        *((f"`{name}`", meaning) for name, meaning in templates.GIVEN.items()),
+        *((f"`node.{name}`", meaning) for name, meaning in templates.NODE.items()),
+        *((f"`node.bmc.{name}`", meaning) for name, meaning in templates.BMC.items()),
+        ("any other", "of `cloud_init.variables`"),
+    ]
+    return _table(("name", "what it is"), rows)
 
 
 def _exit_codes() -> str:

@@ -6,7 +6,7 @@ for settings itself. Precedence: flag, environment, file, default.
 
 from __future__ import annotations
 
-from farrier.config.describing import Setting, as_toml, settings
+from farrier.config.describing import Setting, SiteSetting, as_toml, settings, site_settings
 from farrier.config.groups import (
     BmcConfig,
     BmcTrustConfig,
@@ -33,9 +33,11 @@ __all__ = [
     "LogConfig",
     "NodeConfig",
     "Setting",
+    "SiteSetting",
     "SitesConfig",
     "VaultConfig",
     "as_toml",
     "load",
     "settings",
+    "site_settings",
 ]

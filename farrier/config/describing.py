@@ -1,6 +1,6 @@
-"""The settings as an operator reads them: a list, and a file with every default and its reason.
+"""The settings as an operator reads them: a list, and a file with every default and its reason; and those of a site.
 
-Called by `farrier config` and by the generator of the documentation. Derived from `groups` alone, so it
+Called by `farrier config` and by the generator of the documentation. Derived from `groups` and `sites` alone, so it
 cannot be out of date.
 """
 
@@ -13,7 +13,9 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
+from farrier.config import tables
 from farrier.config.groups import Config
+from farrier.config.sites import DERIVED, Site
 from farrier.model import duration
 
 _WIDTH = 100
@@ -49,6 +51,50 @@ def as_toml() -> str:
             off = "# " if setting.default == _NO_TABLE else ""
             lines.append(f"{off}{setting.key} = {setting.default}")
     return "\n".join(lines).rstrip() + "\n"
+
+
+class SiteSetting(msgspec.Struct, frozen=True):
+    """One key of a site's file. `table` is spelled as its heading, `default` as in a file; it is empty where there is
+    none, and `required` says that the key has to be given."""
+
+    table: str
+    key: str
+    default: str
+    description: str
+    required: bool
+
+
+def site_settings() -> tuple[SiteSetting, ...]:
+    """Every key of a site's file. A table that may stand in several places is described at the first of them."""
+    return tuple(_table_settings(Site, "", {}))
+
+
+def _table_settings(table: type[msgspec.Struct], heading: str, seen: dict[Any, str]) -> Iterator[SiteSetting]:
+    path = heading.strip("[]")
+    hints = get_type_hints(table, include_extras=True)
+    below: list[tuple[type[msgspec.Struct], str]] = []
+    for field in msgspec.structs.fields(table):
+        if (table, field.name) in DERIVED:
+            continue
+        type_, inner = tables.meant(hints[field.name])
+        held = inner if tables.is_struct(inner) else type_
+        if tables.is_struct(held):
+            name = f"{path}.{field.name}" if path else field.name
+            if held in seen:
+                yield SiteSetting(heading, field.name, "", f"As {seen[held]}.", required=False)
+            else:
+                seen[held] = f"[{name}]" if held is type_ else f"[[{name}]]"
+                below.append((held, seen[held]))
+            continue
+        required = field.required
+        default = "" if required or field.default is None else _spell(_default(field))
+        yield SiteSetting(heading, field.name, default, tables.description(hints[field.name]), required=required)
+    for held, name in below:
+        yield from _table_settings(held, name, seen)
+
+
+def _default(field: msgspec.structs.FieldInfo) -> object:
+    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
 
 def _comment(text: str) -> list[str]:
@@ -89,6 +135,8 @@ def _spell(value: object) -> str:
             return f'"{duration.human(value)}"'
         case tuple():
             return f"[{', '.join(_spell(item) for item in value)}]"
+        case str() if "\\" in value:
+            return f"'{value}'"
         case str():
             return f'"{value}"'
         case dict():

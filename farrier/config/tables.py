@@ -60,7 +60,7 @@ class Reader:
             if field.name in table:
                 ready[field.name] = self._value(hints[field.name], table[field.name], path, field.name)
             elif field.required:
-                self._fault(path, field.name, f"is missing; {_description(hints[field.name])}")
+                self._fault(path, field.name, f"is missing; expected here: {description(hints[field.name])}")
         if len(self.faults) > before:
             return None
         try:
@@ -70,16 +70,16 @@ class Reader:
             return None
 
     def _value(self, hint: Any, value: object, path: str, key: str) -> Any:
-        meant, inner = _meant(hint)
+        type_, inner = meant(hint)
         below = f"{path}.{key}" if path else key
-        if _is_struct(meant):
-            return self.struct(meant, value, below)
-        if inner is not None and _is_struct(inner):
+        if is_struct(type_):
+            return self.struct(type_, value, below)
+        if is_struct(inner):
             return self._structs(inner, value, path, key)
         try:
-            return read_duration(value) if meant is timedelta else msgspec.convert(value, hint)
+            return read_duration(value) if type_ is timedelta else msgspec.convert(value, hint)
         except (ValueError, OverflowError) as error:
-            self._fault(path, key, _expected(str(error), meant) + _came(key, value))
+            self._fault(path, key, _expected(str(error), type_) + _came(key, value))
             return None
 
     def _structs(self, wanted: type[msgspec.Struct], value: object, path: str, key: str) -> Any:
@@ -98,7 +98,7 @@ def place(path: str, key: str = "") -> str:
     return f"{f'[{path}]' if path else ''} {key}".strip()
 
 
-def _meant(hint: Any) -> tuple[Any, Any]:
+def meant(hint: Any) -> tuple[Any, Any]:
     """The type behind annotations and `| None`, and that of the elements if it is a tuple."""
     while True:
         if get_origin(hint) is Annotated:
@@ -112,18 +112,23 @@ def _meant(hint: Any) -> tuple[Any, Any]:
             return hint, get_args(hint)[0] if get_origin(hint) is tuple else None
 
 
-def _is_struct(meant: Any) -> bool:
-    return isinstance(meant, type) and issubclass(meant, msgspec.Struct)
+def is_struct(type_: Any) -> bool:
+    """Whether a table is read into it."""
+    return isinstance(type_, type) and issubclass(type_, msgspec.Struct)
 
 
-def _description(hint: Any) -> str:
-    found = (extra.description for extra in get_args(hint)[1:] if isinstance(extra, msgspec.Meta))
-    return f"expected here: {next(found, None) or 'a value'}"
+def description(hint: Any) -> str:
+    """What a field's annotation says of it."""
+    if get_origin(hint) is Annotated:
+        inner, *extras = get_args(hint)
+        found = [extra.description for extra in extras if isinstance(extra, msgspec.Meta) and extra.description]
+        return found[-1] if found else description(inner)
+    return next(filter(None, map(description, get_args(hint))), "")
 
 
-def _expected(text: str, meant: Any) -> str:
-    if isinstance(meant, type) and issubclass(meant, enum.Enum):
-        return f"expected one of {', '.join(repr(each.value) for each in meant)}"
+def _expected(text: str, type_: Any) -> str:
+    if isinstance(type_, type) and issubclass(type_, enum.Enum):
+        return f"expected one of {', '.join(repr(each.value) for each in type_)}"
     return text
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from farrier.config import site_files
+from farrier.config import site_files, site_settings
 from farrier.config.sites import Erase, LinkMode, Site
 from farrier.errors import ConfigError, ExitCode
 from farrier.handlers.node import cloud_init
@@ -75,6 +75,17 @@ def test_what_a_file_says_is_what_the_site_has(sites: Path) -> None:
     assert found.release.erase is Erase.QUICK
     assert found.network.ports[0].link is not None and found.network.ports[0].link.mode is LinkMode.DHCP
     assert found.storage.root_size_gb == 100
+
+
+def test_every_key_is_described_and_its_default_is_spelled_as_a_file_has_it(sites: Path) -> None:
+    described = site_settings()
+    assert all(each.description for each in described)
+    tables: dict[str, list[str]] = {}
+    for each in described:
+        if each.default and "." not in each.table and each.table != "[maas]":
+            tables.setdefault(each.table, []).append(f"{each.key} = {each.default}")
+    text = "\n".join(line for table, lines in tables.items() for line in (table, *lines))
+    assert site(sites, text) == Site(name="north")
 
 
 def test_files_that_editors_and_mounts_leave_are_no_sites(sites: Path) -> None:
