@@ -50,6 +50,7 @@ def test_every_command_that_needs_a_database_takes_all_three_ways_to_name_it(wor
     [
         *("node add", "node list", "node show", "node why", "node history", "node bootstrap"),
         *("intent", "task list", "sla list", "sla breaches", "config", "db check"),
+        *("site list", "site show", "site check"),
     ],
 )
 def test_whatever_lists_or_shows_speaks_json(words: str) -> None:
