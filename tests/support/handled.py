@@ -34,6 +34,8 @@ _CLAIMED = Claimed(id=1, outcome_key=None, waited=timedelta(0), reruns=0)
 _MOST_RUNS = 60
 # Longer than an observer's cursor takes, and shorter than anything in MAAS.
 _BETWEEN = timedelta(seconds=30)
+# What was read before a commit is older than what the commit says.
+_COMMIT = timedelta(milliseconds=1)
 
 
 class Handled:
@@ -92,7 +94,8 @@ class Handled:
             self.ended = job if job.status not in LIVE else self.ended
         self.told += answers(decision)
         self.written += writes(decision)
-        self.stand.node = stored(before, after, writes(decision), now)
+        self.stand.now += _COMMIT
+        self.stand.node = stored(before, after, writes(decision), self.stand.now)
         return changed or getattr(decision, "look_again", None) == timedelta(0)
 
     async def finish(self, within: timedelta = timedelta(minutes=30)) -> W:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 
+from msgspec.structs import replace
+
 from farrier.handlers.node.moves import change
 from farrier.model.maas_changes import Commission, Deploy, NewMachine, PowerAccess, Release
-from farrier.sim.maas import ADMIN, CommissionFate, DeployFate, Durations, EraseFate, Nature, Region, Status
+from farrier.sim.maas import ADMIN, CommissionFate, DeployFate, Durations, EraseFate, Hardware, Nature, Region, Status
 from farrier.sim.maas.records import Machine
 from tests.support.stages import Stand
 
@@ -99,11 +101,11 @@ _FATES: Mapping[Status, Nature] = {
 }
 
 
-async def machine_in(stand: Stand, status: Status) -> Machine:
+async def machine_in(stand: Stand, status: Status, hardware: Hardware | None = None) -> Machine:
     """The node's machine, held by us where somebody holds it. Of statuses that nothing of ours leads to, only the
     record says so."""
     machine = await created(stand)
-    stand.region.natures[machine.system_id] = _FATES.get(status, Nature())
+    stand.region.natures[machine.system_id] = replace(_FATES.get(status, Nature()), hardware=hardware or Hardware())
     way = _WAYS.get(status)
     await (way or _deployed)(stand)
     stand.region.natures.pop(machine.system_id)
