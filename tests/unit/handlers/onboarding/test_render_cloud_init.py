@@ -173,5 +173,12 @@ async def test_another_deployment_gets_a_token_of_its_own(at: Stand, state: Maas
     assert upstream(at).token == bootstrap.digest(await bootstrap.token(at.services, at.site, at.node, 2))
 
 
+async def test_a_deployment_that_was_undone_is_not_this_one(at: Stand) -> None:
+    at.node = change(noted(at.node, deploys=1, disowned=1), maas=_seen(at, state=MaasStatus.DEPLOYED, ours=True))
+    settled = await at.once()
+    assert isinstance(settled, Done) and settled.skipped is None
+    assert upstream(at).token == bootstrap.digest(await bootstrap.token(at.services, at.site, at.node, 2))
+
+
 def _seen(at: Stand, **fields: Any) -> MaasObservation:
     return msgspec.structs.replace(observation(at.region, "abc123", at.now), **fields)
