@@ -73,13 +73,6 @@ async def _with_token(services: NodeServices, node: Node, site: Site, now: datet
     digest = bootstrap.digest(token)
     return Done(
         reason="the user data can be made, and its token was issued",
-        to=noted(node, token=digest, token_at=_made_at(node, digest, now)),
+        to=noted(node, token=digest, token_at=now),
         writes=(IssueBootstrap(digest, site.deploy.bootstrap_ttl),),
     )
-
-
-def _made_at(node: Node, digest: str, now: datetime) -> datetime:
-    """When the token began to be good: issuing the same one again does not lengthen its time."""
-    assert node.workflow is not None, "a stage runs in a workflow"
-    known = node.workflow.upstream
-    return known.token_at if known.token == digest and known.token_at is not None else now

@@ -56,10 +56,12 @@ async def test_the_token_of_the_next_deployment_is_issued_and_noted(at: Stand) -
     assert at.world.observed.operations == []
 
 
-async def test_made_twice_it_issues_the_same_token(at: Stand) -> None:
+async def test_made_twice_it_issues_the_same_token_whose_time_begins_anew(at: Stand) -> None:
     await at.once()
+    at.pass_time(at.site.deploy.bootstrap_ttl)
     await at.once()
     assert len(at.writes) == 2 and at.writes[0] == at.writes[1]
+    assert upstream(at).token_at == at.now
 
 
 async def test_a_token_is_of_one_node_one_workflow_and_one_deployment(at: Stand) -> None:
