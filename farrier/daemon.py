@@ -1,9 +1,9 @@
 """The daemon: what is started in which order, what runs beside what, and how it all ends.
 
-Up: HTTP, database, schema, listener, loop, READY. Down: STOPPING, no more claims, drain under a deadline,
-rows given back, connections closed, HTTP last. One root task group owns every task; one that ends without
-being asked brings the daemon down and is named in the log. The daemon touches no table: rooms do, and
-`wiring` makes them.
+Up: HTTP, database, schema, sites, listener, loops, READY. Down: STOPPING, no more claims, drain under a deadline,
+rows given back, connections closed, HTTP last. SIGHUP reads the sites again while all goes on. One root task group owns
+every task; one that ends without being asked brings the daemon down and is named in the log. The daemon touches no
+table: rooms do, and `wiring` makes them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from anyio.abc import TaskStatus
 
 import farrier
 from farrier import log, memory, wiring
-from farrier.config import Config
-from farrier.errors import ConfigError, ExitCode, FarrierError, InternalError
+from farrier.config import Config, site_files
+from farrier.config.sites import Sites
+from farrier.errors import ConfigError, DatabaseUnreachable, ExitCode, FarrierError, InternalError
 from farrier.metrics.sink import PrometheusSink
 from farrier.systemd import Notifier
 from farrier.web.server import serving
@@ -34,6 +35,8 @@ _log = structlog.stdlib.get_logger(__name__)
 _SILENCE = timedelta(seconds=5)
 # How often the claims are looked at when systemd does not say how often it wants to hear of them.
 _LOOK_EVERY = timedelta(seconds=1)
+# What a running daemon takes over from a configuration that is read again.
+_RELOADED = frozenset({"log", "sites"})
 
 
 class Serving(msgspec.Struct, frozen=True):
@@ -52,11 +55,13 @@ class Daemon:
         self._notifier = notifier or Notifier()
         self._waits_for: str | None = "the database"
         self._progress: wiring.Progress | None = None
+        self._runtime: wiring.Runtime | None = None
 
     async def run(self, *, task_status: TaskStatus[Serving] = anyio.TASK_STATUS_IGNORED) -> None:
         """Start, report to `task_status`, work until `stop`, drain. Raises what prevents the start, and
         InternalError for a task that ended by itself; errors of tasks come in exception groups."""
         config = self._config
+        sites = site_files.load(config.sites.directory)
         sink = PrometheusSink(wiring.vocabulary())
         gauges = wiring.fleet_gauges()
         sink.registry.register(gauges)
@@ -75,10 +80,22 @@ class Daemon:
                 ):
                     site.open(backend)
                     gauges.open(backend.queries)
+                    await self._use(runtime, sites)
                     self._waits_for = "the first claim"
                     await self._work(runtime, lambda: task_status.started(Serving(url, database.dsn)))
             _log.info("database.closed")
         _log.info("daemon.stopped")
+
+    async def use_sites(self, sites: Sites) -> None:
+        """Work by these sites from now on; before the loop has begun nothing works by any. Raises ConfigError and
+        DatabaseUnreachable."""
+        if self._runtime is not None:
+            await self._use(self._runtime, sites)
+
+    async def _use(self, runtime: wiring.Runtime, sites: Sites) -> None:
+        await runtime.use_sites(sites)
+        self._runtime = runtime
+        _log.info("sites.used", sites=sorted(sites))
 
     @property
     def is_ready(self) -> bool:
@@ -91,7 +108,9 @@ class Daemon:
                 beside.start_soon(until_stopped, "listener", runtime.listener.run, self._stop)
             beside.start_soon(until_stopped, "watchdog", partial(self._watch, runtime.progress), self._stop)
             async with anyio.create_task_group() as loop:
-                loop.start_soon(until_stopped, "processor", partial(runtime.processor.run, self._stop), self._stop)
+                for processor in runtime.processors:
+                    work = partial(processor.run, self._stop)
+                    loop.start_soon(until_stopped, f"processor of {processor.kind}", work, self._stop)
                 await runtime.progress.first_claim.wait()
                 self._waits_for, self._progress = None, runtime.progress
                 memory.settle()
@@ -101,7 +120,7 @@ class Daemon:
                 await self._stop.wait()
                 self._waits_for = "nothing more: it stops"
                 self._notifier.stopping()
-                _log.info("daemon.stopping", in_flight=runtime.processor.in_flight)
+                _log.info("daemon.stopping", in_flight=runtime.in_flight)
             beside.cancel_scope.cancel()
 
     async def _watch(self, progress: wiring.Progress) -> None:
@@ -151,7 +170,7 @@ async def _main(config: Config, reload: Callable[[], Config]) -> ExitCode:
     with anyio.open_signal_receiver(*signals) as received:
         async with anyio.create_task_group() as beside:
             with anyio.CancelScope() as life:
-                again = partial(_reload, config, reload, notifier)
+                again = partial(_reload, config, reload, daemon, notifier)
                 beside.start_soon(_obey, received, daemon, stop, life, again)
                 await daemon.run()
             beside.cancel_scope.cancel()
@@ -164,13 +183,13 @@ async def _obey(
     daemon: Daemon,
     stop: anyio.Event,
     life: anyio.CancelScope,
-    reload: Callable[[], None],
+    reload: Callable[[], Awaitable[None]],
 ) -> None:
     """The first signal drains, the second does not wait for it. Before there is anything to drain, one is
     enough."""
     async for number in received:
         if number == signal.SIGHUP:
-            reload()
+            await reload()
         elif daemon.is_ready and not stop.is_set():
             _log.info("signal.stop", signal=number.name)
             stop.set()
@@ -179,17 +198,19 @@ async def _obey(
             life.cancel()
 
 
-def _reload(config: Config, read: Callable[[], Config], notifier: Notifier) -> None:
-    """What is logged may change while we run; the rest takes a restart, and that is said."""
+async def _reload(config: Config, read: Callable[[], Config], daemon: Daemon, notifier: Notifier) -> None:
+    """What is logged and what is said of sites may change while we run; the rest takes a restart, and that is said."""
     notifier.reloading()
     try:
         new = read()
-    except ConfigError as refused:
+        sites = site_files.load(new.sites.directory)
+        await daemon.use_sites(sites)
+    except (ConfigError, DatabaseUnreachable) as refused:
         _log.error("config.refused", error=str(refused))
     else:
         log.configure(new.log.level, new.log.format)
         changed = [name for name in Config.__struct_fields__ if getattr(new, name) != getattr(config, name)]
-        needs_restart = [name for name in changed if name != "log"]
+        needs_restart = [name for name in changed if name not in _RELOADED]
         _log.info("config.reloaded", needs_restart=needs_restart)
     notifier.ready()
 

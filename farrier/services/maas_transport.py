@@ -52,10 +52,12 @@ class MaasSettings(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     ca_file: Path | None = None
     agent_name: str = "farrier"
-    connect_timeout: timedelta = timedelta(seconds=10)
-    read_timeout: timedelta = timedelta(seconds=30)
-    # The region does power and remote calls inside the request, each with a limit of its own of up to a minute.
-    change_timeout: timedelta = timedelta(minutes=2)
+    connect_timeout: timedelta = timedelta(seconds=5)
+    # Fifty machines take a second, and a read may be made again.
+    read_timeout: timedelta = timedelta(seconds=15)
+    # The region does power and remote calls inside the request, which may last longer: what became of it is read
+    # afterwards. A step that reads, changes and is not to be interrupted is over within a minute.
+    change_timeout: timedelta = timedelta(seconds=45)
 
 
 class Times(msgspec.Struct, frozen=True, kw_only=True):

@@ -251,6 +251,7 @@ async def test_figures_count_states_by_layer_what_is_due_and_what_is_unanswered(
         "management": {"unmanaged": 3},
         "onboarding": {"pending": 2},
         "decommission": {},
+        "maas_region": {},
     }
     assert (figures.due, figures.intents_pending, figures.unread_power) == (2, 1, {})
     assert 30 <= figures.oldest_due_seconds < 40

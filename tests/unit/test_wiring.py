@@ -10,7 +10,10 @@ import pytest
 
 from farrier import wiring
 from farrier.config import BmcConfig, BmcTrustConfig, Config, NodeConfig
+from farrier.handlers.maas_region import REGION_KIND
+from farrier.handlers.maas_region.kind import RegionKind
 from farrier.handlers.node import NODE_KIND
+from farrier.handlers.node.kind import NodeKind
 from farrier.metrics.sink import PrometheusSink
 from farrier.model.bmc import BmcAuth
 from farrier.model.management import Management
@@ -21,9 +24,10 @@ from farrier.model.status import NodeStatus
 from farrier.services.trust import CaFile, Insecure, Pinned, SystemCa, Trust
 
 
-def test_every_state_that_a_node_may_enter_is_a_label_from_the_start() -> None:
-    words = wiring.vocabulary().kinds[NODE_KIND.name]
-    for layer, edges in NODE_KIND.edges.items():
+@pytest.mark.parametrize("kind", [NODE_KIND, REGION_KIND])
+def test_every_state_that_a_resource_may_enter_is_a_label_from_the_start(kind: NodeKind | RegionKind) -> None:
+    words = wiring.vocabulary().kinds[kind.name]
+    for layer, edges in kind.edges.items():
         _, states = words.layers[layer]
         assert {state for edge in edges for state in edge} <= set(states)
 
@@ -81,21 +85,22 @@ class MovedClock:
         return self.now
 
 
-def test_progress_is_as_old_as_the_slower_lane() -> None:
+def test_progress_is_as_old_as_the_slowest_lane_of_any_kind() -> None:
     clock = MovedClock()
-    progress = wiring.Progress(clock)
+    progress = wiring.Progress(clock, ("node", "maas_region"))
     clock.now = 10
-    progress.tried(Lane.WOKEN)
-    assert progress.stalled_for() == timedelta(seconds=10)
-    progress.tried(Lane.PERIODIC)
+    for kind, lane in (("node", Lane.WOKEN), ("node", Lane.PERIODIC), ("maas_region", Lane.WOKEN)):
+        progress.tried(kind, lane)
+        assert progress.stalled_for() == timedelta(seconds=10)
+    progress.tried("maas_region", Lane.PERIODIC)
     assert progress.stalled_for() == timedelta(0)
 
 
 def test_a_claim_that_failed_proves_that_the_loop_turns_but_not_the_database() -> None:
     clock = MovedClock()
-    progress = wiring.Progress(clock)
+    progress = wiring.Progress(clock, ("node",))
     clock.now = 10
-    progress.tried(Lane.WOKEN)
+    progress.tried("node", Lane.WOKEN)
     assert progress.unanswered_for() == timedelta(seconds=10)
     assert not progress.first_claim.is_set()
     progress.succeeded()

@@ -12,7 +12,9 @@ SELECT row_to_json(x)::text
                      WHERE status NOT IN ('completed', 'cancelled', 'reconciled') GROUP BY status) c),
                'decommission', (SELECT coalesce(json_object_agg(status, n), '{}') FROM (
                     SELECT status, count(*) AS n FROM farrier.node_decommissions
-                     WHERE status NOT IN ('completed', 'cancelled', 'reconciled') GROUP BY status) c)) AS layers,
+                     WHERE status NOT IN ('completed', 'cancelled', 'reconciled') GROUP BY status) c),
+               'maas_region', (SELECT coalesce(json_object_agg(state, n), '{}') FROM (
+                    SELECT state, count(*) AS n FROM farrier.maas_regions GROUP BY state) c)) AS layers,
            d.due, d.oldest_due_seconds,
            (SELECT count(*) FROM farrier.intents WHERE status = 'pending') AS intents_pending,
            (SELECT coalesce(json_object_agg(failure, n), '{}') FROM (

@@ -1,0 +1,31 @@
+"""The composition root: makes every room from the configuration and hands each the others as protocols.
+
+The only place that knows two rooms. Called by `daemon`; what it returns is ready to run and runs nothing by
+itself. Everything is a context: what was opened is closed in reverse order, also when a later step fails.
+"""
+
+from __future__ import annotations
+
+from farrier.wiring.loops import Runtime, runtime
+from farrier.wiring.progress import Progress
+from farrier.wiring.settings import bmc_settings, credentials, vault_settings
+from farrier.wiring.storage import Database, Outside, backend, database, outside, prepare
+from farrier.wiring.vocabulary import fleet_gauges, trust_gauge, vocabulary
+
+__all__ = [
+    "Database",
+    "Outside",
+    "Progress",
+    "Runtime",
+    "backend",
+    "bmc_settings",
+    "credentials",
+    "database",
+    "fleet_gauges",
+    "outside",
+    "prepare",
+    "runtime",
+    "trust_gauge",
+    "vault_settings",
+    "vocabulary",
+]

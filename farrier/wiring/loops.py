@@ -1,0 +1,122 @@
+"""The loops of one process with all that they need: one over nodes, one over MAAS regions, beside each other.
+
+Made for the daemon, which runs them. `use_sites` is how what is configured of sites reaches whoever decides by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID, uuid4
+
+import msgspec
+
+from farrier import config as settings
+from farrier.clock import MonotonicClock
+from farrier.config.sites import Sites
+from farrier.controller.host import Host
+from farrier.controller.processor import Processor
+from farrier.enqueuer.listener import Listener
+from farrier.handlers.maas_region import REGION_KIND, RegionHandler, RegionServices
+from farrier.handlers.node import NODE_KIND, NodeHandler, NodeServices
+from farrier.io import maas_region as region_rows
+from farrier.io.maas_region import RegionPace, RegionRows
+from farrier.io.node import NodeRows
+from farrier.io.notifications import PostgresNotifications
+from farrier.io.pool import Pool
+from farrier.protocols import MetricsSink, ServiceObserver
+from farrier.services.bmc import open_bmc
+from farrier.services.maas_transport import Times
+from farrier.services.regions import Regions, open_regions, settings_of
+from farrier.wiring.progress import Progress, WatchedIO
+from farrier.wiring.settings import bmc_settings, credentials
+from farrier.wiring.storage import Database
+
+
+class Deciders(msgspec.Struct, frozen=True, kw_only=True):
+    """All who decide or act by what is configured of sites."""
+
+    nodes: NodeHandler
+    maas_regions: RegionHandler
+    regions: Regions
+    pool: Pool
+
+
+class Runtime(msgspec.Struct, frozen=True, kw_only=True):
+    """What the daemon runs once the database is there."""
+
+    owner: UUID
+    processors: tuple[Processor[Any, Any, Any, Any], ...]
+    listener: Listener | None
+    progress: Progress
+    deciders: Deciders
+
+    @property
+    def in_flight(self) -> int:
+        """Rows claimed and not yet given back, of all kinds."""
+        return sum(processor.in_flight for processor in self.processors)
+
+    async def use_sites(self, sites: Sites) -> None:
+        """Decide and act by these from the next run on. Raises ConfigError, and then leaves everything as it was, or
+        DatabaseUnreachable."""
+        to = self.deciders
+        await to.regions.use(settings_of(sites))
+        to.nodes.use_sites(sites)
+        to.maas_regions.use_sites(sites)
+        await region_rows.use(to.pool, _paces(sites))
+
+
+def _paces(sites: Sites) -> list[RegionPace]:
+    return [
+        RegionPace(
+            site=name,
+            url=site.maas.url.rstrip("/"),
+            motion_every=site.observe.motion_every,
+            sweep_every=site.observe.sweep_every,
+        )
+        for name, site in sites.items()
+        if site.maas is not None
+    ]
+
+
+@asynccontextmanager
+async def runtime(
+    config: settings.Config, database: Database, *, sink: MetricsSink, observer: ServiceObserver
+) -> AsyncIterator[Runtime]:
+    """The loops, not yet running, without any site. Raises ConfigError."""
+    clock = MonotonicClock()
+    progress = Progress(clock, (NODE_KIND.name, REGION_KIND.name))
+    owner, lease = uuid4(), config.controller.lease
+    host = Host(config=config.controller, sink=sink, clock=clock)
+    async with (
+        credentials(config, observer=observer) as store,
+        open_bmc(bmc_settings(config), credentials=store, observer=observer) as bmc,
+        open_regions(credentials=store, times=Times(clock=clock), observer=observer) as regions,
+    ):
+        node_handler, region_handler = NodeHandler(config.node, config.sla), RegionHandler()
+        nodes = Processor(
+            NODE_KIND,
+            node_handler,
+            WatchedIO(database.pool, NodeRows(), progress, owner=owner, lease=lease),
+            services=NodeServices(bmc, store, regions),
+            host=host,
+        )
+        maas_regions = Processor(
+            REGION_KIND,
+            region_handler,
+            WatchedIO(database.pool, RegionRows(), progress, owner=owner, lease=lease),
+            services=RegionServices(regions),
+            host=host,
+        )
+        listener = None
+        if not config.database.pgbouncer:
+            wake = [nodes.wake, maas_regions.wake]
+            listener = Listener(PostgresNotifications(database.dsn), wake=wake)
+        yield Runtime(
+            owner=owner,
+            processors=(nodes, maas_regions),
+            listener=listener,
+            progress=progress,
+            deciders=Deciders(nodes=node_handler, maas_regions=region_handler, regions=regions, pool=database.pool),
+        )

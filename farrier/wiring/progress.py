@@ -1,0 +1,68 @@
+"""Whether the claim loops of this process turn, and whether the database answers them: what the watchdog goes by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TypeVar
+from uuid import UUID
+
+import anyio
+from typing_extensions import override
+
+from farrier.io.pool import Pool
+from farrier.io.state import PostgresStateIO, Rows
+from farrier.model.schedule import Claim, Lane
+from farrier.protocols import Clock
+
+R = TypeVar("R")
+S = TypeVar("S")
+W = TypeVar("W")
+
+
+class Progress:
+    """Whether the claim loops live. A claim that failed proves that the loop turns, one that succeeded that
+    the database answers, too."""
+
+    def __init__(self, clock: Clock, kinds: Sequence[str]) -> None:
+        self._clock = clock
+        self._tried = {(kind, lane): clock.monotonic() for kind in kinds for lane in Lane}
+        self._succeeded = clock.monotonic()
+        self.first_claim = anyio.Event()
+
+    def tried(self, kind: str, lane: Lane) -> None:
+        """A claim came back, whatever it said."""
+        self._tried[kind, lane] = self._clock.monotonic()
+
+    def succeeded(self) -> None:
+        """The database answered a claim."""
+        self._succeeded = self._clock.monotonic()
+        self.first_claim.set()
+
+    def stalled_for(self) -> timedelta:
+        """How long the slowest of the lanes has not come back from a claim."""
+        return timedelta(seconds=self._clock.monotonic() - min(self._tried.values()))
+
+    def unanswered_for(self) -> timedelta:
+        """How long no claim has succeeded."""
+        return timedelta(seconds=self._clock.monotonic() - self._succeeded)
+
+
+class WatchedIO(PostgresStateIO[R, S, W]):
+    """Storage of one kind that notes the progress of its claims."""
+
+    def __init__(
+        self, connections: Pool, rows: Rows[R, S, W], progress: Progress, *, owner: UUID, lease: timedelta
+    ) -> None:
+        super().__init__(connections, rows, owner=owner, lease=lease)
+        self._kind = rows.kind
+        self._progress = progress
+
+    @override
+    async def claim(self, lane: Lane, limit: int, floor: datetime | None) -> Claim:
+        try:
+            claim = await super().claim(lane, limit, floor)
+            self._progress.succeeded()
+        finally:
+            self._progress.tried(self._kind, lane)
+        return claim

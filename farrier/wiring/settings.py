@@ -1,0 +1,63 @@
+"""How the outside is spoken to, from the configuration: BMCs, and where secrets come from.
+
+Called by the rest of `wiring`. Opens nothing by itself.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from ipaddress import ip_network
+from pathlib import Path
+
+from farrier import config as settings
+from farrier.clock import MonotonicClock
+from farrier.protocols import ServiceObserver
+from farrier.services.bmc_settings import BmcSettings
+from farrier.services.credentials import CredentialPlaces, Credentials, open_credentials
+from farrier.services.trust import CaFile, Insecure, Pinned, SystemCa, Trust
+from farrier.services.vault import VaultSettings
+
+
+def credentials(config: settings.Config, *, observer: ServiceObserver) -> AbstractAsyncContextManager[Credentials]:
+    """Where secrets come from, to be opened. Raises ConfigError."""
+    places = CredentialPlaces(
+        file_roots=tuple(map(Path, config.credentials.file_roots)), env_prefix=config.credentials.env_prefix
+    )
+    return open_credentials(places, vault_settings(config.vault), clock=MonotonicClock(), observer=observer)
+
+
+def vault_settings(config: settings.VaultConfig) -> VaultSettings | None:
+    """How Vault is spoken to; None where there is none."""
+    if not config.address:
+        return None
+    return VaultSettings(
+        address=config.address,
+        token=config.token,
+        mount=config.mount,
+        path_prefix=config.path_prefix,
+        namespace=config.namespace,
+        ca_file=Path(config.ca_file) if config.ca_file else None,
+        timeout=config.timeout,
+        keep=config.keep,
+    )
+
+
+def bmc_settings(config: settings.Config) -> BmcSettings:
+    """How BMCs are spoken to."""
+    return BmcSettings(
+        trust=_trust(config.bmc),
+        trust_by_host={name.lower(): _trust(host) for name, host in config.bmc.hosts.items()},
+        auth=config.bmc.auth,
+        networks=tuple(ip_network(network) for network in config.bmc.allowed_networks),
+        deadline=config.node.probe_deadline,
+        connect_timeout=config.bmc.connect_timeout,
+        concurrency=config.bmc.concurrency,
+    )
+
+
+def _trust(config: settings.BmcTrustConfig) -> Trust:
+    if config.insecure:
+        return Insecure()
+    if config.fingerprint:
+        return Pinned(config.fingerprint)
+    return CaFile(Path(config.ca_file)) if config.ca_file else SystemCa()

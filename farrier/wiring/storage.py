@@ -1,0 +1,102 @@
+"""The database: reached, made to fit, and handed to those who ask it things beside the loop.
+
+Called by the daemon and by simulations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import anyio
+import msgspec
+
+from farrier import config as settings
+from farrier.io import catalog, client, migrate, pool
+from farrier.io.agents import PostgresAgents
+from farrier.io.api import PostgresRequests
+from farrier.io.embedded import default_directory
+from farrier.io.fleet import PostgresFleet
+from farrier.io.queries import PostgresQueries
+from farrier.protocols import AgentApi, FleetApi, ServiceObserver
+from farrier.web.backend import Backend
+from farrier.wiring.settings import credentials
+
+# Closing waits for connections that are being used; after this they are dropped.
+_CLOSE_SECONDS = 5
+_WEB_CONNECTIONS = 3
+
+
+class Database(msgspec.Struct, frozen=True):
+    """A server that was reached."""
+
+    dsn: str
+    pool: pool.Pool
+    embedded: bool
+
+
+@asynccontextmanager
+async def database(config: settings.DatabaseConfig) -> AsyncIterator[Database]:
+    """Connections to the configured server, tried for as long as `db_timeout`. An embedded server is
+    started, and stopped again at the end by whoever started it. Raises DatabaseUnreachable or
+    ConfigError."""
+    async with client.server(_located(config)) as dsn:
+        connections = await pool.open_pool(
+            dsn, size=config.pool_max, patience=config.db_timeout, pgbouncer=config.pgbouncer
+        )
+        try:
+            yield Database(dsn, connections, embedded=not config.dsn)
+        finally:
+            with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
+                await connections.close()
+            connections.terminate()
+
+
+def _located(config: settings.DatabaseConfig) -> settings.DatabaseConfig:
+    """With the directory of the embedded server, if that is what is meant."""
+    if config.dsn or config.embedded:
+        return config
+    return msgspec.structs.replace(config, embedded=str(default_directory()))
+
+
+async def prepare(database: Database, config: settings.Config) -> int:
+    """Make sure that schema and program fit, and tell the database what it must know of the configuration;
+    answers the schema's version. An embedded database is migrated; any other is an operator's, and an old
+    schema in it raises SchemaMissing. Raises SchemaTooNew."""
+    async with database.pool.acquire() as conn:
+        if database.embedded:
+            await migrate.migrate(conn, after=catalog.sync)
+        status = await migrate.check(conn)
+        status.require_current()
+        await catalog.set_offline_after(conn, config.node.offline_after)
+    return status.found
+
+
+@asynccontextmanager
+async def backend(config: settings.Config, database: Database, *, observer: ServiceObserver) -> AsyncIterator[Backend]:
+    """What the web works on, over connections of its own: a long list must not make the loop wait."""
+    pgbouncer = config.database.pgbouncer
+    connections = await pool.open_pool(
+        database.dsn, size=_WEB_CONNECTIONS, patience=config.database.db_timeout, pgbouncer=pgbouncer
+    )
+    try:
+        requests = PostgresRequests(connections, database.dsn, pgbouncer=pgbouncer)
+        async with credentials(config, observer=observer) as store:
+            reference = config.http.bearer_token
+            token = partial(store.token, reference) if reference else None
+            yield Backend(PostgresQueries(connections), requests, config.sla, token)
+    finally:
+        connections.terminate()
+
+
+class Outside(msgspec.Struct, frozen=True):
+    """The database as others use it, for simulations."""
+
+    agents: AgentApi
+    fleet: FleetApi
+
+
+def outside(database: Database, name: str) -> Outside:
+    """A service called `name`, and agents, on the connections of `database`."""
+    return Outside(PostgresAgents(database.pool), PostgresFleet(database.pool, name))

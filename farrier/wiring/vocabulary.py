@@ -1,0 +1,88 @@
+"""Every label value that metrics of this program may have, and the gauges that are computed and not counted.
+
+Called by the daemon. Values come from enums of the model and of the clients, so they are finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from farrier import config as settings
+from farrier.clock import MonotonicClock
+from farrier.handlers.maas_region import REGION_KIND
+from farrier.handlers.node import NODE_KIND
+from farrier.handlers.node.kind import stage_layer
+from farrier.metrics.definitions import KindWords, ServiceWords, Vocabulary
+from farrier.metrics.fleet import FleetGauges
+from farrier.metrics.sink import Constant
+from farrier.model import edges, mapping, stages
+from farrier.model.bmc import BmcFailure
+from farrier.model.maas import MaasFailure
+from farrier.model.maas_region import LAYER, RegionState
+from farrier.model.status import NodeStatus
+from farrier.model.workflow import LIVE, WorkflowKind
+from farrier.services.bmc_exchange import Operation as BmcOperation
+from farrier.services.maas_requests import Operation as MaasOperation
+from farrier.services.vault_answers import Operation as VaultOperation
+from farrier.services.vault_answers import Result as VaultResult
+
+
+def fleet_gauges() -> FleetGauges:
+    """Figures of the fleet, none yet."""
+    return FleetGauges(_fleet_words(), MonotonicClock())
+
+
+def trust_gauge(config: settings.BmcConfig) -> Constant:
+    """How many TLS policies trust any certificate."""
+    return Constant(
+        "farrier_bmc_tls_insecure",
+        "BMC certificates that are not checked: 1 for the setting of all hosts, 1 for each host's own.",
+        sum(trust.insecure for trust in (config, *config.hosts.values())),
+    )
+
+
+def vocabulary() -> Vocabulary:
+    """Every label value that metrics of this program may have."""
+    services = {
+        "bmc": _service(BmcOperation, BmcFailure),
+        "maas": _service(MaasOperation, MaasFailure),
+        "vault": ServiceWords(operations=tuple(VaultOperation), results=tuple(VaultResult)),
+    }
+    return Vocabulary(kinds={NODE_KIND.name: _node_words(), REGION_KIND.name: _region_words()}, services=services)
+
+
+def _service(operations: Iterable[StrEnum], failures: Iterable[StrEnum]) -> ServiceWords:
+    return ServiceWords(operations=tuple(map(str, operations)), results=("ok", "cancelled", *map(str, failures)))
+
+
+def _region_words() -> KindWords:
+    states = tuple(map(str, RegionState))
+    return KindWords(layers={LAYER: (REGION_KIND.name, states)}, labels=tuple((state, "") for state in states))
+
+
+def _fleet_words() -> KindWords:
+    """Of what is counted in the whole fleet. Layers of different kinds go by names of their own there."""
+    nodes, regions = _node_words(), _region_words()
+    return KindWords(layers={**nodes.layers, REGION_KIND.name: regions.layers[LAYER]}, labels=nodes.labels)
+
+
+def _node_words() -> KindWords:
+    layers = {
+        str(layer): (edges.LAYER_KIND[layer], tuple(state.value for state in states))
+        for layer, states in edges.STATES.items()
+    }
+    stages_of: dict[WorkflowKind, type[stages.OnboardingStage | stages.DecommissionStage]] = {
+        WorkflowKind.ONBOARDING: stages.OnboardingStage,
+        WorkflowKind.DECOMMISSION: stages.DecommissionStage,
+    }
+    for kind, names in stages_of.items():
+        layers[stage_layer(kind)] = (stage_layer(kind), tuple(stage.value for stage in names))
+    at_work = {(row.kind, row.node_status) for row in mapping.ROWS if row.workflow_status in LIVE}
+    return KindWords(
+        layers=layers,
+        labels=(
+            *((status.value, "") for status in NodeStatus),
+            *((status.value, stage.value) for kind, status in sorted(at_work) for stage in stages_of[kind]),
+        ),
+    )
