@@ -16,6 +16,8 @@ from farrier.model.maas import (
     Machine,
     PowerAddress,
     ScriptSet,
+    Subnet,
+    Vlan,
 )
 from farrier.model.maas_changes import Change, LookUp, NewMachine
 from farrier.model.params import PowerRequest
@@ -102,6 +104,12 @@ class MaasClient(Protocol):
 
     async def interfaces(self, system_id: str) -> tuple[Interface, ...]:
         """The machine's network interfaces."""
+
+    async def subnets(self) -> tuple[Subnet, ...]:
+        """Every subnet of the region, with the VLAN that it is on."""
+
+    async def vlans(self) -> tuple[Vlan, ...]:
+        """Every VLAN of every fabric of the region."""
 
     async def events(
         self, *, after: int | None = None, system_id: str | None = None, limit: int = 1000

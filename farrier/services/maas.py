@@ -25,6 +25,8 @@ from farrier.model.maas import (
     Machine,
     PowerAddress,
     ScriptSet,
+    Subnet,
+    Vlan,
 )
 from farrier.model.maas_changes import Change, LookUp, NewMachine
 from farrier.services import maas_answers, maas_requests
@@ -104,6 +106,14 @@ class Maas:
     async def interfaces(self, system_id: str) -> tuple[Interface, ...]:
         request = maas_requests.read(Operation.INTERFACES, maas_requests.node_path(system_id, "interfaces"))
         return await self._transport.send(request, maas_answers.shaped(tuple[Interface, ...]))
+
+    async def subnets(self) -> tuple[Subnet, ...]:
+        request = maas_requests.read(Operation.SUBNETS, "subnets/")
+        return await self._transport.send(request, maas_answers.shaped(tuple[Subnet, ...]))
+
+    async def vlans(self) -> tuple[Vlan, ...]:
+        request = maas_requests.read(Operation.FABRICS, "fabrics/")
+        return await self._transport.send(request, maas_answers.vlans)
 
     async def events(
         self, *, after: int | None = None, system_id: str | None = None, limit: int = MOST_EVENTS

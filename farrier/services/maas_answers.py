@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from farrier.model.maas import Event, Machine
+from farrier.model.maas import Event, Machine, Vlan
 from farrier.services.maas_failure import Answer
 from farrier.services.maas_transport import Garbled
 
@@ -20,6 +20,10 @@ _T = TypeVar("_T")
 
 class _Events(msgspec.Struct, frozen=True):
     events: tuple[Event, ...]
+
+
+class _Fabric(msgspec.Struct, frozen=True):
+    vlans: tuple[Vlan, ...]
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -72,6 +76,11 @@ def events(answer: Answer) -> tuple[Event, ...]:
     """Each event once, oldest first."""
     by_id = {event.id: event for event in shaped(_Events)(answer).events}
     return tuple(by_id[number] for number in sorted(by_id))
+
+
+def vlans(answer: Answer) -> tuple[Vlan, ...]:
+    """Those of all fabrics."""
+    return tuple(vlan for fabric in shaped(tuple[_Fabric, ...])(answer) for vlan in fabric.vlans)
 
 
 def done(answer: Answer) -> None:

@@ -37,6 +37,8 @@ class Operation(StrEnum):
     POWER_ADDRESSES = "power_addresses"
     BLOCK_DEVICES = "block_devices"
     INTERFACES = "interfaces"
+    SUBNETS = "subnets"
+    FABRICS = "fabrics"
     EVENTS = "events"
     RESULTS = "results"
     CREATE = "create"

@@ -19,6 +19,7 @@ from farrier.model.maas_changes import Change, LookUp
 from farrier.services.maas import FRESH, MOST_MACHINES
 from farrier.services.maas_transport import CONCURRENCY
 from farrier.sim.maas import ADMIN, OPERATOR, Region, RegionTransport, Status
+from farrier.sim.maas.records import Subnet, Vlan
 from tests.support.maas import ABORT, COMMISSION, DEPLOY, NEW, POWER, RELEASE, World, commissioned, deployed, world_of
 
 CHANGES_OF_ANYTHING: tuple[Change, ...] = (
@@ -40,6 +41,7 @@ CHANGES_OF_ANYTHING: tuple[Change, ...] = (
     changes.MarkFixed(comment="c"),
     changes.Delete(),
 )
+FAR = Vlan(id=5009, fabric_id=7, vid=200)
 
 
 class Recording(RegionTransport):
@@ -121,6 +123,17 @@ async def test_a_deployed_machine_is_seen_with_its_disks_interfaces_and_rounds(w
     assert {one.mac_address for one in interfaces} >= set(NEW.mac_addresses)
     (installation,) = await world.client.results(machine.system_id, "installation")
     assert installation.status_name == "Passed"
+
+
+async def test_the_networks_of_a_region_are_all_there_with_their_fabrics(world: World, region: Region) -> None:
+    region.site.subnets.append(Subnet(id=9, name="far", cidr="10.9.0.0/24", gateway_ip=None, vlan=FAR))
+    subnets, vlans = await world.client.subnets(), await world.client.vlans()
+    assert {subnet.cidr for subnet in subnets} == {subnet.cidr for subnet in region.site.subnets}
+    assert {vlan.id for vlan in vlans} == {vlan.id for vlan in region.site.vlans()}
+    (far,) = [subnet for subnet in subnets if subnet.id == 9]
+    (there,) = [vlan for vlan in vlans if vlan == far.vlan]
+    assert (there.vid, there.fabric, there.fabric_id) == (200, "fabric-7", 7)
+    assert world.observed.operations == ["subnets", "fabrics"]
 
 
 async def test_a_cursor_over_events_misses_none_and_repeats_none(world: World, region: Region) -> None:
