@@ -1,13 +1,105 @@
-"""Stage `configure_storage`: the boot disk is the one the site wants, and laid out."""
+"""Stage `configure_storage`: the boot disk is the one the site wants, and laid out.
+
+Reads the machine's disks; makes the one that matches the boot disk, then lays it out, which destroys what was on it.
+A layout that is there already is left alone. Only a ready machine is changed. More than one disk that matches is no
+choice that automation makes.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from datetime import datetime
+from typing import assert_never
 
+from farrier.config.sites import Layout, StorageSite
+from farrier.handlers.node import region
 from farrier.handlers.node.moves import Policy
-from farrier.handlers.node.stage import StageResult, Waiting
+from farrier.handlers.node.onboarding.preparing import asking, listed, unready, was_asked
+from farrier.handlers.node.stage import Done, Failed, Settled, StageResult
+from farrier.model.failures import FailureClass
+from farrier.model.maas import BlockDevice, Filesystem, Machine, Partition
+from farrier.model.maas_changes import SetBootDisk, SetStorageLayout
 from farrier.model.node import Node
+
+GB = 10**9
+# MAAS rounds partitions to 4 MiB at either end.
+_ROUNDING = 8 << 20
+# What MAAS calls the file system of a partition that a volume group, or a cached device, lies on.
+_UNDER_LVM = "lvm-pv"
+_UNDER_BCACHE = "bcache-backing"
 
 
 def configure_storage(node: Node, now: datetime, policy: Policy) -> StageResult:
-    return Waiting(reason="this stage is run by a newer release", timed=False)
+    def decide(machine: Machine) -> Settled | region.Send:
+        return unready(node, machine) or _next(node, now, machine, region.site_of(node, policy).storage)
+
+    return region.with_machine(node, policy, decide, name="configure_storage")
+
+
+def _next(node: Node, now: datetime, machine: Machine, wanted: StorageSite) -> Settled | region.Send:
+    disk = _boot_disk(machine, wanted)
+    if isinstance(disk, Failed):
+        return disk
+    if machine.boot_disk is None or machine.boot_disk.id != disk.id:
+        return asking(node, now, SetBootDisk(device=disk.id), f"boot from {_named(disk)}")
+    size = wanted.root_size_gb * GB if wanted.root_size_gb is not None else None
+    layout = SetStorageLayout(layout=wanted.layout.value, root_size=size)
+    if _shows(machine.blockdevice_set, disk, layout=wanted.layout, size=size):
+        return Done(reason=f"{_named(disk)} is the boot disk, with the layout {wanted.layout}")
+    # What these come to is decided in MAAS: a cache that is not there is left out, and scripts may say anything.
+    if wanted.layout in {Layout.CUSTOM, Layout.BCACHE} and was_asked(node, layout):
+        return Done(reason=f"{_named(disk)} is the boot disk, and was laid out: {wanted.layout}")
+    return asking(node, now, layout, f"lay out {_named(disk)}: {wanted.layout}")
+
+
+def _boot_disk(machine: Machine, wanted: StorageSite) -> BlockDevice | Failed:
+    physical = [disk for disk in machine.blockdevice_set if disk.type in {None, "physical"}]
+    pattern = re.compile(wanted.boot_disk_model, re.IGNORECASE)
+    found = [disk for disk in physical if pattern.search(disk.model or "")]
+    found = found or [disk for disk in physical if pattern.search(disk.id_path or "")]
+    if len(found) == 1:
+        return found[0]
+    seen = listed(_named(disk) for disk in (found or physical))
+    if found:
+        problem = f"{len(found)} disks match storage.boot_disk_model {wanted.boot_disk_model!r}, one should: {seen}"
+    else:
+        problem = f"no disk matches storage.boot_disk_model {wanted.boot_disk_model!r}; seen: {seen}"
+    return Failed(failure=FailureClass.BOSS_DISK_NOT_FOUND, detail=problem)
+
+
+def _named(disk: BlockDevice) -> str:
+    return f"{disk.name or disk.id} ({disk.model or 'no model'})"
+
+
+def _shows(disks: Sequence[BlockDevice], boot: BlockDevice, *, layout: Layout, size: int | None) -> bool:
+    """Whether the layout can be seen on the disks."""
+    match layout:
+        case Layout.FLAT:
+            root = next((part for part in boot.partitions if _is_root(part.filesystem)), None)
+            return _is_root(boot.filesystem) or (root is not None and _as_large(root, size))
+        case Layout.LVM:
+            return _under(disks, boot, _UNDER_LVM, size)
+        case Layout.BCACHE:
+            return _under(disks, boot, _UNDER_BCACHE, size)
+        case Layout.BLANK:
+            return not any(disk.partitions or disk.filesystem or disk.type == "virtual" for disk in disks)
+        case Layout.CUSTOM:
+            return False
+        case _ as never:
+            assert_never(never)
+
+
+def _under(disks: Sequence[BlockDevice], boot: BlockDevice, fstype: str, size: int | None) -> bool:
+    """Whether the root lies on a device of MAAS's making, over a partition of the boot disk."""
+    on_virtual = any(disk.type == "virtual" and _is_root(disk.filesystem) for disk in disks)
+    below = (part for part in boot.partitions if part.filesystem is not None and part.filesystem.fstype == fstype)
+    return on_virtual and any(_as_large(part, size) for part in below)
+
+
+def _is_root(filesystem: Filesystem | None) -> bool:
+    return filesystem is not None and filesystem.mount_point == "/"
+
+
+def _as_large(partition: Partition, size: int | None) -> bool:
+    return size is None or partition.size is None or abs(partition.size - size) <= _ROUNDING

@@ -1,0 +1,73 @@
+"""What the stages that prepare a ready machine for its deployment share. Pure.
+
+Used by `configure_storage`, `apply_roce_phase2` and `ensure_pxe_interface_auto`: they change a machine only while it is
+ready, and what this very onboarding has gone on to deploy is prepared. A change that MAAS took and does not show is not
+sent again and again: the attempt ends, and the back-off decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from farrier.handlers.node.moves import attempt_began_at, noted
+from farrier.handlers.node.onboarding.detour import to_recovery
+from farrier.handlers.node.region import Send
+from farrier.handlers.node.stage import Done, Failed, Settled, Step
+from farrier.model.failures import FailureClass
+from farrier.model.maas import MaasStatus, Machine
+from farrier.model.maas import StatusNumber as S
+from farrier.model.maas_changes import Change
+from farrier.model.node import Node
+
+# What a deployment leaves, and what a machine that is given back goes through: the business of the recovery.
+_GIVEN_BACK = frozenset(
+    {S.ALLOCATED, S.FAILED_DEPLOYMENT, S.RELEASING, S.RELEASING_FAILED, S.DISK_ERASING, S.FAILED_DISK_ERASING}
+)
+# What a person can take in, and a reason can hold.
+_MOST_NAMES = 12
+_LONGEST_NAME = 60
+
+
+def unready(node: Node, machine: Machine) -> Settled | None:
+    """What it means that the machine is not ready; None: it is."""
+    if machine.state is MaasStatus.READY:
+        return None
+    assert node.workflow is not None, "a stage runs in a workflow"
+    stands = machine.status_name or machine.state
+    if node.workflow.upstream.deploys > 0 and machine.owner:
+        if machine.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED}:
+            return Done(reason=f"this onboarding deploys the machine already: {stands}")
+        if machine.status in _GIVEN_BACK:
+            reason = f"a deployment of this onboarding left the machine behind: {stands}; it has to be given back first"
+            return Step(to=to_recovery(node), reason=reason)
+    detail = (
+        f"machine {machine.system_id} is {stands} in MAAS, and this onboarding had it ready; nothing was done to it"
+    )
+    return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
+
+
+def was_asked(node: Node, wanted: Change) -> bool:
+    """Whether MAAS took this change in this attempt of the stage."""
+    workflow = node.workflow
+    assert workflow is not None, "a stage runs in a workflow"
+    asked_at = workflow.upstream.asked_at
+    if workflow.upstream.asked != repr(wanted) or asked_at is None:
+        return False
+    return asked_at >= attempt_began_at(workflow)
+
+
+def asking(node: Node, now: datetime, wanted: Change, what: str) -> Send | Failed:
+    """Send `wanted`, which `what` says in words; once in an attempt."""
+    if was_asked(node, wanted):
+        detail = f"MAAS took a change and does not show it: {what}"
+        return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
+    taken = Step(to=noted(node, asked=repr(wanted), asked_at=now), reason=f"asked MAAS: {what}")
+    return Send(change=wanted, reason=what, then=taken)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names in a detail: not too many, none too long."""
+    known = [name[:_LONGEST_NAME] for name in names]
+    more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
+    return (", ".join(known[:_MOST_NAMES]) or "none") + more

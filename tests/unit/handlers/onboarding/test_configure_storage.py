@@ -1,0 +1,318 @@
+"""Stage `configure_storage`: the right disk boots and is laid out, once, and a wrong one is never touched."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from farrier.config.sites import Layout, StorageSite
+from farrier.handlers.node.moves import noted
+from farrier.handlers.node.stage import Done, Failed, Step, Waiting
+from farrier.model.failures import FailureClass
+from farrier.model.stages import OnboardingStage
+from farrier.sim.maas import OPERATOR, Broken, DiskModel, Fault, Hardware, Nature, Status
+from farrier.sim.maas.hardware import boss, nvme
+from farrier.sim.maas.inside import lay_out
+from farrier.sim.maas.records import Machine
+from tests.support.maas import COMMISSION
+from tests.support.machines import created, machine_in
+from tests.support.stages import Stand, open_stand
+
+STAGE = OnboardingStage.CONFIGURE_STORAGE
+MUTATIONS = {"set_boot_disk", "set_storage_layout"}
+AGAIN = timedelta(minutes=1)
+
+
+@pytest.fixture
+async def at() -> AsyncIterator[Stand]:
+    async with open_stand() as stand:
+        yield stand
+
+
+async def ready(at: Stand, *disks: DiskModel) -> Machine:
+    """A commissioned machine with these disks; the node stands at the stage."""
+    hardware = Hardware(disks=disks or (nvme(0), nvme(1), boss()))
+    at.region.natures[at.node.name] = Nature(hardware=hardware)
+    machine = await created(at)
+    await at.world.client.do(await at.world.client.machine(machine.system_id), COMMISSION)
+    at.region.advance(timedelta(hours=1))
+    assert machine.status is Status.READY
+    begin(at)
+    return machine
+
+
+def begin(at: Stand) -> None:
+    at.onboards(STAGE)
+    at.world.observed.requests.clear()
+
+
+def changes(at: Stand) -> list[str]:
+    return [operation for operation in at.world.observed.operations if operation in MUTATIONS]
+
+
+def wants(at: Stand, layout: Layout, **fields: int) -> None:
+    at.use(storage=StorageSite(layout=layout, root_size_gb=fields.get("root_size_gb")))
+
+
+def root(machine: Machine) -> list[str]:
+    """The disks that hold the root or what it lies on."""
+    return [disk.name for disk in machine.disks if disk.partition is not None]
+
+
+async def done(at: Stand) -> Done:
+    settled = await at.settle()
+    assert isinstance(settled, Done), settled
+    return settled
+
+
+async def failed(at: Stand) -> Failed:
+    settled = await at.settle()
+    assert isinstance(settled, Failed), settled
+    return settled
+
+
+# --- the goal
+
+
+async def test_the_boss_disk_boots_and_carries_the_root_after_two_changes(at: Stand) -> None:
+    machine = await ready(at)
+    assert root(machine) == ["nvme0n1"], "as commissioning leaves it"
+    await done(at)
+    assert changes(at) == ["set_boot_disk", "set_storage_layout"]
+    assert root(machine) == ["sda"]
+
+
+async def test_each_run_makes_one_change_at_most(at: Stand) -> None:
+    await ready(at)
+    for expected in (1, 2):
+        assert isinstance(await at.once(), Step)
+        assert len(changes(at)) == expected
+
+
+@pytest.mark.parametrize("layout", list(Layout))
+@pytest.mark.parametrize("disks", [(nvme(0), boss()), (boss(),)], ids=["two", "one"])
+async def test_made_twice_it_sends_nothing_the_second_time(
+    at: Stand, layout: Layout, disks: tuple[DiskModel, ...]
+) -> None:
+    machine = await ready(at, *disks)
+    wants(at, layout)
+    await done(at)
+    before = [(disk.id, disk.partition) for disk in machine.disks]
+    at.world.observed.requests.clear()
+    await done(at)
+    assert changes(at) == []
+    assert [(disk.id, disk.partition) for disk in machine.disks] == before
+
+
+@pytest.mark.parametrize("layout", [Layout.FLAT, Layout.LVM, Layout.BLANK])
+async def test_a_layout_that_somebody_made_is_recognised(at: Stand, layout: Layout) -> None:
+    machine = await ready(at)
+    machine.boot_disk_id = machine.disks[-1].id
+    lay_out(at.region, machine, layout=layout.value)
+    wants(at, layout)
+    await done(at)
+    assert changes(at) == []
+
+
+async def test_a_cached_layout_that_is_there_is_recognised(at: Stand) -> None:
+    machine = await ready(at)
+    machine.boot_disk_id = machine.disks[-1].id
+    lay_out(at.region, machine, layout="bcache")
+    wants(at, Layout.BCACHE)
+    await done(at)
+    assert changes(at) == []
+
+
+async def test_another_layout_than_the_wanted_one_is_made_anew(at: Stand) -> None:
+    machine = await ready(at)
+    machine.boot_disk_id = machine.disks[-1].id
+    lay_out(at.region, machine, layout="flat")
+    wants(at, Layout.LVM)
+    await done(at)
+    assert changes(at) == ["set_storage_layout"]
+    assert [disk.name for disk in machine.disks if disk.is_virtual] == ["vgroot-lvroot"]
+
+
+async def test_a_custom_layout_is_made_anew_when_the_stage_is_entered_anew(at: Stand) -> None:
+    """What is remembered of it holds for this run of the stage: the machine may have been commissioned since."""
+    await ready(at)
+    wants(at, Layout.CUSTOM)
+    await done(at)
+    at.pass_time(AGAIN)
+    assert at.node.workflow is not None
+    at.onboards(STAGE, upstream=at.node.workflow.upstream)
+    await done(at)
+    assert changes(at) == ["set_boot_disk", "set_storage_layout", "set_storage_layout"]
+
+
+async def test_the_root_is_as_large_as_the_site_says(at: Stand) -> None:
+    machine = await ready(at)
+    wants(at, Layout.FLAT, root_size_gb=100)
+    await done(at)
+    (partition,) = [disk.partition for disk in machine.disks if disk.partition]
+    assert abs(partition.size - 100 * 10**9) < 8 << 20
+    wants(at, Layout.FLAT, root_size_gb=200)
+    await done(at)
+    assert changes(at).count("set_storage_layout") == 2, "of another size, it is another layout"
+
+
+async def test_a_root_larger_than_the_disk_is_what_maas_refuses(at: Stand) -> None:
+    await ready(at)
+    wants(at, Layout.FLAT, root_size_gb=10_000)
+    settled = await failed(at)
+    assert settled.failure is FailureClass.UPSTREAM_REFUSED
+    assert "too large" in settled.detail
+
+
+# --- which disk
+
+
+@pytest.mark.parametrize("model", ["DELLBOSS VD", "Dell BOSS-N1", "dell_boss-s2"])
+async def test_each_generation_of_the_controller_is_known(at: Stand, model: str) -> None:
+    machine = await ready(at, nvme(0), msgspec.structs.replace(boss(), model=model, id_path="/dev/sdb"))
+    await done(at)
+    assert root(machine) == ["sda"]
+
+
+async def test_a_disk_without_a_model_is_known_by_its_path(at: Stand) -> None:
+    machine = await ready(at, nvme(0), msgspec.structs.replace(boss(), model=""))
+    await done(at)
+    assert root(machine) == ["sda"]
+
+
+async def test_the_site_may_name_another_disk(at: Stand) -> None:
+    machine = await ready(at, nvme(0), msgspec.structs.replace(nvme(1), model="SAMSUNG MZ1L2960"))
+    at.use(storage=StorageSite(boot_disk_model="samsung"))
+    await done(at)
+    assert root(machine) == ["nvme1n1"]
+
+
+@pytest.mark.parametrize(
+    ("disks", "told"),
+    [
+        ((nvme(0), nvme(1)), "nvme1n1 (Dell Ent NVMe CM6 RI 3.84TB)"),
+        ((nvme(0), msgspec.structs.replace(boss(), model="FakeBOSS", id_path="/dev/sda")), "sda (FakeBOSS)"),
+        ((boss("1"), msgspec.structs.replace(boss("2"), name="sdb")), "2 disks match"),
+    ],
+    ids=["none", "alike", "two"],
+)
+async def test_no_disk_or_two_need_a_person_and_nothing_is_changed(
+    at: Stand, disks: tuple[DiskModel, ...], told: str
+) -> None:
+    await ready(at, *disks)
+    settled = await failed(at)
+    assert settled.failure is FailureClass.BOSS_DISK_NOT_FOUND
+    assert told in settled.detail
+    assert changes(at) == []
+
+
+async def test_what_is_told_of_many_disks_is_bounded(at: Stand) -> None:
+    await ready(at, *(msgspec.structs.replace(nvme(n), model="x" * 500) for n in range(40)))
+    settled = await failed(at)
+    assert len(settled.detail) < 1500
+    assert "and 28 more" in settled.detail
+
+
+# --- what goes wrong
+
+
+@pytest.mark.parametrize("op", sorted(MUTATIONS))
+@pytest.mark.parametrize("layout", list(Layout))
+async def test_a_change_whose_answer_was_lost_is_recognised(at: Stand, op: str, layout: Layout) -> None:
+    """Only a custom layout cannot be told from what was there: it is made once more, which leaves it as it is."""
+    machine = await ready(at)
+    wants(at, layout)
+    lost = at.region.faults.add(Fault(op=op, broken=Broken.DROP))
+    settled = await at.settle()
+    assert isinstance(settled, Waiting) and lost.struck == 1
+    at.pass_time(AGAIN)
+    await done(at)
+    twice = op == "set_storage_layout" and layout is Layout.CUSTOM
+    assert changes(at).count(op) == (2 if twice else 1)
+    assert machine.boot_disk_id == machine.disks[2].id
+
+
+async def test_a_change_that_is_taken_and_not_shown_ends_the_attempt(at: Stand) -> None:
+    """Or it would be sent for ever, as fast as the region answers."""
+    machine = await ready(at)
+    at.region.faults.add(Fault(op="set_boot_disk", status=200, body=b"OK", content_type="text/plain", times=None))
+    settled = await failed(at)
+    assert settled.failure is FailureClass.UPSTREAM_ERROR
+    assert "boot from sda" in settled.detail
+    assert changes(at) == ["set_boot_disk"]
+    at.region.faults.clear()
+    at.pass_time(AGAIN)
+    at.onboards(STAGE)
+    await done(at)
+    assert root(machine) == ["sda"]
+
+
+async def test_a_machine_that_is_not_ready_any_more_is_read_again(at: Stand) -> None:
+    await ready(at)
+    at.region.faults.add(Fault(op="set_boot_disk", status=409, body=b"not Ready.", content_type="text/plain"))
+    await at.once()
+    await done(at)
+    assert changes(at) == ["set_boot_disk", "set_boot_disk", "set_storage_layout"]
+
+
+async def test_a_machine_that_is_gone_is_told_as_such(at: Stand) -> None:
+    machine = await ready(at)
+    at.region.forget(machine)
+    assert (await failed(at)).failure is FailureClass.MACHINE_DELETED_UPSTREAM
+
+
+async def test_somebody_elses_machine_is_left_alone(at: Stand) -> None:
+    machine = await ready(at)
+    machine.owner = OPERATOR.username
+    assert (await failed(at)).failure is FailureClass.STATE_DISAGREEMENT
+    assert changes(at) == []
+
+
+# --- where the machine stands
+
+
+@pytest.mark.parametrize("status", [Status.DEPLOYING, Status.DEPLOYED])
+async def test_what_this_onboarding_deploys_is_laid_out(at: Stand, status: Status) -> None:
+    await machine_in(at, status)
+    begin(at)
+    at.node = noted(at.node, deploys=1)
+    await done(at)
+    assert changes(at) == []
+
+
+@pytest.mark.parametrize("status", [Status.ALLOCATED, Status.FAILED_DEPLOYMENT, Status.RELEASING])
+async def test_what_a_deployment_of_ours_left_behind_goes_to_the_recovery(at: Stand, status: Status) -> None:
+    machine = await machine_in(at, Status.DEPLOYED)
+    at.region.move(machine, status)
+    begin(at)
+    at.node = noted(at.node, deploys=1)
+    assert isinstance(await at.once(), Step)
+    assert at.node.workflow is not None
+    assert at.node.workflow.stage is OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY
+    assert changes(at) == []
+
+
+@pytest.mark.parametrize("status", [status for status in Status if status is not Status.READY])
+async def test_a_status_that_this_onboarding_never_asked_for_is_a_disagreement(at: Stand, status: Status) -> None:
+    machine = await machine_in(at, Status.DEPLOYED)
+    at.region.move(machine, status)
+    begin(at)
+    settled = await failed(at)
+    assert settled.failure is FailureClass.STATE_DISAGREEMENT
+    assert machine.system_id in settled.detail
+    assert changes(at) == []
+
+
+async def test_a_site_that_lost_its_region_is_told() -> None:
+    async with open_stand() as at:
+        await ready(at)
+        at.use(maas=None)
+        assert (await failed(at)).failure is FailureClass.INVALID_CONFIG
+
+
+def test_a_pattern_that_is_none_is_refused_when_it_is_read() -> None:
+    with pytest.raises(msgspec.ValidationError, match="no regular expression"):
+        msgspec.convert({"boot_disk_model": "["}, StorageSite)
