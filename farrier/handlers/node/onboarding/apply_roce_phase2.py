@@ -1,13 +1,55 @@
-"""Stage `apply_roce_phase2`: bonds, VLANs and MTU are as the site's fabric wants them."""
+"""Stage `apply_roce_phase2`: bonds, VLANs, MTU and links are as the site's fabric wants them.
+
+Each run reads the machine and the region's networks, plans what is missing (`network_plan`), and sends the first of it;
+an empty plan is the goal. Only a ready machine is changed. A site without network tables has nothing to apply, and
+tables that do not fit this machine change nothing.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
 
+from farrier.config.sites import NetworkSite
+from farrier.errors import ConfigError
+from farrier.handlers.node import region
 from farrier.handlers.node.moves import Policy
-from farrier.handlers.node.stage import StageResult, Waiting
+from farrier.handlers.node.onboarding.network_places import Places
+from farrier.handlers.node.onboarding.network_plan import Seen, plan
+from farrier.handlers.node.onboarding.preparing import asking, unready
+from farrier.handlers.node.stage import Done, Failed, Settled, StageResult
+from farrier.model.failures import FailureClass
 from farrier.model.node import Node
+from farrier.protocols import MaasClient
 
 
 def apply_roce_phase2(node: Node, now: datetime, policy: Policy) -> StageResult:
-    return Waiting(reason="this stage is run by a newer release", timed=False)
+    site = policy.site_of(node)
+    network = NetworkSite() if site is None else site.network
+    if site is not None and not network.ports and not network.bonds:
+        return Done(reason="no network to apply", skipped="the site configures no network")
+
+    async def ask(client: MaasClient) -> Settled:
+        machine = await region.own_machine(client, node)
+        if isinstance(machine, Failed):
+            return machine
+        settled = unready(node, machine)
+        if settled is not None:
+            return settled
+        seen = Seen(
+            interfaces=machine.interface_set,
+            boot=machine.boot_interface.id if machine.boot_interface is not None else None,
+            places=Places(vlans=await client.vlans(), subnets=await client.subnets()),
+        )
+        return await region.sent(client, machine, _next(node, now, seen, network))
+
+    return region.with_region(node, policy, ask, name="apply_roce_phase2")
+
+
+def _next(node: Node, now: datetime, seen: Seen, network: NetworkSite) -> Settled | region.Send:
+    try:
+        missing = plan(seen, network, node.name)
+    except ConfigError as problem:
+        return Failed(failure=FailureClass.INVALID_CONFIG, detail=str(problem))
+    if not missing:
+        return Done(reason="the network is as the site wants it")
+    return asking(node, now, missing[0].change, missing[0].what)

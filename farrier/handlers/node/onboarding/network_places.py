@@ -1,0 +1,171 @@
+"""What a site's tables mean by a VLAN or a subnet, among those that the region has. Pure.
+
+Used by `network_plan`. A VID is unique within its fabric only, so one that several fabrics have needs to be told apart:
+by the table's fabric, by the subnet of its link, or by where the interface lies already. What stays ambiguous, or is
+not there, is a `ConfigError` that says what was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ipaddress import ip_address, ip_network
+
+import msgspec
+
+from farrier.config.sites import LinkMode, LinkSite
+from farrier.errors import ConfigError
+from farrier.handlers.node.onboarding.preparing import listed
+from farrier.model.maas import Link, Subnet, Vlan
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a table wants an interface. `table` is its name in the site's file."""
+
+    table: str
+    vid: int | None = None
+    fabric: str | None = None
+    link: LinkSite | None = None
+
+
+class WantedLink(msgspec.Struct, frozen=True, kw_only=True):
+    """The one link that an interface is to have. `subnet` None: any or none will do."""
+
+    mode: LinkMode
+    subnet: int | None = None
+    address: str | None = None
+
+    def is_met_by(self, links: Sequence[Link]) -> bool:
+        if len(links) != 1 or links[0].mode != self.mode.value:
+            return False
+        link = links[0]
+        if self.subnet is not None and (link.subnet is None or link.subnet.id != self.subnet):
+            return False
+        return self.address is None or (link.ip_address is not None and _same_address(link.ip_address, self.address))
+
+
+class Places(msgspec.Struct, frozen=True, kw_only=True):
+    """The VLANs and subnets of a region."""
+
+    vlans: tuple[Vlan, ...]
+    subnets: tuple[Subnet, ...]
+
+    def untagged(self, place: Place, near: Vlan | None) -> Vlan | None:
+        """The VLAN that an interface is to be on, which lies on `near` now; None: it lies on none, and may."""
+        link = place.link
+        subnet = self.subnet(place.table, link.subnet) if link is not None and link.subnet is not None else None
+        there = None if subnet is None else subnet.vlan
+        if place.vid is None:
+            return there or near
+        found = [vlan for vlan in self.vlans if vlan.vid == place.vid]
+        if place.fabric is not None:
+            found = [vlan for vlan in found if vlan.fabric == place.fabric]
+        if there is not None and subnet is not None:
+            if there.id not in {vlan.id for vlan in found}:
+                raise ConfigError(f"{place.table}: subnet {subnet.cidr} is on {_vlan(there)}, not on VID {place.vid}")
+            return there
+        beside = [vlan for vlan in found if near is not None and vlan.fabric_id == near.fabric_id]
+        return _only(beside or found, place)
+
+    def tagged(self, place: Place, parent: Vlan | None) -> Vlan:
+        """The VLAN of that VID on the fabric of `parent`: MAAS makes no other on top of it."""
+        if parent is None:
+            raise ConfigError(f"{place.table}: what it is to lie on is on no VLAN in MAAS; say its vlan")
+        vlan = _only([vlan for vlan in self.vlans if vlan.vid == place.vid], place, on=parent)
+        link = place.link
+        subnet = self.subnet(place.table, link.subnet) if link is not None and link.subnet is not None else None
+        if subnet is not None and (subnet.vlan is None or subnet.vlan.id != vlan.id):
+            there = "none" if subnet.vlan is None else _vlan(subnet.vlan)
+            raise ConfigError(f"{place.table}: subnet {subnet.cidr} is on {there}, not on {_vlan(vlan)}")
+        return vlan
+
+    def subnet(self, table: str, cidr: str) -> Subnet:
+        """The subnet of this CIDR."""
+        found = [subnet for subnet in self.subnets if same_network(subnet.cidr, cidr)]
+        if len(found) == 1:
+            return found[0]
+        seen = listed(sorted(subnet.cidr or str(subnet.id) for subnet in self.subnets))
+        raise ConfigError(
+            f"{table}: the region has {'no' if not found else 'more than one'} subnet {cidr}; seen: {seen}"
+        )
+
+    def link(self, place: Place, vlan: Vlan | None, *, node: str) -> WantedLink | None:
+        """The link of an interface on `vlan`; None: nothing is said of it."""
+        link = place.link
+        if link is None:
+            return None
+        subnet = self.subnet(place.table, link.subnet).id if link.subnet is not None else None
+        if link.mode is LinkMode.STATIC:
+            address = _address(place, node)
+            return WantedLink(mode=link.mode, subnet=self._of(place, vlan, holding=address).id, address=address)
+        if link.mode is LinkMode.AUTO and subnet is None:
+            subnet = self._of(place, vlan).id
+        return WantedLink(mode=link.mode, subnet=subnet)
+
+    def _of(self, place: Place, vlan: Vlan | None, *, holding: str | None = None) -> Subnet:
+        """The subnet that the link says, or else the only one of its VLAN."""
+        if place.link is not None and place.link.subnet is not None:
+            found = [self.subnet(place.table, place.link.subnet)]
+        else:
+            found = self.on(vlan)
+        fit = [one for one in found if holding is None or _holds(one, holding)]
+        if len(fit) == 1:
+            return fit[0]
+        where = "no VLAN" if vlan is None else _vlan(vlan)
+        which = f" that holds {holding}" if holding is not None else ""
+        seen = listed(sorted(one.cidr or str(one.id) for one in found))
+        raise ConfigError(f"{place.table}: {where} has not one subnet{which}, say the link's subnet; seen: {seen}")
+
+    def on(self, vlan: Vlan | None) -> list[Subnet]:
+        """The subnets of this VLAN."""
+        if vlan is None:
+            return []
+        return [subnet for subnet in self.subnets if subnet.vlan is not None and subnet.vlan.id == vlan.id]
+
+
+def same_network(one: str | None, other: str | None) -> bool:
+    """Whether two CIDRs are the same; a text that is none is only itself."""
+    try:
+        return ip_network(one or "", strict=False) == ip_network(other or "", strict=False)
+    except ValueError:
+        return one == other
+
+
+def _only(found: list[Vlan], place: Place, *, on: Vlan | None = None) -> Vlan:
+    fit = [vlan for vlan in found if on is None or vlan.fabric_id == on.fabric_id]
+    if len({vlan.id for vlan in fit}) == 1:
+        return fit[0]
+    fabrics = listed(sorted({vlan.fabric or str(vlan.fabric_id) for vlan in found}))
+    asked = "" if on is None else f" of {on.fabric or on.fabric_id}"
+    asked = f" of {place.fabric}" if place.fabric is not None else asked
+    if not fit:
+        raise ConfigError(f"{place.table}: the region has no VLAN {place.vid}{asked}; fabrics that have one: {fabrics}")
+    raise ConfigError(f"{place.table}: VLAN {place.vid} is on several fabrics, say which: {fabrics}")
+
+
+def _vlan(vlan: Vlan) -> str:
+    return f"VLAN {vlan.vid} of {vlan.fabric or vlan.fabric_id}"
+
+
+def _address(place: Place, node: str) -> str:
+    assert place.link is not None, "asked for of a static link"
+    address = place.link.addresses.get(node)
+    if address is None:
+        raise ConfigError(f"{place.table}: no address for {node} in the link's addresses")
+    try:
+        return str(ip_address(address))
+    except ValueError:
+        raise ConfigError(f"{place.table}: the address for {node} is none: {address[:60]!r}") from None
+
+
+def _holds(subnet: Subnet, address: str) -> bool:
+    try:
+        return ip_address(address) in ip_network(subnet.cidr or "", strict=False)
+    except ValueError:
+        return False
+
+
+def _same_address(one: str, other: str) -> bool:
+    try:
+        return ip_address(one) == ip_address(other)
+    except ValueError:
+        return False

@@ -1,0 +1,211 @@
+"""What is still missing of the network that a site wants on a machine: a list of changes, in the order they go in.
+
+Used by stage `apply_roce_phase2`, which sends the first and asks again. Pure and idempotent: what the region shows as
+wanted is not in the list, and nothing left to do is the empty list. What lies on something that is not there yet, like
+a VLAN on a bond, is planned once it is. Nothing is ever taken away: a bond of other ports is a `ConfigError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from farrier.config.sites import BondSite, NetworkSite, VlanSite
+from farrier.errors import ConfigError
+from farrier.handlers.node.onboarding import network_tables
+from farrier.handlers.node.onboarding.network_places import Place, Places, WantedLink
+from farrier.handlers.node.onboarding.network_tables import Bonded, Port
+from farrier.handlers.node.onboarding.preparing import listed
+from farrier.model.maas import Interface, Vlan
+from farrier.model.maas_changes import Change, CreateBond, CreateVlan, LinkMode, LinkSubnet, UpdateInterface
+
+_WITH_LACP = frozenset({"802.3ad"})
+_WITH_HASH = frozenset({"802.3ad", "balance-xor", "balance-tlb"})
+_REMOVE_IT = "remove it in MAAS, or commission the machine again (restart_clean)"
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What the region shows. `boot` is the id of the boot interface."""
+
+    interfaces: tuple[Interface, ...]
+    boot: int | None
+    places: Places
+
+    def named(self, name: str) -> Interface | None:
+        return next((one for one in self.interfaces if one.name == name), None)
+
+
+class Missing(msgspec.Struct, frozen=True):
+    """One change, and in words what it is for."""
+
+    change: Change
+    what: str
+
+
+def plan(seen: Seen, network: NetworkSite, node: str) -> tuple[Missing, ...]:
+    """What is missing. Raises ConfigError for tables that cannot be met on this machine in this region."""
+    setup = network_tables.read(network, seen.interfaces, seen.boot)
+    bonded = {one.id for bond in setup.bonds for one in bond.ports}
+    missing: list[Missing] = []
+    for port in setup.ports:
+        missing += _of_port(seen, port, node, alone=port.interface.id not in bonded)
+    for bond in setup.bonds:
+        missing += _of_bond(seen, bond, node)
+    return tuple(missing)
+
+
+def _of_port(seen: Seen, port: Port, node: str, *, alone: bool) -> Iterator[Missing]:
+    interface, want = port.interface, port.want
+    if not alone:
+        yield from _settings(interface, interface.vlan, want.mtu)
+        return
+    _not_bonded(seen, interface, port.table)
+    place = Place(table=port.table, vid=want.vlan, fabric=want.fabric, link=want.link)
+    yield from _of_interface(seen, interface, place, mtu=want.mtu, vlans=want.vlans, node=node)
+
+
+def _of_bond(seen: Seen, bonded: Bonded, node: str) -> Iterator[Missing]:
+    bond = bonded.bond
+    place = Place(table=bonded.table, vid=bond.vlan, fabric=bond.fabric, link=bond.link)
+    there = seen.named(bond.name)
+    if there is None:
+        yield from _create(seen, bonded, place, node)
+        return
+    _check_same(there, bonded)
+    yield from _of_interface(seen, there, place, mtu=bond.mtu, vlans=bond.vlans, node=node)
+
+
+def _create(seen: Seen, bonded: Bonded, place: Place, node: str) -> Iterator[Missing]:
+    bond = bonded.bond
+    for one in bonded.ports:
+        _not_bonded(seen, one, bonded.table)
+    vlan = _vlan_of_ports(seen, bonded, place)
+    _check_later(seen, place, vlan, bond, node)
+    if len({_id(one.vlan) for one in bonded.ports}) > 1:  # MAAS bonds only what lies together
+        for one in bonded.ports:
+            yield from _settings(one, vlan, None)
+    create = CreateBond(
+        name=bond.name,
+        parents=tuple(one.id for one in bonded.ports),
+        mode=bond.mode,
+        lacp_rate=bond.lacp_rate if bond.mode in _WITH_LACP else None,
+        xmit_hash_policy=bond.xmit_hash_policy if bond.mode in _WITH_HASH else None,
+        mtu=bond.mtu,
+        vlan=None if vlan is None else vlan.id,
+    )
+    yield Missing(create, f"bond {listed(one.name for one in bonded.ports)} to {bond.name}")
+
+
+def _vlan_of_ports(seen: Seen, bonded: Bonded, place: Place) -> Vlan | None:
+    """Where a bond that is to be made lies."""
+    together = {_id(one.vlan) for one in bonded.ports}
+    near = bonded.ports[0].vlan if len(together) == 1 else None
+    vlan = seen.places.untagged(place, near)
+    if vlan is None and len(together) > 1:
+        where = listed(f"{one.name} on VLAN {_shown(one.vlan)}" for one in bonded.ports)
+        raise ConfigError(f"{place.table}: its ports lie apart, say the bond's vlan: {where}")
+    return vlan
+
+
+def _check_later(seen: Seen, place: Place, vlan: Vlan | None, bond: BondSite, node: str) -> None:
+    """Raise for what could not be done on top, before anything is made that would have to be taken away again."""
+    seen.places.link(place, vlan, node=node)
+    for want in bond.vlans:
+        above = _tagged(place, want)
+        seen.places.link(above, seen.places.tagged(above, vlan), node=node)
+
+
+def _of_interface(
+    seen: Seen, interface: Interface, place: Place, *, mtu: int | None, vlans: tuple[VlanSite, ...], node: str
+) -> Iterator[Missing]:
+    """What is missing of an interface that is there, and of the VLANs on it."""
+    vlan = seen.places.untagged(place, interface.vlan)
+    link = seen.places.link(place, vlan, node=node)
+    above = [(tagged, seen.places.tagged(_tagged(place, tagged), vlan)) for tagged in vlans]
+    yield from _settings(interface, vlan, mtu)
+    # An interface that goes to another VLAN loses its links.
+    yield from _linked(interface, link, anew=_id(interface.vlan) != _id(vlan))
+    for tagged, on in above:
+        yield from _of_vlan(seen, interface, on, tagged, _tagged(place, tagged), node=node)
+
+
+def _of_vlan(seen: Seen, below: Interface, vlan: Vlan, want: VlanSite, place: Place, *, node: str) -> Iterator[Missing]:
+    link = seen.places.link(place, vlan, node=node)
+    there = next(
+        (
+            one
+            for one in seen.interfaces
+            if one.type == "vlan" and one.parents == (below.name,) and _id(one.vlan) == vlan.id
+        ),
+        None,
+    )
+    if there is None:
+        yield Missing(CreateVlan(parent=below.id, vlan=vlan.id, mtu=want.mtu), f"put VLAN {want.vid} on {below.name}")
+        return
+    yield from _settings(there, vlan, want.mtu)
+    yield from _linked(there, link, anew=False)
+
+
+def _settings(interface: Interface, vlan: Vlan | None, mtu: int | None) -> Iterator[Missing]:
+    move = vlan is not None and vlan.id != _id(interface.vlan)
+    resize = mtu is not None and mtu not in {_own_mtu(interface), interface.effective_mtu}
+    if not move and not resize:
+        return
+    change = UpdateInterface(
+        interface=interface.id, vlan=vlan.id if vlan is not None and move else None, mtu=mtu if resize else None
+    )
+    words = [f"VLAN {_shown(vlan)}"] if move else []
+    words += [f"MTU {mtu}"] if resize else []
+    yield Missing(change, f"set {interface.name} to {' and '.join(words)}")
+
+
+def _linked(interface: Interface, link: WantedLink | None, *, anew: bool) -> Iterator[Missing]:
+    if link is None or (link.is_met_by(interface.links) and not anew):
+        return
+    change = LinkSubnet(
+        interface=interface.id, mode=LinkMode(link.mode.value), subnet=link.subnet, ip_address=link.address
+    )
+    yield Missing(change, f"link {interface.name}: {link.mode}")
+
+
+def _check_same(there: Interface, bonded: Bonded) -> None:
+    """A bond of that name has to be the one that is wanted: none is taken apart."""
+    bond = bonded.bond
+    if there.type != "bond":
+        raise ConfigError(f"{bonded.table}: {bond.name} is a {there.type} interface in MAAS; {_REMOVE_IT}")
+    wanted, has = {one.name for one in bonded.ports}, set(there.parents)
+    if wanted != has:
+        detail = f"has the ports {listed(sorted(has))}, and is to have {listed(sorted(wanted))}"
+        raise ConfigError(f"{bonded.table}: {bond.name} {detail}; correct the table, or {_REMOVE_IT}")
+    shown = there.params if isinstance(there.params, dict) else {}
+    for name, value in (
+        ("bond_mode", bond.mode),
+        ("bond_lacp_rate", bond.lacp_rate if bond.mode in _WITH_LACP else None),
+        ("bond_xmit_hash_policy", bond.xmit_hash_policy if bond.mode in _WITH_HASH else None),
+    ):
+        if value is not None and shown.get(name, value) != value:
+            detail = f"{bond.name} has {name} {str(shown[name])[:40]!r}, and is to have {value!r}"
+            raise ConfigError(f"{bonded.table}: {detail}; correct the table, or {_REMOVE_IT}")
+
+
+def _not_bonded(seen: Seen, port: Interface, table: str) -> None:
+    bond = next((one for one in seen.interfaces if one.type == "bond" and port.name in one.parents), None)
+    if bond is not None:
+        raise ConfigError(f"{table}: {port.name} is in bond {bond.name} in MAAS; {_REMOVE_IT}")
+
+
+def _tagged(below: Place, vlan: VlanSite) -> Place:
+    return Place(table=f"{below.table}, VLAN {vlan.vid}", vid=vlan.vid, link=vlan.link)
+
+
+def _own_mtu(interface: Interface) -> object:
+    return interface.params.get("mtu") if isinstance(interface.params, dict) else None
+
+
+def _id(vlan: Vlan | None) -> int | None:
+    return None if vlan is None else vlan.id
+
+
+def _shown(vlan: Vlan | None) -> str:
+    return "none" if vlan is None else f"{vlan.vid} of {vlan.fabric or vlan.fabric_id}"

@@ -1,0 +1,249 @@
+"""Stage `apply_roce_phase2`: the network becomes what the site wants, one change a run, and stays so."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from farrier.handlers.node.moves import noted
+from farrier.handlers.node.stage import Done, Failed, Step, Waiting
+from farrier.model.failures import FailureClass
+from farrier.model.stages import OnboardingStage
+from farrier.sim.maas import OPERATOR, Broken, Fault, Status
+from farrier.sim.maas.records import Link
+from tests.support.machines import machine_in
+from tests.support.networks import begin, changes, links, named, ready
+from tests.support.stages import Stand, open_stand
+
+STAGE = OnboardingStage.APPLY_ROCE_PHASE2
+BOND = {
+    "name": "bond0",
+    "ports": ["enp1s0f*"],
+    "vlan": 200,
+    "mtu": 9000,
+    "link": {"mode": "static", "addresses": {"gpu-1": "10.30.0.7"}},
+    "vlans": [{"vid": 300, "mtu": 8900, "link": {"mode": "auto"}}],
+}
+TABLES = {
+    "bonds": [BOND],
+    "ports": [
+        {"match": "enp2s0", "mtu": 4200, "link": {"mode": "dhcp"}, "vlans": [{"vid": 300, "link": {"mode": "auto"}}]},
+        {"match": "enp1*", "mtu": 9000},
+    ],
+}
+EVERY_CHANGE = [
+    "update_interface",  # MTU of enp2s0
+    "link_subnet",  # its DHCP
+    "create_vlan",  # its VLAN 300
+    "link_subnet",
+    "update_interface",  # MTU of each port of the bond
+    "update_interface",
+    "create_bond",
+    "link_subnet",  # its address
+    "create_vlan",  # its VLAN 300
+    "link_subnet",
+]
+
+
+@pytest.fixture
+async def at() -> AsyncIterator[Stand]:
+    async with open_stand() as stand:
+        yield stand
+
+
+async def done(at: Stand) -> Done:
+    settled = await at.settle()
+    assert isinstance(settled, Done), settled
+    return settled
+
+
+async def failed(at: Stand) -> Failed:
+    settled = await at.settle()
+    assert isinstance(settled, Failed), settled
+    return settled
+
+
+# --- the goal
+
+
+async def test_the_network_is_as_the_site_wants_it(at: Stand) -> None:
+    machine = await ready(at, TABLES)
+    boot = list(machine.interfaces[0].links)
+    await done(at)
+    assert changes(at) == EVERY_CHANGE
+    bond = named(machine, "bond0")
+    assert [parent.name for parent in bond.parents] == ["enp1s0f0np0", "enp1s0f1np1"]
+    assert (bond.params["bond_mode"], bond.params["bond_lacp_rate"], bond.params["mtu"]) == ("802.3ad", "fast", 9000)
+    assert bond.vlan is not None and bond.vlan.vid == 200
+    assert links(machine, "bond0") == [("static", "10.30.0.0/16", "10.30.0.7")]
+    assert links(machine, "bond0.300") == [("auto", "10.31.0.0/16", None)]
+    assert named(machine, "bond0.300").params["mtu"] == 8900
+    assert links(machine, "enp2s0") == [("dhcp", None, None)]
+    assert links(machine, "enp2s0.300") == [("auto", "10.31.0.0/16", None)]
+    assert links(machine, "enp3s0") == [("link_up", None, None)], "which no table names"
+    assert machine.interfaces[0].links == boot
+
+
+async def test_made_twice_it_sends_nothing_the_second_time(at: Stand) -> None:
+    await ready(at, TABLES)
+    await done(at)
+    at.world.observed.requests.clear()
+    await done(at)
+    assert at.world.observed.operations == ["machine", "fabrics", "subnets"]
+
+
+async def test_each_run_makes_one_change_at_most(at: Stand) -> None:
+    await ready(at, TABLES)
+    for expected in range(1, len(EVERY_CHANGE) + 1):
+        settled = await at.once()
+        assert isinstance(settled, Step) and settled.reason.startswith("asked MAAS: ")
+        assert len(changes(at)) == expected
+    await done(at)
+    assert len(changes(at)) == len(EVERY_CHANGE)
+
+
+async def test_a_site_without_a_network_is_not_asked_for_one(at: Stand) -> None:
+    await ready(at, {"pxe_subnet": "10.20.0.0/16"})
+    settled = await done(at)
+    assert settled.skipped == "the site configures no network"
+    assert at.world.observed.operations == []
+
+
+async def test_what_a_person_did_by_hand_is_kept(at: Stand) -> None:
+    machine = await ready(at, {"ports": [{"match": "enp3s0", "link": {"mode": "dhcp"}}]})
+    named(machine, "enp3s0").links = [Link(id=900, mode="dhcp")]
+    await done(at)
+    assert changes(at) == []
+
+
+async def test_a_duplicate_link_is_replaced_by_one(at: Stand) -> None:
+    machine = await ready(at, {"ports": [{"match": "enp3s0", "vlan": 200, "link": {"mode": "auto"}}]})
+    await done(at)
+    port = named(machine, "enp3s0")
+    port.links.append(Link(id=901, mode="auto", subnet=port.links[0].subnet))
+    at.onboards(STAGE)
+    await done(at)
+    assert links(machine, "enp3s0") == [("auto", "10.30.0.0/16", None)]
+
+
+async def test_a_static_address_that_the_interface_has_already_is_not_linked_again(at: Stand) -> None:
+    """MAAS would answer 404: the address is in use, by this very link."""
+    link = {"mode": "static", "addresses": {"gpu-1": "10.30.0.9"}}
+    machine = await ready(at, {"ports": [{"match": "enp3s0", "vlan": 200, "link": link}]})
+    await done(at)
+    assert links(machine, "enp3s0") == [("static", "10.30.0.0/16", "10.30.0.9")]
+    await done(at)
+    assert changes(at) == ["update_interface", "link_subnet"]
+    named(machine, "enp3s0").links.append(Link(id=902, mode="link_up"))
+    at.onboards(STAGE)
+    await done(at)
+    assert links(machine, "enp3s0") == [("static", "10.30.0.0/16", "10.30.0.9")]
+
+
+async def test_an_address_that_another_machine_has_is_waited_for_with_its_reason(at: Stand) -> None:
+    link = {"mode": "static", "addresses": {"gpu-1": "10.30.0.9"}}
+    await ready(at, {"ports": [{"match": "enp3s0", "vlan": 200, "link": link}]})
+    at.region.claimed.add("10.30.0.9")
+    settled = await at.settle()
+    assert isinstance(settled, Waiting) and settled.timed
+    assert "already in use" in settled.reason
+
+
+# --- what goes wrong
+
+
+@pytest.mark.parametrize(
+    ("tables", "told"),
+    [
+        ({"ports": [{"match": "ens*"}]}, "network.ports 1: no port matches 'ens*'"),
+        ({"bonds": [BOND | {"ports": ["enp2*"]}]}, "a bond of one port is none"),
+        ({"bonds": [BOND | {"vlan": 999}]}, "network.bonds 1 (bond0): the region has no VLAN 999"),
+        ({"ports": [{"match": "enp2*", "link": {"subnet": "10.9.0.0/16"}}]}, "no subnet 10.9.0.0/16"),
+        (TABLES | {"ports": [{"match": "enp2s0", "mtu": 9000}, {"match": "nothing"}]}, "network.ports 2"),
+    ],
+)
+async def test_tables_that_do_not_fit_change_nothing(at: Stand, tables: dict[str, Any], told: str) -> None:
+    await ready(at, tables)
+    settled = await failed(at)
+    assert settled.failure is FailureClass.INVALID_CONFIG
+    assert told in settled.detail
+    assert changes(at) == []
+
+
+@pytest.mark.parametrize("number", range(len(EVERY_CHANGE)))
+async def test_a_change_whose_answer_was_lost_is_recognised(at: Stand, number: int) -> None:
+    machine = await ready(at, TABLES)
+    for _ in range(number):
+        await at.once()
+    op = {"update_interface": None}.get(EVERY_CHANGE[number], EVERY_CHANGE[number])
+    lost = at.region.faults.add(Fault(method="PUT" if op is None else "POST", op=op, broken=Broken.DROP))
+    assert isinstance(await at.once(), Waiting)
+    assert lost.struck == 1
+    await done(at)
+    assert changes(at) == EVERY_CHANGE, "each once"
+    assert links(machine, "bond0") == [("static", "10.30.0.0/16", "10.30.0.7")]
+
+
+async def test_a_change_that_is_taken_and_not_shown_ends_the_attempt(at: Stand) -> None:
+    await ready(at, {"ports": [{"match": "enp3s0", "mtu": 9000}]})
+    at.region.faults.add(Fault(method="PUT", status=200, body=b"{}", content_type="application/json", times=None))
+    settled = await failed(at)
+    assert settled.failure is FailureClass.UPSTREAM_ERROR
+    assert "set enp3s0 to MTU 9000" in settled.detail
+    assert changes(at) == ["update_interface"]
+
+
+async def test_a_refused_change_is_told_and_not_repeated(at: Stand) -> None:
+    await ready(at, TABLES)
+    body = b'{"name": ["Invalid."]}'
+    at.region.faults.add(Fault(op="create_bond", status=400, body=body, content_type="application/json"))
+    settled = await failed(at)
+    assert settled.failure is FailureClass.UPSTREAM_REFUSED
+    assert "Invalid." in settled.detail
+
+
+async def test_a_bond_of_other_ports_is_not_taken_apart(at: Stand) -> None:
+    machine = await ready(at, TABLES)
+    await done(at)
+    begin(at, {"bonds": [BOND | {"ports": ["enp1s0f0*", "enp3*"]}]})
+    settled = await failed(at)
+    assert settled.failure is FailureClass.INVALID_CONFIG
+    assert "has the ports enp1s0f0np0, enp1s0f1np1, and is to have enp1s0f0np0, enp3s0" in settled.detail
+    assert changes(at) == [] and named(machine, "bond0").parents
+
+
+async def test_a_machine_that_is_gone_is_told_as_such(at: Stand) -> None:
+    machine = await ready(at, TABLES)
+    at.region.forget(machine)
+    assert (await failed(at)).failure is FailureClass.MACHINE_DELETED_UPSTREAM
+
+
+async def test_somebody_elses_machine_is_left_alone(at: Stand) -> None:
+    machine = await ready(at, TABLES)
+    machine.owner = OPERATOR.username
+    assert (await failed(at)).failure is FailureClass.STATE_DISAGREEMENT
+    assert changes(at) == []
+
+
+@pytest.mark.parametrize("status", [Status.DEPLOYING, Status.DEPLOYED])
+@pytest.mark.parametrize("deploys", [0, 1])
+async def test_a_machine_that_is_deployed_was_prepared_by_this_onboarding_or_is_a_disagreement(
+    at: Stand, status: Status, deploys: int
+) -> None:
+    await machine_in(at, status)
+    begin(at, TABLES)
+    at.node = noted(at.node, deploys=deploys)
+    settled = await at.settle()
+    if deploys:
+        assert isinstance(settled, Done)
+    else:
+        assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
+    assert changes(at) == []
+
+
+async def test_a_site_that_lost_its_region_is_told(at: Stand) -> None:
+    await ready(at, TABLES)
+    at.use(maas=None)
+    assert (await failed(at)).failure is FailureClass.INVALID_CONFIG

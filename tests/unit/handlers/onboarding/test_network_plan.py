@@ -1,0 +1,297 @@
+"""What is missing of a site's network: what tables mean, what they may not say, and what is already there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from farrier.config.sites import NetworkSite
+from farrier.errors import ConfigError
+from farrier.handlers.node.onboarding.network_places import Places
+from farrier.handlers.node.onboarding.network_plan import Seen, plan
+from farrier.model.maas import Interface, Link, Subnet, Vlan
+from farrier.model.maas_changes import Change, CreateBond, CreateVlan, LinkMode, LinkSubnet, UpdateInterface
+
+PXE = Vlan(id=1, vid=0, fabric="pxe", fabric_id=1, mtu=1500)
+RAIL = Vlan(id=2, vid=0, fabric="rail", fabric_id=2, mtu=1500)
+RAIL_200 = Vlan(id=3, vid=200, fabric="rail", fabric_id=2, mtu=1500)
+RAIL_300 = Vlan(id=4, vid=300, fabric="rail", fabric_id=2, mtu=9000)
+FAR = Vlan(id=5, vid=0, fabric="far", fabric_id=5)
+FAR_300 = Vlan(id=6, vid=300, fabric="far", fabric_id=5)
+ONLY_FAR = Vlan(id=7, vid=700, fabric="far", fabric_id=5)
+BOOT_NET = Subnet(id=10, cidr="10.0.0.0/16", vlan=PXE)
+NET_200 = Subnet(id=20, cidr="10.200.0.0/16", vlan=RAIL_200)
+NET_300 = Subnet(id=30, cidr="10.31.0.0/16", vlan=RAIL_300)
+NET_300_B = Subnet(id=31, cidr="10.32.0.0/16", vlan=RAIL_300)
+PLACES = Places(
+    vlans=(PXE, RAIL, RAIL_200, RAIL_300, FAR, FAR_300, ONLY_FAR), subnets=(BOOT_NET, NET_200, NET_300, NET_300_B)
+)
+UP = Link(id=90, mode="link_up")
+
+
+def nic(number: int, name: str, **fields: Any) -> Interface:
+    given: dict[str, Any] = {
+        "type": "physical",
+        "vlan": RAIL,
+        "links": (UP,),
+        "effective_mtu": 1500,
+        "vendor": "Mellanox Technologies",
+        "product": "MT2910 Family [ConnectX-7]",
+        "params": "",
+    }
+    return Interface(id=number, name=name, **given | fields)
+
+
+BOOT = nic(1, "eno1", vlan=PXE, vendor="Broadcom", product="BCM5720", links=(Link(id=9, mode="auto", subnet=BOOT_NET),))
+A, B, C = nic(2, "enp1s0f0np0"), nic(3, "enp1s0f1np1"), nic(4, "enp2s0")
+BOND = nic(
+    7,
+    "bond0",
+    type="bond",
+    parents=(A.name, B.name),
+    params={"bond_mode": "802.3ad", "bond_lacp_rate": "fast", "bond_xmit_hash_policy": "layer3+4"},
+)
+TWO = {"name": "bond0", "ports": ["enp1s0f*"]}
+
+
+def missing(*interfaces: Interface, **tables: Any) -> list[Change]:
+    network = msgspec.convert(tables, NetworkSite)
+    seen = Seen(interfaces=(BOOT, *interfaces), boot=BOOT.id, places=PLACES)
+    return [one.change for one in plan(seen, network, "gpu-1")]
+
+
+def refusal(*interfaces: Interface, **tables: Any) -> str:
+    with pytest.raises(ConfigError) as refused:
+        missing(*interfaces, **tables)
+    return str(refused.value)
+
+
+# --- which ports
+
+
+@pytest.mark.parametrize(
+    "match", ["enp1s0f0np0", "enp1s0f0*", "ENP1S0F0*", "*ConnectX-7?", "mellanox tech*", "Mellanox*"]
+)
+def test_a_port_is_meant_by_its_name_or_by_what_it_is(match: str) -> None:
+    assert missing(A, ports=[{"match": match, "mtu": 9000}]) == [UpdateInterface(interface=A.id, mtu=9000)]
+
+
+@pytest.mark.parametrize("match", ["*", "en*", "eno?", "Broadcom BCM5720"])
+def test_no_glob_means_the_boot_interface(match: str) -> None:
+    tables = {"ports": [{"match": match, "mtu": 9000}]}
+    if match in {"*", "en*"}:
+        assert missing(A, **tables) == [UpdateInterface(interface=A.id, mtu=9000)]
+    else:
+        assert "no port matches" in refusal(A, **tables)
+
+
+def test_its_very_name_means_the_boot_interface() -> None:
+    assert missing(A, ports=[{"match": "eno1", "mtu": 9000}]) == [UpdateInterface(interface=1, mtu=9000)]
+
+
+def test_what_lies_on_ports_is_no_port() -> None:
+    assert "no port matches 'bond0'" in refusal(A, B, BOND, ports=[{"match": "bond0", "mtu": 9000}])
+
+
+def test_a_glob_that_matches_nothing_says_what_there_was() -> None:
+    told = refusal(A, ports=[{"match": "ens*"}])
+    assert told.startswith("network.ports 1: no port matches 'ens*'")
+    assert "enp1s0f0np0 (Mellanox Technologies" in told
+
+
+# --- what tables may not say
+
+
+@pytest.mark.parametrize(
+    ("tables", "told"),
+    [
+        ({"bonds": [{"name": "bond0", "ports": ["enp1s0f0*"]}]}, "network.bonds 1 (bond0): a bond of one port is none"),
+        ({"bonds": [TWO, {"name": "bond1", "ports": ["enp1*", "enp2*"]}]}, "both match enp1s0f0np0"),
+        ({"bonds": [TWO, {"name": "bond0", "ports": ["enp2*", "eno1"]}]}, "what the machine boots from"),
+        ({"ports": [{"match": "enp1*"}, {"match": "*np0"}]}, "network.ports 1 and network.ports 2 both match"),
+        ({"bonds": [TWO], "ports": [{"match": "enp1*", "vlan": 200}]}, "is in network.bonds 1 (bond0); say vlan"),
+        ({"bonds": [TWO], "ports": [{"match": "enp1*", "link": {}}]}, "is in network.bonds 1 (bond0); say vlan"),
+        ({"bonds": [TWO | {"mtu": 9000}], "ports": [{"match": "enp1*", "mtu": 1500}]}, "mtu 1500 of enp1s0f0np0 is"),
+        ({"ports": [{"match": "enp2*", "mtu": 1500, "vlans": [{"vid": 300, "mtu": 9000}]}]}, "is more than 1500"),
+        ({"ports": [{"match": "enp2*", "vlans": [{"vid": 300}, {"vid": 300}]}]}, "a VLAN is there twice"),
+        ({"ports": [{"match": "enp1*", "link": {"mode": "static"}}]}, "one static address for several ports"),
+        ({"ports": [{"match": "eno1", "link": {"mode": "dhcp"}}]}, "its link has to be auto"),
+        ({"ports": [{"match": "enp2*", "vlan": 999}]}, "no VLAN 999; fabrics that have one: none"),
+        ({"ports": [{"match": "enp2*", "vlan": 200, "fabric": "pxe"}]}, "no VLAN 200 of pxe; fabrics"),
+        ({"ports": [{"match": "enp2*", "vlans": [{"vid": 700}]}]}, "VLAN 700 of rail; fabrics that have one: far"),
+        ({"ports": [{"match": "enp2*", "link": {"subnet": "10.99.0.0/16"}}]}, "no subnet 10.99.0.0/16; seen: 10.0."),
+        ({"ports": [{"match": "enp2*", "vlan": 300, "link": {"subnet": "10.200.0.0/16"}}]}, "not on VID 300"),
+        ({"ports": [{"match": "enp2*", "vlan": 300, "link": {}}]}, "has not one subnet"),
+        ({"ports": [{"match": "enp2*", "link": {}}]}, "VLAN 0 of rail has not one subnet, say the link's subnet"),
+        (
+            {"ports": [{"match": "enp2*", "vlans": [{"vid": 300, "link": {"subnet": "10.200.0.0/16"}}]}]},
+            "is on VLAN 200 of rail, not on VLAN 300 of rail",
+        ),
+        ({"ports": [{"match": "enp2*", "vlan": 200, "link": {"mode": "static"}}]}, "no address for gpu-1"),
+        (
+            {"ports": [{"match": "enp2*", "vlan": 200, "link": {"mode": "static", "addresses": {"gpu-1": "x"}}}]},
+            "the address for gpu-1 is none",
+        ),
+        (
+            {
+                "ports": [
+                    {"match": "enp2*", "vlan": 200, "link": {"mode": "static", "addresses": {"gpu-1": "10.9.9.9"}}}
+                ]
+            },
+            "has not one subnet that holds 10.9.9.9",
+        ),
+    ],
+)
+def test_tables_that_cannot_be_met_are_named(tables: dict[str, Any], told: str) -> None:
+    assert told in refusal(A, B, C, **tables)
+
+
+def test_a_vid_that_several_other_fabrics_have_needs_the_fabric() -> None:
+    lost = nic(4, "enp2s0", vlan=PXE)
+    assert "VLAN 300 is on several fabrics, say which: far, rail" in refusal(
+        lost, ports=[{"match": "enp2*", "vlan": 300}]
+    )
+    assert missing(lost, ports=[{"match": "enp2*", "vlan": 300, "fabric": "far"}]) == [
+        UpdateInterface(interface=4, vlan=FAR_300.id)
+    ]
+
+
+# --- ports
+
+
+def test_a_vid_is_looked_up_on_the_fabric_of_the_port() -> None:
+    assert missing(C, ports=[{"match": "enp2*", "vlan": 300}]) == [UpdateInterface(interface=4, vlan=RAIL_300.id)]
+
+
+def test_the_subnet_of_a_link_says_the_vlan() -> None:
+    change = {"match": "enp2*", "mtu": 9000, "link": {"subnet": "10.200.0.0/16"}}
+    assert missing(C, ports=[change]) == [
+        UpdateInterface(interface=4, vlan=RAIL_200.id, mtu=9000),
+        LinkSubnet(interface=4, mode=LinkMode.AUTO, subnet=NET_200.id),
+    ]
+
+
+def test_a_link_that_stays_is_made_again_after_a_move() -> None:
+    """A move to another VLAN takes the links away."""
+    on_dhcp = nic(4, "enp2s0", links=(Link(id=5, mode="dhcp"),))
+    table = {"match": "enp2*", "vlan": 200, "link": {"mode": "dhcp"}}
+    assert missing(on_dhcp, ports=[table]) == [
+        UpdateInterface(interface=4, vlan=RAIL_200.id),
+        LinkSubnet(interface=4, mode=LinkMode.DHCP),
+    ]
+
+
+@pytest.mark.parametrize(
+    "port",
+    [
+        nic(4, "enp2s0", vlan=RAIL_200, params={"mtu": 9000}, effective_mtu=9000),
+        nic(4, "enp2s0", vlan=RAIL_200, effective_mtu=9000),
+        nic(4, "enp2s0", vlan=RAIL_200, params={"mtu": 9000}, effective_mtu=9216),
+    ],
+    ids=["own", "of its VLAN", "less than what lies on it"],
+)
+def test_an_mtu_that_is_there_is_not_set_again(port: Interface) -> None:
+    assert missing(port, ports=[{"match": "enp2*", "vlan": 200, "mtu": 9000}]) == []
+
+
+@pytest.mark.parametrize(
+    ("links", "there"),
+    [
+        ((Link(id=5, mode="static", subnet=NET_200, ip_address="10.200.0.7"),), True),
+        ((Link(id=5, mode="static", subnet=NET_200, ip_address="10.200.0.8"),), False),
+        ((Link(id=5, mode="static", subnet=NET_200),), False),
+        ((Link(id=5, mode="auto", subnet=NET_200, ip_address="10.200.0.7"),), False),
+        ((UP, Link(id=5, mode="static", subnet=NET_200, ip_address="10.200.0.7")), False),
+        ((), False),
+    ],
+)
+def test_exactly_the_one_static_link_is_enough(links: tuple[Link, ...], there: bool) -> None:
+    table = {"match": "enp2*", "vlan": 200, "link": {"mode": "static", "addresses": {"gpu-1": "10.200.0.7"}}}
+    change = LinkSubnet(interface=4, mode=LinkMode.STATIC, subnet=20, ip_address="10.200.0.7")
+    assert missing(nic(4, "enp2s0", vlan=RAIL_200, links=links), ports=[table]) == ([] if there else [change])
+
+
+# --- bonds
+
+
+def test_a_bond_is_made_of_its_ports_with_what_its_mode_takes() -> None:
+    assert missing(A, B, C, bonds=[TWO | {"mtu": 9000}]) == [
+        CreateBond(
+            name="bond0",
+            parents=(2, 3),
+            mode="802.3ad",
+            lacp_rate="fast",
+            xmit_hash_policy="layer3+4",
+            mtu=9000,
+            vlan=RAIL.id,
+        )
+    ]
+    assert missing(A, B, bonds=[TWO | {"mode": "active-backup"}]) == [
+        CreateBond(name="bond0", parents=(2, 3), mode="active-backup", vlan=RAIL.id)
+    ]
+
+
+def test_ports_that_lie_apart_are_brought_together_first() -> None:
+    apart = msgspec.structs.replace(B, vlan=FAR)
+    assert "its ports lie apart, say the bond's vlan" in refusal(A, apart, bonds=[TWO])
+    first, second = missing(A, apart, bonds=[TWO | {"vlan": 0, "fabric": "rail"}])
+    assert first == UpdateInterface(interface=3, vlan=RAIL.id)
+    assert isinstance(second, CreateBond) and second.vlan == RAIL.id
+
+
+def test_nothing_is_made_when_what_lies_on_it_could_not_be() -> None:
+    assert "no VLAN 700 of rail" in refusal(A, B, bonds=[TWO | {"vlans": [{"vid": 700}]}])
+    assert "has not one subnet" in refusal(A, B, bonds=[TWO | {"vlans": [{"vid": 300, "link": {}}]}])
+    assert "has not one subnet" in refusal(A, B, bonds=[TWO | {"link": {}}])
+
+
+def test_a_bond_that_is_there_gets_what_lies_on_it() -> None:
+    vlans = [{"vid": 200, "mtu": 9000, "link": {}}, {"vid": 300}]
+    there = nic(8, "bond0.300", type="vlan", parents=("bond0",), vlan=RAIL_300)
+    assert missing(A, B, BOND, there, bonds=[TWO | {"vlans": vlans}]) == [CreateVlan(parent=7, vlan=3, mtu=9000)]
+    made = nic(9, "bond0.200", type="vlan", parents=("bond0",), vlan=RAIL_200, params={"mtu": 9000})
+    assert missing(A, B, BOND, there, made, bonds=[TWO | {"vlans": vlans}]) == [
+        LinkSubnet(interface=9, mode=LinkMode.AUTO, subnet=20)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bond", "told"),
+    [
+        (nic(7, "bond0", type="bond", parents=(A.name, C.name), params={}), "has the ports enp1s0f0np0, enp2s0, and"),
+        (msgspec.structs.replace(BOND, params={"bond_mode": "balance-rr"}), "bond_mode 'balance-rr'"),
+        (msgspec.structs.replace(BOND, params={"bond_lacp_rate": "slow"}), "bond_lacp_rate 'slow'"),
+        (nic(7, "bond0", type="bridge", parents=(A.name,)), "bond0 is a bridge interface"),
+        (nic(7, "bond9", type="bond", parents=(A.name, B.name)), "enp1s0f0np0 is in bond bond9 in MAAS"),
+    ],
+)
+def test_a_bond_that_is_another_one_is_not_taken_apart(bond: Interface, told: str) -> None:
+    refused = refusal(A, B, C, bond, bonds=[TWO])
+    assert told in refused
+    assert "commission the machine again" in refused
+
+
+def test_a_port_by_itself_that_maas_has_in_a_bond_is_told() -> None:
+    assert "is in bond bond0 in MAAS" in refusal(A, B, BOND, ports=[{"match": "enp1*", "link": {"mode": "dhcp"}}])
+
+
+def test_ports_of_a_bond_may_have_an_mtu() -> None:
+    tables = {"bonds": [TWO], "ports": [{"match": "enp1*", "mtu": 9000}]}
+    assert missing(A, B, BOND, **tables) == [
+        UpdateInterface(interface=2, mtu=9000),
+        UpdateInterface(interface=3, mtu=9000),
+    ]
+
+
+def test_a_port_without_a_vlan_gets_one_or_says_that_it_lacks_it() -> None:
+    lost = nic(4, "enp2s0", vlan=None, links=())
+    assert missing(lost, ports=[{"match": "enp2*", "vlan": 200}]) == [UpdateInterface(interface=4, vlan=3)]
+    assert "on no VLAN in MAAS" in refusal(lost, ports=[{"match": "enp2*", "vlans": [{"vid": 300}]}])
+    assert "no VLAN has not one subnet" in refusal(lost, ports=[{"match": "enp2*", "link": {}}])
+
+
+def test_what_is_seen_is_told_in_bounds() -> None:
+    many = [nic(100 + number, f"ens{number}" + "x" * 300) for number in range(60)]
+    assert len(refusal(*many, ports=[{"match": "nothing"}])) < 1500
