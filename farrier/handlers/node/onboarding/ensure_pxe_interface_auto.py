@@ -1,13 +1,98 @@
-"""Stage `ensure_pxe_interface_auto`: the boot interface has one automatic address."""
+"""Stage `ensure_pxe_interface_auto`: the boot interface gets one address, automatically, from the subnet it boots on.
+
+MAAS deploys over that interface, and refuses to deploy a machine without an address. The link is replaced in one
+change, so that it can be made again without leaving two. What cannot be told, or cannot be linked in MAAS, is for a
+person.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
 
+from farrier.handlers.node import region
 from farrier.handlers.node.moves import Policy
-from farrier.handlers.node.stage import StageResult, Waiting
+from farrier.handlers.node.onboarding.network_places import Places, same_network
+from farrier.handlers.node.onboarding.preparing import asking, listed, unready
+from farrier.handlers.node.stage import Done, Failed, Settled, StageResult
+from farrier.model.failures import FailureClass
+from farrier.model.maas import Interface, Machine, Subnet
+from farrier.model.maas_changes import LinkMode, LinkSubnet
 from farrier.model.node import Node
+from farrier.protocols import MaasClient
 
 
 def ensure_pxe_interface_auto(node: Node, now: datetime, policy: Policy) -> StageResult:
-    return Waiting(reason="this stage is run by a newer release", timed=False)
+    async def ask(client: MaasClient) -> Settled:
+        machine = await region.own_machine(client, node)
+        if isinstance(machine, Failed):
+            return machine
+        nic = unready(node, machine) or _boot_interface(machine)
+        if not isinstance(nic, Interface):
+            return nic
+        wanted = region.site_of(node, policy).network.pxe_subnet
+        if _is_auto(nic, wanted):
+            return Done(reason=f"{nic.name} gets its address automatically")
+        subnet = _subnet(nic, wanted, Places(vlans=(), subnets=await client.subnets()))
+        if isinstance(subnet, Failed):
+            return subnet
+        link = LinkSubnet(interface=nic.id, mode=LinkMode.AUTO, subnet=subnet.id)
+        return await region.sent(client, machine, asking(node, now, link, f"link {nic.name}: auto, {subnet.cidr}"))
+
+    return region.with_region(node, policy, ask, name="ensure_pxe_interface_auto")
+
+
+def _boot_interface(machine: Machine) -> Interface | Failed:
+    """The one the machine boots from, if it can be linked."""
+    nic = machine.boot_interface
+    if nic is None:
+        return _unfixable("MAAS knows no boot interface of the machine")
+    # An address would be that of the bond or bridge, and MAAS lets nothing be linked below it.
+    above = [one for one in machine.interface_set if one.type in {"bond", "bridge"} and nic.name in one.parents]
+    if above:
+        return _unfixable(f"the boot interface {nic.name} is part of {above[0].type} {above[0].name}")
+    if nic.vlan is None:
+        return _unfixable(f"the boot interface {nic.name} is on no VLAN")
+    return nic
+
+
+def _is_auto(nic: Interface, wanted: str | None) -> bool:
+    if len(nic.links) != 1 or nic.links[0].mode != LinkMode.AUTO.value:
+        return False
+    subnet = nic.links[0].subnet
+    return subnet is not None and (wanted is None or same_network(subnet.cidr, wanted))
+
+
+def _subnet(nic: Interface, wanted: str | None, places: Places) -> Subnet | Failed:
+    """Which subnet the boot interface boots on."""
+    here = places.on(nic.vlan)
+    if wanted is not None:
+        return _of_site(nic, wanted, places, here)
+    linked = {link.subnet.id for link in nic.links if link.subnet is not None}
+    fit = [subnet for subnet in here if subnet.id in linked] or here
+    if len(fit) == 1:
+        return fit[0]
+    if not fit:
+        return _unfixable(f"{_place(nic)}, which has no subnet in MAAS")
+    seen = listed(sorted(subnet.cidr or str(subnet.id) for subnet in fit))
+    return _unfixable(f"{_place(nic)}, which has several subnets, set network.pxe_subnet of the site: {seen}")
+
+
+def _of_site(nic: Interface, wanted: str, places: Places, here: list[Subnet]) -> Subnet | Failed:
+    fit = [subnet for subnet in here if same_network(subnet.cidr, wanted)]
+    if len(fit) == 1:
+        return fit[0]
+    if any(same_network(subnet.cidr, wanted) for subnet in places.subnets):
+        seen = listed(sorted(subnet.cidr or str(subnet.id) for subnet in here))
+        return _unfixable(f"network.pxe_subnet {wanted} is on another VLAN: {_place(nic)}, with subnets: {seen}")
+    seen = listed(sorted(subnet.cidr or str(subnet.id) for subnet in places.subnets))
+    detail = f"network.pxe_subnet: the region has no subnet {wanted}; seen: {seen}"
+    return Failed(failure=FailureClass.INVALID_CONFIG, detail=detail)
+
+
+def _place(nic: Interface) -> str:
+    assert nic.vlan is not None, "looked at before"
+    return f"the boot interface {nic.name} is on VLAN {nic.vlan.vid} of {nic.vlan.fabric or nic.vlan.fabric_id}"
+
+
+def _unfixable(why: str) -> Failed:
+    return Failed(failure=FailureClass.PXE_INTERFACE_UNFIXABLE, detail=why)

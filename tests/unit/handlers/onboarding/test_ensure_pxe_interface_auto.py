@@ -1,0 +1,263 @@
+"""Stage `ensure_pxe_interface_auto`: the boot interface has one automatic link, or a person hears why it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from farrier.config.sites import NetworkSite
+from farrier.handlers.node.moves import noted
+from farrier.handlers.node.stage import Done, Failed, Step, Waiting
+from farrier.model.failures import FailureClass
+from farrier.model.stages import OnboardingStage
+from farrier.sim.maas import OPERATOR, Broken, Fault, Status
+from farrier.sim.maas.records import Interface, Link, Machine, Subnet, Vlan
+from tests.support.machines import machine_in
+from tests.support.stages import Stand, open_stand
+
+STAGE = OnboardingStage.ENSURE_PXE_INTERFACE_AUTO
+PXE_CIDR = "10.20.0.0/16"
+SECOND_CIDR = "10.21.0.0/16"
+
+
+@pytest.fixture
+async def at() -> AsyncIterator[Stand]:
+    async with open_stand() as stand:
+        yield stand
+
+
+async def ready(at: Stand, pxe_subnet: str | None = None) -> Machine:
+    machine = await machine_in(at, Status.READY)
+    begin(at, pxe_subnet)
+    return machine
+
+
+def begin(at: Stand, pxe_subnet: str | None = None) -> None:
+    at.use(network=NetworkSite(pxe_subnet=pxe_subnet))
+    at.onboards(STAGE)
+    at.world.observed.requests.clear()
+
+
+def links(machine: Machine) -> list[tuple[str, str | None]]:
+    return [(link.mode, link.subnet.cidr if link.subnet else None) for link in machine.interfaces[0].links]
+
+
+def pxe(at: Stand) -> Subnet:
+    return at.region.site.subnets[0]
+
+
+def second(at: Stand, vlan: Vlan | None = None) -> Subnet:
+    """One more subnet, on the boot VLAN unless said otherwise."""
+    made = Subnet(id=9, name="second", cidr=SECOND_CIDR, gateway_ip=None, vlan=vlan or pxe(at).vlan)
+    at.region.site.subnets.append(made)
+    return made
+
+
+def changes(at: Stand) -> int:
+    return at.world.observed.operations.count("link_subnet")
+
+
+async def done(at: Stand) -> Done:
+    settled = await at.settle()
+    assert isinstance(settled, Done), settled
+    return settled
+
+
+async def failed(at: Stand) -> Failed:
+    settled = await at.settle()
+    assert isinstance(settled, Failed), settled
+    return settled
+
+
+# --- the goal
+
+
+async def test_what_commissioning_set_up_is_left_alone(at: Stand) -> None:
+    await ready(at)
+    await done(at)
+    assert at.world.observed.operations == ["machine"]
+
+
+@pytest.mark.parametrize(
+    "had",
+    [
+        [],
+        [("link_up", None)],
+        [("dhcp", None)],
+        [("dhcp", PXE_CIDR)],
+        [("static", PXE_CIDR)],
+        [("auto", PXE_CIDR), ("auto", PXE_CIDR)],
+        [("auto", PXE_CIDR), ("link_up", None)],
+    ],
+    ids=repr,
+)
+async def test_any_other_links_become_one_automatic_one(at: Stand, had: list[tuple[str, str | None]]) -> None:
+    machine = await ready(at)
+    machine.interfaces[0].links = [
+        Link(id=100 + number, mode=mode, subnet=pxe(at) if cidr else None) for number, (mode, cidr) in enumerate(had)
+    ]
+    assert isinstance(await at.once(), Step)
+    assert links(machine) == [("auto", PXE_CIDR)]
+    await done(at)
+    assert changes(at) == 1
+
+
+async def test_made_twice_it_sends_nothing_the_second_time(at: Stand) -> None:
+    machine = await ready(at)
+    machine.interfaces[0].links = []
+    await done(at)
+    await done(at)
+    assert changes(at) == 1
+
+
+async def test_the_subnet_that_was_linked_is_kept_among_several(at: Stand) -> None:
+    machine = await ready(at)
+    other = second(at)
+    machine.interfaces[0].links = [Link(id=100, mode="dhcp", subnet=other)]
+    await done(at)
+    assert links(machine) == [("auto", SECOND_CIDR)]
+
+
+async def test_the_site_says_which_subnet(at: Stand) -> None:
+    machine = await ready(at, SECOND_CIDR)
+    second(at)
+    await done(at)
+    assert links(machine) == [("auto", SECOND_CIDR)]
+    await done(at)
+    assert changes(at) == 1
+
+
+async def test_a_vlan_on_the_boot_interface_is_no_hindrance(at: Stand) -> None:
+    machine = await ready(at)
+    boot = machine.interfaces[0]
+    machine.interfaces.append(Interface(id=99, name="eno1.7", mac_address="", type="vlan", parents=[boot]))
+    boot.links = []
+    await done(at)
+    assert links(machine) == [("auto", PXE_CIDR)]
+
+
+# --- what cannot be mended
+
+
+def _no_interface(at: Stand, machine: Machine) -> None:
+    machine.interfaces = []
+
+
+def _no_vlan(at: Stand, machine: Machine) -> None:
+    machine.interfaces[0].vlan, machine.interfaces[0].links = None, []
+
+
+def _in_a(kind: str) -> Any:
+    def made(at: Stand, machine: Machine) -> None:
+        parents = machine.interfaces[:2]
+        machine.interfaces.append(Interface(id=99, name="up0", mac_address="", type=kind, parents=parents))
+
+    return made
+
+
+def _no_subnet(at: Stand, machine: Machine) -> None:
+    machine.interfaces[0].vlan, machine.interfaces[0].links = at.region.site.spare, []
+
+
+def _two_subnets(at: Stand, machine: Machine) -> None:
+    second(at)
+    machine.interfaces[0].links = []
+
+
+def _elsewhere(at: Stand, machine: Machine) -> None:
+    at.use(network=NetworkSite(pxe_subnet=SECOND_CIDR))
+    second(at, at.region.site.spare)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (_no_interface, "MAAS knows no boot interface"),
+        (_no_vlan, "eno1 is on no VLAN"),
+        (_in_a("bond"), "eno1 is part of bond up0"),
+        (_in_a("bridge"), "eno1 is part of bridge up0"),
+        (_no_subnet, "eno1 is on VLAN 0 of fabric-0, which has no subnet"),
+        (_two_subnets, f"set network.pxe_subnet of the site: {PXE_CIDR}, {SECOND_CIDR}"),
+        (_elsewhere, f"network.pxe_subnet {SECOND_CIDR} is on another VLAN"),
+    ],
+)
+async def test_what_cannot_be_linked_needs_a_person(at: Stand, spoil: Any, told: str) -> None:
+    machine = await ready(at)
+    spoil(at, machine)
+    settled = await failed(at)
+    assert settled.failure is FailureClass.PXE_INTERFACE_UNFIXABLE
+    assert told in settled.detail
+    assert changes(at) == 0
+
+
+async def test_a_subnet_that_the_region_does_not_have_is_the_sites_mistake(at: Stand) -> None:
+    await ready(at, "10.99.0.0/16")
+    settled = await failed(at)
+    assert settled.failure is FailureClass.INVALID_CONFIG
+    assert "no subnet 10.99.0.0/16; seen: 10.20.0.0/16" in settled.detail
+
+
+# --- what goes wrong
+
+
+async def test_a_link_whose_answer_was_lost_is_not_made_twice(at: Stand) -> None:
+    machine = await ready(at)
+    machine.interfaces[0].links = []
+    lost = at.region.faults.add(Fault(op="link_subnet", broken=Broken.DROP))
+    assert isinstance(await at.settle(), Waiting)
+    assert lost.struck == 1
+    await done(at)
+    assert changes(at) == 1
+    assert links(machine) == [("auto", PXE_CIDR)]
+
+
+async def test_a_link_that_is_taken_and_not_shown_ends_the_attempt_and_is_asked_for_by_the_next(at: Stand) -> None:
+    machine = await ready(at)
+    machine.interfaces[0].links = []
+    at.region.faults.add(Fault(op="link_subnet", status=200, body=b"{}", content_type="application/json"))
+    settled = await failed(at)
+    assert settled.failure is FailureClass.UPSTREAM_ERROR
+    assert changes(at) == 1
+    at.pass_time(timedelta(minutes=1))
+    assert at.node.workflow is not None
+    at.onboards(STAGE, upstream=at.node.workflow.upstream, attempt=2)
+    await done(at)
+    assert changes(at) == 2
+
+
+async def test_a_machine_that_is_gone_is_told_as_such(at: Stand) -> None:
+    at.region.forget(await ready(at))
+    assert (await failed(at)).failure is FailureClass.MACHINE_DELETED_UPSTREAM
+
+
+async def test_somebody_elses_machine_is_left_alone(at: Stand) -> None:
+    machine = await ready(at)
+    machine.owner, machine.interfaces[0].links = OPERATOR.username, []
+    assert (await failed(at)).failure is FailureClass.STATE_DISAGREEMENT
+    assert changes(at) == 0
+
+
+@pytest.mark.parametrize("status", [Status.DEPLOYING, Status.DEPLOYED])
+@pytest.mark.parametrize("deploys", [0, 1])
+async def test_a_machine_that_is_deployed_was_prepared_by_this_onboarding_or_is_a_disagreement(
+    at: Stand, status: Status, deploys: int
+) -> None:
+    machine = await machine_in(at, status)
+    machine.interfaces[0].links = []
+    begin(at)
+    at.node = noted(at.node, deploys=deploys)
+    settled = await at.settle()
+    if deploys:
+        assert isinstance(settled, Done)
+    else:
+        assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
+    assert changes(at) == 0
+
+
+async def test_a_site_that_lost_its_region_is_told(at: Stand) -> None:
+    await ready(at)
+    at.use(maas=None)
+    assert (await failed(at)).failure is FailureClass.INVALID_CONFIG
