@@ -109,7 +109,7 @@ async def test_a_request_that_makes_no_sense_fails_in_its_insert(db: pg.Database
 
 
 @pytest.mark.parametrize("mode", ["deploy"])
-async def test_a_mode_that_the_readme_says_is_missing_is_rejected_and_nothing_begins(
+async def test_a_mode_that_needs_maas_is_rejected_without_a_site_that_has_it_and_nothing_begins(
     db: pg.Database, mode: str
 ) -> None:
     async with daemon(db.dsn), db.connect() as conn:
@@ -118,7 +118,7 @@ async def test_a_mode_that_the_readme_says_is_missing_is_rejected_and_nothing_be
         await until(db, "SELECT status <> 'pending' FROM farrier.intents")
         answer = await conn.fetchrow("SELECT status, reason FROM farrier.intents")
         assert answer is not None and answer["status"] == "rejected"
-        assert "not offered by this release" in answer["reason"]
+        assert "has no MAAS configured (sites.directory)" in answer["reason"]
         assert await conn.fetchval("SELECT mode IS NULL AND status = 'pending' FROM farrier.node_onboardings")
 
 
