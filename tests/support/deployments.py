@@ -11,6 +11,7 @@ from datetime import timedelta
 
 import msgspec
 
+from farrier.config import NodeConfig
 from farrier.handlers.node import NodeHandler, bootstrap
 from farrier.handlers.node.moves import Outcome, change, job, noted
 from farrier.model.maas import Machine
@@ -95,7 +96,7 @@ class Journey:
     async def until(self, *stages: OnboardingStage, minutes: int = 600) -> None:
         """Run, a minute at a time, until the workflow is at one of these or waits for an operator."""
         for _ in range(minutes):
-            await self._settle()
+            await self.settle()
             if workflow(self.at).stage in stages or self.waits_for_operator:
                 return
             self.at.pass_time(MINUTE)
@@ -115,8 +116,9 @@ class Journey:
         shown = record(self.at)
         return {"netboot": shown.netboot, "enable_hw_sync": shown.enable_hw_sync}
 
-    async def _settle(self) -> None:
-        handler = NodeHandler(self.at.policy, sites=self.at.policy.sites)
+    async def settle(self) -> None:
+        """Run until there is nothing to do at once."""
+        handler = NodeHandler(NodeConfig(), sites=self.at.policy.sites)
         for _ in range(_MOST_STEPS):
             decision = handler.handle(self.at.node, self.at.now)
             outcome: Outcome = await decision.act(self.at.services) if isinstance(decision, Step) else decision

@@ -123,7 +123,7 @@ def _rendered(node: Node, reason: str) -> Step:
 def _asked(node: Node, at: datetime) -> Node:
     """The node once one more deployment was asked for: what is known of the one before is over."""
     number = detour.upstream(node).deploys + 1
-    return noted(node, deploys=number, asked_at=at, deployed_at=None, synced_at=None)
+    return noted(node, deploys=number, asked_at=at, asked=None, deployed_at=None, synced_at=None)
 
 
 def _earliest(node: Node, start: Event | None) -> datetime:

@@ -1,0 +1,131 @@
+"""A deployment and its detours, run by the handler itself from stage to stage: what bounds them, and what is sent."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from farrier.handlers.node import bootstrap
+from farrier.handlers.node.moves import change
+from farrier.model.failures import MAX_ATTEMPTS
+from farrier.model.node import Agent
+from farrier.model.stages import OnboardingStage as O
+from farrier.model.status import NodeStatus
+from farrier.sim.maas import Broken, DeployFate, Durations, Fault, Nature, Region, Status
+from tests.support.deployments import Journey, changes, on_ready, record, sent, upstream, workflow
+from tests.support.stages import Stand, stand
+
+DETOUR = [O.CLASSIFY_DEPLOY_FAILURE, O.RECOVER_FOR_DATASOURCE_RETRY, O.DEPLOY_VIA_MAAS, O.RENDER_CLOUD_INIT]
+ENROLS = O.WAIT_FOR_AGENT_ENROLLMENT
+# Longer than anything that MAAS or we would wait for.
+FOR_EVER = timedelta(days=30)
+
+
+@pytest.fixture
+async def at() -> AsyncIterator[Stand]:
+    """A node whose user data is to be rendered next; switching power takes the region some time."""
+    async with stand(Region(durations=Durations(power=timedelta(seconds=20)))) as at:
+        await on_ready(at, O.RENDER_CLOUD_INIT)
+        at.region.advance(timedelta(hours=1))
+        yield at
+
+
+def fates(at: Stand, fate: DeployFate) -> None:
+    at.region.default_nature = Nature(deploy=fate)
+
+
+async def test_a_deployment_goes_from_stage_to_stage(at: Stand) -> None:
+    journey = Journey(at)
+    await journey.until(O.WAIT_FOR_HARDWARE_SYNC_HEALTHY)
+    assert journey.stages == [
+        O.DEPLOY_VIA_MAAS,
+        O.WAIT_FOR_DEPLOYED,
+        O.ENSURE_HARDWARE_SYNC_CONFIGURED,
+        O.WAIT_FOR_HARDWARE_SYNC_HEALTHY,
+    ]
+    assert journey.failures == [] and changes(at) == ["deploy"]
+
+
+async def test_a_datasource_that_fails_once_is_tried_again_with_a_token_of_its_own(at: Stand) -> None:
+    fates(at, DeployFate.NO_DATASOURCE)
+    journey = Journey(at)
+    await journey.until(O.RECOVER_FOR_DATASOURCE_RETRY)
+    fates(at, DeployFate.SUCCEEDS)
+    await journey.until(O.WAIT_FOR_HARDWARE_SYNC_HEALTHY)
+    assert journey.stages[2:6] == DETOUR
+    assert journey.failures == [] and changes(at) == ["deploy", "release", "deploy"]
+    assert upstream(at).token == bootstrap.digest(await bootstrap.token(at.services, at.site, at.node, 2))
+
+
+async def test_a_datasource_that_fails_again_and_again_ends_with_an_operator(at: Stand) -> None:
+    fates(at, DeployFate.NO_DATASOURCE)
+    journey = Journey(at)
+    await journey.until()
+    assert journey.failures == ["datasource_failed_repeatedly"]
+    assert sent(at, "deploy") == 1 + at.site.deploy.max_datasource_retries
+    assert workflow(at).stage is O.CLASSIFY_DEPLOY_FAILURE and record(at).status is Status.FAILED_DEPLOYMENT
+
+
+async def test_an_operators_retry_gets_its_own_count_of_deployments(at: Stand) -> None:
+    fates(at, DeployFate.NO_DATASOURCE)
+    journey = Journey(at)
+    await journey.until()
+    at.world.observed.requests.clear()
+    journey.retry()
+    await journey.until()
+    assert sent(at, "deploy") == 1 + at.site.deploy.max_datasource_retries
+
+
+@pytest.mark.parametrize("fate", [DeployFate.STORAGE_FAILS, DeployFate.NEVER_NETBOOTS, DeployFate.NEVER_REPORTS])
+async def test_any_other_failure_is_tried_a_bounded_number_of_times(at: Stand, fate: DeployFate) -> None:
+    fates(at, fate)
+    journey = Journey(at)
+    await journey.until()
+    assert journey.failures == ["deploy_failed"] * MAX_ATTEMPTS
+    assert sent(at, "deploy") == MAX_ATTEMPTS
+
+
+async def test_a_deployment_that_never_ends_is_aborted_and_tried_a_bounded_number_of_times(at: Stand) -> None:
+    at.region.durations = Durations(deploy=FOR_EVER, node_timeout=FOR_EVER)
+    journey = Journey(at)
+    await journey.until(minutes=1000)
+    assert journey.failures == ["timeout"] * MAX_ATTEMPTS
+    assert (sent(at, "deploy"), sent(at, "abort"), sent(at, "release")) == (MAX_ATTEMPTS, 4, 4)
+
+
+async def test_one_that_is_aborted_once_goes_through_the_second_time(at: Stand) -> None:
+    at.region.durations = Durations(deploy=FOR_EVER, node_timeout=FOR_EVER)
+    journey = Journey(at)
+    await journey.until(O.RECOVER_FOR_DATASOURCE_RETRY)
+    at.region.durations = Durations()
+    await journey.until(O.WAIT_FOR_HARDWARE_SYNC_HEALTHY)
+    assert changes(at) == ["deploy", "abort", "release", "deploy"]
+
+
+async def test_every_answer_that_is_lost_once_is_found_again_without_a_second_request(at: Stand) -> None:
+    fates(at, DeployFate.NO_DATASOURCE)
+    for operation in ("deploy", "release"):
+        at.region.faults.add(Fault(op=operation, broken=Broken.DROP))
+    journey = Journey(at)
+    await journey.until(O.RECOVER_FOR_DATASOURCE_RETRY)
+    fates(at, DeployFate.SUCCEEDS)
+    await journey.until(O.WAIT_FOR_HARDWARE_SYNC_HEALTHY)
+    assert changes(at) == ["deploy", "release", "deploy"]
+
+
+async def test_a_node_that_was_reimaged_is_deployed_by_the_same_stages(at: Stand) -> None:
+    earlier = Agent(enrolled_at=at.now - timedelta(days=9), last_heartbeat_at=at.now)
+    at.node = change(at.node, status=NodeStatus.RETIRED, ever_active=True, ever_onboarded=True, agent=earlier)
+    journey = Journey(at)
+    await journey.until(O.WAIT_FOR_HARDWARE_SYNC_HEALTHY)
+    assert at.node.status is NodeStatus.RETIRED
+    synced = at.now + timedelta(minutes=16)
+    at.pass_time(timedelta(minutes=16))
+    at.observe(enable_hw_sync=True, sync_interval=900.0, last_sync=synced)
+    await journey.until(ENROLS)
+    assert workflow(at).stage is ENROLS  # the earlier agent's word is not this installation's
+    at.node = change(at.node, agent=Agent(enrolled_at=at.now, last_heartbeat_at=at.now))
+    await journey.settle()
+    assert at.node.status in (NodeStatus.OFFLINE, NodeStatus.ACTIVE)

@@ -1,0 +1,191 @@
+"""Stage `wait_for_agent_enrollment`: the agent of this installation, on a machine that is still there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from farrier.handlers.node.moves import change
+from farrier.handlers.node.stage import Done, Failed, Waiting
+from farrier.handlers.node.workflow import run_stage
+from farrier.model.bmc import PowerState
+from farrier.model.failures import FailureClass
+from farrier.model.node import Agent, Bmc, Onboarding
+from farrier.model.stages import OnboardingStage
+from farrier.model.status import NodeStatus
+from farrier.model.workflow import OnboardingMode
+from farrier.sim.maas import OPERATOR, DeployFate, Fault, Nature, Status
+from tests.support.deployments import (
+    MINUTE,
+    SECOND,
+    entered,
+    issue,
+    on_ready,
+    record,
+    taken_up_again,
+    upstream,
+    workflow,
+)
+from tests.support.stages import Stand, open_stand
+
+STAGE = OnboardingStage.WAIT_FOR_AGENT_ENROLLMENT
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+async def at() -> AsyncIterator[Stand]:
+    """Deployed by this workflow just now, with a first boot that will fail."""
+    async with open_stand() as stand:
+        await on_ready(stand, OnboardingStage.DEPLOY_VIA_MAAS)
+        await issue(stand)
+        stand.region.default_nature = Nature(deploy=DeployFate.CLOUD_INIT_FAILS)
+        await stand.settle()
+        stand.pass_time(HOUR)
+        entered(stand, STAGE)
+        stand.world.observed.requests.clear()
+        yield stand
+
+
+def enrols(at: Stand, enrolled_at: datetime) -> None:
+    at.node = change(at.node, agent=Agent(enrolled_at=enrolled_at, last_heartbeat_at=at.now))
+
+
+def asked_at(at: Stand) -> datetime:
+    asked = upstream(at).asked_at
+    assert asked is not None
+    return asked
+
+
+async def test_an_agent_that_enrolled_since_the_deployment_was_asked_for_is_this_ones(at: Stand) -> None:
+    enrols(at, asked_at(at) + SECOND)
+    assert isinstance(await at.once(), Done)
+    assert at.world.observed.operations == []
+
+
+@pytest.mark.parametrize("status", [NodeStatus.ENROLLING, NodeStatus.RETIRED, NodeStatus.QUARANTINED])
+async def test_an_agent_of_an_earlier_installation_is_not(at: Stand, status: NodeStatus) -> None:
+    at.node = change(at.node, status=status)
+    enrols(at, asked_at(at) - SECOND)
+    settled = await at.once()
+    assert isinstance(settled, Waiting) and settled.reason == "waits for the agent to enrol"
+
+
+async def test_by_hand_an_agent_that_was_there_before_is_taken(at: Stand) -> None:
+    at.onboards(STAGE, mode=OnboardingMode.MANUAL)
+    enrols(at, at.now - HOUR)
+    assert isinstance(await at.once(), Done)
+
+
+# --- the machine
+
+
+@pytest.mark.parametrize("status", [Status.READY, Status.RELEASING, Status.RESCUE_MODE, Status.BROKEN])
+async def test_a_machine_that_is_not_deployed_any_more_ends_the_wait(at: Stand, status: Status) -> None:
+    record(at).status = status
+    at.observe()
+    settled = await at.once()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
+
+
+async def test_a_machine_that_somebody_else_holds_ends_the_wait(at: Stand) -> None:
+    record(at).owner = OPERATOR.username
+    at.observe()
+    settled = await at.once()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
+
+
+@pytest.mark.parametrize("mode", [OnboardingMode.DEPLOY, OnboardingMode.ADOPT, OnboardingMode.MANUAL])
+async def test_a_machine_that_is_no_more_ends_the_wait(at: Stand, mode: OnboardingMode) -> None:
+    at.onboards(STAGE, mode=mode, upstream=upstream(at))
+    at.region.forget(record(at))
+    at.observe()
+    settled = await at.once()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.MACHINE_DELETED_UPSTREAM
+
+
+async def test_a_reading_from_before_the_stage_began_ends_nothing(at: Stand) -> None:
+    record(at).status = Status.DEPLOYING
+    at.observe()
+    record(at).status = Status.DEPLOYED
+    entered(at, OnboardingStage.RENDER_CLOUD_INIT)
+    entered(at, STAGE)
+    assert isinstance(await at.once(), Waiting)
+
+
+async def test_what_was_not_deployed_here_may_be_held_by_anybody(at: Stand) -> None:
+    at.onboards(STAGE, mode=OnboardingMode.ADOPT)
+    record(at).owner = OPERATOR.username
+    enrols(at, at.now)
+    at.observe()
+    assert isinstance(await at.once(), Done)
+
+
+# --- agentless
+
+
+async def test_an_agentless_node_needs_fresh_power_and_a_machine_that_is_freshly_deployed(at: Stand) -> None:
+    at.node = change(at.node, agentless=True, bmc=Bmc(power=PowerState.ON, power_at=at.now))
+    settled = await at.once()
+    assert isinstance(settled, Waiting) and "MAAS" in settled.reason
+    at.observe()
+    assert isinstance(await at.once(), Done)
+    at.now += 6 * MINUTE  # older than a reading may be
+    assert isinstance(await at.once(), Waiting)
+
+
+# --- no agent in time
+
+
+async def test_in_time_nothing_is_asked(at: Stand) -> None:
+    at.now += 29 * MINUTE
+    assert isinstance(await at.once(), Waiting)
+    assert at.world.observed.operations == []
+
+
+async def test_too_late_the_failed_first_boot_is_told(at: Stand) -> None:
+    at.now += 31 * MINUTE
+    settled = await at.once()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.TIMEOUT
+    assert settled.detail == (
+        "waits for the agent to enrol; MAAS saw on its first boot: "
+        "Node post-installation failure: 'cloudinit' running modules for final"
+    )
+    assert at.world.observed.operations == ["events"]
+
+
+async def test_an_agent_that_comes_at_the_very_end_counts(at: Stand) -> None:
+    at.now += 31 * MINUTE
+    enrols(at, at.now)
+    assert isinstance(await at.once(), Done)
+
+
+async def test_a_region_that_does_not_answer_does_not_keep_the_wait_alive(at: Stand) -> None:
+    at.region.faults.add(Fault(times=None, status=502))
+    at.now += 31 * MINUTE
+    settled = await at.once()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.TIMEOUT
+    assert settled.detail == "waits for the agent to enrol"
+
+
+async def test_the_next_attempt_waits_again(at: Stand) -> None:
+    at.now += 31 * MINUTE
+    taken_up_again(at, attempt=2)
+    assert isinstance(await at.once(), Waiting)
+
+
+async def test_where_nothing_was_deployed_the_engine_ends_the_wait(at: Stand) -> None:
+    at.onboards(STAGE, mode=OnboardingMode.MANUAL)
+    at.now += 31 * MINUTE
+    assert isinstance(run_stage(at.node, workflow(at), at.now, at.policy), Waiting)
+
+
+async def test_a_failed_ssh_seed_is_told_as_before(at: Stand) -> None:
+    enrols(at, at.now)
+    assert at.node.agent is not None
+    at.node = change(at.node, agent=replace(at.node.agent, ssh_seed_failures=3))
+    settled = await at.once()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.SSH_SEED_FAILED_REPEATEDLY
+    assert isinstance(at.node.workflow, Onboarding)
