@@ -126,7 +126,9 @@ FAILURES: Mapping[FailureClass, Advice] = {
     FailureClass.UPSTREAM_REFUSED: Advice(
         False, "the service refused the request: read the detail, correct rights or data, then retry_stage"
     ),
-    FailureClass.UNDO_FAILED: Advice(False, "undo what the detail names by hand, then restart_clean or cancel"),
+    FailureClass.UNDO_FAILED: Advice(
+        False, "undo by hand what the detail names, then restart_clean, or cancel, which leaves what it cannot undo"
+    ),
     FailureClass.OPERATOR_REQUEST: Advice(
         False, "an operator froze this workflow: read the reason, then resume, restart_clean or cancel"
     ),

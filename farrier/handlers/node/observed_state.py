@@ -7,6 +7,7 @@ what it was not told, or what somebody else holds, it adopts nothing of. Asked t
 from __future__ import annotations
 
 from datetime import datetime
+from typing import assert_never
 
 from msgspec.structs import replace
 
@@ -42,15 +43,17 @@ _RELEASED = (M.READY, M.NEW, M.ABSENT)
 
 def adopt(node: Node, now: datetime, policy: Policy) -> Reply:
     """The node's live workflow, taken to where the observed state says that it is."""
-    match node.workflow:
+    workflow = node.workflow
+    assert workflow is not None, "the table asks for a live workflow"
+    match workflow:
         case Onboarding(mode=OnboardingMode.DEPLOY):
             return _of_deployment(node, now, policy)
         case Onboarding():
             return _of_health(node, now, policy)
         case Decommission():
             return _of_decommission(node, now, policy)
-        case None:
-            raise AssertionError("the table asks for a live workflow")
+        case _ as never:
+            assert_never(never)
 
 
 def _of_health(node: Node, now: datetime, policy: Policy) -> Reply:

@@ -1,0 +1,206 @@
+"""What an undo must not touch, what stops it, and what becomes of it then; a region in trouble."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from farrier.handlers.node import region
+from farrier.model.actions import Action
+from farrier.model.maas_changes import Deploy, Lock
+from farrier.model.stages import OnboardingStage as O
+from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import WorkflowStatus as W
+from farrier.sim.maas import OPERATOR, Broken, Fault, Nature, Status
+from tests.support.machines import COMMENT, slow_region
+from tests.support.stages import Stand, stand
+from tests.support.undoing import ASKED, AT_REST, changes, forget, machine_of, refused, standing
+
+S = Status
+
+
+@pytest.fixture
+async def at() -> AsyncIterator[Stand]:
+    async with stand(slow_region()) as made:
+        yield made
+
+
+# --- whose it is
+
+
+@pytest.mark.parametrize("status", [S.DEPLOYED, S.DEPLOYING, S.ALLOCATED, S.FAILED_DEPLOYMENT])
+async def test_a_deployment_that_is_not_this_workflows_stops_the_undo(at: Stand, status: Status) -> None:
+    it = await standing(at, O.WAIT_FOR_READY, status, id=99)  # the events have another workflow's comments
+    await it.ask(Action.CANCEL)
+    refused(it, "not because of this workflow")
+    assert changes(at) == []
+
+
+async def test_a_deployment_that_left_its_comment_alone_is_ours(at: Stand) -> None:
+    """The number of the deployment is written before it is asked for; its comment tells as well."""
+    it = await standing(at, O.DEPLOY_VIA_MAAS, S.DEPLOYING)
+    assert region.comment(at.node, "deploy 1") == COMMENT
+    await it.ask(Action.CANCEL)
+    assert await it.finish() is W.CANCELLED
+    assert changes(at) == ["abort", "release"]
+
+
+async def test_of_several_deployments_the_last_one_tells_whose_it_is(at: Stand) -> None:
+    it = await standing(at, O.DEPLOY_VIA_MAAS, S.READY)
+    for comment in (COMMENT, "by hand"):
+        await deploy(at, comment)
+        if comment == COMMENT:
+            at.region.move(at.region.machines[at.node.maas_id or ""], S.READY)
+    await it.ask(Action.CANCEL)
+    refused(it, "not because of this workflow")
+
+
+async def deploy(at: Stand, comment: str) -> None:
+    assert at.node.maas_id is not None
+    machine = await at.world.client.machine(at.node.maas_id)
+    await at.world.client.do(machine, Deploy(user_data="#cloud-config\n", comment=comment))
+
+
+@pytest.mark.parametrize("status", [S.READY, S.DEPLOYED, S.DEPLOYING, S.COMMISSIONING])
+async def test_a_machine_that_somebody_else_holds_stops_the_undo(at: Stand, status: Status) -> None:
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, status, upstream=ASKED)
+    at.region.machines[at.node.maas_id or ""].owner = OPERATOR.username
+    await it.ask(Action.CANCEL)
+    refused(it, OPERATOR.username)
+    assert changes(at) == []
+
+
+async def test_what_maas_commissions_by_itself_goes_on(at: Stand) -> None:
+    it = await standing(at, O.COMMISSION_NODE, S.COMMISSIONING)
+    at.region.machines[at.node.maas_id or ""].owner = None
+    await it.ask(Action.CANCEL)
+    assert (it.status, changes(at), machine_of(at)) == (W.CANCELLED, [], S.COMMISSIONING)
+
+
+@pytest.mark.parametrize("status", [S.RESCUE_MODE, S.ENTERING_RESCUE_MODE])
+async def test_a_persons_rescue_is_not_ended(at: Stand, status: Status) -> None:
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, status, upstream=ASKED)
+    await it.ask(Action.CANCEL)
+    refused(it, "end that in MAAS")
+
+
+async def test_a_lock_on_what_we_deployed_is_opened_first(at: Stand) -> None:
+    it = await standing(at, O.WAIT_FOR_AGENT_ENROLLMENT, S.DEPLOYED, upstream=ASKED)
+    assert at.node.maas_id is not None
+    await at.world.client.do(await at.world.client.machine(at.node.maas_id), Lock(comment="x"))
+    forget(at)
+    await it.ask(Action.CANCEL)
+    assert await it.finish() is W.CANCELLED
+    assert changes(at) == ["unlock", "release"]
+
+
+# --- after an undo that failed
+
+
+async def test_a_second_cancel_tries_once_more_and_then_leaves_maas_as_it_is(at: Stand) -> None:
+    it = await standing(at, O.WAIT_FOR_READY, S.DEPLOYED, id=99)
+    await it.ask(Action.CANCEL)
+    await it.ask(Action.CANCEL)
+    assert (it.status, machine_of(at), changes(at)) == (W.CANCELLED, S.DEPLOYED, [])
+
+
+async def test_a_second_cancel_undoes_what_a_person_made_possible(at: Stand) -> None:
+    it = await standing(at, O.WAIT_FOR_AGENT_ENROLLMENT, S.RESCUE_MODE, upstream=ASKED)
+    await it.ask(Action.CANCEL)
+    at.region.move(at.region.machines[at.node.maas_id or ""], S.DEPLOYED)
+    await it.ask(Action.CANCEL)
+    assert await it.finish() is W.CANCELLED
+    assert changes(at) == ["release"]
+
+
+async def test_a_clean_restart_never_goes_on_over_what_it_could_not_undo(at: Stand) -> None:
+    it = await standing(at, O.WAIT_FOR_READY, S.DEPLOYED, id=99)
+    for _ in range(3):
+        await it.ask(Action.RESTART_CLEAN)
+        refused(it, "not because of this workflow")
+
+
+async def test_a_node_whose_undo_failed_can_still_be_deleted(at: Stand) -> None:
+    it = await standing(at, O.WAIT_FOR_READY, S.DEPLOYED, id=99)
+    await it.ask(Action.DELETE)
+    refused(it, "not because of this workflow")
+    await it.ask(Action.RESUME)
+    assert it.ended is not None and it.ended.status in (W.CANCELLED, W.COMPLETED)
+    assert it.node.deleting
+
+
+async def test_a_deletion_that_is_cancelled_ends_with_the_undo(at: Stand) -> None:
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
+    await it.ask(Action.DELETE)
+    assert it.status is W.COMPENSATING and it.node.deleting
+    await it.ask(Action.CANCEL)
+    assert await it.finish() is W.CANCELLED
+    assert not it.node.deleting and it.node.status is N.ENROLLING
+
+
+# --- a region in trouble
+
+
+async def test_a_region_that_is_down_is_waited_for(at: Stand) -> None:
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
+    down = at.region.faults.add(Fault(status=503, times=None))
+    await it.ask(Action.CANCEL)
+    assert it.status is W.COMPENSATING and down.struck
+    at.region.faults.clear()
+    assert await it.finish() is W.CANCELLED
+
+
+async def test_an_undo_that_takes_too_long_is_shown_to_a_person(at: Stand) -> None:
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
+    at.region.faults.add(Fault(status=503, times=None))
+    await it.ask(Action.CANCEL)
+    at.now += timedelta(minutes=89)
+    await it.rest()
+    assert it.status is W.COMPENSATING
+    at.now += timedelta(minutes=2)
+    await it.rest()
+    refused(it, "not done in time")
+
+
+async def test_a_bmc_that_does_not_answer_is_asked_again(at: Stand) -> None:
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
+    at.region.natures[at.node.maas_id or ""] = Nature(bmc_error="no route")
+    await it.ask(Action.CANCEL)
+    assert (it.status, changes(at)) == (W.COMPENSATING, ["release"])
+    at.region.natures.clear()
+    assert await it.finish() is W.CANCELLED
+
+
+@pytest.mark.parametrize("op", ["abort", "release"])
+async def test_a_change_whose_answer_was_lost_is_not_asked_for_again(op: str) -> None:
+    async with stand() as at:
+        it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYING, upstream=ASKED)
+        at.region.faults.add(Fault(op=op, broken=Broken.DROP))
+        await it.ask(Action.CANCEL)
+        assert await it.finish() is W.CANCELLED
+        assert changes(at) == ["abort", "release"]
+        assert machine_of(at) in AT_REST
+
+
+async def test_an_abort_that_came_to_nothing_is_asked_for_again_minutes_later(at: Stand) -> None:
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYING, upstream=ASKED)
+    machine = at.region.machines[at.node.maas_id or ""]
+    await it.ask(Action.CANCEL)
+    machine.epoch += 1  # whatever was planned for it will not happen
+    at.now += timedelta(minutes=4)
+    await it.rest()
+    assert changes(at) == ["abort"]
+    at.now += timedelta(minutes=2)
+    await it.rest()
+    assert changes(at) == ["abort", "abort"]
+
+
+async def test_a_site_that_is_no_longer_configured_stops_the_undo(at: Stand) -> None:
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
+    at.use(maas=None)
+    await it.ask(Action.CANCEL)
+    refused(it, "no MAAS configured")
+    await it.ask(Action.CANCEL)
+    assert it.status is W.CANCELLED
