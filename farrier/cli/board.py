@@ -17,7 +17,9 @@ from typing_extensions import override
 
 from farrier.model.fleet import NodeGlance, PastMove
 from farrier.model.management import Management
+from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.model.status import NodeStatus
+from farrier.model.workflow import WorkflowStatus as W
 
 _BAR_WIDTH = 40
 _REFRESH_PER_SECOND = 4
@@ -61,6 +63,8 @@ class _Lines(Board):
     def show(self, seconds: float, nodes: Sequence[NodeGlance], moves: Sequence[PastMove]) -> None:
         statuses = _counts(node.status for node in nodes)
         line = f"{statuses} · BMC: {_counts(node.management for node in nodes)}"
+        stages = _stages(nodes)
+        line += f" · {', '.join(f'{count} {stage}' for stage, count in stages)}" if stages else ""
         if line != self._last:
             self._console.print(f"{seconds:6.1f} s  {line}", highlight=False, soft_wrap=True)
         self._last = line
@@ -83,6 +87,7 @@ class _Redrawn(Board):
                 head,
                 _bars("status", [node.status for node in nodes], NodeStatus),
                 _bars("management", [node.management for node in nodes], Management),
+                _workflows(nodes),
                 _newest(moves),
             )
         )
@@ -115,6 +120,29 @@ def _bars(title: str, values: Sequence[StrEnum], states: type[StrEnum]) -> Table
         bar = "█" * -(-count * _BAR_WIDTH // max(len(values), 1))
         style = _COLOURS.get(state, "white") if count else "dim"
         table.add_row(Text(state, style=style), Text(str(count), style=style), Text(bar, style=style))
+    return table
+
+
+def _stages(nodes: Sequence[NodeGlance]) -> list[tuple[str, int]]:
+    """How many workflows run at each stage, in the order of the stages; and how many wait for a person."""
+    order = [str(stage) for stage in (*OnboardingStage, *DecommissionStage)]
+    counts = Counter(node.stage for node in nodes if node.stage is not None and node.workflow_status is W.RUNNING)
+    waiting = Counter(node.workflow_status for node in nodes)
+    ended = [(str(status), waiting[status]) for status in (W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION)]
+    running = sorted(((stage, count) for stage, count in counts.items()), key=lambda one: order.index(one[0]))
+    return [*running, *((status, count) for status, count in ended if count)]
+
+
+def _workflows(nodes: Sequence[NodeGlance]) -> Table:
+    table = Table(title="workflows", title_justify="left", box=None, show_header=False, padding=(0, 1))
+    table.add_column(min_width=30)
+    table.add_column(justify="right", min_width=4)
+    for stage, count in _stages(nodes):
+        style = "red" if stage == W.FAILED_MANUAL_INTERVENTION else "yellow" if stage == W.FAILED_RETRYABLE else "cyan"
+        table.add_row(Text(stage, style=style), Text(str(count), style=style))
+    for node in nodes:
+        if node.workflow_status is W.FAILED_MANUAL_INTERVENTION:
+            table.add_row(Text(f"  {node.name}", style="red"), "", Text(node.reason, style="dim", overflow="ellipsis"))
     return table
 
 

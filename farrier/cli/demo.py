@@ -47,11 +47,17 @@ def demo(  # noqa: PLR0913 - one parameter is one option
         int, typer.Option(min=0, max=65535, help="Port for metrics, health and views; 0 for any that is free.")
     ] = 0,
     faults: Annotated[
-        bool, typer.Option(help="Let nodes be quarantined, drained and silent. Never with --until-active.")
+        bool,
+        typer.Option(
+            help="Let onboardings fail, and nodes be drained, reimaged, removed. Never with --until-active."
+        ),
     ] = True,
+    speed: Annotated[
+        float, typer.Option(min=1, max=600, help="Seconds that MAAS and its machines have in one second.")
+    ] = 60,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, and nothing else.")] = False,
 ) -> None:
-    """Run a simulated fleet on a PostgreSQL of its own: real daemon, real Redfish servers, requests by SQL."""
+    """Run a simulated fleet on a PostgreSQL of its own: real daemon, Redfish BMCs, a MAAS, requests by SQL."""
     try:
         from farrier.cli import simulation
     except ModuleNotFoundError as missing:
@@ -68,6 +74,7 @@ def demo(  # noqa: PLR0913 - one parameter is one option
         timeout=timedelta(seconds=timeout),
         faults=faults,
         http_port=http_port,
+        speed=speed,
     )
     code = _run(options, as_json=as_json)
     if directory is None and code is ExitCode.OK:

@@ -1,7 +1,7 @@
-"""What `farrier demo` runs: database, BMCs, daemon, agents and fleet in one process, up in order and down
+"""What `farrier demo` runs: database, BMCs, MAAS, daemon, agents and fleet in one process, up in order and down
 in reverse.
 
-The daemon is the one of `farrier run` and is told nothing else than where the database and the BMCs are.
+The daemon is the one of `farrier run` and is told nothing else than where the database, the BMCs and MAAS are.
 Everything beside it uses the database as other services do, over connections of its own.
 """
 
@@ -26,6 +26,7 @@ from farrier.config import (
     DatabaseConfig,
     HttpConfig,
     NodeConfig,
+    SitesConfig,
 )
 from farrier.daemon import Daemon, Serving
 from farrier.model.fleet import NodeGlance
@@ -34,6 +35,11 @@ from farrier.model.status import NodeStatus
 from farrier.sim.agents import Pace, SimulatedAgents
 from farrier.sim.bmc import SimulatedBmc, fake_systems, simulated_bmc
 from farrier.sim.fleet import SimulatedFleet, has_bmc, planned
+from farrier.sim.happenings import Happenings
+from farrier.sim.installs import TEMPLATE, Installations
+from farrier.sim.maas import Durations, Region, open_region
+from farrier.sim.maas.files import RegionFiles, write_site
+from farrier.sim.troubles import Operator, prepare
 
 _LOOK_EVERY_SECONDS = 0.25
 _MOVES_SHOWN = 12
@@ -41,10 +47,15 @@ _MOVES_SHOWN = 12
 _ARRIVAL = timedelta(seconds=15)
 # Shorter than in a real fleet, so that silence shows while somebody watches.
 _OFFLINE_AFTER = timedelta(seconds=30)
+# Of a region whose clock runs many times as fast: as often by it as a real one is looked at by its own.
+_EVENTS_EVERY = timedelta(seconds=1)
+_MOTION_EVERY = timedelta(seconds=5)
+# On the region's clock. Its own default of half an hour would be a long time to wait for a failure to show.
+_NODE_TIMEOUT = timedelta(minutes=10)
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for. `timeout` bounds `until_active` only."""
+    """What was asked for. `timeout` bounds `until_active` only; `speed` is how many seconds MAAS has in one of ours."""
 
     directory: Path
     nodes: int
@@ -52,6 +63,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     timeout: timedelta
     faults: bool
     http_port: int
+    speed: float
+
+    @property
+    def is_troubled(self) -> bool:
+        """Whether things go wrong on purpose."""
+        return self.faults and not self.until_active
 
 
 class Missing(msgspec.Struct, frozen=True):
@@ -118,6 +135,9 @@ class _Scene(msgspec.Struct, frozen=True):
     bmc: SimulatedBmc
     outside: wiring.Outside
     fleet: SimulatedFleet
+    agents: SimulatedAgents
+    region: Region
+    region_url: str
 
 
 @asynccontextmanager
@@ -127,29 +147,48 @@ async def _running(options: Options) -> AsyncIterator[_Scene]:
         await wiring.prepare(own, Config(database=database))
         outside = wiring.outside(own, "demo")
         after = await outside.fleet.newest()  # a directory that is used again has a fleet already
+        site = f"demo-{after + 1}"  # whose machines are in a region that is no more
         systems = fake_systems(after + options.nodes)[after:]
         agents = SimulatedAgents(outside.agents, Pace())
-        async with simulated_bmc(options.directory / "bmc", systems) as bmc:
-            fleet = SimulatedFleet(planned(systems, bmc, after=after), api=outside.fleet, agents=agents, after=after)
+        region = Region(durations=msgspec.structs.replace(Durations(), node_timeout=_NODE_TIMEOUT))
+        if options.is_troubled:
+            prepare(region, after=after, nodes=options.nodes)
+        installations = Installations(region, agents)
+        async with (
+            simulated_bmc(options.directory / "bmc", systems) as bmc,
+            open_region(region, speed=options.speed) as url,
+        ):
+            files = write_site(
+                options.directory / "maas",
+                site,
+                url,
+                template=TEMPLATE,
+                events_every=_EVENTS_EVERY,
+                motion_every=_MOTION_EVERY,
+            )
+            nodes = planned(systems, bmc, after=after, site=site)
+            fleet = SimulatedFleet(nodes, api=outside.fleet, agents=agents, after=after)
             stop = anyio.Event()
             async with anyio.create_task_group() as daemon:
-                serving = await daemon.start(Daemon(_config(options, bmc), stop).run)
+                serving = await daemon.start(Daemon(_config(options, bmc, files), stop).run)
                 try:
                     async with anyio.create_task_group() as living:
                         living.start_soon(agents.run)
-                        yield _Scene(serving, bmc, outside, fleet)
+                        living.start_soon(installations.run)
+                        yield _Scene(serving, bmc, outside, fleet, agents, region, url)
                         living.cancel_scope.cancel()
                 finally:
                     stop.set()
 
 
-def _config(options: Options, bmc: SimulatedBmc) -> Config:
+def _config(options: Options, bmc: SimulatedBmc, files: RegionFiles) -> Config:
     return Config(
         database=DatabaseConfig(embedded=str(options.directory / "postgresql")),
         node=NodeConfig(offline_after=_OFFLINE_AFTER),
         bmc=BmcConfig(ca_file=str(bmc.ca_file), allowed_networks=("127.0.0.0/8",)),
-        credentials=CredentialsConfig(file_roots=(str(bmc.credential_file.parent),)),
+        credentials=CredentialsConfig(file_roots=(str(bmc.credential_file.parent), str(files.secrets))),
         http=HttpConfig(port=options.http_port),
+        sites=SitesConfig(directory=str(files.sites)),
     )
 
 
@@ -161,6 +200,7 @@ def _place(scene: _Scene) -> Place:
             ("metrics", f"{url}/metrics"),
             ("database", f"psql '{scene.serving.dsn}'"),
             ("BMCs", f"{scene.bmc.base_url}/redfish/v1/Systems"),
+            ("MAAS", f"{scene.region_url}/api/2.0/"),
         )
     )
 
@@ -169,8 +209,9 @@ async def _play(scene: _Scene, options: Options, shown: Board, started: float) -
     """Let the fleet arrive and live, until the goal is reached or the time is up."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(scene.fleet.arrive, timedelta(0) if options.until_active else _ARRIVAL)
-        if options.faults and not options.until_active:
-            tasks.start_soon(scene.fleet.live)
+        if options.is_troubled:
+            tasks.start_soon(Happenings(scene.fleet, scene.agents).run)
+            tasks.start_soon(Operator(scene.fleet, scene.region).run)
         deadline = started + options.timeout.total_seconds()
         while True:
             nodes = await scene.fleet.glance()

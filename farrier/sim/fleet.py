@@ -1,14 +1,14 @@
-"""A simulated fleet: nodes registered over SQL, their agents, and what happens to them.
+"""A simulated fleet: nodes registered over SQL and onboarded, with their agents.
 
-Run by `farrier demo`. Behaves as the services around a real farrier do: registers, enrols, asks by intents,
-and sees only what the database shows. The controller under it is the real one and knows of no simulation.
+Run by `farrier demo`. Behaves as the services around a real farrier do: registers, asks by intents, enrols, and sees
+only what the database shows. The controller under it is the real one and knows of no simulation.
 """
 
 from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 
 import anyio
@@ -17,45 +17,48 @@ import structlog
 from farrier.errors import DatabaseUnreachable, RefusedByModel
 from farrier.model.actions import Action
 from farrier.model.fleet import NewNode, NodeGlance
+from farrier.model.management import Management
 from farrier.model.status import NodeStatus
+from farrier.model.workflow import OnboardingMode, WorkflowStatus
 from farrier.protocols import FleetApi
 from farrier.sim.agents import SimulatedAgents
 from farrier.sim.bmc import SimulatedBmc, SimulatedSystem
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# Of so many nodes one has no BMC that we may use.
+# Of so many nodes one has no BMC that we may use: it is installed by hand, and its agent brings a token.
 _UNMANAGED_EVERY = 5
 _ENROL_AT_ONCE = 8
-
-_EVENT_EVERY = timedelta(seconds=6)
-_LASTS = timedelta(seconds=15)
-_LOOK_EVERY = timedelta(seconds=1)
-_PATIENCE = timedelta(minutes=5)
+_LOOK_EVERY = timedelta(seconds=0.5)
 
 
 def has_bmc(number: int) -> bool:
-    """Whether the node with this number, from 1 on, is given a BMC."""
+    """Whether the node with this number, from 1 on, is given a BMC, and with it MAAS."""
     return number % _UNMANAGED_EVERY != 0
 
 
-def planned(systems: Sequence[SimulatedSystem], bmc: SimulatedBmc, *, after: int) -> tuple[NewNode, ...]:
+def name_of(number: int) -> str:
+    """What the node with this number is called."""
+    return f"gpu-{number:04}"
+
+
+def planned(systems: Sequence[SimulatedSystem], bmc: SimulatedBmc, *, after: int, site: str) -> tuple[NewNode, ...]:
     """A node for each system; names are numbered from `after` + 1."""
     return tuple(
-        _planned(number, system, bmc if has_bmc(number - after) else None)
+        _planned(number, system, bmc if has_bmc(number - after) else None, site)
         for number, system in enumerate(systems, start=after + 1)
     )
 
 
-def _planned(number: int, system: SimulatedSystem, bmc: SimulatedBmc | None) -> NewNode:
+def _planned(number: int, system: SimulatedSystem, bmc: SimulatedBmc | None, site: str) -> NewNode:
     return NewNode(
-        name=f"gpu-{number:04}",
-        token=secrets.token_hex(),
+        name=name_of(number),
+        token=None if bmc else secrets.token_hex(),
         bmc_address=f"{bmc.base_url}{system.path}" if bmc else None,
         bmc_credential=f"file:{bmc.credential_file}" if bmc else None,
         macs=(system.mac,),
         labels={"rack": f"r{number // 16}"},
-        site="demo",
+        site=site,
         model="simulated",
     )
 
@@ -68,6 +71,7 @@ class SimulatedFleet:
         self._api = api
         self._agents = agents
         self._after = after
+        self._asked: set[int] = set()
         self.seen: tuple[NodeGlance, ...] = ()
         """The nodes as `glance` saw them last."""
 
@@ -75,59 +79,39 @@ class SimulatedFleet:
         return len(self._nodes)
 
     async def arrive(self, over: timedelta) -> None:
-        """Register all nodes, then bring their agents to life, at random moments within `over`."""
+        """Register all nodes, then have them onboarded: those with a BMC by MAAS once it is manageable, the others by
+        their agents, which come at random moments within `over`. For ever: a node that comes back is onboarded."""
         await self._api.register(self._nodes)
         slots = anyio.CapacityLimiter(_ENROL_AT_ONCE)
         async with anyio.create_task_group() as tasks:
             for node in self._nodes:
-                tasks.start_soon(self._enrol, node, slots, random.uniform(0, over.total_seconds()))
+                if node.token is not None:
+                    tasks.start_soon(self._enrol, node.token, slots, random.uniform(0, over.total_seconds()))
+            while True:
+                await self._onboard()
+                await anyio.sleep(_LOOK_EVERY.total_seconds())
 
-    async def _enrol(self, node: NewNode, slots: anyio.CapacityLimiter, delay: float) -> None:
+    async def _enrol(self, token: str, slots: anyio.CapacityLimiter, delay: float) -> None:
         await anyio.sleep(delay)
         async with slots:
-            await self._agents.enroll(node.token)
+            await self._agents.enroll(token)
+
+    async def _onboard(self) -> None:
+        """Ask for the onboarding of those that are ready for it and have not been asked for."""
+        for node in await self.glance():
+            ready = node.status is NodeStatus.ENROLLING and node.management is Management.MANAGEABLE
+            if ready and node.workflow_status is WorkflowStatus.PENDING and node.id not in self._asked:
+                self._asked.add(node.id)
+                await self.ask(node, Action.ONBOARD, mode=OnboardingMode.DEPLOY)
+
+    async def ask(self, node: NodeGlance, action: Action, **params: object) -> None:
+        """Insert an intent; one that is refused is logged, for others ask for things, too."""
+        try:
+            await self._api.ask(node.name, action, params)
+        except (DatabaseUnreachable, RefusedByModel) as refused:
+            _log.warning("fleet.refused", node=node.name, action=action, error=str(refused))
 
     async def glance(self) -> tuple[NodeGlance, ...]:
         """Where each node stands now."""
         self.seen = await self._api.glance(self._after)
         return self.seen
-
-    async def live(self) -> None:
-        """Let things happen, for ever: a quarantine, a drain, a silent agent, one after the other."""
-        events = (self._quarantine, self._drain, self._go_silent)
-        async with anyio.create_task_group() as tasks:
-            while True:
-                for event in events:
-                    await anyio.sleep(_EVENT_EVERY.total_seconds())
-                    active = [node for node in await self.glance() if node.status is NodeStatus.ACTIVE]
-                    if active:
-                        tasks.start_soon(self._happen, event, random.choice(active))
-
-    async def _happen(self, event: Callable[[NodeGlance], Awaitable[None]], node: NodeGlance) -> None:
-        try:
-            await event(node)
-        except (DatabaseUnreachable, RefusedByModel) as refused:
-            _log.warning("fleet.event_failed", node=node.name, error=str(refused))
-
-    async def _quarantine(self, node: NodeGlance) -> None:
-        await self._api.ask(node.name, Action.QUARANTINE, {"reason": "simulated: too many ECC errors"})
-        await anyio.sleep(_LASTS.total_seconds())
-        await self._api.ask(node.name, Action.RELEASE, {})
-
-    async def _drain(self, node: NodeGlance) -> None:
-        await self._api.ask(node.name, Action.DRAIN, {})
-        await self._until(node, NodeStatus.RETIRED)
-        await self._api.ask(node.name, Action.REACTIVATE, {})
-
-    async def _go_silent(self, node: NodeGlance) -> None:
-        self._agents.silence(node.id)
-        await self._until(node, NodeStatus.OFFLINE)
-        self._agents.revive(node.id)
-
-    async def _until(self, node: NodeGlance, status: NodeStatus) -> None:
-        """Look until the node is there, or until it seems not to come."""
-        with anyio.move_on_after(_PATIENCE.total_seconds()):
-            now = node.status
-            while now is not status:
-                await anyio.sleep(_LOOK_EVERY.total_seconds())
-                now = next((seen.status for seen in await self._api.glance(node.id - 1)), status)

@@ -1,0 +1,87 @@
+"""Machines that fail in instructive ways, and the operator who mends them: for `farrier demo`.
+
+Troubles are of the region alone: what a machine is made of, and machines that should not be there. The operator sees
+what the database shows, mends the cause where it lies and asks for `retry_stage`, as its runbook says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+import anyio
+import structlog
+
+from farrier.model.actions import Action
+from farrier.model.fleet import NodeGlance
+from farrier.model.workflow import WorkflowStatus
+from farrier.sim.fleet import SimulatedFleet, name_of
+from farrier.sim.maas import CommissionFate, DeployFate, Nature, Region
+from farrier.sim.maas.records import Interface, Machine
+from farrier.sim.maas.statuses import Status
+
+_log = structlog.stdlib.get_logger(__name__)
+
+_LOOK_EVERY = timedelta(seconds=2)
+# Long enough to be seen on the board before it is mended.
+_OPERATOR_TAKES = timedelta(seconds=12)
+
+_NATURES: Mapping[int, Nature] = {
+    2: Nature(commission=CommissionFate.SCRIPT_FAILS),
+    4: Nature(deploy=DeployFate.NO_DATASOURCE),
+    8: Nature(deploy=DeployFate.STORAGE_FAILS),
+}
+_STRAY = 6
+_FAILED = (WorkflowStatus.FAILED_RETRYABLE, WorkflowStatus.FAILED_MANUAL_INTERVENTION)
+
+
+def prepare(region: Region, *, after: int, nodes: int) -> None:
+    """Give some of the nodes their trouble, before they are registered."""
+    for number, nature in _NATURES.items():
+        if number <= nodes:
+            region.natures[name_of(after + number)] = nature
+    if nodes >= _STRAY:
+        _enlist_stray(region, name_of(after + _STRAY))
+
+
+def _enlist_stray(region: Region, hostname: str) -> None:
+    """A machine that somebody enlisted under the name of one of ours."""
+    nic = Interface(id=region.next_id("interface"), name="eno1", mac_address="52:54:ff:00:00:01")
+    stray = Machine(system_id=region.next_system_id(), hostname=hostname, status=Status.NEW, interfaces=[nic])
+    region.keep(stray)
+
+
+class Operator:
+    """Mends what waits for a person. `region` is where the causes are."""
+
+    def __init__(self, fleet: SimulatedFleet, region: Region) -> None:
+        self._fleet = fleet
+        self._region = region
+        self._since: dict[int, float] = {}
+
+    async def run(self) -> None:
+        """Look around, for ever."""
+        while True:
+            await anyio.sleep(_LOOK_EVERY.total_seconds())
+            for node in self._fleet.seen:
+                await self._look_at(node)
+
+    async def _look_at(self, node: NodeGlance) -> None:
+        if node.workflow_status not in _FAILED:
+            self._since.pop(node.id, None)
+            return
+        since = self._since.setdefault(node.id, anyio.current_time())
+        if anyio.current_time() - since < _OPERATOR_TAKES.total_seconds():
+            return
+        del self._since[node.id]
+        self._mend(node)
+        if node.workflow_status is WorkflowStatus.FAILED_MANUAL_INTERVENTION:
+            await self._fleet.ask(node, Action.RETRY_STAGE)
+
+    def _mend(self, node: NodeGlance) -> None:
+        """Replace what is broken in the machine, and remove machines that are not ours to keep."""
+        self._region.natures.pop(node.name, None)
+        stray = self._region.machines.get(self._region.hostnames.get(node.name, ""))
+        if stray is not None and stray.status is Status.NEW and stray.description == "":
+            self._region.forget(stray)
+        _log.info("operator.mended", node=node.name, failure=node.failure)
