@@ -1,7 +1,8 @@
 """The region's event log: what happened to machines, with ids that only grow.
 
 Written by operations and by the steps of running work; read by `events/?op=query` and for a machine's status message.
-Types and descriptions are the recorded ones. An event is never changed or removed.
+Types and descriptions are the recorded ones. An event is never changed or removed;
+one may come late.
 """
 
 from __future__ import annotations
@@ -64,6 +65,17 @@ class EventLog:
         self._next_id += 1
         self._all.append(kept)
         self._by_node.setdefault(event.node, []).append(kept)
+
+    def skip(self) -> int:
+        """An id that is given out and not committed, or not yet."""
+        skipped = self._next_id
+        self._next_id += 1
+        return skipped
+
+    def add_late(self, event: Event) -> None:
+        """Keep `event` under its own id, which was skipped: its transaction took longer than those after it."""
+        for events in (self._all, self._by_node.setdefault(event.node, [])):
+            bisect.insort(events, event, key=lambda each: each.id)
 
     def of(self, node: str | None) -> list[Event]:
         """Events of one machine, or of all; oldest first."""

@@ -1,0 +1,200 @@
+"""What a run of a region decides, and what a look leaves: tables, without a region."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from farrier.config.sites import MaasSite, ObserveSite, Site
+from farrier.handlers.maas_region import RegionHandler
+from farrier.handlers.maas_region.handler import UNTOLD_AGAIN, back_off, settle
+from farrier.handlers.maas_region.looking import Findings
+from farrier.model.maas import MaasError, MaasFailure, MaasStatus
+from farrier.model.maas_region import Cursor, DueMachine, MaasRegion, Named, Reading, RegionState, Unknown
+from farrier.model.outcome import DoNothing, Step, Transition, Update, Wait
+from tests.support.nodes import NOW
+
+SECOND = timedelta(seconds=1)
+PACE = ObserveSite()
+NORTH = Site(name="north", maas=MaasSite(url="http://maas.test/MAAS", key="env:KEY"))
+HANDLER = RegionHandler({"north": NORTH})
+DUE = DueMachine(1, "x00001")
+LOST = MaasError(MaasFailure.UNREACHABLE, "nobody answers", operation="events")
+
+
+def region(state: RegionState = RegionState.OBSERVING, **fields: Any) -> MaasRegion:
+    """One that was read a second ago."""
+    given: dict[str, Any] = {
+        "id": 1,
+        "site": "north",
+        "version": 3,
+        "state_entered_at": NOW - 60 * SECOND,
+        "username": "admin",
+        "identified_at": NOW - SECOND,
+        "complete_at": NOW - SECOND,
+        "cursor": Cursor(newest=7),
+    }
+    return MaasRegion(state=state, **given | fields)
+
+
+def found(**fields: Any) -> Findings:
+    """A look that went well and found nothing new."""
+    looked = Findings(Cursor(newest=7))
+    looked.complete = True
+    for name, value in fields.items():
+        setattr(looked, name, value)
+    return looked
+
+
+def reading(one: DueMachine) -> Reading:
+    return Reading(node=one.node, system_id=one.system_id, state=MaasStatus.READY, read_at=NOW)
+
+
+def test_with_nothing_due_it_is_looked_at_again_when_events_are() -> None:
+    decided = HANDLER.handle(region(), NOW)
+    assert isinstance(decided, DoNothing)
+    assert decided.look_again == 4 * SECOND
+
+
+@pytest.mark.parametrize(
+    "due",
+    [
+        region(complete_at=None),
+        region(complete_at=NOW - 5 * SECOND),
+        region(identified_at=None),
+        region(due=(DUE,)),
+    ],
+)
+def test_whatever_is_due_takes_a_look_that_only_reads(due: MaasRegion) -> None:
+    decided = HANDLER.handle(due, NOW)
+    assert isinstance(decided, Step)
+    assert decided.reads_only
+
+
+def test_a_site_that_is_not_configured_here_is_left_to_who_has_it() -> None:
+    without = RegionHandler({"north": Site(name="north"), "south": NORTH})
+    for handler in (RegionHandler(), without):
+        assert isinstance(handler.handle(region(due=(DUE,)), NOW), Wait)
+    without.use_sites({"north": NORTH})
+    assert isinstance(without.handle(region(due=(DUE,)), NOW), Step)
+
+
+def test_a_failing_region_is_left_alone_until_its_next_try() -> None:
+    failing = region(RegionState.FAILING, next_try_at=NOW + 7 * SECOND, due=(DUE,))
+    decided = HANDLER.handle(failing, NOW)
+    assert isinstance(decided, Wait)
+    assert decided.look_again == 7 * SECOND
+    assert isinstance(HANDLER.handle(failing, NOW + 7 * SECOND), Step)
+
+
+def test_the_first_look_that_succeeds_makes_it_observing() -> None:
+    for state in (RegionState.STARTING, RegionState.FAILING):
+        left = settle(region(state, failures=3, failure=MaasFailure.BUSY, next_try_at=NOW), found(), NOW, PACE)
+        assert isinstance(left, Transition)
+        assert left.to.state is RegionState.OBSERVING
+        assert (left.to.failure, left.to.failures, left.to.next_try_at) == (None, 0, None)
+
+
+def test_a_look_moves_the_cursor_and_says_until_when_every_event_is_known() -> None:
+    left = settle(region(), found(cursor=Cursor(newest=9)), NOW, PACE)
+    assert isinstance(left, Update)
+    assert (left.to.cursor, left.to.complete_at) == (Cursor(newest=9), NOW)
+    assert left.look_again == PACE.events_every
+
+
+def test_events_that_were_not_all_read_are_gone_on_with_at_once() -> None:
+    before = region(complete_at=NOW - 9 * SECOND)
+    left = settle(before, found(cursor=Cursor(newest=9), complete=False), NOW, PACE)
+    assert isinstance(left, Update)
+    assert (left.to.cursor, left.to.complete_at) == (Cursor(newest=9), before.complete_at)
+    assert left.look_again is not None
+    assert left.look_again <= timedelta(0)
+
+
+def test_a_look_at_machines_alone_leaves_the_next_poll_of_events_where_it_was() -> None:
+    before = region(due=(DUE,))
+    left = settle(before, found(complete=False, readings=[reading(DUE)]), NOW, PACE)
+    assert isinstance(left, Update)
+    assert left.look_again == 4 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("before", "looked"),
+    [
+        (region(due=(DUE,), more=True), found(readings=[reading(DUE)])),
+        (region(due=(DUE,)), found()),
+        (region(), found(named={"x00001": True})),
+        (region(), found(begun_anew=True)),
+    ],
+)
+def test_what_is_left_to_read_is_read_at_once(before: MaasRegion, looked: Findings) -> None:
+    left = settle(before, looked, NOW, PACE)
+    assert isinstance(left, Update)
+    assert left.look_again == timedelta(0)
+
+
+def test_what_was_found_is_written_and_events_come_before_readings() -> None:
+    looked = found(begun_anew=True, named={"b": True, "a": False}, readings=[reading(DUE)])
+    left = settle(region(), looked, NOW, PACE)
+    assert left.writes == (
+        Unknown(at=NOW),
+        Named(system_id="a", at=NOW, status_changed=False),
+        Named(system_id="b", at=NOW, status_changed=True),
+        reading(DUE),
+    )
+
+
+def test_a_look_that_fails_keeps_what_it_had_and_loses_no_cursor() -> None:
+    looked = found(cursor=Cursor(newest=9), complete=False, named={"a": True}, readings=[reading(DUE)], failure=LOST)
+    before = region(sweeping=True)
+    left = settle(before, looked, NOW, PACE)
+    assert isinstance(left, Transition)
+    assert left.to.state is RegionState.FAILING
+    assert left.to.cursor == Cursor(newest=9)
+    assert left.to.complete_at == before.complete_at
+    assert left.to.swept_at is None
+    assert left.writes == (Named(system_id="a", at=NOW, status_changed=True), reading(DUE))
+    assert left.to.last_error == "events: unreachable: nobody answers"
+    assert (left.to.failure, left.to.next_try_at) == (MaasFailure.UNREACHABLE, NOW + 5 * SECOND)
+
+
+def test_a_region_that_goes_on_failing_is_asked_less_and_less() -> None:
+    before = region(RegionState.FAILING, failure=MaasFailure.UNREACHABLE, failures=2)
+    left = settle(before, found(failure=LOST), NOW, PACE)
+    assert isinstance(left, Update)
+    assert (left.to.failures, left.look_again) == (3, 20 * SECOND)
+    other = settle(before, found(failure=MaasError(MaasFailure.AUTH, "no")), NOW, PACE)
+    assert other.to.failures == 1
+
+
+@pytest.mark.parametrize("failure", list(MaasFailure))
+def test_a_pause_grows_to_its_limit_whatever_failed(failure: MaasFailure) -> None:
+    person = failure in {"auth", "clock_skew", "tls", "forbidden", "invalid"}
+    first, longest = (30 * SECOND, 300 * SECOND) if person else (5 * SECOND, 60 * SECOND)
+    assert back_off(MaasError(failure, ""), 1) == first
+    assert back_off(MaasError(failure, ""), 2) == 2 * first
+    assert back_off(MaasError(failure, ""), 1_000_000) == longest
+
+
+def test_a_region_that_says_when_to_come_back_is_believed_up_to_five_minutes() -> None:
+    assert back_off(MaasError(MaasFailure.BUSY, "", retry_after=40 * SECOND), 1) == 40 * SECOND
+    assert back_off(MaasError(MaasFailure.BUSY, "", retry_after=timedelta(days=1)), 1) == 300 * SECOND
+
+
+def test_a_machine_that_cannot_be_told_of_is_left_for_a_while_and_said() -> None:
+    untold = {"x00001": MaasError(MaasFailure.PROTOCOL, "odd", operation="machine")}
+    before = region(due=(DUE,), unreadable={"old": NOW, "other": NOW + SECOND})
+    left = settle(before, found(untold=untold), NOW, PACE)
+    assert isinstance(left, Update)
+    assert left.to.unreadable == {"other": NOW + SECOND, "x00001": NOW + UNTOLD_AGAIN}
+    assert left.to.last_error == "machine x00001 cannot be read: protocol: odd"
+    assert left.look_again == PACE.events_every
+    later = settle(left.to, found(), NOW + SECOND, PACE)
+    assert later.to.last_error == left.to.last_error
+
+
+def test_a_turn_is_counted_only_when_its_machines_were_read() -> None:
+    assert settle(region(sweeping=True, due=(DUE,)), found(readings=[reading(DUE)]), NOW, PACE).to.swept_at == NOW
+    assert settle(region(), found(), NOW, PACE).to.swept_at is None
