@@ -76,8 +76,8 @@ class DueMachine(msgspec.Struct, frozen=True):
 class MaasRegion(msgspec.Struct, frozen=True, kw_only=True):
     """A region as one run sees it. The fields up to `unreadable` are the run's to change. `complete_at` is until when
     every event is known; `unreadable` are machines that the region cannot tell of, and when each is asked for again.
-    `due` are machines to be read, most urgent first, and `more` that there are others; `sweeping`: some of them only
-    because it is their turn."""
+    `due` are machines to be read, most urgent first, and `more` that there are others; `turn_at` is there when some are
+    due only because it is their turn: turns are taken until then."""
 
     id: int
     site: str
@@ -97,7 +97,7 @@ class MaasRegion(msgspec.Struct, frozen=True, kw_only=True):
 
     due: tuple[DueMachine, ...] = ()
     more: bool = False
-    sweeping: bool = False
+    turn_at: datetime | None = None
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

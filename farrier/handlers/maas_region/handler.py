@@ -117,7 +117,7 @@ def _observed(
     to = msgspec.structs.replace(
         to,
         state=RegionState.OBSERVING,
-        swept_at=now if region.sweeping else region.swept_at,
+        swept_at=region.turn_at or region.swept_at,
         last_error=_told_of(found) or (region.last_error if to.unreadable else None),
         failure=None,
         failures=0,

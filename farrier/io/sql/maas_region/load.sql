@@ -1,12 +1,15 @@
 -- Snapshots of regions, with the machines that are due to be read, most urgent first. Each reason finds its own by an index.
--- A turn comes when a request's worth of machines has earned it, so that all have had theirs within `sweep_every`.
+-- Machines get their turn in as many equal parts as there are requests' worths of them, spread over `sweep_every`; those
+-- that an outage held up are not made up for at once.
 SELECT r.id, farrier.now() AS now,
-       (to_jsonb(r) || jsonb_build_object('due', d.due, 'more', d.many >= 150, 'sweeping', sweep.size > 0))::text AS snapshot
+       (to_jsonb(r) || jsonb_build_object('due', d.due, 'more', d.many >= 150, 'turn_at', sweep.turn_at))::text AS snapshot
   FROM farrier.maas_regions r
  CROSS JOIN LATERAL (SELECT count(*) AS machines FROM farrier.node_observations o WHERE o.site = r.site) c
- CROSS JOIN LATERAL (SELECT least(100, floor(c.machines * extract(epoch FROM farrier.now() - coalesce(r.swept_at, r.created_at))
-                                             / extract(epoch FROM r.sweep_every)))::integer AS earned) e
- CROSS JOIN LATERAL (SELECT CASE WHEN e.earned >= least(50, c.machines) THEN e.earned ELSE 0 END AS size) sweep
+ CROSS JOIN LATERAL (SELECT greatest(1, ceil(c.machines / 50.0)) AS turns, coalesce(r.swept_at, r.created_at) AS from_at) t
+ CROSS JOIN LATERAL (SELECT floor(extract(epoch FROM farrier.now() - t.from_at) * t.turns / extract(epoch FROM r.sweep_every)) AS earned) e
+ CROSS JOIN LATERAL (SELECT (least(2, e.earned) * ceil(c.machines / t.turns))::integer AS size,
+                            CASE WHEN e.earned BETWEEN 1 AND 2 THEN t.from_at + r.sweep_every * (e.earned / t.turns)::double precision
+                                 WHEN e.earned > 2 THEN farrier.now() END AS turn_at) sweep
  CROSS JOIN LATERAL (
        SELECT count(*) AS many,
               coalesce(jsonb_agg(jsonb_build_object('node', x.node_id, 'system_id', x.system_id) ORDER BY x.urgency, x.node_id), '[]') AS due

@@ -148,7 +148,7 @@ def test_what_was_found_is_written_and_events_come_before_readings() -> None:
 
 def test_a_look_that_fails_keeps_what_it_had_and_loses_no_cursor() -> None:
     looked = found(cursor=Cursor(newest=9), complete=False, named={"a": True}, readings=[reading(DUE)], failure=LOST)
-    before = region(sweeping=True)
+    before = region(turn_at=NOW)
     left = settle(before, looked, NOW, PACE)
     assert isinstance(left, Transition)
     assert left.to.state is RegionState.FAILING
@@ -196,5 +196,6 @@ def test_a_machine_that_cannot_be_told_of_is_left_for_a_while_and_said() -> None
 
 
 def test_a_turn_is_counted_only_when_its_machines_were_read() -> None:
-    assert settle(region(sweeping=True, due=(DUE,)), found(readings=[reading(DUE)]), NOW, PACE).to.swept_at == NOW
-    assert settle(region(), found(), NOW, PACE).to.swept_at is None
+    turn = NOW - SECOND
+    assert settle(region(turn_at=turn, due=(DUE,)), found(readings=[reading(DUE)]), NOW, PACE).to.swept_at == turn
+    assert settle(region(swept_at=turn), found(), NOW, PACE).to.swept_at == turn
