@@ -1,0 +1,249 @@
+"""Which machines are due to be read, as the database finds them: one test for each reason, and for none."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from farrier.io import maas_region
+from farrier.io.maas_region import RegionPace, RegionRows
+from farrier.io.pool import Pool
+from farrier.io.state import PostgresStateIO
+from farrier.model.maas_region import MaasRegion, RegionWrite
+from tests.support import pg
+
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+
+_READ = """
+    UPDATE farrier.node_observations
+       SET state = $2, since = farrier.now(), read_at = farrier.now(), stale_since = NULL WHERE node_id = $1
+"""
+# As a workflow that has run for so long would have left it.
+_RUNNING = """
+    UPDATE farrier.node_onboardings
+       SET mode = $2, status = 'running', stage = 'wait_for_ready', status_entered_at = farrier.now() - $3::interval,
+           stage_entered_at = farrier.now() - $3::interval
+     WHERE node_id = $1
+"""
+_BEGIN = "UPDATE farrier.node_onboardings SET status = 'running' WHERE node_id = $1"
+_END = """
+    WITH ended AS (UPDATE farrier.node_onboardings SET status = $3 WHERE node_id = $1)
+    UPDATE farrier.nodes
+       SET live_workflow_kind = NULL, live_workflow_id = NULL, status = $2,
+           quarantine = CASE WHEN $4::text IS NOT NULL THEN jsonb_build_object('cause', $4::text, 'reason', '') END
+     WHERE id = $1
+"""
+
+
+class Rows:
+    """Nodes of site north in a database, with observations as they are put, and what is due of them."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self._io: PostgresStateIO[MaasRegion, MaasRegion, RegionWrite] = PostgresStateIO(
+            pool, RegionRows(), owner=uuid4(), lease=15 * SECOND
+        )
+
+    async def node(self, name: str, *, read: str | None = "deployed", site: str | None = "north") -> int:
+        """A node with the machine of its name, read just now as this."""
+        register = "SELECT farrier.register_node($1, maas_id => $1, site => $2)"
+        id_: int = await self.pool.fetchval(register, name, site)
+        if read is not None:
+            await self.pool.execute(_READ, id_, read)
+        return id_
+
+    async def nodes(self, many: int) -> None:
+        for number in range(many):
+            await self.node(f"n{number:03}")
+
+    async def change(self, statement: str, *arguments: Any) -> None:
+        await self.pool.execute(statement, *arguments)
+
+    async def becomes(self, node: int, status: str, cause: str | None = None) -> None:
+        """Put the node there by the model's own edges; its workflow ends as it must."""
+        await self.pool.execute(_BEGIN, node)
+        first, ends = ("quarantined", "cancelled") if status == "quarantined" else ("active", "completed")
+        await self.pool.execute(_END, node, first, ends, cause)
+        if status == "offline":
+            await self.pool.execute("UPDATE farrier.nodes SET status = 'offline' WHERE id = $1", node)
+
+    async def region(self) -> MaasRegion:
+        id_ = await self.pool.fetchval("SELECT id FROM farrier.maas_regions WHERE site = 'north'")
+        loaded = await self._io.load([id_])
+        return loaded.resources[id_]
+
+    async def due(self) -> list[str]:
+        return [one.system_id for one in (await self.region()).due]
+
+
+@pytest.fixture
+async def rows(db: pg.Database) -> AsyncIterator[Rows]:
+    async with db.pool(1) as pool:
+        pace = {"motion_every": 30 * SECOND, "sweep_every": 30 * MINUTE}
+        regions = [RegionPace(site=site, url="http://maas.test/MAAS", **pace) for site in ("north", "south")]
+        await maas_region.use(pool, regions)
+        yield Rows(pool)
+
+
+async def test_a_machine_that_was_never_read_is_due(rows: Rows) -> None:
+    await rows.node("new", read=None)
+    assert await rows.due() == ["new"]
+
+
+async def test_nothing_is_due_of_another_site_or_of_none(rows: Rows) -> None:
+    await rows.node("south", read=None, site="south")
+    await rows.node("nowhere", read=None, site=None)
+    assert await rows.due() == []
+
+
+async def test_a_machine_that_was_read_and_rests_is_not_due(rows: Rows, db: pg.Database) -> None:
+    await rows.node("resting", read="ready")
+    await db.advance(5 * MINUTE)
+    assert await rows.due() == []
+
+
+async def test_another_machine_of_the_node_is_due_and_what_was_seen_of_the_first_is_gone(rows: Rows) -> None:
+    node = await rows.node("first")
+    await rows.change("UPDATE farrier.nodes SET maas_id = 'second' WHERE id = $1", node)
+    assert await rows.due() == ["second"]
+    assert await rows.pool.fetchval("SELECT state FROM farrier.node_observations WHERE node_id = $1", node) is None
+    await rows.change("UPDATE farrier.nodes SET maas_id = NULL WHERE id = $1", node)
+    assert await rows.due() == []
+
+
+async def test_a_machine_in_motion_is_due_again_after_half_a_minute(rows: Rows, db: pg.Database) -> None:
+    node = await rows.node("moving", read="commissioning")
+    await rows.change(_RUNNING, node, "deploy", MINUTE)
+    await db.advance(28 * SECOND)
+    assert await rows.due() == []
+    await db.advance(3 * SECOND)
+    assert await rows.due() == ["moving"]
+
+
+async def test_a_stage_that_has_just_begun_has_its_machine_read_at_once(rows: Rows) -> None:
+    node = await rows.node("moving", read="commissioning")
+    await rows.change(_RUNNING, node, "deploy", 0 * SECOND)
+    assert await rows.due() == ["moving"]
+
+
+async def test_a_workflow_that_does_not_use_maas_moves_no_machine(rows: Rows, db: pg.Database) -> None:
+    node = await rows.node("still", read="ready")
+    await rows.change(_RUNNING, node, "manual", 0 * SECOND)
+    await db.advance(MINUTE)
+    assert await rows.due() == []
+
+
+@pytest.mark.parametrize(
+    ("status", "cause", "due"),
+    [
+        ("active", None, True),
+        ("offline", None, True),
+        ("quarantined", "state_disagreement", True),
+        ("quarantined", "machine_deleted_upstream", True),
+        ("quarantined", "operator", False),
+    ],
+)
+async def test_a_contradiction_is_looked_at_again_after_a_minute(
+    rows: Rows, db: pg.Database, status: str, cause: str | None, due: bool
+) -> None:
+    node = await rows.node("odd", read="ready")
+    await rows.becomes(node, status, cause)
+    await db.advance(58 * SECOND)
+    assert await rows.due() == []
+    await db.advance(3 * SECOND)
+    assert await rows.due() == (["odd"] if due else [])
+
+
+async def test_an_active_node_that_is_deployed_contradicts_nothing(rows: Rows, db: pg.Database) -> None:
+    await rows.becomes(await rows.node("fine"), "active")
+    await db.advance(5 * MINUTE)
+    assert await rows.due() == []
+
+
+async def test_a_machine_that_cannot_be_told_of_is_passed_over_until_its_time(rows: Rows, db: pg.Database) -> None:
+    await rows.node("odd", read=None)
+    await rows.change(
+        "UPDATE farrier.maas_regions SET unreadable = jsonb_build_object('odd', farrier.now() + interval '1 minute')"
+    )
+    assert await rows.due() == []
+    await db.advance(MINUTE)
+    assert await rows.due() == ["odd"]
+
+
+async def test_all_get_their_turn_within_the_sweep_a_request_s_worth_at_a_time(rows: Rows, db: pg.Database) -> None:
+    await rows.nodes(120)
+    turns = []
+    for passed in range(1, 61):
+        await db.advance(MINUTE)
+        region = await rows.region()
+        assert (region.turn_at is not None) is bool(region.due)
+        if region.turn_at is not None:
+            turns.append((passed, len(region.due)))
+            await rows.change("UPDATE farrier.maas_regions SET swept_at = $1 WHERE site = 'north'", region.turn_at)
+            for one in region.due:
+                await rows.change(_READ, one.node, "deployed")
+    # 120 take three requests.
+    assert turns == [(10, 40), (20, 40), (30, 40), (40, 40), (50, 40), (60, 40)]
+    oldest = await rows.pool.fetchval("SELECT max(farrier.now() - read_at) FROM farrier.node_observations")
+    assert oldest < 21 * MINUTE
+
+
+async def test_turns_that_an_outage_held_up_are_not_made_up_for_at_once(rows: Rows, db: pg.Database) -> None:
+    await rows.nodes(120)
+    await db.advance(timedelta(days=1))
+    region = await rows.region()
+    assert len(region.due) == 80
+    await rows.change("UPDATE farrier.maas_regions SET swept_at = $1", region.turn_at)
+    assert await rows.due() == []
+
+
+async def test_a_small_site_is_swept_in_one_request(rows: Rows, db: pg.Database) -> None:
+    await rows.nodes(3)
+    await db.advance(29 * MINUTE)
+    assert await rows.due() == []
+    await db.advance(2 * MINUTE)
+    assert len(await rows.due()) == 3
+
+
+async def test_the_most_urgent_come_first_and_no_more_than_a_look_takes(rows: Rows, db: pg.Database) -> None:
+    for number in range(160):
+        await rows.node(f"new{number:03}", read=None)
+    moving = await rows.node("moving", read="deploying")
+    await rows.change(_RUNNING, moving, "deploy", 0 * SECOND)
+    stale = await rows.node("stale", read="ready")
+    await rows.change("UPDATE farrier.node_observations SET stale_since = farrier.now() WHERE node_id = $1", stale)
+    region = await rows.region()
+    assert [one.system_id for one in region.due[:2]] == ["moving", "stale"]
+    assert (len(region.due), region.more) == (150, True)
+
+
+async def test_the_database_refuses_a_move_that_the_model_lacks(rows: Rows) -> None:
+    with pytest.raises(pg.PostgresError, match="does not begin as failing"):
+        await rows.change("INSERT INTO farrier.maas_regions (site, state) VALUES ('east', 'failing')")
+    await rows.change("UPDATE farrier.maas_regions SET state = 'failing'")
+    with pytest.raises(pg.PostgresError, match="no edge failing -> starting"):
+        await rows.change("UPDATE farrier.maas_regions SET state = 'starting'")
+
+
+async def test_sites_may_be_told_again_and_those_that_are_not_named_stay(rows: Rows) -> None:
+    await rows.change(
+        "UPDATE farrier.maas_regions SET cursor = '{\"newest\": 7}', username = 'admin', next_try_at = farrier.now()"
+    )
+    north = RegionPace(site="north", url="http://maas.test/MAAS", motion_every=MINUTE, sweep_every=MINUTE)
+    await maas_region.use(rows.pool, [north])
+    region = await rows.region()
+    assert (region.cursor.newest, region.username, region.next_try_at) == (7, "admin", None)
+    assert await rows.pool.fetchval("SELECT count(*) FROM farrier.schedule WHERE kind = 'maas_region'") == 2
+
+
+async def test_a_site_with_another_region_begins_anew(rows: Rows) -> None:
+    await rows.change("UPDATE farrier.maas_regions SET cursor = '{\"newest\": 7}', username = 'admin'")
+    other = RegionPace(site="north", url="http://other.test/MAAS", motion_every=MINUTE, sweep_every=MINUTE)
+    await maas_region.use(rows.pool, [other])
+    region = await rows.region()
+    assert (region.cursor.newest, region.username, region.complete_at) == (None, None, None)
