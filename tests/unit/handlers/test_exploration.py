@@ -1,343 +1,17 @@
-"""Everywhere that a node can get: the handler explored from fresh nodes, by every request and every thing that happens.
-
-From each place that is new, every stimulus is tried, and the node is run until it rests, as the loop would. After each
-run must hold what holds after each commit. Places that differ only in times and counters count as one; there are some
-thousands of them, and the walk ends when there is no new one.
-"""
+"""Everywhere that a node in no MAAS can get: from there it can be deleted, and on all ways holds what must hold."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from collections.abc import Iterable
 
-import msgspec
 from msgspec.structs import replace
-from typing_extensions import override
 
-from farrier.config import ControllerConfig
-from farrier.controller.verdict import Assessor
-from farrier.errors import FarrierError
-from farrier.handlers.node import NODE_KIND, NodeServices
-from farrier.handlers.node.moves import Outcome
-from farrier.model import actions, mapping
-from farrier.model.actions import ANSWERED_WHILE_PAUSED, Action
-from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
-from farrier.model.failures import QuarantineCause
-from farrier.model.health import Health, SshSeed
 from farrier.model.management import Management as M
-from farrier.model.node import Agent, Decommission, Node, Onboarding, TaskStatus, TaskType
-from farrier.model.outcome import Deleted, Step, Transition, Update
-from farrier.model.params import PowerRequest
-from farrier.model.schedule import Claimed
-from farrier.model.stages import DecommissionStage
+from farrier.model.node import Node
 from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import LIVE
 from farrier.model.workflow import WorkflowStatus as W
-from farrier.model.writes import Write
-from farrier.protocols import BmcClient
-from tests.support.nodes import (
-    HANDLER,
-    MINUTE,
-    NOW,
-    SECOND,
-    NoRegions,
-    Secrets,
-    agent,
-    intent,
-    node,
-    onboarding,
-    writes,
-)
-from tests.support.stored import OPEN, stored
-
-HOUR = timedelta(hours=1)
-# A node rests after so few runs, or it never does.
-RUNS_AT_MOST = 40
-
-READING = BmcReading(
-    power=PowerState.ON, system_path="/redfish/v1/Systems/1", serial="SN-1", credential_version="v1", requests=4
-)
-ASSESSOR: Assessor[Node, Node, Write] = Assessor(NODE_KIND, ControllerConfig())
-CLAIMED = Claimed(id=1, outcome_key=None, waited=SECOND, reruns=0)
-
-CARRIED_BY = {N.DRAINING: TaskType.DRAIN, N.REMOVING: TaskType.UNINSTALL}
-
-
-class Place(msgspec.Struct, frozen=True):
-    """A node at rest at some time, and whether its BMC answers."""
-
-    node: Node
-    now: datetime
-    bmc_answers: bool = True
-
-
-Stimulus: TypeAlias = Callable[[Place], Place | None]
-
-
-# --- runs
-
-
-class Played(BmcClient):
-    """A BMC that answers or not."""
-
-    def __init__(self, answers: bool) -> None:
-        self._answers = answers
-
-    @override
-    async def verify(self, target: BmcTarget, *, macs: bool = False) -> BmcReading:
-        if self._answers:
-            return READING
-        raise BmcError(BmcFailure.UNREACHABLE, "no route")
-
-    @override
-    async def read(self, target: BmcTarget) -> BmcReading:
-        return await self.verify(target)
-
-    @override
-    async def set_power(self, target: BmcTarget, wanted: PowerRequest, *, send: bool = True) -> BmcReading:
-        return await self.verify(target)
-
-
-def acted(step: Step[Node, Write, NodeServices], bmc: Played) -> Outcome:
-    """A step's outcome. It awaits nothing that waits, so it runs to its end without a loop."""
-    act = step.act(NodeServices(bmc, Secrets(), NoRegions()))
-    try:
-        act.__await__().__next__()
-    except StopIteration as end:
-        outcome: Outcome = end.value
-        return outcome
-    raise AssertionError("the step waits for something")
-
-
-def run(place: Place) -> tuple[Place, bool]:
-    """One run and its commit; whether the node runs again at once."""
-    before, now = place.node, place.now
-    decision = HANDLER.handle(before, now)
-    if isinstance(decision, Step):
-        assert not before.deleting, "a deleted node's BMC is not touched"
-        assert before.paused is None, "nothing is done to a paused node"
-        decision = acted(decision, Played(place.bmc_answers))
-    ASSESSOR.finish(CLAIMED, 1, before, decision, now)
-    changed = isinstance(decision, Transition | Update)
-    after = decision.to if isinstance(decision, Transition | Update) else before
-    holds(before, after)
-    again = changed or getattr(decision, "look_again", None) == timedelta(0)
-    if isinstance(decision, Deleted):
-        assert before.status is N.DELETED
-    return replace(place, node=stored(before, after, writes(decision), now)), again
-
-
-def rest(place: Place) -> Iterator[Place]:
-    """Every place on the way until the node rests, that last."""
-    for _ in range(RUNS_AT_MOST):
-        place, again = run(place)
-        yield place
-        if not again:
-            return
-    raise AssertionError(f"never rests: {place.node}")
-
-
-# --- what must hold
-
-
-def holds(before: Node, after: Node) -> None:
-    """After every commit."""
-    job = after.workflow
-    if job is not None:
-        assert mapping.violation(after.status, kind=job.kind, workflow_status=job.status, mode=job.mode) is None
-        assert before.workflow is None or before.workflow.id == job.id, "one workflow at a time"
-    if after.status in CARRIED_BY:
-        assert isinstance(job, Decommission) and job.status in LIVE, "somebody owns the way out"
-    if after.status is N.ACTIVE:
-        assert after.ever_onboarded and after.ever_active
-        assert after.quarantine is None
-        assert not after.not_scrubbed or before.not_scrubbed
-    assert (after.quarantine is not None) >= (after.status is N.QUARANTINED), "a quarantine has a cause"
-    if after.management in (M.VERIFYING, M.ADOPTING):
-        assert after.has_bmc
-
-
-def holds_at_rest(place: Place) -> None:
-    """Once there is nothing more to do."""
-    it = place.node
-    assert it.bmc.switching is None or it.deleting or it.paused is not None, "a switch is brought to its end"
-    held = [i.action for i in it.intents]
-    assert not held or (it.paused is not None and not ANSWERED_WHILE_PAUSED.intersection(held)), held
-    open_tasks = {task.type for task in it.tasks if task.status in OPEN}
-    if open_tasks:
-        assert isinstance(it.workflow, Decommission), "a task belongs to a decommission"
-        assert it.workflow.status is not W.FAILED_MANUAL_INTERVENTION, "nobody works on what an operator has to resolve"
-    if it.status in CARRIED_BY and it.workflow is not None and it.paused is None:
-        waits = it.workflow.stage in (DecommissionStage.DRAIN_NODE, DecommissionStage.REMOVE_GPUAAS_NODE_RECORD)
-        assert not waits or CARRIED_BY[it.status] in open_tasks, "never left in there alone"
-
-
-def escapes(before: Node, way: list[Place], request: str) -> bool:
-    """True when an operator's quarantine was lifted although nobody released the node or installed it to the end."""
-    kept = before.quarantine is not None and before.quarantine.cause is QuarantineCause.OPERATOR
-    onboarded = isinstance(before.workflow, Onboarding) or request in (Action.ONBOARD, Action.DRAIN)
-    freed = any(place.node.status is N.ACTIVE for place in way)
-    return kept and freed and not onboarded and request != Action.RELEASE
-
-
-# --- what may happen
-
-
-REQUESTS: list[tuple[Action, dict[str, Any]]] = [
-    (Action.SET_BMC, {"address": "https://10.0.0.1", "credential": "env:BMC"}),
-    (Action.SET_BMC, {"credential": "env:OTHER"}),
-    (Action.SET_POWER, {"power": "on", "enforce": True}),
-    (Action.SET_POWER, {"power": "reset"}),
-    (Action.QUARANTINE, {"reason": "looked at"}),
-    (Action.ONBOARD, {"mode": "manual"}),
-    (Action.ONBOARD, {"mode": "adopt"}),
-    (Action.DRAIN, {}),
-    (Action.DRAIN, {"force": True, "reason": "dead"}),
-    (Action.REMOVE, {}),
-    *((Action.DECOMMISSION, {"mode": mode}) for mode in ("soft_reset", "full_decommission")),
-    (Action.PAUSE, {"reason": "fire drill"}),
-    *((action, {}) for action in Action if not actions.rules(action).fields),
-    (Action.MARK_MANUAL_INTERVENTION_REQUIRED, {}),
-]
-
-
-def asks(action: Action, params: dict[str, Any]) -> Stimulus:
-    def ask(place: Place) -> Place:
-        asked = intent(action, **params)
-        return replace(place, node=replace(place.node, intents=(*place.node.intents, asked)))
-
-    return ask
-
-
-def enrols(place: Place) -> Place:
-    return replace(place, node=replace(place.node, agent=Agent(enrolled_at=place.now)))
-
-
-def beats(*alerts: str, seed: SshSeed = SshSeed.OK) -> Stimulus:
-    def beat(place: Place) -> Place | None:
-        if place.node.agent is None:
-            return None
-        told = agent(*alerts, heard=place.now, ssh_seed_failures=3 if seed is SshSeed.FAILED else 0)
-        health = Health(ok=not alerts, alerts=told.health.alerts, ssh_seed=seed)
-        return replace(place, node=replace(place.node, agent=replace(told, health=health)))
-
-    return beat
-
-
-def ends(status: TaskStatus) -> Stimulus:
-    """The open tasks end so; failed ones for the last time."""
-
-    def end(place: Place) -> Place | None:
-        if place.node.paused is not None or not any(t.status in OPEN for t in place.node.tasks):
-            return None
-        tasks = (replace(t, status=status, failures=4) if t.status in OPEN else t for t in place.node.tasks)
-        return replace(place, node=replace(place.node, tasks=tuple(tasks)))
-
-    return end
-
-
-def claims(place: Place) -> Place | None:
-    """Agents take what is queued, for a minute."""
-    if place.node.paused is not None or not any(t.status is TaskStatus.QUEUED for t in place.node.tasks):
-        return None
-    until = place.now + MINUTE
-    tasks = (
-        replace(t, status=TaskStatus.DISPATCHED, lease_until=until) if t.status is TaskStatus.QUEUED else t
-        for t in place.node.tasks
-    )
-    return replace(place, node=replace(place.node, tasks=tuple(tasks)))
-
-
-def waits(by: timedelta) -> Stimulus:
-    return lambda place: replace(place, now=place.now + by)
-
-
-def answers(answers: bool) -> Stimulus:
-    return lambda place: replace(place, bmc_answers=answers)
-
-
-STIMULI: dict[str, Stimulus] = {
-    **{f"{action} {params}" if params else str(action): asks(action, params) for action, params in REQUESTS},
-    "enrols": enrols,
-    "is well": beats(),
-    "is unwell": beats("xid-79"),
-    "has no seed": beats(seed=SshSeed.FAILED),
-    "tasks succeed": ends(TaskStatus.SUCCEEDED),
-    "tasks fail": ends(TaskStatus.FAILED),
-    "tasks are claimed": claims,
-    "a minute passes": waits(MINUTE + SECOND),
-    "an hour passes": waits(HOUR),
-    "BMC is silent": answers(False),
-    "BMC answers": answers(True),
-}
-
-
-# --- the walk
-
-
-def kind_of(place: Place) -> object:
-    """What tells places apart: no times, no texts, no counters."""
-    it, job = place.node, place.node.workflow
-    return (
-        (it.status, it.management, it.bmc.failure, place.bmc_answers, it.paused is not None, it.deleting),
-        (it.bmc.sync_failure, it.bmc.desired_power, it.bmc.switching is not None),
-        (it.quarantine and it.quarantine.cause, it.ever_onboarded, it.ever_active, it.not_scrubbed),
-        job
-        and (job.kind, job.status, job.mode, job.stage, job.options.force, job.options.untouched, job.stop_requested),
-        it.agent and (it.agent.last_heartbeat_at is not None and place.now - it.agent.last_heartbeat_at < MINUTE),
-        it.agent and (bool(it.agent.health.blocking), it.agent.ssh_seed_failures > 0),
-        frozenset((task.type, task.status) for task in it.tasks if task.status in OPEN),
-    )
-
-
-def explore(starts: Iterable[Node], stimuli: dict[str, Stimulus]) -> dict[object, set[object]]:
-    """Place → places one stimulus further. Fails where something does not hold."""
-    new = deque(list(rest(Place(start, NOW)))[-1] for start in starts)
-    found: dict[object, set[object]] = {kind_of(place): set() for place in new}
-    while new:
-        place = new.popleft()
-        here = found[kind_of(place)]
-        for name, stimulus in stimuli.items():
-            after = follow(place, name, stimulus)
-            if after is None:
-                continue
-            key = kind_of(after)
-            here.add(key)
-            if key not in found:
-                found[key] = set()
-                new.append(after)
-    return found
-
-
-def follow(place: Place, name: str, stimulus: Stimulus) -> Place | None:
-    """Where a stimulus leads; None where it cannot happen."""
-    touched = None if place.node.status is N.DELETED else stimulus(place)
-    if touched is None:
-        return None
-    try:
-        way = list(rest(touched))
-        holds_at_rest(way[-1])
-        assert not escapes(place.node, way, name.partition(" ")[0]), "a quarantine was escaped"
-    except (AssertionError, FarrierError) as error:
-        raise AssertionError(f"after {name!r} at {place}") from error
-    return way[-1]
-
-
-def reach(found: dict[object, set[object]], goals: set[object]) -> set[object]:
-    """From where some goal can be reached."""
-    back: dict[object, set[object]] = {}
-    for here, further in found.items():
-        for there in further:
-            back.setdefault(there, set()).add(here)
-    reached, new = set(goals), deque(goals)
-    while new:
-        for before in back.get(new.popleft(), set()) - reached:
-            reached.add(before)
-            new.append(before)
-    return reached
-
+from tests.support.exploration import STIMULI, Place, explore, reach
+from tests.support.nodes import NOW, node, onboarding
 
 OF_THE_BMC = ("set_power", "set_bmc", "clear_bmc", "manage", "BMC")
 BESIDE_IT = (
@@ -347,20 +21,26 @@ BESIDE_IT = (
 FRESH = (node(N.BOOTSTRAP_ISSUED), node(workflow=onboarding(W.PENDING, mode=None, stage=None, mode_given_at=None)))
 
 
+def placed(nodes: Iterable[Node]) -> list[Place]:
+    return [Place(fresh, NOW) for fresh in nodes]
+
+
 def deleted(found: dict[object, set[object]]) -> set[object]:
     return {key for key in found if f"'{N.DELETED}'" in repr(key)}
 
 
 def test_from_everywhere_that_a_node_can_get_it_can_be_deleted() -> None:
     """And on all ways there holds what must hold."""
-    found = explore(FRESH, {name: s for name, s in STIMULI.items() if not name.startswith(OF_THE_BMC)})
+    found = explore(placed(FRESH), {name: s for name, s in STIMULI.items() if not name.startswith(OF_THE_BMC)})
     assert len(found) > 1000, "the walk has not gone far"
     assert deleted(found) and reach(found, deleted(found)) == found.keys()
 
 
 def test_the_same_with_a_bmc() -> None:
     agentless = tuple(replace(fresh, agentless=True) for fresh in FRESH)
-    found = explore(agentless, {name: s for name, s in STIMULI.items() if name.startswith((*OF_THE_BMC, *BESIDE_IT))})
+    found = explore(
+        placed(agentless), {name: s for name, s in STIMULI.items() if name.startswith((*OF_THE_BMC, *BESIDE_IT))}
+    )
     assert deleted(found) and reach(found, deleted(found)) == found.keys()
     seen = {value for key in found for value in M if f"'{value}'" in repr(key)}
     assert seen == {M.UNMANAGED, M.ENROLL, M.MANAGEABLE, M.ADOPT_FAILED, M.ERROR}, "nothing rests in a transient state"

@@ -1,0 +1,361 @@
+"""Everywhere that a node can get: the handler explored from some nodes, by every request and every thing that happens.
+
+From each place that is new, every stimulus is tried, and the node is run until it rests, as the loop would. After each
+run must hold what holds after each commit. Places that differ only in times and counters count as one; there are some
+thousands of them, and the walk ends when there is no new one. Used by `tests/unit/handlers/test_exploration*`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+from typing_extensions import override
+
+from farrier.config import ControllerConfig, NodeConfig
+from farrier.config.sites import ReleaseSite
+from farrier.controller.verdict import Assessor
+from farrier.errors import FarrierError
+from farrier.handlers.node import NODE_KIND, NodeHandler, NodeServices
+from farrier.handlers.node.moves import Outcome, attempt_began_at
+from farrier.model import actions, mapping
+from farrier.model.actions import ANSWERED_WHILE_PAUSED, Action
+from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
+from farrier.model.failures import QuarantineCause
+from farrier.model.health import Health, SshSeed
+from farrier.model.management import Management as M
+from farrier.model.node import Agent, Decommission, Node, Onboarding, TaskStatus, TaskType, Workflow
+from farrier.model.observation import MaasObservation
+from farrier.model.outcome import Deleted, Step, Transition, Update
+from farrier.model.params import PowerRequest
+from farrier.model.schedule import Claimed
+from farrier.model.stages import DecommissionStage
+from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import LIVE
+from farrier.model.workflow import WorkflowStatus as W
+from farrier.model.writes import Write
+from farrier.protocols import BmcClient
+from tests.support.nodes import (
+    MINUTE,
+    SECOND,
+    Secrets,
+    agent,
+    intent,
+    writes,
+)
+from tests.support.played_region import PlayedRegion, Shown
+from tests.support.stages import SITE
+from tests.support.stored import OPEN, stored
+
+HOUR = timedelta(hours=1)
+HANDLER = NodeHandler(NodeConfig(), sites={SITE.name: replace(SITE, release=ReleaseSite(remove_record=True))})
+# A node rests after so few runs, or it never does.
+RUNS_AT_MOST = 40
+
+READING = BmcReading(
+    power=PowerState.ON, system_path="/redfish/v1/Systems/1", serial="SN-1", credential_version="v1", requests=4
+)
+ASSESSOR: Assessor[Node, Node, Write] = Assessor(NODE_KIND, ControllerConfig())
+CLAIMED = Claimed(id=1, outcome_key=None, waited=SECOND, reruns=0)
+
+# What a node that is being deleted, or whose undo was asked for, may still be served by: its region.
+IN_MAAS = ("remove_maas_record", "undo")
+
+CARRIED_BY = {N.DRAINING: TaskType.DRAIN, N.REMOVING: TaskType.UNINSTALL}
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A node at rest at some time, whether its BMC and its site's region answer, and its machine there; None: there is
+    none."""
+
+    node: Node
+    now: datetime
+    bmc_answers: bool = True
+    region_answers: bool = True
+    machine: Shown | None = None
+
+
+Stimulus: TypeAlias = Callable[[Place], Place | None]
+
+
+# --- runs
+
+
+class Played(BmcClient):
+    """A BMC that answers or not."""
+
+    def __init__(self, answers: bool) -> None:
+        self._answers = answers
+
+    @override
+    async def verify(self, target: BmcTarget, *, macs: bool = False) -> BmcReading:
+        if self._answers:
+            return READING
+        raise BmcError(BmcFailure.UNREACHABLE, "no route")
+
+    @override
+    async def read(self, target: BmcTarget) -> BmcReading:
+        return await self.verify(target)
+
+    @override
+    async def set_power(self, target: BmcTarget, wanted: PowerRequest, *, send: bool = True) -> BmcReading:
+        return await self.verify(target)
+
+
+def acted(step: Step[Node, Write, NodeServices], bmc: Played, region: PlayedRegion) -> Outcome:
+    """A step's outcome. It awaits nothing that waits, so it runs to its end without a loop."""
+    act = step.act(NodeServices(bmc, Secrets(), region))
+    try:
+        act.__await__().__next__()
+    except StopIteration as end:
+        outcome: Outcome = end.value
+        return outcome
+    raise AssertionError("the step waits for something")
+
+
+def run(place: Place) -> tuple[Place, bool]:
+    """One run and its commit; whether the node runs again at once."""
+    before, now = place.node, place.now
+    decision = HANDLER.handle(before, now)
+    region = PlayedRegion(place.machine, answers=place.region_answers)
+    if isinstance(decision, Step):
+        assert not before.deleting or decision.name in IN_MAAS, "a deleted node's BMC is not touched"
+        ends = before.deleting or (before.workflow is not None and before.workflow.status is W.COMPENSATING)
+        assert before.paused is None or ends, "nothing is done to a paused node"
+        decision = acted(decision, Played(place.bmc_answers), region)
+    ASSESSOR.finish(CLAIMED, 1, before, decision, now)
+    changed = isinstance(decision, Transition | Update)
+    after = decision.to if isinstance(decision, Transition | Update) else before
+    holds(before, after)
+    again = changed or getattr(decision, "look_again", None) == timedelta(0)
+    if isinstance(decision, Deleted):
+        assert before.status is N.DELETED
+    return replace(place, node=stored(before, after, writes(decision), now), machine=region.machine), again
+
+
+def rest(place: Place) -> Iterator[Place]:
+    """Every place on the way until the node rests, that last."""
+    for _ in range(RUNS_AT_MOST):
+        place, again = run(place)
+        yield place
+        if not again:
+            return
+    raise AssertionError(f"never rests: {place.node}")
+
+
+# --- what must hold
+
+
+def holds(before: Node, after: Node) -> None:
+    """After every commit."""
+    job = after.workflow
+    if job is not None:
+        assert mapping.violation(after.status, kind=job.kind, workflow_status=job.status, mode=job.mode) is None
+        assert before.workflow is None or before.workflow.id == job.id, "one workflow at a time"
+    if after.status in CARRIED_BY:
+        assert isinstance(job, Decommission) and job.status in LIVE, "somebody owns the way out"
+    if after.status is N.ACTIVE:
+        assert after.ever_onboarded and after.ever_active
+        assert after.quarantine is None
+        assert not after.not_scrubbed or before.not_scrubbed
+    assert (after.quarantine is not None) >= (after.status is N.QUARANTINED), "a quarantine has a cause"
+    if after.management in (M.VERIFYING, M.ADOPTING):
+        assert after.has_bmc
+
+
+def holds_at_rest(place: Place) -> None:
+    """Once there is nothing more to do."""
+    it = place.node
+    assert it.bmc.switching is None or it.deleting or it.paused is not None, "a switch is brought to its end"
+    held = [i.action for i in it.intents]
+    assert not held or (it.paused is not None and not ANSWERED_WHILE_PAUSED.intersection(held)), held
+    open_tasks = {task.type for task in it.tasks if task.status in OPEN}
+    if open_tasks:
+        assert isinstance(it.workflow, Decommission), "a task belongs to a decommission"
+        assert it.workflow.status is not W.FAILED_MANUAL_INTERVENTION, "nobody works on what an operator has to resolve"
+    if it.status in CARRIED_BY and it.workflow is not None and it.paused is None:
+        waits = it.workflow.stage in (DecommissionStage.DRAIN_NODE, DecommissionStage.REMOVE_GPUAAS_NODE_RECORD)
+        assert not waits or CARRIED_BY[it.status] in open_tasks, "never left in there alone"
+
+
+def escapes(before: Node, way: list[Place], request: str) -> bool:
+    """True when an operator's quarantine was lifted although nobody released the node or installed it to the end."""
+    kept = before.quarantine is not None and before.quarantine.cause is QuarantineCause.OPERATOR
+    onboarded = isinstance(before.workflow, Onboarding) or request in (Action.ONBOARD, Action.DRAIN)
+    freed = any(place.node.status is N.ACTIVE for place in way)
+    return kept and freed and not onboarded and request != Action.RELEASE
+
+
+# --- what may happen
+
+
+REQUESTS: list[tuple[Action, dict[str, Any]]] = [
+    (Action.SET_BMC, {"address": "https://10.0.0.1", "credential": "env:BMC"}),
+    (Action.SET_BMC, {"credential": "env:OTHER"}),
+    (Action.SET_POWER, {"power": "on", "enforce": True}),
+    (Action.SET_POWER, {"power": "reset"}),
+    (Action.QUARANTINE, {"reason": "looked at"}),
+    (Action.ONBOARD, {"mode": "manual"}),
+    (Action.ONBOARD, {"mode": "adopt"}),
+    (Action.DRAIN, {}),
+    (Action.DRAIN, {"force": True, "reason": "dead"}),
+    (Action.REMOVE, {}),
+    *((Action.DECOMMISSION, {"mode": mode}) for mode in ("soft_reset", "full_decommission")),
+    (Action.PAUSE, {"reason": "fire drill"}),
+    *((action, {}) for action in Action if not actions.rules(action).fields),
+    (Action.MARK_MANUAL_INTERVENTION_REQUIRED, {}),
+]
+
+
+def asks(action: Action, params: dict[str, Any]) -> Stimulus:
+    def ask(place: Place) -> Place:
+        asked = intent(action, **params)
+        return replace(place, node=replace(place.node, intents=(*place.node.intents, asked)))
+
+    return ask
+
+
+def enrols(place: Place) -> Place:
+    return replace(place, node=replace(place.node, agent=Agent(enrolled_at=place.now)))
+
+
+def beats(*alerts: str, seed: SshSeed = SshSeed.OK) -> Stimulus:
+    def beat(place: Place) -> Place | None:
+        if place.node.agent is None:
+            return None
+        told = agent(*alerts, heard=place.now, ssh_seed_failures=3 if seed is SshSeed.FAILED else 0)
+        health = Health(ok=not alerts, alerts=told.health.alerts, ssh_seed=seed)
+        return replace(place, node=replace(place.node, agent=replace(told, health=health)))
+
+    return beat
+
+
+def ends(status: TaskStatus) -> Stimulus:
+    """The open tasks end so; failed ones for the last time."""
+
+    def end(place: Place) -> Place | None:
+        if place.node.paused is not None or not any(t.status in OPEN for t in place.node.tasks):
+            return None
+        tasks = (replace(t, status=status, failures=4) if t.status in OPEN else t for t in place.node.tasks)
+        return replace(place, node=replace(place.node, tasks=tuple(tasks)))
+
+    return end
+
+
+def claims(place: Place) -> Place | None:
+    """Agents take what is queued, for a minute."""
+    if place.node.paused is not None or not any(t.status is TaskStatus.QUEUED for t in place.node.tasks):
+        return None
+    until = place.now + MINUTE
+    tasks = (
+        replace(t, status=TaskStatus.DISPATCHED, lease_until=until) if t.status is TaskStatus.QUEUED else t
+        for t in place.node.tasks
+    )
+    return replace(place, node=replace(place.node, tasks=tuple(tasks)))
+
+
+def waits(by: timedelta) -> Stimulus:
+    return lambda place: replace(place, now=place.now + by)
+
+
+def answers(answers: bool) -> Stimulus:
+    return lambda place: replace(place, bmc_answers=answers)
+
+
+STIMULI: dict[str, Stimulus] = {
+    **{f"{action} {params}" if params else str(action): asks(action, params) for action, params in REQUESTS},
+    "enrols": enrols,
+    "is well": beats(),
+    "is unwell": beats("xid-79"),
+    "has no seed": beats(seed=SshSeed.FAILED),
+    "tasks succeed": ends(TaskStatus.SUCCEEDED),
+    "tasks fail": ends(TaskStatus.FAILED),
+    "tasks are claimed": claims,
+    "a minute passes": waits(MINUTE + SECOND),
+    "an hour passes": waits(HOUR),
+    "BMC is silent": answers(False),
+    "BMC answers": answers(True),
+}
+
+
+# --- the walk
+
+
+def kind_of(place: Place) -> object:
+    """What tells places apart: no times, no texts, no counters."""
+    it, job = place.node, place.node.workflow
+    return (
+        (it.status, it.management, it.bmc.failure, place.bmc_answers, it.paused is not None, it.deleting),
+        (it.bmc.sync_failure, it.bmc.desired_power, it.bmc.switching is not None),
+        (it.quarantine and it.quarantine.cause, it.ever_onboarded, it.ever_active, it.not_scrubbed),
+        job
+        and (job.kind, job.status, job.mode, job.stage, job.options.force, job.options.untouched, job.stop_requested),
+        it.agent and (it.agent.last_heartbeat_at is not None and place.now - it.agent.last_heartbeat_at < MINUTE),
+        it.agent and (bool(it.agent.health.blocking), it.agent.ssh_seed_failures > 0),
+        frozenset((task.type, task.status) for task in it.tasks if task.status in OPEN),
+        (place.region_answers, place.machine, it.maas_id, it.redeploying, it.maas and (it.maas.state, it.maas.status)),
+        job and (job.upstream.released, job.upstream.asked, order_of(job, it.maas)),
+    )
+
+
+def order_of(job: Workflow, seen: MaasObservation | None) -> object:
+    """What of asking for something and of reading the machine came after what."""
+    began, asked = attempt_began_at(job), job.upstream.asked_at
+    read = None if seen is None else seen.read_at
+    return (asked and asked >= began, read and read >= began, asked and read and read >= asked)
+
+
+def explore(
+    starts: Iterable[Place], stimuli: dict[str, Stimulus], *, found_in: list[Place] | None = None
+) -> dict[object, set[object]]:
+    """Place → places one stimulus further. Fails where something does not hold. One place of each kind is left in
+    `found_in`."""
+    new = deque(list(rest(start))[-1] for start in starts)
+    found: dict[object, set[object]] = {kind_of(place): set() for place in new}
+    while new:
+        place = new.popleft()
+        if found_in is not None:
+            found_in.append(place)
+        here = found[kind_of(place)]
+        for name, stimulus in stimuli.items():
+            after = follow(place, name, stimulus)
+            if after is None:
+                continue
+            key = kind_of(after)
+            here.add(key)
+            if key not in found:
+                found[key] = set()
+                new.append(after)
+    return found
+
+
+def follow(place: Place, name: str, stimulus: Stimulus) -> Place | None:
+    """Where a stimulus leads; None where it cannot happen."""
+    touched = None if place.node.status is N.DELETED else stimulus(place)
+    if touched is None:
+        return None
+    try:
+        way = list(rest(touched))
+        holds_at_rest(way[-1])
+        assert not escapes(place.node, way, name.partition(" ")[0]), "a quarantine was escaped"
+    except (AssertionError, FarrierError) as error:
+        raise AssertionError(f"after {name!r} at {place}") from error
+    return way[-1]
+
+
+def reach(found: dict[object, set[object]], goals: set[object]) -> set[object]:
+    """From where some goal can be reached."""
+    back: dict[object, set[object]] = {}
+    for here, further in found.items():
+        for there in further:
+            back.setdefault(there, set()).add(here)
+    reached, new = set(goals), deque(goals)
+    while new:
+        for before in back.get(new.popleft(), set()) - reached:
+            reached.add(before)
+            new.append(before)
+    return reached

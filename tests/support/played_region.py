@@ -1,0 +1,140 @@
+"""A region with one machine, for walks over more states than a simulated region could be taken through.
+
+It answers at once or not at all, and keeps of the machine only what decisions are made on. It is stricter than the real
+one: what must never be sent, fails the test that sends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import NoReturn, cast
+
+import msgspec
+from msgspec.structs import replace
+from typing_extensions import override
+
+from farrier.model.maas import Identity, MaasError, MaasFailure, Machine, StatusNumber, status_of
+from farrier.model.maas_changes import Abort, Change, Delete, PowerOff, Release, Unlock
+from farrier.model.observation import MaasObservation
+from farrier.protocols import MaasClient, Regions
+
+S = StatusNumber
+SYSTEM_ID = "abc123"
+OURS = "farrier"
+SOMEBODY = "ann"
+
+RELEASABLE = (S.ALLOCATED, S.DEPLOYED, S.DEPLOYING, S.FAILED_DEPLOYMENT, S.RELEASING_FAILED, S.BROKEN)
+FREE = (S.NEW, S.READY)
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """What the region shows of the machine."""
+
+    status: StatusNumber
+    owner: str | None = None
+    locked: bool = False
+    power: str = "on"
+
+
+DEPLOYED = Shown(status=S.DEPLOYED, owner=OURS)
+
+
+def seen(shown: Shown | None, now: datetime, before: MaasObservation | None) -> MaasObservation:
+    """What the observer writes down now."""
+    state = "absent" if shown is None else status_of(shown.status)
+    told = {} if shown is None else {"status": shown.status.value, "owner": shown.owner, "power_state": shown.power}
+    since = before.since if before is not None and before.state == state else now
+    fields = {"system_id": SYSTEM_ID, "state": state, "since": since, "read_at": now, "fresh_at": now}
+    ours = shown is not None and shown.owner == OURS
+    return msgspec.convert({**fields, **told, "ours": ours}, MaasObservation, strict=False)
+
+
+class PlayedClient:
+    """What decommissions ask of a `MaasClient`. Anything else gets no answer."""
+
+    def __init__(self, region: PlayedRegion) -> None:
+        self._region = region
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise MaasError(MaasFailure.UNREACHABLE, "nobody plays this", operation=name)
+
+    async def whoami(self) -> Identity:
+        return Identity(username=OURS, is_superuser=True)
+
+    async def machine(self, system_id: str) -> Machine:
+        shown = self._region.machine
+        if shown is None:
+            raise MaasError(MaasFailure.ABSENT, "No Machine matches the given query.", operation="machine")
+        return Machine(
+            system_id=system_id,
+            hostname="gpu-1",
+            status=shown.status,
+            status_name=shown.status.name,
+            owner=shown.owner,
+            locked=shown.locked,
+            power_state=shown.power,
+            power_type="redfish",
+            osystem="ubuntu" if shown.status is S.DEPLOYED else "",
+        )
+
+    async def holds(self, machine: Machine) -> bool:
+        return machine.owner == OURS
+
+    async def do(self, machine: Machine, change: Change) -> None:
+        shown = self._region.machine
+        assert shown is not None and machine.system_id == SYSTEM_ID
+        assert shown.owner in (None, OURS), "somebody else's machine is not touched"
+        self._region.machine = changed(shown, change)
+
+
+def changed(shown: Shown, change: Change) -> Shown | None:
+    """The machine after a change was asked for."""
+    match change:
+        case Unlock():
+            return replace(shown, locked=False)
+        case Abort():
+            assert shown.status is S.DEPLOYING and not shown.locked
+            return replace(shown, status=S.ALLOCATED)
+        case Release():
+            assert shown.status in RELEASABLE and not shown.locked
+            return replace(shown, status=S.RELEASING)
+        case PowerOff():
+            assert shown.status in FREE, "what is in use is not switched off"
+            return replace(shown, power="off")
+        case Delete():
+            assert shown.status in FREE, "what is in use is not deleted"
+            return None
+        case _:
+            raise AssertionError(f"no decommission asks for {change}")
+
+
+def gone_on(shown: Shown) -> Shown:
+    """The machine once what it is at has come to its end."""
+    match shown.status:
+        case S.RELEASING:
+            return Shown(status=S.READY)
+        case S.DEPLOYING:
+            return replace(shown, status=S.DEPLOYED)
+        case _:
+            return shown
+
+
+class PlayedRegion(Regions):
+    """The region of every site. `machine` is as it was left; None: it is gone."""
+
+    def __init__(self, machine: Shown | None, *, answers: bool) -> None:
+        self.machine = machine
+        self._answers = answers
+
+    @override
+    def client(self, site: str) -> MaasClient | None:
+        return cast(MaasClient, PlayedClient(self))
+
+    @override
+    @asynccontextmanager
+    async def turn(self, site: str) -> AsyncIterator[MaasClient]:
+        if not self._answers:
+            raise MaasError(MaasFailure.UNREACHABLE, "no route", operation="turn")
+        yield cast(MaasClient, PlayedClient(self))

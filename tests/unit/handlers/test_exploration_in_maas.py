@@ -1,0 +1,118 @@
+"""Everywhere that a node in MAAS can get on its way out of service: what is sent there, and how it ends.
+
+The region asserts what must never be sent: no change of somebody else's machine, and none is deleted or switched off
+that is in use. Machines change by themselves and by people at any time.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from farrier.model.actions import Action
+from farrier.model.maas import StatusNumber as S
+from farrier.model.node import Node, Onboarding, TaskStatus
+from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import OnboardingMode
+from farrier.model.workflow import WorkflowStatus as W
+from tests.support.exploration import HOUR, Place, Stimulus, asks, ends, explore, reach, waits
+from tests.support.nodes import NOW, SECOND, agent, node, onboarding
+from tests.support.played_region import DEPLOYED, OURS, SOMEBODY, SYSTEM_ID, Shown, gone_on, seen
+from tests.support.stages import SITE
+
+
+def read(place: Place) -> Place | None:
+    """The observer reads the machine."""
+    if not place.region_answers or place.node.maas_id is None:
+        return None
+    now = place.now + SECOND
+    return replace(place, now=now, node=replace(place.node, maas=seen(place.machine, now, place.node.maas)))
+
+
+def comes_to(machine: Shown | None, *when: S) -> Stimulus:
+    """Somebody makes something else of a machine that is one of `when`, and it is read."""
+
+    def come(place: Place) -> Place | None:
+        if place.machine is None or place.machine.status not in when:
+            return None
+        return read(replace(place, machine=machine))
+
+    return come
+
+
+def goes_on(place: Place) -> Place | None:
+    if place.machine is None or gone_on(place.machine) == place.machine:
+        return None
+    return read(replace(place, machine=gone_on(place.machine)))
+
+
+def region_answers(answers: bool) -> Stimulus:
+    return lambda place: replace(place, region_answers=answers) if place.region_answers is not answers else None
+
+
+MODES = ("reimage", "full_decommission", "storage_cleanup")
+OPERATORS = (Action.CANCEL, Action.RETRY_STAGE, Action.RESTART_CLEAN, Action.REACTIVATE)
+STIMULI: dict[str, Stimulus] = {
+    **{mode: asks(Action.DECOMMISSION, {"mode": mode}) for mode in MODES},
+    "remove": asks(Action.REMOVE, {}),
+    "remove with its record": asks(Action.REMOVE, {"remove_maas": True}),
+    **{str(action): asks(action, {}) for action in OPERATORS},
+    "tasks succeed": ends(TaskStatus.SUCCEEDED),
+    "an hour passes": waits(HOUR),
+    "is read": read,
+    "goes on": goes_on,
+    "release fails": comes_to(Shown(status=S.RELEASING_FAILED, owner=OURS), S.RELEASING),
+    "is rescued": comes_to(Shown(status=S.RESCUE_MODE, owner=OURS), S.DEPLOYED),
+    "is taken": comes_to(Shown(status=S.DEPLOYED, owner=SOMEBODY), S.READY),
+    "is deployed again": comes_to(Shown(status=S.DEPLOYING, owner=OURS), S.READY),
+    "is deleted": comes_to(None, S.DEPLOYED, S.READY, S.RELEASING),
+}
+# For a node that is being deleted. What is removed otherwise may keep its record.
+OF_A_DELETION = {name: s for name, s in STIMULI.items() if name not in (*MODES, "remove", "remove with its record")} | {
+    "delete": asks(Action.DELETE, {}),
+    "pause": asks(Action.PAUSE, {"reason": "fire drill"}),
+    "region is silent": region_answers(False),
+    "region answers": region_answers(True),
+}
+
+
+UNSPOILT = Shown(status=S.READY, power="off")
+
+
+def in_service() -> Place:
+    active = node(N.ACTIVE, site=SITE.name, maas_id=SYSTEM_ID, agent=agent())
+    return Place(active, NOW, machine=replace(DEPLOYED, locked=True))
+
+
+def never_was(**fields: object) -> Place:
+    idle = onboarding(W.PENDING, mode=None, stage=None, mode_given_at=None)
+    fresh: Node = node(N.ENROLLING, site=SITE.name, maas_id=SYSTEM_ID, workflow=idle, **fields)
+    return Place(fresh, NOW, machine=UNSPOILT)
+
+
+def find(start: Place, stimuli: dict[str, Stimulus]) -> tuple[dict[object, set[object]], list[Place]]:
+    """All places, and one of each kind."""
+    places: list[Place] = []
+    return explore([start], stimuli, found_in=places), places
+
+
+def test_from_everywhere_that_a_decommission_gets_the_node_can_be_deleted() -> None:
+    found, places = find(in_service(), STIMULI)
+    assert len(found) > 1000, "the walk has not gone far"
+    gone = {key for key in found if f"'{N.DELETED}'" in repr(key)}
+    assert gone and reach(found, gone) == found.keys()
+    ways = {(place.node.status, place.machine is None) for place in places}
+    assert {(N.DELETED, True), (N.DELETED, False)} <= ways, "with its record, and without"
+    assert any(place.node.maas_id is None for place in places), "a storage cleanup removes the record"
+    anew = [place.node for place in places if isinstance(place.node.workflow, Onboarding)]
+    assert {it.workflow.mode for it in anew if it.workflow} == {OnboardingMode.DEPLOY}, "a reimage installs anew"
+    released = [p.node for p in places if p.node.workflow is not None and p.node.workflow.upstream.released]
+    assert released and not any(it.agent for it in (*released, *anew)), "nobody speaks for what does not run"
+
+
+def test_a_deletion_removes_the_machine_that_we_made_and_no_other() -> None:
+    """Also where the region is silent for a while, or the node is paused."""
+    for ours in (True, False):
+        found, places = find(never_was(maas_created=ours), OF_A_DELETION)
+        assert len(found) > 20
+        kept = {place.machine == UNSPOILT for place in places if place.node.status is N.DELETED}
+        assert kept == ({False} if ours else {True, False}), "it may be taken or deleted by somebody else, too"
