@@ -226,8 +226,9 @@ def _undone(node: Node, done: Done) -> Outcome:
         writes = (*writes, ForgetAgent())  # what it runs on is given back
     if workflow.after_undo is not AfterUndo.RESTART:
         return _ended(node, f"undone; cancelled: {done.reason}", writes)
-    # Deployments go on being counted: a number that was used would make an old request look like a new one.
-    counted = workflow.upstream.deploys
+    # Deployments go on being counted: a number that was used would make an old request look like a new one, and one
+    # whose token was issued would make the very token that is worthless from now on.
+    counted = workflow.upstream.deploys + (workflow.upstream.token is not None)
     kept = Upstream(deploys=counted, disowned=counted) if has_work(node) else workflow.upstream
     fresh = job(
         node,

@@ -62,10 +62,10 @@ async def _looked(client: MaasClient, services: NodeServices, node: Node, now: d
 
 def _found(node: Node, now: datetime, machine: Machine, events: Sequence[Event]) -> Settled:
     """A machine that somebody has deployed, or tried to. Ours, if the last to ask for it was this workflow."""
-    number = detour.upstream(node).deploys
+    number, disowned = detour.upstream(node).deploys, detour.upstream(node).disowned
     newest = detour.newest_start(events)
     lost = newest is not None and newest.carries(detour.comment(node, number + 1))
-    known = number > 0 and (newest is None or newest.carries(detour.comment(node, number)))
+    known = number > disowned and (newest is None or newest.carries(detour.comment(node, number)))
     if not lost and not known:
         return detour.disagrees(machine.system_id, machine.status_name, "which this onboarding did not ask for")
     if machine.status == S.FAILED_DEPLOYMENT:

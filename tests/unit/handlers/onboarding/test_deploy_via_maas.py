@@ -215,6 +215,13 @@ async def test_a_deployment_after_ours_that_we_did_not_ask_for_is_not_taken_for_
     assert isinstance(settled, Failed) and settled.failure is DISAGREES
 
 
+async def test_a_deployment_that_was_undone_is_not_this_onboardings_any_more(at: Stand) -> None:
+    await at.settle()
+    at.node = noted(at.node, disowned=1)
+    settled = await at.settle()
+    assert isinstance(settled, Failed) and settled.failure is DISAGREES
+
+
 async def test_a_machine_that_somebody_else_holds_is_left_alone(at: Stand) -> None:
     record(at).status, record(at).owner = Status.ALLOCATED, OPERATOR.username
     settled = await at.settle()
