@@ -64,8 +64,8 @@ AFTER_DEPLOY_FAILURE: Mapping[OnboardingStage, OnboardingStage] = {
     _O.CLASSIFY_DEPLOY_FAILURE: _O.RECOVER_FOR_DATASOURCE_RETRY,
     _O.RECOVER_FOR_DATASOURCE_RETRY: _O.DEPLOY_VIA_MAAS,
 }
-"""The detour of a failed deployment. A failure of the datasource goes round it at once; any other fails the first of its
-stages, whose next attempt goes on."""
+"""The detour of a failed deployment. A failure of the datasource goes round it at once; any other fails the
+first of its stages, whose next attempt goes on."""
 
 MAX_DATASOURCE_RETRIES = 2
 """How often the detour may lead back to `deploy_via_maas`; a third failure is not the network's mood any
