@@ -1,13 +1,13 @@
 """Stage `create_or_find_in_maas`: the node has its machine in MAAS, and no other node has it.
 
 An adoption only finds, and only what is recorded. A deployment takes the one machine that anything recorded of the node
-leads to, or creates it. Taking is two runs: the machine is noted first, and the next snapshot says whether another node
-has it. Whatever contradicts itself is left as it is for a person: nothing is sent to a machine that may not be ours.
+leads to, or creates it. Taking what was found is two runs: it is noted first, and the next snapshot says whether
+another node has it. Whatever contradicts itself is left for a person: nothing is sent to a machine that may not be ours.
 """
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from farrier.config.sites import MaasSite
 from farrier.handlers.node import region
@@ -25,7 +25,6 @@ from farrier.model.node import Node
 from farrier.protocols import MaasClient
 
 _NAME = "create_or_find_in_maas"
-_AT_ONCE = timedelta(0)
 # Nothing of anybody's runs on a machine that is found in one of these.
 _FREE = frozenset(
     {
@@ -142,7 +141,7 @@ class _Run:
             return found
         if self._node.maas_id is not None:
             return await self._keep(client, found)
-        return _elsewhere(found.machine) or self._noted(found.machine, f"found by {' and '.join(found.by)}")
+        return _elsewhere(found.machine) or self._noted(found)
 
     async def _take(self, client: MaasClient, system_id: str) -> Settled:
         """The second run: no other node has it, and it is read once more."""
@@ -197,12 +196,19 @@ class _Run:
                 detail = f"MAAS would not create it and shows no such machine: {error.detail}"
                 return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
             raise
-        return self._noted(machine, "created")
+        if machine.description != new.description:
+            # The next attempt finds what was made, if anything was.
+            detail = f"MAAS was asked for machine {new.hostname} and answers with {machine.system_id[:64]}, another one"
+            return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
+        # Nobody else can have it, so it need not be noted first; an undo that comes now knows of it.
+        made = change(self._node, maas_id=machine.system_id, maas_created=True)
+        return Done(reason=f"machine {machine.system_id} was created", to=made)
 
-    def _noted(self, machine: Machine, how: str) -> Step:
+    def _noted(self, found: Found) -> Step:
+        system_id = found.machine.system_id
         return Step(
-            to=noted(self._node, candidate=machine.system_id, asked_at=self._now),
-            reason=f"machine {machine.system_id} was {how}",
+            to=noted(self._node, candidate=system_id, asked_at=self._now),
+            reason=f"machine {system_id} was found by {' and '.join(found.by)}",
         )
 
 

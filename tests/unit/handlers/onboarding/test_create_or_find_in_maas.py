@@ -45,8 +45,7 @@ def tries_again(stand: Stand) -> None:
 
 
 async def is_taken(stand: Stand, machine: Machine, *, made: bool = False) -> None:
-    done = is_done(await stand.settle())
-    assert machine.system_id in done.reason
+    assert machine.system_id in is_done(await stand.settle()).reason
     assert (stand.node.maas_id, stand.node.maas_created) == (machine.system_id, made)
     assert (upstream(stand).candidate, upstream(stand).asked_at) == (None, None)
 
@@ -153,6 +152,15 @@ async def test_a_machine_that_appears_between_looking_and_making_is_found_by_the
     await is_taken(stand, machine)
 
 
+async def test_an_answer_about_another_machine_is_not_believed(stand: Stand) -> None:
+    other = b'{"system_id": "zzzzzz", "status": 6, "hostname": "another", "description": "theirs"}'
+    stand.region.faults.add(Fault(method="POST", body=other, content_type="application/json"))
+    fails(await stand.once(), F.UPSTREAM_ERROR, "zzzzzz")
+    tries_again(stand)
+    await is_taken(stand, the_only(stand), made=True)
+    assert changes(stand) == ["create"]
+
+
 # --- finding
 
 
@@ -183,8 +191,8 @@ async def test_a_machine_that_is_as_it_should_be_is_taken_without_a_change(stand
     machine = has(stand)
     await is_taken(stand, machine)
     assert changes(stand) == []
-    done = is_done(await stand.settle())
-    assert machine.system_id in done.reason and changes(stand) == [], "the second time, too"
+    is_done(await stand.settle())
+    assert changes(stand) == [], "the second time, too"
 
 
 async def test_taking_is_two_runs_so_that_a_snapshot_lies_between_them(stand: Stand) -> None:
@@ -212,6 +220,18 @@ async def test_a_later_attempt_looks_anew_at_what_was_noted(stand: Stand) -> Non
     await is_taken(stand, second)
 
 
+async def test_a_note_of_an_earlier_attempt_is_neither_believed_nor_held_against_the_node(stand: Stand) -> None:
+    noted = has(stand)
+    await stand.once()
+    tries_again(stand)
+    noted.hostname, noted.interfaces, noted.power_parameters = "other", [], {}  # another machine by now
+    stand.node = change(stand.node, candidate_of="gpu-2")
+    mine = has(stand)
+    assert steps(await stand.once()).to.workflow is not None
+    stand.node = change(stand.node, candidate_of=None)
+    await is_taken(stand, mine)
+
+
 async def test_a_machine_that_vanishes_between_the_two_runs_is_looked_for_again(stand: Stand) -> None:
     machine = has(stand)
     await stand.once()
@@ -237,9 +257,10 @@ async def test_a_discovered_machine_gets_our_bmc_and_our_name(stand: Stand) -> N
     assert (machine.hostname, machine.power_type, machine.power_parameters) == ("gpu-1", "redfish", REDFISH)
 
 
-async def test_so_does_one_whose_bmc_maas_set_up_in_its_own_way(stand: Stand) -> None:
-    ipmi = {"power_address": "10.0.0.1", "power_user": "maas", "power_pass": "x"}
-    machine = has(stand, S.NEW, power_type="ipmi", power_parameters=ipmi)
+@pytest.mark.parametrize("power_type", ["ipmi", "redfish"])
+async def test_so_does_one_whose_bmc_maas_set_up_in_its_own_way(stand: Stand, power_type: str) -> None:
+    own = {"power_address": "10.0.0.1", "power_user": "maas", "power_pass": "x"}
+    machine = has(stand, S.NEW, power_type=power_type, power_parameters=own)
     await is_taken(stand, machine)
     assert machine.power_type == "redfish" and machine.power_parameters["power_user"] == "admin"
 
