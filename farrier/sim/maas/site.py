@@ -47,10 +47,11 @@ def _networks() -> list[Subnet]:
 @dataclass(kw_only=True)
 class Site:
     """The surroundings of the machines. The first subnet is the one they boot from; NICs that boot nothing lie in
-    `spare`, one VLAN for all of them."""
+    `spare`, one VLAN for all of them. `spares` are VLANs that nothing lies in."""
 
     subnets: list[Subnet] = field(default_factory=_networks)
     spare: Vlan = field(default_factory=lambda: Vlan(id=5004, fabric_id=0))
+    spares: list[Vlan] = field(default_factory=list)
     zones: list[str] = field(default_factory=lambda: ["default"])
     pools: list[str] = field(default_factory=lambda: ["default"])
     config: dict[str, object] = field(default_factory=lambda: dict(_CONFIG))
@@ -58,7 +59,9 @@ class Site:
     architectures: tuple[str, ...] = ("amd64/generic",)
 
     def vlans(self) -> list[Vlan]:
-        known = {subnet.vlan.id: subnet.vlan for subnet in self.subnets} | {self.spare.id: self.spare}
+        known = {subnet.vlan.id: subnet.vlan for subnet in self.subnets} | {
+            vlan.id: vlan for vlan in (self.spare, *self.spares)
+        }
         return list(known.values())
 
     def vlan(self, wanted: str) -> Vlan | None:

@@ -13,11 +13,12 @@ from farrier.config.sites import NetworkSite
 from farrier.errors import ConfigError
 from farrier.handlers.node import region
 from farrier.handlers.node.moves import Policy
-from farrier.handlers.node.onboarding.network_places import Places
-from farrier.handlers.node.onboarding.network_plan import Seen, plan
+from farrier.handlers.node.onboarding.network_places import Places, nearby
+from farrier.handlers.node.onboarding.network_plan import Missing, Seen, plan
 from farrier.handlers.node.onboarding.preparing import asking, unready
 from farrier.handlers.node.stage import Done, Failed, Settled, StageResult
 from farrier.model.failures import FailureClass
+from farrier.model.maas import Machine
 from farrier.model.node import Node
 from farrier.protocols import MaasClient
 
@@ -35,21 +36,30 @@ def apply_roce_phase2(node: Node, now: datetime, policy: Policy) -> StageResult:
         settled = unready(node, machine)
         if settled is not None:
             return settled
-        seen = Seen(
-            interfaces=machine.interface_set,
-            boot=machine.boot_interface.id if machine.boot_interface is not None else None,
-            places=Places(vlans=await client.vlans(), subnets=await client.subnets()),
-        )
-        return await region.sent(client, machine, _next(node, now, seen, network))
+        subnets = await client.subnets()
+        try:
+            missing = plan(_seen(machine, nearby(machine.interface_set, subnets)), network, node.name)
+        except ConfigError:
+            # Many fabrics of a region have one NIC each, and are a long list: they are read where nothing else tells.
+            everywhere = Places(vlans=await client.vlans(), subnets=subnets)
+            missing = plan(_seen(machine, everywhere), network, node.name)
+        return await region.sent(client, machine, _next(node, now, missing))
 
-    return region.with_region(node, policy, ask, name="apply_roce_phase2")
+    async def checked(client: MaasClient) -> Settled:
+        try:
+            return await ask(client)
+        except ConfigError as problem:
+            return Failed(failure=FailureClass.INVALID_CONFIG, detail=str(problem))
+
+    return region.with_region(node, policy, checked, name="apply_roce_phase2")
 
 
-def _next(node: Node, now: datetime, seen: Seen, network: NetworkSite) -> Settled | region.Send:
-    try:
-        missing = plan(seen, network, node.name)
-    except ConfigError as problem:
-        return Failed(failure=FailureClass.INVALID_CONFIG, detail=str(problem))
+def _seen(machine: Machine, places: Places) -> Seen:
+    boot = machine.boot_interface.id if machine.boot_interface is not None else None
+    return Seen(interfaces=machine.interface_set, boot=boot, places=places)
+
+
+def _next(node: Node, now: datetime, missing: tuple[Missing, ...]) -> Settled | region.Send:
     if not missing:
         return Done(reason="the network is as the site wants it")
     return asking(node, now, missing[0].change, missing[0].what)

@@ -15,7 +15,7 @@ import msgspec
 from farrier.config.sites import LinkMode, LinkSite
 from farrier.errors import ConfigError
 from farrier.handlers.node.onboarding.preparing import listed
-from farrier.model.maas import Link, Subnet, Vlan
+from farrier.model.maas import Interface, Link, Subnet, Vlan
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,10 +44,12 @@ class WantedLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True):
-    """The VLANs and subnets of a region."""
+    """The VLANs and subnets of a region. `complete`: it has no other VLANs than these. A fabric has each VID once, so
+    what is found on a fabric that is known needs no more; only a search in the whole region does."""
 
     vlans: tuple[Vlan, ...]
     subnets: tuple[Subnet, ...]
+    complete: bool = True
 
     def untagged(self, place: Place, near: Vlan | None) -> Vlan | None:
         """The VLAN that an interface is to be on, which lies on `near` now; None: it lies on none, and may."""
@@ -64,6 +66,8 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
                 raise ConfigError(f"{place.table}: subnet {subnet.cidr} is on {_vlan(there)}, not on VID {place.vid}")
             return there
         beside = [vlan for vlan in found if near is not None and vlan.fabric_id == near.fabric_id]
+        if not beside and place.fabric is None and not self.complete:
+            raise ConfigError(f"{place.table}: VLAN {place.vid} is not known nearby")
         return _only(beside or found, place)
 
     def tagged(self, place: Place, parent: Vlan | None) -> Vlan:
@@ -120,6 +124,13 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         if vlan is None:
             return []
         return [subnet for subnet in self.subnets if subnet.vlan is not None and subnet.vlan.id == vlan.id]
+
+
+def nearby(interfaces: Sequence[Interface], subnets: tuple[Subnet, ...]) -> Places:
+    """The VLANs that subnets and interfaces are on, which is not all that a region may have."""
+    known = (*(one.vlan for one in interfaces), *(subnet.vlan for subnet in subnets))
+    vlans = {vlan.id: vlan for vlan in known if vlan is not None}
+    return Places(vlans=tuple(vlans.values()), subnets=subnets, complete=False)
 
 
 def same_network(one: str | None, other: str | None) -> bool:

@@ -149,7 +149,8 @@ def _of_vlan(seen: Seen, below: Interface, vlan: Vlan, want: VlanSite, place: Pl
 
 def _settings(interface: Interface, vlan: Vlan | None, mtu: int | None) -> Iterator[Missing]:
     move = vlan is not None and vlan.id != _id(interface.vlan)
-    resize = mtu is not None and mtu not in {_own_mtu(interface), interface.effective_mtu}
+    # What it has from the VLAN that it leaves does not go with it.
+    resize = mtu is not None and mtu != _own_mtu(interface) and (move or mtu != interface.effective_mtu)
     if not move and not resize:
         return
     change = UpdateInterface(

@@ -12,7 +12,7 @@ from farrier.handlers.node.stage import Done, Failed, Step, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.stages import OnboardingStage
 from farrier.sim.maas import OPERATOR, Broken, Fault, Status
-from farrier.sim.maas.records import Link
+from farrier.sim.maas.records import Link, Vlan
 from tests.support.machines import machine_in
 from tests.support.networks import begin, changes, links, named, ready
 from tests.support.stages import Stand, open_stand
@@ -91,7 +91,31 @@ async def test_made_twice_it_sends_nothing_the_second_time(at: Stand) -> None:
     await done(at)
     at.world.observed.requests.clear()
     await done(at)
-    assert at.world.observed.operations == ["machine", "fabrics", "subnets"]
+    assert at.world.observed.operations == ["machine", "subnets"]
+
+
+@pytest.mark.parametrize(
+    ("lies_on", "table", "reads_all"),
+    [
+        ("5004", {"vlan": 200}, False),
+        ("5004", {"vlan": 7}, True),
+        ("5004", {"vlans": [{"vid": 7}]}, True),
+        ("5001", {"link": {"mode": "auto", "subnet": "10.31.0.0/16"}}, False),
+        ("5001", {"vlan": 300}, True),
+        ("5001", {"vlan": 300, "fabric": "fabric-0"}, False),
+    ],
+)
+async def test_the_fabrics_of_the_region_are_read_only_where_nothing_nearer_tells(
+    at: Stand, lies_on: str, table: dict[str, Any], reads_all: bool
+) -> None:
+    """They may be thousands. A VLAN that nothing lies on, and that has no subnet, is on that list alone."""
+    machine = await ready(at, {"ports": [{"match": "enp3s0", **table}]})
+    named(machine, "enp3s0").vlan = at.region.site.vlan(lies_on)
+    lonely = Vlan(id=5077, fabric_id=0, vid=7)
+    at.region.site.spares.append(lonely)
+    await done(at)
+    assert ("fabrics" in at.world.observed.operations) is reads_all
+    assert named(machine, "enp3s0").vlan is not at.region.site.vlan(lies_on) or "vlans" in table
 
 
 async def test_each_run_makes_one_change_at_most(at: Stand) -> None:

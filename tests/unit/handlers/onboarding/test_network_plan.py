@@ -196,6 +196,12 @@ def test_an_mtu_that_is_there_is_not_set_again(port: Interface) -> None:
     assert missing(port, ports=[{"match": "enp2*", "vlan": 200, "mtu": 9000}]) == []
 
 
+def test_an_mtu_that_comes_from_the_vlan_that_is_left_is_set_with_the_move() -> None:
+    port = nic(4, "enp2s0", vlan=RAIL_300, effective_mtu=9000)
+    table = {"match": "enp2*", "vlan": 200, "mtu": 9000}
+    assert missing(port, ports=[table]) == [UpdateInterface(interface=4, vlan=RAIL_200.id, mtu=9000)]
+
+
 @pytest.mark.parametrize(
     ("links", "there"),
     [

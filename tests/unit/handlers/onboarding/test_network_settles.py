@@ -127,7 +127,7 @@ async def _settles(tables: dict[str, Any], on: list[int | None], *, fits: bool) 
         assert made == [(one.name, one.vlan, one.params, list(one.links)) for one in machine.interfaces]
 
 
-_QUICKLY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_QUICKLY = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @_QUICKLY
