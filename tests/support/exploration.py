@@ -22,9 +22,10 @@ from farrier.controller.verdict import Assessor
 from farrier.errors import FarrierError
 from farrier.handlers.node import NODE_KIND, NodeHandler, NodeServices
 from farrier.handlers.node.moves import Outcome, attempt_began_at
-from farrier.model import actions, mapping
+from farrier.model import actions, edges, mapping
 from farrier.model.actions import ANSWERED_WHILE_PAUSED, Action
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
+from farrier.model.edges import Layer
 from farrier.model.failures import QuarantineCause
 from farrier.model.health import Health, SshSeed
 from farrier.model.management import Management as M
@@ -153,6 +154,9 @@ def rest(place: Place) -> Iterator[Place]:
 def holds(before: Node, after: Node) -> None:
     """After every commit."""
     job = after.workflow
+    assert after.status is before.status or (before.status, after.status) in edges.ALLOWED[Layer.STATUS]
+    moved = (before.management, after.management)
+    assert after.management is before.management or moved in edges.ALLOWED[Layer.MANAGEMENT]
     if job is not None:
         assert mapping.violation(after.status, kind=job.kind, workflow_status=job.status, mode=job.mode) is None
         assert before.workflow is None or before.workflow.id == job.id, "one workflow at a time"
@@ -298,7 +302,7 @@ def kind_of(place: Place) -> object:
         it.agent and (bool(it.agent.health.blocking), it.agent.ssh_seed_failures > 0),
         frozenset((task.type, task.status) for task in it.tasks if task.status in OPEN),
         (place.region_answers, place.machine, it.maas_id, it.redeploying, it.maas and (it.maas.state, it.maas.status)),
-        job and (job.upstream.released, job.upstream.asked, order_of(job, it.maas)),
+        job and (job.options.remove_maas, job.upstream.released, job.upstream.asked, order_of(job, it.maas)),
     )
 
 

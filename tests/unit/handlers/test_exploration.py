@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
 from msgspec.structs import replace
 
 from farrier.model.management import Management as M
@@ -29,6 +30,7 @@ def deleted(found: dict[object, set[object]]) -> set[object]:
     return {key for key in found if f"'{N.DELETED}'" in repr(key)}
 
 
+@pytest.mark.timeout(180)  # some 15 s of one processor, which may not be had alone
 def test_from_everywhere_that_a_node_can_get_it_can_be_deleted() -> None:
     """And on all ways there holds what must hold."""
     found = explore(placed(FRESH), {name: s for name, s in STIMULI.items() if not name.startswith(OF_THE_BMC)})
