@@ -70,6 +70,7 @@ class Daemon:
         _log.info("daemon.starting", version=farrier.__version__, pid=os.getpid())
         async with serving(site.app, host=config.http.host, port=config.http.port) as url:
             _log.info("http.listening", url=url)
+            self._notifier.status(f"waiting for {self._waits_for}")
             async with wiring.database(config.database) as database:
                 _log.info("database.reached")
                 self._waits_for = "the schema"

@@ -33,7 +33,8 @@ class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         str,
         Meta(
             description="postgresql:// URL of the server; several hosts with target_session_attrs=read-write "
-            "follow a fail-over. Empty: the embedded server."
+            "follow a fail-over. For farrier run also systemd:NAME, a credential of the unit that holds the URL. "
+            "Empty: the embedded server."
         ),
     ] = ""
     embedded: Annotated[str, Meta(description="Directory of the embedded PostgreSQL. Not together with a DSN.")] = ""

@@ -13,6 +13,7 @@ import anyio
 import msgspec
 
 from farrier import config as settings
+from farrier.errors import ConfigError, CredentialError
 from farrier.io import catalog, client, migrate, pool
 from farrier.io.agents import PostgresAgents
 from farrier.io.api import PostgresRequests
@@ -20,12 +21,15 @@ from farrier.io.embedded import default_directory
 from farrier.io.fleet import PostgresFleet
 from farrier.io.queries import PostgresQueries
 from farrier.protocols import AgentApi, FleetApi, ServiceObserver
+from farrier.services.credentials import CredentialPlaces, Credentials
 from farrier.web.backend import Backend
 from farrier.wiring.settings import credentials
 
 # Closing waits for connections that are being used; after this they are dropped.
 _CLOSE_SECONDS = 5
 _WEB_CONNECTIONS = 3
+# Only the unit's own credentials: the settings that allow other references may not be needed to find the database.
+_DSN_IN_A_CREDENTIAL = "systemd:"
 
 
 class Database(msgspec.Struct, frozen=True):
@@ -41,7 +45,7 @@ async def database(config: settings.DatabaseConfig) -> AsyncIterator[Database]:
     """Connections to the configured server, tried for as long as `db_timeout`. An embedded server is
     started, and stopped again at the end by whoever started it. Raises DatabaseUnreachable or
     ConfigError."""
-    async with client.server(_located(config)) as dsn:
+    async with client.server(await _located(config)) as dsn:
         connections = await pool.open_pool(
             dsn, size=config.pool_max, patience=config.db_timeout, pgbouncer=config.pgbouncer
         )
@@ -53,8 +57,14 @@ async def database(config: settings.DatabaseConfig) -> AsyncIterator[Database]:
             connections.terminate()
 
 
-def _located(config: settings.DatabaseConfig) -> settings.DatabaseConfig:
-    """With the directory of the embedded server, if that is what is meant."""
+async def _located(config: settings.DatabaseConfig) -> settings.DatabaseConfig:
+    """With the DSN that a reference leads to, or with the directory of the embedded server, if that is what is meant.
+    Raises ConfigError."""
+    if config.dsn.startswith(_DSN_IN_A_CREDENTIAL):
+        try:
+            return msgspec.structs.replace(config, dsn=await Credentials(CredentialPlaces()).token(config.dsn))
+        except CredentialError as error:
+            raise ConfigError(f"database.dsn: {error}") from None
     if config.dsn or config.embedded:
         return config
     return msgspec.structs.replace(config, embedded=str(default_directory()))

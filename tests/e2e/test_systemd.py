@@ -3,91 +3,185 @@
 from __future__ import annotations
 
 import signal
-from datetime import timedelta
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import anyio.abc
+import httpx
+from anyio.abc import TaskStatus
 
-from farrier.config import Config
 from farrier.errors import ExitCode
-from tests.support import pg
-from tests.support.process import farrier, until
+from tests.support import pg, proxy
+from tests.support.process import PATIENCE, Farrier, farrier, until
 
 # For longer than the watchdog of the test waits.
-BOTH_LANES_HANG = """
+LANES_HANG = """
     SELECT count(*) >= 2 FROM pg_stat_activity
      WHERE datname = current_database() AND wait_event_type = 'Lock' AND query_start < now() - interval '0.5 s'
 """
-UNIT = Path(__file__).parents[2] / "systemd" / "farrier.service"
+FIRST_CLAIM_HANGS = """
+    SELECT count(*) >= 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+"""
+NO_CLAIM = "LOCK TABLE farrier.schedule IN ACCESS EXCLUSIVE MODE"
+NOWHERE = "postgresql://postgres@127.0.0.1:1/farrier"
+
+
+class Systemd:
+    """The supervisor's end of the socket, and whom it supervises."""
+
+    def __init__(self, daemon: Farrier, socket: anyio.abc.UNIXDatagramSocket) -> None:
+        self.daemon = daemon
+        self._socket = socket
+        self.heard: list[str] = []
+
+    async def hears(self, message: str) -> str:
+        """Read until a datagram with this line comes; answers all of it."""
+        with anyio.fail_after(PATIENCE):
+            while True:
+                said = (await self._socket.receive())[0].decode()
+                self.heard.append(said)
+                if message in said.split("\n"):
+                    return said
+
+    async def hears_within(self, message: str, seconds: float) -> bool:
+        """Whether it is there, or comes in so many seconds."""
+        with anyio.move_on_after(seconds) as patience:
+            await self.hears(message)
+        return not patience.cancelled_caught
+
+    async def reads_what_is_there(self) -> list[str]:
+        """Everything that was said so far."""
+        while await self.hears_within("never said", 0.05):
+            pass
+        return self.heard
+
+
+@asynccontextmanager
+async def supervised(directory: Path, *arguments: str, watchdog: str = "0.3", **more: str) -> AsyncIterator[Systemd]:
+    """`farrier run` as a unit of systemd's runs it; `watchdog` in seconds."""
+    path = directory / "notify"
+    environment = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": f"{float(watchdog) * 1e6:.0f}", **more}
+    async with (
+        await anyio.create_unix_datagram_socket(local_path=path) as socket,
+        farrier("run", "--http-port", "0", *arguments, environment=environment) as daemon,
+    ):
+        yield Systemd(daemon, socket)
 
 
 async def test_systemd_hears_of_the_start_of_life_and_of_the_end(db: pg.Database, tmp_path: Path) -> None:
-    under_systemd = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "300000"}
+    async with supervised(tmp_path, "--dsn", db.dsn) as systemd:
+        await systemd.hears("READY=1")
+        await systemd.hears("WATCHDOG=1")
+        await systemd.hears("WATCHDOG=1")
+        systemd.daemon.send(signal.SIGTERM)
+        await systemd.hears("STOPPING=1")
+        assert await systemd.daemon.ended() == 0
+        assert systemd.heard.count("READY=1") == 1
+
+
+async def test_a_reload_is_begun_with_the_time_and_ended_with_ready(db: pg.Database, tmp_path: Path) -> None:
+    async with supervised(tmp_path, "--dsn", db.dsn) as systemd:
+        await systemd.hears("READY=1")
+        before = time.monotonic_ns() // 1000
+        systemd.daemon.send(signal.SIGHUP)
+        begun = await systemd.hears("RELOADING=1")
+        await systemd.hears("READY=1")
+        stamp = begun.split("\n")[1].removeprefix("MONOTONIC_USEC=")
+        assert before <= int(stamp) <= time.monotonic_ns() // 1000
+
+
+async def test_without_a_database_it_is_never_ready(tmp_path: Path) -> None:
+    async with supervised(tmp_path, "--dsn", NOWHERE, "--db-timeout", "1s") as systemd:
+        await systemd.hears("STATUS=waiting for the database")
+        assert await systemd.daemon.ended() == ExitCode.DATABASE_UNREACHABLE
+        assert "READY=1" not in await systemd.reads_what_is_there()
+
+
+async def test_with_a_schema_that_does_not_fit_it_is_never_ready(empty_db: pg.Database, tmp_path: Path) -> None:
+    async with supervised(tmp_path, "--dsn", empty_db.dsn) as systemd:
+        assert await systemd.daemon.ended() == ExitCode.FAILED
+        assert "READY=1" not in await systemd.reads_what_is_there()
+
+
+async def test_it_is_ready_no_sooner_than_its_first_claim_was_answered(db: pg.Database, tmp_path: Path) -> None:
     async with (
-        await anyio.create_unix_datagram_socket(local_path=tmp_path / "notify") as notify,
-        farrier("run", "--dsn", db.dsn, "--http-port", "0", environment=under_systemd) as daemon,
+        supervised(tmp_path, "--dsn", db.dsn) as systemd,
+        db.connect() as blocker,
+        db.connect() as watcher,
     ):
-        with anyio.fail_after(30):
-            await heard(notify, "READY=1")
-            await heard(notify, "WATCHDOG=1")
-            await heard(notify, "WATCHDOG=1")
-            daemon.send(signal.SIGHUP)
-            await heard(notify, "RELOADING=1")
-            await heard(notify, "READY=1")
-            daemon.send(signal.SIGTERM)
-            await heard(notify, "STOPPING=1")
-        assert await daemon.ended() == 0
+        async with blocker.transaction():
+            await blocker.execute(NO_CLAIM)
+            await systemd.daemon.until("schema.current")
+            await until(lambda: watcher.fetchval(FIRST_CLAIM_HANGS))
+            assert "READY=1" not in await systemd.reads_what_is_there()
+        await systemd.hears("READY=1")
 
 
 async def test_a_daemon_whose_claims_hang_gives_no_sign_of_life(db: pg.Database, tmp_path: Path) -> None:
     """Then systemd starts it anew. A claim that comes back is enough, whatever it says."""
-    under_systemd = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "300000"}
     async with (
-        await anyio.create_unix_datagram_socket(local_path=tmp_path / "notify") as notify,
-        farrier("run", "--dsn", db.dsn, "--http-port", "0", environment=under_systemd) as daemon,
+        supervised(tmp_path, "--dsn", db.dsn) as systemd,
         db.connect() as blocker,
         db.connect() as watcher,
     ):
-        await daemon.until("daemon.ready")
+        await systemd.daemon.until("daemon.ready")
         async with blocker.transaction():
-            await blocker.execute("LOCK TABLE farrier.schedule IN ACCESS EXCLUSIVE MODE")
-            await until(lambda: watcher.fetchval(BOTH_LANES_HANG))
-            while await comes(notify, "WATCHDOG=1", within=0.05):
+            await blocker.execute(NO_CLAIM)
+            await until(lambda: watcher.fetchval(LANES_HANG))
+            while await systemd.hears_within("WATCHDOG=1", 0.05):
                 pass  # sent before they hung
-            assert not await comes(notify, "WATCHDOG=1", within=0.6)
-        assert await comes(notify, "WATCHDOG=1", within=30)
+            assert not await systemd.hears_within("WATCHDOG=1", 0.6)
+        await systemd.hears("WATCHDOG=1")
 
 
-async def comes(notify: anyio.abc.UNIXDatagramSocket, message: str, *, within: float) -> bool:
-    """Whether the message is there, or comes in so many seconds."""
-    with anyio.move_on_after(within) as patience:
-        await heard(notify, message)
-    return not patience.cancelled_caught
+async def test_a_database_that_is_gone_is_no_reason_to_be_killed(db: pg.Database, tmp_path: Path) -> None:
+    """The loop turns, and the next one would find no database either. systemd is told what is waited for."""
+    gone = anyio.Event()
+    async with anyio.create_task_group() as network:
+        dsn = await network.start(reachable_until, gone, db.dsn)
+        async with supervised(tmp_path, "--dsn", dsn, watchdog="3") as systemd:
+            await systemd.hears("READY=1")
+            gone.set()
+            await systemd.daemon.until("claim.failed")
+            while not any("the database has not answered a claim for" in said for said in systemd.heard):
+                await systemd.hears("WATCHDOG=1")
+            await systemd.hears("WATCHDOG=1")
 
 
-async def heard(notify: anyio.abc.UNIXDatagramSocket, message: str) -> None:
-    """Read until this message comes."""
-    while True:
-        said, _ = await notify.receive()
-        if said.decode().partition("\n")[0] == message:
-            return
+async def reachable_until(gone: anyio.Event, dsn: str, *, task_status: TaskStatus[str]) -> None:
+    """A way to the database, at the DSN that is answered, until it is `gone`."""
+    async with proxy.before(dsn) as between:
+        task_status.started(between.dsn)
+        await gone.wait()
 
 
-def test_the_unit_gives_start_drain_and_watchdog_the_time_that_the_defaults_take() -> None:
-    unit = UNIT.read_text()
-    config = Config()
-    assert seconds(unit, "TimeoutStartSec") > config.database.db_timeout
-    assert seconds(unit, "TimeoutStopSec") > config.controller.drain_timeout + config.controller.lease
-    assert seconds(unit, "WatchdogSec") > 2 * config.controller.lease
-    refused = {str(code.value) for code in (ExitCode.USAGE, ExitCode.SCHEMA_TOO_NEW)}
-    assert set(setting(unit, "RestartPreventExitStatus").split()) == refused
+async def test_the_unit_s_credentials_hold_the_dsn_and_the_token(db: pg.Database, tmp_path: Path) -> None:
+    """As LoadCredential= puts them down: one file each, read by nobody else, named by references."""
+    credentials = tmp_path / "credentials"
+    credentials.mkdir(mode=0o700)
+    for name, content in {"dsn": f"{db.dsn}\n", "api-token": "t0ken-of-the-api\n"}.items():
+        (credentials / name).write_text(content)
+        (credentials / name).chmod(0o400)
+    (tmp_path / "farrier.toml").write_text(
+        '[database]\ndsn = "systemd:dsn"\n[http]\nbearer_token = "systemd:api-token"\n'
+    )
+    settings = ("--config", str(tmp_path / "farrier.toml"))
+    async with supervised(tmp_path, *settings, CREDENTIALS_DIRECTORY=str(credentials)) as systemd:
+        await systemd.hears("READY=1")
+        async with httpx.AsyncClient(trust_env=False) as client:
+            url = f"{(await systemd.daemon.until('http.listening'))['url']}/api/v1/intents"
+            request = {"node": "gpu-1", "action": "drain"}
+            unknown = await client.post(url, json=request, headers={"Authorization": "Bearer wrong"})
+            known = await client.post(url, json=request, headers={"Authorization": "Bearer t0ken-of-the-api"})
+        assert (unknown.status_code, known.status_code) == (401, 404)
+        assert "t0ken-of-the-api" not in systemd.daemon.logged
 
 
-def setting(unit: str, name: str) -> str:
-    (value,) = (line.partition("=")[2] for line in unit.splitlines() if line.startswith(f"{name}="))
-    return value
-
-
-def seconds(unit: str, name: str) -> timedelta:
-    return timedelta(seconds=int(setting(unit, name)))
+async def test_a_dsn_in_a_credential_that_the_unit_lacks_ends_the_start_for_good(tmp_path: Path) -> None:
+    async with supervised(tmp_path, "--dsn", "systemd:dsn") as systemd:
+        assert await systemd.daemon.ended() == ExitCode.USAGE
+        failed = await systemd.daemon.until("daemon.failed")
+        assert failed["error"].startswith("database.dsn: credential systemd:dsn: CREDENTIALS_DIRECTORY is not set")

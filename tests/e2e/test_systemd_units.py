@@ -1,0 +1,87 @@
+"""The units: nothing that systemd warns of, as little of the machine as a daemon can do with, settings that hold."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from farrier.config import Config
+from farrier.errors import ExitCode
+from tests.support import units
+
+# Of ten. What is left are the network, sockets, the root directory and the clock's device, which ProtectClock shows.
+MOST_EXPOSED = 1.5
+
+every_unit = pytest.mark.parametrize("unit", [units.SERVICE, units.TEMPLATE], ids=lambda unit: unit.name)
+
+
+def analyse(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """systemd-analyze; skipped where it is not installed, but never in CI."""
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        complaint = "systemd-analyze is not installed"
+        if os.environ.get("CI") == "true":
+            pytest.fail(complaint)
+        pytest.skip(complaint)
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+
+
+@every_unit
+def test_systemd_finds_nothing_to_say_against_a_unit(unit: Path, tmp_path: Path) -> None:
+    """Under the name that it has when it runs, with a program that is there."""
+    installed = tmp_path / unit.name.replace("@.", "@a.")
+    installed.write_text(unit.read_text().replace("/opt/farrier/bin/farrier", sys.executable))
+    verified = analyse("verify", installed)
+    assert (verified.returncode, verified.stdout + verified.stderr) == (0, "")
+
+
+def test_a_unit_with_a_setting_that_systemd_does_not_know_is_not_passed(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.service"
+    wrong.write_text(f"[Service]\nExecStart={sys.executable}\nProtectEverything=yes\n")
+    assert "ProtectEverything" in analyse("verify", wrong).stderr
+
+
+@every_unit
+def test_a_unit_exposes_next_to_nothing(unit: Path) -> None:
+    analysed = analyse("security", "--offline=true", "--no-pager", f"--threshold={MOST_EXPOSED * 10:.0f}", unit)
+    verdict = analysed.stdout.strip().splitlines()[-1]
+    assert analysed.returncode == 0, analysed.stdout
+    assert float(verdict.split(":")[1].split()[0]) <= MOST_EXPOSED, verdict
+
+
+def test_a_replica_is_the_service_but_for_its_settings_and_its_state() -> None:
+    service, template = units.settings(units.SERVICE), units.settings(units.TEMPLATE)
+    different = {name for name in service | template if service.get(name) != template.get(name)}
+    assert different == {"Description", "ExecStart", "StateDirectory"}
+    assert template["ExecStart"] == ["/opt/farrier/bin/farrier run --config /etc/farrier/%i.toml"]
+    assert template["StateDirectory"] == ["farrier-%i"]
+
+
+@every_unit
+def test_a_unit_gives_start_drain_and_watchdog_the_time_that_the_defaults_take(unit: Path) -> None:
+    config, found = Config(), units.settings(unit)
+    assert units.seconds(found, "TimeoutStartSec") > config.database.db_timeout
+    assert units.seconds(found, "TimeoutStopSec") > config.controller.drain_timeout + config.controller.lease
+    assert units.seconds(found, "WatchdogSec") > 2 * config.controller.lease
+
+
+@every_unit
+def test_a_unit_tries_again_unless_that_mends_nothing(unit: Path) -> None:
+    found = units.settings(unit)
+    assert found["Restart"] == ["on-failure"]
+    hopeless = {str(code.value) for code in (ExitCode.USAGE, ExitCode.SCHEMA_TOO_NEW)}
+    assert set(found["RestartPreventExitStatus"][0].split()) == hopeless
+    assert found["StartLimitIntervalSec"] == ["0"]
+
+
+@every_unit
+def test_no_secret_gets_into_the_environment_or_a_core_file(unit: Path) -> None:
+    found = units.settings(unit)
+    assert not {"Environment", "EnvironmentFile", "PassEnvironment", "User", "Group"} & set(found)
+    assert found["LimitCORE"] == ["0"]
+    assert found["DynamicUser"] == ["yes"]

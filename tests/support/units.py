@@ -1,0 +1,27 @@
+"""The project's systemd units as they stand in their files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+DIRECTORY = Path(__file__).parents[2] / "systemd"
+SERVICE = DIRECTORY / "farrier.service"
+TEMPLATE = DIRECTORY / "farrier@.service"
+
+
+def settings(unit: Path) -> dict[str, list[str]]:
+    """Every setting with its values, in their order. No name of ours is in two sections."""
+    found: dict[str, list[str]] = {}
+    for line in unit.read_text(encoding="utf-8").splitlines():
+        name, equals, value = line.partition("=")
+        if equals and not line.startswith("#"):
+            found.setdefault(name, []).append(value)
+    return found
+
+
+def seconds(found: Mapping[str, list[str]], name: str) -> timedelta:
+    """A time that is given once, in seconds."""
+    (value,) = found[name]
+    return timedelta(seconds=int(value))
