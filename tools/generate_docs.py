@@ -23,7 +23,7 @@ from farrier import cli, config, errors
 from farrier.config import templates
 from farrier.metrics import definitions
 from farrier.metrics.families import Definition
-from farrier.model import diagram
+from farrier.model import diagram, maas_region
 from farrier.model.edges import Layer
 
 ROOT = Path(__file__).parents[1]
@@ -44,6 +44,7 @@ def blocks() -> Mapping[str, str]:
     return {
         **_model(),
         "status-diagram": f"```mermaid\n{diagram.mermaid(Layer.STATUS)}```\n",
+        "region-diagram": _regions(),
         "settings": _settings(),
         "site-settings": _site_settings(),
         "template-names": _template_names(),
@@ -96,6 +97,13 @@ def _model() -> dict[str, str]:
     _, *parts = _SECTION.split(diagram.markdown())
     titles, texts = parts[::2], parts[1::2]
     return {re.sub(r"\W+", "-", title.lower()): text for title, text in zip(titles, texts, strict=True)}
+
+
+def _regions() -> str:
+    """The states of MAAS regions as Mermaid draws them."""
+    first = [f"    [*] --> {state}" for state in sorted(maas_region.INITIAL)]
+    edges = [f"    {edge.source} --> {edge.target} : {edge.trigger}" for edge in maas_region.EDGES]
+    return "\n".join(("```mermaid", "stateDiagram-v2", *first, *edges, "```")) + "\n"
 
 
 def _settings() -> str:
