@@ -2,7 +2,7 @@
 
 An adoption only finds, and only what is recorded. A deployment takes the one machine that anything recorded of the node
 leads to, or creates it. Taking what was found is two runs: it is noted first, and the next snapshot says whether
-another node has it. Whatever contradicts itself is left for a person: nothing is sent to a machine that may not be ours.
+another node has it. What contradicts itself is left for a person: nothing is sent to a machine that may not be ours.
 """
 
 from __future__ import annotations

@@ -1,0 +1,111 @@
+"""Nodes find, make and commission their machines in a simulated region, with database, loop and observer at work."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from farrier.sim.maas import Nature, Region, Status
+from farrier.sim.maas.hardware import CommissionFate
+from farrier.sim.maas.records import Machine, ScriptSet, ScriptStatus, SetType
+from tests.support import pg
+from tests.support.site import Site, opened
+
+MAC = "52:54:00:00:00:01"
+A_WHILE = timedelta(minutes=3)
+MOST_WAITS = 60
+
+
+@pytest.fixture
+async def site(db: pg.Database) -> AsyncIterator[Site]:
+    async with opened(db, region=Region()) as site:
+        yield site
+
+
+def has_ready(region: Region, hostname: str, **power: str) -> Machine:
+    """A machine that is ready, known by its name alone."""
+    machine = Machine(
+        system_id=region.next_system_id(),
+        hostname=hostname,
+        status=Status.READY,
+        power_type="redfish",
+        power_parameters=power,
+    )
+    machine.script_sets.append(
+        ScriptSet(
+            id=1,
+            result_id=1,
+            type=SetType.COMMISSIONING,
+            name="maas-lshw",
+            status=ScriptStatus.PASSED,
+            created=region.now,
+        )
+    )
+    region.keep(machine)
+    return machine
+
+
+def commissionings(site: Site) -> int:
+    """How often one was asked for."""
+    return site.maas.observed.operations.count("commission")
+
+
+async def owned(site: Site) -> dict[str, str | None]:
+    """Which node has which machine."""
+    return {row["name"]: row["maas_id"] for row in await site.conn.fetch("SELECT name, maas_id FROM farrier.nodes")}
+
+
+async def test_a_node_gets_a_machine_of_its_own_and_has_it_commissioned(site: Site) -> None:
+    machine = await (await site.with_bmc(macs=[MAC])).asked("onboard", mode="deploy")
+    (made,) = site.maas.region.machines.values()
+    assert (await owned(site))[machine.name] == made.system_id
+    assert made.status is Status.COMMISSIONING
+    for _ in range(MOST_WAITS):
+        if len(path := await machine.path("onboarding_stage")) > 5:
+            break
+        await site.wait(A_WHILE)
+    assert path[:6] == [
+        "load_site_config",
+        "resolve_power_credentials",
+        "create_or_find_in_maas",
+        "commission_node",
+        "wait_for_ready",
+        "configure_storage",
+    ]
+    assert site.maas.observed.operations.count("create") == commissionings(site) == 1
+
+
+async def test_a_machine_that_two_nodes_find_is_taken_by_one_of_them_only(site: Site) -> None:
+    """A name, by which the BMC cannot be compared: only the database knows that the machine is taken."""
+    found = has_ready(site.maas.region, "gpu-7", power_address="bmc-7.example", power_user="admin", power_pass="secret")
+    one, other = await site.with_bmc("gpu-7.a"), await site.with_bmc("gpu-7.b")
+    await one.asked("onboard", mode="deploy")
+    assert (await owned(site)) == {"gpu-7.a": found.system_id, "gpu-7.b": None}
+    await other.asked("onboard", mode="deploy")
+    assert (await owned(site))["gpu-7.b"] is None
+    assert await other.state() == ("quarantined", "failed_manual_intervention", "create_or_find_in_maas")
+    assert (await other.look())["failure_class"] == "discovery_conflict"
+    detail = await site.conn.fetchval(
+        "SELECT failure_detail FROM farrier.node_onboardings WHERE node_id = $1", other.id
+    )
+    assert "gpu-7.a" in detail and found.system_id in detail
+
+
+async def test_what_never_passes_ends_with_a_person_after_five_commissionings(site: Site) -> None:
+    site.maas.region.default_nature = Nature(commission=CommissionFate.SCRIPT_FAILS)
+    machine = await (await site.with_bmc(macs=[MAC])).asked("onboard", mode="deploy")
+    for _ in range(MOST_WAITS):
+        if (await machine.state())[1] == "failed_manual_intervention":
+            break
+        await site.wait(A_WHILE)
+    assert await machine.state() == ("enrolling", "failed_manual_intervention", "wait_for_ready")
+    assert commissionings(site) == 5
+    await machine.asked("retry_stage")
+    for _ in range(MOST_WAITS):
+        if commissionings(site) > 5:
+            break
+        await site.wait(A_WHILE)
+    assert (await machine.state())[1] in ("running", "failed_retryable"), "a person's word is worth another five"
+    assert commissionings(site) > 5
