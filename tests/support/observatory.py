@@ -30,6 +30,7 @@ from farrier.sim.maas import ADMIN, Region, RegionTransport
 from tests.support.loop import Ledger
 from tests.support.maas import Observed
 from tests.support.nodes import Secrets
+from tests.support.wire import Wire
 
 # Nothing notifies here: the poll does it.
 BRISK = ControllerConfig(poll_interval=timedelta(milliseconds=5), drain_timeout=timedelta(seconds=1))
@@ -55,16 +56,20 @@ class Observatory:
 
 
 @asynccontextmanager
-async def observatory(pool: Pool, region: Region | None, config: SiteConfig) -> AsyncIterator[Observatory | None]:
+async def observatory(
+    pool: Pool, region: Region | Wire | None, config: SiteConfig
+) -> AsyncIterator[Observatory | None]:
     """None without a region. The region's row is scheduled; whoever asked runs the processor."""
     if region is None:
         yield None
         return
     assert config.maas is not None, "a site with a region says where it is"
+    transport = region if isinstance(region, Wire) else RegionTransport(region)
+    region = region.region if isinstance(region, Wire) else region
     observed = Observed()
     times = Times(clock=MonotonicClock(), pause=_no_pause)
     async with open_regions(
-        credentials=_KeyOfMaas(), times=times, observer=observed, transport=RegionTransport(region)
+        credentials=_KeyOfMaas(), times=times, observer=observed, transport=transport
     ) as regions:
         await regions.use({config.name: RegionSettings(maas=MaasSettings(url=config.maas.url), key=config.maas.key)})
         pace = config.observe

@@ -35,6 +35,7 @@ from tests.support.loop import PATIENCE, Ledger
 from tests.support.nodes import NoRegions, Secrets
 from tests.support.observatory import Observatory, observatory
 from tests.support.stages import SITE
+from tests.support.wire import Wire
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -265,8 +266,8 @@ class Site:
 
     async def with_bmc(self, name: str = "", **details: Any) -> Machine:
         """A node with both details of a BMC of its own."""
-        address = f"https://10.0.0.{self._count + 1}"
-        return await self.register(name, bmc_address=address, bmc_credential="env:BMC", **details)
+        bmc = {"bmc_address": f"https://10.0.0.{self._count + 1}", "bmc_credential": "env:BMC"}
+        return await self.register(name, **bmc | details)
 
     async def enrolled(self) -> Machine:
         """Its agent has enrolled; the onboarding runs and waits for a heartbeat."""
@@ -315,7 +316,7 @@ class Site:
         """Return once a call to a BMC is held, or nothing is left to do."""
         self.processor.wake()
         with anyio.fail_after(PATIENCE):
-            while not self.bmc.begun.is_set() and await self.conn.fetchval(_BUSY):
+            while not self.bmc.begun.is_set() and await self.is_busy():
                 await anyio.lowlevel.checkpoint()
 
     async def answer(self, intent: int) -> Answer:
@@ -324,10 +325,14 @@ class Site:
 
     async def wait(self, by: timedelta) -> None:
         """Time passes, and the loop does what it does then."""
+        await self.pass_time(by)
+        await self.settled()
+
+    async def pass_time(self, by: timedelta) -> None:
+        """Time passes, here and in the region."""
         if self._maas is not None:
             self._maas.region.advance(by)
         await self.db.advance(by)
-        await self.settled()
 
     async def wait_until(
         self, done: Callable[[], Awaitable[bool]], *, every: timedelta = 10 * SECOND, longest: timedelta = 4 * HOUR
@@ -343,8 +348,13 @@ class Site:
         """Return once nothing is due and nothing runs."""
         self.wake()
         with anyio.fail_after(PATIENCE):
-            while await self.conn.fetchval(_BUSY):
+            while await self.is_busy():
                 await anyio.lowlevel.checkpoint()
+
+    async def is_busy(self) -> bool:
+        """Whether anything is due or runs."""
+        busy: bool = await self.conn.fetchval(_BUSY)
+        return busy
 
     def wake(self) -> None:
         """Rows may be due, of either kind."""
@@ -357,7 +367,7 @@ class Site:
 async def opened(
     db: pg.Database,
     *,
-    region: Region | None = None,
+    region: Region | Wire | None = None,
     config: SiteConfig = SITE,
     crash: bool = False,
     refusals: int = 0,

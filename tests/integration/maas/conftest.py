@@ -1,0 +1,27 @@
+"""What the tests of whole nodes in MAAS share: a site at work with a simulated region whose work is quick."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from farrier.sim.maas import Region
+from tests.support import pg
+from tests.support import site as sites
+from tests.support.onboarded import QUICK, UNSYNCED
+from tests.support.wire import Wire
+
+
+@pytest.fixture
+def wire() -> Wire:
+    """What lies between the site's client and its region."""
+    return Wire(Region(durations=QUICK))
+
+
+@pytest.fixture
+async def site(db: pg.Database, wire: Wire) -> AsyncIterator[sites.Site]:
+    """A site whose region has no machine yet."""
+    async with sites.opened(db, region=wire, config=UNSYNCED) as opened:
+        await opened.settled()
+        yield opened

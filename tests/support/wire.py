@@ -1,0 +1,161 @@
+"""What lies between our client and a simulated region: it sees each change that is sent, and may break it.
+
+Used by the tests of whole nodes in MAAS. `sent` lists the changes with what the machine was when they came; `strike` is
+asked once for each and says what becomes of it. Reads pass.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import assert_never
+
+import anyio
+import httpx
+import msgspec
+from typing_extensions import override
+
+from farrier.sim.maas import Region, RegionTransport, Status
+from farrier.sim.maas.app import ROOT
+
+
+class Blow(enum.Enum):
+    """What becomes of a change that is sent."""
+
+    LOST = enum.auto()
+    """It is done, and the connection ends without an answer."""
+    LATE = enum.auto()
+    """It is done, and the answer does not come in the client's time."""
+    HANGS = enum.auto()
+    """It is not done, and no answer comes in the client's time."""
+    FAILS = enum.auto()
+    """It is not done: 500."""
+    FAILS_LATE = enum.auto()
+    """It is done: 500."""
+    NO_RACK = enum.auto()
+    """It is not done: 503 with the time after which to ask again."""
+    SERIALIZATION = enum.auto()
+    """It is not done: 409 with the time after which to ask again."""
+    GARBLED = enum.auto()
+    """It is done, and a proxy's page comes back."""
+    HELD = enum.auto()
+    """It does not get there until it is let go."""
+    HELD_AFTER = enum.auto()
+    """It is done, and the answer does not come until it is let go."""
+
+
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """A change, by the region's own name of it, and the machine as it was before."""
+
+    op: str
+    machine: str | None = None
+    status: Status | None = None
+    owner: str | None = None
+
+
+_DONE_FIRST = {Blow.LOST, Blow.LATE, Blow.FAILS_LATE, Blow.GARBLED, Blow.HELD_AFTER}
+_PAGE = b"<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>"
+
+
+class Wire(httpx.AsyncBaseTransport):
+    """Requests to `region` without a socket."""
+
+    def __init__(self, region: Region, strike: Callable[[Sent], Blow | None] = lambda _: None) -> None:
+        self.region = region
+        self._inner = RegionTransport(region)
+        self.strike = strike
+        self.sent: list[Sent] = []
+        self.held = anyio.Event()
+        self._gate = anyio.Event()
+
+    @property
+    def ops(self) -> list[str]:
+        return [sent.op for sent in self.sent]
+
+    @override
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return await self._inner.handle_async_request(request)
+        sent = self._seen(request)
+        self.sent.append(sent)
+        blow = self.strike(sent)
+        if blow is None:
+            return await self._inner.handle_async_request(request)
+        answer = await self._inner.handle_async_request(request) if blow in _DONE_FIRST else None
+        return await self._struck(request, blow, answer)
+
+    async def _struck(self, request: httpx.Request, blow: Blow, answer: httpx.Response | None) -> httpx.Response:
+        match blow:
+            case Blow.LOST:
+                raise httpx.RemoteProtocolError("Server disconnected without sending a response.", request=request)
+            case Blow.LATE | Blow.HANGS:
+                raise httpx.ReadTimeout("nothing came", request=request)
+            case Blow.FAILS | Blow.FAILS_LATE:
+                return httpx.Response(500, text="Failed to connect to BMC: no route", request=request)
+            case Blow.NO_RACK:
+                return httpx.Response(503, text="no rack", headers={"Retry-After": "10"}, request=request)
+            case Blow.SERIALIZATION:
+                return httpx.Response(409, html="<p>conflict</p>", headers={"Retry-After": "5"}, request=request)
+            case Blow.GARBLED:
+                assert answer is not None
+                return httpx.Response(answer.status_code, content=_PAGE, request=request)
+            case Blow.HELD | Blow.HELD_AFTER:
+                self.held.set()
+                await self._gate.wait()
+                return answer or await self._inner.handle_async_request(request)
+            case _ as never:
+                assert_never(never)
+
+    def _seen(self, request: httpx.Request) -> Sent:
+        parts = request.url.path.removeprefix(ROOT).strip("/").split("/")
+        system_id = parts[1] if len(parts) > 1 else None
+        machine = self.region.machines.get(system_id or "")
+        return Sent(
+            op=request.url.params.get("op") or _named(request.method, parts),
+            machine=system_id,
+            status=None if machine is None else machine.status,
+            owner=None if machine is None else machine.owner,
+        )
+
+    def let_go(self) -> None:
+        """What is held goes on; what is held from now on waits for another word."""
+        self._gate.set()
+        self.held, self._gate = anyio.Event(), anyio.Event()
+
+
+def _named(method: str, parts: list[str]) -> str:
+    if method == "DELETE":
+        return "delete"
+    if method == "PUT":
+        return "update" if parts[0] == "machines" else "update_interface"
+    return "create"
+
+
+class EachOnce:
+    """Strikes each kind of change of each machine once, the first time."""
+
+    def __init__(self, blow: Blow) -> None:
+        self._blow = blow
+        self.struck: list[str] = []
+        self._known: set[tuple[str, str | None]] = set()
+
+    def __call__(self, sent: Sent) -> Blow | None:
+        key = (sent.op, sent.machine)
+        if key in self._known:
+            return None
+        self._known.add(key)
+        self.struck.append(sent.op)
+        return self._blow
+
+
+class Nth:
+    """Strikes one change, by its number from now on."""
+
+    def __init__(self, number: int, blow: Blow) -> None:
+        self._number = number
+        self._blow = blow
+        self._seen = 0
+
+    def __call__(self, _sent: Sent) -> Blow | None:
+        self._seen += 1
+        return self._blow if self._seen == self._number else None
