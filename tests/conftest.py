@@ -28,15 +28,21 @@ def pg_server() -> Iterator[pg.Server]:
 
 
 @pytest.fixture(scope="session")
-def pg15_server() -> Iterator[pg.Server]:
-    """The oldest PostgreSQL that is supported; skipped where it is not installed, but never in CI."""
+def pg15_binaries() -> Path:
+    """Programs of the oldest PostgreSQL that is supported; skipped where they are not installed, but never in CI."""
     binaries = os.environ.get(PG15)
     if not binaries:
         complaint = f"{PG15} does not name the directory of PostgreSQL 15's programs"
         if os.environ.get("CI") == "true":
             pytest.fail(complaint)
         pytest.skip(complaint)
-    with pg.embedded(Path(binaries)) as server:
+    return Path(binaries)
+
+
+@pytest.fixture(scope="session")
+def pg15_server(pg15_binaries: Path) -> Iterator[pg.Server]:
+    """A server of the oldest PostgreSQL that is supported."""
+    with pg.embedded(pg15_binaries) as server:
         yield server
 
 

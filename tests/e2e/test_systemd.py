@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
-import anyio.abc
 import httpx
 from anyio.abc import TaskStatus
 
 from farrier.errors import ExitCode
 from tests.support import pg, proxy
-from tests.support.process import PATIENCE, Farrier, farrier, until
+from tests.support.process import until
+from tests.support.supervised import supervised
 
 # For longer than the watchdog of the test waits.
 LANES_HANG = """
@@ -27,48 +25,6 @@ FIRST_CLAIM_HANGS = """
 """
 NO_CLAIM = "LOCK TABLE farrier.schedule IN ACCESS EXCLUSIVE MODE"
 NOWHERE = "postgresql://postgres@127.0.0.1:1/farrier"
-
-
-class Systemd:
-    """The supervisor's end of the socket, and whom it supervises."""
-
-    def __init__(self, daemon: Farrier, socket: anyio.abc.UNIXDatagramSocket) -> None:
-        self.daemon = daemon
-        self._socket = socket
-        self.heard: list[str] = []
-
-    async def hears(self, message: str) -> str:
-        """Read until a datagram with this line comes; answers all of it."""
-        with anyio.fail_after(PATIENCE):
-            while True:
-                said = (await self._socket.receive())[0].decode()
-                self.heard.append(said)
-                if message in said.split("\n"):
-                    return said
-
-    async def hears_within(self, message: str, seconds: float) -> bool:
-        """Whether it is there, or comes in so many seconds."""
-        with anyio.move_on_after(seconds) as patience:
-            await self.hears(message)
-        return not patience.cancelled_caught
-
-    async def reads_what_is_there(self) -> list[str]:
-        """Everything that was said so far."""
-        while await self.hears_within("never said", 0.05):
-            pass
-        return self.heard
-
-
-@asynccontextmanager
-async def supervised(directory: Path, *arguments: str, watchdog: str = "0.3", **more: str) -> AsyncIterator[Systemd]:
-    """`farrier run` as a unit of systemd's runs it; `watchdog` in seconds."""
-    path = directory / "notify"
-    environment = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": f"{float(watchdog) * 1e6:.0f}", **more}
-    async with (
-        await anyio.create_unix_datagram_socket(local_path=path) as socket,
-        farrier("run", "--http-port", "0", *arguments, environment=environment) as daemon,
-    ):
-        yield Systemd(daemon, socket)
 
 
 async def test_systemd_hears_of_the_start_of_life_and_of_the_end(db: pg.Database, tmp_path: Path) -> None:

@@ -1,0 +1,200 @@
+"""The page that says how to install: its lines are run, against a PostgreSQL with TLS, and what they leave is started.
+
+What only systemd and pip could do is played: `systemctl` writes down what it was told, the venv holds this checkout.
+Paths below /opt and /etc lie in the test's directory.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+import msgspec
+import pytest
+import typer
+
+from farrier import cli
+from farrier.io import account
+from farrier.io.embedded import EmbeddedServer
+from farrier.sim.certificates import Authority
+from tests.support import pg, units
+from tests.support.supervised import Systemd, supervised
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "operating" / "install.md").read_text(encoding="utf-8")
+BLOCKS = dict(re.findall(r"<!-- (?:sh|sql): (\w+) -->\n```\w+\n(.*?)```", PAGE, re.DOTALL))
+COMMAND = re.compile(r"(?:^|\s)(?:/opt/farrier/bin/)?farrier ((?:run|db|node|intent|task|config|site|sla) [^\n`|]*)")
+
+HBA = "local all postgres trust\nhostssl all all 127.0.0.1/32 scram-sha-256\n"
+OWNERS = "owner-s-passw0rd"
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """Where the page's lines are run."""
+
+    directory: Path
+    database: str
+
+    def here(self, text: str) -> str:
+        """The page's text with its places as they are here."""
+        text = re.sub(r"(?<![\w.])/(opt|etc)/", rf"{self.directory}/\1/", text)
+        return text.replace("db.example", self.database)
+
+    async def runs(self, *blocks: str) -> None:
+        """Type the lines of these blocks into one shell. An error in any of them ends the test."""
+        environment = {"PATH": f"{self.directory}/bin:{Path(sys.executable).parent}:/usr/bin:/bin"}
+        script = f"set -euo pipefail\n{self.here(''.join(map(BLOCKS.__getitem__, blocks)))}"
+        done = await anyio.run_process(
+            ["bash", "-c", script], env=environment | {"PGPASSWORD": OWNERS}, cwd=self.directory, check=False
+        )
+        assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+
+    def credentials(self, unit: str) -> Path:
+        """What systemd makes of the LoadCredential= lines of a unit and its drop-ins."""
+        installed = self.directory / "etc/systemd/system"
+        made = self.directory / f"credentials-of-{unit}"
+        made.mkdir(mode=0o700)
+        for file in (installed / unit, *(installed / f"{unit}.d").glob("*.conf")):
+            for line in units.settings(file).get("LoadCredential", []):
+                name, source = self.here(line).split(":", 1)
+                shutil.copy(source, made / name)
+        return made
+
+    def told(self) -> list[str]:
+        """What systemctl was asked for."""
+        return (self.directory / "systemctl").read_text().splitlines()
+
+
+@asynccontextmanager
+async def server_with_tls(binaries: Path, authority: Authority) -> AsyncIterator[str]:
+    """Where it listens. Its administrator did what the page asks of one."""
+    directory = Path(tempfile.mkdtemp(prefix="farrier-test-tls-"))
+    files = authority.issue(directory, hosts=("127.0.0.1",))
+    hba = directory / "hba.conf"
+    hba.write_text(HBA)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    own = account.for_server(directory / "absent")
+    for path in (directory, files.key, files.certificate, hba):
+        own.take(path)
+    files.key.chmod(0o600)
+    secured = {"ssl": "on", "ssl_cert_file": str(files.certificate), "ssl_key_file": str(files.key)}
+    listening = {"listen_addresses": "127.0.0.1", "port": port, "hba_file": str(hba)}
+    server = EmbeddedServer(directory / "server", binaries=binaries, settings=pg.FAST | secured | listening)
+    try:
+        server.start()
+        async with pg.Database(f"{server.dsn_of('postgres')}&port={port}").connect() as administrator:
+            await administrator.execute("DROP DATABASE farrier")  # the page makes it
+            for statement in BLOCKS["administrator"].splitlines():  # one each: none is in a transaction with others
+                await administrator.execute(statement.replace("…", OWNERS))
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop()
+        shutil.rmtree(directory)
+
+
+@pytest.fixture
+async def machine(tmp_path: Path, pg15_binaries: Path) -> AsyncIterator[Machine]:
+    """A machine with nothing of farrier's on it, beside a database with TLS."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, script in {
+        "systemctl": f'echo "$*" >>{tmp_path}/systemctl',
+        "curl": "exit 0",
+        "python3": f'mkdir -p "$3/bin" && printf "#!/bin/sh\\n" >"$3/bin/pip" && cp {programs}/farrier "$3/bin/" '
+        '&& chmod +x "$3/bin/pip"',
+        "farrier": f'cd {ROOT} && exec {sys.executable} -m farrier "$@"',
+    }.items():
+        (programs / name).write_text(f"#!/bin/bash\n{script}\n")
+        (programs / name).chmod(0o755)
+    (programs / "psql").symlink_to(pg15_binaries / "psql")
+    shutil.copytree(units.DIRECTORY, tmp_path / "systemd")
+    (tmp_path / "etc/systemd/system").mkdir(parents=True)
+    authority = Authority("database", now=datetime.now(UTC))
+    authority.write(tmp_path / "db-ca.pem")
+    async with server_with_tls(pg15_binaries, authority) as database:
+        yield Machine(tmp_path, database)
+
+
+async def test_the_page_leads_from_nothing_to_a_service_that_is_ready(machine: Machine, tmp_path: Path) -> None:
+    await machine.runs("install")
+    assert machine.told() == ["daemon-reload", "enable --now farrier"]
+    secret = tmp_path / "etc/farrier/secrets/dsn"
+    password = secret.read_text().split("@")[0].rpartition(":")[2]
+    assert (secret.stat().st_mode & 0o777, len(password)) == (0o600, 48)
+    assert password not in (tmp_path / "etc/farrier/farrier.toml").read_text()
+    async with started(machine, "farrier.service", "farrier") as systemd:
+        await systemd.hears("READY=1")
+        assert password not in systemd.daemon.logged
+    assert await in_use(machine, password) == "farrier_controller"
+
+
+async def test_the_page_s_other_lines_work_on_what_the_first_ten_left(machine: Machine) -> None:
+    await machine.runs("install", "look", "upgrade", "replica")
+    assert machine.told()[2:] == [
+        "status farrier",
+        "daemon-reload",
+        "restart farrier",
+        "daemon-reload",
+        "enable --now farrier@b",
+    ]
+    async with started(machine, "farrier@.service", "b") as systemd:
+        await systemd.hears("READY=1")
+
+
+@asynccontextmanager
+async def started(machine: Machine, unit: str, instance: str) -> AsyncIterator[Systemd]:
+    """The unit's process, as systemd starts it, on a free port."""
+    found = units.settings(machine.directory / "etc/systemd/system" / unit)
+    program, command, *arguments = machine.here(found["ExecStart"][0]).replace("%i", instance).split()
+    assert program == f"{machine.directory}/opt/farrier/bin/farrier"
+    assert command == "run"
+    credentials = {"CREDENTIALS_DIRECTORY": str(machine.credentials(unit))}
+    async with supervised(machine.directory, *arguments, **credentials) as systemd:
+        yield systemd
+
+
+async def in_use(machine: Machine, password: str) -> str:
+    """What the service's user is a member of, told to itself over TLS."""
+    authority = f"{machine.directory}/etc/farrier/db-ca.pem"
+    dsn = f"postgresql://fleetd:{password}@{machine.database}/farrier?sslmode=verify-full&sslrootcert={authority}"
+    async with pg.Database(dsn).connect() as conn:
+        assert await conn.fetchval("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")
+        return str(await conn.fetchval("SELECT roleid::regrole FROM pg_auth_members WHERE member = 'fleetd'::regrole"))
+
+
+async def test_a_server_that_another_authority_vouches_for_is_not_spoken_to(machine: Machine) -> None:
+    Authority("somebody else", now=datetime.now(UTC)).write(machine.directory / "db-ca.pem")
+    with pytest.raises(AssertionError, match="certificate verify failed"):
+        await machine.runs("install")
+
+
+def commands() -> list[str]:
+    """Every farrier command that the page shows, in its blocks and in its text."""
+    code = "\n".join(re.findall(r"```\w*\n(.*?)```", PAGE, re.DOTALL))
+    return [f"{found.strip()}" for found in COMMAND.findall(code)]
+
+
+@pytest.mark.parametrize("line", commands())
+def test_a_command_that_the_page_shows_is_understood(line: str) -> None:
+    name, *words = shlex.split(line)
+    command = typer.main.get_command(cli.load(name))
+    parsed = command.make_context(name, words)
+    if isinstance(command, typer.core.TyperGroup):
+        _, sub, rest = command.resolve_command(parsed, [*parsed._protected_args, *parsed.args])
+        assert sub is not None
+        sub.make_context(sub.name, rest, parent=parsed)
+
+
+def test_the_lines_are_as_many_as_is_said() -> None:
+    assert "in ten lines" in PAGE
+    assert len(BLOCKS["install"].splitlines()) == 10

@@ -1,0 +1,54 @@
+"""`farrier run` as systemd runs a unit: with a socket to notify, a watchdog, and credentials in a directory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import anyio.abc
+
+from tests.support.process import PATIENCE, Farrier, farrier
+
+
+class Systemd:
+    """The supervisor's end of the socket, and whom it supervises."""
+
+    def __init__(self, daemon: Farrier, socket: anyio.abc.UNIXDatagramSocket) -> None:
+        self.daemon = daemon
+        self._socket = socket
+        self.heard: list[str] = []
+
+    async def hears(self, message: str) -> str:
+        """Read until a datagram with this line comes; answers all of it."""
+        with anyio.fail_after(PATIENCE):
+            while True:
+                said = (await self._socket.receive())[0].decode()
+                self.heard.append(said)
+                if message in said.split("\n"):
+                    return said
+
+    async def hears_within(self, message: str, seconds: float) -> bool:
+        """Whether it is there, or comes in so many seconds."""
+        with anyio.move_on_after(seconds) as patience:
+            await self.hears(message)
+        return not patience.cancelled_caught
+
+    async def reads_what_is_there(self) -> list[str]:
+        """Everything that was said so far."""
+        while await self.hears_within("never said", 0.05):
+            pass
+        return self.heard
+
+
+@asynccontextmanager
+async def supervised(directory: Path, *arguments: str, watchdog: str = "0.3", **more: str) -> AsyncIterator[Systemd]:
+    """`farrier run` as a unit of systemd's runs it; `watchdog` in seconds."""
+    path = directory / "notify"
+    environment = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": f"{float(watchdog) * 1e6:.0f}", **more}
+    async with (
+        await anyio.create_unix_datagram_socket(local_path=path) as socket,
+        farrier("run", "--http-port", "0", *arguments, environment=environment) as daemon,
+    ):
+        yield Systemd(daemon, socket)
