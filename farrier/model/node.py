@@ -141,16 +141,19 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a workflow did in MAAS and has to remember of it. `candidate` is a machine that was found and not yet taken;
-    `commissions` counts the commissionings waited for since somebody last asked for the stage;
-    `deploys` counts the deployments asked for, and numbers their comments; `asked_at` is when the stage's change was
-    last asked for, and `asked` which one it was, where nothing else tells; `token` is the digest of the bootstrap
-    token in the user data. `disowned`: deployments up to this
-    number are not this workflow's to undo: undone already, or somebody else's that an operator had it adopt. `touched`:
-    a run before the last rerun got as far as MAAS. `released`: a decommission gave the machine back, so nothing of the
-    node's own runs there any more. `failed_deploys` are the deployments that failed since an operator last asked for
-    another; `token` was made at `token_at`; `synced_at` is the hardware sync that MAAS showed, by its own clock, when it
-    first said deployed."""
+    """What a workflow did in MAAS and has to remember of it.
+
+    `candidate` is a machine that was found and not yet taken. `asked_at` is when the stage's change was last asked for,
+    and `asked` which one it was, where nothing else tells. `commissions` counts the commissionings waited for, and
+    `failed_deploys` the deployments that failed, since an operator last asked for another.
+
+    `deploys` counts the deployments asked for, and numbers their comments; those up to `disowned` are not this
+    workflow's to undo: undone already, or somebody else's that an operator had it adopt. `token` is the digest of the
+    bootstrap token in the user data, made at `token_at`. `synced_at` is the hardware sync that MAAS showed, by its own
+    clock, when it first said deployed.
+
+    `touched`: a run before the last rerun got as far as MAAS. `released`: a decommission gave the machine back, so
+    nothing of the node's own runs there any more."""
 
     candidate: str | None = None
     commissions: int = 0
@@ -168,6 +171,11 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     synced_at: datetime | None = None
     failure_class: FailureClass | None = None
     failure_detail: str | None = None
+
+    @property
+    def has_deployed(self) -> bool:
+        """Whether this workflow asked for a deployment that it answers for."""
+        return self.deploys > self.disowned
 
 
 class _Job(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):

@@ -179,7 +179,7 @@ async def _deployed_by_us(client: MaasClient, node: Node) -> bool:
     known = _own(node).upstream
     newest = detour.newest_start(await client.events(system_id=node.maas_id, limit=detour.MOST_EVENTS))
     if newest is None:
-        return known.deploys > known.disowned
+        return known.has_deployed
     return any(newest.carries(detour.comment(node, n)) for n in range(known.disowned + 1, known.deploys + 2))
 
 
@@ -192,7 +192,9 @@ def _settled(node: Node, result: Settled, now: datetime, policy: Policy) -> Outc
         case Waiting():
             return _waiting(node, result, now, policy)
         case Failed(failure=FailureClass.MACHINE_DELETED_UPSTREAM):
-            return _undone(node, Done(reason=result.detail, source=result.source))
+            # What is gone is not looked for again: a fresh start makes or finds another.
+            without = change(node, maas_id=None, maas_created=False)
+            return _undone(without, Done(reason=result.detail, source=result.source))
         case Failed(failure=FailureClass.UPSTREAM_ERROR):
             again = Waiting(reason=f"MAAS: {result.detail}", look_again=_FAILED_AGAIN, source=result.source)
             return _waiting(node, again, now, policy)
@@ -222,7 +224,7 @@ def _gave_up(node: Node, detail: str) -> Outcome:
 def _undone(node: Node, done: Done) -> Outcome:
     workflow = _own(node)
     writes = _worthless(workflow)
-    if workflow.upstream.deploys > workflow.upstream.disowned:
+    if workflow.upstream.has_deployed:
         writes = (*writes, ForgetAgent())  # what it runs on is given back
     if workflow.after_undo is not AfterUndo.RESTART:
         return _ended(node, f"undone; cancelled: {done.reason}", writes)

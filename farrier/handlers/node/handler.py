@@ -16,6 +16,7 @@ from farrier.config import NodeConfig
 from farrier.config.sites import Site
 from farrier.handlers.node import intents, management, power, probing, status, workflow
 from farrier.handlers.node.moves import Decision, Policy
+from farrier.model.management import Management
 from farrier.model.node import Node
 from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
 from farrier.model.status import NodeStatus
@@ -24,6 +25,8 @@ from farrier.model.writes import Write
 _AT_ONCE = timedelta(0)
 
 _Rule = Callable[[Node, datetime, Policy], Decision | None]
+
+_HAS_A_BMC = frozenset({Management.VERIFYING, Management.ADOPTING, Management.MANAGEABLE})
 
 # What must be finished, what the node's health says, what is under way, what its BMC needs.
 _RULES: tuple[_Rule, ...] = (workflow.stop, status.follow, workflow.progress, management.tend)
@@ -69,10 +72,18 @@ class NodeHandler:
             if isinstance(decision, Wait):
                 waits[rule] = decision
             elif decision is not None and not isinstance(decision, DoNothing):
-                return decision
+                return self._the_bmc_first(decision, node, now)
         if not waits:
             return DoNothing(look_again=soonest)
         return _most_telling(waits, soonest)
+
+    def _the_bmc_first(self, decision: Decision, node: Node, now: datetime) -> Decision:
+        """Of two that need the outside the BMC's: it is due now and then, and a stage may ask without end while MAAS is
+        away. A node that is verified or adopted has a minute for it."""
+        if not isinstance(decision, Step) or node.management not in _HAS_A_BMC:
+            return decision
+        tended = management.tend(node, now, self._policy)
+        return decision if tended is None or isinstance(tended, Wait | DoNothing) else tended
 
 
 def _most_telling(waits: dict[_Rule, Wait[Write]], soonest: timedelta | None) -> Wait[Write]:

@@ -10,12 +10,15 @@ import pytest
 from farrier.config import NodeConfig
 from farrier.handlers.node import NodeHandler
 from farrier.model.actions import Action
+from farrier.model.bmc import PowerState
 from farrier.model.failures import MAX_ATTEMPTS, FailureClass, stage_backoff
 from farrier.model.management import Management as M
 from farrier.model.node import AfterUndo, Bmc, Node, Options, Pause, StopRequest, TaskStatus, TaskType
-from farrier.model.outcome import Deleted, Transition, Wait
+from farrier.model.outcome import Deleted, Step, Transition, Wait
 from farrier.model.stages import DecommissionStage as D
+from farrier.model.stages import OnboardingStage
 from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import OnboardingMode
 from farrier.model.workflow import WorkflowStatus as W
 from farrier.model.writes import CreateTask, EndTask, RevokeBootstrap
 from tests.support.nodes import (
@@ -35,6 +38,7 @@ from tests.support.nodes import (
     with_bmc,
     writes,
 )
+from tests.support.stages import SITE
 
 PAUSED = Pause("fire drill", LONG_AGO)
 
@@ -190,3 +194,26 @@ def test_a_result_is_quoted_no_longer_than_a_line_or_three() -> None:
     after = moved(decide(node(N.DRAINING, workflow=decommission(D.DRAIN_NODE), tasks=(loud,))))
     assert after.workflow is not None and after.workflow.failure_detail is not None
     assert len(after.workflow.failure_detail) < 400
+
+
+# --- a BMC and a stage that both need the outside
+
+
+def at_a_stage_that_asks(management: M, bmc: Bmc) -> Node:
+    """A deployment whose stage asks MAAS in each run, as it does while MAAS is away."""
+    asking_ = onboarding(mode=OnboardingMode.DEPLOY, stage=OnboardingStage.LOAD_SITE_CONFIG)
+    return with_bmc(management, bmc, site=SITE.name, workflow=asking_)
+
+
+def step_of(node: Node) -> str:
+    handler = NodeHandler(NodeConfig(), sites={SITE.name: SITE})
+    decision = handler.handle(node, NOW)
+    assert isinstance(decision, Step), decision
+    return decision.name
+
+
+def test_a_stage_that_asks_without_end_does_not_keep_a_bmc_from_being_read() -> None:
+    due = Bmc(system_path="/1")
+    fresh = Bmc(system_path="/1", power=PowerState.ON, power_at=NOW)
+    assert step_of(at_a_stage_that_asks(M.MANAGEABLE, due)) == "read_power"
+    assert step_of(at_a_stage_that_asks(M.MANAGEABLE, fresh)) == "load_site_config"

@@ -95,7 +95,7 @@ def _ready(node: Node) -> Done:
 
 def _beyond(node: Node, machine: Machine, stands: str) -> Settled:
     """Further on than commissioning: by this onboarding, or by somebody else."""
-    if _upstream(node).deploys > 0 and machine.owner:
+    if _upstream(node).has_deployed and machine.owner:
         if machine.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED}:
             return Done(reason=f"this onboarding deploys the machine already: {stands}")
         if machine.status in _LEFT_BEHIND:

@@ -48,7 +48,7 @@ def create_or_find_in_maas(node: Node, now: datetime, policy: Policy) -> StageRe
             return Done(reason="the node is not in MAAS", skipped="the node has no MAAS id")
         return region.with_region(node, policy, lambda client: _recorded(client, node), name=_NAME, reads_only=True)
     assert node.workflow is not None, "a stage runs in a workflow"
-    if node.maas_id is not None and node.workflow.upstream.deploys > 0:
+    if node.maas_id is not None and node.workflow.upstream.has_deployed:
         return region.with_machine(node, policy, _deployed_already, name=_NAME, reads_only=True)
     candidate = _candidate(node)
     if candidate is not None and node.candidate_of is not None:

@@ -35,7 +35,7 @@ def unready(node: Node, machine: Machine) -> Settled | None:
         return None
     assert node.workflow is not None, "a stage runs in a workflow"
     stands = machine.status_name or machine.state
-    if node.workflow.upstream.deploys > 0 and machine.owner:
+    if node.workflow.upstream.has_deployed and machine.owner:
         if machine.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED}:
             return Done(reason=f"this onboarding deploys the machine already: {stands}")
         if machine.status in _GIVEN_BACK:

@@ -28,7 +28,7 @@ def render_cloud_init(node: Node, now: datetime, policy: Policy) -> StageResult:
     site = policy.site_of(node)
     if site is None or site.maas is None:
         return region.not_configured(node)
-    if node.workflow.upstream.deploys > node.workflow.upstream.disowned:
+    if node.workflow.upstream.has_deployed:
         seen = region.latest(node)
         if seen is None:
             return Waiting(reason="waits for MAAS to be read")

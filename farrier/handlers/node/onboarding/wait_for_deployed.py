@@ -6,6 +6,7 @@ stage of the detour, and so is one that takes longer than MAAS itself would ever
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from farrier.handlers.node import region
@@ -26,6 +27,11 @@ _PHASES = (
     ("Performing PXE boot", "booting the installer"),
 )
 
+_ENDED: Mapping[int, str] = {
+    S.FAILED_DEPLOYMENT: "the deployment failed",
+    S.ALLOCATED: "the deployment was given up in MAAS",
+}
+
 
 def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
     """Done once the machine is deployed. It has a deadline of its own, because nothing else would end a deployment."""
@@ -36,19 +42,16 @@ def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
         return region.gone(node)
     if seen.owner and not seen.ours:
         return region.foreign(seen.system_id, seen.owner)
-    match seen.status:
-        case S.DEPLOYED:
-            return Done(reason="MAAS says deployed", to=_noted(node, seen))
-        case S.DEPLOYING if detour.is_overdue(node, now, policy):
+    if seen.status == S.DEPLOYED:
+        return Done(reason="MAAS says deployed", to=_noted(node, seen))
+    if seen.status == S.DEPLOYING:
+        if detour.is_overdue(node, now, policy):
             return Step(to=detour.to_judgement(node), reason="the deployment takes too long")
-        case S.DEPLOYING:
-            return Waiting(reason=f"MAAS is deploying: {_phase(seen)}", timed=False)
-        case S.FAILED_DEPLOYMENT:
-            return Step(to=detour.to_judgement(node), reason="the deployment failed")
-        case S.ALLOCATED:
-            return Step(to=detour.to_judgement(node), reason="the deployment was given up in MAAS")
-        case _:
-            return detour.disagrees(seen.system_id, seen.status_name, "while it was to be deployed")
+        return Waiting(reason=f"MAAS is deploying: {_phase(seen)}", timed=False)
+    reason = _ENDED.get(seen.status)
+    if reason is not None:
+        return Step(to=detour.to_judgement(node), reason=reason)
+    return detour.disagrees(seen.system_id, seen.status_name, "while it was to be deployed")
 
 
 def _noted(node: Node, seen: MaasObservation) -> Node:

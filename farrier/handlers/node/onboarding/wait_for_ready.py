@@ -32,7 +32,7 @@ def wait_for_ready(node: Node, now: datetime, policy: Policy) -> StageResult:
     if seen.owner and not seen.ours:
         return region.foreign(seen.system_id, seen.owner)
     stands = (seen.status_name or str(seen.state))[:64]
-    if seen.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED} and workflow.upstream.deploys > 0 and seen.owner:
+    if seen.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED} and workflow.upstream.has_deployed and seen.owner:
         return Done(reason=f"this onboarding deploys the machine already: {stands}")
     if seen.state is MaasStatus.COMMISSIONING:
         return Waiting(reason=f"waits for MAAS to commission the machine: {stands}")
