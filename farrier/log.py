@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from typing import TextIO
 
 import structlog
@@ -89,14 +90,21 @@ def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
 
 def mask_urls(text: str) -> str:
     """The text with every password in a URL masked."""
-    return _URL_PASSWORD.sub(rf"\g<before>{MASK}", text)
+    return text if "://" not in text else _URL_PASSWORD.sub(rf"\g<before>{MASK}", text)
+
+
+@lru_cache(maxsize=1024)  # keys are constants of the program, save a few that others made up
+def _is_secret(key: str) -> bool:
+    return _SECRET_KEY.search(key) is not None
 
 
 def _masked(key: object, value: object) -> object:
-    if isinstance(key, str) and _SECRET_KEY.search(key) and not isinstance(value, _HARMLESS):
+    if isinstance(key, str) and not isinstance(value, _HARMLESS) and _is_secret(key):
         return MASK
     if isinstance(value, str):
         return mask_urls(value)
+    if isinstance(value, _HARMLESS):
+        return value
     if isinstance(value, Mapping):
         return {inner: _masked(inner, held) for inner, held in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):

@@ -50,7 +50,7 @@ class Settler(Generic[R, S, W]):
         if not tokens:
             return
         try:
-            with anyio.CancelScope(shield=True), anyio.fail_after(_COMMIT_SECONDS):
+            with anyio.fail_after(_COMMIT_SECONDS, shield=True):
                 await self._io.give_back(tokens, delay, lane)
         except (DatabaseUnreachable, TimeoutError) as error:
             _log.warning("give_back.failed", kind=self._kind, rows=len(tokens), error=str(error))
@@ -79,7 +79,7 @@ class Settler(Generic[R, S, W]):
             return []
         results: Mapping[int, Result] = {run.finished.id: Result(Verdict.UNKNOWN) for run in runs}
         try:
-            with anyio.CancelScope(shield=True), anyio.fail_after(_COMMIT_SECONDS):
+            with anyio.fail_after(_COMMIT_SECONDS, shield=True):
                 results = await self._io.commit([run.finished for run in runs], patient=patient)
         except (DatabaseUnreachable, TimeoutError) as error:
             _log.warning("commit.failed", kind=self._kind, runs=len(runs), error=str(error))

@@ -77,7 +77,7 @@ class Stream:
         everything = sent_at >= self._scan_all_at
         floor = None if everything or self._floor is None else self._floor - _BEHIND
         try:
-            with anyio.CancelScope(shield=True), anyio.fail_after(_CLAIM_TIMEOUT):
+            with anyio.fail_after(_CLAIM_TIMEOUT, shield=True):
                 claim = await self._core.io.claim(self._lane, self._config.batch, floor)
         except (DatabaseUnreachable, TimeoutError) as error:
             _log.warning("claim.failed", kind=self._core.kind, lane=self._lane.name.lower(), error=str(error))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 import re
+import sys
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -125,6 +126,7 @@ async def open_pool(dsn: str, *, size: int, patience: timedelta, pgbouncer: bool
             statement_cache_size=0 if pgbouncer else 100,
             # Neither connections nor plans age: making either anew takes longer than a reaction may.
             max_inactive_connection_lifetime=0,
+            max_queries=sys.maxsize,
             max_cached_statement_lifetime=0,
             server_settings=_session(pgbouncer=pgbouncer),
             connection_class=_Pooled,
