@@ -85,6 +85,7 @@ class Daemon:
                     self._waits_for = "the first claim"
                     await self._work(runtime, lambda: task_status.started(Serving(url, database.dsn)))
             _log.info("database.closed")
+        log.tell_repeats(at_once=True)
         _log.info("daemon.stopped")
 
     async def use_sites(self, sites: Sites) -> None:
@@ -132,6 +133,7 @@ class Daemon:
             if patience is not None and progress.stalled_for() < patience:
                 self._notifier.alive()
             self._notifier.status(self._unready_because() or "at work")
+            log.tell_repeats()
             await anyio.sleep((patience / 3 if patience else _LOOK_EVERY).total_seconds())
 
     def _unready_because(self) -> str | None:

@@ -1,10 +1,11 @@
 """Structured logs: a constant event name, and keys for everything else.
 
 `cli` calls `configure` once, before anything logs; modules take `structlog.stdlib.get_logger(__name__)`. A
-run's context (kind, id) is bound by the loop with structlog's contextvars. Lines go to standard error: JSON
+step's context (kind, id) is bound by the loop with structlog's contextvars. Lines go to standard error: JSON
 under systemd or when nobody watches, colours on a terminal. Guarantees: what is under a key that names a
-secret is masked, at any depth, before any renderer sees it; so are passwords in URLs. Other libraries' logs
-(logging) come out in the same form.
+secret is masked, at any depth, before any renderer sees it; so are passwords in URLs. Warnings and errors that are
+said again and again are counted instead of written, and `tell_repeats` says how many there were. Other libraries'
+logs (logging) come out in the same form and under the same limits.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
+
+_log = structlog.stdlib.get_logger(__name__)
 
 MASK = "***"
 
@@ -29,6 +34,26 @@ _SECRET_KEY = re.compile(
 # Numbers under such a key are fencing tokens and counts of tokens, and those a reader needs.
 _HARMLESS = (bool, int, float, type(None))
 _URL_PASSWORD = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^/\s@]+(?=@)", re.IGNORECASE)
+
+
+# What a line is about. A line with the same event and the same of these says the same again.
+_ABOUT = (
+    *("kind", "id", "node", "site", "machine", "lane", "task", "step", "url"),
+    *("service", "operation", "result", "label", "failure", "verdict"),
+)
+# Seconds. A trouble that lasts is told a dozen times an hour for each node: often enough to be
+# found, seldom enough to be read.
+_AGAIN_AFTER = 300.0
+# Seconds, and lines of one event in them, whatever they are about. When a region fails for thousands of nodes, the
+# first hundred tell what it is; journald drops from 10,000 in 30 s on, and then it drops anything.
+_BURST_OVER = 60.0
+_BURST = 100
+# Repetitions remembered, at about 300 bytes each; more take turns, and are told a little too often.
+_MOST_REMEMBERED = 10_000
+# Events counted apart. Ours are fewer than a hundred; other libraries' loggers are a dozen.
+_MOST_EVENTS = 1_000
+_OTHER = "other"
+_LIMITED = (logging.WARNING, logging.ERROR)
 
 
 class Format(StrEnum):
@@ -48,11 +73,19 @@ class Level(StrEnum):
     ERROR = "error"
 
 
-def configure(level: Level = Level.INFO, form: Format = Format.AUTO, *, stream: TextIO | None = None) -> None:
-    """Set up structlog and logging. May be called again, with other settings."""
+def configure(
+    level: Level = Level.INFO,
+    form: Format = Format.AUTO,
+    *,
+    stream: TextIO | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Set up structlog and logging. May be called again, with other settings: then what was said before is no
+    repetition. `clock` is what repetitions are counted by."""
+    _repeats.begin(clock)
     out = sys.stderr if stream is None else stream
+    context = structlog.contextvars.merge_contextvars
     shared: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
@@ -61,10 +94,11 @@ def configure(level: Level = Level.INFO, form: Format = Format.AUTO, *, stream: 
     handler = logging.StreamHandler(out)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
+            foreign_pre_chain=[context, *shared],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_renderers(form, out)],
         )
     )
+    handler.addFilter(_foreign_repeats)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
@@ -74,6 +108,8 @@ def configure(level: Level = Level.INFO, form: Format = Format.AUTO, *, stream: 
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
+            context,
+            limit,  # before a traceback is made into text that nobody reads
             *shared,
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
@@ -81,6 +117,109 @@ def configure(level: Level = Level.INFO, form: Format = Format.AUTO, *, stream: 
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
+
+
+class Untold(NamedTuple):
+    """So many lines of an event were not written."""
+
+    event: str
+    lines: int
+
+
+class _Burst:
+    """Lines of one event, whatever they are about."""
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.lines = 0
+        self.untold = 0
+
+
+class Repeats:
+    """Which lines are written when the same is said again and again: of one event about one thing the first, and then
+    one every five minutes; of one event at most a hundred a minute. The rest is counted. Bounded memory."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.begin(clock)
+
+    def begin(self, clock: Callable[[], float]) -> None:
+        """Forget everything."""
+        self._clock = clock
+        # What was written about each thing, and how many since were not; oldest first.
+        self._seen: OrderedDict[tuple[str, Hashable], tuple[float, int]] = OrderedDict()
+        self._bursts: dict[str, _Burst] = {}
+        self._told_at = clock()
+
+    def admit(self, event: str, about: Hashable) -> int | None:
+        """None: do not write this line. Else write it; so many like it were not written since the last one."""
+        now = self._clock()
+        if event not in self._bursts and len(self._bursts) >= _MOST_EVENTS:
+            event = _OTHER
+        burst = self._bursts.setdefault(event, _Burst(now))
+        if now - burst.since >= _BURST_OVER:
+            burst.since, burst.lines = now, 0
+        written_at, skipped = self._seen.get((event, about), (None, 0))
+        again = written_at is not None and now - written_at < _AGAIN_AFTER
+        if again and written_at is not None:
+            self._seen[event, about] = (written_at, skipped + 1)
+        if again or burst.lines >= _BURST:
+            burst.untold += 1
+            return None
+        burst.lines += 1
+        self._seen.pop((event, about), None)
+        self._seen[event, about] = (now, 0)
+        self._forget(now)
+        return skipped
+
+    def untold(self, *, at_once: bool = False) -> list[Untold]:
+        """What was not written since this was asked last; nothing before five minutes are over, unless `at_once`."""
+        now = self._clock()
+        if now - self._told_at < _AGAIN_AFTER and not at_once:
+            return []
+        self._told_at = now
+        found = [Untold(event, burst.untold) for event, burst in self._bursts.items() if burst.untold]
+        for burst in self._bursts.values():
+            burst.untold = 0
+        return found
+
+    def _forget(self, now: float) -> None:
+        """What would be written again anyway, and how often it was said, after another five minutes; and more, if it is
+        too much."""
+        while self._seen:
+            oldest_at, _ = next(iter(self._seen.values()))
+            if now - oldest_at < 2 * _AGAIN_AFTER and len(self._seen) <= _MOST_REMEMBERED:
+                return
+            self._seen.popitem(last=False)
+
+
+_repeats = Repeats()
+
+
+def limit(_logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """A structlog processor: drops a warning or an error that was said a moment ago; one that is written tells with
+    `repeated` how many were not."""
+    if getattr(logging, method.upper(), logging.ERROR) not in _LIMITED:
+        return event
+    failure = event.get("exc_info")
+    about = (*(event.get(key) for key in _ABOUT), type(failure).__name__ if failure else "")
+    skipped = _repeats.admit(str(event.get("event")), tuple(map(str, about)))
+    if skipped is None:
+        raise structlog.DropEvent
+    return {**event, "repeated": skipped} if skipped else event
+
+
+def tell_repeats(*, at_once: bool = False) -> None:
+    """Log how many lines of each event were not written in the last five minutes; `at_once`, however long that is. To
+    be called now and then, and at the end."""
+    for event, lines in _repeats.untold(at_once=at_once):
+        _log.info("log.repeats_not_written", of=event, lines=lines)
+
+
+def _foreign_repeats(record: logging.LogRecord) -> bool:
+    """The same for lines of other libraries; ours come as mappings, and were asked already."""
+    if record.levelno not in _LIMITED or not isinstance(record.msg, str):
+        return True
+    return _repeats.admit(record.name, record.msg) is not None
 
 
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

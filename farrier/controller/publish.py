@@ -41,7 +41,7 @@ class Publisher(Generic[R, S]):
             result = results[run.finished.id]
             if result.verdict is Verdict.COMMITTED:
                 seconds[run.finished.outcome].append(run.seconds)
-                if run.finished.moves or run.error:
+                if run.finished.moves or run.finished.writes or run.error:
                     self._publish_one(run)
             else:
                 self._publish_loss(run, result)
@@ -56,6 +56,22 @@ class Publisher(Generic[R, S]):
         if run.error:
             state, substate = ("unknown", "") if run.resource is None else self._kind.label(run.resource)
             self._sink.failed(kind, state, substate, run.error)
+            text = "" if finished.record is None else finished.record.reason
+            _log.warning(
+                "run.failed", kind=kind, id=finished.id, state=state, substate=substate, label=run.error, error=text
+            )
+        answers = () if run.resource is None else self._kind.answers(run.resource, finished.writes)
+        for answer in answers:
+            _log.info(
+                "intent.answered",
+                kind=kind,
+                id=finished.id,
+                intent=answer.request,
+                action=answer.action,
+                verdict=answer.verdict,
+                reason=answer.reason,
+                requested_by=answer.by,
+            )
         for move in finished.moves:
             self._sink.moved(kind, move.layer, move.source, move.target, move.seconds_in_source)
             _log.info(

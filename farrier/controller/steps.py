@@ -106,7 +106,8 @@ class Steps(Generic[R, S, W, V]):
     async def _run(self, plan: Planned[R, S, W, V]) -> None:
         claimed, token, step = plan.claimed, plan.token, plan.step
         try:
-            run = await self._attempt.act(claimed, token, plan.resource, plan.now, step)
+            with structlog.contextvars.bound_contextvars(kind=self._kind, id=claimed.id):
+                run = await self._attempt.act(claimed, token, plan.resource, plan.now, step)
         except LeaseLost as lost:
             self._leases.drop([(claimed.id, token)])
             self._sink.lease_lost(self._kind)

@@ -72,6 +72,16 @@ class Move(msgspec.Struct, frozen=True):
     seconds_in_source: float | None
 
 
+class Answered(msgspec.Struct, frozen=True):
+    """A request that a run answers: what the log says of it. `by` is whoever asked."""
+
+    request: int
+    action: str
+    verdict: str
+    reason: str
+    by: str | None
+
+
 class Due(enum.StrEnum):
     """When a finished row runs next."""
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
 from farrier.model.outcome import Decision
-from farrier.model.schedule import Claim, Finished, Lane, Loaded, Place, Result
+from farrier.model.schedule import Answered, Claim, Finished, Lane, Loaded, Place, Result
 
 R = TypeVar("R")
 R_contra = TypeVar("R_contra", contravariant=True)
@@ -46,6 +46,9 @@ class Kind(Protocol[R_contra, S_contra]):
 
     def label(self, resource: R_contra) -> tuple[str, str]:
         """(state, substate) of the snapshot as metric labels: both from finite sets."""
+
+    def answers(self, resource: R_contra, writes: Sequence[object], /) -> Sequence[Answered]:
+        """The requests that a run on this snapshot answers with its writes, for the log."""
 
 
 class StateHandler(Protocol[R_contra, S, W, V]):

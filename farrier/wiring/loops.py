@@ -32,6 +32,7 @@ from farrier.services.regions import Regions, open_regions, settings_of
 from farrier.wiring.progress import Progress, WatchedIO
 from farrier.wiring.settings import bmc_settings, credentials
 from farrier.wiring.storage import Database
+from farrier.wiring.told import ToldRequests
 
 
 class Deciders(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +86,7 @@ async def runtime(
     config: settings.Config, database: Database, *, sink: MetricsSink, observer: ServiceObserver
 ) -> AsyncIterator[Runtime]:
     """The loops, not yet running, without any site. Raises ConfigError."""
-    clock = MonotonicClock()
+    clock, observer = MonotonicClock(), ToldRequests(observer)
     progress = Progress(clock, (NODE_KIND.name, REGION_KIND.name))
     owner, lease = uuid4(), config.controller.lease
     host = Host(config=config.controller, sink=sink, clock=clock)

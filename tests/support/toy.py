@@ -19,7 +19,7 @@ from farrier.errors import UndecodableState
 from farrier.io.pool import Connection, Pool
 from farrier.io.state import Changes
 from farrier.model.outcome import Decision, DoNothing, Outcome, Transition, Update
-from farrier.model.schedule import Finished, Place
+from farrier.model.schedule import Answered, Finished, Place
 from farrier.protocols import StateHandler
 
 KIND = "widget"
@@ -144,6 +144,10 @@ class WidgetKind:
 
     def label(self, resource: Widget) -> tuple[str, str]:
         return resource.state.value, ""
+
+    def answers(self, _widget: Widget, writes: Sequence[object], /) -> Sequence[Answered]:
+        counted = [write.request for write in writes if isinstance(write, Answer)]
+        return [Answered(request, "count", "accepted", "", None) for request in counted]
 
 
 class WidgetRows:

@@ -116,3 +116,129 @@ def test_a_traceback_shows_neither_passwords_in_urls_nor_local_variables(form: l
         structlog.stdlib.get_logger().exception("dial_failed")
     assert "no route to" in stream.getvalue()
     assert "hunter2" not in stream.getvalue()
+
+
+class Hand:
+    """A clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def hand(out: io.StringIO) -> Hand:
+    """Moves the clock that repeated lines are counted by."""
+    clock = Hand()
+    log.configure(stream=out, clock=clock)
+    return clock
+
+
+def test_what_is_said_of_one_node_every_period_is_written_once_in_five_minutes(out: io.StringIO, hand: Hand) -> None:
+    logger = structlog.stdlib.get_logger()
+    for _ in range(11):
+        logger.warning("run.failed", kind="node", id=7, label="timeout", error=f"after {hand.seconds} s")
+        hand.seconds += 30
+    first, later = lines(out)
+    assert "repeated" not in first
+    assert later["repeated"] == 9
+
+
+def test_another_node_or_another_error_is_no_repetition(out: io.StringIO, hand: Hand) -> None:
+    logger = structlog.stdlib.get_logger()
+    for id_, label in [(1, "timeout"), (2, "timeout"), (1, "credential")]:
+        logger.warning("run.failed", kind="node", id=id_, label=label)
+    with structlog.contextvars.bound_contextvars(kind="node", id=3):
+        logger.warning("run.failed", label="timeout")
+    for error in (KeyError("a"), ValueError("a")):
+        logger.error("handler.crashed", kind="node", id=1, exc_info=error)
+    assert len(lines(out)) == 6
+
+
+def test_an_error_of_thousands_of_nodes_is_a_hundred_lines_a_minute_and_the_rest_is_counted(
+    out: io.StringIO, hand: Hand
+) -> None:
+    logger = structlog.stdlib.get_logger()
+    for id_ in range(5000):
+        logger.warning("run.failed", kind="node", id=id_)
+    logger.warning("listen.lost")
+    assert len(lines(out)) == 101
+    log.tell_repeats()
+    assert len(lines(out)) == 101, "not yet"
+    hand.seconds += 301
+    log.tell_repeats()
+    log.tell_repeats()
+    told = lines(out)[101:]
+    assert [(line["event"], line["of"], line["lines"]) for line in told] == [
+        ("log.repeats_not_written", "run.failed", 4900)
+    ]
+
+
+def test_those_that_were_not_written_get_their_turn(out: io.StringIO, hand: Hand) -> None:
+    logger = structlog.stdlib.get_logger()
+    for _ in range(3):
+        for id_ in range(250):
+            logger.warning("run.failed", kind="node", id=id_)
+        hand.seconds += 61
+    assert sorted(line["id"] for line in lines(out)) == list(range(250))
+
+
+def test_the_end_does_not_wait_to_tell_how_many_there_were(out: io.StringIO, hand: Hand) -> None:
+    for _ in range(4):
+        structlog.stdlib.get_logger().error("commit.not_won", kind="node", id=1)
+    log.tell_repeats(at_once=True)
+    assert lines(out)[-1]["lines"] == 3
+
+
+def test_what_happened_and_what_ends_the_daemon_is_written_each_time(out: io.StringIO, hand: Hand) -> None:
+    logger = structlog.stdlib.get_logger()
+    for _ in range(300):
+        logger.info("state.moved", kind="node", id=1)
+        logger.critical("task.failed", task="listener")
+    assert len(lines(out)) == 600
+
+
+def test_other_libraries_are_held_to_it_too(out: io.StringIO, hand: Hand) -> None:
+    for number in range(300):
+        logging.getLogger("asyncio").error("Task exception was never retrieved: %s", number)
+    assert len(lines(out)) == 1
+
+
+def test_a_traceback_that_is_not_written_is_not_made_either(out: io.StringIO, hand: Hand) -> None:
+    class Loud(Exception):
+        shown = 0
+
+        @override
+        def __str__(self) -> str:
+            Loud.shown += 1
+            return "loud"
+
+    for _ in range(50):
+        structlog.stdlib.get_logger().error("handler.crashed", kind="node", id=1, exc_info=Loud())
+    shown = Loud.shown
+    assert (len(lines(out)), shown > 0) == (1, True)
+    structlog.stdlib.get_logger().error("handler.crashed", kind="node", id=1, exc_info=Loud())
+    assert Loud.shown == shown
+
+
+def test_what_is_remembered_is_bounded_however_many_things_and_loggers_there_are() -> None:
+    hand = Hand()
+    repeats = log.Repeats(hand)
+    for number in range(30_000):
+        repeats.admit(f"library-{number % 3000}", number)
+        hand.seconds += 0.001
+    seen, bursts = vars(repeats)["_seen"], vars(repeats)["_bursts"]
+    assert len(seen) <= 10_000
+    assert len(bursts) <= 1_001
+    hand.seconds += 3600
+    repeats.admit("run.failed", 1)
+    assert len(seen) == 1
+
+
+def test_settings_that_are_read_again_make_a_new_beginning(out: io.StringIO) -> None:
+    for _ in range(2):
+        log.configure(stream=out)
+        structlog.stdlib.get_logger().warning("listen.lost")
+    assert len(lines(out)) == 2

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from farrier.model.maas_region import EDGES, KIND, LAYER, MaasRegion
-from farrier.model.schedule import Place
+from farrier.model.schedule import Answered, Place
 
 
 class RegionKind:
@@ -27,6 +27,9 @@ class RegionKind:
 
     def label(self, resource: MaasRegion) -> tuple[str, str]:
         return resource.state, ""
+
+    def answers(self, _region: MaasRegion, _writes: Sequence[object], /) -> Sequence[Answered]:
+        return ()  # nobody asks anything of a region
 
 
 REGION_KIND = RegionKind()

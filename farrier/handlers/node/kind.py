@@ -6,14 +6,15 @@ workflow, because operators may rerun from the top.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from farrier.model import edges
 from farrier.model.node import Node
-from farrier.model.schedule import Place
+from farrier.model.schedule import Answered, Place
 from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.model.workflow import WorkflowKind
+from farrier.model.writes import AnswerIntent
 
 
 def stage_layer(kind: WorkflowKind) -> str:
@@ -62,6 +63,20 @@ class NodeKind:
     def label(self, resource: Node) -> tuple[str, str]:
         stage = resource.workflow.stage if resource.workflow is not None else None
         return resource.status, stage or ""
+
+    def answers(self, resource: Node, writes: Sequence[object], /) -> Sequence[Answered]:
+        asked = {intent.id: intent for intent in resource.intents}
+        return [
+            Answered(
+                request=write.intent,
+                action=asked[write.intent].action if write.intent in asked else "",
+                verdict=write.verdict,
+                reason=write.reason,
+                by=asked[write.intent].requested_by if write.intent in asked else None,
+            )
+            for write in writes
+            if isinstance(write, AnswerIntent)
+        ]
 
 
 NODE_KIND = NodeKind()
