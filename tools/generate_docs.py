@@ -16,15 +16,20 @@ import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
+from typing import TypeVar
 
 import typer
 
 from farrier import cli, config, errors
 from farrier.config import templates
-from farrier.metrics import definitions
-from farrier.metrics.families import Definition
+from farrier.metrics import definitions, gauges
+from farrier.metrics.families import Definition, Gauge
 from farrier.model import diagram, maas_region
 from farrier.model.edges import Layer
+from tools import log_events
+
+T = TypeVar("T")
 
 ROOT = Path(__file__).parents[1]
 
@@ -51,6 +56,7 @@ def blocks() -> Mapping[str, str]:
         "errors": _errors(),
         "exit-codes": _exit_codes(),
         "metrics": _metrics(),
+        "log-events": _log_events(),
         "commands": _commands(),
         "rooms": _rooms(),
     }
@@ -153,6 +159,14 @@ def _exit_codes() -> str:
     return _table(("code", "meaning", "errors that end so"), rows)
 
 
+def _log_events() -> str:
+    rows = [
+        (f"`{event.name}`", ", ".join(event.levels), ", ".join(f"`{key}`" for key in event.keys))
+        for event in log_events.events()
+    ]
+    return _table(("event", "level", "keys"), rows)
+
+
 def _errors() -> str:
     rows = [(f"`{error.label}`", error.fate.value, _first_line(inspect.getdoc(error) or "")) for error in _tree()]
     return _table(("label", "fate", "meaning"), rows)
@@ -166,17 +180,21 @@ def _tree(root: type[errors.FarrierError] = errors.FarrierError) -> Iterator[typ
 
 
 def _metrics() -> str:
-    found = [value for value in vars(definitions).values() if isinstance(value, Definition)]
-    rows = [
-        (
-            f"`{d.name}`" if d.buckets else f"`{d.name}_total`",
-            "histogram" if d.buckets else "counter",
-            ", ".join(f"`{label}`" for label in d.labels),
-            d.help,
-        )
-        for d in found
+    counted = [
+        (f"`{d.series}`", "histogram" if d.buckets else "counter", _labels(d.labels), d.help)
+        for d in _of(definitions, Definition)
     ]
-    return _table(("metric", "type", "labels", "meaning"), rows)
+    figures = [(f"`{g.name}`", "gauge", _labels(g.labels), g.help) for g in _of(gauges, Gauge)]
+    return _table(("metric", "type", "labels", "meaning"), [*figures, *counted])
+
+
+def _of(module: ModuleType, type_: type[T]) -> list[T]:
+    """What a module defines of a type, in the order it is written in."""
+    return [value for value in vars(module).values() if isinstance(value, type_)]
+
+
+def _labels(labels: Iterable[str]) -> str:
+    return ", ".join(f"`{label}`" for label in labels)
 
 
 def commands() -> Mapping[str, str]:
