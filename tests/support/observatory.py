@@ -38,13 +38,14 @@ BRISK = ControllerConfig(poll_interval=timedelta(milliseconds=5), drain_timeout=
 
 class Observatory:
     """A simulated region, the real clients of it, and the processor that observes it. `observed` lists every request,
-    the nodes' own as well."""
+    the nodes' own as well; `wire` is what they go through, if it is one of a test's."""
 
     def __init__(self, region: Region, regions: Regions, pool: Pool, *, config: SiteConfig, observed: Observed) -> None:
         self.region = region
         self.regions = regions
         self.config = config
         self.observed = observed
+        self.wire: Wire | None = None
         self.ledger = Ledger()
         self.processor = Processor(
             REGION_KIND,
@@ -64,12 +65,12 @@ async def observatory(
         yield None
         return
     assert config.maas is not None, "a site with a region says where it is"
-    transport = region if isinstance(region, Wire) else RegionTransport(region)
+    wire = region if isinstance(region, Wire) else None
     region = region.region if isinstance(region, Wire) else region
     observed = Observed()
     times = Times(clock=MonotonicClock(), pause=_no_pause)
     async with open_regions(
-        credentials=_KeyOfMaas(), times=times, observer=observed, transport=transport
+        credentials=_KeyOfMaas(), times=times, observer=observed, transport=wire or RegionTransport(region)
     ) as regions:
         await regions.use({config.name: RegionSettings(maas=MaasSettings(url=config.maas.url), key=config.maas.key)})
         pace = config.observe
@@ -84,7 +85,9 @@ async def observatory(
                 )
             ],
         )
-        yield Observatory(region, regions, pool, config=config, observed=observed)
+        seen = Observatory(region, regions, pool, config=config, observed=observed)
+        seen.wire = wire
+        yield seen
 
 
 async def _no_pause(_seconds: float) -> None:

@@ -10,7 +10,6 @@ import re
 from datetime import timedelta
 from typing import Any
 
-import anyio
 import msgspec
 
 from farrier.config.sites import DeploySite
@@ -18,10 +17,8 @@ from farrier.config.sites import Site as SiteConfig
 from farrier.model.node import TaskType
 from farrier.sim.maas import Durations
 from farrier.sim.maas.records import Machine as Record
-from tests.support.loop import PATIENCE
 from tests.support.site import MINUTE, SECOND, Machine, Site
 from tests.support.stages import MAC, SITE
-from tests.support.wire import Wire
 
 # Long enough to be seen at work, and no longer: each step of the time is a round of the loop.
 QUICK = Durations(commission=MINUTE, deploy=MINUTE, power=timedelta(0), erase=MINUTE)
@@ -65,18 +62,13 @@ async def until(node: Machine, *wanted: str, every: timedelta = 30 * SECOND) -> 
     await node.site.wait_until(is_there, every=every)
 
 
-async def until_held(node: Machine, wire: Wire, *, every: timedelta = 30 * SECOND) -> bool:
-    """Time passes until a change is held; False when the agent is waited for, and none was."""
+async def until_held(node: Machine, *, goal: str = "wait_for_agent_enrollment") -> bool:
+    """Time passes until a change is held; False when the node is where it was to get, and none was."""
     for _ in range(20):
-        node.site.wake()
-        with anyio.fail_after(PATIENCE):
-            while not wire.held.is_set() and await node.site.is_busy():
-                await anyio.lowlevel.checkpoint()
-        if wire.held.is_set():
-            return True
-        if (await node.state())[2] == "wait_for_agent_enrollment":
-            return False
-        await node.site.pass_time(every)
+        await node.site.settled()
+        if node.site.is_held or goal in await node.state():
+            return node.site.is_held
+        await node.site.pass_time(30 * SECOND)
     raise AssertionError(f"nothing is held, and {await node.state()}")
 
 

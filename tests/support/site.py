@@ -345,16 +345,20 @@ class Site:
         assert await done(), f"not so within {longest}"
 
     async def settled(self) -> None:
-        """Return once nothing is due and nothing runs."""
+        """Return once nothing is due and nothing runs, or what runs is held on its way to the region."""
         self.wake()
         with anyio.fail_after(PATIENCE):
-            while await self.is_busy():
+            while not self.is_held and await self.is_busy():
                 await anyio.lowlevel.checkpoint()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a change is held on its way to the region."""
+        return self._maas is not None and self._maas.wire is not None and self._maas.wire.held.is_set()
 
     async def is_busy(self) -> bool:
         """Whether anything is due or runs."""
-        busy: bool = await self.conn.fetchval(_BUSY)
-        return busy
+        return bool(await self.conn.fetchval(_BUSY))
 
     def wake(self) -> None:
         """Rows may be due, of either kind."""

@@ -43,6 +43,10 @@ class Blow(enum.Enum):
     HELD_AFTER = enum.auto()
     """It is done, and the answer does not come until it is let go."""
 
+    @property
+    def is_done_first(self) -> bool:
+        return self in _DONE_FIRST
+
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
     """A change, by the region's own name of it, and the machine as it was before."""
@@ -81,7 +85,7 @@ class Wire(httpx.AsyncBaseTransport):
         blow = self.strike(sent)
         if blow is None:
             return await self._inner.handle_async_request(request)
-        answer = await self._inner.handle_async_request(request) if blow in _DONE_FIRST else None
+        answer = await self._inner.handle_async_request(request) if blow.is_done_first else None
         return await self._struck(request, blow, answer)
 
     async def _struck(self, request: httpx.Request, blow: Blow, answer: httpx.Response | None) -> httpx.Response:
@@ -91,14 +95,14 @@ class Wire(httpx.AsyncBaseTransport):
             case Blow.LATE | Blow.HANGS:
                 raise httpx.ReadTimeout("nothing came", request=request)
             case Blow.FAILS | Blow.FAILS_LATE:
-                return httpx.Response(500, text="Failed to connect to BMC: no route", request=request)
+                return _response(500, b"Failed to connect to BMC: no route")
             case Blow.NO_RACK:
-                return httpx.Response(503, text="no rack", headers={"Retry-After": "10"}, request=request)
+                return _response(503, b"no rack", retry_after="10")
             case Blow.SERIALIZATION:
-                return httpx.Response(409, html="<p>conflict</p>", headers={"Retry-After": "5"}, request=request)
+                return _response(409, b"<p>conflict</p>", retry_after="5")
             case Blow.GARBLED:
                 assert answer is not None
-                return httpx.Response(answer.status_code, content=_PAGE, request=request)
+                return _response(answer.status_code, _PAGE)
             case Blow.HELD | Blow.HELD_AFTER:
                 self.held.set()
                 await self._gate.wait()
@@ -121,6 +125,11 @@ class Wire(httpx.AsyncBaseTransport):
         """What is held goes on; what is held from now on waits for another word."""
         self._gate.set()
         self.held, self._gate = anyio.Event(), anyio.Event()
+
+
+def _response(status: int, body: bytes, *, retry_after: str | None = None) -> httpx.Response:
+    headers = {"Content-Type": "text/html"} | ({} if retry_after is None else {"Retry-After": retry_after})
+    return httpx.Response(status, headers=headers, stream=httpx.ByteStream(body))
 
 
 def _named(method: str, parts: list[str]) -> str:

@@ -1,0 +1,180 @@
+"""A node in service whose machine in MAAS is not what it has to be: when it leaves, why, and when it is back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from farrier.sim.maas import ADMIN, Fault, Status
+from farrier.sim.maas.records import Machine as Record
+from tests.support.onboarded import active, manageable, record
+from tests.support.site import HOUR, MINUTE, SECOND, Machine, Site
+from tests.support.wire import Wire
+
+STEP = 10 * SECOND
+Human = Callable[[Site, Record], None]
+
+
+def releases(site: Site, machine: Record) -> None:
+    """As somebody does who mistook it for another."""
+    machine.owner = None
+    site.maas.region.move(machine, Status.RELEASING)
+    site.maas.region.move(machine, Status.READY)
+
+
+def marks_broken(site: Site, machine: Record) -> None:
+    site.maas.region.move(machine, Status.BROKEN)
+
+
+def rescues(site: Site, machine: Record) -> None:
+    site.maas.region.move(machine, Status.ENTERING_RESCUE_MODE)
+
+
+def deploys_again(site: Site, machine: Record) -> None:
+    """By hand: the same system, installed anew or put back."""
+    machine.owner = ADMIN.username
+    site.maas.region.move(machine, Status.DEPLOYED)
+
+
+async def lives(node: Machine, time: timedelta) -> str:
+    """Time passes in small steps, with a heartbeat in each minute; its status then."""
+    for step in range(time // STEP):
+        if step % 6 == 0:
+            await node.beat()
+        await node.site.wait(STEP)
+    return (await node.state())[0] or ""
+
+
+async def seen_state(node: Machine) -> str:
+    state: str = await node.site.conn.fetchval(
+        "SELECT state FROM farrier.node_observations WHERE node_id = $1", node.id
+    )
+    return state
+
+
+async def seen_for(node: Machine) -> timedelta:
+    """Between the first and the last reading that showed what was read last."""
+    apart: timedelta = await node.site.conn.fetchval(
+        "SELECT read_at - since FROM farrier.node_observations WHERE node_id = $1", node.id
+    )
+    return apart
+
+
+@pytest.mark.parametrize("human", [releases, marks_broken, rescues])
+async def test_a_contradiction_takes_two_readings_a_minute_apart(site: Site, human: Human) -> None:
+    node = await active(site)
+    human(site, await record(node))
+    assert await lives(node, 50 * SECOND) == "active"
+    assert await lives(node, 90 * SECOND) == "quarantined"
+    assert await node.quarantine() == "state_disagreement"
+    assert await seen_for(node) >= MINUTE
+
+
+async def test_a_machine_that_was_deleted_is_missed_twice_before_that_counts(site: Site) -> None:
+    """No event tells of it: the sweep misses it, and it is asked for by its own name then."""
+    node = await active(site)
+    site.maas.region.forget(await record(node))
+    while await seen_state(node) != "absent":
+        await site.wait(MINUTE)
+        await node.beat()
+        assert (await node.state())[0] == "active"
+    assert await lives(node, 50 * SECOND) == "active"
+    assert await lives(node, 90 * SECOND) == "quarantined"
+    assert await node.quarantine() == "machine_deleted_upstream"
+    assert await seen_for(node) >= MINUTE
+
+
+async def test_what_was_only_for_a_moment_is_nothing(site: Site) -> None:
+    node = await active(site)
+    machine = await record(node)
+    marks_broken(site, machine)
+    assert await lives(node, 30 * SECOND) == "active"
+    deploys_again(site, machine)
+    assert await lives(node, 5 * MINUTE) == "active"
+    assert await node.path() == ["enrolling", "active"]
+
+
+@pytest.mark.parametrize("human", [releases, marks_broken, rescues])
+async def test_it_is_back_by_itself_once_it_is_deployed_again_and_not_before(site: Site, human: Human) -> None:
+    node = await active(site)
+    machine = await record(node)
+    human(site, machine)
+    assert await lives(node, 3 * MINUTE) == "quarantined"
+    assert await lives(node, 5 * MINUTE) == "quarantined"
+    deploys_again(site, machine)
+    assert await lives(node, 50 * SECOND) == "quarantined", "one reading is no proof of this, either"
+    assert await lives(node, 90 * SECOND) == "active"
+
+
+async def test_an_operators_quarantine_is_not_lifted_because_a_drift_is_over(site: Site) -> None:
+    node = await active(site)
+    machine = await record(node)
+    await node.asked("quarantine", reason="looked at")
+    releases(site, machine)
+    assert await lives(node, 3 * MINUTE) == "quarantined"
+    deploys_again(site, machine)
+    assert await lives(node, 5 * MINUTE) == "quarantined"
+    assert await node.quarantine() == "operator"
+
+
+async def test_a_region_that_is_down_for_an_hour_quarantines_nobody(site: Site) -> None:
+    nodes = [await active(site), await active(site, macs=["52:54:00:00:00:02"])]
+    site.maas.region.faults.add(Fault(status=502, body=b"<html>Bad Gateway</html>", times=None))
+    for minute in range(0, 70, 2):
+        if minute == 60:
+            site.maas.region.faults.clear()
+        await site.wait(2 * MINUTE)
+        for node in nodes:
+            await node.beat()
+    assert [(await node.state())[0] for node in nodes] == ["active", "active"]
+    for node in nodes:
+        assert "quarantined" not in await node.path()
+
+
+async def test_what_was_seen_before_the_region_was_lost_proves_nothing_later(site: Site) -> None:
+    """The first reading contradicts; then nothing can be read, until it is as it was."""
+    node = await active(site)
+    machine = await record(node)
+    marks_broken(site, machine)
+    await lives(node, 10 * SECOND)
+    site.maas.region.faults.add(Fault(status=502, body=b"", times=None))
+    assert await lives(node, 10 * MINUTE) == "active"
+    deploys_again(site, machine)
+    site.maas.region.faults.clear()
+    assert await lives(node, 5 * MINUTE) == "active"
+    assert await node.path() == ["enrolling", "active"]
+
+
+async def test_a_contradiction_from_before_the_region_was_lost_is_confirmed_once_it_is_back(site: Site) -> None:
+    node = await active(site)
+    marks_broken(site, await record(node))
+    await lives(node, 10 * SECOND)
+    site.maas.region.faults.add(Fault(status=502, body=b"", times=None))
+    assert await lives(node, 10 * MINUTE) == "active"
+    site.maas.region.faults.clear()
+    assert await lives(node, 3 * MINUTE) == "quarantined"
+
+
+async def test_nothing_is_sent_to_a_machine_because_it_drifts(site: Site, wire: Wire) -> None:
+    node = await active(site)
+    wire.sent.clear()
+    releases(site, await record(node))
+    assert await lives(node, 3 * MINUTE) == "quarantined"
+    assert wire.sent == []
+
+
+async def test_a_node_that_maas_knows_nothing_of_does_not_drift(site: Site) -> None:
+    token = "a token of its own, as good as any other"
+    node = await (await (await site.register(bootstrap_token=token)).enroll(token)).beat()
+    assert await lives(node, 3 * MINUTE) == "active"
+
+
+async def test_a_machine_renamed_by_hand_is_the_same_machine(site: Site) -> None:
+    node = await active(site)
+    (await record(node)).hostname = "renamed"
+    await site.wait(HOUR)
+    await node.beat()
+    assert await lives(node, MINUTE) == "active"
+    assert (await manageable(site, macs=["52:54:00:00:00:09"])).id != node.id
