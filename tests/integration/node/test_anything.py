@@ -11,20 +11,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from typing import Any, TypeAlias
 
-import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from farrier.model import mapping, sla
-from farrier.model.actions import ANSWERED_WHILE_PAUSED, Action
+from farrier.model.actions import Action
 from farrier.model.bmc import BmcError, BmcFailure
-from farrier.model.edges import Layer
 from farrier.model.node import TaskType
-from farrier.model.status import NodeStatus
-from farrier.model.workflow import LIVE, WorkflowKind, WorkflowStatus
 from tests.support import pg
 from tests.support import site as sites
+from tests.support.judged import held_after_every_commit, holds_now
 from tests.support.site import HOUR, MINUTE, SECOND, Machine, Site
 
 Act: TypeAlias = Callable[[Machine], Awaitable[object]]
@@ -40,7 +36,6 @@ PARAMS: dict[Action, list[dict[str, Any]]] = {
     Action.PAUSE: [{"reason": "fire drill"}],
 }
 OF_A_DELETED_NODE = {"FR403", "FR404", "FR410"}
-CARRIED = {NodeStatus.DRAINING, NodeStatus.REMOVING}
 
 
 def asks(*requests: tuple[Action, dict[str, Any]]) -> Act:
@@ -145,62 +140,3 @@ async def test_what_must_hold_holds_after_every_commit(site: Site, begins: int, 
             await site.settled()
         await holds_now(machine)
     await held_after_every_commit(machine)
-
-
-async def holds_now(machine: Machine) -> None:
-    """Once the loop has nothing more to do."""
-    site, row = machine.site, await machine.look()
-    assert site.ledger.errors == [] and site.ledger.verdicts == []
-    pending = await site.conn.fetch(
-        "SELECT action FROM farrier.intents WHERE node_id = $1 AND status = 'pending'", machine.id
-    )
-    assert row["paused"] or not pending
-    assert not ANSWERED_WHILE_PAUSED.intersection(Action(record["action"]) for record in pending)
-    assert row["management"] not in ("verifying", "adopting")
-    assert row["status"] != "active" or row["ever_onboarded"]
-    live = {task["type"] for task in await machine.tasks() if task["status"] in ("queued", "dispatched")}
-    assert not live or row["live"] == "decommission"
-    if row["status"] in CARRIED and row["stage"] in ("drain_node", "remove_gpuaas_node_record") and not row["paused"]:
-        assert live, "somebody has to carry it out"
-    tries = msgspec.json.decode(row["bmc"]).get("tries", [])
-    assert len(tries) <= 3, "logins that may have failed"
-    has_a_limit_or_a_reason(row)
-
-
-def has_a_limit_or_a_reason(row: Any) -> None:
-    """The SLA of every layer can be asked for, whatever the node is."""
-    facts = sla.SlaFacts(
-        management=row["management"],
-        onboarding=WorkflowStatus(row["workflow_status"]) if row["workflow"] == "onboarding" else None,
-        has_mode=row["mode"] is not None,
-        manage_asked="asked_at" in row["bmc"],
-    )
-    for layer, value in ((Layer.STATUS, row["status"]), (Layer.MANAGEMENT, row["management"])):
-        sla.limit(layer, value, facts=facts, overrides={})
-    if row["live"] is not None:
-        sla.limit(Layer(row["live"]), row["workflow_status"], stage=row["stage"], facts=facts, overrides={})
-
-
-async def held_after_every_commit(machine: Machine) -> None:
-    rows = await machine.site.conn.fetch(
-        "SELECT version, layer, to_value FROM farrier.history WHERE kind = 'node' AND id = $1 ORDER BY version",
-        machine.id,
-    )
-    commits: dict[int, dict[str, str]] = {}
-    for row in rows:
-        commits.setdefault(row["version"], {})[row["layer"]] = row["to_value"]
-    standing: dict[str, str] = {}
-    for version, moved in commits.items():
-        standing |= moved
-        status = NodeStatus(standing["status"])
-        live = []
-        for kind in WorkflowKind:
-            if kind not in standing:
-                continue
-            workflow = WorkflowStatus(standing[kind])
-            if workflow in LIVE or kind in moved:
-                assert mapping.violation(status, kind=kind, workflow_status=workflow) is None, (version, standing)
-            if workflow in LIVE:
-                live.append(kind)
-        assert len(live) <= 1, (version, standing)
-        assert status not in CARRIED or live == [WorkflowKind.DECOMMISSION], (version, standing)

@@ -1,0 +1,79 @@
+"""What must hold of a node whatever was done to it: at rest, and after each of its commits.
+
+Used by the property tests on a real loop. Each commit is judged by the history that it left: a row of it carries the
+version of its commit, so the layers can be put together again as they stood after each.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from farrier.model import mapping, sla
+from farrier.model.actions import ANSWERED_WHILE_PAUSED, Action
+from farrier.model.edges import Layer
+from farrier.model.status import NodeStatus
+from farrier.model.workflow import LIVE, WorkflowKind, WorkflowStatus
+from tests.support.site import Machine
+
+CARRIED = {NodeStatus.DRAINING, NodeStatus.REMOVING}
+
+
+async def holds_now(machine: Machine) -> None:
+    """Once the loop has nothing more to do."""
+    site, row = machine.site, await machine.look()
+    assert site.ledger.errors == [] and site.ledger.verdicts == []
+    pending = await site.conn.fetch(
+        "SELECT action FROM farrier.intents WHERE node_id = $1 AND status = 'pending'", machine.id
+    )
+    assert row["paused"] or not pending
+    assert not ANSWERED_WHILE_PAUSED.intersection(Action(record["action"]) for record in pending)
+    assert row["management"] not in ("verifying", "adopting")
+    assert row["status"] != "active" or row["ever_onboarded"]
+    live = {task["type"] for task in await machine.tasks() if task["status"] in ("queued", "dispatched")}
+    assert not live or row["live"] == "decommission"
+    if row["status"] in CARRIED and row["stage"] in ("drain_node", "remove_gpuaas_node_record") and not row["paused"]:
+        assert live, "somebody has to carry it out"
+    tries = msgspec.json.decode(row["bmc"]).get("tries", [])
+    assert len(tries) <= 3, "logins that may have failed"
+    has_a_limit_or_a_reason(row)
+
+
+def has_a_limit_or_a_reason(row: Any) -> None:
+    """The SLA of every layer can be asked for, whatever the node is."""
+    facts = sla.SlaFacts(
+        management=row["management"],
+        onboarding=WorkflowStatus(row["workflow_status"]) if row["workflow"] == "onboarding" else None,
+        has_mode=row["mode"] is not None,
+        manage_asked="asked_at" in row["bmc"],
+    )
+    for layer, value in ((Layer.STATUS, row["status"]), (Layer.MANAGEMENT, row["management"])):
+        sla.limit(layer, value, facts=facts, overrides={})
+    if row["live"] is not None:
+        sla.limit(Layer(row["live"]), row["workflow_status"], stage=row["stage"], facts=facts, overrides={})
+
+
+async def held_after_every_commit(machine: Machine) -> None:
+    rows = await machine.site.conn.fetch(
+        "SELECT version, layer, to_value FROM farrier.history WHERE kind = 'node' AND id = $1 ORDER BY version",
+        machine.id,
+    )
+    commits: dict[int, dict[str, str]] = {}
+    for row in rows:
+        commits.setdefault(row["version"], {})[row["layer"]] = row["to_value"]
+    standing: dict[str, str] = {}
+    for version, moved in commits.items():
+        standing |= moved
+        status = NodeStatus(standing["status"])
+        live = []
+        for kind in WorkflowKind:
+            if kind not in standing:
+                continue
+            workflow = WorkflowStatus(standing[kind])
+            if workflow in LIVE or kind in moved:
+                assert mapping.violation(status, kind=kind, workflow_status=workflow) is None, (version, standing)
+            if workflow in LIVE:
+                live.append(kind)
+        assert len(live) <= 1, (version, standing)
+        assert status not in CARRIED or live == [WorkflowKind.DECOMMISSION], (version, standing)
