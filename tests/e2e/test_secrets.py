@@ -1,0 +1,230 @@
+"""Secrets planted wherever farrier has any, and whoever it talks to says them back: none of them comes out.
+
+A real daemon, with a BMC, a MAAS region and a Vault that answer with what they were told, is looked at from all sides:
+its log, its metrics, its API and pages, and every row that it keeps.
+"""
+
+from __future__ import annotations
+
+import base64
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import quote
+
+import anyio
+import anyio.abc
+import httpx
+import msgspec
+import pytest
+
+from farrier.sim.certificates import Authority
+from tests.support import bmc, pg, vault
+from tests.support.process import Farrier, farrier, until
+from tools import log_events
+
+DSN, API, STRANGER = "pl4nted-dsn", "pl4nted-api", "pl4nted-api-wrong"
+FILE, WRONG, VAULTED = "pl4nted-bmc-file", "pl4nted-bmc-refused", "pl4nted-bmc-vault"
+VAULT, MAAS = "hvs.pl4nted-vault", "pl4ntedmaas"
+SECRETS = (DSN, API, STRANGER, FILE, WRONG, VAULTED, VAULT, MAAS)
+
+# What others put where no secret belongs. It stays there, and is said nowhere else.
+LABEL, MISPLACED, PARAM = "pl4nted-label", "pl4nted-as-reference", "pl4nted-as-param"
+MISLAID = (LABEL, MISPLACED, PARAM)
+
+
+class Bystander(msgspec.Struct, frozen=True):
+    """A region that refuses whatever it is asked, and says back every byte of it."""
+
+    url: str
+    heard: list[bytes]
+
+
+@asynccontextmanager
+async def echo() -> AsyncIterator[Bystander]:
+    """On a free port of 127.0.0.1. Answers in turn with refusals, failures and what is no MAAS at all."""
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    region = Bystander(f"http://127.0.0.1:{port}/MAAS", [])
+    statuses = ["500 Internal Server Error", "401 Unauthorized", "200 OK", "403 Forbidden", "409 Conflict"]
+
+    async def answer(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                request = await stream.receive()
+                status = statuses[len(region.heard) % len(statuses)]
+                region.heard.append(request)
+                reason = quote(request.decode()).encode()
+                head = f"HTTP/1.1 {status}\r\nConnection: close\r\nX-Heard: ".encode() + reason
+                await stream.send(head + f"\r\nContent-Length: {len(request)}\r\n\r\n".encode() + request)
+
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, answer)
+        yield region
+        tasks.cancel_scope.cancel()
+
+
+PLACES = (("/nodes/", ""), ("/api/v1/nodes/", ""), ("/api/v1/nodes/", "/history"))
+
+
+class World(msgspec.Struct, frozen=True):
+    """A daemon among others that tell on it, and what was given out to an agent."""
+
+    daemon: Farrier
+    db: pg.Database
+    bmcs: list[bmc.FakeBmc]
+    store: vault.FakeVault
+    region: Bystander
+    handed_out: list[str]
+
+    async def is_worked_through(self) -> bool:
+        """Every secret was sent, and every request answered."""
+        sent = all(server.logins for server in self.bmcs) and self.store.requests and len(self.region.heard) > 2
+        async with self.db.connect() as conn:
+            failed = await conn.fetchval("SELECT count(*) > 2 FROM farrier.nodes WHERE bmc->>'failure' IS NOT NULL")
+            answered = await conn.fetchval("SELECT bool_and(status <> 'pending') FROM farrier.intents")
+            return bool(sent and failed and answered)
+
+    async def rows(self) -> dict[str, str]:
+        """Every row of every table, as text."""
+        async with self.db.connect() as conn:
+            names = "SELECT tablename FROM pg_tables WHERE schemaname = 'farrier'"
+            tables = [str(row["tablename"]) for row in await conn.fetch(names)]
+            return {
+                table: str(await conn.fetchval(f"SELECT string_agg(t::text, chr(10)) FROM farrier.{table} t"))
+                for table in tables
+            }
+
+    async def served(self) -> dict[str, str]:
+        """What it shows over HTTP."""
+        names = ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
+        each = [f"{place}{name}{more}" for name in names for place, more in PLACES]
+        return {path: (await self.daemon.get(path)).text for path in ["/", "/api/v1/nodes", "/readyz", *each]}
+
+
+def settings(directory: Path, ca_file: Path, store: vault.FakeVault, region: Bystander) -> Path:
+    """Everything that has a secret has one."""
+    sites = directory / "sites"
+    sites.mkdir()
+    secrets = {
+        "answered": f"{bmc.USERNAME}\n{FILE}",
+        "refused": f"{bmc.USERNAME}\n{WRONG}",
+        "vault": VAULT,
+        "maas": f"{MAAS}:{MAAS}:{MAAS}",
+        "api": API,
+    }
+    for name, text in secrets.items():
+        (directory / name).write_text(text)
+    (sites / "ams1.toml").write_text(f'[maas]\nurl = "{region.url}"\nkey = "file:{directory}/maas"\n')
+    file = directory / "farrier.toml"
+    file.write_text(f"""
+        [credentials]
+        file_roots = ["{directory}"]
+        [bmc]
+        ca_file = "{ca_file}"
+        allowed_networks = ["127.0.0.0/8"]
+        [vault]
+        address = "{store.address}"
+        token = "file:{directory}/vault"
+        ca_file = "{store.ca_file}"
+        [sites]
+        directory = "{sites}"
+        [http]
+        port = 0
+        bearer_token = "file:{directory}/api"
+        [log]
+        level = "debug"
+    """)
+    return file
+
+
+@pytest.fixture
+async def world(db: pg.Database, tmp_path: Path) -> AsyncIterator[World]:
+    authority = Authority("farrier test", now=datetime.now(UTC))
+    dsn = db.dsn.replace("//postgres@", f"//postgres:{DSN}@")
+    assert DSN in dsn
+    async with AsyncExitStack() as open_:
+        bmcs = []
+        for number in range(3):
+            (tmp_path / str(number)).mkdir()
+            bmcs.append(await open_.enter_async_context(bmc.fake_bmc(tmp_path / str(number), authority)))
+        store = await open_.enter_async_context(vault.fake_vault(tmp_path, authority))
+        region = await open_.enter_async_context(echo())
+        file = settings(tmp_path, store.ca_file, store, region)
+        store.tokens.add(VAULT)
+        store.put("farrier/bmc/1", username=bmc.USERNAME, password=VAULTED)
+        command = farrier("run", "--config", str(file), environment={"FARRIER_DATABASE_DSN": dsn})
+        daemon = await open_.enter_async_context(command)
+        await daemon.until("daemon.ready")
+        known = World(daemon, db, bmcs, store, region, [])
+        await register(known, tmp_path)
+        yield known
+
+
+async def register(world: World, directory: Path) -> None:
+    """A node for each way to a secret, requests, and an agent."""
+    world.bmcs[0].password, world.bmcs[2].password = FILE, VAULTED
+    for server in world.bmcs:
+        said = f"{FILE} {VAULTED} {spelled(FILE)} {spelled(VAULTED)}"
+        server.answer(bmc.SYSTEM, bmc.Page(500, f'{{"error": {{"message": "{said}"}}}}'.encode()))
+    references = [f"file:{directory}/answered", f"file:{directory}/refused", "vault:farrier/bmc/1", MISPLACED]
+    addresses = [*(server.url for server in world.bmcs), "https://127.0.0.1:1"]
+    statement = """
+        SELECT farrier.register_node($1, bmc_address => $2, bmc_credential => $3, site => 'ams1',
+                                     labels => jsonb_build_object('api_password', $4::text))
+    """
+    async with world.db.connect() as conn:
+        for number, (reference, address) in enumerate(zip(references, addresses, strict=True)):
+            await conn.execute(statement, f"gpu-{number}", address, reference, LABEL)
+        token = await conn.fetchval("SELECT farrier.issue_bootstrap('gpu-0')")
+        key = await conn.fetchval("SELECT agent_key FROM farrier.enroll_agent($1, '{}')", token)
+        await conn.execute("""SELECT farrier.heartbeat('gpu-0', '{"ok": true, "alerts": []}', $1)""", key)
+        await conn.execute("SELECT farrier.enqueue('node', id) FROM farrier.nodes")
+        ask = "SELECT farrier.intent($1, $2, $3::jsonb)"
+        await conn.execute(ask, "gpu-3", "onboard", '{"mode": "deploy"}')
+        await conn.execute(ask, "gpu-3", "set_bmc", f'{{"credential": "{PARAM}"}}')
+        await conn.execute(ask, "gpu-0", "release", "{}")
+    world.handed_out.extend([str(token), str(key)])
+
+
+def spelled(password: str) -> str:
+    """As basic authentication sends it."""
+    return base64.b64encode(f"{bmc.USERNAME}:{password}".encode()).decode()
+
+
+async def test_no_secret_is_in_the_log_the_metrics_the_api_or_the_database(world: World) -> None:
+    await world.daemon.until("request.failed")
+    await until(world.is_worked_through)
+    url = (await world.daemon.until("http.listening"))["url"]
+    async with httpx.AsyncClient(base_url=url, trust_env=False) as client:
+        body = {"node": "gpu-0", "action": "pause", "params": {"reason": "to look at it"}, "api_version": 2}
+        for token, status in ((STRANGER, 401), (API, 202)):
+            asked = await client.post("/api/v1/intents", json=body, headers={"Authorization": f"Bearer {token}"})
+            assert asked.status_code == status, asked.text
+    served = await world.served()
+    metrics = (await world.daemon.get("/metrics")).text
+    world.daemon.send(signal.SIGHUP)
+    await world.daemon.until("config.reloaded")
+    world.daemon.send(signal.SIGTERM)
+    assert await world.daemon.ended() == 0
+
+    secrets = [*SECRETS, spelled(FILE), spelled(WRONG), spelled(VAULTED), *world.handed_out]
+    assert {"intent.answered", "state.moved", "request.failed"} <= set(world.daemon.names)
+    for place, text in {"log": world.daemon.logged, "output": world.daemon.printed, "metrics": metrics}.items():
+        assert not [secret for secret in (*secrets, *MISLAID) if secret in text], place
+    for place, text in (served | await world.rows()).items():
+        assert not [secret for secret in secrets if secret in text], place
+
+
+async def test_what_the_log_says_is_listed_for_operators(world: World) -> None:
+    await until(world.is_worked_through)
+    world.daemon.send(signal.SIGTERM)
+    assert await world.daemon.ended() == 0
+    known = {
+        event.name: {*event.keys, "event", "level", "timestamp", "repeated", "kind", "id"}
+        for event in log_events.events()
+    }
+    ours = [line for line in world.daemon.events if "logger" not in line]
+    assert not [line for line in ours if not set(line) <= known.get(line["event"], set())]
