@@ -1,0 +1,82 @@
+"""`farrier dashboard`: dashboards for Grafana over the metrics of this program. Needs no database and no settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from farrier.cli import output
+from farrier.errors import ConfigError
+from farrier.metrics import dashboards
+
+
+class About(msgspec.Struct, frozen=True):
+    """A dashboard in the list of them."""
+
+    name: str
+    title: str
+    answers: str
+
+
+class Written(msgspec.Struct, frozen=True):
+    """A dashboard and its file."""
+
+    name: str
+    path: str
+
+
+def dashboard(
+    name: Annotated[str | None, typer.Argument(help="Print this one; with --out, write this one.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Write files into this directory; it is made.")
+    ] = None,
+    listing: Annotated[bool, typer.Option("--list", help="List the dashboards there are.")] = False,
+    pages: Annotated[
+        str, typer.Option(metavar="URL", help="Where browsers reach farrier's own pages; links to nodes start with it.")
+    ] = dashboards.DEFAULTS[dashboards.PAGES],
+    runbooks: Annotated[
+        str,
+        typer.Option(metavar="URL", help="Where docs/operating/ of this version is read; links go to pages below it."),
+    ] = dashboards.DEFAULTS[dashboards.RUNBOOKS],
+    as_json: output.AsJson = False,
+) -> None:
+    """Print a dashboard for Grafana, or write all of them into a directory."""
+    if name is not None and name not in dashboards.NAMES:
+        raise typer.BadParameter(f"there is no dashboard {name!r}; there are: {', '.join(dashboards.NAMES)}")
+    addresses = {dashboards.PAGES: pages, dashboards.RUNBOOKS: runbooks}
+    if listing:
+        _list(as_json=as_json)
+    elif out is not None:
+        _write((name,) if name else dashboards.NAMES, out, addresses, as_json=as_json)
+    elif name is not None:
+        output.json(dashboards.load(name, addresses))
+    else:
+        raise typer.BadParameter(f"name one of {', '.join(dashboards.NAMES)}, or write all with --out DIR")
+
+
+def _list(*, as_json: bool) -> None:
+    boards = {name: dashboards.load(name, {}) for name in dashboards.NAMES}
+    found = tuple(About(name, board["title"], board["description"]) for name, board in boards.items())
+    if as_json:
+        output.json(found)
+    else:
+        output.table(("NAME", "TITLE", "ANSWERS"), ((each.name, each.title, each.answers) for each in found))
+
+
+def _write(names: tuple[str, ...], out: Path, addresses: dict[str, str], *, as_json: bool) -> None:
+    written = []
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            path = out / f"farrier-{name}.json"
+            path.write_bytes(msgspec.json.format(msgspec.json.encode(dashboards.load(name, addresses)), indent=1))
+            written.append(Written(name, str(path)))
+    except OSError as error:
+        raise ConfigError(f"--out: {out} cannot be written: {error.strerror}") from error
+    if as_json:
+        output.json(written)
+    else:
+        output.table(("NAME", "FILE"), ((each.name, each.path) for each in written))
