@@ -1,0 +1,157 @@
+"""What happened to resources, as it is asked for and told: changes of layers, which of them are wanted, and the key
+by which a reader goes on.
+
+`protocols.Queries` answers in these words; the command line and the web show them. Like `views`, states are plain
+texts here. In JSON durations are seconds and times ISO 8601.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+from farrier.model import duration
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_LARGEST = (1 << 63) - 1  # of a bigint
+
+
+class Order(StrEnum):
+    """How history is walked: by time, or node by node, each from its beginning. One resource's own history goes by
+    its versions, which is the same as by time."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"
+    NODES = "nodes"
+
+
+class HistoryKey(msgspec.Struct, frozen=True):
+    """Where a reader of history stands: at the change with this key, which it has read. Good in every order."""
+
+    at: datetime
+    id: int
+    version: int
+    kind: str
+    layer: str
+
+    @property
+    def text(self) -> str:
+        """As it is told to others, who give it back as it is."""
+        return f"{(self.at - _EPOCH) // _MICROSECOND}.{self.id}.{self.version}.{self.kind}.{self.layer}"
+
+
+def parse_key(text: str) -> HistoryKey:
+    """The key of `HistoryKey.text`. Raises ValueError."""
+    micros, id_, version, kind, layer = [*text.split(".", 4), *[""] * 4][:5]
+    numbers = (micros, id_, version)
+    if not (all(n.isascii() and n.isdecimal() and int(n) <= _LARGEST for n in numbers) and kind and layer):
+        raise ValueError(f"expected the key of a change, as an earlier answer has it, not {text!r}")
+    try:
+        at = _EPOCH + int(micros) * _MICROSECOND
+    except OverflowError:
+        raise ValueError(f"no time is as late as that of the key {text!r}") from None
+    return HistoryKey(at, int(id_), int(version), kind, layer)
+
+
+class Past(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of one layer of one resource: what, when, after how long, who caused it, and why. `name` is the
+    node's, or the site of a MAAS region; `requested_by` is who asked, if a request was the cause and says so."""
+
+    kind: str
+    id: int
+    version: int
+    layer: str
+    name: str
+    source_state: str | None = msgspec.field(name="from")
+    target_state: str = msgspec.field(name="to")
+    at: datetime
+    seconds_in_source: float | None
+    cause: str
+    requested_by: str | None
+    reason: str
+    source: str
+    controller: str
+
+    @property
+    def key(self) -> HistoryKey:
+        """Where a reader stands who has read it."""
+        return HistoryKey(self.at, self.id, self.version, self.kind, self.layer)
+
+
+Bound = datetime | timedelta
+"""A time, or an age: that long before the database's now."""
+
+
+class WantedPast(msgspec.Struct, frozen=True, kw_only=True):
+    """Which changes; what is empty or None takes any.
+
+    `node` (name or id) or `region` (site) is the one resource that is asked for. `since` is included, `until` is not.
+    A cause is meant by its whole text or by its first word: `intent 7`, `intent`, `timer`. `reason` is a piece of the
+    text, upper or lower case; `at_least` is how long the state that was left had lasted.
+    """
+
+    node: str | None = None
+    region: str | None = None
+    since: Bound | None = None
+    until: Bound | None = None
+    kinds: tuple[str, ...] = ()
+    layers: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
+    requested_by: tuple[str, ...] = ()
+    reason: str = ""
+    at_least: timedelta | None = None
+
+    def is_narrow(self, order: Order) -> bool:
+        """Whether a walk meets changes that are not wanted."""
+        by_time = order is not Order.NODES and self.node is None and self.region is None
+        met = (
+            WantedPast(since=self.since, until=self.until)
+            if by_time
+            else WantedPast(node=self.node, region=self.region)
+        )
+        return self != met
+
+
+class PastPage(msgspec.Struct, frozen=True):
+    """Some changes, and from where to go on; None at the end. A page in the midst of the history may hold few changes
+    or none, if few are wanted: it looks at so many and no more."""
+
+    changes: tuple[Past, ...]
+    following: HistoryKey | None
+
+
+class Pruned(msgspec.Struct, frozen=True):
+    """A step of removing old history: changes looked at, changes removed, and from where to go on (None: the end)."""
+
+    looked: int
+    deleted: int
+    following: HistoryKey | None
+
+
+class Retained(msgspec.Struct, frozen=True):
+    """What a step of the pass over old history came to. The counts and `took` are those of the pass so far; `ended`:
+    this step was its last. The next is due in `due_in`."""
+
+    due_in: timedelta
+    ended: bool
+    looked: int
+    deleted: int
+    took: timedelta
+
+
+def parse_bound(text: str) -> Bound:
+    """An age (`2h`) or a time; one without a zone is UTC. Raises ValueError that shows the right form."""
+    try:
+        return duration.parse(text)
+    except ValueError:
+        pass
+    try:
+        at = msgspec.convert(text, datetime)
+    except msgspec.ValidationError:
+        raise ValueError(f"expected an age (30m, 2h, 7d) or a time (2026-01-31T12:00:00Z), got {text!r}") from None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
