@@ -41,6 +41,7 @@ class Installations:
     """The operating systems of a region's machines. `boot` is how long one takes until its agent runs."""
 
     def __init__(self, region: Region, agents: SimulatedAgents, *, boot: timedelta = timedelta(0)) -> None:
+        self._region = region
         self._agents = agents
         self._boot = boot
         self._nodes: dict[str, int] = {}
@@ -50,12 +51,15 @@ class Installations:
         region.on_move.append(self._moved)
 
     async def run(self) -> None:
-        """Boot what is deployed, for ever."""
+        """Boot what is deployed, once and until cancelled."""
         slots = anyio.CapacityLimiter(_BOOTS_AT_ONCE)
-        async with anyio.create_task_group() as tasks:
-            while True:
-                system_id, token = await self._receive.receive()
-                tasks.start_soon(self._start, system_id, token, slots)
+        async with self._send, self._receive, anyio.create_task_group() as tasks:
+            try:
+                while True:
+                    system_id, token = await self._receive.receive()
+                    tasks.start_soon(self._start, system_id, token, slots)
+            finally:
+                self._region.on_move.remove(self._moved)
 
     def _moved(self, machine: Machine, before: Status) -> None:
         if machine.status is Status.DEPLOYED and before is Status.DEPLOYING:

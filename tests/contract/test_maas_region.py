@@ -17,12 +17,14 @@ from farrier.sim.maas import (
     OPERATOR,
     CommissionFate,
     DeployFate,
+    Durations,
     Nature,
     Region,
     RegionTransport,
     Status,
     open_region,
 )
+from farrier.sim.maas.call import Exchange
 from tests.support.maas_region import ROOT, Caller, created, ready, signed
 
 
@@ -302,6 +304,23 @@ async def test_hardware_sync_comes_again_after_its_interval(region: Region, call
     assert first is not None
     assert second is not None
     assert second - first == timedelta(seconds=900)
+
+
+async def test_hardware_sync_is_as_short_as_the_region_s_other_work(region: Region, caller: Caller) -> None:
+    region.durations = Durations().shorter(10)
+    system_id = await ready(region, caller)
+    await caller.post(f"machines/{system_id}/?op=deploy", enable_hw_sync="true")
+    assert region.machines[system_id].sync_interval == 90
+
+
+async def test_whoever_counts_is_told_of_each_answer_as_it_is_sent(region: Region, caller: Caller) -> None:
+    heard: list[Exchange] = []
+    region.on_answer.append(heard.append)
+    shown = await caller.get("machines/?id=x33333&op=power_parameters")
+    (told,) = heard
+    assert (told.method, told.path) == ("GET", "/MAAS/api/2.0/machines/")
+    assert told.query == [("id", "x33333"), ("op", "power_parameters")]
+    assert (told.answer.status, told.answer.content) == (200, shown.content)
 
 
 async def test_aborted_work_does_not_come_back(region: Region, caller: Caller) -> None:

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from farrier.sim.maas import routes
-from farrier.sim.maas.call import Answer, Call, Refused, User, encoded, form_of
+from farrier.sim.maas.call import Answer, Call, Exchange, Refused, User, encoded, form_of
 from farrier.sim.maas.faults import Broken, Fault
 from farrier.sim.maas.region import Region
 
@@ -56,6 +56,8 @@ class RegionApp:
         else:
             answer = self._answer(request, op=op, query=query, form=form)
         shown = _broken(fault, answer)
+        for told in self._region.on_answer:
+            told(Exchange(method=request.method, path=request.url.path, query=query, form=form, answer=shown))
         headers = {**shown.headers, "content-type": shown.content_type}
         await Response(shown.content, status_code=shown.status, headers=headers)(scope, receive, send)
 

@@ -46,6 +46,16 @@ def encoded(body: object, *, status: int = 200, headers: dict[str, str] | None =
     return Answer(status=status, content=content, content_type=kind, headers=headers or {})
 
 
+class Exchange(msgspec.Struct, frozen=True, kw_only=True):
+    """A request and what it is answered."""
+
+    method: str
+    path: str
+    query: list[tuple[str, str]]
+    form: list[tuple[str, str]]
+    answer: Answer
+
+
 class User(msgspec.Struct, frozen=True, kw_only=True):
     """Whoever has the key."""
 

@@ -101,6 +101,8 @@ class Durations(msgspec.Struct, frozen=True, kw_only=True):
     deploy: timedelta = timedelta(minutes=12)
     erase: timedelta = timedelta(minutes=10)
     rescue: timedelta = timedelta(minutes=4)
+    # How often a deployed machine tells of its hardware; in whole seconds, as MAAS has it.
+    sync: timedelta = timedelta(minutes=15)
     # `node_timeout` of MAAS; a deployment may last twice as long.
     node_timeout: timedelta = timedelta(minutes=30)
 

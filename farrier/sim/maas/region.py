@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 from farrier.sim.maas import site as surroundings
 from farrier.sim.maas.auth import Keys
-from farrier.sim.maas.call import User
+from farrier.sim.maas.call import Exchange, User
 from farrier.sim.maas.events import Event, EventLog, Level
 from farrier.sim.maas.faults import Faults
 from farrier.sim.maas.hardware import Durations, Nature
@@ -55,6 +55,8 @@ class Region:
         self.claimed: set[str] = set()
         self.on_move: list[Callable[[Machine, Status], None]] = []
         """Told of each machine that moved, and from where: for whatever is simulated beside the region."""
+        self.on_answer: list[Callable[[Exchange], None]] = []
+        """Told of each answer right before it is sent: for whoever counts or measures."""
         self._ids: dict[str, itertools.count[int]] = {}
 
     @property

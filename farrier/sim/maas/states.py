@@ -90,7 +90,7 @@ def deploy(region: Region, call: Call, machine: Machine) -> None:
     machine.ephemeral_deploy = call.flag("ephemeral_deploy")
     machine.enable_kernel_crash_dump = call.flag("enable_kernel_crash_dump")
     machine.enable_hw_sync = call.flag("enable_hw_sync")
-    machine.sync_interval = 900 if machine.enable_hw_sync else None
+    machine.sync_interval = round(region.durations.sync.total_seconds()) if machine.enable_hw_sync else None
     _begin_deployment(region, call, machine)
 
 
