@@ -27,6 +27,8 @@ from farrier.services.maas_transport import CONCURRENCY, MaasSettings, Times
 TURNS = CONCURRENCY - 1
 # Longer than that, and whoever waits may as well come again; short, for nothing can be cut off here.
 PATIENCE = timedelta(seconds=10)
+# The region is well, the line is long: whoever comes again has lost his place in it, and should not lose much else.
+LINE_AGAIN = timedelta(seconds=2)
 
 
 class RegionSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,10 +97,8 @@ class Regions:
             with anyio.fail_after(PATIENCE.total_seconds()):
                 await region.turns.acquire_on_behalf_of(me)
         except TimeoutError:
-            waiting = region.turns.statistics().tasks_waiting
-            raise MaasError(
-                MaasFailure.BUSY, f"{waiting + 1} of our own requests are in line for site {site}", operation="turn"
-            ) from None
+            detail = f"the line of our own requests to site {site} is longer than {PATIENCE.total_seconds():.0f} s"
+            raise MaasError(MaasFailure.BUSY, detail, retry_after=LINE_AGAIN, operation="turn") from None
         try:
             yield region.client
         finally:
