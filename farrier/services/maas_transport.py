@@ -7,7 +7,9 @@ slot is no part of a request's time. No redirect is followed, and no answer read
 
 from __future__ import annotations
 
+import importlib.util
 import ssl
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -42,6 +44,10 @@ ATTEMPTS = 3
 FIRST_PAUSE = timedelta(seconds=1)
 # A caller that is told to wait longer than this is told so, and may do something else.
 LONGEST_PAUSE = timedelta(seconds=10)
+
+# httpcore tries to import it several times a request, and looking for what is not there costs as much as signing.
+if "sniffio" not in sys.modules and importlib.util.find_spec("sniffio") is None:
+    sys.modules["sniffio"] = None  # type: ignore[assignment]  # as the import system marks what cannot be imported
 
 _PASSES = frozenset({MaasFailure.BUSY, MaasFailure.UPSTREAM, MaasFailure.UNREACHABLE})
 
