@@ -14,14 +14,31 @@ from bench.bmcs import BMC_DEAD
 from bench.endurance import OLD_SNAPSHOT, RSS
 from bench.figures import Benchmark, Figure, Readings, judge
 from bench.ground import ground, server, settings
+from bench.history import HISTORY
 from bench.maas_polls import MAAS_POLLS
 from bench.moves import LIFE, TRANSITIONS
+from bench.onboarding import ONBOARDING
+from bench.onboarding_bare import ONBOARDING_BARE
 from bench.reaction import REACTION
 from bench.sweep import SCALE, SWEEP
 from farrier import log
 from farrier.errors import ExitCode, FarrierError
 
-BENCHMARKS = (SWEEP, TRANSITIONS, LIFE, REACTION, RSS, OLD_SNAPSHOT, SCALE, BMC_DEAD, BMC_POLL, MAAS_POLLS)
+BENCHMARKS = (
+    SWEEP,
+    TRANSITIONS,
+    LIFE,
+    REACTION,
+    RSS,
+    OLD_SNAPSHOT,
+    SCALE,
+    BMC_DEAD,
+    BMC_POLL,
+    MAAS_POLLS,
+    ONBOARDING,
+    ONBOARDING_BARE,
+    HISTORY,
+)
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -54,7 +54,8 @@ async def running(dsn: str, settings: Mapping[str, str] | None = None) -> AsyncI
                 yield Running(process.pid)
                 beside.cancel_scope.cancel()
         finally:
-            process.terminate()
+            with suppress(ProcessLookupError):  # it ended by itself, and whoever waited for it says so
+                process.terminate()
 
 
 async def _until_ready(stream: ByteReceiveStream) -> BufferedByteReceiveStream:

@@ -24,8 +24,8 @@ _BMC = """{"power": "on", "good_version": "1", "tried_version": "1", "system_pat
            "manager_path": "/redfish/v1/Managers/1", "serial": "S0123456", "manufacturer": "Example",
            "product": "HGX"}"""
 # The rules for nodes and workflows hold for steps of the handler; a fleet that begins in the middle takes none.
-_WITHOUT_GUARDS = "ALTER TABLE farrier.nodes DISABLE TRIGGER USER"
-_WITH_GUARDS = "ALTER TABLE farrier.nodes ENABLE TRIGGER USER"
+WITHOUT_GUARDS = "ALTER TABLE farrier.nodes DISABLE TRIGGER USER"
+WITH_GUARDS = "ALTER TABLE farrier.nodes ENABLE TRIGGER USER"
 _AGENTS = """
     INSERT INTO farrier.node_agents (node_id, key_hash, last_heartbeat_at, health)
     SELECT n.id, farrier.digest(n.name), farrier.now() + interval '1 day', '{"ok": true, "ssh_seed": "ok"}'
@@ -51,7 +51,7 @@ _ALL_DUE = """
            due_at = farrier.now() - random() * interval '30 seconds'
 """
 _SPREAD = "UPDATE farrier.schedule SET lane = 1, due_at = farrier.now() + random() * interval '30 seconds'"
-_CLEAR = "TRUNCATE farrier.nodes, farrier.schedule, farrier.outcomes, farrier.history CASCADE"
+_CLEAR = "TRUNCATE farrier.nodes, farrier.maas_regions, farrier.schedule, farrier.outcomes, farrier.history CASCADE"
 _IDS = "SELECT id FROM farrier.nodes"
 _HEARTBEATS = "UPDATE farrier.node_agents SET last_heartbeat_at = farrier.now() + $1"
 _NEWBORN = """
@@ -73,9 +73,9 @@ async def fill(ground: Ground, nodes: int) -> None:
     """Have `nodes` nodes at rest; those that are there stay."""
     present = await ground.pool.fetchval("SELECT count(*) FROM farrier.nodes")
     async with ground.pool.acquire() as conn, conn.transaction():
-        await conn.execute(_WITHOUT_GUARDS)
+        await conn.execute(WITHOUT_GUARDS)
         await conn.execute(_ACTIVE, present + 1, nodes, _BMC)
-        await conn.execute(_WITH_GUARDS)
+        await conn.execute(WITH_GUARDS)
         await conn.execute(_AGENTS)
     if not present:
         await ground.pool.execute(_SAMPLE)

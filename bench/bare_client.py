@@ -1,0 +1,114 @@
+"""Calls of a MAAS region made again, by a few lines that decide nothing: `python -m bench.bare_client URL FILE`.
+
+A process of its own, as the daemon is. It makes the calls of FILE, as many at a time as farrier does: machine after
+machine, those about one machine in their order, and between them those about none or many. Of each answer it reads no
+more than the ids that later calls need. In the end it writes how long that took.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from urllib.parse import urlencode, urlsplit
+
+import anyio
+import httpx
+import msgspec
+
+from bench.calls import Made, Told, needed
+from farrier.services.maas_signing import Signer, parsed
+from farrier.services.maas_transport import CONCURRENCY
+from farrier.sim.maas import ADMIN
+
+_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+# The slowest call of a region that is busy with four of them.
+_PATIENCE_SECONDS = 60
+
+
+class Took(msgspec.Struct, frozen=True):
+    """What it says in the end."""
+
+    seconds: float
+    calls: int
+    refused: int
+
+
+def in_line(calls: Sequence[Made]) -> Iterator[Sequence[Made]]:
+    """Machines with all their calls, as they were first asked for; a call about several comes when they have begun, or
+    as late as it was made."""
+    machines: dict[str, list[Made]] = {}
+    others: dict[int, list[Made]] = defaultdict(list)
+    places: dict[str, int] = {}
+    for made in calls:
+        if made.machine is not None:
+            places.setdefault(made.machine, len(places))
+            machines.setdefault(made.machine, []).append(made)
+    for number, made in enumerate(calls):
+        if made.machine is None:
+            late = number * len(places) // len(calls)
+            others[max((late, *(places[name] for name in needed(made))))].append(made)
+    for place, of_one in enumerate(machines.values()):
+        yield of_one
+        for made in others.get(place, ()):
+            yield [made]
+
+
+class _Bare:
+    """Everybody at work on one list of calls."""
+
+    def __init__(self, http: httpx.AsyncClient, calls: Sequence[Made]) -> None:
+        self._http = http
+        self._line = in_line(calls)
+        self._ids: dict[str, str] = {}
+        self._there = {made.machine: anyio.Event() for made in calls if made.machine is not None}
+        self.refused = 0
+
+    async def work(self) -> None:
+        """Until nothing is left. Whoever is waited for has begun before."""
+        for calls in self._line:
+            for made in calls:
+                await self._make(made)
+
+    async def _make(self, made: Made) -> None:
+        for name in needed(made):
+            await self._there[name].wait()
+        url = made.to(self._ids)
+        content = urlencode(made.form) if made.form else None
+        answer = await self._http.request(made.method, url, content=content, headers=_FORM if content else None)
+        self.refused += answer.is_error
+        if made.machine is not None and (made.creates or made.path.endswith(f"/machines/<{made.machine}>/")):
+            if not answer.is_error:
+                self._ids |= msgspec.json.decode(answer.content, type=Told).ids(made.machine)
+            self._there[made.machine].set()
+
+
+async def make(url: str, calls: Sequence[Made]) -> Took:
+    """All `calls` to the region at `url`."""
+    parts = urlsplit(url)
+    async with httpx.AsyncClient(
+        base_url=f"{parts.scheme}://{parts.netloc}",
+        auth=Signer(parsed(ADMIN.key), wall=time.time),
+        timeout=_PATIENCE_SECONDS,
+        trust_env=False,
+        limits=httpx.Limits(max_keepalive_connections=CONCURRENCY),
+    ) as http:
+        bare = _Bare(http, calls)
+        began = time.perf_counter()
+        async with anyio.create_task_group() as workers:
+            for _ in range(CONCURRENCY):
+                workers.start_soon(bare.work)
+        return Took(seconds=time.perf_counter() - began, calls=len(calls), refused=bare.refused)
+
+
+def main(url: str, file: str) -> None:
+    """The process."""
+    calls = msgspec.json.decode(Path(file).read_bytes(), type=list[Made])
+    took = anyio.run(make, url, calls, backend_options={"use_uvloop": True})
+    sys.stdout.buffer.write(msgspec.json.encode(took) + b"\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

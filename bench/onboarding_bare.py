@@ -1,0 +1,106 @@
+"""A large fleet onboards through a MAAS that is through at once: farrier beside a bare client with the same calls.
+
+What the region is asked while a `farrier run` of its own process takes the fleet to `active` is taken down. Then a
+process that decides nothing and keeps nothing makes the same calls, machine after machine, on another region of the
+same kind. The time of the first over that of the second is what it costs to be told by MAAS what to do next, to keep
+it, and to do it once.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from bench import daemon, fleet
+from bench.bare_client import Took
+from bench.calls import Calls
+from bench.figures import Benchmark, Bound, Goal, Measure, Reading, Readings
+from bench.ground import Ground
+from bench.onboarding import stuck, until_active
+from bench.upstream import Pace, onboard, register, upstream
+from farrier.errors import FarrierError
+from farrier.sim.maas import Durations, Region, open_region
+
+# Work is done within the call, or right after it. A sync counts until the next one is half an interval late, so with a
+# shorter interval some would be too old by the time they are looked at, and waited for again.
+INSTANT = Durations(commission=timedelta(0), deploy=timedelta(0), sync=timedelta(seconds=5))
+# The shortest that a site may have.
+_PACE = Pace(events_every=timedelta(seconds=1), motion_every=timedelta(seconds=5))
+# For each node; so slow that something is wrong.
+_PATIENCE_SECONDS = 1.0
+_AT_LEAST_SECONDS = 60.0
+
+_BEGAN = "SELECT min(extract(epoch FROM created_at))::float8 FROM farrier.intents WHERE action = 'onboard'"
+_ENDED = """
+    SELECT max(extract(epoch FROM at))::float8 FROM farrier.history
+     WHERE kind = 'node' AND layer = 'status' AND to_value = 'active'
+"""
+
+
+class Refused(FarrierError):
+    """The bare client was refused what the daemon was not: the two have not done the same."""
+
+
+async def by_farrier(ground: Ground, nodes: int) -> tuple[float, Calls]:
+    """Seconds until the last of so many nodes, all asked for at once, is active, and what the region got for it."""
+    region = Region(durations=INSTANT)
+    calls = Calls(region)
+    async with upstream(ground, region, _PACE) as there:
+        names = await register(ground, there, nodes)
+        async with daemon.running(ground.dsn, there.environment):
+            await onboard(ground, names)
+            in_time = await until_active(ground, nodes, patience=_AT_LEAST_SECONDS + nodes * _PATIENCE_SECONDS)
+    if not in_time:
+        raise await stuck(ground)
+    return await ground.pool.fetchval(_ENDED) - await ground.pool.fetchval(_BEGAN), calls
+
+
+async def by_bare_client(calls: Calls, region: Region) -> Took:
+    """The same calls on a region without machines. Raises Refused."""
+    with tempfile.TemporaryDirectory(prefix="farrier-calls-") as directory:
+        file = Path(directory) / "calls.json"
+        file.write_bytes(msgspec.json.encode(calls.made))
+        async with open_region(region, speed=1.0) as url:
+            command = [sys.executable, "-m", "bench.bare_client", url, str(file)]
+            done = await anyio.run_process(command, stderr=None, stdout=subprocess.PIPE)
+    took = msgspec.json.decode(done.stdout, type=Took)
+    allowed = sum(made.refused for made in calls.made)
+    if took.refused > allowed:
+        raise Refused(f"{took.refused} of the bare client's calls were refused, and {allowed} of the daemon's")
+    return took
+
+
+@asynccontextmanager
+async def _at_once(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
+
+    async def measure() -> Readings:
+        seconds, calls = await by_farrier(ground, nodes)
+        await fleet.clear(ground)
+        bare = await by_bare_client(calls, Region(durations=INSTANT))
+        return {
+            "wall time": Reading(seconds / bare.seconds, bare.seconds / seconds),
+            "calls": Reading(len(calls.made) / nodes),
+        }
+
+    yield measure
+
+
+ONBOARDING_BARE = Benchmark(
+    name="onboarding_bare",
+    what="nodes, all asked for at once, go from onboard to active through a MAAS that is through at once: time until "
+    "the last one is, as a multiple of what a bare client takes for the same calls; calls that each node takes",
+    nodes=4_500,
+    goals=(
+        Goal("wall time", "×", Bound.AT_MOST, 2),
+        Goal("calls", "/node", Bound.AT_MOST, 20),
+    ),
+    open=_at_once,
+)

@@ -1,0 +1,114 @@
+"""A simulated MAAS region beside a daemon: its fleet to be, what its machines run, and the files that lead to it.
+
+Used by the benchmarks of MAAS. The region and the agents of its machines live in this process, the daemon is one of its
+own and speaks to the region over a socket. The nodes' BMCs are verified beforehand, as those of an invented fleet are:
+the figures are about MAAS.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from bench import fleet
+from bench.ground import Ground
+from farrier.io.agents import PostgresAgents
+from farrier.sim.agents import SimulatedAgents
+from farrier.sim.installs import TEMPLATE, Installations
+from farrier.sim.maas import Region, open_region
+from farrier.sim.maas.files import write_site
+
+SITE = "bench"
+
+_CREDENTIAL = {"username": "farrier", "password": "never-used-elsewhere"}
+_BMC = """{"power": "on", "good_version": "1", "tried_version": "1", "system_path": "/redfish/v1/Systems/1",
+           "manager_path": "/redfish/v1/Managers/1"}"""
+# An address of each node's own, of its BMC and of its NIC; nothing is sent to either.
+_REGISTER = """
+    SELECT farrier.register_node(
+               'gpu-' || n, site => $2, bmc_credential => $3,
+               bmc_address => format('https://10.%s.%s.%s', 100 + n / 62500, n / 250 % 250, n % 250 + 1),
+               macs => ARRAY[format('02:54:00:%s:%s:%s', lpad(to_hex(n / 65536), 2, '0'),
+                                    lpad(to_hex(n / 256 % 256), 2, '0'), lpad(to_hex(n % 256), 2, '0'))])
+      FROM generate_series($1::integer, $1::integer + $4::integer - 1) n
+"""
+_VERIFIED = """
+    UPDATE farrier.nodes
+       SET management = 'manageable',
+           bmc = $1::jsonb || jsonb_build_object('power_at', farrier.now() + interval '1 day')
+     WHERE management = 'enroll'
+"""
+_ASK = """
+    INSERT INTO farrier.intents (node, action, params)
+    SELECT n.id, 'onboard', '{"mode": "deploy"}' FROM farrier.nodes n WHERE n.name = ANY ($1::text[])
+"""
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """How often the region is looked at."""
+
+    events_every: timedelta
+    motion_every: timedelta
+
+
+class Upstream(msgspec.Struct, frozen=True):
+    """A region that runs."""
+
+    region: Region
+    url: str
+    credential: str
+    environment: Mapping[str, str]
+    """The settings with which a daemon reaches it."""
+
+
+@asynccontextmanager
+async def upstream(
+    ground: Ground, region: Region, pace: Pace, *, boot: timedelta = timedelta(0)
+) -> AsyncIterator[Upstream]:
+    """`region` over a socket, its clock as fast as ours, with an agent on each machine that was installed, `boot` after
+    it is deployed; all gone after the block."""
+    agents = SimulatedAgents(PostgresAgents(ground.pool))
+    installations = Installations(region, agents, boot=boot)
+    with tempfile.TemporaryDirectory(prefix="farrier-maas-") as directory:
+        async with open_region(region, speed=1.0) as url:
+            files = write_site(
+                Path(directory),
+                SITE,
+                url,
+                template=TEMPLATE,
+                events_every=pace.events_every,
+                motion_every=pace.motion_every,
+            )
+            credential = files.secrets / "bmc.json"
+            credential.write_bytes(msgspec.json.encode(_CREDENTIAL))
+            environment = {
+                "FARRIER_SITES_DIRECTORY": str(files.sites),
+                "FARRIER_CREDENTIALS_FILE_ROOTS": str(files.secrets),
+            }
+            async with anyio.create_task_group() as living:
+                living.start_soon(agents.run)
+                living.start_soon(installations.run)
+                yield Upstream(region, url, f"file:{credential}", environment)
+                living.cancel_scope.cancel()
+
+
+async def register(ground: Ground, there: Upstream, nodes: int, *, first: int = 1) -> Sequence[str]:
+    """So many nodes with BMCs that were verified, waiting to be onboarded; answers their names."""
+    await ground.pool.execute(_REGISTER, first, SITE, there.credential, nodes)
+    async with ground.pool.acquire() as conn, conn.transaction():
+        await conn.execute(fleet.WITHOUT_GUARDS)
+        await conn.execute(_VERIFIED, _BMC)
+        await conn.execute(fleet.WITH_GUARDS)
+    await fleet.settle(ground)
+    return [f"gpu-{number}" for number in range(first, first + nodes)]
+
+
+async def onboard(ground: Ground, names: Sequence[str]) -> None:
+    """Ask for the onboarding of these in mode deploy, by one statement."""
+    await ground.pool.execute(_ASK, names)
