@@ -63,7 +63,7 @@ class Daemon:
         config = self._config
         sites = site_files.load(config.sites.directory)
         sink = PrometheusSink(wiring.vocabulary())
-        gauges = wiring.fleet_gauges()
+        gauges = wiring.fleet_gauges(config)
         sink.registry.register(gauges)
         sink.registry.register(wiring.trust_gauge(config.bmc))
         site = Site(sink.registry, unready_because=self._unready_because, refresh=gauges.refresh)

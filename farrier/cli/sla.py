@@ -1,4 +1,4 @@
-"""`farrier sla`: the limits in force, and the nodes that are above one."""
+"""`farrier sla`: the limits in force, and the nodes and MAAS regions that are above one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import typer
 from farrier.cli import output
 from farrier.cli.connection import Session, with_database, with_settings
 from farrier.config import Config
-from farrier.model import duration
-from farrier.model import sla as limits
+from farrier.model import clocks, duration, limits
+from farrier.model import sla as defaults
+from farrier.model.limits import Limits
 from farrier.model.views import Wanted
 from farrier.model.workflow import WorkflowStatus
 
@@ -24,8 +25,9 @@ sla = typer.Typer(
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """One limit as it is in force; `key` is its name in [sla] of the configuration."""
+    """One limit as it is in force; `key` is its name in the table `section` of the configuration."""
 
+    section: str
     key: str
     limit: timedelta | None
     changed: bool
@@ -35,15 +37,16 @@ class Limit(msgspec.Struct, frozen=True):
 @sla.command("list")
 @with_settings
 def list_(settings: Config, as_json: output.AsJson = False) -> None:
-    """List the limit of every state and stage, as the configuration has it."""
-    found = tuple(_limits(settings))
+    """List the limit of every state and stage, as the configuration has it; those of sites and models last."""
+    found = (*_everywhere(settings.sla), *_named(settings.sla))
     if as_json:
         output.json(found)
         return
     output.table(
-        ("KEY", "LIMIT", "", "NOTE"),
+        ("FOR", "KEY", "LIMIT", "", "NOTE"),
         (
             (
+                each.section.removeprefix("sla").removeprefix(".").replace(".", " ", 1) or "all",
                 each.key,
                 "none" if each.limit is None else duration.human(each.limit),
                 "configured" if each.changed else "",
@@ -57,41 +60,61 @@ def list_(settings: Config, as_json: output.AsJson = False) -> None:
 @sla.command("breaches")
 @with_database
 async def breaches(session: Session, as_json: output.AsJson = False) -> None:
-    """List the nodes that are above a limit, the worst first."""
-    page = await session.queries.overdue(Wanted(), session.settings.sla)
+    """List the nodes and MAAS regions that are above a limit, the worst first."""
+    held = session.settings.sla
+    page = await session.queries.overdue(Wanted(), held)
+    regions = await session.queries.regions()
+    late = [(region, clocks.of_region(region, regions.now, held)) for region in regions.rows]
+    late = [(region, clock) for region, clock in late if clock.above is not None]
     if as_json:
-        output.json([{"node": overdue.node.name, "clocks": overdue.clocks} for overdue in page.rows])
+        output.json(
+            [
+                *({"node": o.node.name, "paused": o.node.paused, "clocks": o.clocks} for o in page.rows),
+                *({"maas_region": region.site, "clocks": (clock,)} for region, clock in late),
+            ]
+        )
         return
-    if not page.rows:
-        typer.echo("no node is above a limit", err=True)
+    if not page.rows and not late:
+        typer.echo("no node and no region is above a limit", err=True)
+    found = [(o.node.name, o.node.paused, clock) for o in page.rows for clock in o.clocks]
+    found += [(f"region {region.site}", None, clock) for region, clock in late]
     output.table(
-        ("NODE", "LAYER", "STATE", "FOR", "LIMIT", "ABOVE"),
+        ("NODE", "LAYER", "STATE", "FOR", "LIMIT", "ABOVE", "PAUSED"),
         (
             (
-                overdue.node.name,
+                name,
                 clock.layer,
                 output.state(clock.state),
                 output.ago(clock.since, page.now),
                 duration.human(clock.limit or timedelta(0)),
                 duration.human(clock.above or timedelta(0)),
+                paused or "",
             )
-            for overdue in page.rows
-            for clock in overdue.clocks
+            for name, paused, clock in found
         ),
     )
 
 
-def _limits(settings: Config) -> Iterator[Limit]:
-    for layer, states in limits.DEFAULTS.items():
+def _everywhere(held: Limits) -> Iterator[Limit]:
+    places = {place.key: place for place in limits.PLACES}
+    for layer, states in defaults.DEFAULTS.items():
         for state, default in states.items():
-            if layer not in limits.STAGES or state != WorkflowStatus.RUNNING:
-                yield _limit(settings, limits.key(layer, state), default.limit, default.note)
-        for stage, limit in limits.STAGES.get(layer, {}).items():
-            yield _limit(settings, f"{layer}.{WorkflowStatus.RUNNING}.{stage}", limit)
-        if layer in limits.END_TO_END:
-            yield _limit(settings, f"{layer}.end_to_end", limits.END_TO_END[layer])
+            if layer not in defaults.STAGES or state != WorkflowStatus.RUNNING:
+                yield _limit(held, defaults.key(layer, state), default.limit, default.note)
+        for stage, limit in defaults.STAGES.get(layer, {}).items():
+            yield _limit(held, f"{layer}.{WorkflowStatus.RUNNING}.{stage}", limit)
+        if layer in defaults.END_TO_END:
+            yield _limit(held, f"{layer}.{limits.END_TO_END}", defaults.END_TO_END[layer])
+    for key in sorted(limits.REGION_KEYS):
+        yield _limit(held, key, places[key].default, "" if places[key].default else "this is where a region belongs")
 
 
-def _limit(settings: Config, key: str, default: timedelta | None, note: str = "") -> Limit:
-    changed = key in settings.sla
-    return Limit(key, settings.sla.get(key, default), changed, note)
+def _limit(held: Limits, key: str, default: timedelta | None, note: str = "") -> Limit:
+    return Limit("sla", key, held.everywhere.get(key, default), key in held.everywhere, note)
+
+
+def _named(held: Limits) -> Iterator[Limit]:
+    for scope, named in (("model", held.models), ("site", held.sites)):
+        for name, overrides in named.items():
+            for key, limit in overrides.items():
+                yield Limit(f"sla.{scope}.{name}", key, limit, changed=True)

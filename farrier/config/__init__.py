@@ -14,13 +14,12 @@ from farrier.config.groups import (
     ControllerConfig,
     CredentialsConfig,
     DatabaseConfig,
-    HttpConfig,
-    LogConfig,
     NodeConfig,
     SitesConfig,
     VaultConfig,
 )
 from farrier.config.reading import load
+from farrier.config.telling import HttpConfig, LogConfig, MetricsConfig
 
 __all__ = [
     "BmcConfig",
@@ -31,6 +30,7 @@ __all__ = [
     "DatabaseConfig",
     "HttpConfig",
     "LogConfig",
+    "MetricsConfig",
     "NodeConfig",
     "Setting",
     "SiteSetting",

@@ -17,6 +17,7 @@ from farrier.config import tables
 from farrier.config.groups import Config
 from farrier.config.sites import DERIVED, Site
 from farrier.model import duration
+from farrier.model.limits import Limits
 
 _WIDTH = 100
 _NO_TABLE = "{}"
@@ -104,7 +105,7 @@ def _comment(text: str) -> list[str]:
 def _settings() -> Iterator[Setting]:
     for section in msgspec.structs.fields(Config):
         group = section.default
-        if not isinstance(group, msgspec.Struct):  # the table whose keys the operator chooses
+        if isinstance(group, Limits):  # the table whose keys are those of the model
             hint = get_type_hints(Config, include_extras=True)[section.name]
             yield Setting(section.name, "", "", _description(hint), "")
             continue

@@ -17,9 +17,11 @@ import msgspec
 from msgspec import Meta
 from typing_extensions import override
 
-from farrier.log import Format, Level, mask_urls
+from farrier.config.telling import HttpConfig, LogConfig, MetricsConfig
+from farrier.log import mask_urls
 from farrier.model.bmc import BmcAuth
 from farrier.model.credential import is_plain_path
+from farrier.model.limits import Limits
 
 
 def _seconds(value: float) -> timedelta:
@@ -331,31 +333,6 @@ class SitesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     ] = ""
 
 
-class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Metrics, health, API and views."""
-
-    host: Annotated[str, Meta(description="Address to listen on. Beyond loopback, put a proxy with TLS in front.")] = (
-        "127.0.0.1"
-    )
-    port: Annotated[int, Meta(ge=0, le=65535, description="Port to listen on; 0 lets the system choose.")] = 9464
-    bearer_token: Annotated[
-        str,
-        Meta(
-            description="Reference (file:, env:, …) of the token that POST requests need, on one line. Empty: all "
-            "refused."
-        ),
-    ] = ""
-
-
-class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is logged, and how it looks."""
-
-    level: Annotated[Level, Meta(description="The least that is logged.")] = Level.INFO
-    format: Annotated[
-        Format, Meta(description="auto is json under systemd or when redirected, and console on a terminal.")
-    ] = Format.AUTO
-
-
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """All of it: one section of the file per field."""
 
@@ -367,8 +344,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     vault: VaultConfig = VaultConfig()
     sites: SitesConfig = SitesConfig()
     http: HttpConfig = HttpConfig()
+    metrics: MetricsConfig = MetricsConfig()
     log: LogConfig = LogConfig()
     sla: Annotated[
-        dict[str, timedelta],
-        Meta(description='Limits that replace the defaults, by "layer.state", e.g. "status.offline" = "1h".'),
-    ] = msgspec.field(default_factory=dict)
+        Limits,
+        Meta(
+            description='Limits that replace the defaults, by "layer.state", e.g. "status.offline" = "1h"; those of '
+            "one site in [sla.site.NAME], of one model of machine in [sla.model.NAME]. A site's win over a model's, "
+            "and a model's over all others. farrier sla list shows every name."
+        ),
+    ] = Limits()

@@ -20,7 +20,8 @@ import msgspec
 
 from farrier import errors
 from farrier.config.groups import Config
-from farrier.model import duration
+from farrier.model import duration, limits, sla
+from farrier.model.limits import Limits
 
 ENV_PREFIX = "FARRIER_"
 
@@ -28,7 +29,7 @@ _ENVIRONMENT = "the environment"
 _DIGITS = re.compile(r"\d+(\.\d+)?")
 
 SECTIONS: Mapping[str, type[Any]] = get_type_hints(Config)
-_TABLES = frozenset({"sla"})  # sections whose keys the operator chooses; all others are structs
+_SLA = "sla"  # its keys are the model's, in tables of sites and models that the operator names; all others are structs
 
 # Given one of them, what a lesser source said of the other is void: --embedded beats a DSN in the file.
 _ALTERNATIVES = {("database", "dsn"): "embedded", ("database", "embedded"): "dsn"}
@@ -83,7 +84,7 @@ def _from_file(path: Path | None) -> dict[str, dict[str, object]]:
             raise errors.ConfigError(
                 f"{path}: {section!r} stands outside of a section; expected one of [{'], ['.join(SECTIONS)}]"
             )
-    return {section: dict(_flat(pairs)) if section in _TABLES else pairs for section, pairs in content.items()}
+    return content
 
 
 def _flat(table: Mapping[str, object], above: str = "") -> Iterator[tuple[str, object]]:
@@ -100,7 +101,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, dict[str, obj
     found: dict[str, dict[str, object]] = {}
     for name, value in environment.items():
         section, _, key = name.removeprefix(ENV_PREFIX).lower().partition("_")
-        if name.startswith(ENV_PREFIX) and section in SECTIONS and section not in _TABLES:
+        if name.startswith(ENV_PREFIX) and section in SECTIONS and section != _SLA:
             found.setdefault(section, {})[key] = value
     return found
 
@@ -117,7 +118,7 @@ def _from_flags(flags: Mapping[str, object]) -> dict[str, dict[str, object]]:
 def _check_names(source: str, given: Mapping[str, Mapping[str, object]]) -> None:
     for section, pairs in given.items():
         check_name(section, SECTIONS, what="section", where=source)
-        if section not in _TABLES:
+        if section != _SLA:
             for key in pairs:
                 check_name(key, fields(section), what="key", where=f"[{section}] of {source}")
 
@@ -138,15 +139,55 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _build(section: str, pairs: Mapping[str, _Given]) -> Any:
-    hints = {} if section in _TABLES else get_type_hints(SECTIONS[section], include_extras=True)
-    ready = {key: _value(section, key, given, hints.get(key, timedelta)) for key, given in pairs.items()}
-    if section in _TABLES:
-        return ready
+    if section == _SLA:
+        return _limits(pairs)
+    hints = get_type_hints(SECTIONS[section], include_extras=True)
+    ready = {key: _value(section, key, given, hints[key]) for key, given in pairs.items()}
     try:
         return SECTIONS[section](**ready)
     except ValueError as failure:
         sources = " and ".join(sorted({given.source for given in pairs.values()}))
         raise errors.ConfigError(f"[{section}] of {sources}: {failure}") from failure
+
+
+def _limits(pairs: Mapping[str, _Given]) -> Limits:
+    """[sla], with its tables of sites and of models."""
+    source = next(given.source for given in pairs.values())
+    table = {key: given.value for key, given in pairs.items()}
+    named = {scope: _tables(scope, table.pop(scope, {}), source) for scope in ("site", "model")}
+    return Limits(
+        everywhere=_overrides(table, _SLA, source, limits.KEYS),
+        models={
+            # A region has no model.
+            name: _overrides(given, f"{_SLA}.model.{name}", source, sla.KEYS)
+            for name, given in named["model"].items()
+        },
+        sites={
+            name: _overrides(given, f"{_SLA}.site.{name}", source, limits.KEYS) for name, given in named["site"].items()
+        },
+    )
+
+
+def _tables(scope: str, given: object, source: str) -> Mapping[str, Mapping[str, object]]:
+    if isinstance(given, dict) and all(isinstance(table, dict) for table in given.values()):
+        return given
+    raise errors.ConfigError(
+        f"{scope!r} in [{_SLA}] of {source}: limits of one {scope} stand in a table of its own, [{_SLA}.{scope}.NAME]"
+    )
+
+
+def _overrides(table: Mapping[str, object], section: str, source: str, known: Iterable[str]) -> Mapping[str, timedelta]:
+    found = dict(_flat(table))
+    for key in found:
+        check_name(key, sorted(known), what="limit", where=f"[{section}] of {source}")
+    return {key: _limit(section, key, _Given(value, source)) for key, value in found.items()}
+
+
+def _limit(section: str, key: str, given: _Given) -> timedelta:
+    try:
+        return read_duration(given.value)
+    except (ValueError, OverflowError) as failure:
+        raise errors.ConfigError(f"{key!r} in [{section}] of {given.source}: {failure}") from failure
 
 
 def _value(section: str, key: str, given: _Given, wanted: Any) -> object:

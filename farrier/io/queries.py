@@ -15,11 +15,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from farrier.errors import RefusedByModel, UndecodableState
-from farrier.io import refusals, statements
+from farrier.io import census, refusals, statements
 from farrier.io.pool import Connection, Pool
 from farrier.model import clocks
-from farrier.model.clocks import Limits, Overdue
+from farrier.model.census import Census, Rules
+from farrier.model.clocks import Overdue
 from farrier.model.edges import Layer
+from farrier.model.limits import Limits
 from farrier.model.views import (
     Figures,
     HistoryKey,
@@ -123,6 +125,11 @@ class PostgresQueries:
             (figures,) = await _fetch(conn, Figures, _FIGURES)
             return figures
 
+    async def census(self, rules: Rules) -> Census:
+        async with refusals.borrowed(self._pool) as conn:
+            counted = await census.take(conn, rules)
+        return _decoded(counted, msgspec.json.Decoder(Census))
+
 
 async def _now(conn: Connection) -> datetime:
     now: datetime = await conn.fetchval(_NOW)
@@ -142,12 +149,15 @@ async def _nodes(conn: Connection, ids: Sequence[int]) -> tuple[NodeView, ...]:
 
 async def _fetch(conn: Connection, type_: type[T], sql: str, *arguments: Any) -> tuple[T, ...]:
     """Rows of one column, each a JSON object."""
-    decode = msgspec.json.Decoder(type_).decode
-    records = await conn.fetch(sql, *arguments)
+    decoder = msgspec.json.Decoder(type_)
+    return tuple(_decoded(record[0], decoder) for record in await conn.fetch(sql, *arguments))
+
+
+def _decoded(row: str, decoder: msgspec.json.Decoder[T]) -> T:
     try:
-        return tuple(decode(record[0]) for record in records)
+        return decoder.decode(row)
     except msgspec.ValidationError as error:
-        raise UndecodableState(f"a row of {type_.__name__}", str(error)) from error
+        raise UndecodableState("a row of what was asked for", str(error)) from error
 
 
 def _columns(wanted: Wanted) -> tuple[list[str], ...]:

@@ -8,10 +8,10 @@ own metrics need. Reading happens in the same thread. Both are collectors that a
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
@@ -26,6 +26,26 @@ class Definition(msgspec.Struct, frozen=True):
     help: str
     labels: Labels
     buckets: tuple[float, ...] = ()
+
+    @property
+    def series(self) -> str:
+        """The name of its series, as rules and dashboards spell it."""
+        return self.name if self.buckets else f"{self.name}_total"
+
+
+class Gauge(msgspec.Struct, frozen=True):
+    """A figure that goes up and down: its name, what it says, and the names of its labels."""
+
+    name: str
+    help: str
+    labels: Labels = ()
+
+    def family(self, values: Mapping[Labels, float]) -> GaugeMetricFamily:
+        """The figure as it stands, by labels."""
+        family = GaugeMetricFamily(self.name, self.help, labels=self.labels)
+        for labels, value in values.items():
+            family.add_metric(labels, value)
+        return family
 
 
 class Counter(Collector):

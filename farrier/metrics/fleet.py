@@ -1,41 +1,59 @@
 """Gauges of the whole fleet, from the database: the same on every replica, and there right after a restart.
 
-The daemon refreshes them before an exposition, at most every few seconds whoever asks. When the database
-cannot be asked the last figures stay, and `farrier_fleet_collected_timestamp_seconds` says how old they
-are.
+The daemon refreshes them before an exposition, at most every few seconds whoever asks; nothing is counted that nobody
+scrapes. While the database cannot be asked the last figures stay, and `farrier_fleet_collected_timestamp_seconds` says
+how old they are: never a zero that is not true.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 import anyio
+import msgspec
 import structlog
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-from farrier.errors import DatabaseUnreachable
-from farrier.metrics.definitions import KindWords
-from farrier.model.bmc import BmcFailure
-from farrier.model.views import Figures
+from farrier.errors import FarrierError
+from farrier.metrics import gauges
+from farrier.metrics.families import Gauge, Labels
+from farrier.model.census import Census, Due, Rules
+from farrier.model.limits import PLACES, STATES, Place
 from farrier.protocols import Clock, Queries
 
 _log = structlog.stdlib.get_logger(__name__)
 
 # Counting a large fleet costs the database something; rules are evaluated every 15 s at the most.
 _AT_MOST_EVERY_SECONDS = 5.0
+# How long a scrape waits for new figures before it takes the last: well under Prometheus' time-out of 10 s, so that the
+# rest of the metrics is told in an outage, too.
+_PATIENCE_SECONDS = 3.0
+
+
+class FleetWords(msgspec.Struct, frozen=True, kw_only=True):
+    """Label values besides states: every one has its series, whether something is so or not."""
+
+    scheduled: tuple[str, ...]
+    failures: tuple[str, ...]
+    health: tuple[str, ...]
+    power: tuple[str, ...]
+    sources: tuple[str, ...]
+    bmc_failures: tuple[str, ...]
 
 
 class FleetGauges(Collector):
     """A collector over the newest figures; without any until there are some."""
 
-    def __init__(self, words: KindWords, clock: Clock) -> None:
+    def __init__(self, words: FleetWords, rules: Rules, clock: Clock, *, patience: float = _PATIENCE_SECONDS) -> None:
         self._words = words
+        self._rules = rules
         self._clock = clock
+        self._patience = patience
         self._queries: Queries | None = None
-        self._figures: Figures | None = None
-        self._collected_at = float("-inf")
+        self._census: Census | None = None
+        self._asked_at = float("-inf")
         self._one_at_a_time = anyio.Lock()
 
     def open(self, queries: Queries) -> None:
@@ -43,48 +61,71 @@ class FleetGauges(Collector):
         self._queries = queries
 
     async def refresh(self) -> None:
-        """Have figures that are no older than a few seconds, if the database can be asked."""
+        """Have figures that are no older than a few seconds, if the database can be asked and answers soon."""
+        with anyio.move_on_after(self._patience) as scope:
+            await self._count()
+        if scope.cancelled_caught:
+            _log.warning("fleet.not_counted", error=f"no answer within {self._patience:g} s")
+
+    async def _count(self) -> None:
         async with self._one_at_a_time:
             now = self._clock.monotonic()
-            if self._queries is None or now - self._collected_at < _AT_MOST_EVERY_SECONDS:
+            if self._queries is None or now - self._asked_at < _AT_MOST_EVERY_SECONDS:
                 return
-            self._collected_at = now
+            self._asked_at = now
             try:
-                self._figures = await self._queries.figures()
-            except DatabaseUnreachable as error:
+                self._census = await self._queries.census(self._rules)
+            except FarrierError as error:
                 _log.warning("fleet.not_counted", error=str(error))
 
     @override
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        figures = self._figures
-        if figures is None:
-            return
-        yield self._resources(figures)
-        yield _gauge("farrier_schedule_due", "Rows that are due and not claimed.", figures.due)
-        yield _gauge("farrier_schedule_oldest_due_seconds", "Age of the oldest of them.", figures.oldest_due_seconds)
-        yield _gauge("farrier_intents_pending", "Intents without an answer.", figures.intents_pending)
-        yield _unread_power(figures)
-        yield _gauge(
-            "farrier_fleet_collected_timestamp_seconds", "When the fleet was counted.", figures.now.timestamp()
-        )
+        limits = self._rules.limits.everywhere
+        in_force = {_labels(place): limits.get(place.key, place.default) for place in PLACES}
+        told = {labels: limit.total_seconds() for labels, limit in in_force.items() if limit is not None}
+        yield gauges.STATE_SLA.family(told)
+        census = self._census
+        yield gauges.COLLECTED.family({(): 0.0 if census is None else census.now.timestamp()})
+        if census is not None:
+            yield from _of_states(census)
+            yield from self._of_words(census)
 
-    def _resources(self, figures: Figures) -> GaugeMetricFamily:
-        family = GaugeMetricFamily("farrier_resources", "Resources by state.", labels=("kind", "state", "substate"))
-        for layer, counts in figures.layers.items():
-            label, states = self._words.layers.get(layer, (layer, ()))
-            for state in dict.fromkeys((*states, *counts)):
-                family.add_metric((label, state, ""), counts.get(state, 0))
-        return family
+    def _of_words(self, census: Census) -> Iterator[GaugeMetricFamily]:
+        words = self._words
+        due = {kind: census.due.get(kind, Due()) for kind in words.scheduled}
+        yield gauges.SCHEDULE_DUE.family({(kind,): each.count for kind, each in due.items()})
+        yield gauges.SCHEDULE_OLDEST_DUE.family({(kind,): each.oldest for kind, each in due.items()})
+        yield gauges.INTENTS_PENDING.family({(): census.intents_pending})
+        yield gauges.INTENTS_OLDEST_PENDING.family({(): census.oldest_intent})
+        yield _by_word(gauges.MANUAL_INTERVENTION, words.failures, census.manual)
+        yield _by_word(gauges.NODES_BY_HEALTH, words.health, census.health)
+        yield _by_word(gauges.NODES_BY_POWER, words.power, census.power)
+        yield gauges.NODES_PAUSED.family({(): census.paused})
+        yield gauges.HEARTBEATS_STALE.family({(): census.heartbeats_stale})
+        yield _by_word(gauges.OBSERVATIONS_STALE, words.sources, census.observations_stale)
+        yield _by_word(gauges.POWER_SYNC_FAILING, words.bmc_failures, census.unread_power)
 
 
-def _unread_power(figures: Figures) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(
-        "farrier_power_sync_failing", "Manageable nodes whose power cannot be read.", labels=("failure",)
+def _of_states(census: Census) -> Iterator[GaugeMetricFamily]:
+    """A state that is unknown here, a newer farrier's, is told like any other."""
+    counts = dict.fromkeys(map(_labels, STATES), 0.0)
+    oldest = dict(counts)
+    for place in census.places:
+        labels = (place.kind, place.state, place.substate)
+        counts[labels], oldest[labels] = place.count, place.oldest
+    above = dict.fromkeys(map(_labels, PLACES), 0.0)
+    above |= {(late.kind, late.state, late.substate): late.count for late in census.above}
+    yield gauges.RESOURCES.family(counts)
+    yield gauges.OLDEST_IN_STATE.family(oldest)
+    yield gauges.ABOVE_SLA.family(above)
+    yield gauges.NODE_ABOVE_SLA.family(
+        {(late.node, late.kind, late.state, late.substate): late.seconds for late in census.worst}
     )
-    for failure in dict.fromkeys((*map(str, BmcFailure), *figures.unread_power)):
-        family.add_metric((failure,), figures.unread_power.get(failure, 0))
-    return family
 
 
-def _gauge(name: str, help_: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, help_, value=value)
+def _by_word(gauge: Gauge, known: Iterable[str], found: Mapping[str, int]) -> GaugeMetricFamily:
+    return gauge.family({(word,): found.get(word, 0) for word in dict.fromkeys((*known, *found))})
+
+
+def _labels(place: Place) -> Labels:
+    return place.kind, place.state, place.substate

@@ -16,9 +16,9 @@ from typing_extensions import override
 
 import farrier
 from farrier import errors, protocols
-from farrier.metrics import definitions
+from farrier.metrics import definitions, gauges
 from farrier.metrics.definitions import Vocabulary
-from farrier.metrics.families import Counter, Definition, Histogram, Labels
+from farrier.metrics.families import Counter, Definition, Gauge, Histogram, Labels
 from farrier.model.schedule import Lane, Verdict
 
 OUTCOMES = ("transition", "update", "wait", "do_nothing", "deleted", "error")
@@ -142,8 +142,8 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
 class Constant(Collector):
     """A gauge of what this process was told at its start."""
 
-    def __init__(self, name: str, help_: str, value: float) -> None:
-        self._family = GaugeMetricFamily(name, help_, value=value)
+    def __init__(self, gauge: Gauge, value: float) -> None:
+        self._family = gauge.family({(): value})
 
     @override
     def collect(self) -> list[GaugeMetricFamily]:
@@ -155,9 +155,7 @@ class _Build(Collector):
 
     @override
     def collect(self) -> list[GaugeMetricFamily]:
-        family = GaugeMetricFamily("farrier_build_info", "The version that runs.", labels=("version", "python"))
-        family.add_metric((farrier.__version__, platform.python_version()), 1)
-        return [family]
+        return [gauges.BUILD_INFO.family({(farrier.__version__, platform.python_version()): 1})]
 
 
 def run_error_labels() -> tuple[str, ...]:

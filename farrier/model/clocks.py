@@ -6,23 +6,22 @@ somewhere for too long; the handler has no use for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 import msgspec
 
-from farrier.model import sla
+from farrier.model import maas_region, sla
 from farrier.model.edges import Layer
+from farrier.model.limits import Limits, Overrides, region_limit
 from farrier.model.management import Management
 from farrier.model.sla import SlaFacts
 from farrier.model.stages import DecommissionStage, OnboardingStage, Stage
 from farrier.model.status import NodeStatus
-from farrier.model.views import NodeView, WorkflowView
+from farrier.model.views import NodeView, RegionView, WorkflowView
 from farrier.model.workflow import WorkflowKind, WorkflowStatus
 
 END_TO_END = "end to end"
-
-Limits = Mapping[str, timedelta]
 
 
 class Clock(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +52,7 @@ def running(node: NodeView, now: datetime, limits: Limits) -> tuple[Clock, ...]:
     """Every clock of the node, by layer. `limits` are those that differ from the defaults. None for a node in a
     state that this program does not know: nothing can be said of it."""
     try:
-        return tuple(_clocks(node, now, limits))
+        return tuple(_clocks(node, now, limits.of(node.site, node.model)))
     except ValueError:
         return ()
 
@@ -64,16 +63,22 @@ def above(node: NodeView, now: datetime, limits: Limits) -> tuple[Clock, ...]:
     return tuple(sorted(over, key=lambda clock: clock.above or timedelta(0), reverse=True))
 
 
+def of_region(region: RegionView, now: datetime, limits: Limits) -> Clock:
+    """The one clock of a MAAS region."""
+    limit = region_limit(limits, region.site, region.state)
+    return _clock(maas_region.KIND, region.state, region.since, now, limit=limit)
+
+
 def limited_states(layer: Layer, limits: Limits) -> frozenset[str]:
     """The states of a layer in which some node's clock may run: all others cannot be above a limit."""
     return frozenset(
         str(state)
         for state, default in sla.DEFAULTS[layer].items()
-        if default.limit is not None or sla.key(layer, state) in limits
+        if default.limit is not None or any(sla.key(layer, state) in overrides for overrides in limits.all().values())
     )
 
 
-def _clocks(node: NodeView, now: datetime, limits: Limits) -> Iterator[Clock]:
+def _clocks(node: NodeView, now: datetime, limits: Overrides) -> Iterator[Clock]:
     facts = SlaFacts(
         management=Management(node.management),
         manage_asked=node.manage_asked,
@@ -91,7 +96,7 @@ def _clocks(node: NodeView, now: datetime, limits: Limits) -> Iterator[Clock]:
         yield from _workflow_clocks(node.workflow, facts, now, limits)
 
 
-def _workflow_clocks(workflow: WorkflowView, facts: SlaFacts, now: datetime, limits: Limits) -> Iterator[Clock]:
+def _workflow_clocks(workflow: WorkflowView, facts: SlaFacts, now: datetime, limits: Overrides) -> Iterator[Clock]:
     layer, status = Layer(workflow.kind), WorkflowStatus(workflow.status)
     stage = _stage(workflow) if status is WorkflowStatus.RUNNING else None
     limit = sla.limit(layer, status, stage=stage, facts=facts, overrides=limits)
@@ -115,9 +120,7 @@ def _why_none(layer: Layer, state: str) -> str:
     return default.why_none or default.unless
 
 
-def _clock(
-    layer: Layer, state: str, since: datetime, now: datetime, *, limit: timedelta | None, note: str = ""
-) -> Clock:
+def _clock(layer: str, state: str, since: datetime, now: datetime, *, limit: timedelta | None, note: str = "") -> Clock:
     return Clock(
         layer=str(layer),
         state=str(state),

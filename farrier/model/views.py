@@ -195,12 +195,10 @@ class RegionView(msgspec.Struct, frozen=True, kw_only=True):
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """The fleet in numbers. `layers` counts nodes by layer and state, workflows among them if they are live;
-    `due` counts what is due and not claimed, `oldest_due_seconds` says for how long (0: nothing is). `unread_power`
-    counts manageable nodes whose last read of power failed, by class of failure."""
+    `due` counts what is due and not claimed, `oldest_due_seconds` says for how long (0: nothing is)."""
 
     now: datetime
     layers: Mapping[str, Mapping[str, int]]
     due: int
     oldest_due_seconds: float
     intents_pending: int
-    unread_power: Mapping[str, int] = {}

@@ -14,7 +14,8 @@ from typing import TypeVar
 import msgspec
 
 from farrier.model import clocks, duration, failures
-from farrier.model.clocks import Clock, Limits
+from farrier.model.clocks import Clock
+from farrier.model.limits import Limits
 from farrier.model.management import Management
 from farrier.model.situation import POWER_IS_FREE
 from farrier.model.status import NodeStatus

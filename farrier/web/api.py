@@ -22,9 +22,9 @@ from starlette.routing import Route
 
 from farrier.model import clocks
 from farrier.model import requests as asked
-from farrier.model.clocks import Clock
 from farrier.model.views import HistoryKey, WantedPast
 from farrier.web.backend import Backend, backend_of, limit, number, wanted
+from farrier.web.breaches import told
 
 _MOST_ROWS = 1000
 _LARGEST_BODY = 64 * 1024
@@ -58,7 +58,7 @@ async def show_node(request: Request) -> Response:
     found = await backend.queries.node(request.path_params["node"])
     (node,) = found.rows
     running = clocks.running(node, found.now, backend.limits)
-    return _json({"now": found.now, "node": node, "clocks": [_clock(clock) for clock in running]})
+    return _json({"now": found.now, "node": node, "clocks": [told(clock) for clock in running]})
 
 
 async def list_history(request: Request) -> Response:
@@ -133,17 +133,6 @@ def _key(text: str | None) -> HistoryKey | None:
     if not (id_.isdecimal() and version.isdecimal() and layer):
         raise HTTPException(400, f"before is the `next` of an earlier answer, not {text!r}")
     return HistoryKey(int(id_), int(version), layer)
-
-
-def _clock(clock: Clock) -> dict[str, object]:
-    return {
-        "layer": clock.layer,
-        "state": clock.state,
-        "since": clock.since,
-        "limit_seconds": None if clock.limit is None else clock.limit.total_seconds(),
-        "above_seconds": None if clock.above is None else clock.above.total_seconds(),
-        "note": clock.note,
-    }
 
 
 def _json(content: object, status: HTTPStatus = HTTPStatus.OK) -> Response:

@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from farrier.errors import DatabaseUnreachable
-from farrier.model.clocks import Limits
+from farrier.model.limits import Limits
 from farrier.model.views import Wanted
 from farrier.protocols import Queries, Requests
 

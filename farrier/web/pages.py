@@ -17,6 +17,7 @@ from farrier.model.status import NodeStatus
 from farrier.model.views import WantedPast
 from farrier.web import render
 from farrier.web.backend import backend_of, wanted
+from farrier.web.breaches import late_regions
 
 _ROWS = 200
 _MOST_LATE = 20
@@ -37,6 +38,7 @@ async def inventory(request: Request) -> Response:
         "nodes": found.rows,
         "late": late.rows[:_MOST_LATE],
         "more_late": max(len(late.rows) - _MOST_LATE, 0),
+        "late_regions": [each for each in await late_regions(backend) if not chosen.sites or each[0] in chosen.sites],
         "figures": await backend.queries.figures(),
         "statuses": tuple(status.value for status in NodeStatus if status is not NodeStatus.DELETED),
         "chosen": chosen,

@@ -10,7 +10,7 @@ from farrier.wiring.loops import Runtime, runtime
 from farrier.wiring.progress import Progress
 from farrier.wiring.settings import bmc_settings, credentials, vault_settings
 from farrier.wiring.storage import Database, Outside, backend, database, outside, prepare
-from farrier.wiring.vocabulary import fleet_gauges, trust_gauge, vocabulary
+from farrier.wiring.vocabulary import census_rules, fleet_gauges, fleet_words, trust_gauge, vocabulary
 
 __all__ = [
     "Database",
@@ -19,9 +19,11 @@ __all__ = [
     "Runtime",
     "backend",
     "bmc_settings",
+    "census_rules",
     "credentials",
     "database",
     "fleet_gauges",
+    "fleet_words",
     "outside",
     "prepare",
     "runtime",

@@ -13,11 +13,14 @@ from farrier.clock import MonotonicClock
 from farrier.handlers.maas_region import REGION_KIND
 from farrier.handlers.node import NODE_KIND
 from farrier.handlers.node.kind import stage_layer
+from farrier.metrics import gauges
 from farrier.metrics.definitions import KindWords, ServiceWords, Vocabulary
-from farrier.metrics.fleet import FleetGauges
+from farrier.metrics.fleet import FleetGauges, FleetWords
 from farrier.metrics.sink import Constant
 from farrier.model import edges, mapping, stages
-from farrier.model.bmc import BmcFailure
+from farrier.model.bmc import BmcFailure, PowerState
+from farrier.model.census import Condition, Rules, Source
+from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasFailure
 from farrier.model.maas_region import LAYER, RegionState
 from farrier.model.status import NodeStatus
@@ -28,18 +31,24 @@ from farrier.services.vault_answers import Operation as VaultOperation
 from farrier.services.vault_answers import Result as VaultResult
 
 
-def fleet_gauges() -> FleetGauges:
+def fleet_gauges(config: settings.Config) -> FleetGauges:
     """Figures of the fleet, none yet."""
-    return FleetGauges(_fleet_words(), MonotonicClock())
+    return FleetGauges(fleet_words(), census_rules(config), MonotonicClock())
+
+
+def census_rules(config: settings.Config) -> Rules:
+    """By what the fleet is counted."""
+    return Rules(
+        limits=config.sla,
+        offline_after=config.node.offline_after,
+        observation_ttl=config.node.observation_ttl,
+        name_at_most=gauges.NODE_SERIES_AT_MOST if config.metrics.name_nodes else 0,
+    )
 
 
 def trust_gauge(config: settings.BmcConfig) -> Constant:
     """How many TLS policies trust any certificate."""
-    return Constant(
-        "farrier_bmc_tls_insecure",
-        "BMC certificates that are not checked: 1 for the setting of all hosts, 1 for each host's own.",
-        sum(trust.insecure for trust in (config, *config.hosts.values())),
-    )
+    return Constant(gauges.BMC_TLS_INSECURE, sum(trust.insecure for trust in (config, *config.hosts.values())))
 
 
 def vocabulary() -> Vocabulary:
@@ -61,10 +70,16 @@ def _region_words() -> KindWords:
     return KindWords(layers={LAYER: (REGION_KIND.name, states)}, labels=tuple((state, "") for state in states))
 
 
-def _fleet_words() -> KindWords:
-    """Of what is counted in the whole fleet. Layers of different kinds go by names of their own there."""
-    nodes, regions = _node_words(), _region_words()
-    return KindWords(layers={**nodes.layers, REGION_KIND.name: regions.layers[LAYER]}, labels=nodes.labels)
+def fleet_words() -> FleetWords:
+    """Of what is counted in the whole fleet, besides states."""
+    return FleetWords(
+        scheduled=(NODE_KIND.name, REGION_KIND.name),
+        failures=tuple(map(str, FailureClass)),
+        health=tuple(map(str, Condition)),
+        power=tuple(map(str, PowerState)),
+        sources=tuple(map(str, Source)),
+        bmc_failures=tuple(map(str, BmcFailure)),
+    )
 
 
 def _node_words() -> KindWords:

@@ -14,6 +14,7 @@ from farrier.io import statements
 from farrier.io.pool import Connection
 from farrier.io.queries import PostgresQueries
 from farrier.model import clocks
+from farrier.model.limits import Limits
 from farrier.model.views import HistoryKey, Wanted, WantedPast
 from tests.support import pg
 
@@ -75,11 +76,14 @@ async def test_pages_of_the_inventory_hold_every_node_once_by_name_and_no_delete
 
 @pytest.mark.usefixtures("fleet")
 @pytest.mark.parametrize(
-    "limits", [{}, {"status.active": timedelta(hours=1), "management.manageable": timedelta(minutes=1)}], ids=len
+    "limits",
+    [
+        Limits(),
+        Limits({"status.active": timedelta(hours=1)}, models={"h100": {"management.manageable": timedelta(minutes=1)}}),
+    ],
+    ids=["the defaults", "resting states, too"],
 )
-async def test_the_short_cut_to_overdue_nodes_misses_none(
-    queries: PostgresQueries, limits: dict[str, timedelta]
-) -> None:
+async def test_the_short_cut_to_overdue_nodes_misses_none(queries: PostgresQueries, limits: Limits) -> None:
     """It looks only at nodes whose clocks may run; here every node is looked at."""
     everything = await queries.inventory(Wanted(), limit=10_000)
     expected = {node.name for node in everything.rows if clocks.above(node, everything.now, limits)}
@@ -107,7 +111,7 @@ async def test_a_workflow_counts_by_its_stage_and_from_end_to_end(queries: Postg
                live_workflow_id = current_setting('farrier_test.job')::bigint
         """
     )
-    (overdue,) = (await queries.overdue(Wanted(), {})).rows
+    (overdue,) = (await queries.overdue(Wanted(), Limits())).rows
     assert [(clock.layer, clock.state) for clock in overdue.clocks] == [
         ("decommission", clocks.END_TO_END),
         ("decommission", "running/disable_node"),
@@ -126,7 +130,7 @@ async def test_a_state_that_only_a_newer_program_knows_is_shown_and_hides_no_oth
     )
     page = await queries.inventory(Wanted())
     assert [node.status for node in page.rows] == ["offline", "hibernating"]
-    assert [overdue.node.name for overdue in (await queries.overdue(Wanted(), {})).rows] == ["a"]
+    assert [overdue.node.name for overdue in (await queries.overdue(Wanted(), Limits())).rows] == ["a"]
     assert (await queries.node("b")).rows[0].status == "hibernating"
 
 
@@ -253,24 +257,8 @@ async def test_figures_count_states_by_layer_what_is_due_and_what_is_unanswered(
         "decommission": {},
         "maas_region": {},
     }
-    assert (figures.due, figures.intents_pending, figures.unread_power) == (2, 1, {})
+    assert (figures.due, figures.intents_pending) == (2, 1)
     assert 30 <= figures.oldest_due_seconds < 40
-
-
-async def test_figures_count_manageable_nodes_whose_power_cannot_be_read(
-    queries: PostgresQueries, db: pg.Database
-) -> None:
-    async with db.connect() as client:
-        await client.execute(
-            """
-            INSERT INTO farrier.nodes (name, status, management, bmc)
-            SELECT 'gpu-' || n, 'enrolling', 'enroll', jsonb_build_object('sync_failure', failure)
-              FROM (VALUES (1, 'timeout'), (2, 'timeout'), (3, 'auth'), (4, NULL), (5, 'auth')) AS v (n, failure)
-            """
-        )
-        for management in ("verifying", "manageable"):
-            await client.execute("UPDATE farrier.nodes SET management = $1 WHERE name <> 'gpu-5'", management)
-    assert (await queries.figures()).unread_power == {"timeout": 2, "auth": 1}
 
 
 async def test_whoever_may_only_read_may_use_all_of_it(db: pg.Database) -> None:
@@ -279,7 +267,7 @@ async def test_whoever_may_only_read_may_use_all_of_it(db: pg.Database) -> None:
     async with pg.Database(f"{db.dsn}&options=-c%20role%3Dfarrier_reader").pool(size=1) as connections:
         queries = PostgresQueries(connections)
         assert (await queries.inventory(Wanted())).rows
-        assert not (await queries.overdue(Wanted(), {})).rows
+        assert not (await queries.overdue(Wanted(), Limits())).rows
         assert (await queries.node("gpu-1")).rows
         assert await queries.history(WantedPast())
         assert await queries.history_of("gpu-1", WantedPast())

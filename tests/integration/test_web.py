@@ -9,17 +9,21 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
+from farrier import wiring
 from farrier.io.api import PostgresRequests
 from farrier.io.pool import Connection
 from farrier.io.queries import PostgresQueries
-from farrier.metrics.definitions import KindWords
 from farrier.metrics.fleet import FleetGauges
 from farrier.model.bmc import BmcFailure
+from farrier.model.census import Rules
+from farrier.model.limits import Limits
 from farrier.web.backend import Backend
 from farrier.web.site import Site
 from tests.support import pg
 
-WORDS = KindWords(layers={"status": ("node", ("enrolling", "active"))}, labels=())
+RULES = Rules(
+    limits=Limits(), offline_after=timedelta(minutes=3), observation_ttl=timedelta(minutes=5), name_at_most=100
+)
 TOKEN = "s3kr1t"
 WITH_TOKEN = {"Authorization": f"Bearer {TOKEN}"}
 EVIL = "<script>alert(1)</script>"
@@ -45,7 +49,7 @@ def client_of(site: Site) -> httpx.AsyncClient:
 @pytest.fixture
 async def backend(db: pg.Database) -> AsyncIterator[Backend]:
     async with db.pool(size=3) as connections:
-        yield Backend(PostgresQueries(connections), PostgresRequests(connections, db.dsn), {}, token)
+        yield Backend(PostgresQueries(connections), PostgresRequests(connections, db.dsn), Limits(), token)
 
 
 @pytest.fixture
@@ -186,7 +190,7 @@ async def test_a_request_without_the_token_changes_nothing(
 
 async def test_requests_are_off_until_a_token_is_configured(backend: Backend) -> None:
     site = closed_site()
-    site.open(Backend(backend.queries, backend.requests, {}, None))
+    site.open(Backend(backend.queries, backend.requests, Limits(), None))
     async with client_of(site) as client:
         answer = await client.post("/api/v1/intents", json={}, headers=WITH_TOKEN)
     assert answer.status_code == 403
@@ -265,9 +269,10 @@ async def test_the_fleet_is_counted_for_metrics_and_not_more_often_than_needed(
     backend: Backend, conn: Connection
 ) -> None:
     clock = MovedClock()
-    gauges = FleetGauges(WORDS, clock)
+    gauges = FleetGauges(wiring.fleet_words(), RULES, clock)
     await gauges.refresh()
-    assert list(gauges.collect()) == [], "no figures are better than wrong ones"
+    assert sampled(gauges)["farrier_fleet_collected_timestamp_seconds", ""] == 0
+    assert ("farrier_resources", "enrolling") not in sampled(gauges), "no figures are better than wrong ones"
     gauges.open(backend.queries)
     await gauges.refresh()
     assert sampled(gauges)["farrier_resources", "enrolling"] == 0
@@ -280,6 +285,46 @@ async def test_the_fleet_is_counted_for_metrics_and_not_more_often_than_needed(
     assert sampled(gauges)["farrier_intents_pending", ""] == 0
     failing = next(family for family in gauges.collect() if family.name == "farrier_power_sync_failing")
     assert {s.labels["failure"]: s.value for s in failing.samples} == dict.fromkeys(map(str, BmcFailure), 0)
+
+
+async def test_what_is_above_a_limit_is_told_by_the_api_and_on_top_of_the_inventory(
+    web: httpx.AsyncClient, conn: Connection
+) -> None:
+    await conn.execute("SET session_replication_role = replica")
+    await conn.execute(
+        """
+        INSERT INTO farrier.nodes (name, site, status, management, status_entered_at, paused)
+        SELECT name, site, 'offline', 'unmanaged', farrier.now() - above - interval '30 min', paused::jsonb
+          FROM (VALUES ('gpu-1', 'ams', interval '1 h', NULL), ('gpu-2', 'ams', interval '2 h', '{"reason": "mine"}'),
+                       ('gpu-3', 'ams', interval '-1 min', NULL), ('gpu-4', 'lon', interval '9 h', NULL))
+               AS n (name, site, above, paused);
+        INSERT INTO farrier.maas_regions (site, state, state_entered_at)
+        VALUES ('ams', 'failing', farrier.now() - interval '1 h'), ('lon', 'observing', farrier.now() - interval '1 h')
+        """
+    )
+    told = (await web.get("/api/v1/breaches", params={"site": "ams"})).json()
+    assert [(node["node"], node["paused"]) for node in told["nodes"]] == [("gpu-2", "mine"), ("gpu-1", None)]
+    (clock,) = told["nodes"][1]["clocks"]
+    assert (clock["layer"], clock["state"], clock["limit_seconds"]) == ("status", "offline", 1800)
+    assert [region["site"] for region in told["maas_regions"]] == ["ams"]
+    page = (await web.get("/")).text
+    late = page[page.index("Above their limit") : page.index("<h2>Inventory")]
+    assert late.index("gpu-4") < late.index("gpu-2") < late.index("gpu-1") < late.index("maas_region failing")
+    assert "gpu-3" not in late
+
+
+async def test_a_scrape_tells_of_the_fleet_as_it_is_now(backend: Backend, conn: Connection) -> None:
+    registry = CollectorRegistry()
+    gauges = FleetGauges(wiring.fleet_words(), RULES, MovedClock())
+    registry.register(gauges)
+    site = Site(registry, unready_because=lambda: None, refresh=gauges.refresh)
+    gauges.open(backend.queries)
+    await register(conn, "gpu-1")
+    async with client_of(site) as client:
+        text = (await client.get("/metrics")).text
+    assert 'farrier_resources{kind="node",state="enrolling",substate=""} 1.0' in text
+    assert 'farrier_resources{kind="onboarding",state="running",substate="wait_for_ready"} 0.0' in text
+    assert 'farrier_state_sla_seconds{kind="maas_region",state="failing",substate=""} 300.0' in text
 
 
 class MovedClock:

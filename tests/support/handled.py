@@ -18,6 +18,7 @@ from farrier.handlers.node import NODE_KIND, NodeHandler
 from farrier.handlers.node.moves import Policy, change
 from farrier.model import mapping
 from farrier.model.actions import Action
+from farrier.model.limits import Limits
 from farrier.model.management import Management
 from farrier.model.node import Node, Workflow
 from farrier.model.outcome import Step, Transition, Update
@@ -117,7 +118,7 @@ class Handled:
         """With the stand's policy."""
         policy = self.stand.policy
         settings = {name: value for name, value in asdict(policy).items() if name not in _OF_THE_POLICY}
-        return NodeHandler(NodeConfig(**settings), policy.sla, policy.sites)
+        return NodeHandler(NodeConfig(**settings), Limits(policy.sla), policy.sites)
 
 
 _OF_THE_POLICY = frozenset(Policy.__struct_fields__) - frozenset(NodeConfig.__struct_fields__)

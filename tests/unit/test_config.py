@@ -9,6 +9,7 @@ import pytest
 
 from farrier import config, errors
 from farrier.log import Level
+from farrier.model.limits import Limits
 
 
 @pytest.fixture
@@ -143,10 +144,40 @@ def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
 
 def test_sla_limits_are_keyed_by_layer_and_state_quoted_or_not(file: Path) -> None:
     file.write_text('[sla]\n"status.offline" = "1h"\nmanagement.verifying = 90\n')
-    assert config.load(file, environment={}).sla == {
-        "status.offline": timedelta(hours=1),
-        "management.verifying": timedelta(seconds=90),
-    }
+    assert config.load(file, environment={}).sla == Limits(
+        everywhere={"status.offline": timedelta(hours=1), "management.verifying": timedelta(seconds=90)}
+    )
+
+
+def test_sla_limits_of_a_site_and_of_a_model_stand_in_tables_of_their_own(file: Path) -> None:
+    file.write_text(
+        "[sla]\nmaas_region.failing = 60\n"
+        '[sla.site.north]\nstatus.offline = "2h"\nmaas_region.failing = "10m"\n'
+        '[sla.model."HGX H100 rev. 2.1"]\n"onboarding.running.wait_for_ready" = "90m"\n'
+    )
+    assert config.load(file, environment={}).sla == Limits(
+        everywhere={"maas_region.failing": timedelta(minutes=1)},
+        models={"HGX H100 rev. 2.1": {"onboarding.running.wait_for_ready": timedelta(minutes=90)}},
+        sites={"north": {"status.offline": timedelta(hours=2), "maas_region.failing": timedelta(minutes=10)}},
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[sla]\nstatus.ofline = 60\n", "'status.ofline' in [sla] of FILE; did you mean 'status.offline'?"),
+        ("[sla.site.x]\nstatus.ofline = 60\n", "[sla.site.x] of FILE; did you mean 'status.offline'?"),
+        ("[sla.model.x]\nmaas_region.failing = 60\n", "unknown limit 'maas_region.failing' in [sla.model.x]"),
+        ("[sla]\nonboarding.running = 60\n", "unknown limit 'onboarding.running'"),
+        ('[sla.site]\nstatus.offline = "1h"\n', "unknown limit 'offline' in [sla.site.status]"),
+        ('[sla]\nsite = "1h"\n', "[sla.site.NAME]"),
+        ('[sla.site.x]\nstatus.offline = "soon"\n', "'status.offline' in [sla.site.x] of FILE"),
+        ("[sla]\nstatus.offline = 0\n", "a duration is more than nothing"),
+    ],
+)
+def test_a_limit_that_cannot_be_is_refused_with_its_place(file: Path, text: str, complaint: str) -> None:
+    file.write_text(text)
+    assert complaint in refusal(file).replace(str(file), "FILE")
 
 
 def test_a_password_in_the_dsn_is_not_in_the_repr() -> None:

@@ -16,6 +16,7 @@ from farrier.config import NodeConfig
 from farrier.config.sites import Site
 from farrier.handlers.node import intents, management, power, probing, status, workflow
 from farrier.handlers.node.moves import Decision, Policy
+from farrier.model.limits import Limits
 from farrier.model.management import Management
 from farrier.model.node import Node
 from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
@@ -23,6 +24,7 @@ from farrier.model.status import NodeStatus
 from farrier.model.writes import Write
 
 _AT_ONCE = timedelta(0)
+_DEFAULT_LIMITS = Limits()
 
 _Rule = Callable[[Node, datetime, Policy], Decision | None]
 
@@ -38,52 +40,66 @@ class NodeHandler:
     """`protocols.StateHandler` of nodes."""
 
     def __init__(
-        self, config: NodeConfig, sla: Mapping[str, timedelta] | None = None, sites: Mapping[str, Site] | None = None
+        self, config: NodeConfig, limits: Limits = _DEFAULT_LIMITS, sites: Mapping[str, Site] | None = None
     ) -> None:
-        """`sla` changes limits by the names of `model.sla.KEYS`; `sites` are what is configured of sites."""
-        self._policy = Policy(**msgspec.structs.asdict(config), sla=sla or {}, sites=sites or {})
+        """`limits` are those that differ from the defaults; `sites` are what is configured of sites."""
+        self._limits = limits
+        given = msgspec.structs.asdict(config)
+        # Made once and not for each run: few sites and models have limits of their own.
+        self._policies = {
+            whose: Policy(**given, sla=overrides, sites=sites or {}) for whose, overrides in limits.all().items()
+        }
 
     def use_sites(self, sites: Mapping[str, Site]) -> None:
         """Decide by these from the next run on."""
-        self._policy = msgspec.structs.replace(self._policy, sites=sites)
+        self._policies = {
+            whose: msgspec.structs.replace(policy, sites=sites) for whose, policy in self._policies.items()
+        }
+
+    def _policy_for(self, node: Node) -> Policy:
+        """With the limits of the node's site and model."""
+        return self._policies[self._limits.whose(node.site, node.model)]
 
     def handle(self, resource: Node, now: datetime) -> Decision:
         """Pure: the same snapshot and time give the same decision."""
         if not resource.intents:
             return self._decide(resource, now)
-        answered = intents.answer(resource, now, self._policy)
+        answered = intents.answer(resource, now, self._policy_for(resource))
         if answered.change is not None:
             return answered.change
         return _answering(self._decide(resource, now), answered.writes)
 
     def recover(self, resource: Node, now: datetime) -> Decision:
         """After a run that nobody saw the end of: what it may have done to the BMC is accounted for first."""
-        return power.recover(resource, now, self._policy) or probing.recover(resource) or self.handle(resource, now)
+        policy = self._policy_for(resource)
+        return power.recover(resource, now, policy) or probing.recover(resource) or self.handle(resource, now)
 
     def _decide(self, node: Node, now: datetime) -> Decision:
         if node.status is NodeStatus.DELETED:
             return Deleted()
         waits: dict[_Rule, Wait[Write]] = {}
         soonest: timedelta | None = None
+        policy = self._policy_for(node)
         for rule in _RULES:
-            decision = rule(node, now, self._policy)
+            decision = rule(node, now, policy)
             if isinstance(decision, Wait | DoNothing):
                 soonest = min((at for at in (soonest, decision.look_again) if at is not None), default=None)
             if isinstance(decision, Wait):
                 waits[rule] = decision
             elif decision is not None and not isinstance(decision, DoNothing):
-                return self._the_bmc_first(decision, node, now)
+                return _the_bmc_first(decision, node, now, policy)
         if not waits:
             return DoNothing(look_again=soonest)
         return _most_telling(waits, soonest)
 
-    def _the_bmc_first(self, decision: Decision, node: Node, now: datetime) -> Decision:
-        """Of two that need the outside the BMC's: it is due now and then, and a stage may ask without end while MAAS is
-        away. A node that is verified or adopted has a minute for it."""
-        if not isinstance(decision, Step) or node.management not in _HAS_A_BMC:
-            return decision
-        tended = management.tend(node, now, self._policy)
-        return decision if tended is None or isinstance(tended, Wait | DoNothing) else tended
+
+def _the_bmc_first(decision: Decision, node: Node, now: datetime, policy: Policy) -> Decision:
+    """Of two that need the outside the BMC's: it is due now and then, and a stage may ask without end while MAAS is
+    away. A node that is verified or adopted has a minute for it."""
+    if not isinstance(decision, Step) or node.management not in _HAS_A_BMC:
+        return decision
+    tended = management.tend(node, now, policy)
+    return decision if tended is None or isinstance(tended, Wait | DoNothing) else tended
 
 
 def _most_telling(waits: dict[_Rule, Wait[Write]], soonest: timedelta | None) -> Wait[Write]:

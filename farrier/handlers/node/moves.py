@@ -32,7 +32,7 @@ class NodeServices(msgspec.Struct, frozen=True):
 
 
 class Policy(NodeConfig, frozen=True, kw_only=True):
-    """The settings of nodes, the limits that the configuration changed (`model.sla.KEYS`), and the sites by name."""
+    """The settings of nodes, the limits that are not the default (`model.sla.KEYS`), and the sites by name."""
 
     sla: Mapping[str, timedelta] = {}
     sites: Mapping[str, Site] = {}

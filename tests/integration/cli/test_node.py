@@ -223,3 +223,39 @@ async def test_what_came_from_elsewhere_cannot_steer_the_terminal(farrier: Promp
     await farrier("node", "add", "gpu-1", "--site", "\x1b[31mred[bold]")
     assert "\x1b" not in (await farrier("node", "list")).out
     assert "[31mred[bold]" in (await farrier("node", "show", "gpu-1")).out
+
+
+async def test_a_limit_of_one_site_holds_there_and_is_listed_last(
+    farrier: Prompt, db: pg.Database, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    for name, site in (("a", "north"), ("b", "south")):
+        await farrier("node", "add", name, "--site", site)
+        await force(db, OFFLINE, name)
+    await db.advance(timedelta(minutes=31))
+    file = tmp_path_factory.mktemp("config") / "farrier.toml"
+    file.write_text('[sla.site.north]\nstatus.offline = "1h"\n')
+    breaches = (await farrier("sla", "breaches", "--json", "--config", file)).json
+    assert [breach["node"] for breach in breaches] == ["b"]
+    limits = (await farrier("sla", "list", "--json", "--config", file)).json
+    assert limits[-1] == {
+        "section": "sla.site.north",
+        "key": "status.offline",
+        "limit": 3600,
+        "changed": True,
+        "note": "",
+    }
+    assert "site north" in (await farrier("sla", "list", "--config", file)).out
+
+
+async def test_a_region_above_its_limit_is_among_the_breaches(farrier: Prompt, db: pg.Database) -> None:
+    async with db.connect() as conn:
+        await conn.execute(
+            """
+            INSERT INTO farrier.maas_regions (site, state, state_entered_at)
+            VALUES ('north', 'starting', farrier.now() - interval '6 min')
+            """
+        )
+    (breach,) = (await farrier("sla", "breaches", "--json")).json
+    assert breach["maas_region"] == "north"
+    assert [(clock["state"], clock["limit"]) for clock in breach["clocks"]] == [("starting", 300)]
+    assert "region north" in (await farrier("sla", "breaches")).out

@@ -8,6 +8,7 @@ import pytest
 
 from farrier.io.queries import PostgresQueries
 from farrier.model import clocks
+from farrier.model.limits import Limits
 from farrier.model.views import Wanted
 from farrier.model.why import explain
 from tests.support.site import MINUTE, Site
@@ -27,9 +28,9 @@ async def test_no_limit_runs_for_it_and_no_error_is_told(site: Site) -> None:
     machine = await site.register()
     await site.wait(timedelta(days=400))
     page = await PostgresQueries(site.pool).node(machine.name)
-    running = clocks.running(page.rows[0], page.now, {})
+    running = clocks.running(page.rows[0], page.now, Limits())
     assert [clock for clock in running if clock.layer == "management" and clock.limit is not None] == []
-    assert explain(page.rows[0], page.now, {}).errors == ()
+    assert explain(page.rows[0], page.now, Limits()).errors == ()
 
 
 @pytest.mark.parametrize("action", ["manage", "adopt", "set_power"])

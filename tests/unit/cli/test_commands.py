@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from farrier import cli, config
-from farrier.model import diagram, sla
+from farrier.model import diagram, limits
 from farrier.model.edges import Layer
 
 
@@ -79,11 +79,12 @@ def test_the_configuration_is_a_file_with_every_default() -> None:
 
 def test_limits_are_listed_by_the_key_that_would_change_them() -> None:
     listed = msgspec.json.decode(run("sla", "list", "--json").stdout)
-    assert {limit["key"] for limit in listed} == sla.KEYS
-    assert len(listed) == len(sla.KEYS)
+    assert {limit["key"] for limit in listed} == limits.KEYS
+    assert len(listed) == len(limits.KEYS)
     by_key = {limit["key"]: limit for limit in listed}
     assert by_key["status.offline"]["limit"] == 1800
     assert by_key["status.active"] == {
+        "section": "sla",
         "key": "status.active",
         "limit": None,
         "changed": False,

@@ -12,6 +12,7 @@ import pytest
 from farrier.config.sites import NetworkSite
 from farrier.handlers.node.moves import change
 from farrier.model.failures import FAILURES, MANUAL, UNSAFE, FailureClass, QuarantineCause
+from farrier.model.limits import Limits
 from farrier.model.maas_changes import NewMachine, PowerAccess
 from farrier.model.node import Agent, Upstream
 from farrier.model.stages import OnboardingStage as O
@@ -143,7 +144,7 @@ def is_advised(it: Handled, failure: FailureClass) -> None:
         failure_class=workflow.failure_class,
         failure_detail=workflow.failure_detail,
     )
-    said = explain(detail(status=it.node.status, workflow=shown, next_run_at=it.stand.now), it.stand.now, {})
+    said = explain(detail(status=it.node.status, workflow=shown, next_run_at=it.stand.now), it.stand.now, Limits())
     assert said.advice == FAILURES[failure].action and said.advice
     assert any(str(failure) in error and (workflow.failure_detail or "?") in error for error in said.errors)
 

@@ -12,6 +12,7 @@ from farrier.handlers.node import NodeHandler
 from farrier.model.actions import Action
 from farrier.model.bmc import PowerState
 from farrier.model.failures import MAX_ATTEMPTS, FailureClass, stage_backoff
+from farrier.model.limits import Limits
 from farrier.model.management import Management as M
 from farrier.model.node import AfterUndo, Bmc, Node, Options, Pause, StopRequest, TaskStatus, TaskType
 from farrier.model.outcome import Deleted, Step, Transition, Wait
@@ -115,7 +116,7 @@ def test_another_attempt_at_a_stage_has_the_whole_deadline_again() -> None:
 def test_a_limit_that_the_configuration_changed_moves_the_deadline_with_it() -> None:
     running = onboarding(stage_entered_at=NOW - 40 * MINUTE, status_entered_at=NOW - 40 * MINUTE)
     assert moved(decide(node(workflow=running))).workflow is not None
-    patient = NodeHandler(NodeConfig(), {"onboarding.running.wait_for_agent_enrollment": timedelta(hours=1)})
+    patient = NodeHandler(NodeConfig(), Limits({"onboarding.running.wait_for_agent_enrollment": timedelta(hours=1)}))
     assert isinstance(patient.handle(node(workflow=running), NOW), Wait)
 
 

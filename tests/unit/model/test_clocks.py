@@ -9,7 +9,8 @@ import pytest
 
 from farrier.model import clocks, edges, sla
 from farrier.model.edges import Layer
-from farrier.model.views import NodeView, WorkflowView
+from farrier.model.limits import Limits
+from farrier.model.views import NodeView, RegionView, WorkflowView
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -60,14 +61,17 @@ def view(**fields: Any) -> NodeView:
     return NodeView(**given | fields)
 
 
-def above(node: NodeView, limits: clocks.Limits | None = None) -> list[tuple[str, str, timedelta | None]]:
-    return [(clock.layer, clock.state, clock.above) for clock in clocks.above(node, NOW, limits or {})]
+def above(node: NodeView, limits: Limits | None = None) -> list[tuple[str, str, timedelta | None]]:
+    return [(clock.layer, clock.state, clock.above) for clock in clocks.above(node, NOW, limits or Limits())]
 
 
 def test_a_node_at_rest_is_never_above_anything() -> None:
     node = view(status_entered_at=NOW - 1000 * HOUR, management_entered_at=NOW - 1000 * HOUR)
     assert above(node) == []
-    assert [(clock.limit, bool(clock.note)) for clock in clocks.running(node, NOW, {})] == [(None, True), (None, True)]
+    assert [(clock.limit, bool(clock.note)) for clock in clocks.running(node, NOW, Limits())] == [
+        (None, True),
+        (None, True),
+    ]
 
 
 def test_each_layer_has_its_own_clock_and_the_worst_comes_first() -> None:
@@ -86,7 +90,7 @@ def test_the_limit_itself_is_kept() -> None:
 
 def test_a_limit_of_the_configuration_holds_instead_of_the_default() -> None:
     node = view(status="active", status_entered_at=NOW - 2 * HOUR)
-    assert above(node, {"status.active": HOUR}) == [("status", "active", HOUR)]
+    assert above(node, Limits({"status.active": HOUR})) == [("status", "active", HOUR)]
 
 
 def test_a_running_workflow_counts_from_its_stage_and_any_other_from_its_status() -> None:
@@ -130,17 +134,48 @@ def test_an_enrolling_node_is_late_only_while_something_is_under_way(fields: dic
 )
 def test_nothing_is_said_of_a_node_in_a_state_unknown_here(fields: dict[str, Any]) -> None:
     late: dict[str, Any] = {"status": "offline", "status_entered_at": NOW - HOUR}
-    assert clocks.running(view(**late | fields), NOW, {}) == ()
+    assert clocks.running(view(**late | fields), NOW, Limits()) == ()
 
 
 def test_a_deleted_node_is_late_nowhere() -> None:
     node = view(status="deleted", management="error", management_entered_at=NOW - 1000 * HOUR)
-    assert [(clock.layer, clock.limit) for clock in clocks.running(node, NOW, {})] == [("status", None)]
+    assert [(clock.layer, clock.limit) for clock in clocks.running(node, NOW, Limits())] == [("status", None)]
 
 
 def test_states_with_a_limit_are_the_model_s_and_those_that_the_configuration_adds() -> None:
-    assert "active" not in clocks.limited_states(Layer.STATUS, {})
-    assert "active" in clocks.limited_states(Layer.STATUS, {"status.active": HOUR})
+    assert "active" not in clocks.limited_states(Layer.STATUS, Limits())
+    assert "active" in clocks.limited_states(Layer.STATUS, Limits({"status.active": HOUR}))
     for layer in (Layer.STATUS, Layer.MANAGEMENT):
         resting = edges.RESTING[layer] | edges.TERMINAL[layer]
-        assert clocks.limited_states(layer, {}) == {str(s) for s in sla.DEFAULTS[layer]} - resting
+        assert clocks.limited_states(layer, Limits()) == {str(s) for s in sla.DEFAULTS[layer]} - resting
+
+
+def test_a_limit_of_the_node_s_site_holds_there_and_nowhere_else() -> None:
+    limits = Limits(sites={"north": {"status.offline": 2 * HOUR}}, models={"h100": {"status.active": HOUR}})
+    late: dict[str, Any] = {"status": "offline", "status_entered_at": NOW - HOUR}
+    assert above(view(**late, site="north"), limits) == []
+    assert above(view(**late, site="south"), limits) == [("status", "offline", 30 * MINUTE)]
+
+
+def test_a_limit_that_only_some_have_makes_the_state_one_to_look_at() -> None:
+    limits = Limits(models={"h100": {"status.active": HOUR}})
+    assert "active" in clocks.limited_states(Layer.STATUS, limits)
+    node = view(status_entered_at=NOW - 2 * HOUR, model="h100")
+    assert above(node, limits) == [("status", "active", HOUR)]
+
+
+@pytest.mark.parametrize(
+    ("state", "site", "over"),
+    [
+        ("failing", "north", None),
+        ("failing", "south", 5 * MINUTE),
+        ("observing", "south", None),
+        ("dreaming", "south", None),
+    ],
+)
+def test_a_region_has_a_clock_of_its_own(state: str, site: str, over: timedelta | None) -> None:
+    limits = Limits(sites={"north": {"maas_region.failing": HOUR}})
+    region = RegionView(
+        site=site, state=state, since=NOW - 10 * MINUTE, username=None, complete_at=None, last_error=None
+    )
+    assert clocks.of_region(region, NOW, limits).above == over

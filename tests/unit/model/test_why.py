@@ -10,6 +10,7 @@ import pytest
 
 from farrier.model.bmc import BmcFailure, PowerState
 from farrier.model.failures import BMC_ADVICE, FAILURES, QUARANTINE_ADVICE, FailureClass, QuarantineCause
+from farrier.model.limits import Limits
 from farrier.model.node import Bmc
 from farrier.model.outcome import Record
 from farrier.model.views import NodeDetail
@@ -43,7 +44,7 @@ def detail(**fields: Any) -> NodeDetail:
 
 
 def why(**fields: Any) -> Why:
-    return explain(detail(**fields), NOW, {})
+    return explain(detail(**fields), NOW, Limits())
 
 
 def test_a_node_with_nothing_wrong_has_nothing_to_wait_for_and_nothing_to_do() -> None:

@@ -1,4 +1,4 @@
--- The fleet in numbers: states of every layer, what is due, what is unanswered, whose power cannot be read.
+-- The fleet in numbers: states of every layer, what is due, what is unanswered.
 SELECT row_to_json(x)::text
   FROM (
     SELECT farrier.now() AS now,
@@ -16,11 +16,7 @@ SELECT row_to_json(x)::text
                'maas_region', (SELECT coalesce(json_object_agg(state, n), '{}') FROM (
                     SELECT state, count(*) AS n FROM farrier.maas_regions GROUP BY state) c)) AS layers,
            d.due, d.oldest_due_seconds,
-           (SELECT count(*) FROM farrier.intents WHERE status = 'pending') AS intents_pending,
-           (SELECT coalesce(json_object_agg(failure, n), '{}') FROM (
-                SELECT bmc ->> 'sync_failure' AS failure, count(*) AS n FROM farrier.nodes
-                 WHERE management = 'manageable' AND status <> 'deleted' AND bmc ->> 'sync_failure' IS NOT NULL
-                 GROUP BY 1) c) AS unread_power
+           (SELECT count(*) FROM farrier.intents WHERE status = 'pending') AS intents_pending
       FROM (SELECT count(*) AS due,
                    coalesce(extract(epoch FROM farrier.now() - min(s.due_at)), 0)::double precision AS oldest_due_seconds
               FROM farrier.schedule s

@@ -1,0 +1,47 @@
+"""Settings of what a process tells of itself: HTTP, metrics, log. Part of `groups`, which has the rules for all."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from farrier.log import Format, Level
+
+
+class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Metrics, health, API and views."""
+
+    host: Annotated[str, Meta(description="Address to listen on. Beyond loopback, put a proxy with TLS in front.")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[int, Meta(ge=0, le=65535, description="Port to listen on; 0 lets the system choose.")] = 9464
+    bearer_token: Annotated[
+        str,
+        Meta(
+            description="Reference (file:, env:, …) of the token that POST requests need, on one line. Empty: all "
+            "refused."
+        ),
+    ] = ""
+
+
+class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What metrics tell."""
+
+    name_nodes: Annotated[
+        bool,
+        Meta(
+            description="Name the nodes that are above an SLA, at most a hundred of them, in "
+            "farrier_node_above_sla_seconds, so that an alert can say which."
+        ),
+    ] = True
+
+
+class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is logged, and how it looks."""
+
+    level: Annotated[Level, Meta(description="The least that is logged.")] = Level.INFO
+    format: Annotated[
+        Format, Meta(description="auto is json under systemd or when redirected, and console on a terminal.")
+    ] = Format.AUTO

@@ -1,0 +1,156 @@
+-- The fleet counted: states and their oldest, clocks above their own limits, who waits for a person, health and power.
+-- $1 to $6: limits as (kind, state, substate, scope, name, lasts), scope '', 'model' or 'site'; $7 offline_after,
+-- $8 observation_ttl, $9 how many nodes above a limit to name. One pass over an index and one over the agents, and all
+-- else by what is not as it should be. `< OR >` for `<>`, because an index has ranges.
+WITH limits AS MATERIALIZED (
+    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::interval[])
+                  AS l (kind, state, substate, scope, name, lasts)),
+floors AS MATERIALIZED (
+    SELECT kind, state, substate, min(lasts) AS lasts FROM limits GROUP BY kind, state, substate),
+counted AS MATERIALIZED (
+    SELECT status, count(*) AS n, min(status_entered_at) AS first FROM farrier.nodes WHERE status < 'deleted' GROUP BY status
+    UNION ALL
+    SELECT status, count(*), min(status_entered_at) FROM farrier.nodes WHERE status > 'deleted' GROUP BY status),
+fleet AS MATERIALIZED (SELECT coalesce(sum(n), 0)::bigint AS n FROM counted),
+-- Most are manageable, on, and well: these are what is left once the others are counted.
+unsettled AS MATERIALIZED (
+    SELECT management, count(*) AS n, min(management_entered_at) AS first
+      FROM farrier.nodes WHERE management < 'manageable' AND status <> 'deleted' GROUP BY management
+    UNION ALL
+    SELECT management, count(*), min(management_entered_at)
+      FROM farrier.nodes WHERE management > 'manageable' AND status <> 'deleted' GROUP BY management),
+manageable AS MATERIALIZED (
+    SELECT fleet.n - (SELECT coalesce(sum(n), 0)::bigint FROM unsettled) AS n,
+           (SELECT management_entered_at FROM farrier.nodes WHERE management = 'manageable' AND status <> 'deleted'
+             ORDER BY management_entered_at LIMIT 1) AS first
+      FROM fleet),
+not_on AS MATERIALIZED (
+    SELECT CASE power WHEN 'off' THEN 'off' ELSE 'unknown' END AS power, count(*) AS n FROM farrier.nodes
+     WHERE power IS DISTINCT FROM 'on' AND management = 'manageable' AND status <> 'deleted' GROUP BY 1),
+workflows AS MATERIALIZED (
+    SELECT 'onboarding' AS kind, o.id, o.node_id, o.status, o.mode, o.failure_class, o.mode_given_at,
+           CASE o.status WHEN 'running' THEN coalesce(o.stage, '') ELSE '' END AS substate,
+           CASE o.status WHEN 'running' THEN o.stage_entered_at ELSE o.status_entered_at END AS entered_at
+      FROM farrier.node_onboardings o WHERE o.status NOT IN ('completed', 'cancelled', 'reconciled')
+    UNION ALL
+    SELECT 'decommission', d.id, d.node_id, d.status, d.mode, d.failure_class, d.mode_given_at,
+           CASE d.status WHEN 'running' THEN coalesce(d.stage, '') ELSE '' END,
+           CASE d.status WHEN 'running' THEN d.stage_entered_at ELSE d.status_entered_at END
+      FROM farrier.node_decommissions d WHERE d.status NOT IN ('completed', 'cancelled', 'reconciled')),
+places AS (
+    SELECT 'node' AS kind, status AS state, '' AS substate, n, first FROM counted
+    UNION ALL SELECT 'management', management, '', n, first FROM unsettled
+    UNION ALL SELECT 'management', 'manageable', '', n, first FROM manageable
+    UNION ALL SELECT kind, status, substate, count(*), min(entered_at) FROM workflows GROUP BY kind, status, substate
+    UNION ALL SELECT 'maas_region', state, '', count(*), min(state_entered_at) FROM farrier.maas_regions GROUP BY state),
+-- Clocks that have run for longer than the shortest limit that anything in their state may have.
+late AS (
+    SELECT f.kind, n.id AS node, f.state, f.substate, n.entered_at
+      FROM floors f CROSS JOIN LATERAL (
+           SELECT x.id, x.status_entered_at AS entered_at FROM farrier.nodes x
+            WHERE x.status = f.state AND x.status_entered_at < farrier.now() - f.lasts OFFSET 0) n
+     WHERE f.kind = 'node'
+    UNION ALL
+    SELECT f.kind, n.id, f.state, f.substate, n.entered_at
+      FROM floors f CROSS JOIN LATERAL (
+           SELECT x.id, x.management_entered_at AS entered_at FROM farrier.nodes x
+            WHERE x.management = f.state AND x.management_entered_at < farrier.now() - f.lasts AND x.status <> 'deleted' OFFSET 0) n
+     WHERE f.kind = 'management'
+    UNION ALL
+    SELECT f.kind, w.node_id, f.state, f.substate, w.entered_at
+      FROM floors f JOIN workflows w ON w.kind = f.kind AND w.status = f.state AND w.substate = f.substate
+     WHERE w.entered_at < farrier.now() - f.lasts
+    UNION ALL
+    SELECT f.kind, w.node_id, f.state, f.substate, w.mode_given_at
+      FROM floors f JOIN workflows w ON w.kind = f.kind AND f.state = 'end_to_end'
+     WHERE w.mode_given_at < farrier.now() - f.lasts),
+above AS MATERIALIZED (
+    SELECT l.kind, l.state, l.substate, n.name,
+           farrier.now() - l.entered_at - coalesce(s.lasts, m.lasts, e.lasts) AS excess
+      FROM late l
+      JOIN farrier.nodes n ON n.id = l.node AND n.paused IS NULL AND n.status <> 'deleted'
+      LEFT JOIN limits e ON e.kind = l.kind AND e.state = l.state AND e.substate = l.substate AND e.scope = ''
+      LEFT JOIN limits m ON m.kind = l.kind AND m.state = l.state AND m.substate = l.substate AND m.scope = 'model' AND m.name = n.model
+      LEFT JOIN limits s ON s.kind = l.kind AND s.state = l.state AND s.substate = l.substate AND s.scope = 'site' AND s.name = n.site
+      LEFT JOIN workflows w ON w.kind = n.live_workflow_kind AND w.id = n.live_workflow_id
+     WHERE farrier.now() - l.entered_at > coalesce(s.lasts, m.lasts, e.lasts)
+       AND CASE
+           WHEN l.kind = 'node' AND l.state = 'enrolling' THEN
+               n.management NOT IN ('unmanaged', 'enroll', 'error') AND (w.id IS NULL OR w.mode IS NOT NULL)
+               AND coalesce((SELECT o.status FROM farrier.node_onboardings o WHERE o.node_id = n.id ORDER BY o.id DESC LIMIT 1), '')
+                   NOT IN ('cancelled', 'failed_manual_intervention')
+           WHEN l.kind = 'management' AND l.state = 'enroll' THEN n.bmc ->> 'asked_at' IS NOT NULL
+           WHEN l.state = 'pending' THEN w.mode IS NOT NULL
+           ELSE true END),
+above_of_regions AS (
+    SELECT f.kind, f.state, f.substate, count(*) AS n
+      FROM farrier.maas_regions r
+      JOIN floors f ON f.kind = 'maas_region' AND f.state = r.state
+      LEFT JOIN limits e ON e.kind = f.kind AND e.state = f.state AND e.scope = ''
+      LEFT JOIN limits s ON s.kind = f.kind AND s.state = f.state AND s.scope = 'site' AND s.name = r.site
+     WHERE farrier.now() - r.state_entered_at > coalesce(s.lasts, e.lasts)
+     GROUP BY f.kind, f.state, f.substate),
+agents AS MATERIALIZED (
+    SELECT count(*) AS n,
+           coalesce(array_agg(a.node_id) FILTER (
+               WHERE a.last_heartbeat_at IS NULL OR a.last_heartbeat_at < farrier.now() - $7::interval), '{}') AS silent
+      FROM farrier.node_agents a),
+unwell AS MATERIALIZED (
+    SELECT a.condition, count(*) AS n FROM farrier.node_agents a
+     WHERE a.condition <> 'ok' AND a.last_heartbeat_at >= farrier.now() - $7::interval GROUP BY a.condition),
+health AS (
+    SELECT condition AS health, n FROM unwell
+    UNION ALL SELECT 'silent', cardinality(silent) FROM agents
+    UNION ALL SELECT 'none', fleet.n - agents.n FROM fleet, agents
+    UNION ALL SELECT 'ok', agents.n - cardinality(silent) - (SELECT coalesce(sum(n), 0)::bigint FROM unwell) FROM agents),
+unread AS MATERIALIZED (
+    SELECT n.sync_failure, count(*) AS n,
+           count(*) FILTER (WHERE n.bmc ->> 'power_at' IS NULL OR (n.bmc ->> 'power_at')::timestamptz < farrier.now() - $8::interval) AS stale
+      FROM farrier.nodes n
+     WHERE n.sync_failure IS NOT NULL AND n.management = 'manageable' AND n.status <> 'deleted'
+     GROUP BY n.sync_failure),
+due AS (
+    SELECT s.kind, count(*) AS n, extract(epoch FROM farrier.now() - min(s.due_at))::double precision AS oldest
+      FROM farrier.schedule s
+     WHERE s.kind IN ('node', 'maas_region') AND s.lane IN (0, 1) AND s.due_at <= farrier.now()
+     GROUP BY s.kind)
+SELECT row_to_json(x)::text
+  FROM (
+    SELECT farrier.now() AS now,
+           (SELECT coalesce(json_agg(json_build_object('kind', kind, 'state', state, 'substate', substate, 'count', n,
+                       'oldest', greatest(extract(epoch FROM farrier.now() - first), 0))), '[]') FROM places) AS places,
+           (SELECT coalesce(json_agg(json_build_object('kind', kind, 'state', state, 'substate', substate, 'count', n)), '[]')
+              FROM (SELECT kind, state, substate, count(*) AS n FROM above GROUP BY kind, state, substate
+                    UNION ALL SELECT * FROM above_of_regions) c) AS above,
+           (SELECT coalesce(json_agg(w), '[]')
+              FROM (SELECT * FROM (SELECT DISTINCT ON (name) name AS node, kind, state, substate, extract(epoch FROM excess) AS seconds
+                                     FROM above ORDER BY name, excess DESC, kind, state, substate) worst
+                     ORDER BY seconds DESC, node LIMIT $9::integer) w) AS worst,
+           (SELECT coalesce(json_object_agg(failure, n), '{}')
+              FROM (SELECT coalesce(w.failure_class, 'internal') AS failure, count(*) AS n
+                      FROM workflows w JOIN farrier.nodes n ON n.id = w.node_id AND n.paused IS NULL
+                     WHERE w.status = 'failed_manual_intervention' GROUP BY 1) c) AS manual,
+           (SELECT coalesce(json_object_agg(kind, json_build_object('count', n, 'oldest', oldest)), '{}') FROM due) AS due,
+           (SELECT count(*) FROM farrier.intents WHERE status = 'pending') AS intents_pending,
+           (SELECT greatest(coalesce(extract(epoch FROM farrier.now() - min(i.created_at)), 0), 0)
+              FROM farrier.intents i JOIN farrier.nodes n ON n.id = i.node_id AND n.paused IS NULL
+             WHERE i.status = 'pending') AS oldest_intent,
+           (SELECT json_object_agg(health, n) FROM health) AS health,
+           (SELECT json_object_agg(power, n)
+              FROM (SELECT power, sum(n)::bigint AS n
+                      FROM (SELECT power, n FROM not_on
+                            UNION ALL SELECT 'unknown', coalesce(sum(n), 0) FROM unsettled
+                            UNION ALL SELECT 'on', m.n - (SELECT coalesce(sum(n), 0) FROM not_on) FROM manageable m) p
+                     GROUP BY power) c) AS power,
+           (SELECT count(*) FROM farrier.nodes WHERE paused IS NOT NULL AND status <> 'deleted') AS paused,
+           (SELECT count(*) FROM agents a JOIN farrier.nodes n ON n.id = ANY (a.silent)
+             WHERE n.status IN ('active', 'offline', 'quarantined', 'draining')) AS heartbeats_stale,
+           (SELECT coalesce(json_object_agg(sync_failure, n), '{}') FROM unread) AS unread_power,
+           json_build_object(
+               'bmc', (SELECT coalesce(sum(stale), 0)::bigint FROM unread),
+               'maas', (SELECT coalesce(sum(c.n), 0)::bigint FROM farrier.maas_regions r CROSS JOIN LATERAL (
+                            SELECT count(*) AS n FROM farrier.node_observations o
+                             WHERE o.site = r.site AND (o.read_at IS NULL OR o.read_at < farrier.now() - $8::interval)
+                               AND (o.stale_since IS NOT NULL OR r.complete_at IS NULL OR r.complete_at < farrier.now() - $8::interval)) c)
+           ) AS observations_stale
+  ) x

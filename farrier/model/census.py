@@ -1,0 +1,97 @@
+"""The fleet counted: what `protocols.Queries.census` answers and metrics show.
+
+Counts of whole fleets and no single node's business, but for the few worst. `Rules` is by what it is counted: the
+limits in force and the ages from which a heartbeat or an observation says nothing any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+from farrier.model.limits import Limits
+
+
+class Condition(StrEnum):
+    """What is known of a node's health from its agent."""
+
+    OK = "ok"
+    ALERTING = "alerting"  # an alert, none of which blocks scheduling
+    BLOCKED = "blocked"  # an alert that blocks scheduling
+    SILENT = "silent"  # no heartbeat within offline_after, whatever the last one said
+    NONE = "none"  # no agent has enrolled
+
+
+class Source(StrEnum):
+    """Where observations come from."""
+
+    BMC = "bmc"
+    MAAS = "maas"
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """By what the fleet is counted. `name_at_most` nodes above a limit are named."""
+
+    limits: Limits
+    offline_after: timedelta
+    observation_ttl: timedelta
+    name_at_most: int
+
+
+class Inhabited(msgspec.Struct, frozen=True, kw_only=True):
+    """A state that something is in; `oldest` is how long the first to enter has been there, in seconds."""
+
+    kind: str
+    state: str
+    substate: str
+    count: int
+    oldest: float
+
+
+class Late(msgspec.Struct, frozen=True, kw_only=True):
+    """Clocks above their limits, of one state."""
+
+    kind: str
+    state: str
+    substate: str
+    count: int
+
+
+class LateNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node above a limit by so many seconds, and by which of its clocks: the worst."""
+
+    node: str
+    kind: str
+    state: str
+    substate: str
+    seconds: float
+
+
+class Due(msgspec.Struct, frozen=True, kw_only=True):
+    """Schedule rows of a kind that are due, and for how many seconds the first of them has been."""
+
+    count: int = 0
+    oldest: float = 0.0
+
+
+class Census(msgspec.Struct, frozen=True, kw_only=True):
+    """The fleet at one moment. States that nothing is in, and words that nothing has, may be missing. `above`, `worst`,
+    `manual` and `oldest_intent` leave out nodes that an operator has paused."""
+
+    now: datetime
+    places: tuple[Inhabited, ...]
+    above: tuple[Late, ...]
+    worst: tuple[LateNode, ...]
+    manual: Mapping[str, int]
+    due: Mapping[str, Due]
+    intents_pending: int
+    oldest_intent: float
+    health: Mapping[str, int]
+    power: Mapping[str, int]
+    paused: int
+    heartbeats_stale: int
+    unread_power: Mapping[str, int]
+    observations_stale: Mapping[str, int]

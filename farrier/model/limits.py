@@ -1,0 +1,121 @@
+"""Which limit holds for whom: those of the configuration over the defaults of `sla`, by site and by model of machine.
+
+The most specific wins: what is set for the site, else for the model, else for all, else the default. Also names every
+place in which a clock can run, by the labels that metrics have. Pure; used by the handler, by whatever shows clocks,
+and by what counts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from itertools import product
+from typing import TypeAlias
+
+import msgspec
+
+from farrier.model import edges, maas_region, sla
+from farrier.model.edges import Layer
+from farrier.model.maas_region import RegionState
+from farrier.model.workflow import WorkflowStatus
+
+Overrides: TypeAlias = Mapping[str, timedelta]
+"""Limits by key."""
+
+END_TO_END = "end_to_end"
+"""The state of the clock that runs over a whole workflow."""
+
+REGION_KEYS = frozenset(f"{maas_region.KIND}.{state}" for state in RegionState)
+KEYS = sla.KEYS | REGION_KEYS
+"""Every name that a limit may have."""
+
+_NODE_KIND = edges.LAYER_KIND[Layer.STATUS]
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """The limits that differ from the defaults."""
+
+    everywhere: Overrides = {}
+    models: Mapping[str, Overrides] = {}
+    sites: Mapping[str, Overrides] = {}
+
+    def of(self, site: str | None, model: str | None) -> Overrides:
+        """Those that hold for a node or region of this site and model."""
+        if not self.sites and not self.models:
+            return self.everywhere
+        return {**self.everywhere, **self.models.get(model or "", {}), **self.sites.get(site or "", {})}
+
+    def whose(self, site: str | None, model: str | None) -> tuple[str | None, str | None]:
+        """The key in `all` of what holds for a site and a model."""
+        return site if site in self.sites else None, model if model in self.models else None
+
+    def all(self) -> Mapping[tuple[str | None, str | None], Overrides]:
+        """What `of` answers, by site and model; None stands for any without limits of its own."""
+        return {(s, m): self.of(s, m) for s, m in product((None, *self.sites), (None, *self.models))}
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a clock runs, in the words of metrics, the key of its limit, and its default."""
+
+    kind: str
+    state: str
+    substate: str
+    key: str
+    default: timedelta | None
+
+
+def _states() -> Iterator[Place]:
+    for layer, states in sla.DEFAULTS.items():
+        kind = edges.LAYER_KIND[layer]
+        ended = edges.TERMINAL[layer]
+        for state, default in states.items():
+            if state in ended:
+                continue
+            if layer not in sla.STAGES or state != WorkflowStatus.RUNNING:
+                yield Place(kind, str(state), "", sla.key(layer, state), default.limit)
+            else:
+                for stage, limit in sla.STAGES[layer].items():
+                    yield Place(kind, str(state), str(stage), f"{layer}.{state}.{stage}", limit)
+    for region_state, lasts in maas_region.LIMITS.items():
+        yield Place(maas_region.KIND, str(region_state), "", f"{maas_region.KIND}.{region_state}", lasts)
+
+
+STATES: tuple[Place, ...] = tuple(_states())
+"""Every state that a node, its workflow or a region may be in, a running workflow's by stage; terminal ones are none:
+nothing is counted there and nobody is late."""
+
+PLACES: tuple[Place, ...] = (
+    *STATES,
+    *(
+        Place(edges.LAYER_KIND[layer], END_TO_END, "", f"{layer}.{END_TO_END}", limit)
+        for layer, limit in sla.END_TO_END.items()
+    ),
+)
+"""Every place in which a clock runs: the states, and the whole of each workflow."""
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """A limit as it is counted by. `scope` is `site`, `model`, or empty for all that have none of their own."""
+
+    place: Place
+    scope: str
+    name: str
+    lasts: timedelta
+
+
+def rules(limits: Limits) -> Iterator[Rule]:
+    """All limits in force, defaults included."""
+    for place in PLACES:
+        lasts = limits.everywhere.get(place.key, place.default)
+        if lasts is not None:
+            yield Rule(place, "", "", lasts)
+        for scope, named in (("model", limits.models), ("site", limits.sites)):
+            for name, overrides in named.items():
+                if place.key in overrides:
+                    yield Rule(place, scope, name, overrides[place.key])
+
+
+def region_limit(limits: Limits, site: str, state: str) -> timedelta | None:
+    """The limit of a region in a state; None for one that may last, or that is unknown here."""
+    default = next((limit for known, limit in maas_region.LIMITS.items() if known == state), None)
+    return limits.of(site, None).get(f"{maas_region.KIND}.{state}", default)

@@ -1,0 +1,61 @@
+"""What is above a limit: nodes and MAAS regions, the worst first, as JSON and for the inventory's page.
+
+A clock is told in seconds. A paused node is told like any other, with why it is paused: who alerts leaves it out.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from farrier.model import clocks
+from farrier.model.clocks import Clock
+from farrier.web.backend import Backend, backend_of, wanted
+
+
+async def list_breaches(request: Request) -> Response:
+    """GET /breaches?status=…&management=…&site=…"""
+    backend = backend_of(request)
+    chosen = wanted(request)
+    late = await backend.queries.overdue(chosen, backend.limits)
+    nodes = [
+        {
+            "node": overdue.node.name,
+            "site": overdue.node.site,
+            "model": overdue.node.model,
+            "paused": overdue.node.paused,
+            "clocks": [told(clock) for clock in overdue.clocks],
+        }
+        for overdue in late.rows
+    ]
+    regions = [
+        {"site": site, "clocks": [told(clock)]}
+        for site, clock in await late_regions(backend)
+        if not chosen.sites or site in chosen.sites
+    ]
+    content = {"now": late.now, "nodes": nodes, "maas_regions": regions}
+    return Response(msgspec.json.encode(content), media_type="application/json")
+
+
+async def late_regions(backend: Backend) -> list[tuple[str, Clock]]:
+    """Sites whose region is above its limit, and by which clock."""
+    found = await backend.queries.regions()
+    running = ((region.site, clocks.of_region(region, found.now, backend.limits)) for region in found.rows)
+    return [(site, clock) for site, clock in running if clock.above is not None]
+
+
+def told(clock: Clock) -> dict[str, object]:
+    """A clock as the API tells it."""
+    return {
+        "layer": clock.layer,
+        "state": clock.state,
+        "since": clock.since,
+        "limit_seconds": None if clock.limit is None else clock.limit.total_seconds(),
+        "above_seconds": None if clock.above is None else clock.above.total_seconds(),
+        "note": clock.note,
+    }
+
+
+ROUTES = [Route("/breaches", list_breaches)]

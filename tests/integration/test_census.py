@@ -1,0 +1,328 @@
+"""The fleet counted: by the same clocks as people are shown, the same on every replica, and never a figure made up."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from datetime import timedelta
+
+import pytest
+
+from farrier.io.pool import Connection, Pool
+from farrier.io.queries import PostgresQueries
+from farrier.model import clocks, edges
+from farrier.model.bmc import PowerState
+from farrier.model.census import Census, Rules
+from farrier.model.clocks import Clock
+from farrier.model.edges import Layer
+from farrier.model.limits import END_TO_END, Limits
+from farrier.model.management import Management
+from farrier.model.stages import DecommissionStage, OnboardingStage
+from farrier.model.status import NodeStatus
+from farrier.model.views import NodeView, Wanted
+from farrier.model.workflow import LIVE, WorkflowStatus
+from tests.support import pg
+
+HOUR = timedelta(hours=1)
+MINUTE = timedelta(minutes=1)
+
+DEFAULT = Limits()
+# Limits of some in states that otherwise have none, shorter and longer ones, for a site, a model, and where both meet.
+MIXED = Limits(
+    everywhere={"status.enrolling": HOUR, "management.verifying": HOUR, "onboarding.end_to_end": 2 * HOUR},
+    models={"h100": {"status.active": HOUR, "status.offline": 5 * HOUR, "management.manageable": 3 * HOUR}},
+    sites={"north": {"status.offline": 20 * MINUTE, "onboarding.running.wait_for_ready": 9 * HOUR}},
+)
+MODES = {"onboarding": ("deploy", "manual", None), "decommission": ("reimage",)}
+STAGES = {"onboarding": tuple(OnboardingStage), "decommission": tuple(DecommissionStage)}
+
+NODE = """
+    INSERT INTO farrier.nodes
+           (name, site, model, status, management, status_entered_at, management_entered_at, bmc, paused)
+    VALUES ($1, $2, $3, $4, $5, farrier.now() - $6::interval, farrier.now() - $7::interval, $8, $9) RETURNING id
+"""
+WORKFLOW = """
+    INSERT INTO farrier.node_{kind}s
+           (node_id, mode, status, status_entered_at, stage, stage_entered_at, mode_given_at, failure_class)
+    VALUES ($1, $2, $3, farrier.now() - $4::interval, $5, farrier.now() - $6::interval,
+            CASE WHEN $2::text IS NOT NULL THEN farrier.now() - $7::interval END, $8) RETURNING id
+"""
+LIVE_WORKFLOW = "UPDATE farrier.nodes SET live_workflow_kind = $2, live_workflow_id = $3 WHERE id = $1"
+AGENT = """
+    INSERT INTO farrier.node_agents (node_id, key_hash, last_heartbeat_at, health)
+    VALUES ($1, '', farrier.now() - $2::interval, $3)
+"""
+BMCS = (
+    '{"power": "on", "power_at": "2026-01-01T00:00:00Z"}',
+    '{"power": "off", "asked_at": "2026-01-01T00:00:00Z"}',
+    '{"power": "on", "sync_failure": "timeout", "power_at": "2026-01-01T00:00:00Z"}',
+    '{"sync_failure": "auth"}',
+    "{}",
+)
+REPORTS = (
+    '{"ok": true}',
+    '{"ok": false, "alerts": []}',
+    '{"ok": true, "alerts": [{"id": "x", "blocks_scheduling": false}]}',
+    '{"ok": true, "alerts": [{"id": "x"}, {"id": "y", "blocks_scheduling": true}]}',
+)
+
+
+def rules(limits: Limits = DEFAULT, name_at_most: int = 100) -> Rules:
+    return Rules(limits=limits, offline_after=3 * MINUTE, observation_ttl=5 * MINUTE, name_at_most=name_at_most)
+
+
+@pytest.fixture
+async def conn(db: pg.Database) -> AsyncIterator[Connection]:
+    """For what the guards would not let happen at once."""
+    async with db.connect() as connection:
+        await connection.execute("SET session_replication_role = replica")
+        yield connection
+
+
+@pytest.fixture
+async def pool(db: pg.Database) -> AsyncIterator[Pool]:
+    async with db.pool(size=2) as connections:
+        yield connections
+
+
+@pytest.fixture
+def queries(pool: Pool) -> PostgresQueries:
+    return PostgresQueries(pool)
+
+
+def age(dice: random.Random) -> timedelta:
+    """Around the limits that there are, and never so near to one that the time of the test decides."""
+    return dice.choice((0, 1, 4, 12, 25, 40, 61, 150, 300, 420, 1000, 1500, 5000)) * MINUTE + timedelta(seconds=30)
+
+
+async def add_node(conn: Connection, dice: random.Random, name: str) -> None:
+    status = dice.choice(tuple(NodeStatus))
+    node = await conn.fetchval(
+        NODE,
+        name,
+        dice.choice(("north", "south", None)),
+        dice.choice(("h100", "a100", None)),
+        status,
+        dice.choice(tuple(Management)),
+        age(dice),
+        age(dice),
+        dice.choice(BMCS),
+        '{"reason": "tests", "at": "2026-01-01T00:00:00Z"}' if dice.random() < 0.2 else None,
+    )
+    if dice.random() < 0.3:  # an onboarding that has ended, or that is the live one below
+        await add_workflow(conn, dice, node, "onboarding", tuple(set(WorkflowStatus) - LIVE))
+    if dice.random() < 0.7 and status is not NodeStatus.DELETED:
+        kind = dice.choice(("onboarding", "decommission"))
+        live = await add_workflow(conn, dice, node, kind, tuple(LIVE))
+        await conn.execute(LIVE_WORKFLOW, node, kind, live)
+    if dice.random() < 0.8:
+        await conn.execute(AGENT, node, dice.choice((MINUTE, 10 * MINUTE, None)), dice.choice(REPORTS))
+
+
+async def add_workflow(
+    conn: Connection, dice: random.Random, node: int, kind: str, statuses: tuple[WorkflowStatus, ...]
+) -> int:
+    status = dice.choice(sorted(statuses))
+    failed = status is WorkflowStatus.FAILED_MANUAL_INTERVENTION
+    id_: int = await conn.fetchval(
+        WORKFLOW.format(kind=kind),
+        node,
+        dice.choice(MODES[kind]),
+        status,
+        age(dice),
+        dice.choice(STAGES[kind]),
+        age(dice),
+        age(dice),
+        dice.choice(("discovery_conflict", "timeout")) if failed else None,
+    )
+    return id_
+
+
+def place(clock: Clock) -> tuple[str, str, str]:
+    """Where a clock runs, in the words of metrics."""
+    kind = edges.LAYER_KIND[Layer(clock.layer)]
+    if clock.state == clocks.END_TO_END:
+        return kind, END_TO_END, ""
+    state, _, substate = clock.state.partition("/")
+    return kind, state, substate
+
+
+def above(census: Census) -> Mapping[tuple[str, str, str], int]:
+    return {(late.kind, late.state, late.substate): late.count for late in census.above}
+
+
+@pytest.mark.parametrize("limits", [DEFAULT, MIXED], ids=["defaults", "of sites and models"])
+@pytest.mark.parametrize("seed", range(6))
+async def test_what_is_counted_above_a_limit_is_what_people_are_shown_above_it(
+    conn: Connection, queries: PostgresQueries, seed: int, limits: Limits
+) -> None:
+    dice = random.Random(seed)
+    for number in range(150):
+        await add_node(conn, dice, f"gpu-{number}")
+    page = await queries.inventory(Wanted(), limit=1000)
+    shown = {node.name: clocks.above(node, page.now, limits) for node in page.rows if node.paused is None}
+    census = await queries.census(rules(limits))
+    assert above(census) == Counter(place(clock) for late in shown.values() for clock in late)
+    late = sorted(((clocks_[0].above, name) for name, clocks_ in shown.items() if clocks_), reverse=True)
+    assert {each.node for each in census.worst} <= {name for _, name in late}
+    assert len(census.worst) == min(len(late), 100)
+    worst = census.worst[0]
+    first = shown[worst.node][0]
+    assert (worst.kind, worst.state, worst.substate) == place(first)
+    assert (await queries.census(rules(limits, name_at_most=0))).worst == ()
+    assert len((await queries.census(rules(limits, name_at_most=3))).worst) == 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_every_node_that_is_not_deleted_is_counted_once_in_each_way(
+    conn: Connection, queries: PostgresQueries, seed: int
+) -> None:
+    dice = random.Random(seed)
+    for number in range(150):
+        await add_node(conn, dice, f"gpu-{number}")
+    # What the trigger does, which does not fire here.
+    await conn.execute(
+        "DELETE FROM farrier.node_agents a USING farrier.nodes n WHERE n.id = a.node_id AND n.status = 'deleted'"
+    )
+    page = await queries.inventory(Wanted(), limit=1000)
+    census = await queries.census(rules())
+    counted = {(found.kind, found.state): found.count for found in census.places if not found.substate}
+    assert {state: n for (kind, state), n in counted.items() if kind == "node"} == Counter(n.status for n in page.rows)
+    managed = Counter(node.management for node in page.rows)
+    assert {state: n for (kind, state), n in counted.items() if kind == "management" and n} == managed
+    assert sum(census.health.values()) == sum(census.power.values()) == len(page.rows)
+    assert census.paused == sum(node.paused is not None for node in page.rows)
+    assert census.power == await _power(conn)
+    assert census.health == await _health(conn) | {"none": census.health["none"]}
+    waiting = [node for node in page.rows if node.paused is None and _waits_for_a_person(node)]
+    assert sum(census.manual.values()) == len(waiting)
+
+
+async def _power(conn: Connection) -> dict[str, int]:
+    rows = await conn.fetch("SELECT management, bmc ->> 'power' AS power FROM farrier.nodes WHERE status <> 'deleted'")
+    known = Counter(
+        row["power"] if row["management"] == Management.MANAGEABLE and row["power"] else str(PowerState.UNKNOWN)
+        for row in rows
+    )
+    return {"on": known["on"], "off": known["off"], "unknown": known["unknown"]}
+
+
+async def _health(conn: Connection) -> dict[str, int]:
+    rows = await conn.fetch(
+        "SELECT health::text, last_heartbeat_at > farrier.now() - interval '3 min' AS beats FROM farrier.node_agents"
+    )
+    found = {"ok": 0, "alerting": 0, "blocked": 0, "silent": 0}
+    for row in rows:
+        text = row["health"].replace(" ", "")
+        if not row["beats"]:
+            found["silent"] += 1
+        elif '"blocks_scheduling":true' in text:
+            found["blocked"] += 1
+        elif '"ok":false' in text or '"alerts":[{' in text:
+            found["alerting"] += 1
+        else:
+            found["ok"] += 1
+    return {word: n for word, n in found.items() if n or word in ("ok", "silent")}
+
+
+def _waits_for_a_person(node: NodeView) -> bool:
+    return node.workflow is not None and node.workflow.status == WorkflowStatus.FAILED_MANUAL_INTERVENTION
+
+
+async def test_a_paused_node_is_shown_above_its_limit_and_counted_neither_late_nor_waiting_for_a_person(
+    conn: Connection, queries: PostgresQueries
+) -> None:
+    await conn.execute(
+        """
+        INSERT INTO farrier.nodes (name, status, management, status_entered_at, paused)
+        VALUES ('a', 'offline', 'unmanaged', farrier.now() - interval '1 h', NULL),
+               ('b', 'offline', 'unmanaged', farrier.now() - interval '2 h', '{"reason": "x"}')
+        """
+    )
+    census = await queries.census(rules())
+    assert above(census) == {("node", "offline", ""): 1}
+    assert [late.node for late in census.worst] == ["a"]
+    assert census.paused == 1
+    assert {found.count for found in census.places if found.state == "offline"} == {2}
+    shown = (await queries.overdue(Wanted(), DEFAULT)).rows
+    assert [overdue.node.name for overdue in shown] == ["b", "a"]
+
+
+async def test_a_deleted_node_is_counted_nowhere_and_its_agent_is_gone(
+    db: pg.Database, queries: PostgresQueries
+) -> None:
+    async with db.connect() as client:
+        await client.execute("ALTER TABLE farrier.nodes DISABLE TRIGGER USER")
+        node = await client.fetchval(
+            "INSERT INTO farrier.nodes (name, status, management) VALUES ('a', 'removing', 'manageable') RETURNING id"
+        )
+        await client.execute("ALTER TABLE farrier.nodes ENABLE TRIGGER USER")
+        await client.execute(AGENT, node, timedelta(0), REPORTS[0])
+        before = await queries.census(rules())
+        assert (before.health["ok"], before.power["unknown"]) == (1, 1)
+        await client.execute("UPDATE farrier.nodes SET status = 'deleted' WHERE id = $1", node)
+        assert await client.fetchval("SELECT count(*) FROM farrier.node_agents") == 0
+    after = await queries.census(rules())
+    assert [found for found in after.places if found.count] == []
+    assert (sum(after.health.values()), sum(after.power.values())) == (0, 0)
+
+
+async def test_regions_are_counted_with_their_site_s_limit(conn: Connection, queries: PostgresQueries) -> None:
+    await conn.execute(
+        """
+        INSERT INTO farrier.maas_regions (site, state, state_entered_at)
+        SELECT site, state, farrier.now() - interval '10 min'
+          FROM (VALUES ('north', 'failing'), ('south', 'failing'), ('east', 'observing')) r (site, state)
+        """
+    )
+    patient = Limits(sites={"north": {"maas_region.failing": HOUR}})
+    assert above(await queries.census(rules(patient))) == {("maas_region", "failing", ""): 1}
+    census = await queries.census(rules())
+    assert above(census) == {("maas_region", "failing", ""): 2}
+    regions = (await queries.regions()).rows
+    late = [clocks.of_region(region, census.now, DEFAULT).above is not None for region in regions]
+    assert late.count(True) == 2
+
+
+async def test_what_is_old_is_counted_by_where_it_came_from(conn: Connection, queries: PostgresQueries) -> None:
+    await conn.execute(
+        """
+        INSERT INTO farrier.maas_regions (site, complete_at)
+        VALUES ('fresh', farrier.now()), ('behind', farrier.now() - interval '6 min');
+        INSERT INTO farrier.nodes (name, site, status, management, bmc)
+        SELECT site || nr, site, 'active', 'manageable',
+               jsonb_build_object('sync_failure', CASE WHEN nr > 1 THEN 'timeout' END,
+                                  'power_at', farrier.now() - nr * interval '2 min')
+          FROM unnest('{fresh, behind, unobserved}'::text[]) site, generate_series(1, 3) nr;
+        INSERT INTO farrier.node_observations (node_id, source, site, system_id, state, since, read_at, stale_since)
+        SELECT n.id, 'maas', n.site, n.name, 'deployed', farrier.now(),
+               farrier.now() - right(n.name, 1)::integer * interval '4 min',
+               CASE WHEN right(n.name, 1) = '2' THEN farrier.now() END
+          FROM farrier.nodes n
+        """
+    )
+    census = await queries.census(rules())
+    # Of the complete one the machine that something happened to; of the other the two that were read long ago.
+    assert census.observations_stale == {"bmc": 3, "maas": 3}
+    assert census.unread_power == {"timeout": 6}
+
+
+async def test_what_is_due_and_what_is_unanswered_is_told_with_its_age(
+    db: pg.Database, queries: PostgresQueries
+) -> None:
+    async with db.connect() as client:
+        for name in ("a", "b"):
+            await client.execute("SELECT farrier.register_node($1)", name)
+        await client.execute("UPDATE farrier.schedule SET due_at = farrier.now()")
+        await client.execute("INSERT INTO farrier.intents (node, action) VALUES ('a', 'cancel'), ('b', 'cancel')")
+        await client.execute("""UPDATE farrier.nodes SET paused = '{"reason": "x"}' WHERE name = 'a'""")
+    await db.advance(MINUTE)
+    census = await queries.census(rules())
+    due = census.due["node"]
+    assert (due.count, census.intents_pending) == (2, 2)
+    assert 60 <= due.oldest < 120
+    assert 60 <= census.oldest_intent < 120
+    async with db.connect() as client:
+        await client.execute("""UPDATE farrier.nodes SET paused = '{"reason": "x"}'""")
+    assert (await queries.census(rules())).oldest_intent == 0, "those of paused nodes wait on purpose"

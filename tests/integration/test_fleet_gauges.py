@@ -1,0 +1,251 @@
+"""The fleet's gauges on the real database: the same on all replicas, complete at once, never made up in an outage."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from datetime import timedelta
+
+import pytest
+
+from farrier import config as settings
+from farrier import wiring
+from farrier.io.queries import PostgresQueries
+from farrier.metrics import gauges as names
+from farrier.metrics.families import Gauge
+from farrier.metrics.fleet import FleetGauges
+from farrier.model import edges, maas_region
+from farrier.model.bmc import BmcFailure, PowerState
+from farrier.model.census import Condition, Rules, Source
+from farrier.model.edges import Layer
+from farrier.model.failures import FailureClass
+from farrier.model.limits import PLACES, Limits
+from farrier.model.stages import DecommissionStage, OnboardingStage
+from tests.support import pg, proxy
+
+RULES = Rules(
+    limits=Limits({"status.offline": timedelta(hours=2)}),
+    offline_after=timedelta(minutes=3),
+    observation_ttl=timedelta(minutes=5),
+    name_at_most=names.NODE_SERIES_AT_MOST,
+)
+LATE = """
+    INSERT INTO farrier.nodes (name, status, management, status_entered_at)
+    SELECT 'gpu-' || n, 'quarantined', 'unmanaged', farrier.now() - interval '25 h' - n * interval '1 min'
+      FROM generate_series(1, $1::integer) n
+"""
+REMOVE = """
+    UPDATE farrier.nodes SET status = 'deleted' WHERE name = $1
+"""
+
+Samples = dict[tuple[str, tuple[str, ...]], float]
+
+
+class Watch:
+    """A monotonic clock by which any figure is old enough to be taken anew."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def monotonic(self) -> float:
+        self._now += 3600
+        return self._now
+
+
+def process(*, patience: float = 60) -> FleetGauges:
+    """The gauges of a process that has just started."""
+    return FleetGauges(wiring.fleet_words(), RULES, Watch(), patience=patience)
+
+
+def samples(gauges: FleetGauges) -> Samples:
+    return {
+        (sample.name, tuple(sample.labels.values())): sample.value
+        for family in gauges.collect()
+        for sample in family.samples
+    }
+
+
+async def scraped(gauges: FleetGauges) -> Samples:
+    await gauges.refresh()
+    return samples(gauges)
+
+
+def counts(found: Samples) -> Samples:
+    """Without ages, which differ by the moment of the count."""
+    return {key: value for key, value in found.items() if not key[0].endswith("_seconds")}
+
+
+@pytest.fixture
+async def replicas(db: pg.Database) -> AsyncIterator[tuple[FleetGauges, ...]]:
+    """Three, each with connections of its own."""
+    async with AsyncExitStack() as stack:
+        started = []
+        for _ in range(3):
+            gauges = process()
+            gauges.open(PostgresQueries(await stack.enter_async_context(db.pool(size=2))))
+            started.append(gauges)
+        yield tuple(started)
+
+
+async def test_three_replicas_and_one_that_was_restarted_tell_the_same(
+    db: pg.Database, replicas: tuple[FleetGauges, ...]
+) -> None:
+    async with db.connect() as conn:
+        await conn.execute("SET session_replication_role = replica")
+        await conn.execute(LATE, 7)
+    told = [await scraped(gauges) for gauges in replicas]
+    assert counts(told[0]) == counts(told[1]) == counts(told[2])
+    assert {key for key, _ in told[0].items()} == {key for key, _ in told[1].items()}
+    assert told[0]["farrier_resources", ("node", "quarantined", "")] == 7
+    assert told[0]["farrier_resources_above_sla", ("node", "quarantined", "")] == 7
+    restarted = process()
+    async with db.pool(size=1) as connections:
+        restarted.open(PostgresQueries(connections))
+        assert counts(await scraped(restarted)) == counts(told[0])
+
+
+async def test_what_was_deleted_is_gone_from_the_next_scrape_everywhere(
+    db: pg.Database, replicas: tuple[FleetGauges, ...]
+) -> None:
+    async with db.connect() as conn:
+        await conn.execute("SET session_replication_role = replica")
+        await conn.execute(LATE, 2)
+        for gauges in replicas:
+            assert ("farrier_node_above_sla_seconds", ("gpu-1", "node", "quarantined", "")) in await scraped(gauges)
+        await conn.execute(REMOVE, "gpu-1")
+    for gauges in replicas:
+        told = await scraped(gauges)
+        assert told["farrier_resources", ("node", "quarantined", "")] == 1
+        assert told["farrier_resources_above_sla", ("node", "quarantined", "")] == 1
+        assert {labels[0] for name, labels in told if name == "farrier_node_above_sla_seconds"} == {"gpu-2"}
+        assert not [labels for name, labels in told if "deleted" in labels]
+
+
+async def test_a_fleet_that_is_late_as_a_whole_names_a_hundred_nodes_the_worst(
+    db: pg.Database, replicas: tuple[FleetGauges, ...]
+) -> None:
+    async with db.connect() as conn:
+        await conn.execute("SET session_replication_role = replica")
+        await conn.execute(LATE, 130)
+    told = await scraped(replicas[0])
+    named = {labels[0] for name, labels in told if name == "farrier_node_above_sla_seconds"}
+    assert named == {f"gpu-{n}" for n in range(31, 131)}
+    assert told["farrier_resources_above_sla", ("node", "quarantined", "")] == 130
+
+
+async def test_in_an_outage_the_last_figures_stay_and_say_when_they_were_taken(db: pg.Database) -> None:
+    gauges = process()
+    async with proxy.before(db.dsn) as between, pg.Database(between.dsn).pool(size=1) as connections:
+        gauges.open(PostgresQueries(connections))
+        async with db.connect() as conn:
+            await conn.execute("SET session_replication_role = replica")
+            await conn.execute(LATE, 3)
+        before = await scraped(gauges)
+    # Whoever was in between is gone, and with it every way to the database.
+    assert await scraped(gauges) == before
+    assert before["farrier_resources", ("node", "quarantined", "")] == 3
+    assert before["farrier_fleet_collected_timestamp_seconds", ()] > 0
+
+
+async def test_a_database_that_does_not_answer_keeps_no_scrape_waiting(db: pg.Database) -> None:
+    gauges = process(patience=0.2)
+    async with proxy.before(db.dsn) as between, pg.Database(between.dsn).pool(size=1) as connections:
+        gauges.open(PostgresQueries(connections))
+        while not (before := await scraped(gauges))["farrier_fleet_collected_timestamp_seconds", ()]:
+            continue  # a slow machine
+        between.freeze()
+        assert await scraped(gauges) == before
+        assert await scraped(gauges) == before
+
+
+async def test_before_the_first_count_there_are_limits_and_no_figures() -> None:
+    told = samples(process())
+    assert told.pop(("farrier_fleet_collected_timestamp_seconds", ())) == 0
+    assert {name for name, _ in told} == {"farrier_state_sla_seconds"}
+    assert told["farrier_state_sla_seconds", ("node", "offline", "")] == 7200
+    assert told["farrier_state_sla_seconds", ("node", "quarantined", "")] == 24 * 3600
+    assert ("farrier_state_sla_seconds", ("node", "active", "")) not in told
+
+
+def places() -> Iterator[tuple[str, str, str]]:
+    """Every (kind, state, substate) there may be, from the model's own enumerations."""
+    stages = {Layer.ONBOARDING: OnboardingStage, Layer.DECOMMISSION: DecommissionStage}
+    for layer in Layer:
+        for state in set(edges.STATES[layer]) - edges.TERMINAL[layer]:
+            by_stage = state == "running" and layer in stages
+            for stage in stages[layer] if by_stage else ("",):
+                yield edges.LAYER_KIND[layer], str(state), str(stage)
+    yield from ((maas_region.KIND, str(state), "") for state in maas_region.RegionState)
+
+
+async def test_a_fresh_process_on_an_empty_fleet_has_every_series_at_zero_and_no_other(
+    replicas: tuple[FleetGauges, ...],
+) -> None:
+    told = await scraped(replicas[0])
+    assert told.pop(("farrier_fleet_collected_timestamp_seconds", ())) > 0
+    for key in [key for key in told if key[0] == "farrier_state_sla_seconds"]:
+        assert told.pop(key) > 0
+    whole = {("onboarding", "end_to_end", ""), ("decommission", "end_to_end", "")}
+    expected: dict[Gauge, set[tuple[str, ...]]] = {
+        names.RESOURCES: set(places()),
+        names.OLDEST_IN_STATE: set(places()),
+        names.ABOVE_SLA: set(places()) | whole,
+        names.NODE_ABOVE_SLA: set(),
+        names.MANUAL_INTERVENTION: {(str(failure),) for failure in FailureClass},
+        names.SCHEDULE_DUE: {("node",), ("maas_region",)},
+        names.SCHEDULE_OLDEST_DUE: {("node",), ("maas_region",)},
+        names.INTENTS_PENDING: {()},
+        names.INTENTS_OLDEST_PENDING: {()},
+        names.NODES_BY_HEALTH: {(str(word),) for word in Condition},
+        names.NODES_BY_POWER: {(str(word),) for word in PowerState},
+        names.NODES_PAUSED: {()},
+        names.HEARTBEATS_STALE: {()},
+        names.OBSERVATIONS_STALE: {(str(word),) for word in Source},
+        names.POWER_SYNC_FAILING: {(str(word),) for word in BmcFailure},
+    }
+    assert set(told) == {(gauge.name, labels) for gauge, every in expected.items() for labels in every}
+    assert set(told.values()) == {0}
+    others = {names.STATE_SLA, names.COLLECTED, names.BUILD_INFO, names.BMC_TLS_INSECURE}
+    assert set(expected) | others == {value for value in vars(names).values() if isinstance(value, Gauge)}
+
+
+async def test_a_fleet_in_every_state_makes_no_series_that_an_empty_one_has_not(
+    db: pg.Database, replicas: tuple[FleetGauges, ...]
+) -> None:
+    empty = set(await scraped(replicas[0]))
+    async with db.connect() as conn:
+        await conn.execute("SET session_replication_role = replica")
+        await conn.execute(
+            """
+            INSERT INTO farrier.nodes (name, status, management, status_entered_at, management_entered_at)
+            SELECT s || '-' || m, s, m, farrier.now() - interval '100 h', farrier.now() - interval '100 h'
+              FROM unnest($1::text[]) s, unnest($2::text[]) m
+            """,
+            list(map(str, edges.STATES[Layer.STATUS])),
+            list(map(str, edges.STATES[Layer.MANAGEMENT])),
+        )
+        for kind, stages in (("onboarding", OnboardingStage), ("decommission", DecommissionStage)):
+            await conn.execute(
+                f"""
+                INSERT INTO farrier.node_{kind}s (node_id, mode, status, stage, mode_given_at, failure_class)
+                SELECT 1000000 + row_number() OVER (), 'x', s, t, farrier.now() - interval '100 h', 'timeout'
+                  FROM unnest($1::text[]) s, unnest($2::text[]) t
+                """,
+                list(map(str, edges.STATES[Layer.ONBOARDING])),
+                list(map(str, stages)),
+            )
+        await conn.execute(
+            "INSERT INTO farrier.maas_regions (site, state) SELECT s, s FROM unnest($1::text[]) s",
+            list(map(str, maas_region.RegionState)),
+        )
+    full = await scraped(replicas[0])
+    assert {key for key in full if key[0] != "farrier_node_above_sla_seconds"} == empty
+    resources = {labels: value for (name, labels), value in full.items() if name == "farrier_resources"}
+    assert min(resources.values()) > 0
+    assert len(PLACES) == len(set(places())) + 2
+
+
+def test_naming_nodes_can_be_switched_off() -> None:
+    on = settings.Config()
+    off = settings.Config(metrics=settings.MetricsConfig(name_nodes=False))
+    assert [wiring.census_rules(config).name_at_most for config in (on, off)] == [100, 0]

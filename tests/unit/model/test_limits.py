@@ -1,0 +1,57 @@
+"""Whose limit holds: the site's, else the model's, else everybody's, else the default; and every place has its key."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from farrier.model import edges, limits, sla
+from farrier.model.edges import Layer
+from farrier.model.limits import KEYS, PLACES, STATES, Limits
+from farrier.model.maas_region import RegionState
+
+HOUR = timedelta(hours=1)
+SOME = Limits(
+    everywhere={"status.offline": HOUR, "status.draining": HOUR, "status.removing": HOUR},
+    models={"h100": {"status.offline": 2 * HOUR, "status.draining": 2 * HOUR}},
+    sites={"north": {"status.offline": 3 * HOUR, "maas_region.failing": HOUR}},
+)
+
+
+def test_the_most_specific_limit_wins() -> None:
+    assert SOME.of("north", "h100") == {
+        "status.offline": 3 * HOUR,
+        "status.draining": 2 * HOUR,
+        "status.removing": HOUR,
+        "maas_region.failing": HOUR,
+    }
+    assert SOME.of("south", "h100")["status.offline"] == 2 * HOUR
+    assert SOME.of(None, None) == SOME.everywhere
+
+
+def test_limits_are_found_by_site_and_model_whether_they_have_their_own_or_not() -> None:
+    for site in ("north", "south", None):
+        for model in ("h100", "a100", None):
+            assert SOME.all()[SOME.whose(site, model)] == SOME.of(site, model)
+
+
+def test_every_state_that_is_not_terminal_is_a_place_and_every_place_has_a_key_of_the_configuration() -> None:
+    for layer in Layer:
+        kind = edges.LAYER_KIND[layer]
+        states = {place.state for place in STATES if place.kind == kind}
+        assert states == set(map(str, edges.STATES[layer])) - edges.TERMINAL[layer]
+    assert {place.state for place in STATES if place.kind == "maas_region"} == set(RegionState)
+    keys = [place.key for place in PLACES]
+    assert len(keys) == len(set(keys))
+    assert set(keys) <= KEYS
+    terminal = {sla.key(layer, state) for layer, states in edges.TERMINAL.items() for state in states}
+    assert KEYS - set(keys) == terminal
+
+
+def test_a_rule_is_there_for_every_limit_in_force_and_for_no_other() -> None:
+    default = {rule.place.key: rule.lasts for rule in limits.rules(Limits())}
+    assert default == {place.key: place.default for place in PLACES if place.default is not None}
+    told = {(rule.place.key, rule.scope, rule.name): rule.lasts for rule in limits.rules(SOME)}
+    assert told["status.offline", "", ""] == HOUR
+    assert told["status.offline", "model", "h100"] == 2 * HOUR
+    assert told["status.offline", "site", "north"] == 3 * HOUR
+    assert len(told) == len(default) + 4
