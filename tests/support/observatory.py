@@ -12,6 +12,7 @@ from datetime import timedelta
 from uuid import uuid4
 
 import anyio
+import msgspec
 from typing_extensions import override
 
 from farrier.clock import MonotonicClock
@@ -67,12 +68,15 @@ async def observatory(
     assert config.maas is not None, "a site with a region says where it is"
     wire = region if isinstance(region, Wire) else None
     region = region.region if isinstance(region, Wire) else region
+    settings = MaasSettings(url=config.maas.url)
+    if wire is not None:
+        settings = msgspec.structs.replace(settings, read_timeout=wire.patience)
     observed = Observed()
     times = Times(clock=MonotonicClock(), pause=_no_pause)
     async with open_regions(
         credentials=_KeyOfMaas(), times=times, observer=observed, transport=wire or RegionTransport(region)
     ) as regions:
-        await regions.use({config.name: RegionSettings(maas=MaasSettings(url=config.maas.url), key=config.maas.key)})
+        await regions.use({config.name: RegionSettings(maas=settings, key=config.maas.key)})
         pace = config.observe
         await region_rows.use(
             pool,

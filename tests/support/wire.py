@@ -1,14 +1,15 @@
 """What lies between our client and a simulated region: it sees each change that is sent, and may break it.
 
 Used by the tests of whole nodes in MAAS. `sent` lists the changes with what the machine was when they came; `strike` is
-asked once for each and says what becomes of it. Reads pass.
+asked once for each and says what becomes of it. What is read is answered by `misread`, which passes it on by itself.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import assert_never
+from datetime import timedelta
+from typing import TypeAlias, assert_never
 
 import anyio
 import httpx
@@ -61,13 +62,19 @@ _DONE_FIRST = {Blow.LOST, Blow.LATE, Blow.FAILS_LATE, Blow.GARBLED, Blow.HELD_AF
 _PAGE = b"<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>"
 
 
+Misread: TypeAlias = Callable[[httpx.Request, httpx.Response, bytes], httpx.Response]
+
+
 class Wire(httpx.AsyncBaseTransport):
-    """Requests to `region` without a socket."""
+    """Requests to `region` without a socket. `patience` is the client's, for a read."""
+
+    patience = timedelta(seconds=15)
 
     def __init__(self, region: Region, strike: Callable[[Sent], Blow | None] = lambda _: None) -> None:
         self.region = region
         self._inner = RegionTransport(region)
         self.strike = strike
+        self.misread: Misread = lambda _, answer, body: instead(answer, body)
         self.sent: list[Sent] = []
         self.held = anyio.Event()
         self._gate = anyio.Event()
@@ -79,14 +86,15 @@ class Wire(httpx.AsyncBaseTransport):
     @override
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         if request.method == "GET":
-            return await self._inner.handle_async_request(request)
+            answer = await self._inner.handle_async_request(request)
+            return self.misread(request, answer, await answer.aread())
         sent = self._seen(request)
         self.sent.append(sent)
         blow = self.strike(sent)
         if blow is None:
             return await self._inner.handle_async_request(request)
-        answer = await self._inner.handle_async_request(request) if blow.is_done_first else None
-        return await self._struck(request, blow, answer)
+        done = await self._inner.handle_async_request(request) if blow.is_done_first else None
+        return await self._struck(request, blow, done)
 
     async def _struck(self, request: httpx.Request, blow: Blow, answer: httpx.Response | None) -> httpx.Response:
         match blow:
@@ -95,14 +103,14 @@ class Wire(httpx.AsyncBaseTransport):
             case Blow.LATE | Blow.HANGS:
                 raise httpx.ReadTimeout("nothing came", request=request)
             case Blow.FAILS | Blow.FAILS_LATE:
-                return _response(500, b"Failed to connect to BMC: no route")
+                return response(500, b"Failed to connect to BMC: no route")
             case Blow.NO_RACK:
-                return _response(503, b"no rack", retry_after="10")
+                return response(503, b"no rack", retry_after="10")
             case Blow.SERIALIZATION:
-                return _response(409, b"<p>conflict</p>", retry_after="5")
+                return response(409, b"<p>conflict</p>", retry_after="5")
             case Blow.GARBLED:
                 assert answer is not None
-                return _response(answer.status_code, _PAGE)
+                return response(answer.status_code, _PAGE)
             case Blow.HELD | Blow.HELD_AFTER:
                 self.held.set()
                 await self._gate.wait()
@@ -127,9 +135,16 @@ class Wire(httpx.AsyncBaseTransport):
         self.held, self._gate = anyio.Event(), anyio.Event()
 
 
-def _response(status: int, body: bytes, *, retry_after: str | None = None) -> httpx.Response:
+def response(status: int, body: bytes, *, retry_after: str | None = None) -> httpx.Response:
+    """A page as the client reads it: a stream."""
     headers = {"Content-Type": "text/html"} | ({} if retry_after is None else {"Retry-After": retry_after})
     return httpx.Response(status, headers=headers, stream=httpx.ByteStream(body))
+
+
+def instead(answer: httpx.Response, body: bytes) -> httpx.Response:
+    """The same answer with this body."""
+    headers = {name: answer.headers[name] for name in ("Content-Type", "Retry-After") if name in answer.headers}
+    return httpx.Response(answer.status_code, headers=headers, stream=httpx.ByteStream(body))
 
 
 def _named(method: str, parts: list[str]) -> str:
