@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -25,6 +26,8 @@ from farrier.protocols import MaasClient
 
 _MAC_DIGITS = 12
 _SYSTEMS = "/redfish/v1/Systems/"
+# A region tells the addresses of all its machines for each node that is looked for; they are the same ones each time.
+_MOST_HOSTS = 16_384
 # What a person can take in of a conflict.
 _MOST_NAMED = 8
 _LONGEST_NAME = 64
@@ -73,6 +76,7 @@ def clues(node: Node) -> Clues:
     )
 
 
+@lru_cache(maxsize=_MOST_HOSTS)
 def host_of(address: str) -> str:
     """The bare host of a BMC's address, in one spelling: without scheme, user, port, path; empty if it has none."""
     text = address.strip()
