@@ -179,12 +179,14 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class _Job(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
-    """What both kinds of workflow have. `id` is 0 until it is stored; `attempt` counts within the stage, from 1;
-    `mode_given_at` is where its end-to-end clock starts."""
+    """What both kinds of workflow have. `id` is 0 until it is stored, and `mark` empty, by which its requests are
+    recognised in MAAS; `attempt` counts within the stage, from 1; `mode_given_at` is where its end-to-end clock
+    starts."""
 
     kind: ClassVar[WorkflowKind]
 
     id: int = 0
+    mark: str = ""
     status: WorkflowStatus = WorkflowStatus.PENDING
     status_entered_at: datetime = NO_TIME
     stage_entered_at: datetime = NO_TIME

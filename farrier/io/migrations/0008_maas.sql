@@ -48,8 +48,14 @@ CREATE INDEX node_observations_undeployed ON farrier.node_observations (site, re
 ALTER TABLE farrier.nodes
     ADD maas_created boolean NOT NULL DEFAULT false,  -- its machine in MAAS was made by us
     ADD redeploying  boolean NOT NULL DEFAULT false;  -- a reimage ended; the onboarding that follows has not begun
-ALTER TABLE farrier.node_onboardings ADD upstream jsonb NOT NULL DEFAULT '{}';
-ALTER TABLE farrier.node_decommissions ADD upstream jsonb NOT NULL DEFAULT '{}';
+-- `mark` is what a workflow's requests are recognised by in MAAS. Ids begin anew with each database, and several may use
+-- one region: only what nobody can guess proves that a request was ours.
+ALTER TABLE farrier.node_onboardings
+    ADD upstream jsonb NOT NULL DEFAULT '{}',
+    ADD mark text NOT NULL DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 16);
+ALTER TABLE farrier.node_decommissions
+    ADD upstream jsonb NOT NULL DEFAULT '{}',
+    ADD mark text NOT NULL DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 16);
 
 -- What is known of a node's machine in MAAS, as its handler sees it; null for nothing.
 CREATE FUNCTION farrier.maas_observation(node_id bigint, system_id text, site text) RETURNS jsonb
@@ -132,15 +138,16 @@ BEGIN
                bmc_address = r.bmc_address,
                bmc_credential = r.bmc_credential,
                bmc = r.bmc,
-               maas_id = r.maas_id,
-               maas_created = r.maas_created,
+               -- A replica of the release before does not send these: what it leaves out stays as it is.
+               maas_id = CASE WHEN r.maas_created IS NULL THEN n.maas_id ELSE r.maas_id END,
+               maas_created = coalesce(r.maas_created, n.maas_created),
                quarantine = r.quarantine,
                paused = r.paused,
                ever_onboarded = r.ever_onboarded,
                ever_active = r.ever_active,
                not_scrubbed = r.not_scrubbed,
                deleting = r.deleting,
-               redeploying = r.redeploying,
+               redeploying = coalesce(r.redeploying, n.redeploying),
                live_workflow_kind = r.live_workflow_kind,
                -- Looked up, not believed: the row just written or inserted.
                live_workflow_id = CASE r.live_workflow_kind
@@ -191,12 +198,12 @@ CREATE OR REPLACE FUNCTION farrier.write_workflows(changes jsonb) RETURNS void
 BEGIN
     IF changes ? 'new_onboardings' THEN
         INSERT INTO farrier.node_onboardings (node_id, mode, status, stage, attempt, next_attempt_at, mode_given_at, options, upstream, skipped)
-        SELECT r.node_id, r.mode, r.status, r.stage, r.attempt, r.next_attempt_at, r.mode_given_at, r.options, r.upstream, r.skipped
+        SELECT r.node_id, r.mode, r.status, r.stage, r.attempt, r.next_attempt_at, r.mode_given_at, r.options, coalesce(r.upstream, '{}'), r.skipped
           FROM jsonb_populate_recordset(NULL::farrier.node_onboardings, changes -> 'new_onboardings') r;
     END IF;
     IF changes ? 'new_decommissions' THEN
         INSERT INTO farrier.node_decommissions (node_id, mode, status, stage, attempt, next_attempt_at, mode_given_at, options, upstream, skipped)
-        SELECT r.node_id, r.mode, r.status, r.stage, r.attempt, r.next_attempt_at, r.mode_given_at, r.options, r.upstream, r.skipped
+        SELECT r.node_id, r.mode, r.status, r.stage, r.attempt, r.next_attempt_at, r.mode_given_at, r.options, coalesce(r.upstream, '{}'), r.skipped
           FROM jsonb_populate_recordset(NULL::farrier.node_decommissions, changes -> 'new_decommissions') r;
     END IF;
     IF changes ? 'onboardings' THEN
@@ -205,7 +212,7 @@ BEGIN
                status_entered_at = CASE WHEN w.status = r.status THEN w.status_entered_at ELSE farrier.now() END,
                stage_entered_at = CASE WHEN w.stage IS NOT DISTINCT FROM r.stage THEN w.stage_entered_at ELSE farrier.now() END,
                failure_class = r.failure_class, failure_detail = r.failure_detail, stop_requested = r.stop_requested,
-               after_undo = r.after_undo, mode_given_at = r.mode_given_at, options = r.options, upstream = r.upstream, skipped = r.skipped,
+               after_undo = r.after_undo, mode_given_at = r.mode_given_at, options = r.options, upstream = coalesce(r.upstream, w.upstream), skipped = r.skipped,
                ended_at = CASE WHEN r.status IN ('completed', 'cancelled', 'reconciled') THEN farrier.now() END
           FROM jsonb_populate_recordset(NULL::farrier.node_onboardings, changes -> 'onboardings') r
          WHERE w.id = r.id;
@@ -216,7 +223,7 @@ BEGIN
                status_entered_at = CASE WHEN w.status = r.status THEN w.status_entered_at ELSE farrier.now() END,
                stage_entered_at = CASE WHEN w.stage IS NOT DISTINCT FROM r.stage THEN w.stage_entered_at ELSE farrier.now() END,
                failure_class = r.failure_class, failure_detail = r.failure_detail, stop_requested = r.stop_requested,
-               after_undo = r.after_undo, mode_given_at = r.mode_given_at, options = r.options, upstream = r.upstream, skipped = r.skipped,
+               after_undo = r.after_undo, mode_given_at = r.mode_given_at, options = r.options, upstream = coalesce(r.upstream, w.upstream), skipped = r.skipped,
                ended_at = CASE WHEN r.status IN ('completed', 'cancelled', 'reconciled') THEN farrier.now() END
           FROM jsonb_populate_recordset(NULL::farrier.node_decommissions, changes -> 'decommissions') r
          WHERE w.id = r.id;
