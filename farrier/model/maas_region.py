@@ -67,10 +67,11 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DueMachine(msgspec.Struct, frozen=True):
-    """A machine that is to be read, and the node that it is."""
+    """A machine that is to be read, and the node that it is. `urgent`: a workflow moves it, and something happened."""
 
     node: int
     system_id: str
+    urgent: bool = False
 
 
 class MaasRegion(msgspec.Struct, frozen=True, kw_only=True):

@@ -114,10 +114,12 @@ def _observed(
     pace: ObserveSite,
     writes: tuple[RegionWrite, ...],
 ) -> Change:
+    left = len(region.due) - len(found.readings) - len(found.untold)
     to = msgspec.structs.replace(
         to,
         state=RegionState.OBSERVING,
-        swept_at=region.turn_at or region.swept_at,
+        # A turn is taken by whoever was read.
+        swept_at=(region.turn_at if left <= 0 else None) or region.swept_at,
         last_error=_told_of(found) or (region.last_error if to.unreadable else None),
         failure=None,
         failures=0,
@@ -125,7 +127,6 @@ def _observed(
     )
     if region.state is not RegionState.OBSERVING:
         return Transition(to=to, reason="the region answers", cause="look", writes=writes)
-    left = len(region.due) - len(found.readings) - len(found.untold)
     unread = region.more or left > 0 or bool(found.named) or found.begun_anew
     again = _AT_ONCE if unread or to.complete_at is None else to.complete_at + pace.events_every - now
     return Update(to=to, reason="observes the region", look_again=again, writes=writes)

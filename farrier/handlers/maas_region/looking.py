@@ -69,7 +69,7 @@ async def look(client: MaasClient, region: MaasRegion, now: datetime, *, events:
         except MaasError as error:
             found.failure = error
         if found.failure is None:
-            await _read(client, region.due, found, now)
+            await _read(client, _first(region.due), found, now)
     if limit.cancelled_caught and found.failure is None:
         detail = f"one look was not over in {LONGEST.total_seconds():.0f} s"
         found.failure = MaasError(F.TIMEOUT, detail, operation="look")
@@ -103,6 +103,13 @@ async def _begin(client: MaasClient, found: Findings, *, unless: int | None = No
     if unless is None or newest < unless:
         found.cursor = Cursor(newest=newest)
         found.complete = found.begun_anew = True
+
+
+def _first(due: Sequence[DueMachine]) -> Sequence[DueMachine]:
+    """Those that somebody waits for, with as many others as their requests have room for: what is read together is told
+    together. All, where nobody waits."""
+    urgent = sum(one.urgent for one in due)
+    return due[: -(-urgent // CHUNK) * CHUNK] if urgent else due
 
 
 async def _read(client: MaasClient, due: Sequence[DueMachine], found: Findings, now: datetime) -> None:

@@ -220,6 +220,19 @@ async def test_the_most_urgent_come_first_and_no_more_than_a_look_takes(rows: Ro
     region = await rows.region()
     assert [one.system_id for one in region.due[:2]] == ["moving", "stale"]
     assert (len(region.due), region.more) == (150, True)
+    assert [one.urgent for one in region.due[:3]] == [False, False, False], "nothing happened to the one that moves"
+
+
+async def test_what_happened_to_a_machine_in_motion_waits_for_no_other_in_motion(rows: Rows, db: pg.Database) -> None:
+    for number in range(160):
+        await rows.change(_RUNNING, await rows.node(f"moving{number:03}", read="deploying"), "deploy", 0 * SECOND)
+    last = await rows.node("told", read="deploying")
+    await rows.change(_RUNNING, last, "deploy", 0 * SECOND)
+    await rows.change("UPDATE farrier.node_observations SET stale_since = farrier.now() WHERE node_id = $1", last)
+    await db.advance(31 * SECOND)
+    due = (await rows.region()).due
+    assert [one.system_id for one in due if one.urgent] == ["told"]
+    assert due[0].system_id == "told" and len(due) == 150
 
 
 async def test_the_database_refuses_a_move_that_the_model_lacks(rows: Rows) -> None:

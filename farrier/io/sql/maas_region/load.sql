@@ -12,7 +12,7 @@ SELECT r.id, farrier.now() AS now,
                                  WHEN e.earned > 2 THEN farrier.now() END AS turn_at) sweep
  CROSS JOIN LATERAL (
        SELECT count(*) AS many,
-              coalesce(jsonb_agg(jsonb_build_object('node', x.node_id, 'system_id', x.system_id) ORDER BY x.urgency, x.node_id), '[]') AS due
+              coalesce(jsonb_agg(jsonb_build_object('node', x.node_id, 'system_id', x.system_id, 'urgent', x.urgency = 1) ORDER BY x.urgency, x.node_id), '[]') AS due
          FROM (
            SELECT u.node_id, u.system_id, min(u.urgency) AS urgency
              FROM (
@@ -22,6 +22,7 @@ SELECT r.id, farrier.now() AS now,
                  WHERE m.site = r.site
                    AND (o.stale_since IS NOT NULL OR o.read_at <= m.began_at OR o.read_at <= farrier.now() - r.motion_every)
                    AND coalesce((r.unreadable ->> o.system_id)::timestamptz <= farrier.now(), true)
+                 ORDER BY o.stale_since IS NULL, o.read_at
                  LIMIT 150)
                UNION ALL
                (SELECT o.node_id, o.system_id, CASE WHEN o.read_at IS NULL THEN 5 ELSE 3 END

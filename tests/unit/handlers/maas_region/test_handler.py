@@ -199,3 +199,11 @@ def test_a_turn_is_counted_only_when_its_machines_were_read() -> None:
     turn = NOW - SECOND
     assert settle(region(turn_at=turn, due=(DUE,)), found(readings=[reading(DUE)]), NOW, PACE).to.swept_at == turn
     assert settle(region(swept_at=turn), found(), NOW, PACE).to.swept_at == turn
+
+
+def test_a_turn_is_not_over_before_all_were_read() -> None:
+    other = DueMachine(2, "x00002")
+    left = settle(region(turn_at=NOW, due=(DUE, other)), found(readings=[reading(DUE)]), NOW, PACE)
+    assert left.to.swept_at is None
+    assert isinstance(left, Update)
+    assert left.look_again == 0 * SECOND

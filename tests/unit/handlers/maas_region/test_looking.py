@@ -66,6 +66,14 @@ async def test_machines_are_read_fifty_at_a_time(looker: Looker) -> None:
     assert found.failure is None
 
 
+async def test_machines_that_somebody_waits_for_are_read_and_told_before_the_others(looker: Looker) -> None:
+    """One request is filled with others; the rest comes with the next look, which is made at once."""
+    first, *others = await looker.machines(120)
+    found = await looker.look(DueMachine(first.node, first.system_id, urgent=True), *others)
+    assert looker.asked == ["machines"]
+    assert {reading.node for reading in found.readings} == {first.node, *(one.node for one in others[:49])}
+
+
 async def test_a_machine_that_a_list_leaves_out_is_absent_only_on_its_own_answer(looker: Looker) -> None:
     kept, gone = await looker.machines(2)
     looker.region.forget(looker.region.machines[gone.system_id])
