@@ -1,0 +1,132 @@
+"""What an alert is, and the pieces of PromQL that all of them are made of.
+
+Every expression here gives the same answer with one replica and with many, and none to a replica whose figures are old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from farrier.metrics import gauges
+from farrier.metrics.families import Definition, Gauge
+from farrier.model import duration
+
+STALE_AFTER = timedelta(minutes=3)
+"""Figures older than this are no figures. They are as old as the last scrape, which is a minute at most in any sound
+set-up; two may fail."""
+
+FLEET_HOLD = timedelta(minutes=5)
+"""How long a figure of the fleet must stand. Longer than `STALE_AFTER`, so that nothing begins to fire by figures that
+nobody renewed, and than a fail-over of the database."""
+
+FLEET_HOLD_BECAUSE = "longer than figures may be old, so nothing fires by a figure that was counted once"
+
+_CLOCK = gauges.COLLECTED.name
+FRESH = f"time() - {_CLOCK} < {STALE_AFTER.total_seconds():.0f}"
+
+
+class Severity(StrEnum):
+    """What an alert asks of people."""
+
+    PAGE = "page"  # now
+    TICKET = "ticket"  # in working hours
+    INFO = "info"  # to be known
+
+
+class Alert(msgspec.Struct, frozen=True, kw_only=True):
+    """One rule. `hold` is how long `expr` must be true before it fires, `because` why so long. `runbook` is a page
+    below docs/operating/ and its anchor; the alert's own page if it is empty. Alerts of one name
+    differ in their `labels`, or Prometheus would take them for one."""
+
+    name: str
+    severity: Severity
+    expr: str
+    hold: timedelta
+    because: str
+    summary: str
+    description: str
+    runbook: str = ""
+    labels: dict[str, str] = {}
+
+    @property
+    def page(self) -> str:
+        """Where its runbook is, below docs/operating/."""
+        return self.runbook or f"alerts/{self.name}.md"
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Rules that Prometheus evaluates together."""
+
+    name: str
+    alerts: tuple[Alert, ...]
+
+
+def exposition(groups: Iterable[Group], *, runbooks: str) -> dict[str, Any]:
+    """Rules as Prometheus reads them; `runbooks` is what docs/operating/ is called where people read it."""
+    return {
+        "groups": [
+            {"name": group.name, "rules": [_rule(alert, runbooks.rstrip("/")) for alert in group.alerts]}
+            for group in groups
+        ]
+    }
+
+
+def _rule(alert: Alert, runbooks: str) -> dict[str, Any]:
+    return {
+        "alert": alert.name,
+        "expr": alert.expr,
+        "for": promql(alert.hold),
+        "labels": {"severity": alert.severity.value, **alert.labels},
+        "annotations": {
+            "summary": alert.summary,
+            "description": alert.description,
+            "runbook_url": f"{runbooks}/{alert.page}",
+        },
+    }
+
+
+def promql(span: timedelta) -> str:
+    """A duration of whole seconds as PromQL spells it."""
+    return duration.human(span).replace(" ", "")
+
+
+def equals(label: str, value: str) -> str:
+    """A matcher: the label has this value."""
+    return f'{label}="{value}"'
+
+
+def one_of(label: str, values: Iterable[str]) -> str:
+    """A matcher: the label has one of these values."""
+    return f'{label}=~"{"|".join(sorted(values))}"'
+
+
+def none_of(label: str, values: Iterable[str]) -> str:
+    """A matcher: the label has none of these values."""
+    return f'{label}!~"{"|".join(sorted(values))}"'
+
+
+def series(metric: Gauge | Definition, *matchers: str, suffix: str = "") -> str:
+    """The series of a metric that match; `suffix` for the parts of a histogram."""
+    name = metric.name if isinstance(metric, Gauge) else metric.series
+    return f"{name}{suffix}{{{','.join(matchers)}}}" if matchers else f"{name}{suffix}"
+
+
+def fleet(selected: str, *by: str) -> str:
+    """A figure of the fleet: the largest that a replica tells which has counted lately."""
+    grouped = f"max by ({', '.join(by)})" if by else "max"
+    return f"{grouped} ({selected} and on (job, instance) ({FRESH}))"
+
+
+def rate(selected: str, window: timedelta, *by: str) -> str:
+    """What all replicas count together, per second."""
+    return f"sum by ({', '.join(by)}) (rate({selected}[{promql(window)}]))"
+
+
+def increase(selected: str, window: timedelta, *by: str) -> str:
+    """What all replicas counted together in the last `window`."""
+    return f"sum by ({', '.join(by)}) (increase({selected}[{promql(window)}]))"

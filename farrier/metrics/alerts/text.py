@@ -1,0 +1,48 @@
+"""YAML as Prometheus reads rules, written for this one shape: mappings, sequences and texts of one line.
+
+Every text is quoted, so none can turn into a number, a truth or a comment; what cannot be quoted on one line is
+refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+_KEY = re.compile(r"[a-z_]+")
+
+
+def yaml(value: Mapping[str, Any]) -> str:
+    """The mapping as a document. Raises ValueError for what this form of YAML cannot say."""
+    return "".join(f"{line}\n" for line in _mapping(value))
+
+
+def _mapping(value: Mapping[str, Any]) -> Iterator[str]:
+    for key, held in value.items():
+        if not _KEY.fullmatch(key):
+            raise ValueError(f"a key is made of small letters and underscores; this is {key!r}")
+        if isinstance(held, str):
+            yield f"{key}: {_quoted(held)}"
+        else:
+            yield f"{key}:"
+            yield from (f"  {line}" for line in _block(held))
+
+
+def _block(value: Any) -> Iterator[str]:
+    match value:
+        case Mapping():
+            yield from _mapping(value)
+        case Sequence() if not isinstance(value, str):
+            for element in value:
+                first, *rest = _mapping(element)
+                yield f"- {first}"
+                yield from (f"  {line}" for line in rest)
+        case _:
+            raise ValueError(f"expected a text, a mapping or a sequence of mappings, got {value!r}")
+
+
+def _quoted(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError(f"a text has one line of printable characters; this is {text!r}")
+    return "'" + text.replace("'", "''") + "'"

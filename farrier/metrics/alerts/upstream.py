@@ -1,0 +1,59 @@
+"""Alerts about the services that farrier calls, and how far they are trusted."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from farrier.metrics import definitions, gauges
+from farrier.metrics.alerts.rules import Alert, Severity, increase, none_of, rate, series
+from farrier.model.bmc import BmcFailure
+from farrier.model.maas import MaasFailure
+
+ANSWERS = frozenset(
+    {
+        "ok",
+        "cancelled",  # given up by us
+        *(MaasFailure.ABSENT, MaasFailure.CAPACITY, MaasFailure.CONFLICT, MaasFailure.FOREIGN_OWNER),
+        *(MaasFailure.FORBIDDEN, MaasFailure.INVALID),
+        *(BmcFailure.IDENTITY_MISMATCH, BmcFailure.INCOMPLETE, BmcFailure.UNSUPPORTED),
+        "missing",  # Vault has no such secret
+    }
+)
+"""Results that are a word on one machine or one request, and no trouble of the service."""
+
+_WINDOW = timedelta(minutes=10)
+_SHARE = 0.25  # of requests; dead BMCs of a fleet are a few in a hundred, and are asked less and less often
+_AT_LEAST = 10  # in the window: about what one dead BMC makes
+
+
+def alerts() -> tuple[Alert, ...]:
+    """Every alert about services."""
+    return (_service_failing(), _tls_insecure())
+
+
+def _service_failing() -> Alert:
+    failed = series(definitions.SERVICE_REQUESTS, none_of("result", ANSWERS))
+    asked = series(definitions.SERVICE_REQUESTS, 'result!="cancelled"')
+    share = f"{rate(failed, _WINDOW, 'service')} / {rate(asked, _WINDOW, 'service')} > {_SHARE}"
+    return Alert(
+        name="FarrierServiceFailing",
+        severity=Severity.TICKET,
+        expr=f"{share} and {increase(failed, _WINDOW, 'service')} > {_AT_LEAST}",
+        hold=timedelta(minutes=10),
+        because="a service that is restarted is back by then",
+        summary="{{ $value | humanizePercentage }} of requests to {{ $labels.service }} fail",
+        description="So many are a cause that they share: the network, a credential, the service itself. Nodes wait "
+        "and are tried again.",
+    )
+
+
+def _tls_insecure() -> Alert:
+    return Alert(
+        name="FarrierBmcTlsInsecure",
+        severity=Severity.INFO,
+        expr=f"max by (job) ({series(gauges.BMC_TLS_INSECURE)}) > 0",
+        hold=timedelta(hours=1),
+        because="somebody who tries it out takes it back",
+        summary="Certificates of BMCs are not checked",
+        description="bmc.insecure is set for all hosts or for some: passwords go to whoever answers.",
+    )

@@ -1,0 +1,181 @@
+"""What holds for all alerts: they are valid, tested, explained, and ask for metrics that there are."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from farrier.config import Config
+from farrier.metrics import alerts, definitions, gauges
+from farrier.metrics.alerts.fleet import SHORT_STAY
+from farrier.metrics.alerts.rules import STALE_AFTER
+from farrier.metrics.alerts.upstream import ANSWERS
+from farrier.metrics.families import Definition, Gauge
+from farrier.model.bmc import BmcFailure
+from farrier.model.failures import FailureClass, QuarantineCause
+from farrier.wiring.vocabulary import vocabulary
+from tests.architecture import sources
+from tests.integration.alerts.test_counts import CASES
+from tests.integration.alerts.test_figures import CLASSES, FIGURES
+from tests.support import promtool
+
+OPERATING = sources.ROOT / "docs" / "operating"
+PAGES = OPERATING / "alerts"
+ALERTS = [alert for group in promtool.RULES for alert in group.alerts]
+SELECTED = re.compile(r"\b(farrier_[a-z_]+)(?:\{([^}]*)\})?")
+MATCHED = re.compile(r'(\w+)(?:=|!=|=~|!~)"')
+GROUPED = re.compile(r"\bby \(([^)]+)\)")
+
+KNOWN: dict[str, set[str]] = {}
+for _metric in [*vars(definitions).values(), *vars(gauges).values()]:
+    if isinstance(_metric, Gauge):
+        KNOWN[_metric.name] = set(_metric.labels)
+    elif isinstance(_metric, Definition):
+        KNOWN[_metric.series] = set(_metric.labels)
+        if _metric.buckets:
+            KNOWN[f"{_metric.series}_bucket"] = {*_metric.labels, "le"}
+
+every_alert = pytest.mark.parametrize(
+    "alert", ALERTS, ids=lambda alert: f"{alert.name}-{sorted(alert.labels.values())}"
+)
+
+
+def written(config: Config, directory: Path) -> Path:
+    file = directory / "rules.yml"
+    file.write_text(alerts.yaml(alerts.exposition(alerts.groups(config), runbooks="https://docs.example")))
+    return file
+
+
+@pytest.mark.parametrize("config", [Config(), promtool.quiet()], ids=["defaults", "no names, only short limits"])
+def test_promtool_finds_the_rules_right(config: Config, tmp_path: Path) -> None:
+    file = written(config, tmp_path)
+    done = subprocess.run(
+        [promtool.program("promtool"), "check", "rules", file], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "duplicate" in done.stdout) == (0, False), done.stdout + done.stderr
+
+
+@every_alert
+def test_every_metric_and_label_of_a_rule_is_one(alert: alerts.Alert) -> None:
+    for text in (alert.expr, alert.description):
+        found = SELECTED.findall(text)
+        assert {name for name, _ in found} <= set(KNOWN)
+        for name, matchers in found:
+            assert set(MATCHED.findall(matchers)) <= KNOWN[name], (name, matchers)
+    labels = {label.strip() for grouped in GROUPED.findall(alert.expr) for label in grouped.split(",")}
+    metrics = {name for name, _ in SELECTED.findall(alert.expr)}
+    assert labels <= {"job", "instance"}.union(*(KNOWN[name] for name in metrics))
+
+
+@every_alert
+def test_no_rule_rests_on_the_default_limits(alert: alerts.Alert) -> None:
+    assert gauges.STATE_SLA.name not in alert.expr
+
+
+@every_alert
+def test_a_figure_of_the_fleet_counts_only_while_it_is_fresh_and_must_stand_for_longer(alert: alerts.Alert) -> None:
+    of_fleet = {
+        metric.name
+        for metric in vars(gauges).values()
+        if isinstance(metric, Gauge) and metric not in (gauges.BUILD_INFO, gauges.BMC_TLS_INSECURE, gauges.COLLECTED)
+    }
+    if of_fleet & {name for name, _ in SELECTED.findall(alert.expr)}:
+        assert f"and on (job, instance) (time() - {gauges.COLLECTED.name} <" in alert.expr
+        assert alert.expr.startswith("max ")
+        assert alert.hold > STALE_AFTER
+
+
+def test_every_alert_is_seen_firing_and_silent() -> None:
+    names = {alert.name for alert in ALERTS}
+    figures = {figure.alert for figure in FIGURES}
+    assert {case.alert for case in CASES if case.fires} | figures == names
+    assert {case.alert for case in CASES if not case.fires} | figures == names
+    classes = [figure.labels for figure in CLASSES]
+    assert [alert.labels for alert in ALERTS if alert.labels] == classes
+
+
+def test_every_alert_has_a_page_and_every_page_an_alert() -> None:
+    assert {page.stem for page in PAGES.glob("*.md")} - {"README"} == {alert.name for alert in ALERTS}
+    for page in PAGES.glob("Farrier*.md"):
+        headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+        assert headings == [page.stem, "What it means", "See why", "What to do"]
+
+
+@every_alert
+def test_a_runbook_link_leads_to_a_section(alert: alerts.Alert) -> None:
+    file, _, anchor = alert.page.partition("#")
+    text = (OPERATING / file).read_text()
+    assert not anchor or f"\n### {anchor.replace('-', ' ', 1)}\n" in text
+
+
+def test_every_failure_has_a_section_and_nothing_else_has() -> None:
+    sections = re.findall(r"^### (.+)$", (OPERATING / "failures.md").read_text(), re.MULTILINE)
+    assert sections == [
+        *(f"failure {failure}" for failure in FailureClass),
+        *(f"quarantine {cause}" for cause in QuarantineCause),
+        *(f"bmc {failure}" for failure in BmcFailure),
+    ]
+
+
+def test_results_that_are_answers_are_results() -> None:
+    results = {result for service in vocabulary().services.values() for result in service.results}
+    assert results >= ANSWERS
+    assert results - ANSWERS >= {"unreachable", "timeout", "tls", "auth", "denied", "upstream"}
+
+
+def test_a_short_stay_is_a_bound_of_the_histogram() -> None:
+    assert SHORT_STAY.total_seconds() in definitions.TIME_IN_STATE.buckets
+
+
+def stuck(config: Config) -> dict[str, str]:
+    """The rules about states, by severity."""
+    return {alert.severity: alert.expr for alert in alerts.groups(config)[0].alerts if alert.name == "FarrierStuck"}
+
+
+def test_a_limit_of_a_day_is_a_persons_unless_a_site_or_a_model_has_a_shorter_one() -> None:
+    place = 'kind="onboarding",state="running",substate="wait_for_ready"'
+    day = timedelta(days=1)
+    with_day = promtool.limits({"onboarding.running.wait_for_ready": day})
+    assert place not in stuck(Config())["ticket"]
+    assert place in stuck(with_day)["ticket"]
+    shorter = {"onboarding.running.wait_for_ready": timedelta(hours=1)}
+    for scope in ("sites", "models"):
+        both = promtool.limits(with_day.sla.everywhere, **{scope: {"north": shorter}})
+        assert place not in stuck(both)["ticket"]
+
+
+def test_lag_is_measured_by_the_period_of_the_settings() -> None:
+    config = msgspec.structs.replace(Config(), controller=type(Config().controller)(period=timedelta(minutes=4)))
+    lag = next(alert for alert in alerts.groups(config)[1].alerts if alert.name == "FarrierScheduleLag")
+    assert lag.expr.endswith("> 480")
+
+
+def test_an_alert_tells_the_node_the_numbers_and_where_to_read_on(tmp_path: Path) -> None:
+    place = 'kind="onboarding",state="running",substate="wait_for_ready"'
+    told = {
+        f"farrier_resources_above_sla{{{place}}}": "2x20",
+        f'farrier_node_above_sla_seconds{{node="gpu-1",{place}}}': "5400x20",
+        f'farrier_node_above_sla_seconds{{node="gpu-2",{place}}}': "60x20",
+    }
+    labels = {"kind": "onboarding", "state": "running", "substate": "wait_for_ready"}
+    expected = {
+        "eval_time": "6m",
+        "alertname": "FarrierStuck",
+        "exp_alerts": [
+            {
+                "exp_labels": {"severity": "page", **labels},
+                "exp_annotations": {
+                    "summary": "2 above the limit of onboarding running wait_for_ready",
+                    "description": "Each is above the limit that holds for itself. Run: farrier sla breaches. "
+                    "The worst: gpu-1 gpu-2",
+                    "runbook_url": "https://docs.example/operating/alerts/FarrierStuck.md",
+                },
+            }
+        ],
+    }
+    promtool.check(tmp_path, [promtool.Replica("a", told)], expected)

@@ -1,0 +1,131 @@
+"""Prometheus as Debian packages it: its programs, and rules run by promtool against series that a test makes up.
+
+A replica exposes what it is given together with what every replica exposes: that it is up, what it is, and that it has
+counted the fleet in this very minute. Samples are a minute apart, in promtool's notation: `3x10` is 3 for 11 minutes,
+`_x2` is nothing for two.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from farrier.config import Config
+from farrier.metrics import alerts
+from farrier.model.limits import KEYS, Limits
+
+RULES = alerts.groups(Config())
+BY_NAME = {alert.name: alert for group in RULES for alert in group.alerts}
+
+FRESH = "0+60x200"  # counted in the minute of each scrape
+_SERIES = re.compile(r"(\w+)(?:\{(.*)\})?")
+
+
+def program(name: str) -> str:
+    """Where it is; skipped where it is not installed, but never in CI."""
+    found = shutil.which(name)
+    if found is None:
+        complaint = f"{name} is not installed"
+        if os.environ.get("CI") == "true":
+            pytest.fail(complaint)
+        pytest.skip(complaint)
+    return found
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """What one process exposes. `up` and `counted` are the samples of its being up and of when it counted last."""
+
+    name: str
+    exposes: Mapping[str, str]
+    up: str = "1x200"
+    counted: str = FRESH
+
+    def series(self) -> dict[str, str]:
+        """Its series as Prometheus stores them."""
+        own = {
+            'farrier_build_info{version="1",python="3"}': self.up.replace("0x", "stale _x"),
+            "farrier_fleet_collected_timestamp_seconds": self.counted,
+            **self.exposes,
+        }
+        series = {"up": self.up, **own}
+        return {labelled(name, job="farrier", instance=self.name): samples for name, samples in series.items()}
+
+
+def labelled(series: str, **labels: str) -> str:
+    """The series with these labels, too."""
+    found = _SERIES.fullmatch(series)
+    assert found, series
+    added = [f'{name}="{value}"' for name, value in labels.items()]
+    return f"{found[1]}{{{','.join(filter(None, (found[2], *added)))}}}"
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """What a query answers in a minute: label sets with their values."""
+
+    minute: int
+    query: str
+    answers: Iterable[Mapping[str, str]] = ()
+    metric: str = "ALERTS"
+    value: float = 1
+    alert: str = ""  # whose rules it takes, if any
+
+
+def firing(alert: str, minute: int, *answers: Mapping[str, str], state: str = "firing") -> Expected:
+    """Exactly these alerts of the name fire, told by their labels."""
+    known = {"alertname": alert, "alertstate": state}
+    return Expected(minute, labelled("ALERTS", **known), [known | dict(answer) for answer in answers], alert=alert)
+
+
+def never(alert: str, until: int) -> Expected:
+    """None of the name has fired up to this minute."""
+    query = labelled("ALERTS", alertname=alert, alertstate="firing")
+    return Expected(until, f"last_over_time({query}[{until + 1}m])", alert=alert)
+
+
+def check(directory: Path, replicas: Iterable[Replica], *expected: Expected | Mapping[str, Any]) -> None:
+    """Run rules over what the replicas expose; the test fails with promtool's words. A mapping is an `alert_rule_test`
+    as promtool has it, which compares annotations, too. Only the rules that are asked for are run: all take seconds."""
+    asked = {one.alert if isinstance(one, Expected) else one["alertname"] for one in expected}
+    chosen = tuple(alert for group in RULES for alert in group.alerts if alert.name in asked)
+    rules = directory / "rules.yml"
+    alone = alerts.exposition([alerts.Group("alone", chosen)], runbooks="https://docs.example/operating")
+    rules.write_text(alerts.yaml(alone))
+    series: dict[str, str] = {}
+    for replica in replicas:
+        series |= replica.series()
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": samples} for name, samples in series.items()],
+        "promql_expr_test": [_query(one) for one in expected if isinstance(one, Expected)],
+        "alert_rule_test": [one for one in expected if not isinstance(one, Expected)],
+    }
+    file = directory / "test.yml"
+    file.write_bytes(msgspec.json.encode({"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": [test]}))
+    done = subprocess.run([program("promtool"), "test", "rules", file], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _query(expected: Expected) -> dict[str, Any]:
+    samples = [{"labels": labelled(expected.metric, **answer), "value": expected.value} for answer in expected.answers]
+    return {"expr": expected.query, "eval_time": f"{expected.minute}m", "exp_samples": samples}
+
+
+def limits(everywhere: Mapping[str, timedelta], **scopes: Mapping[str, Mapping[str, timedelta]]) -> Config:
+    """Settings with these limits; `sites` and `models` have some of their own."""
+    return msgspec.structs.replace(Config(), sla=Limits(dict(everywhere), **scopes))
+
+
+def quiet() -> Config:
+    """Settings that name no nodes, and have no limit that is a person's."""
+    short = {key: timedelta(hours=1) for key in KEYS if not key.startswith("maas_region")}
+    named = msgspec.structs.replace(Config().metrics, name_nodes=False)
+    return msgspec.structs.replace(limits(short), metrics=named)

@@ -1,0 +1,34 @@
+"""Rules as YAML."""
+
+from __future__ import annotations
+
+import pytest
+
+from farrier.metrics.alerts.text import yaml
+
+
+def test_mappings_and_sequences_are_told_by_indentation() -> None:
+    value = {"groups": [{"name": "a", "rules": [{"alert": "x", "labels": {"severity": "page"}}, {"alert": "y"}]}]}
+    assert yaml(value).splitlines() == [
+        "groups:",
+        "  - name: 'a'",
+        "    rules:",
+        "      - alert: 'x'",
+        "        labels:",
+        "          severity: 'page'",
+        "      - alert: 'y'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [("no", "'no'"), ("5", "'5'"), ("it's # a: b", "'it''s # a: b'"), ('{{ "x" }} \\n', "'{{ \"x\" }} \\n'")],
+)
+def test_a_text_stays_a_text(text: str, quoted: str) -> None:
+    assert yaml({"key": text}) == f"key: {quoted}\n"
+
+
+@pytest.mark.parametrize("value", [{"key": "two\nlines"}, {"a: b": "x"}, {"key": 5}, {"key": None}])
+def test_what_cannot_be_told_is_refused(value: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"one line|small letters|expected a text"):
+        yaml(value)
