@@ -27,7 +27,7 @@ from farrier.metrics import definitions, gauges
 from farrier.metrics.families import Definition, Gauge
 from farrier.model import diagram, maas_region
 from farrier.model.edges import Layer
-from tools import log_events
+from tools import log_events, runbooks
 
 T = TypeVar("T")
 
@@ -59,6 +59,7 @@ def blocks() -> Mapping[str, str]:
         "log-events": _log_events(),
         "commands": _commands(),
         "rooms": _rooms(),
+        **runbooks.blocks(),
     }
 
 

@@ -1,0 +1,67 @@
+"""What runbook pages say of the code: when each alert fires, and what the model recommends for each failure.
+
+Part of `generate_docs`. The words around it are people's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from farrier.config import Config
+from farrier.metrics import alerts
+from farrier.metrics.alerts import Alert
+from farrier.model import duration
+from farrier.model.failures import BMC_ADVICE, FAILURES, MAX_ATTEMPTS, QUARANTINE_ADVICE, UNSAFE, FailureClass
+
+
+def blocks() -> Mapping[str, str]:
+    """What each marker of a runbook page stands for, by name."""
+    return {
+        "alerts": _index(),
+        **{f"alert-{name}": _facts(rules) for name, rules in by_name().items()},
+        **{f"failure-{failure}": _failure(failure) for failure in FailureClass},
+        **{f"quarantine-{cause}": _advice(action) for cause, action in QUARANTINE_ADVICE.items()},
+        **{f"bmc-{failure}": _advice(action) for failure, action in BMC_ADVICE.items()},
+    }
+
+
+def by_name() -> Mapping[str, list[Alert]]:
+    """The rules of the default settings, by the name of their alert."""
+    found: dict[str, list[Alert]] = {}
+    for group in alerts.groups(Config()):
+        for alert in group.alerts:
+            found.setdefault(alert.name, []).append(alert)
+    return found
+
+
+def _index() -> str:
+    rows = (
+        f"| [{name}]({name}.md) | {_severities(rules)} | {_held(rules[0])} | {rules[0].because} |\n"
+        for name, rules in by_name().items()
+    )
+    return "| alert | severity | fires | why then |\n| --- | --- | --- | --- |\n" + "".join(rows)
+
+
+def _facts(rules: list[Alert]) -> str:
+    return f"Severity: {_severities(rules)}. Fires {_held(rules[0])}: {rules[0].because}.\n"
+
+
+def _severities(rules: list[Alert]) -> str:
+    return " or ".join(dict.fromkeys(rule.severity.value for rule in rules))
+
+
+def _held(alert: Alert) -> str:
+    return f"after {duration.human(alert.hold)}" if alert.hold else "at once"
+
+
+def _failure(failure: FailureClass) -> str:
+    advice = FAILURES[failure]
+    tried = (
+        f"Tried again by itself, {MAX_ATTEMPTS} attempts in all." if advice.retryable else "Not tried again by itself."
+    )
+    unsafe = " Unsafe: it may be the wrong machine that is worked on." if failure in UNSAFE else ""
+    return f"{_advice(advice.action)}{tried}{unsafe}\n"
+
+
+def _advice(action: str) -> str:
+    return f"**Do:** {action}.\n"
