@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
-import msgspec
 import typer
 
-from farrier.model import duration
+from farrier.model import duration, past
 
 
 def pairs(given: Sequence[str]) -> dict[str, str]:
@@ -35,13 +34,14 @@ def patience(text: str) -> timedelta:
 def age_or_moment(text: str) -> timedelta | datetime:
     """How long ago, or when; a time without a zone is UTC."""
     try:
-        return duration.parse(text)
-    except ValueError:
-        pass
+        return past.parse_bound(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def key(text: str) -> past.HistoryKey:
+    """From where to go on in history."""
     try:
-        at = msgspec.convert(text, datetime)
-    except msgspec.ValidationError:
-        raise typer.BadParameter(
-            f"expected an age (30m, 2h, 7d) or a time (2026-01-31T12:00:00Z), got {text!r}"
-        ) from None
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+        return past.parse_key(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None

@@ -18,7 +18,7 @@ import typer
 
 from farrier import config, log
 from farrier.io.client import client
-from farrier.protocols import Queries, Requests
+from farrier.protocols import Queries, Requests, Retention
 
 P = ParamSpec("P")
 
@@ -31,6 +31,7 @@ class Session(msgspec.Struct, frozen=True):
     settings: config.Config
     queries: Queries
     requests: Requests
+    retention: Retention
 
 
 def with_database(command: Callable[Concatenate[Session, P], Awaitable[None]]) -> Callable[P, None]:
@@ -40,7 +41,7 @@ def with_database(command: Callable[Concatenate[Session, P], Awaitable[None]]) -
     def connected(settings: config.Config, /, *args: P.args, **kwargs: P.kwargs) -> None:
         async def work() -> None:
             async with client(settings.database) as reached:
-                await command(Session(settings, reached.queries, reached.requests), *args, **kwargs)
+                await command(Session(settings, reached.queries, reached.requests, reached.retention), *args, **kwargs)
 
         anyio.run(work)
 

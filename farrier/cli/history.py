@@ -1,92 +1,114 @@
-"""`farrier node history`: who changed what, when, why, and how long it had been so.
+"""`farrier history`: what happened in the whole fleet, out to a file, and away.
 
-Pages by key: the history of a whole fleet streams through without being held anywhere.
+Pages by key: nothing here holds more than a page, however long the history is.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from typing import Annotated
 
+import msgspec
 import typer
 
-from farrier.cli import arguments, output
+from farrier.cli import arguments, past
 from farrier.cli.connection import Session, with_database
-from farrier.cli.output import Cell
 from farrier.model import duration
-from farrier.model.views import Past, WantedPast
+from farrier.model.past import Order, WantedPast
 
-_PAGE = 1000
+# A change has the time of its statement and is seen from its COMMIT on. Nobody but a client that registers nodes and
+# then leaves its transaction open takes as long as this.
+_SETTLED = timedelta(minutes=1)
+# Commits whose reply was lost are looked up in the history: what is younger is not ours to remove.
+_YOUNGEST = timedelta(days=1)
+
+history = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="What happened in the fleet: list it, export it, remove old parts."
+)
+
+_Node = Annotated[str | None, typer.Option(help="Only of this node: name or id.")]
+_Region = Annotated[str | None, typer.Option(metavar="SITE", help="Only of the MAAS region of this site.")]
+_Kind = Annotated[list[str] | None, typer.Option(help="Only of this kind: node, maas_region; may be given again.")]
+_After = Annotated[str | None, typer.Option(metavar="KEY", help="Go on behind the change with this key.")]
 
 
+@history.command("list")
 @with_database
-async def history(  # noqa: PLR0913 - one parameter is one option
+@past.narrowed
+async def list_(  # noqa: PLR0913 - one parameter is one option
     session: Session,
-    node: Annotated[str | None, typer.Argument(help="Name or id. None, with --all: every node.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All of it, not the newest alone.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="How many of the newest changes.")] = 50,
-    layer: Annotated[list[str] | None, typer.Option(help="Only this layer; may be given again.")] = None,
-    since: Annotated[str | None, typer.Option(help="Not older than 2h, or than 2026-01-31T12:00:00Z.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object on each line.")] = False,
+    wanted: WantedPast,
+    node: _Node = None,
+    region: _Region = None,
+    kind: _Kind = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 50,
+    after: _After = None,
+    as_json: past.AsJsonLines = False,
 ) -> None:
-    """Show the changes of a node, oldest first; with --all and no node, of every node."""
-    if node is None and not everything:
-        raise typer.BadParameter("give a NODE, or --all for every node")
-    wanted = _wanted(layer or (), since)
-    if node is None:
-        pages = _of_all(session, wanted)
-    else:
-        pages = _of_one(session, node, wanted, limit=None if everything else limit)
-    async for page in pages:
-        if as_json:
-            output.json_lines(page)
-        else:
-            output.table(_COLUMNS, map(_row, page))
+    """List changes of all resources, the newest first."""
+    wanted = _of(wanted, node, region, kind)
+    key = None if after is None else arguments.key(after)
+    following = None
+    async for page in past.walk(session, wanted, Order.NEWEST, after=key, most=limit):
+        past.show(page.changes, as_json=as_json)
+        following = page.following
+    if following is not None:
+        typer.echo(f"older ones: --after {following.text}", err=True)
 
 
-_COLUMNS = ("AT", "NODE", "LAYER", "FROM", "TO", "AFTER", "CAUSE", "REASON", "SOURCE")
+@history.command("export")
+@with_database
+@past.narrowed
+async def export(
+    session: Session,
+    wanted: WantedPast,
+    node: _Node = None,
+    region: _Region = None,
+    kind: _Kind = None,
+    after: _After = None,
+) -> None:
+    """Print changes as JSON, one on each line, the oldest first.
+
+    Without --until it ends a minute ago: what is younger may not be committed yet, and a later export that goes on
+    behind the last key would miss it.
+    """
+    wanted = _of(wanted, node, region, kind)
+    if wanted.until is None:
+        wanted = msgspec.structs.replace(wanted, until=_SETTLED)
+    key = None if after is None else arguments.key(after)
+    told = 0
+    async for page in past.walk(session, wanted, Order.OLDEST, after=key):
+        past.show(page.changes, as_json=True)
+        told += len(page.changes)
+        key = page.changes[-1].key if page.changes else key
+    typer.echo(f"{told} changes" + ("" if key is None else f"; later ones: --after {key.text}"), err=True)
 
 
-def _row(past: Past) -> tuple[Cell, ...]:
-    return (
-        output.moment(past.at),
-        past.name,
-        past.layer,
-        output.state(past.source_state or ""),
-        output.state(past.target_state),
-        None if past.seconds_in_source is None else duration.human(timedelta(seconds=past.seconds_in_source)),
-        past.cause,
-        past.reason,
-        past.source,
-    )
-
-
-async def _of_all(session: Session, wanted: WantedPast) -> AsyncIterator[Sequence[Past]]:
-    after = None
-    while page := await session.queries.history(wanted, after=after, limit=_PAGE):
-        yield page
-        after = page[-1].key
-
-
-async def _of_one(
-    session: Session, node: str, wanted: WantedPast, *, limit: int | None
-) -> AsyncIterator[Sequence[Past]]:
-    """The newest `limit` changes, or all, as they happened: read backwards, told forwards."""
-    found: list[Past] = []
-    before = None
-    while limit is None or len(found) < limit:
-        most = _PAGE if limit is None else min(_PAGE, limit - len(found))
-        page = await session.queries.history_of(node, wanted, before=before, limit=most)
-        found += page
-        if len(page) < most:
+@history.command("prune")
+@with_database
+async def prune(
+    session: Session,
+    older_than: Annotated[str, typer.Option(help="What is older goes, e.g. 90d; at least 1d.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing, only count.")] = False,
+) -> None:
+    """Remove old changes now; the newest of each layer of a resource stays for as long as the resource does."""
+    age = arguments.patience(older_than)
+    if age < _YOUNGEST:
+        raise typer.BadParameter(f"--older-than is at least {duration.human(_YOUNGEST)}, not {older_than}")
+    looked = deleted = 0
+    key = None
+    while True:
+        step = await session.retention.prune(age, after=key, really=not dry_run)
+        looked += step.looked
+        deleted += step.deleted
+        key = step.following
+        if key is None:
             break
-        before = page[-1].key
-    yield found[::-1]
+    what = "would be removed" if dry_run else "removed"
+    typer.echo(f"{deleted} changes {what}; {looked - deleted} as old stay: the newest of a layer each")
 
 
-def _wanted(layers: Sequence[str], since: str | None) -> WantedPast:
-    begin = None if since is None else arguments.age_or_moment(since)
-    if isinstance(begin, timedelta):
-        return WantedPast(layers=tuple(layers), within=begin)
-    return WantedPast(layers=tuple(layers), since=begin)
+def _of(wanted: WantedPast, node: str | None, region: str | None, kinds: list[str] | None) -> WantedPast:
+    if node is not None and region is not None:
+        raise typer.BadParameter("give --node or --region, not both")
+    return msgspec.structs.replace(wanted, node=node, region=region, kinds=tuple(kinds or ()))

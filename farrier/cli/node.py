@@ -11,8 +11,8 @@ import typer
 
 from farrier.cli import arguments, output
 from farrier.cli.connection import Session, with_database
-from farrier.cli.history import history
 from farrier.cli.inspection import show, why
+from farrier.cli.node_history import history
 from farrier.cli.output import Cell
 from farrier.model import duration
 from farrier.model.clocks import Clock, Overdue

@@ -321,6 +321,21 @@ def _check_vault_address(address: str) -> None:
     parts.port  # noqa: B018 - raises ValueError if it is none
 
 
+class HistoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How long what happened is remembered."""
+
+    keep_days: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=36_500,
+            description="Changes older than so many days are removed, a few thousand at a time; the newest of each "
+            "layer of a resource stays. 0: all is kept for ever, because what is gone cannot be asked for. Give all "
+            "replicas the same.",
+        ),
+    ] = 0
+
+
 class SitesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Where the sites are described."""
 
@@ -343,6 +358,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     credentials: CredentialsConfig = CredentialsConfig()
     vault: VaultConfig = VaultConfig()
     sites: SitesConfig = SitesConfig()
+    history: HistoryConfig = HistoryConfig()
     http: HttpConfig = HttpConfig()
     metrics: MetricsConfig = MetricsConfig()
     log: LogConfig = LogConfig()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,29 +22,27 @@ from farrier.model.census import Census, Rules
 from farrier.model.clocks import Overdue
 from farrier.model.edges import Layer
 from farrier.model.limits import Limits
+from farrier.model.past import Bound, HistoryKey, Order, Past, PastPage, WantedPast
 from farrier.model.views import (
     Figures,
-    HistoryKey,
     NodeDetail,
     NodeView,
     Page,
-    Past,
     RegionView,
     TaskView,
     Wanted,
-    WantedPast,
 )
 
 T = TypeVar("T")
 
 _NOW = statements.load("queries/now")
 _FIND_NODE = statements.load("queries/find_node")
+_FIND_REGION = statements.load("queries/find_region")
 _INVENTORY = statements.load("queries/inventory")
 _WITH_A_CLOCK = statements.load("queries/with_a_clock")
 _NODES = statements.load("queries/nodes")
 _DETAIL = statements.load("queries/detail")
 _HISTORY = statements.load("queries/history")
-_HISTORY_OF = statements.load("queries/history_of")
 _TASKS = statements.load("queries/tasks")
 _REGIONS = statements.load("queries/regions")
 _FIGURES = statements.load("queries/figures")
@@ -52,8 +50,8 @@ _FIGURES = statements.load("queries/figures")
 # Nodes of one statement: a round trip of a few megabytes at most, however large the fleet.
 _CHUNK = 1000
 
-_START = HistoryKey()
-_END = HistoryKey(version=(1 << 63) - 1)
+# Changes that a page of history looks at where not all of them are wanted: some 10 ms.
+_LOOKED = 5000
 
 _ID = re.compile(r"[0-9]{1,18}")
 
@@ -92,22 +90,38 @@ class PostgresQueries:
         except msgspec.ValidationError as error:
             raise UndecodableState(f"node {line.name}", str(error)) from error
 
-    async def history_of(
-        self, node: str, wanted: WantedPast, *, before: HistoryKey | None = None, limit: int = 1000
-    ) -> tuple[Past, ...]:
-        key = before or _END
-        async with refusals.borrowed(self._pool) as conn:
-            id_ = await _find(conn, node)
-            past = (list(wanted.layers), wanted.since, wanted.within, limit)
-            return await _fetch(conn, Past, _HISTORY_OF, id_, key.version, key.layer, *past)
-
     async def history(
-        self, wanted: WantedPast, *, after: HistoryKey | None = None, limit: int = 1000
-    ) -> tuple[Past, ...]:
-        key = after or _START
+        self,
+        wanted: WantedPast,
+        *,
+        order: Order = Order.NEWEST,
+        after: HistoryKey | None = None,
+        limit: int = 1000,
+    ) -> PastPage:
+        most = max(limit, _LOOKED) if wanted.is_narrow(order) else limit
         async with refusals.borrowed(self._pool) as conn:
-            past = (list(wanted.layers), wanted.since, wanted.within, limit)
-            return await _fetch(conn, Past, _HISTORY, key.id, key.version, key.layer, *past)
+            kind, id_ = await _resource(conn, wanted)
+            walk = order.value if kind is None else f"{Order.NEWEST if order is Order.NEWEST else Order.OLDEST} of one"
+            key = (None,) * 5 if after is None else msgspec.structs.astuple(after)
+            bounds = *_bound(wanted.since), *_bound(wanted.until)
+            found: tuple[_Walked, ...] = await _fetch(
+                conn,
+                _Walked,
+                _HISTORY,
+                walk,
+                *key,
+                kind,
+                id_,
+                list(wanted.kinds),
+                *bounds,
+                most,
+                limit,
+                *_narrowed(wanted),
+            )
+        (walked,) = found
+        if len(walked.changes) == limit:
+            return PastPage(walked.changes, walked.changes[-1].key)
+        return PastPage(walked.changes, walked.last if walked.looked == most else None)
 
     async def tasks(self, node: str | None, statuses: Sequence[str] = (), *, limit: int = 1000) -> Page[TaskView]:
         async with refusals.borrowed(self._pool) as conn:
@@ -131,6 +145,14 @@ class PostgresQueries:
         return _decoded(counted, msgspec.json.Decoder(Census))
 
 
+class _Walked(msgspec.Struct, frozen=True):
+    """What a page of history found, how many changes it looked at, and which was the last of those."""
+
+    changes: tuple[Past, ...]
+    looked: int
+    last: HistoryKey | None
+
+
 async def _now(conn: Connection) -> datetime:
     now: datetime = await conn.fetchval(_NOW)
     return now
@@ -141,6 +163,29 @@ async def _find(conn: Connection, given: str) -> int:
     if id_ is None:
         raise RefusedByModel(f"no node is named {given!r}", hint="farrier node list shows all", sqlstate="FR404")
     return id_
+
+
+async def _resource(conn: Connection, wanted: WantedPast) -> tuple[str | None, int | None]:
+    """Kind and id of the one resource that is asked for, if it is one."""
+    if wanted.node is not None:
+        return "node", await _find(conn, wanted.node)
+    if wanted.region is None:
+        return None, None
+    id_: int | None = await conn.fetchval(_FIND_REGION, wanted.region)
+    if id_ is None:
+        raise RefusedByModel(
+            f"no region of a site {wanted.region!r} was ever observed", hint="farrier site list", sqlstate="FR404"
+        )
+    return "maas_region", id_
+
+
+def _bound(bound: Bound | None) -> tuple[datetime | None, timedelta | None]:
+    return (None, bound) if isinstance(bound, timedelta) else (bound, None)
+
+
+def _narrowed(wanted: WantedPast) -> tuple[Any, ...]:
+    lists = (wanted.layers, wanted.sources, wanted.targets, wanted.causes)
+    return *map(list, lists), wanted.reason, wanted.at_least, list(wanted.requested_by)
 
 
 async def _nodes(conn: Connection, ids: Sequence[int]) -> tuple[NodeView, ...]:

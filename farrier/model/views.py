@@ -1,4 +1,4 @@
-"""Nodes, their past and their tasks as people and other programs are shown them; nothing decides on these.
+"""Nodes and their tasks as people and other programs are shown them; nothing decides on these. Their past: `past`.
 
 `protocols.Queries` answers in these words, the command line and the web show them. States are plain texts here:
 a node that a newer farrier has moved into a state unknown to this one is shown like any other. Durations become
@@ -8,7 +8,7 @@ seconds, and times ISO 8601, in JSON.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -126,44 +126,6 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     running: bool
     last_workflow: WorkflowView | None
     requests: tuple[RequestView, ...]
-
-
-class HistoryKey(msgspec.Struct, frozen=True):
-    """Where a reader of history stands: behind, or before, the row with this key."""
-
-    id: int = 0
-    version: int = 0
-    layer: str = ""
-
-
-class Past(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of one layer of one node: what, when, after how long, who caused it, and why."""
-
-    id: int
-    version: int
-    layer: str
-    name: str
-    source_state: str | None = msgspec.field(name="from")
-    target_state: str = msgspec.field(name="to")
-    at: datetime
-    seconds_in_source: float | None
-    cause: str
-    reason: str
-    source: str
-    controller: str
-
-    @property
-    def key(self) -> HistoryKey:
-        """Where a reader stands who has read it."""
-        return HistoryKey(self.id, self.version, self.layer)
-
-
-class WantedPast(msgspec.Struct, frozen=True, kw_only=True):
-    """Which changes: of these layers (empty: of any), not before `since`, not older than `within`."""
-
-    layers: tuple[str, ...] = ()
-    since: datetime | None = None
-    within: timedelta | None = None
 
 
 class TaskView(msgspec.Struct, frozen=True, kw_only=True):

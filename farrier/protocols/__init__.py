@@ -13,6 +13,7 @@ from farrier.protocols.database import (
     Notifications,
     Queries,
     Requests,
+    Retention,
     Subscription,
     Wakes,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "Queries",
     "Regions",
     "Requests",
+    "Retention",
     "ServiceObserver",
     "Signal",
     "StateHandler",

@@ -14,18 +14,16 @@ from farrier.model.clocks import Overdue
 from farrier.model.fleet import NewNode, NodeGlance, PastMove
 from farrier.model.limits import Limits
 from farrier.model.node import TaskType
+from farrier.model.past import HistoryKey, Order, PastPage, Pruned, Retained, WantedPast
 from farrier.model.requests import Answer, Registration, Request
 from farrier.model.views import (
     Figures,
-    HistoryKey,
     NodeDetail,
     NodeView,
     Page,
-    Past,
     RegionView,
     TaskView,
     Wanted,
-    WantedPast,
 )
 
 
@@ -112,16 +110,16 @@ class Queries(Protocol):
     async def node(self, node: str) -> Page[NodeDetail]:
         """One row: everything of one node."""
 
-    async def history_of(
-        self, node: str, wanted: WantedPast, *, before: HistoryKey | None = None, limit: int = 1000
-    ) -> tuple[Past, ...]:
-        """Changes of one node, the newest first, those that come before `before`."""
-
     async def history(
-        self, wanted: WantedPast, *, after: HistoryKey | None = None, limit: int = 1000
-    ) -> tuple[Past, ...]:
-        """Changes of all nodes, deleted ones included, by node and oldest first, those that come behind `after`.
-        A page costs the same however long the history is."""
+        self,
+        wanted: WantedPast,
+        *,
+        order: Order = Order.NEWEST,
+        after: HistoryKey | None = None,
+        limit: int = 1000,
+    ) -> PastPage:
+        """Changes of one resource or of all, deleted ones included, those that come behind `after`; at most `limit`.
+        A page costs the same however long the history is, and whatever is wanted of it."""
 
     async def tasks(self, node: str | None, statuses: Sequence[str] = (), *, limit: int = 1000) -> Page[TaskView]:
         """Agent tasks, the newest first; of one node or of all."""
@@ -155,3 +153,16 @@ class Requests(Protocol):
 
     async def enqueue(self, kind: str, resource: str) -> int:
         """Make a resource's handler run as soon as possible; answers its id. Nodes may be given by name."""
+
+
+class Retention(Protocol):
+    """Removing history that is no longer needed. The newest change of each layer of a resource is needed for as long as
+    the resource is. May be called by any number of processes at once. All raise `RefusedByModel` for a role that may
+    not and `DatabaseUnreachable`."""
+
+    async def step(self, keep: timedelta) -> Retained:
+        """The next step of the pass that all processes share, over changes older than `keep`, if it is due and no other
+        takes it. Call it again after `due_in`; called earlier it does nothing."""
+
+    async def prune(self, older_than: timedelta, *, after: HistoryKey | None = None, really: bool) -> Pruned:
+        """A step of a pass of one's own, over changes behind `after`; without `really` it only counts."""

@@ -1,18 +1,18 @@
 """The JSON API: nodes, their history, and requests. Thin over `Queries` and `Requests`, whose words it
 speaks.
 
-Lists are read in pages: `next` of one answer is `after` (`before` in a history) of the next question, and
-null at the end. Durations are seconds, times ISO 8601. What is asked for needs the bearer token; reading
-needs none.
+Lists are read in pages: `next` of one answer is `after` (`before` in a node's history) of the next question, and
+null at the end; of a history that is narrowed, a page in the midst may be short or empty. Durations are seconds,
+times ISO 8601. What is asked for needs the bearer token; reading needs none.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -20,11 +20,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from farrier.model import clocks
+from farrier.model import clocks, duration
 from farrier.model import requests as asked
-from farrier.model.views import HistoryKey, WantedPast
+from farrier.model.past import Order, WantedPast, parse_bound, parse_key
 from farrier.web.backend import Backend, backend_of, limit, number, wanted
 from farrier.web.breaches import told
+
+T = TypeVar("T")
 
 _MOST_ROWS = 1000
 _LARGEST_BODY = 64 * 1024
@@ -62,17 +64,56 @@ async def show_node(request: Request) -> Response:
 
 
 async def list_history(request: Request) -> Response:
-    """GET /nodes/{name}/history?before=KEY&limit=N&layer=…, the newest first."""
+    """GET /nodes/{name}/history?before=KEY&limit=N&layer=…, the newest first; narrowed like /history."""
+    wanted_ = msgspec.structs.replace(_wanted_past(request), node=request.path_params["node"])
+    return await _tell_history(request, wanted_, "before", Order.NEWEST)
+
+
+async def list_all_history(request: Request) -> Response:
+    """GET /history?order=newest|oldest&after=KEY&limit=N&since=…&until=…&node=…&region=…&kind=…&layer=…&from=…&to=…&
+    cause=…&requested_by=…&reason=…&at_least=…"""
+    given = request.query_params
+    wanted_ = msgspec.structs.replace(_wanted_past(request), node=given.get("node"), region=given.get("region"))
+    if wanted_.node is not None and wanted_.region is not None:
+        raise HTTPException(400, "node and region exclude one another; give one")
+    order = given.get("order", Order.NEWEST)
+    if order not in (Order.NEWEST, Order.OLDEST):
+        raise HTTPException(400, f"order is newest or oldest, not {order!r}")
+    return await _tell_history(request, wanted_, "after", Order(order))
+
+
+async def _tell_history(request: Request, wanted_: WantedPast, name: str, order: Order) -> Response:
     most = limit(request, default=100, most=_MOST_ROWS)
-    changes = await backend_of(request).queries.history_of(
-        request.path_params["node"],
-        WantedPast(layers=tuple(request.query_params.getlist("layer"))),
-        before=_key(request.query_params.get("before")),
-        limit=most,
+    key = _parsed(request, name, parse_key, f"{name} is the `next` of an earlier answer")
+    page = await backend_of(request).queries.history(wanted_, order=order, after=key, limit=most)
+    return _json({"changes": page.changes, "next": None if page.following is None else page.following.text})
+
+
+def _wanted_past(request: Request) -> WantedPast:
+    given = request.query_params
+    return WantedPast(
+        since=_parsed(request, "since", parse_bound),
+        until=_parsed(request, "until", parse_bound),
+        kinds=tuple(given.getlist("kind")),
+        layers=tuple(given.getlist("layer")),
+        sources=tuple(given.getlist("from")),
+        targets=tuple(given.getlist("to")),
+        causes=tuple(given.getlist("cause")),
+        requested_by=tuple(given.getlist("requested_by")),
+        reason=given.get("reason", ""),
+        at_least=_parsed(request, "at_least", duration.parse),
     )
-    last = changes[-1].key if len(changes) == most else None
-    following = None if last is None else f"{last.id}.{last.version}.{last.layer}"
-    return _json({"changes": changes, "next": following})
+
+
+def _parsed(request: Request, name: str, parse: Callable[[str], T], expected: str = "") -> T | None:
+    """A parameter of the query string. Raises HTTPException with what was expected."""
+    given = request.query_params.get(name)
+    if given is None:
+        return None
+    try:
+        return parse(given)
+    except ValueError as wrong:
+        raise HTTPException(400, f"{expected}, not {given!r}" if expected else f"{name}: {wrong}") from None
 
 
 async def ask(request: Request) -> Response:
@@ -125,16 +166,6 @@ def _decode(body: bytes) -> Ask:
         raise HTTPException(400, f"{wrong}; a request is a JSON object with these fields: {fields}") from wrong
 
 
-def _key(text: str | None) -> HistoryKey | None:
-    if text is None:
-        return None
-    id_, _, rest = text.partition(".")
-    version, _, layer = rest.partition(".")
-    if not (id_.isdecimal() and version.isdecimal() and layer):
-        raise HTTPException(400, f"before is the `next` of an earlier answer, not {text!r}")
-    return HistoryKey(int(id_), int(version), layer)
-
-
 def _json(content: object, status: HTTPStatus = HTTPStatus.OK) -> Response:
     return Response(msgspec.json.encode(content), status, media_type="application/json")
 
@@ -143,5 +174,6 @@ ROUTES = [
     Route("/nodes", list_nodes),
     Route("/nodes/{node}", show_node),
     Route("/nodes/{node}/history", list_history),
+    Route("/history", list_all_history),
     Route("/intents", ask, methods=["POST"]),
 ]

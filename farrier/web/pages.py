@@ -13,8 +13,8 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from farrier.model import why
+from farrier.model.past import WantedPast
 from farrier.model.status import NodeStatus
-from farrier.model.views import WantedPast
 from farrier.web import render
 from farrier.web.backend import backend_of, wanted
 from farrier.web.breaches import late_regions
@@ -57,7 +57,7 @@ async def lifecycle(request: Request) -> Response:
         "now": found.now,
         "node": node,
         "why": why.explain(node, found.now, backend.limits),
-        "timeline": await backend.queries.history_of(str(node.id), WantedPast(), limit=_TIMELINE),
+        "timeline": (await backend.queries.history(WantedPast(node=str(node.id)), limit=_TIMELINE)).changes,
     }
     return render.page("node.html", values)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -17,6 +18,7 @@ from farrier.clock import MonotonicClock
 from farrier.config.sites import Sites
 from farrier.controller.host import Host
 from farrier.controller.processor import Processor
+from farrier.controller.retention import Keeper
 from farrier.enqueuer.listener import Listener
 from farrier.handlers.maas_region import REGION_KIND, RegionHandler, RegionServices
 from farrier.handlers.node import NODE_KIND, NodeHandler, NodeServices
@@ -25,6 +27,7 @@ from farrier.io.maas_region import RegionPace, RegionRows
 from farrier.io.node import NodeRows
 from farrier.io.notifications import PostgresNotifications
 from farrier.io.pool import Pool
+from farrier.io.retention import PostgresRetention
 from farrier.protocols import MetricsSink, ServiceObserver
 from farrier.services.bmc import open_bmc
 from farrier.services.maas_transport import Times
@@ -50,6 +53,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     owner: UUID
     processors: tuple[Processor[Any, Any, Any, Any], ...]
     listener: Listener | None
+    keeper: Keeper | None
     progress: Progress
     deciders: Deciders
 
@@ -79,6 +83,13 @@ def _paces(sites: Sites) -> list[RegionPace]:
         for name, site in sites.items()
         if site.maas is not None
     ]
+
+
+def _keeper(history: settings.HistoryConfig, database: Database) -> Keeper | None:
+    """None: history is kept for ever."""
+    if not history.keep_days:
+        return None
+    return Keeper(PostgresRetention(database.pool), keep=timedelta(days=history.keep_days))
 
 
 @asynccontextmanager
@@ -118,6 +129,7 @@ async def runtime(
             owner=owner,
             processors=(nodes, maas_regions),
             listener=listener,
+            keeper=_keeper(config.history, database),
             progress=progress,
             deciders=Deciders(nodes=node_handler, maas_regions=region_handler, regions=regions, pool=database.pool),
         )

@@ -271,3 +271,23 @@ async def test_a_reload_changes_the_log_and_names_what_takes_a_restart(db: pg.Da
         daemon.send(signal.SIGTERM)
         assert await daemon.ended() == 0
     assert "daemon.stopped" not in daemon.names, "nothing below the new level is logged"
+
+
+async def test_a_daemon_keeps_history_as_long_as_it_is_told(db: pg.Database) -> None:
+    async with db.connect() as conn:
+        await conn.execute(
+            """
+            INSERT INTO farrier.history
+                   (kind, id, version, layer, to_value, at, cause, reason, source, controller, claim_token)
+            SELECT 'node', 7, v, 'status', 'active', farrier.now() - v * interval '1 d', '', '', '',
+                   gen_random_uuid(), 1
+              FROM generate_series(1, 9) v
+            """
+        )
+    async with replica(db.dsn, history_keep_days="5") as daemon:
+        told = await daemon.until("history.pruned")
+        daemon.send(signal.SIGTERM)
+        assert await daemon.ended() == 0
+    assert (told["deleted"], told["kept"]) == (5, 0)
+    async with db.connect() as conn:
+        assert await conn.fetchval("SELECT count(*) FROM farrier.history") == 4

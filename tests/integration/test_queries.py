@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import Any
 
-import msgspec
 import pytest
 
 from farrier.errors import RefusedByModel
-from farrier.io import statements
 from farrier.io.pool import Connection
 from farrier.io.queries import PostgresQueries
 from farrier.model import clocks
 from farrier.model.limits import Limits
-from farrier.model.views import HistoryKey, Wanted, WantedPast
+from farrier.model.views import Wanted
 from tests.support import pg
 
 STATUSES = (
@@ -134,66 +131,6 @@ async def test_a_state_that_only_a_newer_program_knows_is_shown_and_hides_no_oth
     assert (await queries.node("b")).rows[0].status == "hibernating"
 
 
-async def history(conn: Connection, nodes: int, changes: int) -> None:
-    await conn.execute(
-        """
-        WITH made AS (INSERT INTO farrier.nodes (name, status, management)
-                      SELECT 'gpu-' || n, 'active', 'unmanaged' FROM generate_series(1, $1::integer) n RETURNING id)
-        INSERT INTO farrier.history
-               (kind, id, version, layer, to_value, at, cause, reason, source, controller, claim_token)
-        SELECT 'node', id, v, l, 'active', farrier.now(), '', '', '', gen_random_uuid(), 1
-          FROM made, generate_series(1, $2::integer) v, unnest('{management,status}'::text[]) l
-        """,
-        nodes,
-        changes,
-    )
-
-
-async def test_pages_of_history_hold_every_change_once_wherever_they_are_cut(
-    queries: PostgresQueries, conn: Connection
-) -> None:
-    await history(conn, nodes=3, changes=4)
-    for limit in (1, 5, 7, 24, 25):
-        keys: list[HistoryKey] = []
-        while page := await queries.history(WantedPast(), after=keys[-1] if keys else None, limit=limit):
-            keys += [past.key for past in page]
-        triples = [(key.id, key.version, key.layer) for key in keys]
-        assert len(triples) == 3 * 4 * 2
-        assert triples == sorted(set(triples))
-
-
-async def test_pages_of_one_node_s_history_go_backwards_and_stay_with_it(
-    queries: PostgresQueries, conn: Connection
-) -> None:
-    await history(conn, nodes=3, changes=4)
-    keys: list[HistoryKey] = []
-    while page := await queries.history_of("gpu-2", WantedPast(), before=keys[-1] if keys else None, limit=3):
-        keys += [past.key for past in page]
-        assert {past.name for past in page} == {"gpu-2"}
-    pairs = [(key.version, key.layer) for key in keys]
-    assert len(pairs) == 4 * 2
-    assert pairs == sorted(pairs, reverse=True)
-
-
-async def test_a_late_page_of_history_reads_no_more_than_itself(conn: Connection) -> None:
-    """The key leads straight into the index: what lies before it costs nothing, so pages cost the same at any depth."""
-    await history(conn, nodes=2000, changes=10)
-    await conn.execute("ANALYZE farrier.history, farrier.nodes")
-    key = await conn.fetchrow("SELECT id, version, layer FROM farrier.history ORDER BY id, version, layer OFFSET 39000")
-    assert key is not None
-    plan = await conn.fetchval(
-        "EXPLAIN (ANALYZE, FORMAT JSON) " + statements.load("queries/history"), *key, [], None, None, 100
-    )
-    assert all(rows <= 100 for rows in rows_read(msgspec.json.decode(plan)[0]["Plan"]))
-
-
-def rows_read(plan: dict[str, Any]) -> Iterator[float]:
-    """How many rows each node of a plan looked at, all its loops together."""
-    yield (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
-    for below in plan.get("Plans", ()):
-        yield from rows_read(below)
-
-
 async def test_a_name_means_the_node_that_has_it_now_and_else_the_last_that_had(
     queries: PostgresQueries, conn: Connection
 ) -> None:
@@ -269,7 +206,5 @@ async def test_whoever_may_only_read_may_use_all_of_it(db: pg.Database) -> None:
         assert (await queries.inventory(Wanted())).rows
         assert not (await queries.overdue(Wanted(), Limits())).rows
         assert (await queries.node("gpu-1")).rows
-        assert await queries.history(WantedPast())
-        assert await queries.history_of("gpu-1", WantedPast())
         assert not (await queries.tasks(None)).rows
         assert (await queries.figures()).layers["status"] == {"enrolling": 1}

@@ -1,14 +1,77 @@
--- One page of the history of all nodes, by node and oldest first. No join: it would read all nodes before the page's.
-SELECT row_to_json(x)::text
-  FROM (
-    SELECT h.id, h.version, h.layer, (SELECT n.name FROM farrier.nodes n WHERE n.id = h.id) AS name,
-           h.from_value AS "from", h.to_value AS "to", h.at, h.seconds_in_source, h.cause, h.reason, h.source, h.controller
-      FROM farrier.history h
-     WHERE h.kind = 'node'
-       AND (h.id, h.version, h.layer) > ($1::bigint, $2::bigint, $3::text)
-       AND (cardinality($4::text[]) = 0 OR h.layer = ANY ($4))
-       AND ($5::timestamptz IS NULL OR h.at >= $5)
-       AND ($6::interval IS NULL OR h.at >= farrier.now() - $6)
-     ORDER BY h.id, h.version, h.layer
-     LIMIT $7
-  ) x
+-- One page of history: of the next $14 changes behind a key, those that are wanted, $15 at most. The first five subqueries
+-- are the ways to walk, of which $1 names one; the others are never run. Looking at a bounded number of changes bounds what
+-- a page costs, however little of it is wanted. A key and a bound of the same side are one condition: given two, an index
+-- scan may begin at the wrong one.
+WITH looked AS MATERIALIZED (
+    SELECT *, row_number() OVER () AS place
+      FROM (SELECT h.* FROM farrier.history h
+             WHERE $1::text = 'newest'
+               AND (h.at, h.id, h.version, h.kind, h.layer)
+                 < (coalesce($2::timestamptz, $12::timestamptz, farrier.now() - $13::interval, 'infinity'),
+                    coalesce($3::bigint, -1), coalesce($4::bigint, -1), coalesce($5::text, ''), coalesce($6::text, ''))
+               AND h.at >= coalesce($10::timestamptz, farrier.now() - $11::interval, '-infinity')
+             ORDER BY h.at DESC, h.id DESC, h.version DESC, h.kind DESC, h.layer DESC LIMIT $14) walked
+    UNION ALL
+    SELECT *, row_number() OVER ()
+      FROM (SELECT h.* FROM farrier.history h
+             WHERE $1 = 'oldest'
+               AND (h.at, h.id, h.version, h.kind, h.layer)
+                 > (coalesce($2, $10, farrier.now() - $11, '-infinity'),
+                    coalesce($3, -1), coalesce($4, -1), coalesce($5, ''), coalesce($6, ''))
+               AND h.at < coalesce($12, farrier.now() - $13, 'infinity')
+             ORDER BY h.at, h.id, h.version, h.kind, h.layer LIMIT $14) walked
+    UNION ALL
+    SELECT *, row_number() OVER ()
+      FROM (SELECT h.* FROM farrier.history h
+             WHERE $1 = 'newest of one' AND h.kind = $7::text AND h.id = $8::bigint
+               AND (h.version, h.layer) < (coalesce($4, 9223372036854775807), coalesce($6, ''))
+             ORDER BY h.version DESC, h.layer DESC LIMIT $14) walked
+    UNION ALL
+    SELECT *, row_number() OVER ()
+      FROM (SELECT h.* FROM farrier.history h
+             WHERE $1 = 'oldest of one' AND h.kind = $7 AND h.id = $8
+               AND (h.version, h.layer) > (coalesce($4, -1), coalesce($6, ''))
+             ORDER BY h.version, h.layer LIMIT $14) walked
+    UNION ALL
+    SELECT *, row_number() OVER ()
+      FROM (SELECT h.* FROM farrier.history h
+             WHERE $1 = 'nodes' AND h.kind = 'node'
+               AND (h.id, h.version, h.layer) > (coalesce($3, -1), coalesce($4, -1), coalesce($6, ''))
+             ORDER BY h.id, h.version, h.layer LIMIT $14) walked
+), found AS MATERIALIZED (
+    SELECT l.*,
+           (SELECT i.requested_by FROM farrier.intents i
+             WHERE i.id = CASE WHEN l.cause ~ '^intent [0-9]{1,18}$' THEN substr(l.cause, 8)::bigint END) AS requested_by
+      FROM looked l
+     WHERE l.at >= coalesce($10, farrier.now() - $11, '-infinity')
+       AND l.at < coalesce($12, farrier.now() - $13, 'infinity')
+       AND (cardinality($9::text[]) = 0 OR l.kind = ANY ($9))
+       AND (cardinality($16::text[]) = 0 OR l.layer = ANY ($16))
+       AND (cardinality($17::text[]) = 0 OR l.from_value = ANY ($17))
+       AND (cardinality($18::text[]) = 0 OR l.to_value = ANY ($18))
+       AND (cardinality($19::text[]) = 0 OR EXISTS (
+                SELECT FROM unnest($19) c
+                 WHERE l.cause = c OR starts_with(l.cause, c || ':') OR starts_with(l.cause, c || ' ')))
+       AND ($20::text = '' OR strpos(lower(l.reason), lower($20)) > 0)
+       AND ($21::interval IS NULL OR l.seconds_in_source >= extract(epoch FROM $21))
+       AND (cardinality($22::text[]) = 0 OR (
+                SELECT i.requested_by FROM farrier.intents i
+                 WHERE i.id = CASE WHEN l.cause ~ '^intent [0-9]{1,18}$' THEN substr(l.cause, 8)::bigint END) = ANY ($22))
+     ORDER BY l.place
+     LIMIT $15
+)
+SELECT json_build_object(
+    'changes', coalesce((
+        SELECT json_agg(json_build_object(
+                   'kind', f.kind, 'id', f.id, 'version', f.version, 'layer', f.layer,
+                   'name', coalesce(CASE f.kind
+                                      WHEN 'node' THEN (SELECT n.name FROM farrier.nodes n WHERE n.id = f.id)
+                                      WHEN 'maas_region' THEN (SELECT r.site FROM farrier.maas_regions r WHERE r.id = f.id)
+                                    END, f.id::text),
+                   'from', f.from_value, 'to', f.to_value, 'at', f.at, 'seconds_in_source', f.seconds_in_source,
+                   'cause', f.cause, 'requested_by', f.requested_by, 'reason', f.reason, 'source', f.source,
+                   'controller', f.controller) ORDER BY f.place)
+          FROM found f), '[]'),
+    'looked', (SELECT count(*) FROM looked),
+    'last', (SELECT json_build_object('at', l.at, 'id', l.id, 'version', l.version, 'kind', l.kind, 'layer', l.layer)
+               FROM looked l ORDER BY l.place DESC LIMIT 1))::text

@@ -1,0 +1,118 @@
+"""What the commands over history share: the options that say which changes, and how a change is printed.
+
+A command that takes `WantedPast` after its session is given it by `narrowed`, which adds the options to its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import timedelta
+from functools import wraps
+from typing import Annotated, Any, Concatenate, ParamSpec
+
+import typer
+
+from farrier.cli import arguments, output
+from farrier.cli.connection import Session
+from farrier.cli.output import Cell
+from farrier.model import duration
+from farrier.model.past import HistoryKey, Order, Past, PastPage, WantedPast
+
+P = ParamSpec("P")
+
+# Changes of one page.
+PAGE = 1000
+_PANEL = "Which changes"
+
+AsJsonLines = Annotated[bool, typer.Option("--json", help="Print JSON, one object on each line.")]
+
+COLUMNS = ("AT", "NODE", "LAYER", "FROM", "TO", "AFTER", "CAUSE", "REASON", "SOURCE")
+
+
+def row(past: Past) -> tuple[Cell, ...]:
+    """A change as a line of a table."""
+    return (
+        output.moment(past.at),
+        past.name,
+        past.layer,
+        output.state(past.source_state or ""),
+        output.state(past.target_state),
+        None if past.seconds_in_source is None else duration.human(timedelta(seconds=past.seconds_in_source)),
+        past.cause if past.requested_by is None else f"{past.cause} by {past.requested_by}",
+        past.reason,
+        past.source,
+    )
+
+
+def show(changes: Sequence[Past], *, as_json: bool) -> None:
+    """Print changes: a table, or each as JSON with its key, on a line of its own."""
+    if as_json:
+        output.json_lines(output.plain(change) | {"key": change.key.text} for change in changes)
+    else:
+        output.table(COLUMNS, map(row, changes))
+
+
+async def walk(
+    session: Session, wanted: WantedPast, order: Order, *, after: HistoryKey | None = None, most: int | None = None
+) -> AsyncIterator[PastPage]:
+    """All pages of what is wanted, or those with the first `most` changes."""
+    told = 0
+    while most is None or told < most:
+        limit = PAGE if most is None else min(PAGE, most - told)
+        page = await session.queries.history(wanted, order=order, after=after, limit=limit)
+        yield page
+        told += len(page.changes)
+        after = page.following
+        if after is None:
+            return
+
+
+def narrowed(
+    command: Callable[Concatenate[Session, WantedPast, P], Awaitable[None]],
+) -> Callable[Concatenate[Session, P], Awaitable[None]]:
+    """A command that gets which changes are wanted of it."""
+    session, _, *own = inspect.signature(command, eval_str=True).parameters.values()
+    which = inspect.signature(_wanted, eval_str=True).parameters
+
+    @wraps(command)
+    async def asked(session: Session, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        chosen: dict[str, Any] = {name: kwargs.pop(name) for name in which}
+        await command(session, _wanted(**chosen), *args, **kwargs)
+
+    # What typer makes the options from.
+    vars(asked)["__signature__"] = inspect.Signature([session, *own, *which.values()])
+    return asked
+
+
+def _option(help_: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=help_, rich_help_panel=_PANEL, **more)
+
+
+def _wanted(  # noqa: PLR0913 - one parameter is one option
+    *,
+    since: Annotated[
+        str | None, _option("Not older than 2h, or than 2026-01-31T12:00:00Z.", "--since", "--last")
+    ] = None,
+    until: Annotated[str | None, _option("Older than that.")] = None,
+    layer: Annotated[list[str] | None, _option("Only this layer; may be given again, as all below.")] = None,
+    source: Annotated[list[str] | None, _option("Only out of this state.", "--from")] = None,
+    target: Annotated[list[str] | None, _option("Only into this state.", "--to")] = None,
+    cause: Annotated[
+        list[str] | None, _option("Only because of this: intent, 'intent 7', timer, signal, stage …")
+    ] = None,
+    requested_by: Annotated[list[str] | None, _option("Only on a request of theirs.", "--by")] = None,
+    reason: Annotated[str, _option("Only with this in the reason, in any case of letters.")] = "",
+    at_least: Annotated[str | None, _option("Only if the state had lasted so long, e.g. 30m.")] = None,
+) -> WantedPast:
+    return WantedPast(
+        since=None if since is None else arguments.age_or_moment(since),
+        until=None if until is None else arguments.age_or_moment(until),
+        layers=tuple(layer or ()),
+        sources=tuple(source or ()),
+        targets=tuple(target or ()),
+        causes=tuple(cause or ()),
+        requested_by=tuple(requested_by or ()),
+        reason=reason,
+        at_least=None if at_least is None else arguments.patience(at_least),
+    )

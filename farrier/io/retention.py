@@ -1,0 +1,48 @@
+"""`protocols.Retention` on PostgreSQL: history that is no longer needed goes, step by step, each a transaction.
+
+A step removes up to five thousand changes: some 100 ms, in which it locks nothing that anybody else wants. What may
+go is decided in SQL, where it is removed. The pass that daemons share is one row of `history_retention`.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+import msgspec
+
+from farrier.io import refusals, statements
+from farrier.io.pool import Pool
+from farrier.model.past import HistoryKey, Pruned, Retained
+
+_RETAIN = statements.load("history/retain")
+_PRUNE = statements.load("history/prune")
+
+# Changes of one step: large enough that a million take minutes, small enough to be over before anybody waits.
+STEP = 5000
+# Between the steps of a daemon's pass: the fleet's own commits come first.
+_PAUSE = timedelta(seconds=1)
+# Between passes: what is kept in days need not go by the minute, and each pass looks at all that it keeps.
+_EVERY = timedelta(hours=1)
+
+
+class PostgresRetention:
+    """`protocols.Retention`."""
+
+    def __init__(self, connections: Pool) -> None:
+        self._pool = connections
+
+    async def step(self, keep: timedelta) -> Retained:
+        record = await self._one(_RETAIN, keep, STEP, _PAUSE, _EVERY)
+        return Retained(**record)
+
+    async def prune(self, older_than: timedelta, *, after: HistoryKey | None = None, really: bool) -> Pruned:
+        key = (None,) * 5 if after is None else msgspec.structs.astuple(after)
+        looked, deleted, *last = await self._one(_PRUNE, older_than, *key, STEP, really)
+        return Pruned(looked, deleted, HistoryKey(*last) if looked == STEP else None)
+
+    async def _one(self, sql: str, *arguments: Any) -> asyncpg.Record:
+        async with refusals.borrowed(self._pool) as conn:
+            (record,) = await conn.fetch(sql, *arguments)
+            return record

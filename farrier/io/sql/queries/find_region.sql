@@ -1,0 +1,2 @@
+-- The id of a site's MAAS region.
+SELECT r.id FROM farrier.maas_regions r WHERE r.site = $1

@@ -1,0 +1,127 @@
+"""`farrier history`: the whole fleet's past, listed page by page, exported whole, and removed when it is old."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from farrier.errors import ExitCode
+from farrier.io.pool import Connection
+from farrier.model.past import Past
+from tests.integration.cli.conftest import Prompt
+from tests.support import pasts, pg
+
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+async def conn(db: pg.Database) -> AsyncIterator[Connection]:
+    async with db.connect() as connection:
+        yield connection
+
+
+@pytest.fixture
+async def everything(conn: Connection) -> list[Past]:
+    """More than one page, oldest first."""
+    await pasts.make(conn, seed=11, versions=200, began=BEGAN)
+    return sorted(await pasts.table(conn), key=pasts.by_time)
+
+
+def read(lines: list[dict[str, Any]]) -> list[Past]:
+    """The changes of printed lines, each of which has its key."""
+    found = []
+    for line in lines:
+        key = line.pop("key")
+        past = msgspec.convert(line, Past)
+        assert key == past.key.text
+        found.append(past)
+    return found
+
+
+async def test_an_export_is_the_table(farrier: Prompt, everything: list[Past]) -> None:
+    said = await farrier("history", "export")
+    assert read(said.lines) == everything
+    assert said.err.split() == [f"{len(everything)}", "changes;", "later", "ones:", "--after", everything[-1].key.text]
+
+
+async def test_an_export_goes_on_behind_a_key_until_a_time(farrier: Prompt, everything: list[Past]) -> None:
+    until = (BEGAN + timedelta(minutes=70)).isoformat()
+    some = (await farrier("history", "export", "--after", everything[300].key.text, "--until", until)).lines
+    assert read(some) == [past for past in everything[301:] if past.at < BEGAN + timedelta(minutes=70)]
+
+
+async def test_an_export_that_finds_nothing_repeats_the_key_it_was_given(
+    farrier: Prompt, everything: list[Past]
+) -> None:
+    key = everything[-1].key.text
+    said = await farrier("history", "export", "--after", key)
+    assert said.out == ""
+    assert key in said.err
+
+
+async def test_what_may_not_be_committed_yet_waits_for_the_next_export(farrier: Prompt, db: pg.Database) -> None:
+    """A client's transaction that began earlier may still bring changes that are older."""
+    await farrier("node", "add", "gpu-1")
+    assert (await farrier("history", "export")).out == ""
+    assert len((await farrier("history", "export", "--until", "0s")).lines) == 3
+    await db.advance(timedelta(minutes=2))
+    assert len((await farrier("history", "export")).lines) == 3
+
+
+async def test_an_export_is_narrowed_as_a_list_is(farrier: Prompt, everything: list[Past]) -> None:
+    narrow = ("--node", "gpu-2", "--layer", "status", "--cause", "timer")
+    of_one = [past for past in everything if past.name == "gpu-2" and past.layer == "status"]
+    expected = [past for past in of_one if past.cause.startswith("timer")]
+    assert expected
+    assert read((await farrier("history", "export", *narrow)).lines) == expected
+    assert read((await farrier("history", "list", *narrow, "--limit", 1000, "--json")).lines) == expected[::-1]
+    assert read((await farrier("node", "history", "gpu-2", *narrow[2:], "--all", "--json")).lines) == expected
+
+
+async def test_a_list_begins_with_the_newest_and_tells_how_to_go_on(farrier: Prompt, everything: list[Past]) -> None:
+    first = await farrier("history", "list", "--limit", 3, "--json")
+    assert read(first.lines) == everything[:-4:-1]
+    key = first.err.split()[-1]
+    second = await farrier("history", "list", "--limit", 3, "--after", key, "--json")
+    assert read(second.lines) == everything[-4:-7:-1]
+    table = await farrier("history", "list", "--limit", 3)
+    assert table.out.splitlines()[0].split()[:2] == ["AT", "NODE"]
+    assert len(table.out.splitlines()) == 4
+
+
+async def test_regions_have_a_history_too_and_who_asked_is_named(farrier: Prompt, everything: list[Past]) -> None:
+    region = read((await farrier("history", "list", "--region", pasts.SITE, "--limit", 1000, "--json")).lines)
+    assert region == [past for past in everything if past.kind == "maas_region"][::-1]
+    asked = (await farrier("history", "list", "--by", "ann", "--limit", 1)).out
+    assert "by ann" in asked
+
+
+async def test_old_history_is_counted_and_then_removed(
+    farrier: Prompt, everything: list[Past], conn: Connection
+) -> None:
+    counted = (await farrier("history", "prune", "--older-than", "2d", "--dry-run")).out
+    assert "would be removed" in counted
+    assert len(await pasts.table(conn)) == len(everything)
+    done = (await farrier("history", "prune", "--older-than", "2d")).out
+    assert done.split()[0] == counted.split()[0]
+    left = await pasts.table(conn)
+    assert 0 < len(left) == len(everything) - int(done.split()[0])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("prune",),
+        ("prune", "--older-than", "1h"),
+        ("prune", "--older-than", "soon"),
+        ("list", "--after", "x"),
+        ("list", "--node", "a", "--region", "b"),
+        ("export", "--since", "yesterday"),
+    ],
+)
+async def test_what_makes_no_sense_is_a_usage_error(farrier: Prompt, words: tuple[str, ...]) -> None:
+    assert "Usage:" in (await farrier("history", *words, ends=ExitCode.USAGE)).err

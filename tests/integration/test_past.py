@@ -1,0 +1,173 @@
+"""Pages of history: every change once and in order, those that are wanted and no others, at the same price anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from farrier.errors import RefusedByModel
+from farrier.io import statements
+from farrier.io.pool import Connection
+from farrier.io.queries import PostgresQueries
+from farrier.model.past import Order, Past, WantedPast
+from tests.support import pasts, pg
+
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+LATER = BEGAN + timedelta(minutes=9)
+PAGES = "queries/history"
+
+
+@pytest.fixture
+async def conn(db: pg.Database) -> AsyncIterator[Connection]:
+    async with db.connect() as connection:
+        yield connection
+
+
+@pytest.fixture
+async def queries(db: pg.Database) -> AsyncIterator[PostgresQueries]:
+    async with db.pool(size=2) as connections:
+        yield PostgresQueries(connections)
+
+
+@pytest.fixture
+async def everything(conn: Connection) -> list[Past]:
+    """A history of forty versions of five resources."""
+    await pasts.make(conn, seed=5, versions=40, began=BEGAN)
+    return await pasts.table(conn)
+
+
+@pytest.mark.parametrize("limit", [1, 7, 100, 1000])
+async def test_pages_hold_every_change_once_and_in_order_wherever_they_are_cut(
+    queries: PostgresQueries, everything: list[Past], limit: int
+) -> None:
+    newest = await pasts.walk(queries, WantedPast(), Order.NEWEST, limit=limit)
+    oldest = await pasts.walk(queries, WantedPast(), Order.OLDEST, limit=limit)
+    nodes = await pasts.walk(queries, WantedPast(), Order.NODES, limit=limit)
+    assert oldest == sorted(everything, key=pasts.by_time)
+    assert newest == oldest[::-1]
+    assert nodes == sorted((past for past in everything if past.kind == "node"), key=pasts.by_node)
+
+
+WANTED: list[tuple[WantedPast, Callable[[Past], bool]]] = [
+    (WantedPast(node="gpu-2"), lambda past: past.name == "gpu-2"),
+    (WantedPast(region=pasts.SITE), lambda past: past.kind == "maas_region"),
+    (WantedPast(kinds=("widget", "maas_region")), lambda past: past.kind != "node"),
+    (WantedPast(layers=("status", "management")), lambda past: past.layer in ("status", "management")),
+    (WantedPast(sources=("offline",)), lambda past: past.source_state == "offline"),
+    (WantedPast(targets=("error", "active")), lambda past: past.target_state in ("error", "active")),
+    (WantedPast(causes=("timer",)), lambda past: past.cause.startswith("timer")),
+    (WantedPast(causes=("stage: deploy_via_maas",)), lambda past: past.cause == "stage: deploy_via_maas"),
+    (WantedPast(causes=("intent", "signal")), lambda past: past.cause.split()[0] in ("intent", "signal:")),
+    (WantedPast(causes=("sig",)), lambda _: False),
+    (WantedPast(requested_by=("ann", "bob")), lambda past: past.requested_by == "ann"),
+    (WantedPast(reason="no HEART"), lambda past: "No heart" in past.reason),
+    (WantedPast(reason="%"), lambda _: False),
+    (WantedPast(at_least=timedelta(seconds=30.25)), lambda past: (past.seconds_in_source or 0) >= 30.25),
+    (WantedPast(since=LATER), lambda past: past.at >= LATER),
+    (WantedPast(until=LATER), lambda past: past.at < LATER),
+    (WantedPast(since=LATER, until=LATER), lambda _: False),
+    (
+        WantedPast(node="gpu-1", since=LATER, layers=("status",)),
+        lambda past: past.name == "gpu-1" and past.at >= LATER and past.layer == "status",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wanted", "is_wanted"), WANTED)
+async def test_what_is_wanted_is_told_and_nothing_else_in_every_order(
+    queries: PostgresQueries, everything: list[Past], wanted: WantedPast, is_wanted: Callable[[Past], bool]
+) -> None:
+    expected = sorted(filter(is_wanted, everything), key=pasts.by_time)
+    assert await pasts.walk(queries, wanted, Order.OLDEST, limit=9) == expected
+    assert await pasts.walk(queries, wanted, Order.NEWEST, limit=9) == expected[::-1]
+    if wanted.region is None:
+        by_node = sorted((past for past in expected if past.kind == "node"), key=pasts.by_node)
+        assert await pasts.walk(queries, wanted, Order.NODES, limit=9) == by_node
+
+
+async def test_an_age_is_counted_from_the_database_s_now(
+    queries: PostgresQueries, everything: list[Past], db: pg.Database
+) -> None:
+    await db.advance(LATER + timedelta(hours=1) - await db.now())
+    found = await pasts.walk(queries, WantedPast(since=timedelta(hours=2), until=timedelta(hours=1)), Order.OLDEST)
+    assert found == sorted((past for past in everything if past.at <= LATER), key=pasts.by_time)
+
+
+@pytest.mark.usefixtures("everything")
+async def test_changes_that_are_made_meanwhile_shift_no_page(queries: PostgresQueries, conn: Connection) -> None:
+    before = await pasts.walk(queries, WantedPast(), Order.NEWEST)
+    page = await queries.history(WantedPast(), order=Order.NEWEST, limit=10)
+    await conn.execute("UPDATE farrier.nodes SET name = name")
+    await conn.execute("SELECT farrier.register_node('gpu-9')")
+    rest = await queries.history(WantedPast(), order=Order.NEWEST, after=page.following, limit=1000)
+    assert [*page.changes, *rest.changes] == before
+
+
+async def test_a_region_that_never_was_is_refused(queries: PostgresQueries) -> None:
+    with pytest.raises(RefusedByModel, match="'nowhere'"):
+        await queries.history(WantedPast(region="nowhere"))
+
+
+MANY = """
+    INSERT INTO farrier.history (kind, id, version, layer, to_value, at, cause, reason, source, controller, claim_token)
+    SELECT 'node', 1 + v % 4, v, 'status', CASE v WHEN 1 THEN 'retired' ELSE 'active' END,
+           timestamptz '2026-01-01T00:00:00Z' + v / 500 * interval '1 s', '', '', '', gen_random_uuid(), 1
+      FROM generate_series(1, $1::integer) v
+"""
+
+
+async def test_a_page_looks_at_so_many_changes_and_the_next_goes_on_behind_them(
+    queries: PostgresQueries, conn: Connection
+) -> None:
+    """What is wanted is the very last; the pages before it are empty, and none is long."""
+    await conn.execute(MANY, 12_000)
+    wanted = WantedPast(targets=("retired",))
+    first = await queries.history(wanted, order=Order.NEWEST, limit=10)
+    assert not first.changes
+    assert first.following is not None
+    assert [past.version for past in await pasts.walk(queries, wanted, Order.NEWEST, limit=10)] == [1]
+
+
+@pytest.mark.parametrize("walk", ["newest", "oldest", "newest of one", "oldest of one", "nodes"])
+async def test_a_page_in_the_midst_reads_no_more_than_itself(conn: Connection, walk: str) -> None:
+    """The key leads straight into the index, also by the plan that is made for every page alike. Five hundred changes
+    have the same time."""
+    await conn.execute(MANY, 20_000)
+    await conn.execute("ANALYZE farrier.history")
+    await conn.execute("PREPARE page AS " + statements.load(PAGES))
+    one = "'node', 2" if "one" in walk else "NULL, NULL"
+    key = f"'2026-01-01T00:00:20Z', 2, 9000, 'node', 'status', {one}"
+    bounds = "'2026-01-01T00:00:01Z', NULL, '2026-01-01T00:00:39Z', NULL"
+    plan = await conn.fetchval(
+        f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE page ('{walk}', {key}, '{{}}', {bounds}, 100, 100, "
+        "'{}', '{}', '{}', '{}', '', NULL, '{}')"
+    )
+    scans = list(of_history(msgspec.json.decode(plan)[0]["Plan"]))
+    # The rows of the page, the one that the key names, and those of one moment that are sorted together.
+    assert 100 <= sum(scans) <= 103
+
+
+def of_history(plan: dict[str, Any]) -> Iterator[float]:
+    """How many rows of the table each scan of a plan looked at, all its loops together."""
+    if plan.get("Relation Name") == "history":
+        yield (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
+    for below in plan.get("Plans", ()):
+        yield from of_history(below)
+
+
+async def test_whoever_may_only_read_may_read_history(db: pg.Database, everything: list[Past]) -> None:
+    async with pg.Database(f"{db.dsn}&options=-c%20role%3Dfarrier_reader").pool(size=1) as connections:
+        assert len(await pasts.walk(PostgresQueries(connections), WantedPast(), Order.NEWEST)) == len(everything)
+
+
+async def test_a_key_that_was_read_still_leads_on_when_its_change_is_gone(
+    queries: PostgresQueries, everything: list[Past], conn: Connection
+) -> None:
+    ordered = sorted(everything, key=pasts.by_time)
+    await conn.execute("DELETE FROM farrier.history WHERE at <= $1", ordered[20].at)
+    page = await queries.history(WantedPast(), order=Order.OLDEST, after=ordered[20].key, limit=1000)
+    assert list(page.changes) == [past for past in ordered if past.at > ordered[20].at]

@@ -1,0 +1,202 @@
+"""Old history goes, the newest of each layer stays, and any number of replicas share one pass."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import anyio
+import pytest
+from structlog.testing import capture_logs
+
+from farrier.controller.retention import Keeper
+from farrier.errors import RefusedByModel
+from farrier.io.pool import Connection
+from farrier.io.retention import STEP, PostgresRetention
+from farrier.model.past import HistoryKey, Past, Retained
+from tests.support import pasts, pg
+
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+LONG = timedelta(days=1)
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+async def conn(db: pg.Database) -> AsyncIterator[Connection]:
+    async with db.connect() as connection:
+        yield connection
+
+
+@pytest.fixture
+async def retention(db: pg.Database) -> AsyncIterator[PostgresRetention]:
+    async with db.pool(size=4) as connections:
+        yield PostgresRetention(connections)
+
+
+MANY = """
+    INSERT INTO farrier.history (kind, id, version, layer, to_value, at, cause, reason, source, controller, claim_token)
+    SELECT 'widget', v % 10, v, 'status', 'x', farrier.now() - interval '10 d' + v * interval '1 ms', '', '', '',
+           gen_random_uuid(), 1
+      FROM generate_series(1, $1::integer) v
+"""
+# In three steps, of ten resources that are there: all but ten go.
+CHANGES = 2 * STEP + 500
+SCHEDULED = "INSERT INTO farrier.schedule (kind, id, due_at) SELECT 'widget', v, now() FROM generate_series(0, 9) v"
+
+
+@pytest.fixture
+async def much(conn: Connection) -> None:
+    await conn.execute(MANY, CHANGES)
+    await conn.execute(SCHEDULED)
+
+
+async def pruned(retention: PostgresRetention, older_than: timedelta, *, really: bool) -> int:
+    """A whole pass; how many changes went."""
+    deleted, key = 0, None
+    while True:
+        step = await retention.prune(older_than, after=key, really=really)
+        deleted += step.deleted
+        if step.following is None:
+            return deleted
+        key = step.following
+
+
+def needed(everything: list[Past], cutoff: datetime, *, there: set[tuple[str, int]]) -> set[HistoryKey]:
+    """What has to stay."""
+    newest: dict[tuple[str, int, str], int] = {}
+    for past in everything:
+        place = past.kind, past.id, past.layer
+        newest[place] = max(newest.get(place, 0), past.version)
+    return {
+        past.key
+        for past in everything
+        if past.at >= cutoff
+        or ((past.kind, past.id) in there and newest[past.kind, past.id, past.layer] == past.version)
+    }
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("minutes", [0, 10, 30], ids="{} min".format)
+async def test_what_is_young_and_the_newest_of_each_layer_stays_and_nothing_else(
+    retention: PostgresRetention, conn: Connection, db: pg.Database, seed: int, minutes: int
+) -> None:
+    await pasts.make(conn, seed=seed, versions=40, began=BEGAN)
+    await conn.execute("DELETE FROM farrier.schedule WHERE kind = 'node' AND id = (SELECT max(id) FROM farrier.nodes)")
+    there = {(record["kind"], record["id"]) for record in await conn.fetch("SELECT kind, id FROM farrier.schedule")}
+    everything = await pasts.table(conn)
+    cutoff = BEGAN + timedelta(minutes=minutes, seconds=30)
+    age = await db.now() - cutoff
+    expected = needed(everything, cutoff, there=there)
+    assert await pruned(retention, age, really=False) == len(everything) - len(expected)
+    assert len(await pasts.table(conn)) == len(everything)
+    assert await pruned(retention, age, really=True) == len(everything) - len(expected)
+    assert {past.key for past in await pasts.table(conn)} == expected
+    assert await pruned(retention, age, really=True) == 0
+
+
+@pytest.mark.usefixtures("much")
+async def test_a_pass_goes_step_by_step_with_pauses_and_comes_back_in_an_hour(
+    retention: PostgresRetention, conn: Connection, db: pg.Database
+) -> None:
+    first = await retention.step(LONG)
+    assert (first.ended, first.looked, first.deleted) == (False, STEP, STEP)
+    assert timedelta(0) < first.due_in <= timedelta(seconds=1)
+    for _ in range(2):
+        await db.advance(first.due_in)
+        last = await retention.step(LONG)
+    assert (last.ended, last.looked, last.deleted) == (True, CHANGES, CHANGES - 10)
+    assert await conn.fetchval("SELECT count(*) FROM farrier.history") == 10
+    assert last.due_in == HOUR
+    await db.advance(HOUR)
+    again = await retention.step(LONG)
+    assert (again.ended, again.looked, again.deleted) == (True, 10, 0)
+
+
+@pytest.mark.usefixtures("much")
+async def test_a_step_that_is_not_due_does_nothing(retention: PostgresRetention, conn: Connection) -> None:
+    await retention.step(LONG)
+    await conn.execute("UPDATE farrier.history_retention SET due_at = farrier.now() + interval '5 min'")
+    early = await retention.step(LONG)
+    assert timedelta(minutes=4) < early.due_in <= timedelta(minutes=5)
+    assert await conn.fetchval("SELECT count(*) FROM farrier.history") == CHANGES - STEP
+
+
+@pytest.mark.usefixtures("much")
+async def test_a_step_that_another_replica_takes_is_left_to_it(retention: PostgresRetention, conn: Connection) -> None:
+    async with conn.transaction():
+        await conn.execute("SELECT FROM farrier.history_retention FOR UPDATE")
+        with anyio.fail_after(10):
+            left = await retention.step(LONG)
+    assert (left.ended, left.deleted) == (False, 0)
+    assert await conn.fetchval("SELECT count(*) FROM farrier.history") == CHANGES
+
+
+@pytest.mark.usefixtures("much")
+async def test_replicas_at_once_take_each_step_once(
+    retention: PostgresRetention, conn: Connection, db: pg.Database
+) -> None:
+    taken: list[Retained] = []
+
+    async def replica() -> None:
+        taken.append(await retention.step(LONG))
+
+    while not any(step.ended for step in taken):
+        async with anyio.create_task_group() as group:
+            for _ in range(4):
+                group.start_soon(replica)
+        await db.advance(timedelta(seconds=1))
+        assert len(taken) <= 12, "a pass of three steps is over after three rounds"
+    assert sum(step.ended for step in taken) == 1
+    assert max(step.deleted for step in taken) == CHANGES - 10
+    assert await conn.fetchval("SELECT count(*) FROM farrier.history") == 10
+
+
+async def test_what_is_written_while_a_pass_goes_on_stays(
+    retention: PostgresRetention, conn: Connection, db: pg.Database
+) -> None:
+    await conn.execute(MANY, STEP)
+    await conn.execute(SCHEDULED)
+    await retention.step(LONG)
+    await conn.execute("SELECT farrier.register_node('gpu-1')")
+    await db.advance(timedelta(seconds=1))
+    assert (await retention.step(LONG)).ended
+    assert await conn.fetchval("SELECT count(*) FROM farrier.history WHERE kind = 'node'") == 3
+
+
+@pytest.mark.usefixtures("much")
+async def test_the_controller_s_role_may_and_a_reader_is_refused(db: pg.Database) -> None:
+    for role, may in (("farrier_reader", False), ("farrier_controller", True)):
+        async with pg.Database(f"{db.dsn}&options=-c%20role%3D{role}").pool(size=1) as connections:
+            retention = PostgresRetention(connections)
+            if may:
+                assert (await retention.step(LONG)).deleted == STEP
+                assert (await retention.prune(LONG, really=True)).deleted > 0
+            else:
+                with pytest.raises(RefusedByModel):
+                    await retention.prune(LONG, really=True)
+                with pytest.raises(RefusedByModel):
+                    await retention.step(LONG)
+
+
+@pytest.mark.usefixtures("much")
+async def test_the_keeper_tells_the_end_of_a_pass_and_when_to_come_again(
+    retention: PostgresRetention, db: pg.Database
+) -> None:
+    keeper = Keeper(retention, keep=LONG)
+    with capture_logs() as logs:
+        assert await keeper.turn() == timedelta(seconds=1)
+        await db.advance(timedelta(seconds=1))
+        assert await keeper.turn() == timedelta(seconds=1)
+        assert not logs
+        await db.advance(timedelta(seconds=1))
+        assert await keeper.turn() == timedelta(minutes=1)
+    (told,) = logs
+    assert (told["event"], told["deleted"], told["kept"]) == ("history.pruned", CHANGES - 10, 10)
+
+
+async def test_a_keeper_without_a_database_tries_again_and_says_so(db: pg.Database) -> None:
+    async with db.pool(size=1) as connections:
+        keeper = Keeper(PostgresRetention(connections), keep=LONG)
+    with capture_logs() as logs:
+        assert await keeper.turn() == timedelta(minutes=1)
+    assert [(told["event"], told["label"]) for told in logs] == [("history.not_pruned", "database_unreachable")]

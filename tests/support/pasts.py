@@ -1,0 +1,120 @@
+"""A history made up at random, and what a page of it should hold."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from farrier.io.pool import Connection
+from farrier.io.queries import PostgresQueries
+from farrier.model.past import HistoryKey, Order, Past, WantedPast
+
+NODES = ("gpu-1", "gpu-2", "gpu-3")
+SITE = "ams"
+LAYERS = ("status", "management", "onboarding", "onboarding_stage")
+STATES = ("active", "offline", "verifying", "error")
+CAUSES = ("timer: heartbeat", "stage: deploy_via_maas", "signal: health", "register_node", "intent {intent}")
+
+_INSERT = """
+    INSERT INTO farrier.history (kind, id, version, layer, from_value, to_value, at, seconds_in_source, cause, reason,
+                                 source, controller, claim_token)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 1)
+"""
+
+
+async def make(conn: Connection, *, seed: int, versions: int, began: datetime) -> None:
+    """Three nodes, a region, a request, and for each resource so many versions of one or two layers; several
+    resources move at the same moment, as they do in one commit."""
+    chance = random.Random(seed)
+    await conn.execute("SELECT farrier.register_node(name) FROM unnest($1::text[]) AS name", NODES)
+    await conn.execute("INSERT INTO farrier.maas_regions (site) VALUES ($1)", SITE)
+    intent = await conn.fetchval(
+        "INSERT INTO farrier.intents (node, action, requested_by) VALUES ('gpu-1', 'cancel', 'ann') RETURNING id"
+    )
+    nodes = [record["id"] for record in await conn.fetch("SELECT id FROM farrier.nodes ORDER BY id")]
+    region = await conn.fetchval("SELECT id FROM farrier.maas_regions")
+    await conn.execute("TRUNCATE farrier.history")
+    rows: list[tuple[Any, ...]] = []
+    for version in range(1, versions + 1):
+        at = began + timedelta(minutes=version // 2)
+        for kind, id_ in [*(("node", id_) for id_ in nodes), ("maas_region", region), ("widget", 7)]:
+            layers = chance.sample(LAYERS, chance.choice((1, 1, 2)))
+            rows += [(kind, id_, version, layer, *_move(chance, at, intent)) for layer in layers]
+    chance.shuffle(rows)
+    await conn.executemany(_INSERT, rows)
+
+
+def _move(chance: random.Random, at: datetime, intent: int) -> tuple[Any, ...]:
+    first = chance.random() < 0.1
+    return (
+        None if first else chance.choice(STATES),
+        chance.choice(STATES),
+        at,
+        None if first else chance.choice((0.5, 30.25, 7200.0)),
+        chance.choice(CAUSES).format(intent=intent),
+        chance.choice(("No heartbeat for 3m", "the BMC does not answer", '"quoted" \\ \u00e9')),
+        "x.py:1",
+        UUID(int=chance.getrandbits(128)),
+    )
+
+
+async def table(conn: Connection) -> list[Past]:
+    """Everything, as the table has it."""
+    records = await conn.fetch(
+        """
+        SELECT h.*, coalesce(n.name, r.site, h.id::text) AS name, i.requested_by
+          FROM farrier.history h
+          LEFT JOIN farrier.nodes n ON h.kind = 'node' AND n.id = h.id
+          LEFT JOIN farrier.maas_regions r ON h.kind = 'maas_region' AND r.id = h.id
+          LEFT JOIN farrier.intents i ON h.cause = 'intent ' || i.id
+        """
+    )
+    return [
+        Past(
+            source_state=record["from_value"],
+            target_state=record["to_value"],
+            controller=str(record["controller"]),
+            **{name: record[name] for name in _PLAIN},
+        )
+        for record in records
+    ]
+
+
+_PLAIN = (
+    "kind",
+    "id",
+    "version",
+    "layer",
+    "name",
+    "at",
+    "seconds_in_source",
+    "cause",
+    "requested_by",
+    "reason",
+    "source",
+)
+
+
+def by_time(past: Past) -> tuple[Any, ...]:
+    """The order of time, and what decides between changes of one moment."""
+    return past.at, past.id, past.version, past.kind, past.layer
+
+
+def by_node(past: Past) -> tuple[Any, ...]:
+    return past.id, past.version, past.layer
+
+
+async def walk(queries: PostgresQueries, wanted: WantedPast, order: Order, *, limit: int = 1000) -> Sequence[Past]:
+    """Every page, to the end."""
+    found: list[Past] = []
+    after: HistoryKey | None = None
+    while True:
+        page = await queries.history(wanted, order=order, after=after, limit=limit)
+        assert len(page.changes) <= limit
+        found += page.changes
+        if page.following is None:
+            return found
+        after = page.following
