@@ -30,6 +30,7 @@ COMMANDS = {
     "enqueue": "Make the handler of a resource run as soon as possible.",
     "site": "Sites: what is configured of them, how their regions are, and whether files are right.",
     "sla": "How long nodes may stay in each state, and which have stayed for longer.",
+    "alerts": "Print alert rules for Prometheus, with the limits and periods of the settings.",
     "model": "Print the state model: states, edges, limits, requests, failures.",
     "config": "Print every setting with its default and what it means.",
 }

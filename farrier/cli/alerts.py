@@ -1,0 +1,39 @@
+"""`farrier alerts`: rules for Prometheus, made from the settings. Needs no database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from farrier.cli import output
+from farrier.cli.connection import with_settings
+from farrier.config import Config
+from farrier.errors import ConfigError
+from farrier.metrics import alerts as rules
+
+
+@with_settings
+def alerts(
+    settings: Config,
+    runbooks: Annotated[
+        str,
+        typer.Option(
+            metavar="URL", help="Where docs/operating/ of this version is read; alerts link to the pages below it."
+        ),
+    ] = "docs/operating",
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write them here instead.")] = None,
+    as_json: output.AsJson = False,
+) -> None:
+    """Print alert rules for Prometheus, with the limits and periods of the settings."""
+    made = rules.exposition(rules.groups(settings), runbooks=runbooks)
+    text = f"{msgspec.json.format(msgspec.json.encode(made), indent=2).decode()}\n" if as_json else rules.yaml(made)
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--out: {out} cannot be written: {error.strerror}") from error

@@ -1,0 +1,168 @@
+"""A real Prometheus over two real replicas: a node that is stuck is told by name, and no more once it has moved."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.abc
+import httpx
+import msgspec
+import pytest
+
+from tests.support import pg, promtool
+from tests.support.process import PATIENCE, Farrier, farrier, replica, until
+
+LISTENS = re.compile(r"msg=\"Listening on\" address=(127\.0\.0\.1:\d+)")
+# Figures are counted every five seconds at most, so a second's patience is none; and of the five minutes that an alert
+# has, nobody wants to wait for one. As long as this, and its being pending is seen.
+HELD_FOR = "5s"
+
+
+class Prometheus:
+    """A server that is up, asked over its API."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    async def alert(self, name: str, **labels: str) -> dict[str, Any] | None:
+        """The alert of this name and with these labels, pending or firing."""
+        async with httpx.AsyncClient(trust_env=False) as client:
+            answer = (await client.get(f"{self._url}/api/v1/alerts")).raise_for_status().json()
+        for alert in answer["data"]["alerts"]:
+            if alert["labels"]["alertname"] == name and labels.items() <= alert["labels"].items():
+                found: dict[str, Any] = alert
+                return found
+        return None
+
+    async def rules(self) -> list[dict[str, Any]]:
+        """Every rule as it was read, with how its last evaluation went."""
+        async with httpx.AsyncClient(trust_env=False) as client:
+            answer = (await client.get(f"{self._url}/api/v1/rules")).raise_for_status().json()
+        return [rule for group in answer["data"]["groups"] for rule in group["rules"]]
+
+
+@asynccontextmanager
+async def prometheus(directory: Path, targets: Iterable[str], rules: Path) -> AsyncIterator[Prometheus]:
+    """A server on a port of its own that scrapes these every second; killed at the end."""
+    settings = {
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(rules)],
+        "scrape_configs": [{"job_name": "farrier", "static_configs": [{"targets": list(targets)}]}],
+    }
+    file = directory / "prometheus.yml"
+    file.write_bytes(msgspec.json.encode(settings))
+    process = await anyio.open_process(
+        [
+            promtool.program("prometheus"),
+            f"--config.file={file}",
+            f"--storage.tsdb.path={directory / 'data'}",
+            "--web.listen-address=127.0.0.1:0",
+        ]
+    )
+    async with process, anyio.create_task_group() as reading:
+        said: list[str] = []
+        try:
+            address = await _listening(process, said)
+            reading.start_soon(_read_on, process)
+            yield Prometheus(f"http://{address}")
+        finally:
+            if process.returncode is None:
+                process.kill()
+            reading.cancel_scope.cancel()
+
+
+async def _listening(process: anyio.abc.Process, said: list[str]) -> str:
+    assert process.stderr is not None
+    with anyio.fail_after(PATIENCE):
+        while not (found := LISTENS.search("".join(said))):
+            said.append((await process.stderr.receive()).decode())
+    return found[1]
+
+
+async def _read_on(process: anyio.abc.Process) -> None:
+    assert process.stderr is not None
+    async for _ in process.stderr:
+        pass
+
+
+@pytest.fixture
+async def settings(tmp_path: Path) -> Path:
+    """With a limit that a node is above at once, and a period that does not make anybody wait."""
+    file = tmp_path / "farrier.toml"
+    file.write_text('[sla]\n"status.bootstrap_issued" = "1s"\n')
+    return file
+
+
+async def rules_of(settings: Path, directory: Path) -> Path:
+    """The rules of these settings as the command writes them, with less patience."""
+    file = directory / "rules.yml"
+    async with farrier("alerts", "--config", str(settings), "--out", str(file), "--runbooks", "https://docs.x") as made:
+        assert await made.ended() == 0
+    text, held = re.subn(r"^( +for: )'[^']+'$", rf"\1'{HELD_FOR}'", file.read_text(), flags=re.MULTILINE)
+    assert held > len(promtool.BY_NAME) - 1
+    file.write_text(text)
+    return file
+
+
+def asked_for() -> set[str]:
+    """Every series that a rule names, and each class that has an alert of its own."""
+    expressions = " ".join(alert.expr for alert in promtool.BY_NAME.values())
+    classes = (alert.expr for group in promtool.RULES for alert in group.alerts if alert.labels)
+    exact = (re.findall(r'(farrier_\w+){(\w+="\w+")}', expression)[0] for expression in classes)
+    return {*re.findall(r"farrier_\w+", expressions), *(f"{name}{{{matcher}}}" for name, matcher in exact)}
+
+
+async def target(daemon: Farrier) -> str:
+    await daemon.until("daemon.ready")
+    url: str = (await daemon.until("http.listening"))["url"]
+    return url.removeprefix("http://")
+
+
+@pytest.mark.timeout(180)  # three processes start, and an alert has its patience
+async def test_a_stuck_node_is_told_by_name_until_it_moves(db: pg.Database, settings: Path, tmp_path: Path) -> None:
+    rules = await rules_of(settings, tmp_path)
+    async with db.connect() as conn:
+        await conn.execute("SELECT farrier.register_node('gpu-1', bootstrap_token => 'a-token-of-the-test')")
+    config = {"config": str(settings)}
+    async with (
+        replica(db.dsn, **config) as one,
+        replica(db.dsn, **config) as other,
+        prometheus(tmp_path, [await target(one), await target(other)], rules) as server,
+    ):
+        seen: list[str] = []
+
+        async def fires(name: str, **labels: str) -> bool:
+            alert = await server.alert(name, **labels)
+            if alert is not None and [alert["state"]] != seen[-1:]:
+                seen.append(alert["state"])
+            return alert is not None and alert["state"] == "firing"
+
+        await until(lambda: fires("FarrierNodeStuck", node="gpu-1"))
+        assert seen == ["pending", "firing"]
+        alert = await server.alert("FarrierNodeStuck", node="gpu-1")
+        assert alert is not None
+        assert alert["annotations"]["summary"] == "gpu-1 is stuck in node bootstrap_issued"
+        assert alert["annotations"]["runbook_url"] == "https://docs.x/alerts/FarrierNodeStuck.md"
+        await until(lambda: fires("FarrierStuck", state="bootstrap_issued", severity="page"))
+        by_state = await server.alert("FarrierStuck", state="bootstrap_issued")
+        assert by_state is not None
+        assert by_state["annotations"]["description"].endswith("The worst: gpu-1")
+        assert by_state["annotations"]["summary"] == "1 above the limit of node bootstrap_issued"
+        assert {rule["health"] for rule in await server.rules()} == {"ok"}
+        exposed = (await other.get("/metrics")).text
+        assert not [name for name in asked_for() if f"\n{name}" not in exposed]
+
+        async with db.connect() as conn:
+            await conn.execute("SELECT farrier.enroll_agent('a-token-of-the-test', '{}')")
+
+        async def is_clear() -> bool:
+            return await server.alert("FarrierNodeStuck") is None and await server.alert("FarrierStuck") is None
+
+        await until(is_clear)
+        assert await server.alert("FarrierReplicaDown") is None
+        assert await server.alert("FarrierControllerDown") is None

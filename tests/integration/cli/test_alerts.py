@@ -1,0 +1,34 @@
+"""`farrier alerts`: rules where they are wanted, of the settings that are given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from farrier.errors import ExitCode
+from tests.integration.cli.conftest import Prompt
+
+
+async def test_rules_are_printed_as_yaml_and_as_json_with_links_to_the_pages(nowhere: Prompt) -> None:
+    url = "https://docs.example/farrier/"
+    said = await nowhere("alerts", "--runbooks", url)
+    assert said.out.startswith("groups:\n  - name: 'farrier-fleet'\n")
+    made = (await nowhere("alerts", "--runbooks", url, "--json")).json
+    links = {rule["annotations"]["runbook_url"] for group in made["groups"] for rule in group["rules"]}
+    assert "https://docs.example/farrier/failures.md#failure-timeout" in links
+    assert all(f"runbook_url: '{link}'" in said.out for link in links)
+
+
+async def test_rules_are_those_of_the_settings(nowhere: Prompt, tmp_path: Path) -> None:
+    file = tmp_path / "farrier.toml"
+    file.write_text('[metrics]\nname_nodes = false\n[sla]\n"onboarding.end_to_end" = "90m"\n')
+    said = await nowhere("alerts", "--config", file)
+    assert "onboarding 1h 30m, decommission 8h" in said.out
+    assert "farrier_node_above_sla_seconds" not in said.out
+
+
+async def test_rules_go_into_a_file_and_a_file_that_cannot_be_written_is_told(nowhere: Prompt, tmp_path: Path) -> None:
+    file = tmp_path / "rules.yml"
+    assert (await nowhere("alerts", "--out", file)).out == ""
+    assert file.read_text() == (await nowhere("alerts")).out
+    said = await nowhere("alerts", "--out", tmp_path / "no" / "rules.yml", ends=ExitCode.USAGE)
+    assert "No such file" in said.err
