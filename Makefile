@@ -54,8 +54,9 @@ imports: install
 docs-check: install
 	@$(BIN)/python -m tools.generate_docs --check
 
-docs: install ## fill in what the documentation says of the code
+docs: install ## fill in what the documentation says of the code, and write the dashboards
 	@$(BIN)/python -m tools.generate_docs
+	@$(BIN)/python -m tools.dashboards
 
 format: install ## let ruff rewrite the sources
 	@$(BIN)/ruff check --fix $(SOURCES)

@@ -1,0 +1,193 @@
+"""Dashboards are sound: what is shipped is what the code makes, Grafana's model takes it, and every query asks for
+series and labels that there are."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+from farrier.metrics import dashboards, definitions, gauges
+from farrier.metrics.families import Definition, Gauge
+from farrier.model.limits import END_TO_END
+from farrier.wiring.vocabulary import vocabulary
+from tests.support.promtool import program
+from tools.dashboards import BOARDS, promql, text
+
+SHIPPED = {name: json.loads(dashboards.path(name).read_text(encoding="utf-8")) for name in dashboards.NAMES}
+
+_SERIES = re.compile(r"\b(farrier_\w+)\b")
+_SELECTOR = re.compile(r"\b(farrier_\w+)\{([^}]*)\}")
+_MATCHER = re.compile(r'(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"')
+_GROUPED = re.compile(r"\b(?:by|on) \(([^)]*)\)")
+_LARGEST = re.compile(r"\bmax(?: by \([^)]*\))? \((farrier_\w+)\{")
+_VARIABLE = re.compile(r"\$\{?([a-z_]\w*)")
+_OF_GRAFANA = {"__rate_interval", "__range", "__data"}
+
+
+_FLEET = {
+    gauge.name
+    for gauge in vars(gauges).values()
+    if isinstance(gauge, Gauge) and gauge not in (gauges.BUILD_INFO, gauges.BMC_TLS_INSECURE, gauges.COLLECTED)
+}
+"""Figures that every replica exports alike."""
+
+
+def _panels(board: dict[str, Any]) -> list[dict[str, Any]]:
+    return [panel for panel in board["panels"] if panel["type"] != "row"]
+
+
+def _queries() -> Iterator[tuple[str, str, str]]:
+    """(where, expression, legend) of every query."""
+    for name, board in SHIPPED.items():
+        for panel in _panels(board):
+            for target in panel["targets"]:
+                yield f"{name}: {panel['title']}", target["expr"], target.get("legendFormat", "")
+
+
+QUERIES = list(_queries())
+
+
+def _known() -> dict[str, tuple[str, ...]]:
+    """Every series, with its labels."""
+    found: dict[str, tuple[str, ...]] = {}
+    for gauge in vars(gauges).values():
+        if isinstance(gauge, Gauge):
+            found[gauge.name] = gauge.labels
+    for counted in vars(definitions).values():
+        if isinstance(counted, Definition):
+            found[counted.series] = counted.labels
+            if counted.buckets:
+                found |= {f"{counted.series}_{part}": counted.labels for part in ("count", "sum")}
+                found[f"{counted.series}_bucket"] = (*counted.labels, "le")
+    return found
+
+
+KNOWN = _known()
+
+
+def test_what_is_shipped_is_what_the_code_makes() -> None:
+    assert [board.name for board in BOARDS] == list(dashboards.NAMES)
+    for board in BOARDS:
+        assert dashboards.path(board.name).read_text(encoding="utf-8") == text(board), "run: make docs"
+    assert {path.stem for path in dashboards.HERE.glob("*.json")} == set(dashboards.NAMES)
+
+
+@pytest.mark.parametrize("name", dashboards.NAMES)
+def test_nothing_gets_lost_in_grafanas_own_model(name: str) -> None:
+    register_default_plugins()
+    model = Dashboard.from_json(SHIPPED[name])
+    assert json.loads(json.dumps(model, cls=JSONEncoder)) == SHIPPED[name]
+
+
+def test_dashboards_are_told_apart_and_keep_their_addresses() -> None:
+    assert [board["uid"] for board in SHIPPED.values()] == [f"farrier-{name}" for name in dashboards.NAMES]
+    assert all(board["description"] and board["schemaVersion"] for board in SHIPPED.values())
+    assert all("id" not in board for board in SHIPPED.values()), (
+        "Grafana gives ids; one of ours would overwrite another"
+    )
+
+
+@pytest.mark.parametrize("name", dashboards.NAMES)
+def test_every_panel_says_what_it_shows_and_asks_the_chosen_prometheus(name: str) -> None:
+    panels = SHIPPED[name]["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    for panel in _panels(SHIPPED[name]):
+        assert panel["title"] and panel["description"].endswith("."), panel["title"]
+        assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+        references = [target["refId"] for target in panel["targets"]]
+        assert references and len(set(references)) == len(references)
+        assert all(target["datasource"] == panel["datasource"] for target in panel["targets"])
+
+
+@pytest.mark.parametrize("name", dashboards.NAMES)
+def test_panels_lie_on_the_grid_beside_each_other_and_fill_its_width(name: str) -> None:
+    places = [(panel["title"], panel["gridPos"]) for panel in SHIPPED[name]["panels"]]
+    for (one, a), (other, b) in combinations(places, 2):
+        apart = a["x"] + a["w"] <= b["x"] or b["x"] + b["w"] <= a["x"]
+        above = a["y"] + a["h"] <= b["y"] or b["y"] + b["h"] <= a["y"]
+        assert apart or above, f"{one} lies on {other}"
+    for line in {place["y"] for _, place in places}:
+        assert sum(place["w"] for _, place in places if place["y"] == line) == 24
+
+
+def test_prometheus_understands_every_query(tmp_path: Path) -> None:
+    rules = [{"record": f"query:{number}", "expr": _filled(expr)} for number, (_, expr, _) in enumerate(QUERIES)]
+    file = tmp_path / "queries.json"
+    file.write_text(json.dumps({"groups": [{"name": "queries", "rules": rules}]}))
+    done = subprocess.run([program("promtool"), "check", "rules", file], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(QUERIES)} rules found" in done.stdout
+
+
+def _filled(expr: str) -> str:
+    """As Grafana sends it."""
+    return expr.replace("$job", "farrier").replace("$__rate_interval", "1m").replace("$__range", "6h")
+
+
+@pytest.mark.parametrize(("where", "expr", "legend"), QUERIES)
+def test_a_query_asks_for_series_and_labels_that_there_are(where: str, expr: str, legend: str) -> None:
+    series = _SERIES.findall(expr)
+    assert series and set(series) <= set(KNOWN)
+    for name, inside in _SELECTOR.findall(expr):
+        assert {label for label, _, _ in _MATCHER.findall(inside)} <= {*KNOWN[name], "job"}
+    grouped = {label.strip() for labels in _GROUPED.findall(expr) for label in labels.split(",")}
+    labels = {label for name in series for label in KNOWN[name]}
+    assert grouped <= labels | {"job", "instance"} | set(re.findall(r'label_replace\(.*?"(\w+)", "\$1"', expr))
+    assert set(re.findall(r"\{\{(\w+)\}\}", legend)) <= grouped, "a legend names a label that the query drops"
+
+
+@pytest.mark.parametrize(("where", "expr", "legend"), QUERIES)
+def test_a_query_picks_one_fleet_and_counts_no_replica_twice(where: str, expr: str, legend: str) -> None:
+    for name, inside in _SELECTOR.findall(expr):
+        assert 'job="$job"' in inside, name
+    assert _FLEET.intersection(_SERIES.findall(expr)) == _FLEET.intersection(_LARGEST.findall(expr))
+
+
+def test_every_label_value_that_is_asked_for_is_one_that_is_exported() -> None:
+    words = vocabulary()
+    known = {
+        "kind": {label for kind in words.kinds.values() for label, _ in kind.layers.values()},
+        "state": {state for kind in words.kinds.values() for _, states in kind.layers.values() for state in states},
+        "service": set(words.services),
+        "result": {result for service in words.services.values() for result in service.results},
+    }
+    known["state"].add(END_TO_END)
+    for where, expr, _ in QUERIES:
+        for label, _, values in _MATCHER.findall(expr):
+            if label in known:
+                assert set(values.split("|")) <= known[label], where
+
+
+@pytest.mark.parametrize("name", dashboards.NAMES)
+def test_every_variable_that_is_used_is_one_of_the_dashboard(name: str) -> None:
+    board = SHIPPED[name]
+    known = {variable["name"] for variable in board["templating"]["list"]}
+    used = set(_VARIABLE.findall(json.dumps(board["panels"])))
+    assert used - _OF_GRAFANA <= known
+    assert known <= used | {"job"}, "a variable that changes nothing"
+
+
+def test_the_stuck_node_is_a_link_to_its_page_and_its_runbook() -> None:
+    board = dashboards.load("stuck", {"pages": "https://farrier.example/", "runbooks": "https://docs.example"})
+    variables = {variable["name"]: variable["query"] for variable in board["templating"]["list"]}
+    assert (variables["pages"], variables["runbooks"]) == ("https://farrier.example", "https://docs.example")
+    links = re.findall(r'"url": "(\$[^"]+)"', json.dumps(board))
+    assert "${pages:raw}/nodes/${__data.fields.Node:percentencode}" in links
+    assert any(link.startswith("${runbooks:raw}/failures.md#failure-") for link in links)
+
+
+def test_a_label_that_a_metric_lacks_is_refused() -> None:
+    with pytest.raises(ValueError, match="no label of this metric: colour"):
+        promql.fleet(gauges.RESOURCES, "colour")
+    with pytest.raises(ValueError, match="no label of this metric: colour"):
+        promql.rate(definitions.WAKEUPS, where='colour="red"')

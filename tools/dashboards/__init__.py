@@ -1,0 +1,29 @@
+"""Grafana dashboards as code: what each shows, and the tool that writes them into the package.
+
+`python -m tools.dashboards` makes the JSON files of `farrier.metrics.dashboards`; `make docs` calls it. Every query is
+built from the definitions of metrics, so a dashboard cannot ask for what is not there.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+
+from tools.dashboards import controller, fleet, stuck, upstream, workflows
+from tools.dashboards.frame import Board
+
+BOARDS: tuple[Board, ...] = (fleet.board(), stuck.board(), workflows.board(), controller.board(), upstream.board())
+"""Every dashboard, in the order of `farrier.metrics.dashboards.NAMES`."""
+
+
+def text(board: Board) -> str:
+    """The file of a dashboard: the same bytes for the same code."""
+    return json.dumps(board.build(), cls=JSONEncoder, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def plain(board: Board) -> dict[str, Any]:
+    """The dashboard as plain data."""
+    found: dict[str, Any] = json.loads(text(board))
+    return found

@@ -1,0 +1,161 @@
+"""How the fleet is: how many nodes are where, for how long, and what is late."""
+
+from __future__ import annotations
+
+from farrier.metrics import definitions, gauges
+from farrier.model.status import NodeStatus
+from tools.dashboards.frame import Board, Panels, Part
+from tools.dashboards.panels import (
+    FATAL,
+    SOME,
+    STALE,
+    About,
+    Column,
+    Query,
+    Steps,
+    heat,
+    layers,
+    lines,
+    number,
+    rows,
+    timeline,
+)
+from tools.dashboards.promql import fleet, rate, total
+
+_NODE = 'kind="node"'
+_SHARE: Steps = {None: "green", 0.0001: "yellow", 0.1: "orange", 0.5: "red"}
+
+
+def board() -> Board:
+    """The first one to look at."""
+    return Board(
+        name="fleet",
+        title="Fleet",
+        answers="How many nodes are in which state, for how long, and what is above its limit.",
+        parts=(
+            Part("Now", _now()),
+            Part("Over time", _over_time()),
+            Part("Every state and stage that something is in", _states()),
+            Part("What is known of the nodes", _known()),
+        ),
+    )
+
+
+def _now() -> Panels:
+    active = total(gauges.RESOURCES, where=f'{_NODE}, state="{NodeStatus.ACTIVE}"')
+    return (
+        number(
+            About("Nodes", "All nodes that are registered, retired ones with them.", 4, 4),
+            total(gauges.RESOURCES, where=_NODE),
+        ),
+        number(About("Active", "Nodes that serve.", 4, 4), active),
+        number(
+            About("Above a limit", "Clocks above the limit of their own node; one node may have several.", 4, 4),
+            total(gauges.ABOVE_SLA),
+            steps=SOME,
+        ),
+        number(
+            About("Wait for an operator", "Nodes whose workflow goes on only when somebody has acted.", 4, 4),
+            total(gauges.MANUAL_INTERVENTION),
+            steps=FATAL,
+        ),
+        number(
+            About("Paused", "Nodes that an operator has paused; no clock of theirs counts.", 4, 4),
+            fleet(gauges.NODES_PAUSED),
+            steps={None: "blue"},
+        ),
+        number(
+            About("Age of these figures", "While no replica reaches the database, figures grow old.", 4, 4),
+            f'time() - max({gauges.COLLECTED.name}{{job="$job"}})',
+            "s",
+            STALE,
+        ),
+    )
+
+
+def _over_time() -> Panels:
+    late = fleet(gauges.ABOVE_SLA)
+    taken = f"({fleet(gauges.RESOURCES)} > 0)"
+    return (
+        layers(
+            About("Nodes by state", "The coarse status of every node."),
+            Query(total(gauges.RESOURCES, "state", where=_NODE), "{{state}}"),
+        ),
+        lines(
+            About("Moves", "Nodes that entered a state, an hour."),
+            [Query(f"{rate(definitions.STATE_ENTERED, 'state', where=_NODE)} * 3600", "{{state}}")],
+        ),
+        timeline(
+            About("Layers over time", "How many clocks of each layer are above their limit.", 24, 7),
+            Query(total(gauges.ABOVE_SLA, "kind"), "{{kind}}"),
+            "short",
+            {None: "green", 1: "orange", 10: "red"},
+            zero="in time",
+        ),
+        heat(
+            About(
+                "Share above the limit",
+                "Of those in a state or stage, how many are above the limit that holds for themselves: green none, "
+                "yellow some, orange a tenth, red half. No cell: nothing is there.",
+                24,
+                12,
+            ),
+            Query(f"{late} / {taken}", "{{kind}} {{state}} {{substate}}"),
+            _SHARE,
+        ),
+    )
+
+
+def _states() -> Panels:
+    there = f"and on (kind, state, substate) ({fleet(gauges.RESOURCES)} > 0)"
+    return (
+        rows(
+            About(
+                "States",
+                "Oldest is how long the first to enter has been there; Limit is the one where neither site nor model "
+                "has its own.",
+                24,
+                10,
+            ),
+            [
+                f"{fleet(gauges.RESOURCES)} > 0",
+                f"{fleet(gauges.ABOVE_SLA)} {there}",
+                f"{fleet(gauges.OLDEST_IN_STATE)} {there}",
+                f"{fleet(gauges.STATE_SLA)} {there}",
+            ],
+            [
+                Column("kind", "Layer"),
+                Column("state", "State"),
+                Column("substate", "Stage"),
+                Column("Value #A", "There"),
+                Column("Value #B", "Above limit", steps=SOME),
+                Column("Value #C", "Oldest", "s"),
+                Column("Value #D", "Limit", "s"),
+            ],
+            worst="Above limit",
+        ),
+    )
+
+
+def _known() -> Panels:
+    return (
+        layers(
+            About("Health", "What agents last said; blocked keeps a node from new work, silent is a late heartbeat."),
+            Query(fleet(gauges.NODES_BY_HEALTH), "{{health}}"),
+        ),
+        layers(
+            About("Power", "As BMCs told it last; unknown for nodes that are not manageable."),
+            Query(fleet(gauges.NODES_BY_POWER), "{{power}}"),
+        ),
+        lines(
+            About("Known too long ago", "Nodes whose heartbeat, power or machine in MAAS was last read too long ago."),
+            [
+                Query(fleet(gauges.HEARTBEATS_STALE), "heartbeat"),
+                Query(fleet(gauges.OBSERVATIONS_STALE), "{{source}}"),
+            ],
+        ),
+        lines(
+            About("BMCs that cannot be read", "Manageable nodes by what went wrong."),
+            [Query(f"{fleet(gauges.POWER_SYNC_FAILING)} > 0", "{{failure}}")],
+        ),
+    )

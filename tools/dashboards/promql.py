@@ -1,0 +1,79 @@
+"""The shapes that expressions have, so that each is right with any number of replicas.
+
+A figure of the fleet is exported alike by every replica: the largest is taken, of those that have counted lately, as in
+the alert rules; only then is anything summed. What a process counts is summed over the processes. `$job` picks one
+fleet; it is a label that Prometheus adds to what it scrapes, like `instance`. A label that a metric lacks is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from farrier.metrics.alerts import rules
+from farrier.metrics.families import Definition, Gauge
+
+_SCRAPED = ("job", "instance")
+_LABEL = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)")
+
+# The shortest span that a rate may be taken over; Grafana knows it from the scrape interval.
+_SPAN = "$__rate_interval"
+
+
+def fleet(gauge: Gauge, *by: str, where: str = "") -> str:
+    """A figure of the fleet, by those labels that tell its series apart (all, if none is named)."""
+    labels = by or gauge.labels
+    _known(gauge.labels, labels)
+    return rules.fleet(_selected(gauge.name, gauge.labels, where), *labels)
+
+
+def total(gauge: Gauge, *by: str, where: str = "") -> str:
+    """A figure of the fleet, summed over the labels that are not named."""
+    return f"sum{_by(gauge.labels, by)}({fleet(gauge, where=where)})"
+
+
+def each(gauge: Gauge, *by: str) -> str:
+    """A figure of each process."""
+    return f"max{_by(gauge.labels, by)}({_selected(gauge.name, gauge.labels, '')})"
+
+
+def rate(counted: Definition, *by: str, where: str = "") -> str:
+    """How many a second, all processes together."""
+    return f"sum{_by(counted.labels, by)}({_rate(counted, counted.series, where, _SPAN)})"
+
+
+def rate_of_seen(counted: Definition, *by: str, where: str = "") -> str:
+    """`rate`, without what did not happen at all in the range that is shown."""
+    seen = f"sum{_by(counted.labels, by)}({_rate(counted, counted.series, where, '$__range')}) > 0"
+    return f"{rate(counted, *by, where=where)} and ({seen})"
+
+
+def quantile(share: float, histogram: Definition, *by: str, where: str = "", span: str = _SPAN) -> str:
+    """What `share` of the observations of all processes were at most."""
+    buckets = _rate(histogram, f"{histogram.series}_bucket", where, span)
+    return f"histogram_quantile({share}, sum{_by((*histogram.labels, 'le'), ('le', *by))}({buckets}))"
+
+
+def count_rate(histogram: Definition, *by: str, where: str = "") -> str:
+    """How many observations a second, all processes together."""
+    return f"sum{_by(histogram.labels, by)}({_rate(histogram, f'{histogram.series}_count', where, _SPAN)})"
+
+
+def _rate(counted: Definition, series: str, where: str, span: str) -> str:
+    return f"rate({_selected(series, counted.labels, where)}[{span}])"
+
+
+def _selected(series: str, labels: Iterable[str], where: str) -> str:
+    _known(labels, _LABEL.findall(where))
+    return f'{series}{{job="$job"{", " if where else ""}{where}}}'
+
+
+def _by(labels: Iterable[str], wanted: Iterable[str]) -> str:
+    wanted = tuple(wanted)
+    _known(labels, wanted)
+    return f" by ({', '.join(wanted)}) " if wanted else " "
+
+
+def _known(labels: Iterable[str], wanted: Iterable[str]) -> None:
+    if unknown := set(wanted) - {*labels, *_SCRAPED}:
+        raise ValueError(f"no label of this metric: {', '.join(sorted(unknown))}")

@@ -1,0 +1,133 @@
+"""Which nodes are stuck, where, for how long, and where to read on."""
+
+from __future__ import annotations
+
+from farrier.metrics import gauges
+from farrier.metrics.dashboards import DEFAULTS, PAGES, RUNBOOKS
+from tools.dashboards.frame import Board, Panels, Part, address
+from tools.dashboards.panels import (
+    FATAL,
+    SOME,
+    About,
+    Column,
+    Query,
+    Steps,
+    bars,
+    lines,
+    number,
+    rows,
+    timeline,
+)
+from tools.dashboards.promql import fleet, total
+
+_HOUR = 3600.0
+_ABOVE: Steps = {None: "yellow", _HOUR: "orange", 24 * _HOUR: "red"}
+
+# Zero where the fleet was counted lately, and nothing where it was not: a constant would hide that.
+_NONE = f"0 * {fleet(gauges.NODES_PAUSED)}"
+
+# `raw`, because Grafana would escape the slashes of an address.
+_NODE_PAGE = f"${{{PAGES}:raw}}/nodes/${{__data.fields.Node:percentencode}}"
+_STUCK = f"${{{RUNBOOKS}:raw}}/alerts/FarrierNodeStuck.md"
+_FAILURE = f"${{{RUNBOOKS}:raw}}/failures.md#failure-${{__data.fields.Failure}}"
+
+
+def board() -> Board:
+    """For whoever was paged."""
+    return Board(
+        name="stuck",
+        title="Stuck nodes",
+        answers="Which nodes are above a limit or wait for an operator, the worst first, with the way to each of them.",
+        parts=(
+            Part("Now", _now()),
+            Part("Which", _which()),
+            Part("Where", _where()),
+        ),
+        variables=(
+            address(PAGES, "Pages", "Where farrier's own pages are: links to nodes start with it.", DEFAULTS[PAGES]),
+            address(
+                RUNBOOKS, "Runbooks", "Where docs/operating is: links to runbooks start with it.", DEFAULTS[RUNBOOKS]
+            ),
+        ),
+    )
+
+
+def _now() -> Panels:
+    return (
+        number(
+            About("Nodes above a limit", "By name; the worst hundred have one.", 6, 4),
+            f"count({fleet(gauges.NODE_ABOVE_SLA, 'node')}) or {_NONE}",
+            steps=SOME,
+        ),
+        number(
+            About("The worst is above by", "How far the worst clock is above its limit.", 6, 4),
+            f"max({fleet(gauges.NODE_ABOVE_SLA)}) or {_NONE}",
+            "s",
+            {None: "green", 1: "orange", 24 * _HOUR: "red"},
+        ),
+        number(
+            About("Workflows too long in all", "Above their end-to-end limit, whatever stage they are in.", 6, 4),
+            total(gauges.ABOVE_SLA, where='state="end_to_end"'),
+            steps=SOME,
+        ),
+        number(
+            About("Wait for an operator", "Nodes whose workflow goes on only when somebody has acted.", 6, 4),
+            total(gauges.MANUAL_INTERVENTION),
+            steps=FATAL,
+        ),
+    )
+
+
+def _which() -> Panels:
+    return (
+        rows(
+            About(
+                "Stuck nodes",
+                "The worst clock of each node. A click on the node opens its page: what it waits for and what to do. "
+                "Empty with nodes above a limit: metrics.name_nodes is off.",
+                24,
+                11,
+            ),
+            [fleet(gauges.NODE_ABOVE_SLA)],
+            [
+                Column("node", "Node", links={"What it waits for": _NODE_PAGE}),
+                Column("kind", "Layer"),
+                Column("state", "State", links={"Runbook": _STUCK}),
+                Column("substate", "Stage", links={"Runbook": _STUCK}),
+                Column("Value", "Above its limit by", "s", _ABOVE),
+            ],
+            worst="Above its limit by",
+        ),
+        timeline(
+            About(
+                "Since when", "Each node while it is above a limit: yellow, after an hour orange, a day red.", 24, 10
+            ),
+            Query(fleet(gauges.NODE_ABOVE_SLA), "{{node}} {{kind}} {{state}} {{substate}}"),
+            "s",
+            _ABOVE,
+            zero="in time",
+        ),
+    )
+
+
+def _where() -> Panels:
+    return (
+        rows(
+            About("What operators are waited for", "Nodes by what failed. A click opens what to do about it.", 8, 9),
+            [f"{fleet(gauges.MANUAL_INTERVENTION)} > 0"],
+            [
+                Column("failure_class", "Failure", links={"What to do": _FAILURE}),
+                Column("Value", "Nodes", steps=FATAL),
+            ],
+            worst="Nodes",
+        ),
+        bars(
+            About("States with the most", "Clocks above the limit, by state and stage.", 8, 9),
+            Query(f"topk(10, {fleet(gauges.ABOVE_SLA)} > 0)", "{{kind}} {{state}} {{substate}}"),
+            steps={None: "orange"},
+        ),
+        lines(
+            About("Above the limit over time", "Clocks by layer.", 8, 9),
+            [Query(total(gauges.ABOVE_SLA, "kind"), "{{kind}}")],
+        ),
+    )
