@@ -5,8 +5,12 @@
 WITH limits AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::interval[])
                   AS l (kind, state, substate, scope, name, lasts)),
+-- Of each place the shortest limit that anything there may have, and by whose name it is another one.
 floors AS MATERIALIZED (
-    SELECT kind, state, substate, min(lasts) AS lasts FROM limits GROUP BY kind, state, substate),
+    SELECT kind, state, substate, min(lasts) AS lasts, min(lasts) FILTER (WHERE scope = '') AS usual,
+           jsonb_object_agg(name, lasts) FILTER (WHERE scope = 'model') AS models,
+           jsonb_object_agg(name, lasts) FILTER (WHERE scope = 'site') AS sites
+      FROM limits GROUP BY kind, state, substate),
 counted AS MATERIALIZED (
     SELECT status, count(*) AS n, min(status_entered_at) AS first FROM farrier.nodes WHERE status < 'deleted' GROUP BY status
     UNION ALL
@@ -45,43 +49,46 @@ places AS (
     UNION ALL SELECT 'maas_region', state, '', count(*), min(state_entered_at) FROM farrier.maas_regions GROUP BY state),
 -- Clocks that have run for longer than the shortest limit that anything in their state may have.
 late AS (
-    SELECT f.kind, n.id AS node, f.state, f.substate, n.entered_at
+    SELECT f, n.name, n.site, n.model, n.entered_at
       FROM floors f CROSS JOIN LATERAL (
-           SELECT x.id, x.status_entered_at AS entered_at FROM farrier.nodes x
-            WHERE x.status = f.state AND x.status_entered_at < farrier.now() - f.lasts OFFSET 0) n
+           SELECT x.name, x.site, x.model, x.status_entered_at AS entered_at FROM farrier.nodes x
+            WHERE x.status = f.state AND x.status_entered_at < farrier.now() - f.lasts AND x.paused IS NULL
+              AND (x.status <> 'enrolling' OR x.management NOT IN ('unmanaged', 'enroll', 'error')
+                   AND (x.live_workflow_kind IS DISTINCT FROM 'onboarding'
+                        OR (SELECT o.mode FROM farrier.node_onboardings o WHERE o.id = x.live_workflow_id) IS NOT NULL)
+                   AND coalesce((SELECT o.status FROM farrier.node_onboardings o WHERE o.node_id = x.id ORDER BY o.id DESC LIMIT 1), '')
+                       NOT IN ('cancelled', 'failed_manual_intervention'))
+           OFFSET 0) n
      WHERE f.kind = 'node'
     UNION ALL
-    SELECT f.kind, n.id, f.state, f.substate, n.entered_at
+    SELECT f, n.name, n.site, n.model, n.entered_at
       FROM floors f CROSS JOIN LATERAL (
-           SELECT x.id, x.management_entered_at AS entered_at FROM farrier.nodes x
-            WHERE x.management = f.state AND x.management_entered_at < farrier.now() - f.lasts AND x.status <> 'deleted' OFFSET 0) n
+           SELECT x.name, x.site, x.model, x.management_entered_at AS entered_at FROM farrier.nodes x
+            WHERE x.management = f.state AND x.management_entered_at < farrier.now() - f.lasts AND x.status <> 'deleted'
+              AND x.paused IS NULL AND (x.management <> 'enroll' OR x.bmc ->> 'asked_at' IS NOT NULL) OFFSET 0) n
      WHERE f.kind = 'management'
     UNION ALL
-    SELECT f.kind, w.node_id, f.state, f.substate, w.entered_at
-      FROM floors f JOIN workflows w ON w.kind = f.kind AND w.status = f.state AND w.substate = f.substate
-     WHERE w.entered_at < farrier.now() - f.lasts
-    UNION ALL
-    SELECT f.kind, w.node_id, f.state, f.substate, w.mode_given_at
-      FROM floors f JOIN workflows w ON w.kind = f.kind AND f.state = 'end_to_end'
-     WHERE w.mode_given_at < farrier.now() - f.lasts),
+    SELECT w.f, n.name, n.site, n.model, w.entered_at
+      FROM (SELECT f, w.node_id, w.entered_at
+              FROM floors f JOIN workflows w ON w.kind = f.kind AND w.status = f.state AND w.substate = f.substate
+             WHERE w.entered_at < farrier.now() - f.lasts AND (w.status <> 'pending' OR w.mode IS NOT NULL)
+            UNION ALL
+            SELECT f, w.node_id, w.mode_given_at
+              FROM floors f JOIN workflows w ON w.kind = f.kind AND f.state = 'end_to_end'
+             WHERE w.mode_given_at < farrier.now() - f.lasts) w
+      JOIN farrier.nodes n ON n.id = w.node_id AND n.paused IS NULL AND n.status <> 'deleted'),
 above AS MATERIALIZED (
-    SELECT l.kind, l.state, l.substate, n.name,
-           farrier.now() - l.entered_at - coalesce(s.lasts, m.lasts, e.lasts) AS excess
-      FROM late l
-      JOIN farrier.nodes n ON n.id = l.node AND n.paused IS NULL AND n.status <> 'deleted'
-      LEFT JOIN limits e ON e.kind = l.kind AND e.state = l.state AND e.substate = l.substate AND e.scope = ''
-      LEFT JOIN limits m ON m.kind = l.kind AND m.state = l.state AND m.substate = l.substate AND m.scope = 'model' AND m.name = n.model
-      LEFT JOIN limits s ON s.kind = l.kind AND s.state = l.state AND s.substate = l.substate AND s.scope = 'site' AND s.name = n.site
-      LEFT JOIN workflows w ON w.kind = n.live_workflow_kind AND w.id = n.live_workflow_id
-     WHERE farrier.now() - l.entered_at > coalesce(s.lasts, m.lasts, e.lasts)
-       AND CASE
-           WHEN l.kind = 'node' AND l.state = 'enrolling' THEN
-               n.management NOT IN ('unmanaged', 'enroll', 'error') AND (w.id IS NULL OR w.mode IS NOT NULL)
-               AND coalesce((SELECT o.status FROM farrier.node_onboardings o WHERE o.node_id = n.id ORDER BY o.id DESC LIMIT 1), '')
-                   NOT IN ('cancelled', 'failed_manual_intervention')
-           WHEN l.kind = 'management' AND l.state = 'enroll' THEN n.bmc ->> 'asked_at' IS NOT NULL
-           WHEN l.state = 'pending' THEN w.mode IS NOT NULL
-           ELSE true END),
+    SELECT * FROM (
+        SELECT (f).kind, (f).state, (f).substate, name,
+               farrier.now() - entered_at
+                   - coalesce(((f).sites ->> site)::interval, ((f).models ->> model)::interval, (f).usual) AS excess
+          FROM late OFFSET 0) c
+     WHERE excess > interval '0'),
+-- A node has four clocks at most, so the worst nodes are among four times as many of the worst clocks.
+worst AS (
+    SELECT DISTINCT ON (name) name AS node, kind, state, substate, extract(epoch FROM excess) AS seconds
+      FROM (SELECT * FROM above ORDER BY excess DESC, name, kind, state, substate LIMIT 4 * $9::integer) c
+     ORDER BY name, excess DESC, kind, state, substate),
 above_of_regions AS (
     SELECT f.kind, f.state, f.substate, count(*) AS n
       FROM farrier.maas_regions r
@@ -123,9 +130,7 @@ SELECT row_to_json(x)::text
               FROM (SELECT kind, state, substate, count(*) AS n FROM above GROUP BY kind, state, substate
                     UNION ALL SELECT * FROM above_of_regions) c) AS above,
            (SELECT coalesce(json_agg(w), '[]')
-              FROM (SELECT * FROM (SELECT DISTINCT ON (name) name AS node, kind, state, substate, extract(epoch FROM excess) AS seconds
-                                     FROM above ORDER BY name, excess DESC, kind, state, substate) worst
-                     ORDER BY seconds DESC, node LIMIT $9::integer) w) AS worst,
+              FROM (SELECT * FROM worst ORDER BY seconds DESC, node LIMIT $9::integer) w) AS worst,
            (SELECT coalesce(json_object_agg(failure, n), '{}')
               FROM (SELECT coalesce(w.failure_class, 'internal') AS failure, count(*) AS n
                       FROM workflows w JOIN farrier.nodes n ON n.id = w.node_id AND n.paused IS NULL
