@@ -28,9 +28,11 @@ COMMANDS = {
     "intent": "Ask for something to be done with a node.",
     "task": "The tasks of nodes' agents.",
     "enqueue": "Make the handler of a resource run as soon as possible.",
+    "history": "What happened in the fleet: list it, export it, remove old parts.",
     "site": "Sites: what is configured of them, how their regions are, and whether files are right.",
     "sla": "How long nodes may stay in each state, and which have stayed for longer.",
     "alerts": "Print alert rules for Prometheus, with the limits and periods of the settings.",
+    "dashboard": "Print a dashboard for Grafana, or write all of them into a directory.",
     "model": "Print the state model: states, edges, limits, requests, failures.",
     "config": "Print every setting with its default and what it means.",
 }
