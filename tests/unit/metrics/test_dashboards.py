@@ -18,6 +18,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from farrier.metrics import dashboards, definitions, gauges
 from farrier.metrics.families import Definition, Gauge
+from farrier.model.failures import FailureClass
 from farrier.model.limits import END_TO_END
 from farrier.wiring.vocabulary import vocabulary
 from tests.support.promtool import program
@@ -184,6 +185,14 @@ def test_the_stuck_node_is_a_link_to_its_page_and_its_runbook() -> None:
     links = re.findall(r'"url": "(\$[^"]+)"', json.dumps(board))
     assert "${pages:raw}/nodes/${__data.fields.Node:percentencode}" in links
     assert any(link.startswith("${runbooks:raw}/failures.md#failure-") for link in links)
+
+
+def test_a_runbook_is_there_for_every_link() -> None:
+    operating = Path(__file__).parents[3] / "docs" / "operating"
+    pages = re.findall(r"\$\{runbooks:raw\}/([\w/]+\.md)", json.dumps(SHIPPED["stuck"]))
+    assert pages and all((operating / page).is_file() for page in pages)
+    failures = (operating / "failures.md").read_text(encoding="utf-8")
+    assert [failure for failure in FailureClass if f"failure-{failure}" not in failures] == []
 
 
 def test_a_label_that_a_metric_lacks_is_refused() -> None:
