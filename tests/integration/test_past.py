@@ -114,7 +114,7 @@ async def test_a_region_that_never_was_is_refused(queries: PostgresQueries) -> N
 
 MANY = """
     INSERT INTO farrier.history (kind, id, version, layer, to_value, at, cause, reason, source, controller, claim_token)
-    SELECT 'node', 1 + v % 4, v, 'status', CASE v WHEN 1 THEN 'retired' ELSE 'active' END,
+    SELECT 'node', 1 + v % 500, v, 'status', CASE v WHEN 1 THEN 'retired' ELSE 'active' END,
            timestamptz '2026-01-01T00:00:00Z' + v / 500 * interval '1 s', '', '', '', gen_random_uuid(), 1
       FROM generate_series(1, $1::integer) v
 """
@@ -135,13 +135,13 @@ async def test_a_page_looks_at_so_many_changes_and_the_next_goes_on_behind_them(
 @pytest.mark.parametrize("walk", ["newest", "oldest", "newest of one", "oldest of one", "nodes"])
 async def test_a_page_in_the_midst_reads_no_more_than_itself(conn: Connection, walk: str) -> None:
     """The key leads straight into the index, also by the plan that is made for every page alike. Five hundred changes
-    have the same time."""
-    await conn.execute(MANY, 20_000)
+    have the same time, as after a commit."""
+    await conn.execute(MANY, 100_000)
     await conn.execute("ANALYZE farrier.history")
     await conn.execute("PREPARE page AS " + statements.load(PAGES))
     one = "'node', 2" if "one" in walk else "NULL, NULL"
-    key = f"'2026-01-01T00:00:20Z', 2, 9000, 'node', 'status', {one}"
-    bounds = "'2026-01-01T00:00:01Z', NULL, '2026-01-01T00:00:39Z', NULL"
+    key = f"'2026-01-01T00:01:40Z', 2, 50000, 'node', 'status', {one}"
+    bounds = "'2026-01-01T00:00:01Z', NULL, '2026-01-01T00:03:10Z', NULL"
     plan = await conn.fetchval(
         f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE page ('{walk}', {key}, '{{}}', {bounds}, 100, 100, "
         "'{}', '{}', '{}', '{}', '', NULL, '{}')"

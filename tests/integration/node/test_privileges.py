@@ -31,7 +31,7 @@ TABLES = (
     "node_observations",
     "maas_regions",
 )
-OF_THE_LOOP = ("schedule", "outcomes", "history", "wake_requests")
+OF_THE_LOOP = ("schedule", "outcomes", "history", "history_retention", "wake_requests")
 OF_THE_MODEL = ("edges", "initial_values", "workflow_mapping", "actions", "advice", "settings", "schema_migrations")
 EVERY_TABLE = (*TABLES, *OF_THE_LOOP, *OF_THE_MODEL, "intents")
 
