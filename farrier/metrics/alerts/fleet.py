@@ -143,7 +143,7 @@ def _manual_intervention(failure: FailureClass) -> Alert:
         summary=f"{{{{ $value }}}} node(s) wait for an operator: {failure}",
         description=f"To do: {FAILURES[failure].action}."
         + (" It may be the wrong machine that is being worked on." if unsafe else "")
-        + f" Run: farrier node list; farrier node why NAME names {failure}",
+        + f" Which: SELECT name, failure_detail FROM farrier.node_lifecycle WHERE failure_class = '{failure}'",
         runbook=f"failures.md#failure-{failure}",
         labels={"failure_class": str(failure)},
     )
@@ -169,7 +169,8 @@ def _bmc_unreadable(failure: BmcFailure) -> Alert:
         hold=timedelta(minutes=30),
         because="a BMC that is reset or updated is away for ten to twenty minutes",
         summary=f"{{{{ $value }}}} BMC(s) cannot be read: {failure}",
-        description=f"To do: {BMC_ADVICE[failure]}. Run: farrier node list; farrier node show NAME tells power_failure",
+        description=f"To do: {BMC_ADVICE[failure]}. Which: SELECT name, bmc_address FROM farrier.node_lifecycle "
+        f"WHERE power_failure = '{failure}'",
         runbook=f"failures.md#bmc-{failure}",
         labels={"failure": str(failure)},
     )
@@ -208,5 +209,6 @@ def _flapping() -> Alert:
         because="the window of an hour is the patience; this only rides out a replica that is missing",
         summary="{{ $labels.kind }}s do not stay {{ $labels.state }}",
         description="In the last hour {{ $labels.state }} was left {{ $value | humanize }} times within "
-        f"{duration.human(SHORT_STAY)} of being entered. Run: farrier node history --all",
+        f"{duration.human(SHORT_STAY)} of being entered. "
+        "Run: farrier history list --last 1h --from {{ $labels.state }}",
     )

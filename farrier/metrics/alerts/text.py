@@ -30,16 +30,15 @@ def _mapping(value: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _block(value: Any) -> Iterator[str]:
-    match value:
-        case Mapping():
-            yield from _mapping(value)
-        case Sequence() if not isinstance(value, str):
-            for element in value:
-                first, *rest = _mapping(element)
-                yield f"- {first}"
-                yield from (f"  {line}" for line in rest)
-        case _:
-            raise ValueError(f"expected a text, a mapping or a sequence of mappings, got {value!r}")
+    if isinstance(value, Mapping):
+        yield from _mapping(value)
+    elif isinstance(value, Sequence):
+        for element in value:
+            first, *rest = _mapping(element)
+            yield f"- {first}"
+            yield from (f"  {line}" for line in rest)
+    else:
+        raise ValueError(f"expected a text, a mapping or a sequence of mappings, got {value!r}")
 
 
 def _quoted(text: str) -> str:

@@ -22,13 +22,14 @@ from farrier.wiring.vocabulary import vocabulary
 from tests.architecture import sources
 from tests.integration.alerts.test_counts import CASES
 from tests.integration.alerts.test_figures import CLASSES, FIGURES
-from tests.support import promtool
+from tests.support import pg, promtool
 
 OPERATING = sources.ROOT / "docs" / "operating"
 PAGES = OPERATING / "alerts"
 ALERTS = [alert for group in promtool.RULES for alert in group.alerts]
 SELECTED = re.compile(r"\b(farrier_[a-z_]+)(?:\{([^}]*)\})?")
 MATCHED = re.compile(r'(\w+)(?:=|!=|=~|!~)"')
+PSQL = re.compile(r'psql -c "([^"]+)"')
 GROUPED = re.compile(r"\bby \(([^)]+)\)")
 
 KNOWN: dict[str, set[str]] = {}
@@ -111,6 +112,23 @@ def test_a_runbook_link_leads_to_a_section(alert: alerts.Alert) -> None:
     file, _, anchor = alert.page.partition("#")
     text = (OPERATING / file).read_text()
     assert not anchor or f"\n### {anchor.replace('-', ' ', 1)}\n" in text
+
+
+@every_alert
+def test_what_prometheus_fills_in_is_spelled_as_it_wants_it(alert: alerts.Alert) -> None:
+    text = alert.summary + alert.description
+    assert "$" not in re.sub(r"\{\{.*?\}\}", "", text)
+    assert text.count("{{") == text.count("}}")
+
+
+async def test_questions_to_the_database_have_answers(db: pg.Database) -> None:
+    """Those of descriptions and those of pages."""
+    asked = [question for alert in ALERTS for question in re.findall(r"Which: (.+)$", alert.description)]
+    asked += [question for page in PAGES.glob("*.md") for question in PSQL.findall(page.read_text())]
+    assert len(asked) > len(CLASSES)
+    async with db.connect() as conn:
+        for question in asked:
+            await conn.fetch(question)
 
 
 def test_every_failure_has_a_section_and_nothing_else_has() -> None:
