@@ -108,6 +108,8 @@ class Daemon:
         async with anyio.create_task_group() as beside:
             if runtime.listener is not None:
                 beside.start_soon(until_stopped, "listener", runtime.listener.run, self._stop)
+            if runtime.keeper is not None:
+                beside.start_soon(until_stopped, "history", runtime.keeper.run, self._stop)
             beside.start_soon(until_stopped, "watchdog", partial(self._watch, runtime.progress), self._stop)
             async with anyio.create_task_group() as loop:
                 for processor in runtime.processors:
@@ -211,6 +213,7 @@ async def _reload(config: Config, read: Callable[[], Config], daemon: Daemon, no
     except (ConfigError, DatabaseUnreachable) as refused:
         _log.error("config.refused", error=str(refused))
     else:
+        log.tell_repeats(at_once=True)
         log.configure(new.log.level, new.log.format)
         changed = [name for name in Config.__struct_fields__ if getattr(new, name) != getattr(config, name)]
         needs_restart = [name for name in changed if name not in _RELOADED]

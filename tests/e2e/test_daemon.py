@@ -285,6 +285,7 @@ async def test_a_daemon_keeps_history_as_long_as_it_is_told(db: pg.Database) -> 
             """
         )
     async with replica(db.dsn, history_keep_days="5") as daemon:
+        await daemon.until("daemon.ready")
         told = await daemon.until("history.pruned")
         daemon.send(signal.SIGTERM)
         assert await daemon.ended() == 0
