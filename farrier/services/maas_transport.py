@@ -45,6 +45,10 @@ FIRST_PAUSE = timedelta(seconds=1)
 # A caller that is told to wait longer than this is told so, and may do something else.
 LONGEST_PAUSE = timedelta(seconds=10)
 
+# A key comes from a file or a store by way of another thread, which a busy loop keeps waiting for longer than most
+# requests take. A rotation is seen this much later, or after the first request that is refused.
+KEY_KEPT = timedelta(seconds=1)
+
 # httpcore tries to import it several times a request, and looking for what is not there costs as much as signing.
 if "sniffio" not in sys.modules and importlib.util.find_spec("sniffio") is None:
     sys.modules["sniffio"] = None  # type: ignore[assignment]  # as the import system marks what cannot be imported
@@ -97,7 +101,7 @@ async def open_http(
 
 
 class Transport:
-    """Sends requests. `key` is asked before each attempt and answers the key as MAAS prints it."""
+    """Sends requests. `key` answers the key as MAAS prints it, and is asked at most once in `KEY_KEPT`."""
 
     def __init__(
         self,
@@ -114,6 +118,7 @@ class Transport:
         self._times = times
         self._observer = observer
         self._slots = anyio.CapacityLimiter(CONCURRENCY)
+        self._known: tuple[float, ApiKey] | None = None
 
     async def send(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
         """What `understand` makes of a success; it raises `Garbled` for what it cannot. Raises `MaasError`."""
@@ -154,6 +159,8 @@ class Transport:
         key = await self.api_key(request.operation)
         secrets = (*key.secrets, *request.secrets)
         answer = await self._exchange(request, key)
+        if answer.status == 401:
+            self._known = None
         if not 200 <= answer.status < 300:
             raise maas_failure.of_answer(request, answer, secrets=secrets)
         try:
@@ -162,14 +169,19 @@ class Transport:
             raise maas_failure.garbled(request, error.detail) from None
 
     async def api_key(self, operation: Operation) -> ApiKey:
-        """The key as it is now. Raises `MaasError`."""
+        """The key as it is now, or was a moment ago. Raises `MaasError`."""
+        now = self._times.clock.monotonic()
+        if self._known is not None and now - self._known[0] < KEY_KEPT.total_seconds():
+            return self._known[1]
         try:
-            return parsed(await self._key())
+            key = parsed(await self._key())
         except CredentialError as error:
             failure = MaasFailure.UNREACHABLE if error.temporary else MaasFailure.AUTH
             raise MaasError(failure, f"the API key cannot be had: {error}", operation=operation) from None
         except MaasError as error:
             raise MaasError(error.failure, error.detail, operation=operation) from None
+        self._known = now, key
+        return key
 
     async def _exchange(self, request: Request, key: ApiKey) -> Answer:
         """The cause is not chained: it holds the request, and with it the key."""

@@ -16,11 +16,25 @@ from farrier.errors import CredentialError
 from farrier.model import maas_changes as changes
 from farrier.model.maas import MaasError, MaasFailure, MaasStatus, PowerAddress
 from farrier.model.maas_changes import Change, LookUp
-from farrier.services.maas import FRESH, MOST_MACHINES
-from farrier.services.maas_transport import CONCURRENCY
+from farrier.services.maas import FRESH, MOST_MACHINES, open_maas
+from farrier.services.maas_transport import CONCURRENCY, KEY_KEPT, Times
 from farrier.sim.maas import ADMIN, OPERATOR, Region, RegionTransport, Status
 from farrier.sim.maas.records import Subnet, Vlan
-from tests.support.maas import ABORT, COMMISSION, DEPLOY, NEW, POWER, RELEASE, World, commissioned, deployed, world_of
+from tests.support.maas import (
+    ABORT,
+    COMMISSION,
+    DEPLOY,
+    NEW,
+    POWER,
+    RELEASE,
+    SETTINGS,
+    Observed,
+    World,
+    commissioned,
+    deployed,
+    world_of,
+)
+from tests.support.vault_client import HandClock
 
 CHANGES_OF_ANYTHING: tuple[Change, ...] = (
     changes.Update(description="mine"),
@@ -242,6 +256,28 @@ async def test_a_key_of_another_user_is_asked_for_its_name_again(world: World, r
     with pytest.raises(MaasError) as refused:
         await world.client.do(machine, changes.Unlock(comment="c"))
     assert refused.value.failure is MaasFailure.FOREIGN_OWNER
+
+
+async def test_a_key_is_asked_for_once_a_second_and_at_once_after_a_refusal(region: Region) -> None:
+    keys, asked, clock = [ADMIN.key, "no:such:key", ADMIN.key], 0, HandClock()
+
+    async def key() -> str:
+        nonlocal asked
+        asked += 1
+        return keys[asked - 1]
+
+    times = Times(clock=clock)
+    async with open_maas(
+        SETTINGS, key=key, times=times, observer=Observed(), transport=RegionTransport(region)
+    ) as client:
+        for _ in range(3):
+            await client.version()
+        assert asked == 1
+        clock.advance(KEY_KEPT)
+        with pytest.raises(MaasError):
+            await client.whoami()
+        await client.whoami()
+        assert asked == 3, "a key that was refused is not kept"
 
 
 # --- the way requests are sent

@@ -14,7 +14,7 @@ from farrier.errors import CredentialError
 from farrier.model.maas import Machine
 from farrier.model.maas_changes import Abort, Commission, Deploy, NewMachine, PowerAccess, Release
 from farrier.services.maas import Maas, open_maas
-from farrier.services.maas_transport import MaasSettings, Times
+from farrier.services.maas_transport import KEY_KEPT, MaasSettings, Times
 from farrier.sim.maas import ADMIN, Region, RegionTransport
 from tests.support.vault_client import HandClock
 
@@ -53,9 +53,19 @@ class World:
         self.clock = HandClock()
         self.observed = Observed()
         self.pauses: list[float] = []
-        self.key: str | CredentialError = ADMIN.key
+        self._key: str | CredentialError = ADMIN.key
         self.pause_with: Callable[[float], Awaitable[None]] | None = None
         self.client: Maas
+
+    @property
+    def key(self) -> str | CredentialError:
+        return self._key
+
+    @key.setter
+    def key(self, key: str | CredentialError) -> None:
+        """Rotate it, long enough ago that it is not remembered as it was."""
+        self._key = key
+        self.clock.advance(KEY_KEPT)
 
     async def pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
