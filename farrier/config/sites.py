@@ -52,6 +52,15 @@ class ObserveSite(_Table, frozen=True, kw_only=True):
     sweep_every: Annotated[
         timedelta, Meta(description="Every machine once in this time, for what events do not tell.")
     ] = timedelta(minutes=30)
+    most_lost_percent: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=100,
+            description="When more of the machines, and more than three, vanish from the region within an hour, nothing it "
+            "says of lost machines is believed. 100: whatever it says.",
+        ),
+    ] = 5
 
 
 class CommissionSite(_Table, frozen=True, kw_only=True):

@@ -28,6 +28,15 @@ def start(cursor: Cursor, now: datetime) -> tuple[Cursor, int]:
     return Cursor(newest=cursor.newest, gaps=gaps), max(0, min(first, cursor.newest) - 1)
 
 
+def onward(cursor: Cursor, read_until: int, known: int) -> int:
+    """Behind which id to read on, after a page that ends at `read_until`, of a look that began when `known` was the
+    newest: at the next gap, or else behind the newest. What lies between was read before."""
+    if read_until >= known:
+        return read_until
+    ahead = (max(gap.first, read_until + 1) for gap in cursor.gaps if gap.last > read_until)
+    return min(min(ahead, default=known), known) - 1
+
+
 def read(cursor: Cursor, page: Sequence[Event], now: datetime) -> tuple[Cursor, list[Event]]:
     """The cursor behind `page`, which is sorted, and what of the page is news."""
     assert cursor.newest is not None, "a cursor is begun before it is moved"

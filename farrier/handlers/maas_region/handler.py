@@ -63,6 +63,9 @@ class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServ
         site = self._sites.get(resource.site)
         if site is None or site.maas is None:
             return _not_here(resource)
+        if resource.url and site.maas.url.rstrip("/") != resource.url:
+            # A replica that has read its sites later, or earlier, goes by another region.
+            return Wait(reason=f"the region of site {resource.site} is at another URL here", look_again=NOT_HERE)
         if resource.next_try_at is not None and now < resource.next_try_at:
             return Wait(reason=f"left alone after {resource.last_error}", look_again=resource.next_try_at - now)
         pace = site.observe
@@ -76,7 +79,9 @@ class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServ
             client = services.maas.client(resource.site)
             if client is None:
                 return _not_here(resource)
-            found = await look(client, resource, now, events=events, identify=identify)
+            found = await look(
+                client, resource, now, events=events, identify=identify, most_lost_percent=pace.most_lost_percent
+            )
             return settle(resource, found, now, pace)
 
         return Step(name="look", act=act, deadline=DEADLINE, reads_only=True)
@@ -97,13 +102,18 @@ def settle(region: MaasRegion, found: Findings, now: datetime, pace: ObserveSite
         unreadable=_untold(region, found, now),
     )
     writes: tuple[RegionWrite, ...] = (
-        *((Unknown(at=now),) if found.begun_anew else ()),
+        *((Unknown(at=now),) if found.begun_anew or _is_another_user(region, found) else ()),
         *(Named(system_id=name, at=now, status_changed=moved) for name, moved in sorted(found.named.items())),
         *found.readings,
     )
     if found.failure is not None:
         return _failed(region, to, found.failure, now, writes)
     return _observed(region, to, found, now, pace, writes)
+
+
+def _is_another_user(region: MaasRegion, found: Findings) -> bool:
+    """Then whoever holds what is to be judged anew."""
+    return found.username is not None and region.username not in (None, found.username)
 
 
 def _observed(

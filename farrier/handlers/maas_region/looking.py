@@ -1,8 +1,8 @@
 """One look at a region: whom our key belongs to, what happened, and the machines that are due. Reads only.
 
 What is found is kept as it comes, so a look that is cut off or fails leaves all that it had. No error becomes a word on
-a machine: one that a list leaves out is asked for by its id, and only the answer to that makes it absent. One that
-cannot be told of is left for a while, so that it holds up no other.
+a machine: one that a list leaves out is asked for by its id, and only the answer to that makes it absent, unless too
+many are at once. One that cannot be told of is left for a while, so that it holds up no other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import anyio
 
 from farrier.handlers.maas_region import cursor as cursors
 from farrier.handlers.maas_region.seen import absent, plain, seen
-from farrier.model.maas import Event, MaasError
+from farrier.model.maas import Event, MaasError, MaasStatus
 from farrier.model.maas import MaasFailure as F
 from farrier.model.maas_changes import LookUp
 from farrier.model.maas_region import Cursor, DueMachine, MaasRegion, Reading
@@ -32,6 +32,8 @@ AT_ONCE = 3
 MOST_ALONE = 90
 # One machine that cannot be told of may be broken; so many are the region's trouble.
 ENOUGH = 3
+# So many lost machines are believed at any time: people do remove some.
+FEW = 3
 # Requests have limits of their own and are made again; together they are not worth more.
 LONGEST = timedelta(seconds=60)
 STATUS_CHANGED = "Node changed status"
@@ -49,6 +51,8 @@ class Findings:
         self.readings: list[Reading] = []
         self.untold: dict[str, MaasError] = {}
         self.failure: MaasError | None = None
+        self.lost: set[str] = set()
+        self.lost_too_many = False
 
     def note(self, news: Iterable[Event]) -> None:
         """Events that were not known."""
@@ -57,34 +61,57 @@ class Findings:
             self.named[name] = self.named.get(name, False) or event.type == STATUS_CHANGED
 
 
-async def look(client: MaasClient, region: MaasRegion, now: datetime, *, events: bool, identify: bool) -> Findings:
+async def look(
+    client: MaasClient, region: MaasRegion, now: datetime, *, events: bool, identify: bool, most_lost_percent: int = 5
+) -> Findings:
     """Never raises `MaasError`: the first that stopped the look is its `failure`."""
     found = Findings(region.cursor)
     with anyio.move_on_after(LONGEST.total_seconds()) as limit:
         try:
             if identify:
-                found.username = plain((await client.whoami()).username)
+                found.username = await _identified(client, region)
             if events:
                 await _follow(client, found, now)
         except MaasError as error:
             found.failure = error
         if found.failure is None:
-            await _read(client, _first(region.due), found, now)
+            most = max(FEW, region.present * most_lost_percent // 100) - region.lost
+            await _read(client, _first(region.due), found, now, most if most_lost_percent < 100 else None)
+    if found.lost_too_many:
+        found.readings = [reading for reading in found.readings if reading.state is not MaasStatus.ABSENT]
     if limit.cancelled_caught and found.failure is None:
         detail = f"one look was not over in {LONGEST.total_seconds():.0f} s"
         found.failure = MaasError(F.TIMEOUT, detail, operation="look")
     return found
 
 
+async def _identified(client: MaasClient, region: MaasRegion) -> str:
+    """Whom the key belongs to. To another user than until now every machine would be somebody else's, so it is accepted
+    only once none of some is held by the one before."""
+    name = plain((await client.whoami()).username)
+    if region.username in (None, name):
+        return name
+    machines = await client.machines(LookUp.ID, region.held)
+    theirs = sorted(machine.system_id for machine in machines if machine.owner == region.username)
+    if theirs:
+        detail = (
+            f"the key is one of {name!r} now, but {region.username!r}, whose key it was, holds machines, {theirs[0]} "
+            f"among them; give a key of {region.username!r}, or have MAAS hand their machines over"
+        )
+        raise MaasError(F.AUTH, detail, operation="whoami")
+    return name
+
+
 async def _follow(client: MaasClient, found: Findings, now: datetime) -> None:
-    """Read what happened since, page by page."""
+    """Read what happened since, page by page. Where something may still come late is read first, and what lies between
+    is not: reading goes on behind the newest in the end."""
     known = found.cursor.newest
     if known is None:
         await _begin(client, found)
         return
     found.cursor, after = cursors.start(found.cursor, now)
     there = known == 0
-    for _ in range(MOST_PAGES):
+    for number in range(MOST_PAGES):
         page = await client.events(after=after, limit=PAGE)
         there = there or any(event.id == known for event in page)
         found.cursor, news = cursors.read(found.cursor, page, now)
@@ -92,7 +119,9 @@ async def _follow(client: MaasClient, found: Findings, now: datetime) -> None:
         if len(page) < PAGE:
             found.complete = True
             break
-        after = page[-1].id if page[-1].id >= known else known - 1
+        # What may still come late does not take the room of what is certainly new.
+        gaps = found.cursor if number < MOST_PAGES // 2 else Cursor(newest=known)
+        after = cursors.onward(gaps, page[-1].id, known)
     if found.complete and not there:
         await _begin(client, found, unless=known)
 
@@ -112,12 +141,16 @@ def _first(due: Sequence[DueMachine]) -> Sequence[DueMachine]:
     return due[: -(-urgent // CHUNK) * CHUNK] if urgent else due
 
 
-async def _read(client: MaasClient, due: Sequence[DueMachine], found: Findings, now: datetime) -> None:
-    """Read machines together, and then those by themselves that this did not bring."""
+async def _read(
+    client: MaasClient, due: Sequence[DueMachine], found: Findings, now: datetime, most_lost: int | None
+) -> None:
+    """Read machines together, and then those by themselves that this did not bring. Where more than `most_lost`, or
+    more than are there, are not any more, it may be another region, or one that was put back: then none is absent. None:
+    whatever it says."""
     alone: list[DueMachine] = []
     chunks = (due[start : start + CHUNK] for start in range(0, len(due), CHUNK))
     await _side_by_side((partial(_together, client, chunk, found, alone, now) for chunk in chunks), found)
-    await _side_by_side((partial(_alone, client, one, found, now) for one in alone[:MOST_ALONE]), found)
+    await _side_by_side((partial(_alone, client, one, found, now, most_lost) for one in alone[:MOST_ALONE]), found)
 
 
 async def _side_by_side(work: Iterable[Callable[[], Awaitable[None]]], found: Findings) -> None:
@@ -155,19 +188,41 @@ async def _together(
             found.readings.append(seen(one, machine, now))
 
 
-async def _alone(client: MaasClient, one: DueMachine, found: Findings, now: datetime) -> None:
+async def _alone(client: MaasClient, one: DueMachine, found: Findings, now: datetime, most_lost: int | None) -> None:
     try:
         machine = await client.machine(one.system_id)
     except MaasError as error:
         if error.failure is F.ABSENT:
-            found.readings.append(absent(one, now))
+            _note_absent(one, found, now, most_lost)
             return
         if not _is_the_region_s(error.failure):
             found.untold[one.system_id] = error
-        if _is_the_region_s(error.failure) or len(found.untold) >= ENOUGH:
+        if _is_the_region_s(error.failure) or sum(map(_may_be_the_region_s, found.untold.values())) >= ENOUGH:
             found.failure = error
         return
     found.readings.append(seen(one, machine, now))
+
+
+def _note_absent(one: DueMachine, found: Findings, now: datetime, most_lost: int | None) -> None:
+    """Write it down; or, when too many are lost, none of them."""
+    if one.present:
+        found.lost.add(one.system_id)
+    found.readings.append(absent(one, now))
+    there = sum(reading.state is not MaasStatus.ABSENT for reading in found.readings)
+    if not found.lost or most_lost is None or len(found.lost) <= min(most_lost, max(FEW, there)):
+        return
+    found.lost_too_many = True
+    detail = (
+        f"too many machines that were there are not any more, {min(found.lost)} among them, and none is taken for "
+        "lost: does [maas] url name the right region? If they were removed, remove their nodes, or raise "
+        "[observe] most_lost_percent until they are known to be gone"
+    )
+    found.failure = MaasError(F.ABSENT, detail, operation="machine")
+
+
+def _may_be_the_region_s(error: MaasError) -> bool:
+    """Not an answer that is about this one machine alone, like one to an id that no region would have."""
+    return error.failure not in (F.INVALID, F.FORBIDDEN)
 
 
 def _is_the_region_s(failure: F) -> bool:

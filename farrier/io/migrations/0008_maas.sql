@@ -21,12 +21,14 @@ CREATE TABLE farrier.maas_regions (
     failures         integer     NOT NULL DEFAULT 0,
     next_try_at      timestamptz,
     unreadable       jsonb       NOT NULL DEFAULT '{}',  -- machines that it cannot tell of, and when to ask again
+    since            timestamptz,          -- what was read earlier is another region's, or was judged by another user's key
     created_at       timestamptz NOT NULL DEFAULT farrier.now()
 ) WITH (fillfactor = 50);
 
 -- The last word on the machine of each node that has one. There from the moment the node has a machine; read_at is null
 -- until it was read. Written by observers alone. `since` is the first reading that showed this state, `read_at` the last;
--- `stale_since` says that something happened after it that is not in it.
+-- `stale_since` says that something happened after it that is not in it, `lost_at` when a machine that was there was not
+-- there any more although no decommission was at it.
 CREATE TABLE farrier.node_observations (
     node_id     bigint      NOT NULL REFERENCES farrier.nodes,
     source      text        NOT NULL CHECK (source = 'maas'),
@@ -36,6 +38,7 @@ CREATE TABLE farrier.node_observations (
     since       timestamptz,
     read_at     timestamptz,
     stale_since timestamptz,
+    lost_at     timestamptz,
     detail      jsonb       NOT NULL DEFAULT '{}',
     PRIMARY KEY (node_id, source),
     CONSTRAINT read_whole CHECK ((read_at IS NULL) = (state IS NULL) AND (read_at IS NULL) = (since IS NULL))
@@ -57,15 +60,27 @@ ALTER TABLE farrier.node_decommissions
     ADD upstream jsonb NOT NULL DEFAULT '{}',
     ADD mark text NOT NULL DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 16);
 
--- What is known of a node's machine in MAAS, as its handler sees it; null for nothing.
+-- What is known of a node's machine in MAAS, as its handler sees it; null for nothing. `ours` is null while nobody knows
+-- whom our key belongs to.
 CREATE FUNCTION farrier.maas_observation(node_id bigint, system_id text, site text) RETURNS jsonb
     LANGUAGE sql STABLE
     RETURN (SELECT o.detail || jsonb_build_object(
                        'system_id', o.system_id, 'state', o.state, 'since', o.since, 'read_at', o.read_at,
                        'fresh_at', CASE WHEN o.stale_since IS NULL THEN greatest(o.read_at, r.complete_at) ELSE o.read_at END,
-                       'ours', coalesce(o.detail ->> 'owner' = r.username, false))
+                       'ours', CASE WHEN r.username IS NOT NULL THEN coalesce(o.detail ->> 'owner' = r.username, false) END)
               FROM farrier.node_observations o LEFT JOIN farrier.maas_regions r ON r.site = $3
-             WHERE o.node_id = $1 AND o.source = 'maas' AND o.system_id = $2 AND o.read_at IS NOT NULL);
+             WHERE o.node_id = $1 AND o.source = 'maas' AND o.system_id = $2
+               AND o.read_at >= coalesce(r.since, '-infinity'));
+
+-- A region has no machine of another form, and each that is asked for costs it a request. Ids that were registered before
+-- stay as they are.
+CREATE FUNCTION farrier.refuse_machine_id() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'maas_id % is no system id of MAAS', quote_literal(left(NEW.maas_id, 64))
+        USING ERRCODE = 'FR400', HINT = 'It has letters and digits alone, mostly six; the host name is something else.';
+END $$;
+CREATE TRIGGER refuse_machine_id BEFORE INSERT ON farrier.nodes
+    FOR EACH ROW WHEN (NEW.maas_id !~ '^[A-Za-z0-9]{1,64}$') EXECUTE FUNCTION farrier.refuse_machine_id();
 
 -- A node that gets a machine, or another one, has it unread; a node without one has nothing that was observed.
 CREATE FUNCTION farrier.watch_machine() RETURNS trigger
@@ -78,7 +93,7 @@ BEGIN
         VALUES (NEW.id, 'maas', NEW.site, NEW.maas_id, farrier.now())
             ON CONFLICT (node_id, source) DO UPDATE
                SET site = excluded.site, system_id = excluded.system_id, stale_since = excluded.stale_since,
-                   state = NULL, since = NULL, read_at = NULL, detail = '{}';
+                   state = NULL, since = NULL, read_at = NULL, lost_at = NULL, detail = '{}';
     END IF;
     RETURN NULL;
 END $$;

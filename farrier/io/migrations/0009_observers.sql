@@ -27,7 +27,9 @@ BEGIN
     UPDATE farrier.maas_regions r
        SET version = r.version + 1, motion_every = make_interval(secs => c.motion_seconds),
            sweep_every = make_interval(secs => c.sweep_seconds), identified_at = NULL, next_try_at = NULL,
-           -- Another region has other events, and other machines by the same ids.
+           -- Another region has other events, other users, and other machines by the same ids: nothing that was read
+           -- before says anything of them.
+           since = CASE WHEN r.url = c.url THEN r.since ELSE farrier.now() END,
            url = c.url, cursor = CASE WHEN r.url = c.url THEN r.cursor ELSE '{}' END,
            complete_at = CASE WHEN r.url = c.url THEN r.complete_at END,
            username = CASE WHEN r.url = c.url THEN r.username END
@@ -53,7 +55,8 @@ CREATE FUNCTION farrier.telling(detail jsonb) RETURNS jsonb
     RETURN detail - '{last_sync,netboot,status_name,status_message,error_description,osystem,distro_series,commissioning_status_name,testing_status_name}'::text[];
 
 -- Nodes whose handler may care about these readings, with their schedule rows locked: what changed, what a workflow waits
--- to see for the first time since its stage began, and what contradicts for long enough now. Locked before any observation
+-- to see for the first time since its stage began or since the region is another one, and what contradicts for long
+-- enough now. Locked before any observation
 -- is, as a node's own commit does, so the two cannot wait for each other; a node that is gone has no row.
 CREATE FUNCTION farrier.nodes_told(readings jsonb) RETURNS bigint[]
     LANGUAGE sql AS $$
@@ -65,9 +68,11 @@ CREATE FUNCTION farrier.nodes_told(readings jsonb) RETURNS bigint[]
               JOIN farrier.node_observations o ON o.node_id = c.node AND o.source = 'maas' AND o.system_id = c.system_id
               JOIN farrier.nodes n ON n.id = o.node_id
               LEFT JOIN farrier.maas_motion m ON m.node_id = o.node_id
+              LEFT JOIN farrier.maas_regions r ON r.site = o.site
              WHERE o.state IS DISTINCT FROM c.state
                 OR farrier.telling(o.detail) <> farrier.telling(c.detail)
                 OR (m.node_id IS NOT NULL AND ((o.read_at < m.began_at AND c.read_at >= m.began_at)
+                                               OR o.read_at < r.since
                                                OR o.detail -> 'last_sync' IS DISTINCT FROM c.detail -> 'last_sync'))
                 OR (n.status IN ('active', 'offline', 'quarantined') AND c.state <> 'deployed'
                     AND o.read_at - o.since < interval '60 seconds' AND c.read_at - o.since >= interval '60 seconds'))
@@ -88,18 +93,20 @@ BEGIN
         RETURN QUERY SELECT c.run, interval '0' FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (fit);
         changes := farrier.of_runs(changes, fit);
     END IF;
-    IF changes ? 'readings' THEN
-        PERFORM farrier.enqueue('node', told) FROM unnest(farrier.nodes_told(changes -> 'readings')) told;
-    END IF;
     IF changes ? 'regions' THEN
         UPDATE farrier.maas_regions r
            SET version = r.version + 1, state = c.state,
                state_entered_at = CASE WHEN r.state = c.state THEN r.state_entered_at ELSE farrier.now() END,
                username = c.username, identified_at = c.identified_at, cursor = c.cursor, complete_at = c.complete_at,
                swept_at = c.swept_at, last_error = c.last_error, failure = c.failure, failures = c.failures,
-               next_try_at = c.next_try_at, unreadable = c.unreadable
+               next_try_at = c.next_try_at, unreadable = c.unreadable,
+               -- Machines were judged by another user's key until now.
+               since = CASE WHEN r.username <> c.username THEN c.identified_at ELSE r.since END
           FROM jsonb_populate_recordset(NULL::farrier.maas_regions, changes -> 'regions') c
          WHERE r.id = c.id;
+    END IF;
+    IF changes ? 'readings' THEN
+        PERFORM farrier.enqueue('node', told) FROM unnest(farrier.nodes_told(changes -> 'readings')) told;
     END IF;
     IF changes ? 'unknown' THEN
         UPDATE farrier.node_observations o SET stale_since = c.at
@@ -116,7 +123,10 @@ BEGIN
     IF changes ? 'readings' THEN
         UPDATE farrier.node_observations o
            SET state = c.state, since = CASE WHEN o.state = c.state THEN o.since ELSE c.read_at END, read_at = c.read_at,
-               stale_since = CASE WHEN o.stale_since > c.read_at THEN o.stale_since END, detail = c.detail
+               stale_since = CASE WHEN o.stale_since > c.read_at THEN o.stale_since END, detail = c.detail,
+               lost_at = CASE WHEN c.state <> 'absent' THEN NULL
+                              WHEN o.state <> 'absent' AND NOT EXISTS (SELECT FROM farrier.nodes n WHERE n.id = o.node_id AND n.live_workflow_kind = 'decommission')
+                              THEN c.read_at ELSE o.lost_at END
           FROM jsonb_to_recordset(changes -> 'readings') c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb)
          WHERE o.node_id = c.node AND o.source = 'maas' AND o.system_id = c.system_id
            AND (o.read_at IS NULL OR o.read_at <= c.read_at);

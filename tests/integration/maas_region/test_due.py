@@ -216,6 +216,7 @@ async def test_the_most_urgent_come_first_and_no_more_than_a_look_takes(rows: Ro
     moving = await rows.node("moving", read="deploying")
     await rows.change(_RUNNING, moving, "deploy", 0 * SECOND)
     stale = await rows.node("stale", read="ready")
+    await db.advance(5 * SECOND)
     await rows.change("UPDATE farrier.node_observations SET stale_since = farrier.now() WHERE node_id = $1", stale)
     region = await rows.region()
     assert [one.system_id for one in region.due[:2]] == ["moving", "stale"]
@@ -225,14 +226,80 @@ async def test_the_most_urgent_come_first_and_no_more_than_a_look_takes(rows: Ro
 
 async def test_what_happened_to_a_machine_in_motion_waits_for_no_other_in_motion(rows: Rows, db: pg.Database) -> None:
     for number in range(160):
-        await rows.change(_RUNNING, await rows.node(f"moving{number:03}", read="deploying"), "deploy", 0 * SECOND)
+        await rows.change(_RUNNING, await rows.node(f"moving{number:03}", read="deploying"), "deploy", MINUTE)
     last = await rows.node("told", read="deploying")
-    await rows.change(_RUNNING, last, "deploy", 0 * SECOND)
-    await rows.change("UPDATE farrier.node_observations SET stale_since = farrier.now() WHERE node_id = $1", last)
+    await rows.change(_RUNNING, last, "deploy", MINUTE)
     await db.advance(31 * SECOND)
+    await rows.change("UPDATE farrier.node_observations SET stale_since = farrier.now() WHERE node_id = $1", last)
     due = (await rows.region()).due
     assert [one.system_id for one in due if one.urgent] == ["told"]
     assert due[0].system_id == "told" and len(due) == 150
+
+
+async def test_a_machine_that_something_happens_to_all_the_time_is_read_every_few_seconds(
+    rows: Rows, db: pg.Database
+) -> None:
+    busy = await rows.node("busy")
+    happened = "UPDATE farrier.node_observations SET stale_since = farrier.now() WHERE node_id = $1"
+    await db.advance(2 * SECOND)
+    await rows.change(happened, busy)
+    assert await rows.due() == []
+    await db.advance(SECOND)
+    assert await rows.due() == ["busy"]
+
+
+async def test_a_region_full_of_machines_in_motion_starves_nothing(rows: Rows, db: pg.Database) -> None:
+    """Much happens to more of them than can be read: first readings, contradictions and turns get their share."""
+    odd, resting = await rows.node("odd", read="ready"), await rows.node("resting", read="ready")
+    await rows.becomes(odd, "active")
+    await rows.nodes(200)
+    await rows.change(
+        "UPDATE farrier.node_onboardings SET mode = 'deploy', status = 'running' WHERE node_id > $1", resting
+    )
+    unread = await rows.node("unread", read=None)
+    await db.advance(31 * MINUTE)
+    region = await rows.region()
+    assert {odd, unread, resting} <= {one.node for one in region.due}
+    assert region.more and region.turn_at is not None
+
+    happened = "UPDATE farrier.node_observations SET stale_since = farrier.now() WHERE node_id > $1"
+    read: dict[int, int] = {}
+    for _ in range(10):
+        await db.advance(10 * SECOND)
+        await rows.change(happened, resting)
+        for one in (await rows.region()).due[:50]:
+            read[one.node] = read.get(one.node, 0) + 1
+            await rows.change(_READ, one.node, "deploying")
+    assert len(read) >= 200, "each is read before another is read again and again"
+    assert max(read.values()) <= 4
+
+
+async def test_a_turn_that_had_no_room_is_taken_later(rows: Rows, db: pg.Database) -> None:
+    """Fifty are due by their turn, and half of them find room beside many to which something happened."""
+    await rows.nodes(150)
+    await db.advance(10 * MINUTE)
+    happened = "UPDATE farrier.node_observations SET stale_since = farrier.now() WHERE node_id > 50"
+    await rows.change(happened)
+    region = await rows.region()
+    begun = await rows.pool.fetchval("SELECT created_at FROM farrier.maas_regions WHERE site = 'north'")
+    assert len(region.due) == 150 and region.turn_at is not None
+    await rows.change(
+        "UPDATE farrier.node_observations SET read_at = NULL, state = NULL, since = NULL WHERE node_id > 100"
+    )
+    region = await rows.region()
+    taken = sum(one.node <= 50 for one in region.due)
+    assert region.turn_at is not None
+    assert (region.turn_at - begun) / (30 * MINUTE) == pytest.approx(taken / 150, abs=0.01)
+
+
+async def test_what_was_there_and_what_was_lost_is_counted_but_not_what_is_being_removed(
+    rows: Rows, db: pg.Database
+) -> None:
+    here, never = await rows.node("here"), await rows.node("never", read=None)
+    await db.advance(31 * MINUTE)
+    region = await rows.region()
+    assert {one.node: one.present for one in region.due} == {here: True, never: False}
+    assert (region.present, region.lost) == (1, 0)
 
 
 async def test_the_database_refuses_a_move_that_the_model_lacks(rows: Rows) -> None:

@@ -55,3 +55,11 @@ def test_gaps_are_bounded_and_the_newest_are_kept() -> None:
     assert len(news) == 499
     assert len(cursor.gaps) == cursors.MOST_GAPS
     assert cursor.gaps[-1] == Gap(997, 997, NOW)
+
+
+def test_reading_goes_on_at_each_gap_and_then_behind_the_newest() -> None:
+    cursor = Cursor(newest=9000, gaps=(Gap(100, 101, NOW), Gap(4000, 4001, NOW)))
+    assert cursors.onward(cursor, 1099, 9000) == 3999
+    assert cursors.onward(cursor, 4000, 9000) == 4000
+    assert cursors.onward(cursor, 4998, 9000) == 8999
+    assert cursors.onward(cursor, 9998, 9000) == 9998

@@ -1,0 +1,146 @@
+"""What a region says that is not believed at once: that its machines are gone, or that our key is somebody else's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from farrier.config.sites import ObserveSite
+from farrier.handlers.maas_region.handler import settle
+from farrier.handlers.maas_region.looking import Findings, look
+from farrier.model.maas import MaasFailure, MaasStatus
+from farrier.model.maas_region import Cursor, DueMachine, Gap, MaasRegion, RegionState, Unknown
+from farrier.model.outcome import Transition, Update
+from farrier.sim.maas import ADMIN, Region
+from tests.support.maas import World, world_with
+from tests.support.maas_region import Caller, created
+from tests.support.nodes import NOW
+
+OBSERVED = MaasRegion(
+    id=1, site="north", version=1, state=RegionState.OBSERVING, state_entered_at=NOW, cursor=Cursor(newest=0)
+)
+
+
+class Place(NamedTuple):
+    """A simulated region, and the real client of it."""
+
+    region: Region
+    world: World
+
+
+@pytest.fixture
+async def at() -> AsyncIterator[Place]:
+    region = Region()
+    async with world_with(region) as world:
+        yield Place(region, world)
+
+
+async def machines(at: Place, many: int, *, gone: int = 0) -> tuple[DueMachine, ...]:
+    """So many that were there when they were last read, of which the last ones are not any more."""
+    made = [await created(Caller(at.region), number) for number in range(1, many + 1)]
+    for system_id in made[many - gone :]:
+        at.region.forget(at.region.machines[system_id])
+    return tuple(DueMachine(number, system_id, present=True) for number, system_id in enumerate(made, 1))
+
+
+async def looked(at: Place, due: tuple[DueMachine, ...], **fields: Any) -> Findings:
+    region = msgspec.structs.replace(OBSERVED, due=due, **fields)
+    return await look(at.world.client, region, NOW, events=False, identify=False)
+
+
+def absent(found: Findings) -> int:
+    return sum(reading.state is MaasStatus.ABSENT for reading in found.readings)
+
+
+async def test_a_few_machines_that_are_gone_are_gone(at: Place) -> None:
+    found = await looked(at, await machines(at, 8, gone=3), present=8)
+    assert (found.failure, absent(found), len(found.readings)) == (None, 3, 8)
+
+
+async def test_a_region_that_has_none_of_its_machines_loses_none_of_them(at: Place) -> None:
+    """As one does that was put back empty, or that is another one."""
+    found = await looked(at, await machines(at, 60, gone=60), present=10_000)
+    assert found.failure is not None
+    assert found.failure.failure is MaasFailure.ABSENT
+    assert "does [maas] url name the right region?" in found.failure.detail
+    assert found.readings == []
+    assert at.world.observed.operations.count("machine") <= 7, "nor is it asked for each of them"
+    left = settle(OBSERVED, found, NOW, ObserveSite())
+    assert isinstance(left, Transition)
+    assert (left.to.state, left.to.swept_at) == (RegionState.FAILING, None)
+
+
+async def test_what_is_there_is_believed_beside_what_is_not(at: Place) -> None:
+    found = await looked(at, await machines(at, 20, gone=5), present=60)
+    assert found.lost_too_many
+    assert (absent(found), len(found.readings)) == (0, 15)
+
+
+async def test_few_in_each_look_are_too_many_together(at: Place) -> None:
+    due = await machines(at, 8, gone=2)
+    assert absent(await looked(at, due, present=100, lost=3)) == 2
+    found = await looked(at, due, present=100, lost=4)
+    assert (absent(found), found.lost_too_many) == (0, True)
+
+
+async def test_machines_that_were_never_there_or_are_being_removed_are_not_lost(at: Place) -> None:
+    due = tuple(DueMachine(one.node, one.system_id) for one in await machines(at, 8, gone=8))
+    found = await looked(at, due)
+    assert (found.failure, absent(found)) == (None, 8)
+
+
+async def test_a_site_may_say_that_they_are_all_gone(at: Place) -> None:
+    due = await machines(at, 8, gone=8)
+    region = msgspec.structs.replace(OBSERVED, due=due, present=8, lost=7)
+    found = await look(at.world.client, region, NOW, events=False, identify=False, most_lost_percent=100)
+    assert (found.failure, absent(found)) == (None, 8)
+
+
+async def test_ids_that_no_region_would_have_are_no_trouble_of_this_one(at: Place) -> None:
+    (one,) = await machines(at, 1)
+    odd = tuple(DueMachine(number, f"gpu-{number}") for number in range(2, 8))
+    found = await looked(at, (one, *odd))
+    assert found.failure is None
+    assert sorted(found.untold) == [each.system_id for each in odd]
+    assert [reading.system_id for reading in found.readings] == [one.system_id]
+
+
+async def test_a_key_of_another_user_is_the_region_s_trouble_while_the_former_one_holds_machines(at: Place) -> None:
+    (one,) = await machines(at, 1)
+    at.region.machines[one.system_id].owner = "former"
+    region = msgspec.structs.replace(OBSERVED, username="former", held=(one.system_id,))
+    found = await look(at.world.client, region, NOW, events=True, identify=True)
+    assert found.failure is not None
+    assert found.failure.failure is MaasFailure.AUTH
+    assert "give a key of 'former'" in found.failure.detail
+    assert settle(region, found, NOW, ObserveSite()).to.username == "former"
+
+
+async def test_a_key_of_another_user_is_taken_once_nothing_is_the_former_one_s_any_more(at: Place) -> None:
+    (one,) = await machines(at, 1)
+    region = msgspec.structs.replace(OBSERVED, username="former", held=(one.system_id,))
+    left = settle(region, await look(at.world.client, region, NOW, events=True, identify=True), NOW, ObserveSite())
+    assert isinstance(left, Update)
+    assert left.to.username == ADMIN.username
+    assert Unknown(at=NOW) in left.writes, "whoever holds a machine is to be judged anew"
+
+
+async def test_what_comes_late_is_found_behind_more_than_a_page_of_others(at: Place) -> None:
+    """Both of two gaps that lie further apart than a page reaches."""
+    (one,) = await machines(at, 1)
+    machine = at.region.machines[one.system_id]
+    for _ in range(3500):
+        at.region.note(machine, "Rebooting")
+    ids = [event.id for event in at.region.events.of(None)]
+    late = [ids[10], ids[2500]]
+    region = msgspec.structs.replace(OBSERVED, cursor=_all_but(ids, late))
+    found = await look(at.world.client, region, NOW, events=True, identify=False)
+    assert (found.complete, found.cursor) == (True, Cursor(newest=ids[-1]))
+    assert at.world.observed.operations == ["events"] * 3
+
+
+def _all_but(ids: list[int], late: list[int]) -> Cursor:
+    return Cursor(newest=ids[-1], gaps=tuple(Gap(each, each, NOW) for each in late))
