@@ -96,10 +96,10 @@ async def test_a_node_in_service_whose_machine_has_an_unknown_status_is_a_contra
     usual = wire.misread
     wire.misread = edited(unknown_status)
     site.maas.region.note(await record(node), "Node changed status")
-    assert await lives(node, 4) == "quarantined"
+    assert await lives(node, 8) == "quarantined"
     assert await node.quarantine() == "state_disagreement"
     wire.misread = usual
-    assert await lives(node, 4) == "active"
+    assert await lives(node, 8) == "active"
 
 
 # --- machines that are not what was asked for
