@@ -125,11 +125,14 @@ class Assessor(Generic[R, S, W]):
         record = describe(outcome)
         key = _key(record)
         told = key == claimed.outcome_key or (isinstance(outcome, Update) and outcome.quiet)
+        # At once means at once, like after a transition, and as often in a row: in the other lane it would be found by
+        # the poll, and one that always asks for it would have no limit.
+        at_once = outcome.look_again is not None and outcome.look_again <= timedelta(0)
         return Finished(
             id=claimed.id,
             token=token,
             version=version,
-            due=Due.PERIODIC,
+            due=Due.RERUN if at_once and claimed.reruns < self._config.rerun_limit else Due.PERIODIC,
             outcome=record.outcome,
             delay=self._delay(outcome.look_again),
             to=to,

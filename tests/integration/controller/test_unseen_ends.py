@@ -164,7 +164,7 @@ async def test_what_a_step_wants_kept_is_committed_when_the_process_stops(shop: 
     assert (ledger.outcomes, ledger.errors) == ({"update": 1}, [])
     assert (await shop.widget(1))["payload"] == "cut"
     row = await shop.row(1)
-    assert (row["claim_token"], row["lane"]) == (None, Lane.PERIODIC)
+    assert (row["claim_token"], row["lane"]) == (None, Lane.WOKEN)
     assert row["ahead"] <= timedelta(0)
 
 

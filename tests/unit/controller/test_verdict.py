@@ -19,6 +19,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PERIOD = timedelta(seconds=30)
 RAW = Widget(1, 5, State.RAW, NOW - timedelta(seconds=90), "", ())
 
+AT_ONCE = timedelta(0)
+
 assessor: Assessor[Widget, Shape, Answer] = Assessor(toy.WidgetKind(), ControllerConfig())
 
 
@@ -39,6 +41,14 @@ def test_the_fifty_first_transition_in_a_row_takes_its_turn_in_the_sweep() -> No
     assert finish(transition, reruns=49).due is Due.RERUN
     assert finish(transition, reruns=50).due is Due.PERIODIC
     assert finish(transition, reruns=50).delay == timedelta(0)
+
+
+@pytest.mark.parametrize("outcome", [Wait[Answer](reason="r", look_again=AT_ONCE), DoNothing[Answer](look_again=AT_ONCE)])
+def test_whoever_wants_to_look_at_once_does_so_as_after_a_transition_and_as_often(
+    outcome: Wait[Answer] | DoNothing[Answer],
+) -> None:
+    assert finish(outcome, reruns=49).due is Due.RERUN
+    assert finish(outcome, reruns=50).due is Due.PERIODIC
 
 
 def test_an_update_moves_nothing_and_runs_with_the_sweep() -> None:
