@@ -43,7 +43,9 @@ def test_the_fifty_first_transition_in_a_row_takes_its_turn_in_the_sweep() -> No
     assert finish(transition, reruns=50).delay == timedelta(0)
 
 
-@pytest.mark.parametrize("outcome", [Wait[Answer](reason="r", look_again=AT_ONCE), DoNothing[Answer](look_again=AT_ONCE)])
+@pytest.mark.parametrize(
+    "outcome", [Wait[Answer](reason="r", look_again=AT_ONCE), DoNothing[Answer](look_again=AT_ONCE)]
+)
 def test_whoever_wants_to_look_at_once_does_so_as_after_a_transition_and_as_often(
     outcome: Wait[Answer] | DoNothing[Answer],
 ) -> None:
