@@ -56,12 +56,13 @@ class Daemon:
         self._waits_for: str | None = "the database"
         self._progress: wiring.Progress | None = None
         self._runtime: wiring.Runtime | None = None
+        self._sites: Sites = {}
 
     async def run(self, *, task_status: TaskStatus[Serving] = anyio.TASK_STATUS_IGNORED) -> None:
         """Start, report to `task_status`, work until `stop`, drain. Raises what prevents the start, and
         InternalError for a task that ended by itself; errors of tasks come in exception groups."""
         config = self._config
-        sites = site_files.load(config.sites.directory)
+        self._sites = site_files.load(config.sites.directory)
         sink = PrometheusSink(wiring.vocabulary())
         gauges = wiring.fleet_gauges(config)
         sink.registry.register(gauges)
@@ -81,7 +82,7 @@ class Daemon:
                 ):
                     site.open(backend)
                     gauges.open(backend.queries)
-                    await self._use(runtime, sites)
+                    await self._begin_with_sites(runtime)
                     self._waits_for = "the first claim"
                     await self._work(runtime, lambda: task_status.started(Serving(url, database.dsn)))
             _log.info("database.closed")
@@ -89,15 +90,19 @@ class Daemon:
         _log.info("daemon.stopped")
 
     async def use_sites(self, sites: Sites) -> None:
-        """Work by these sites from now on; before the loop has begun nothing works by any. Raises ConfigError and
-        DatabaseUnreachable."""
+        """Work by these sites from now on; while the daemon starts, from when it works. Raises ConfigError and
+        DatabaseUnreachable, and then nothing has changed."""
         if self._runtime is not None:
-            await self._use(self._runtime, sites)
+            await _use(self._runtime, sites)
+        self._sites = sites
 
-    async def _use(self, runtime: wiring.Runtime, sites: Sites) -> None:
-        await runtime.use_sites(sites)
+    async def _begin_with_sites(self, runtime: wiring.Runtime) -> None:
+        """Those that were read last, also if that was while this was at work."""
+        used = None
+        while used is not self._sites:
+            used = self._sites
+            await _use(runtime, used)
         self._runtime = runtime
-        _log.info("sites.used", sites=sorted(sites))
 
     @property
     def is_ready(self) -> bool:
@@ -144,6 +149,11 @@ class Daemon:
         if self._progress is not None and (silence := self._progress.unanswered_for()) > _SILENCE:
             return f"the database has not answered a claim for {silence.total_seconds():.0f} s"
         return None
+
+
+async def _use(runtime: wiring.Runtime, sites: Sites) -> None:
+    await runtime.use_sites(sites)
+    _log.info("sites.used", sites=sorted(sites))
 
 
 async def until_stopped(name: str, work: Callable[[], Awaitable[None]], stop: anyio.Event) -> None:

@@ -57,8 +57,8 @@ class ObserveSite(_Table, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=100,
-            description="When more of the machines, and more than three, vanish from the region within an hour, nothing it "
-            "says of lost machines is believed. 100: whatever it says.",
+            description="When more of the machines, and more than three, vanish from the region within an hour, "
+            "nothing it says of lost machines is believed. 100: whatever it says.",
         ),
     ] = 5
 

@@ -116,14 +116,19 @@ def faults(text: str, variables: Iterable[str]) -> Iterator[str]:
         elif not _IDENTIFIER.fullmatch(name):
             yield f"variable {name!r} has no name that a template could use: a letter, then letters, digits and _"
     try:
-        tree = _environment.parse(text)
-        compiled(text)
+        yield from _faults_of(text, (*GIVEN, *names))
     except jinja2.TemplateSyntaxError as error:
         yield f"line {error.lineno}: {error.message}"
-        return
-    if [*meta.find_referenced_templates(tree)]:
-        yield "it includes, imports or extends another template; it is to be one file"
-    yield from _unknown_names(tree, (*GIVEN, *names))
+    except (RecursionError, MemoryError, SyntaxError):  # Python's own limits, for what the template becomes
+        yield "it is nested too deeply"
+
+
+def _faults_of(text: str, names: tuple[str, ...]) -> list[str]:
+    tree = _environment.parse(text)
+    compiled(text)
+    whole = [*meta.find_referenced_templates(tree)]
+    faults = ["it includes, imports or extends another template; it is to be one file"] if whole else []
+    return [*faults, *_unknown_names(tree, names)]
 
 
 def _unknown_names(tree: nodes.Template, known: tuple[str, ...]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from farrier.errors import UndecodableState
+from farrier.errors import ConfigError, DatabaseUnreachable, UndecodableState
 from farrier.io import session, statements
 from farrier.io.pool import Pool
 from farrier.io.state import Changes
@@ -22,6 +22,8 @@ from farrier.model.schedule import Finished
 
 _decode = msgspec.json.Decoder(MaasRegion).decode
 _USE = statements.load("maas_region/use")
+# Two replicas that are told of the same sites at once get in each other's way at most so often.
+_TRIES = 3
 
 # The columns of `maas_regions` that a run owns, as they are named in the MaasRegion.
 _OWNED = [
@@ -52,7 +54,8 @@ class RegionPace(msgspec.Struct, frozen=True, kw_only=True):
 
 async def use(pool: Pool, regions: Iterable[RegionPace]) -> None:
     """Have these regions scheduled, and looked at with this pace. May be called again; whatever a region is being left
-    alone for, it is tried at once. Raises `DatabaseUnreachable`."""
+    alone for, it is tried at once. Raises `DatabaseUnreachable`, or `ConfigError` for what the database does not take;
+    then nothing has changed."""
     wanted = [
         {
             "site": region.site,
@@ -62,8 +65,17 @@ async def use(pool: Pool, regions: Iterable[RegionPace]) -> None:
         }
         for region in regions
     ]
-    async with session.borrowed(pool) as conn:
-        await conn.execute(_USE, msgspec.json.encode(wanted).decode())
+    for left in reversed(range(_TRIES)):
+        try:
+            async with session.borrowed(pool) as conn:
+                await conn.execute(_USE, msgspec.json.encode(wanted).decode())
+        except session.Refusal as refused:
+            if session.classify(refused) is not session.Trouble.MOMENT:
+                raise ConfigError(f"the database does not take these sites: {session.reason_of(refused)}") from refused
+            if not left:
+                raise DatabaseUnreachable("the pool", session.reason_of(refused)) from refused
+        else:
+            return
 
 
 class RegionRows:

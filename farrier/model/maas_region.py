@@ -67,7 +67,7 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DueMachine(msgspec.Struct, frozen=True):
-    """A machine that is to be read, and the node that it is. `urgent`: somebody waits for it, or it has waited for long.
+    """A machine that is to be read, and the node that it is. `urgent`: somebody waits for it, or it has waited long.
     `present`: it was there when it was last read, and nobody is at removing it."""
 
     node: int
@@ -80,8 +80,8 @@ class MaasRegion(msgspec.Struct, frozen=True, kw_only=True):
     """A region as one run sees it. The fields up to `unreadable` are the run's to change. `complete_at` is until when
     every event is known; `unreadable` are machines that the region cannot tell of, and when each is asked for again.
     `due` are machines to be read, most urgent first, and `more` that there are others; `turn_at` is there when some are
-    due only because it is their turn: turns are taken until then. `present` machines were there when they were last read,
-    and `lost` were not any more within the last hour. `held` are some that `username` holds."""
+    due only because it is their turn: turns are taken until then. `present` machines were there when they were last
+    read, and `lost` were not any more within the last hour. `held` are some that `username` holds."""
 
     id: int
     site: str

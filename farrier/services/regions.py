@@ -9,26 +9,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-import anyio
 import httpx
 import msgspec
 
 from farrier import protocols
 from farrier.config.sites import Sites
 from farrier.model.maas import MaasError, MaasFailure
-from farrier.services.maas import Maas, open_maas
-from farrier.services.maas_transport import CONCURRENCY, MaasSettings, Times
-
-# One of the region's slots is always left to its observer, which everybody waits for.
-TURNS = CONCURRENCY - 1
-# Longer than that, and whoever waits may as well come again; short, for nothing can be cut off here.
-PATIENCE = timedelta(seconds=10)
-# The region is well, the line is long: whoever comes again has lost his place in it, and should not lose much else.
-LINE_AGAIN = timedelta(seconds=2)
+from farrier.services.maas_transport import MaasSettings, Times
+from farrier.services.region_turns import Turns
+from farrier.services.sharing_client import SharingClient, open_sharing
 
 
 class RegionSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,8 +48,14 @@ def settings_of(sites: Sites) -> Mapping[str, RegionSettings]:
 
 class _Region(msgspec.Struct, frozen=True):
     settings: RegionSettings
-    client: Maas
-    turns: anyio.CapacityLimiter
+    client: SharingClient
+    turns: Turns
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """Regions that can be used."""
+
+    regions: Mapping[str, _Region]
 
 
 class Regions:
@@ -81,37 +79,39 @@ class Regions:
 
     async def use(self, wanted: Mapping[str, RegionSettings]) -> None:
         """Have exactly these regions, by site. Raises ConfigError, and then leaves everything as it was."""
+        self.take(await self.opened(wanted))
+
+    async def opened(self, wanted: Mapping[str, RegionSettings]) -> Opened:
+        """These regions, by site, to be taken once all else is ready for them. Raises ConfigError."""
         regions: dict[str, _Region] = {}
         for site, settings in wanted.items():
             known = self._regions.get(site)
-            regions[site] = known if known is not None and known.settings == settings else await self._open(settings)
-        self._regions = regions
+            kept = known if known is not None and known.settings == settings else None
+            regions[site] = kept or await self._open(site, settings)
+        return Opened(regions)
+
+    def take(self, opened: Opened) -> None:
+        """Have exactly these regions from now on, and try each at once."""
+        for region in opened.regions.values():
+            region.turns.forget_trouble()
+        self._regions = opened.regions
 
     @asynccontextmanager
     async def turn(self, site: str) -> AsyncIterator[protocols.MaasClient]:
         region = self._regions.get(site)
         if region is None:
             raise MaasError(MaasFailure.UNREACHABLE, f"site {site} has no region here", operation="turn")
-        me = object()
-        try:
-            with anyio.fail_after(PATIENCE.total_seconds()):
-                await region.turns.acquire_on_behalf_of(me)
-        except TimeoutError:
-            detail = f"the line of our own requests to site {site} is longer than {PATIENCE.total_seconds():.0f} s"
-            raise MaasError(MaasFailure.BUSY, detail, retry_after=LINE_AGAIN, operation="turn") from None
-        try:
+        async with region.turns.turn():
             yield region.client
-        finally:
-            region.turns.release_on_behalf_of(me)
 
     def client(self, site: str) -> protocols.MaasClient | None:
         """The client of a site's region, for its observer, which is in no line."""
         region = self._regions.get(site)
         return None if region is None else region.client
 
-    async def _open(self, settings: RegionSettings) -> _Region:
+    async def _open(self, site: str, settings: RegionSettings) -> _Region:
         client = await self._stack.enter_async_context(
-            open_maas(
+            open_sharing(
                 settings.maas,
                 key=partial(self._credentials.token, settings.key),
                 times=self._times,
@@ -119,7 +119,7 @@ class Regions:
                 transport=self._transport,
             )
         )
-        return _Region(settings, client, anyio.CapacityLimiter(TURNS))
+        return _Region(settings, client, Turns(site, self._times.clock))
 
 
 @asynccontextmanager

@@ -63,13 +63,14 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
         return sum(processor.in_flight for processor in self.processors)
 
     async def use_sites(self, sites: Sites) -> None:
-        """Decide and act by these from the next run on. Raises ConfigError, and then leaves everything as it was, or
-        DatabaseUnreachable."""
+        """Decide and act by these from the next run on. Raises ConfigError or DatabaseUnreachable, and then leaves
+        everything as it was."""
         to = self.deciders
-        await to.regions.use(settings_of(sites))
+        opened = await to.regions.opened(settings_of(sites))
+        await region_rows.use(to.pool, _paces(sites))
+        to.regions.take(opened)
         to.nodes.use_sites(sites)
         to.maas_regions.use_sites(sites)
-        await region_rows.use(to.pool, _paces(sites))
 
 
 def _paces(sites: Sites) -> list[RegionPace]:

@@ -37,15 +37,32 @@ from tests.support.wire import Wire
 BRISK = ControllerConfig(poll_interval=timedelta(milliseconds=5), drain_timeout=timedelta(seconds=1))
 
 
+class MovedClock(MonotonicClock):
+    """This process's clock, and all the time that a test let pass."""
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+
+    def advance(self, by: timedelta) -> None:
+        self._ahead += by.total_seconds()
+
+    @override
+    def monotonic(self) -> float:
+        return super().monotonic() + self._ahead
+
+
 class Observatory:
     """A simulated region, the real clients of it, and the processor that observes it. `observed` lists every request,
-    the nodes' own as well; `wire` is what they go through, if it is one of a test's."""
+    the nodes' own as well; `clock` is the clients'; `wire` is what they go through, if it is one of a test's."""
 
-    def __init__(self, region: Region, regions: Regions, pool: Pool, *, config: SiteConfig, observed: Observed) -> None:
+    def __init__(
+        self, region: Region, regions: Regions, pool: Pool, *, config: SiteConfig, observed: Observed, clock: MovedClock
+    ) -> None:
         self.region = region
         self.regions = regions
         self.config = config
         self.observed = observed
+        self.clock = clock
         self.wire: Wire | None = None
         self.ledger = Ledger()
         self.processor = Processor(
@@ -72,7 +89,8 @@ async def observatory(
     if wire is not None:
         settings = msgspec.structs.replace(settings, read_timeout=wire.patience)
     observed = Observed()
-    times = Times(clock=MonotonicClock(), pause=_no_pause)
+    clock = MovedClock()
+    times = Times(clock=clock, pause=_no_pause)
     async with open_regions(
         credentials=_KeyOfMaas(), times=times, observer=observed, transport=wire or RegionTransport(region)
     ) as regions:
@@ -89,7 +107,7 @@ async def observatory(
                 )
             ],
         )
-        seen = Observatory(region, regions, pool, config=config, observed=observed)
+        seen = Observatory(region, regions, pool, config=config, observed=observed, clock=clock)
         seen.wire = wire
         yield seen
 

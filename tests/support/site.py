@@ -332,6 +332,7 @@ class Site:
         """Time passes, here and in the region."""
         if self._maas is not None:
             self._maas.region.advance(by)
+            self._maas.clock.advance(by)
         await self.db.advance(by)
 
     async def wait_until(

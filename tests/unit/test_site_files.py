@@ -252,6 +252,19 @@ def test_a_directory_that_is_mounted_by_symlinks_is_read(sites: Path) -> None:
     assert site_files.load(str(sites))["north"].cloud_init.template == "#cloud-config\n"
 
 
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
+        "{% if 1 %}" * 3000 + "{% endif %}" * 3000,
+        "{% for one in [1] %}" * 40 + "{% endfor %}" * 40,
+    ],
+)
+def test_a_template_that_is_nested_too_deeply_is_refused_like_any_other(sites: Path, template: str) -> None:
+    (line,) = refusal(sites, TEMPLATE, template)
+    assert "nested too deeply" in line
+
+
 @pytest.mark.parametrize("way", ["../secret", "/etc/hostname", "link"])
 def test_a_template_outside_the_directory_is_not_read(sites: Path, way: str) -> None:
     (sites.parent / "secret").write_text("secret")
@@ -305,3 +318,23 @@ def test_what_only_a_node_can_tell_is_left_to_it(sites: Path, template: str) -> 
 def test_a_variable_has_a_name_of_its_own(sites: Path, name: str, told: str) -> None:
     (line,) = refusal(sites, f"[cloud_init.variables]\n{name} = 1\n")
     assert told in line
+
+
+WITH_A_TOKEN = "#cloud-config\ntoken: {{ bootstrap_token }}\n"
+TTL = '[cloud_init]\ntemplate_file = "user-data.j2"\n[deploy]\nbootstrap_ttl = "{ttl}"\n'
+
+
+@pytest.mark.parametrize(
+    ("node_timeout", "ttl", "least"), [("30m", "179m", "3h"), ("1h", "4h", "5h")], ids=["default", "slow machines"]
+)
+def test_a_token_that_may_expire_before_the_machine_is_installed_is_refused(
+    sites: Path, node_timeout: str, ttl: str, least: str
+) -> None:
+    text = MAAS + f'node_timeout = "{node_timeout}"\n' + TTL.format(ttl=ttl)
+    (told,) = refusal(sites, text, WITH_A_TOKEN)
+    assert f"[deploy] bootstrap_ttl: expected at least {least}" in told
+    assert site(sites, text.replace(ttl, least, 1) if ttl != node_timeout else text, WITH_A_TOKEN)
+
+
+def test_where_no_token_is_sent_its_time_does_not_matter(sites: Path) -> None:
+    assert site(sites, MAAS + TTL.format(ttl="1m"), "#cloud-config\n").deploy.bootstrap_ttl == timedelta(minutes=1)

@@ -145,8 +145,7 @@ async def _read(
     client: MaasClient, due: Sequence[DueMachine], found: Findings, now: datetime, most_lost: int | None
 ) -> None:
     """Read machines together, and then those by themselves that this did not bring. Where more than `most_lost`, or
-    more than are there, are not any more, it may be another region, or one that was put back: then none is absent. None:
-    whatever it says."""
+    more than are there, are not any more, it may be another region, or one that was put back: then none is absent."""
     alone: list[DueMachine] = []
     chunks = (due[start : start + CHUNK] for start in range(0, len(due), CHUNK))
     await _side_by_side((partial(_together, client, chunk, found, alone, now) for chunk in chunks), found)

@@ -1,50 +1,206 @@
-"""Turns at a region: a few at a time, and whoever has waited for too long is told when to come again."""
+"""Turns at a region: a few at a time, none where the line is too long, and one trial of a region that refuses all."""
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from datetime import timedelta
 
+import anyio
 import pytest
+from typing_extensions import override
 
 from farrier.model.maas import MaasError, MaasFailure
-from farrier.services import regions
+from farrier.services import sharing_client
 from farrier.services.maas_transport import MaasSettings, Times
+from farrier.services.region_turns import TURNS
 from farrier.services.regions import Regions, RegionSettings, open_regions
-from tests.support.maas import Observed
+from farrier.sim.maas import ADMIN, Broken, Fault, Region, RegionTransport
+from tests.support.maas import NEW, Observed
 from tests.support.nodes import Secrets
 from tests.support.vault_client import HandClock
 
 SITE = "north"
+SETTINGS = RegionSettings(maas=MaasSettings(url="http://maas.test/MAAS"), key="env:KEY")
+REFUSED = MaasError(MaasFailure.AUTH, "the key is refused", operation="machine")
 
 
-async def at_work(stack: AsyncExitStack) -> Regions:
-    times = Times(clock=HandClock())
-    found = await stack.enter_async_context(open_regions(credentials=Secrets(), times=times, observer=Observed()))
-    await found.use({SITE: RegionSettings(maas=MaasSettings(url="http://maas.test/MAAS"), key="env:KEY")})
-    return found
+class _KeyOfMaas(Secrets):
+    @override
+    async def token(self, reference: str) -> str:
+        return ADMIN.key
 
 
-async def test_a_line_that_is_too_long_is_no_trouble_of_the_region(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The place in the line is lost, so the next try comes soon, and says what it waits for in words that stay."""
+class Place:
+    """The regions of a replica, with a clock that the test moves."""
+
+    def __init__(self, found: Regions, region: Region, clock: HandClock, observed: Observed) -> None:
+        self.found = found
+        self.region = region
+        self.clock = clock
+        self.observed = observed
+
+    async def turn(self, *, takes: timedelta = timedelta(0), error: MaasError | None = None) -> None:
+        async with self.found.turn(SITE):
+            self.clock.advance(takes)
+            if error is not None:
+                raise error
+
+    async def refused(self) -> MaasError:
+        with pytest.raises(MaasError) as raised:
+            async with self.found.turn(SITE):
+                pytest.fail("a turn that nobody was to get")
+        return raised.value
+
+
+@pytest.fixture
+async def at() -> AsyncIterator[Place]:
+    region, clock, observed = Region(), HandClock(), Observed()
+    times = Times(clock=clock)
+    async with open_regions(
+        credentials=_KeyOfMaas(), times=times, observer=observed, transport=RegionTransport(region)
+    ) as found:
+        await found.use({SITE: SETTINGS})
+        yield Place(found, region, clock, observed)
+
+
+@contextmanager
+def failing(error: MaasError) -> Iterator[None]:
+    with pytest.raises(MaasError) as raised:
+        yield
+    assert raised.value is error
+
+
+async def test_a_turn_that_is_over_is_the_next_ones(at: Place) -> None:
+    for _ in range(2 * TURNS):
+        async with at.found.turn(SITE) as client:
+            assert client is at.found.client(SITE)
+
+
+async def test_a_line_that_is_too_long_refuses_at_once_and_in_words_that_stay(at: Place) -> None:
+    """Whoever stood in it would take a place that nodes without a region need."""
+    for _ in range(50):
+        await at.turn(takes=timedelta(seconds=60))
     async with AsyncExitStack() as stack:
-        found = await at_work(stack)
-        for _ in range(regions.TURNS):
-            await stack.enter_async_context(found.turn(SITE))
-        monkeypatch.setattr(regions, "PATIENCE", timedelta(0))
-        said: set[str] = set()
-        for _ in range(2):
-            with pytest.raises(MaasError) as raised:
-                async with found.turn(SITE):
-                    pass
-            said.add(raised.value.detail)
-            assert (raised.value.failure, raised.value.retry_after) == (MaasFailure.BUSY, regions.LINE_AGAIN)
-        assert len(said) == 1
+        for _ in range(TURNS):
+            await stack.enter_async_context(at.found.turn(SITE))
+        refusals = [await at.refused() for _ in range(20)]
+    assert {error.failure for error in refusals} == {MaasFailure.BUSY}
+    assert len({error.detail for error in refusals}) == 1
+    assert len({error.retry_after for error in refusals}) > 1, "they do not come again together"
 
 
-async def test_a_turn_that_is_over_is_the_next_ones() -> None:
+async def test_whoever_is_refused_a_place_comes_again_when_the_line_is_served_that_far(at: Place) -> None:
+    for _ in range(100):
+        await at.turn(takes=timedelta(seconds=6))
     async with AsyncExitStack() as stack:
-        found = await at_work(stack)
-        for _ in range(2 * regions.TURNS):
-            async with found.turn(SITE) as client:
-                assert client is found.client(SITE)
+        for _ in range(TURNS):
+            await stack.enter_async_context(at.found.turn(SITE))
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                group.start_soon(_in_line, at)
+            await anyio.wait_all_tasks_blocked()
+            pauses = [(await at.refused()).retry_after for _ in range(40)]
+            group.cancel_scope.cancel()
+    seconds = [pause.total_seconds() for pause in pauses if pause is not None]
+    assert all(6 <= each <= 60 for each in seconds)
+    assert sum(seconds[-10:]) > 2 * sum(seconds[:10]), "each a little later than the one before"
+
+
+async def _in_line(at: Place) -> None:
+    async with at.found.turn(SITE):
+        pass
+
+
+async def test_without_a_line_nobody_is_refused_however_long_a_turn_takes(at: Place) -> None:
+    for _ in range(50):
+        await at.turn(takes=timedelta(minutes=5))
+
+
+@pytest.mark.parametrize("failure", ["auth", "clock_skew", "tls", "unreachable"])
+async def test_what_would_strike_every_node_is_tried_by_one_of_them(at: Place, failure: str) -> None:
+    error = MaasError(MaasFailure(failure), "so it is", operation="machine")
+    with failing(error):
+        await at.turn(error=error)
+    for _ in range(100):
+        told = await at.refused()
+        assert (told.failure, told.detail, told.operation) == (error.failure, error.detail, "machine")
+        assert told.retry_after is not None
+        assert timedelta(0) < told.retry_after <= timedelta(seconds=10)
+    at.clock.advance(timedelta(seconds=5))
+    async with at.found.turn(SITE):
+        await at.refused()  # the others wait for what becomes of it
+    await at.turn()
+
+
+async def test_a_region_that_goes_on_refusing_is_tried_once_a_minute(at: Place) -> None:
+    tries = 0
+    for _ in range(3600):
+        at.clock.advance(timedelta(seconds=1))
+        try:
+            async with at.found.turn(SITE):
+                tries += 1
+                raise REFUSED
+        except MaasError:
+            pass
+    assert 58 <= tries <= 66
+
+
+@pytest.mark.parametrize("failure", ["busy", "absent", "conflict", "upstream", "timeout"])
+async def test_what_struck_one_request_strikes_no_other_node(at: Place, failure: str) -> None:
+    error = MaasError(MaasFailure(failure), "so it is")
+    with failing(error):
+        await at.turn(error=error)
+    await at.turn()
+
+
+async def test_sites_that_are_read_anew_have_their_regions_tried_at_once(at: Place) -> None:
+    with failing(REFUSED):
+        await at.turn(error=REFUSED)
+    await at.refused()
+    await at.found.use({SITE: SETTINGS})
+    await at.turn()
+
+
+async def test_several_that_failed_together_failed_once(at: Place) -> None:
+    """They began before anything was known."""
+    async with anyio.create_task_group() as group:
+        for _ in range(TURNS):
+            group.start_soon(_fails_together, at)
+    at.clock.advance(timedelta(seconds=5))
+    await at.turn()
+
+
+async def _fails_together(at: Place) -> None:
+    try:
+        async with at.found.turn(SITE):
+            await anyio.wait_all_tasks_blocked()
+            raise REFUSED
+    except MaasError:
+        pass
+
+
+async def test_a_thousand_nodes_that_look_for_their_bmcs_cost_the_region_one_request(at: Place) -> None:
+    client = at.found.client(SITE)
+    assert client is not None
+    made = await client.create(NEW)
+    at.observed.requests.clear()
+    async with anyio.create_task_group() as group:
+        for _ in range(100):
+            group.start_soon(client.power_addresses)
+    assert at.observed.operations == ["power_addresses"]
+    assert set(await client.power_addresses()) == {made.system_id}
+    assert set(await client.power_addresses((made.system_id,))) == {made.system_id}
+    assert at.observed.operations == ["power_addresses"] * 2, "one machine's own are always read"
+    at.clock.advance(sharing_client.ADDRESSES_KEPT)
+    await client.power_addresses()
+    assert at.observed.operations == ["power_addresses"] * 3
+
+
+async def test_a_shared_reading_that_fails_is_made_again_by_the_next(at: Place) -> None:
+    client = at.found.client(SITE)
+    assert client is not None
+    at.region.faults.add(Fault(op="power_parameters", broken=Broken.GARBLE))
+    with pytest.raises(MaasError):
+        await client.power_addresses()
+    assert await client.power_addresses() == {}

@@ -1,0 +1,124 @@
+"""Turns at one MAAS region: a few at a time, none for whom the line is too long, and none while the region refuses all.
+
+Held by `regions`, one for each region, for as long as the region keeps its settings. Whoever is refused is told so at
+once, in words that stay the same, and when to come again: each a little later than the one before, so that a thousand
+do not come together. What would strike every node is tried by one of them at a time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import anyio
+import msgspec
+
+from farrier import protocols
+from farrier.model.maas import MaasError
+from farrier.model.maas import MaasFailure as F
+from farrier.services.maas_transport import CONCURRENCY
+
+# One of the region's slots is always left to its observer, which everybody waits for.
+TURNS = CONCURRENCY - 1
+# Whoever would wait longer may as well come again: while he waits, he takes the place of a node that needs no region.
+PATIENCE = timedelta(seconds=10)
+# Nobody is left alone for longer because of a line: it may dissolve.
+LONGEST_AGAIN = timedelta(seconds=60)
+# How long a turn takes is measured; until then the line is let grow, and what is refused for is known.
+_FIRST_GUESS_SECONDS = 0.02
+# About the last twenty turns.
+_WEIGHT = 0.1
+# A connection that breaks is soon there again; a key that is refused is replaced by a person.
+_FIRST_PAUSE = timedelta(seconds=5)
+_LONGEST_PAUSE = timedelta(seconds=60)
+_OF_ALL = frozenset({F.AUTH, F.CLOCK_SKEW, F.TLS, F.UNREACHABLE})
+
+
+class _Trouble(msgspec.Struct, frozen=True):
+    """What would strike the next request, too. `until`: seconds of the clock before which nobody tries."""
+
+    error: MaasError
+    noted_at: float
+    pause: float
+    until: float
+
+
+class Turns:
+    """The line for one region."""
+
+    def __init__(self, site: str, clock: protocols.Clock) -> None:
+        self._site = site
+        self._clock = clock
+        self._places = anyio.CapacityLimiter(TURNS)
+        self._takes = _FIRST_GUESS_SECONDS
+        self._promised = 0.0
+        self._trouble: _Trouble | None = None
+
+    def forget_trouble(self) -> None:
+        """Somebody may have mended it: the next one tries."""
+        self._trouble = None
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """A turn, in which a few requests are made. Raises `MaasError`, and then there is none."""
+        self._refuse_in_trouble()
+        self._refuse_in_a_long_line()
+        me = object()
+        try:
+            with anyio.fail_after(PATIENCE.total_seconds()):
+                await self._places.acquire_on_behalf_of(me)
+        except TimeoutError:
+            raise self._too_long(PATIENCE.total_seconds()) from None
+        began = self._clock.monotonic()
+        try:
+            yield
+        except MaasError as error:
+            self._learn(error, began)
+            raise
+        else:
+            self._trouble = None
+        finally:
+            self._takes += _WEIGHT * (self._clock.monotonic() - began - self._takes)
+            self._places.release_on_behalf_of(me)
+
+    def _refuse_in_trouble(self) -> None:
+        trouble, now = self._trouble, self._clock.monotonic()
+        if trouble is None:
+            return
+        if now >= trouble.until:  # one tries, and the others wait for what becomes of it
+            self._trouble = msgspec.structs.replace(trouble, until=now + trouble.pause)
+            return
+        again = trouble.until - now + random.uniform(0, trouble.pause)  # spreads, and protects nothing
+        error = trouble.error
+        raise MaasError(
+            error.failure, error.detail, operation=error.operation, retry_after=timedelta(seconds=again)
+        ) from None
+
+    def _learn(self, error: MaasError, began: float) -> None:
+        """From what a turn ended with."""
+        if error.failure not in _OF_ALL:
+            self._trouble = None
+            return
+        now, before = self._clock.monotonic(), self._trouble
+        if before is not None and began <= before.noted_at:
+            return  # it began before the trouble was known, and tells nothing more of it
+        pause = _FIRST_PAUSE.total_seconds() if before is None else before.pause * 2
+        pause = min(pause, _LONGEST_PAUSE.total_seconds())
+        self._trouble = _Trouble(error=error, noted_at=now, pause=pause, until=now + pause)
+
+    def _refuse_in_a_long_line(self) -> None:
+        waiting = self._places.statistics().tasks_waiting
+        wait = (waiting + 1) * self._takes / TURNS if self._places.available_tokens == 0 else 0.0
+        if wait > PATIENCE.total_seconds():
+            raise self._too_long(wait)
+
+    def _too_long(self, wait: float) -> MaasError:
+        """A refusal, with the next place behind all that were promised one."""
+        now, longest = self._clock.monotonic(), LONGEST_AGAIN.total_seconds()
+        self._promised = min(max(self._promised, now + wait) + self._takes / TURNS, now + longest)
+        # Early rather than late: a line that is too long costs nothing, and one that is empty costs everybody.
+        again = (self._promised - now) * random.uniform(0.5, 1)  # spreads, and protects nothing
+        detail = f"the line of our own requests to site {self._site} is longer than {PATIENCE.total_seconds():.0f} s"
+        return MaasError(F.BUSY, detail, retry_after=timedelta(seconds=again), operation="turn")
