@@ -14,7 +14,7 @@ from datetime import timedelta
 from urllib.parse import urlsplit
 
 from farrier.config import templates
-from farrier.config.sites import BondSite, Layout, LinkMode, LinkSite, MaasSite, NetworkSite, PortSite, Site
+from farrier.config.sites import BondSite, DeploySite, Layout, LinkMode, LinkSite, MaasSite, NetworkSite, PortSite, Site
 from farrier.config.tables import Fault, place
 from farrier.model import duration
 
@@ -32,6 +32,8 @@ _LIMITS = {
     ("observe", "sweep_every"): (_MINUTE, _DAY),
     ("deploy", "bootstrap_ttl"): (_MINUTE, 30 * _DAY),
 }
+# What an agent is given to enrol once its machine is deployed, before that counts as a failure.
+_FIRST_BOOT = timedelta(minutes=30)
 _SCHEMES = ("file", "env", "systemd", "vault")
 _LACP_RATES = ("slow", "fast")
 _HASH_POLICIES = ("layer2", "layer2+3", "layer3+4", "encap2+3", "encap3+4")
@@ -45,8 +47,11 @@ def faults(site: Site) -> Iterator[Fault]:
     yield from _durations(site)
     yield from _storage(site)
     yield from _network(site.network)
-    for text in templates.faults(site.cloud_init.template, site.cloud_init.variables):
+    wrong = tuple(templates.faults(site.cloud_init.template, site.cloud_init.variables))
+    for text in wrong:
         yield Fault(place("cloud_init", site.cloud_init.template_file), text)
+    if site.maas is not None and not wrong and templates.names_token(site.cloud_init.template):
+        yield from _token(site.deploy, site.maas)
 
 
 def _maas(maas: MaasSite) -> Iterator[Fault]:
@@ -75,6 +80,18 @@ def _durations(site: Site) -> Iterator[Fault]:
     observe = site.observe
     if not observe.events_every <= observe.motion_every <= observe.sweep_every:
         yield Fault(place("observe"), "expected events_every to be the shortest and sweep_every the longest")
+
+
+def _token(deploy: DeploySite, maas: MaasSite) -> Iterator[Fault]:
+    """A deployment may be asked for when half of its token's time is over, and the agent enrols at its end."""
+    least = 2 * (2 * maas.node_timeout + _FIRST_BOOT)
+    if deploy.bootstrap_ttl < least:
+        text = (
+            f"expected at least {duration.human(least)}, for half of it has to last for two node_timeouts of "
+            f"{duration.human(maas.node_timeout)} and {duration.human(_FIRST_BOOT)} of a first boot; "
+            f"got {_human(deploy.bootstrap_ttl)}"
+        )
+        yield Fault(place("deploy", "bootstrap_ttl"), text)
 
 
 def _human(found: timedelta) -> str:

@@ -92,7 +92,8 @@ class Advice(msgspec.Struct, frozen=True):
 
 FAILURES: Mapping[FailureClass, Advice] = {
     FailureClass.DISCOVERY_CONFLICT: Advice(
-        False, "several machines match: keep one in MAAS or set the node's MAAS id, then retry_stage"
+        False,
+        "which machine it is is not certain: keep one in MAAS, correct there what the detail names, then retry_stage",
     ),
     FailureClass.BOSS_DISK_NOT_FOUND: Advice(
         False, "seat or replace the boot disk, commission the machine again, then retry_stage"

@@ -280,7 +280,8 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
 class Node(msgspec.Struct, frozen=True, kw_only=True):
     """One node over all layers. `maas_created`: its machine in MAAS was made by us. `redeploying`: a reimage ended, and
     the onboarding that is to follow has not begun. `candidate_of` names the other node that has the machine which a
-    workflow found. `labels` are there while an onboarding is live."""
+    workflow found. `deployed_here`: the last onboarding that ended well deployed its machine. `labels` are there while
+    an onboarding is live."""
 
     id: int
     name: str
@@ -314,6 +315,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     agent: Agent | None = None
     maas: MaasObservation | None = None
     candidate_of: str | None = None
+    deployed_here: bool = False
     tasks: tuple[Task, ...] = ()
     intents: tuple[Intent, ...] = ()
 

@@ -112,10 +112,10 @@ class MaasClient(Protocol):
         """Every VLAN of every fabric of the region."""
 
     async def events(
-        self, *, after: int | None = None, system_id: str | None = None, limit: int = 1000
+        self, *, after: int | None = None, before: int | None = None, system_id: str | None = None, limit: int = 1000
     ) -> tuple[Event, ...]:
-        """Oldest first, each once; of one machine or of all. With `after` the first behind that id, without it the last
-        that there are. Ids may appear out of order: read a few of them again."""
+        """Oldest first, each once; of one machine or of all. With `after` the first behind that id, with `before` the
+        last ahead of it, else the last that there are. Ids may appear out of order: read a few of them again."""
 
     async def results(self, system_id: str, kind: str) -> tuple[ScriptSet, ...]:
         """Rounds of scripts of a kind: `commissioning`, `testing` or `installation`."""
@@ -139,5 +139,6 @@ class Regions(Protocol):
 
     def turn(self, site: str) -> AbstractAsyncContextManager[MaasClient]:
         """The client of the site's region, for a few calls one after the other; some may use it at the same time, so
-        that none of them waits inside. Raises `MaasError`: `busy` when no turn comes in time, which nothing was sent
-        for; `unreachable` for a site without a region."""
+        that none of them waits inside. Raises `MaasError`, which nothing was sent for: `busy` when the line is too
+        long; what another turn was refused with that would strike this one, too; `unreachable` for a site without a
+        region."""

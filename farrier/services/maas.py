@@ -1,8 +1,8 @@
 """`farrier.protocols.MaasClient` over one MAAS region.
 
 Built by `wiring`, one for each region. Before a change it makes sure that nobody else holds the machine, on the word of
-a reading that is at most `FRESH` old; the region itself would let an administrator act on anybody's. Nothing is kept
-but the name of our own user, which belongs to the key.
+a reading that is at most `FRESH` old once there is a slot to send the change; the region itself would let an
+administrator act on anybody's. Nothing is kept but the name of our own user, which belongs to the key.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from farrier.model.maas_changes import Change, LookUp, NewMachine
 from farrier.services import maas_answers, maas_requests
 from farrier.services.maas_requests import Operation
 from farrier.services.maas_signing import ApiKey
-from farrier.services.maas_transport import MaasSettings, Times, Transport, open_http
+from farrier.services.maas_transport import MaasSettings, Sends, Slot, Times, Transport, open_http
 
 # Between reading a machine and acting on it lies one decision of ours. Whatever is older is read again.
 FRESH = timedelta(seconds=10)
@@ -71,8 +71,7 @@ class Maas:
         return (await self._transport.send(request, maas_answers.shaped(maas_answers.Version))).version
 
     async def whoami(self) -> Identity:
-        request = maas_requests.read(Operation.WHOAMI, "users/", ("op", "whoami"))
-        return await self._transport.send(request, maas_answers.shaped(Identity))
+        return await self._whoami(self._transport)
 
     async def config(self, name: str) -> str | int | float | bool | None:
         request = maas_requests.read(Operation.CONFIG, "maas/", ("op", "get_config"), ("name", name))
@@ -91,8 +90,7 @@ class Maas:
         return tuple(self._read_now(machine) for machine in found.values())
 
     async def machine(self, system_id: str) -> Machine:
-        request = maas_requests.read(Operation.MACHINE, maas_requests.machine_path(system_id))
-        return self._read_now(await self._transport.send(request, maas_answers.machine(system_id)))
+        return await self._machine(self._transport, system_id)
 
     async def power_addresses(self, ids: Sequence[str] = ()) -> Mapping[str, PowerAddress]:
         wanted = (("id", system_id) for system_id in ids)
@@ -116,10 +114,16 @@ class Maas:
         return await self._transport.send(request, maas_answers.vlans)
 
     async def events(
-        self, *, after: int | None = None, system_id: str | None = None, limit: int = MOST_EVENTS
+        self,
+        *,
+        after: int | None = None,
+        before: int | None = None,
+        system_id: str | None = None,
+        limit: int = MOST_EVENTS,
     ) -> tuple[Event, ...]:
         query = [("op", "query"), ("level", "DEBUG"), ("limit", str(limit))]
         query += [("after", str(after))] if after is not None else []
+        query += [("before", str(before))] if before is not None else []
         query += [("id", system_id)] if system_id is not None else []
         return await self._transport.send(maas_requests.read(Operation.EVENTS, "events/", *query), maas_answers.events)
 
@@ -137,15 +141,18 @@ class Maas:
 
     async def do(self, machine: Machine, change: Change) -> None:
         request = maas_requests.of_change(machine.system_id, change, agent_name=self._agent_name)
-        await self._refuse_foreign(machine, request.operation)
-        await self._transport.send(request, maas_answers.done)
+        async with self._transport.slot() as slot:  # a reading grows old while a slot is waited for
+            await self._refuse_foreign(slot, machine, request.operation)
+            await slot.send(request, maas_answers.done)
 
-    async def _refuse_foreign(self, machine: Machine, operation: Operation) -> None:
+    async def _refuse_foreign(self, slot: Slot, machine: Machine, operation: Operation) -> None:
         if self._clock.monotonic() - machine.read_at > FRESH.total_seconds():
-            machine = self._unchanged(machine, await self.machine(machine.system_id), operation)
-        if not machine.owner or await self.holds(machine):
+            machine = self._unchanged(machine, await self._machine(slot, machine.system_id), operation)
+        if not machine.owner:
             return
-        ours = (await self._ourselves()).username
+        ours = (await self._ourselves(slot)).username
+        if machine.owner == ours:
+            return
         raise MaasError(
             MaasFailure.FOREIGN_OWNER,
             f"machine {machine.system_id} is held by {machine.owner[:64]!r}, not by {ours!r}; nothing was sent",
@@ -159,11 +166,19 @@ class Maas:
             raise MaasError(MaasFailure.CONFLICT, detail, operation=operation)
         return new
 
-    async def _ourselves(self) -> Identity:
+    async def _machine(self, sender: Sends, system_id: str) -> Machine:
+        request = maas_requests.read(Operation.MACHINE, maas_requests.machine_path(system_id))
+        return self._read_now(await sender.send(request, maas_answers.machine(system_id)))
+
+    async def _whoami(self, sender: Sends) -> Identity:
+        request = maas_requests.read(Operation.WHOAMI, "users/", ("op", "whoami"))
+        return await sender.send(request, maas_answers.shaped(Identity))
+
+    async def _ourselves(self, sender: Sends | None = None) -> Identity:
         """Asked once for each key; it cannot change its user."""
         key = await self._transport.api_key(Operation.WHOAMI)
         if self._user is None or self._user[0] != key:
-            self._user = key, await self.whoami()
+            self._user = key, await self._whoami(sender or self._transport)
         return self._user[1]
 
     def _read_now(self, machine: Machine) -> Machine:

@@ -27,6 +27,11 @@ LONGEST_STAY = timedelta(minutes=5)
 # A sentence or two: what MAAS says is one, unless it lists all of something.
 _LONGEST_QUOTE = 300
 
+# Characters of a secret that is not quoted whole, as user data with a token in it; a password or a key is shorter.
+_LONG = 128
+# A token in it is several times as long, so most of it goes wherever the quoted part begins.
+_PIECE = 12
+
 _NO_MACHINE = re.compile(r"No (Machine|Node) matches the given query")
 _OLD_TIMESTAMP = re.compile(r"expired timestamp|timestamp", re.IGNORECASE)
 
@@ -178,7 +183,24 @@ def scrubbed(text: str, secrets: Iterable[str]) -> str:
     }
     for spelling in sorted(filter(None, spellings), key=len, reverse=True):
         text = text.replace(spelling, "***")
+    for long in (spelling for spelling in spellings if len(spelling) >= _LONG):
+        text = _without_parts(text, long)
     return text
+
+
+def _without_parts(text: str, secret: str) -> str:
+    """`text` without what it quotes of a long secret: whoever quotes that shortens it. Fewer than two pieces of what is
+    quoted may stay, one at each of its ends."""
+    pieces = {secret[at : at + _PIECE] for at in range(0, len(secret) - _PIECE + 1, _PIECE)}
+    kept: list[str] = []
+    end = 0
+    for at in range(len(text)):
+        if text[at : at + _PIECE] in pieces:
+            kept.append("***" if at >= end else "")
+            end = at + _PIECE
+        elif at >= end:
+            kept.append(text[at])
+    return "".join(kept)
 
 
 def _fields(answer: Answer, secrets: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -231,16 +231,19 @@ def _update(system_id: str, change: changes.Update) -> Request:
 
 
 def _deploy(system_id: str, change: changes.Deploy, agent_name: str) -> Request:
-    return _on_machine(
+    """The user data has a token in it, and a refusal may quote what was sent."""
+    encoded = base64.b64encode(change.user_data.encode()).decode()
+    asked = _on_machine(
         Operation.DEPLOY,
         system_id,
-        user_data=base64.b64encode(change.user_data.encode()).decode(),
+        user_data=encoded,
         comment=change.comment,
         agent_name=agent_name,
         distro_series=change.distro_series,
         hwe_kernel=change.hwe_kernel,
         enable_hw_sync=change.enable_hw_sync,
     )
+    return msgspec.structs.replace(asked, secrets=(encoded, change.user_data))
 
 
 def _on_machine(operation: Operation, system_id: str, **values: _Value) -> Request:

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import anyio
 import httpx
@@ -133,6 +133,12 @@ class Transport:
             await self._times.pause(pause.total_seconds())
             attempt += 1
 
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[Slot]:
+        """A slot to keep for several requests, so that nothing waits between them."""
+        async with self._slots:
+            yield Slot(self._reported)
+
     def _before_next(self, request: Request, attempt: int, error: MaasError) -> timedelta | None:
         """How long to wait before the request is sent again; None: it is not."""
         if request.changes or attempt >= ATTEMPTS or error.failure not in _PASSES:
@@ -141,19 +147,22 @@ class Transport:
         return pause if pause <= LONGEST_PAUSE else None
 
     async def _once(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
-        """One request, reported to the observer however it ends."""
         async with self._slots:
-            started = self._times.clock.monotonic()
-            result = "cancelled"
-            try:
-                understood = await self._answered(request, understand)
-                result = "ok"
-            except MaasError as error:
-                result = error.failure.value
-                raise
-            finally:
-                self._observer.requested("maas", request.operation, result, self._times.clock.monotonic() - started)
-            return understood
+            return await self._reported(request, understand)
+
+    async def _reported(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
+        """One request, reported to the observer however it ends."""
+        started = self._times.clock.monotonic()
+        result = "cancelled"
+        try:
+            understood = await self._answered(request, understand)
+            result = "ok"
+        except MaasError as error:
+            result = error.failure.value
+            raise
+        finally:
+            self._observer.requested("maas", request.operation, result, self._times.clock.monotonic() - started)
+        return understood
 
     async def _answered(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
         key = await self.api_key(request.operation)
@@ -201,6 +210,27 @@ class Transport:
                     return await _bounded(request, response)
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:  # TimeoutError is one of the last
             raise maas_failure.of_exception(request, error, within=within) from None
+
+
+class Sends(Protocol):
+    """What sends a request: the transport, or a slot of it that is kept."""
+
+    async def send(self, request: Request, understand: Callable[[Answer], _T]) -> _T: ...
+
+
+class Slot:
+    """A slot that is kept. Each request is sent once, also one that only reads: nobody waits long for a slot."""
+
+    def __init__(self, once: _Once) -> None:
+        self._once = once
+
+    async def send(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
+        """As the transport's."""
+        return await self._once(request, understand)
+
+
+class _Once(Protocol):
+    async def __call__(self, request: Request, understand: Callable[[Answer], _T]) -> _T: ...
 
 
 class Garbled(Exception):

@@ -116,7 +116,7 @@ async def test_a_machine_is_found_by_each_of_its_names(world: World, region: Reg
         assert await world.client.machines(by, [value]) == (machine,)
         assert await world.client.machines(by, ["none"]) == ()
     assert await world.client.machines(LookUp.ID, []) == ()
-    where = PowerAddress(power_address=POWER.address, power_user=POWER.username)
+    where = PowerAddress(power_address=POWER.address, power_user=POWER.username, node_id="")
     assert await world.client.power_addresses() == {machine.system_id: where}
 
 
@@ -158,6 +158,15 @@ async def test_a_cursor_over_events_misses_none_and_repeats_none(world: World, r
         seen += page
     assert seen == everything
     assert [event.id for event in seen] == sorted({event.id for event in seen})
+
+
+async def test_events_are_read_back_page_by_page(world: World, region: Region) -> None:
+    machine = await deployed(world, region)
+    everything = await world.client.events(system_id=machine.system_id)
+    seen = await world.client.events(system_id=machine.system_id, limit=7)
+    while page := await world.client.events(system_id=machine.system_id, before=seen[0].id, limit=7):
+        seen = (*page, *seen)
+    assert seen == everything
 
 
 async def test_a_machine_that_is_not_there_is_absent_and_not_merely_unlisted(world: World) -> None:
@@ -240,6 +249,53 @@ async def test_an_old_reading_is_not_believed_about_the_owner(world: World, regi
         await world.client.do(machine, DEPLOY)
     assert refused.value.failure is MaasFailure.CONFLICT
     assert region.machines[machine.system_id].status == Status.READY
+
+
+async def test_a_reading_that_grew_old_while_a_slot_was_waited_for_is_not_believed(region: Region) -> None:
+    gate = anyio.Event()
+
+    class Slow(RegionTransport):
+        @override
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            if request.url.path.endswith("/version/"):
+                await gate.wait()
+            return await super().handle_async_request(request)
+
+    refused: list[MaasFailure] = []
+
+    async def deploy() -> None:
+        try:
+            await world.client.do(machine, DEPLOY)
+        except MaasError as error:
+            refused.append(error.failure)
+
+    async with world_of(Slow(region)) as world:
+        machine = await commissioned(world, region)
+        async with anyio.create_task_group() as callers:
+            for _ in range(CONCURRENCY):
+                callers.start_soon(world.client.version)
+            await anyio.wait_all_tasks_blocked()
+            callers.start_soon(deploy)
+            await anyio.wait_all_tasks_blocked()
+            region.machines[machine.system_id].owner = OPERATOR.username
+            world.clock.advance(FRESH + timedelta(seconds=1))
+            gate.set()
+    assert refused == [MaasFailure.CONFLICT]
+    assert region.machines[machine.system_id].status == Status.READY
+
+
+async def test_changes_that_have_to_read_first_do_not_wait_for_one_another(region: Region) -> None:
+    """Each keeps its slot for what it reads: as many as there are slots would else wait for ever."""
+    async with world_of(RegionTransport(region)) as world:
+        machines = []
+        for number in range(2 * CONCURRENCY):
+            new = msgspec.structs.replace(NEW, hostname=f"n{number}", mac_addresses=(f"52:54:00:00:01:0{number}",))
+            machines.append(await world.client.create(new))
+        world.clock.advance(FRESH + timedelta(seconds=1))
+        async with anyio.create_task_group() as callers:
+            for machine in machines:
+                callers.start_soon(world.client.do, machine, changes.Update(description="mine"))
+    assert {machine.description for machine in region.machines.values()} == {"mine"}
 
 
 async def test_an_old_reading_that_still_holds_is_no_hindrance(world: World, region: Region) -> None:

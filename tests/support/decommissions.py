@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from farrier.handlers.node.moves import change
 from farrier.handlers.node.stage import Done, Failed, Settled, Waiting
 from farrier.model.failures import FailureClass
+from farrier.model.node import Options
 from farrier.model.stages import DecommissionStage
 from farrier.sim.maas import ADMIN, Status
 from farrier.sim.maas.records import Machine
@@ -21,6 +22,7 @@ from tests.support.maas_region import put_into
 from tests.support.stages import Stand
 
 CHANGES = ("release", "abort", "unlock", "lock", "power_off", "delete", "update", "deploy", "commission", "mark_fixed")
+FORCED = Options(force=True, reason="the lock is an old one")
 # Longer than any back-off of a stage.
 LATER = timedelta(minutes=20)
 

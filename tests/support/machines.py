@@ -11,12 +11,13 @@ from farrier.handlers.node.moves import change
 from farrier.model.maas_changes import Commission, Deploy, NewMachine, PowerAccess, Release
 from farrier.sim.maas import ADMIN, CommissionFate, DeployFate, Durations, EraseFate, Hardware, Nature, Region, Status
 from farrier.sim.maas.records import Machine
+from tests.support.nodes import MARK
 from tests.support.stages import Stand
 
 LONG = timedelta(hours=3)
 # Switching takes a moment, so that what MAAS is about to do can be seen.
 SLOW_POWER = Durations(power=timedelta(minutes=1))
-COMMENT = "farrier onboarding 11: deploy 1"
+COMMENT = f"farrier onboarding 11 {MARK}: deploy 1"
 
 
 async def created(stand: Stand, *, hostname: str | None = None, description: str = "") -> Machine:

@@ -34,6 +34,8 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(hours=1)
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
+# What the workflows of these nodes are recognised by in MAAS.
+MARK = "5ac0ffee12345678"
 
 HANDLER = NodeHandler(NodeConfig())
 
@@ -97,6 +99,7 @@ def onboarding(status: WorkflowStatus = WorkflowStatus.RUNNING, **fields: Any) -
     """A manual onboarding that waits for its agent."""
     given: dict[str, Any] = {
         "id": 11,
+        "mark": MARK,
         "mode": OnboardingMode.MANUAL,
         "stage": OnboardingStage.WAIT_FOR_AGENT_ENROLLMENT,
         "status_entered_at": NOW - MINUTE,
@@ -112,6 +115,7 @@ def decommission(
     """A full decommission at a stage."""
     given: dict[str, Any] = {
         "id": 12,
+        "mark": MARK,
         "mode": DecommissionMode.FULL_DECOMMISSION,
         "status_entered_at": NOW - MINUTE,
         "stage_entered_at": NOW - MINUTE,

@@ -32,7 +32,7 @@ from farrier.sim.maas import ADMIN, Region
 from farrier.sim.maas.records import SetType
 from tests.support.fake_bmc import FakeBmc
 from tests.support.maas import World, world_with
-from tests.support.nodes import NOW, Secrets, node
+from tests.support.nodes import MARK, NOW, Secrets, node
 
 MAC = "52:54:00:00:00:01"
 SITE = Site(
@@ -96,7 +96,12 @@ class Stand:
 
     def onboards(self, stage: OnboardingStage, **fields: Any) -> None:
         """Put the node at this stage of an onboarding in mode `deploy`, just now."""
-        given: dict[str, Any] = {"id": 11, "mode": OnboardingMode.DEPLOY, "status": WorkflowStatus.RUNNING}
+        given: dict[str, Any] = {
+            "id": 11,
+            "mark": MARK,
+            "mode": OnboardingMode.DEPLOY,
+            "status": WorkflowStatus.RUNNING,
+        }
         begun = {"stage": stage, "stage_entered_at": self.now, "status_entered_at": self.now, "mode_given_at": self.now}
         self.node = change(self.node, workflow=Onboarding(**given | begun | fields))
 
@@ -104,6 +109,7 @@ class Stand:
         """Put the node at this stage of a full decommission, retired, just now."""
         given: dict[str, Any] = {
             "id": 12,
+            "mark": MARK,
             "mode": DecommissionMode.FULL_DECOMMISSION,
             "status": WorkflowStatus.RUNNING,
             "stage": stage,

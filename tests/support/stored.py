@@ -38,12 +38,17 @@ def clocked(before: Workflow | None, after: Workflow | None, now: datetime) -> W
     if after is None or after.status not in LIVE:
         return None
     if before is None or before.id != after.id:
-        return replace(after, id=before.id + 1 if before else 100, status_entered_at=now, stage_entered_at=now)
+        return _new(after, before.id + 1 if before else 100, now)
     return replace(
         after,
         status_entered_at=before.status_entered_at if after.status is before.status else now,
         stage_entered_at=before.stage_entered_at if after.stage is before.stage else now,
     )
+
+
+def _new(workflow: Workflow, number: int, now: datetime) -> Workflow:
+    """As the database makes it: with a mark that no other has."""
+    return replace(workflow, id=number, mark=f"{number:016x}", status_entered_at=now, stage_entered_at=now)
 
 
 def unanswered(before: Node, decided: tuple[Write, ...]) -> Any:

@@ -23,7 +23,8 @@ async def token(services: NodeServices, site: Site, node: Node, deploy: int) -> 
     assert site.maas is not None, "deploys only where there is a region"
     assert node.workflow is not None, "asked for only while a workflow is live"
     key = await services.credentials.token(site.maas.key)
-    said = f"{_LABEL}\n{node.id}\n{node.workflow.id}\n{deploy}"
+    # Ids begin anew with each database, and the token of an earlier one's node is in some machine's user data.
+    said = f"{_LABEL}\n{node.id}\n{node.workflow.id}\n{node.workflow.mark}\n{deploy}"
     return hmac.new(key.encode(), said.encode(), hashlib.sha256).hexdigest()
 
 

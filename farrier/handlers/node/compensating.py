@@ -21,7 +21,7 @@ from farrier.model import outcome, sla
 from farrier.model.edges import Layer
 from farrier.model.failures import FailureClass
 from farrier.model.maas import Machine, StatusNumber
-from farrier.model.maas_changes import Abort, LookUp, Release, Unlock
+from farrier.model.maas_changes import Abort, LookUp, Release
 from farrier.model.node import AfterUndo, Node, Onboarding, StopRequest, Upstream, Workflow
 from farrier.model.outcome import Wait
 from farrier.model.stages import DETOUR, PATHS, OnboardingStage
@@ -52,6 +52,8 @@ _HELD = frozenset(
 )
 
 _ABORTABLE = _AT_WORK | {S.DEPLOYING}
+# As it was made; MAAS may commission it by itself.
+_UNTOUCHED = frozenset({S.NEW, S.COMMISSIONING})
 
 
 def has_work(node: Node) -> bool:
@@ -71,6 +73,9 @@ def compensate(node: Node, now: datetime, policy: Policy) -> Decision:
     """One step of the undo."""
     if not has_work(node):
         return _undone(node, Done(reason="nothing was done in MAAS"))
+    site = policy.site_of(node)
+    if site is None or site.maas is None:
+        return _without_a_site(node, now, policy)
     result = _undo(node, now, policy)
     if not isinstance(result, Call):
         return _settled(node, result, now, policy)
@@ -82,14 +87,19 @@ def compensate(node: Node, now: datetime, policy: Policy) -> Decision:
     return outcome.Step(name=call.name, act=act, deadline=call.deadline, reads_only=call.reads_only)
 
 
+def _without_a_site(node: Node, now: datetime, policy: Policy) -> Outcome:
+    """Its file may be on its way here; who cancels once more after that has failed wants an end of it."""
+    waits = region.elsewhere(node)
+    if _own(node).failure_class is FailureClass.UNDO_FAILED:
+        return _gave_up(node, waits.reason)
+    return _waiting(node, waits, now, policy)
+
+
 def _undo(node: Node, now: datetime, policy: Policy) -> StageResult:
     workflow = _own(node)
     if node.maas_id is None:
         if workflow.upstream.candidate is not None:
             return Done(reason="a machine was found in MAAS and not taken")
-        site = policy.site_of(node)
-        if site is None or site.maas is None:
-            return Done(reason="its site has no MAAS, so nothing was done there")
         return region.with_region(
             node, policy, lambda client: _look_for_lost(client, node), name="undo", reads_only=True
         )
@@ -100,7 +110,7 @@ def _undo(node: Node, now: datetime, policy: Policy) -> StageResult:
         machine = await region.own_machine(client, node)
         if isinstance(machine, Failed):
             return machine
-        ours = machine.status in _HELD and await _deployed_by_us(client, node)
+        ours = machine.status in _HELD and await detour.is_ours(client, node, machine.system_id)
         return await region.sent(client, machine, decide(node, machine, now, ours=ours))
 
     return region.with_region(node, policy, ask, name="undo")
@@ -133,12 +143,11 @@ def decide(node: Node, machine: Machine, now: datetime, *, ours: bool) -> Settle
         return _refused(f"{named}: end that in MAAS")
     if not ours:
         return _refused(f"{named}, and not because of this workflow: release it in MAAS")
-    note = region.comment(node, "undo")
     if machine.locked:
-        return Send(change=Unlock(comment=note), reason="unlock")
+        return _refused(f"{named} and locked, by somebody who wants it left alone: unlock it in MAAS")
     if machine.status == S.DEPLOYING:
         return _abort(node, machine, now)
-    return Send(change=Release(comment=note), reason="release")
+    return Send(change=Release(comment=region.comment(node, "undo")), reason="release")
 
 
 def _abort(node: Node, machine: Machine, now: datetime) -> Settled | Send:
@@ -159,28 +168,21 @@ def _abort_is_asked(node: Node, now: datetime) -> bool:
 
 
 async def _look_for_lost(client: MaasClient, node: Node) -> Settled:
-    """A machine whose creation was asked for and not answered is ours to know of."""
+    """A machine whose creation was asked for and not answered is ours to know of, unless somebody has made something of
+    it since."""
     known = discovery.clues(node)
     machines = (
         *await client.machines(LookUp.HOSTNAME, (known.hostname,)),
         *await client.machines(LookUp.MAC_ADDRESS, known.macs),
     )
     ours = region.comment(node, region.CREATE)
-    found = sorted({machine.system_id for machine in machines if machine.description == ours})
+    found = sorted(
+        {machine.system_id for machine in machines if machine.description == ours and machine.status in _UNTOUCHED}
+    )
     if not found:
         return Done(reason="MAAS has no machine that was created for it")
     to = change(node, maas_id=found[0], maas_created=True)
     return Step(to=to, reason=f"machine {found[0]} was created for it, although the answer was lost")
-
-
-async def _deployed_by_us(client: MaasClient, node: Node) -> bool:
-    """Whether the machine's last deployment is this workflow's. One whose answer was lost has the next number, and only
-    the region knows of it; one that the region's events do not tell of any more is what we remember."""
-    known = _own(node).upstream
-    newest = detour.newest_start(await client.events(system_id=node.maas_id, limit=detour.MOST_EVENTS))
-    if newest is None:
-        return known.has_deployed
-    return any(newest.carries(detour.comment(node, n)) for n in range(known.disowned + 1, known.deploys + 2))
 
 
 def _settled(node: Node, result: Settled, now: datetime, policy: Policy) -> Outcome:

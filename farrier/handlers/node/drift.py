@@ -1,14 +1,17 @@
 """Drift: a node in service whose machine in MAAS is not what it has to be (000 §6.2, model §6).
 
 Pure, on what the region's observer wrote down. One reading is no proof, and what is stale proves nothing: a
-contradiction counts once two readings a minute apart agree, and a quarantine for it is lifted once the machine has been
-deployed again for as long, without a word to the contrary, and the node is healthy.
+contradiction counts once two readings a minute apart show the same state, and a quarantine for it is lifted once the
+machine has been deployed again for as long, by us, without a word to the contrary, and the node is healthy. A machine
+that we deployed and somebody else holds is none of ours any more, whatever its state; what was put into service by hand
+may be anybody's.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
 
+from farrier.handlers.node import region
 from farrier.handlers.node.moves import Policy
 from farrier.model.failures import QuarantineCause
 from farrier.model.maas import MaasStatus
@@ -22,7 +25,12 @@ CAUSES = frozenset({QuarantineCause.STATE_DISAGREEMENT, QuarantineCause.MACHINE_
 def contradiction(node: Node, now: datetime, config: Policy) -> Quarantine | None:
     """Why a node in service has to leave it; None while nothing proves that it must."""
     seen = _fresh(node, now, config)
-    if seen is None or seen.state is MaasStatus.DEPLOYED or not seen.confirmed:
+    if seen is None or not seen.confirmed:
+        return None
+    if node.deployed_here and region.is_foreign(seen):
+        said = f"machine {seen.system_id} is held by {(seen.owner or '')[:64]!r}, not by us"
+        return Quarantine(QuarantineCause.STATE_DISAGREEMENT, f"MAAS says that {said}")
+    if seen.state is MaasStatus.DEPLOYED:
         return None
     if seen.state is MaasStatus.ABSENT:
         return Quarantine(QuarantineCause.MACHINE_DELETED_UPSTREAM, f"MAAS has no machine {seen.system_id} any more")
@@ -31,9 +39,10 @@ def contradiction(node: Node, now: datetime, config: Policy) -> Quarantine | Non
 
 
 def is_over(node: Node, now: datetime, config: Policy) -> bool:
-    """Whether what drift quarantined the node for is proven gone."""
+    """Whether what drift quarantined the node for is proven gone. What somebody else deployed is not this node, and
+    while nobody knows who holds the machine it is not proven to be."""
     seen = _fresh(node, now, config)
-    if seen is None or seen.state is not MaasStatus.DEPLOYED:
+    if seen is None or seen.state is not MaasStatus.DEPLOYED or seen.ours is not True:
         return False
     return seen.tells_of(node.status_entered_at) and seen.fresh_at - seen.since >= CONFIRMED_AFTER
 

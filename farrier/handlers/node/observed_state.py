@@ -11,7 +11,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from farrier.handlers.node import onboarding, onboarding_adopt
+from farrier.handlers.node import onboarding, onboarding_adopt, region
 from farrier.handlers.node.moves import Policy, change, job, noted, proven_healthy
 from farrier.handlers.node.onboarding.wait_for_agent_enrollment import wait_for_agent_enrollment
 from farrier.handlers.node.reply import Accept, Reject, Reply
@@ -73,7 +73,8 @@ def _of_deployment(node: Node, now: datetime, policy: Policy) -> Reply:
     if stage is None:
         return _no(f"MAAS says {seen.state}; accepted are {_names(_GOES_ON_AT)}")
     if seen.state in (M.DEPLOYING, M.DEPLOYED) and not seen.ours:
-        return _no(f"machine {seen.system_id} is {seen.state}, and not held by us")
+        known = "it is not known yet whether it is" if region.is_undecided(seen) else "not"
+        return _no(f"machine {seen.system_id} is {seen.state}, and {known} held by us")
     to = _adopted(node, stage, seen.state, now)
     if stage is O.WAIT_FOR_AGENT_ENROLLMENT and isinstance(wait_for_agent_enrollment(to, now, policy), Done):
         return Accept(reason="the observed state is the goal", to=onboarding.complete(to, ending=W.RECONCILED))
@@ -128,8 +129,8 @@ def _fresh(node: Node, now: datetime, policy: Policy) -> MaasObservation | Rejec
     seen = node.maas
     if seen is None or not seen.fresh(now, policy.observation_ttl):
         return _no("nothing fresh was observed of a machine in MAAS")
-    if seen.owner and not seen.ours:
-        return _no(f"machine {seen.system_id} is held by {seen.owner[:64]!r} in MAAS, not by us")
+    if region.is_foreign(seen):
+        return _no(f"machine {seen.system_id} is held by {(seen.owner or '')[:64]!r} in MAAS, not by us")
     return seen
 
 

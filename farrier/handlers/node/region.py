@@ -103,14 +103,20 @@ def not_configured(node: Node) -> Failed:
     )
 
 
+def elsewhere(node: Node) -> Waiting:
+    """This process does not know the region of a site that the workflow has begun at: its file may be on its way here,
+    and another replica may have it."""
+    return Waiting(reason=f"site {node.site or '(none)'} has no MAAS configured here; waits for its file")
+
+
 def gone(node: Node) -> Failed:
     """The machine that the node had is no more."""
     return Failed(failure=FailureClass.MACHINE_DELETED_UPSTREAM, detail=f"MAAS has no machine {node.maas_id} any more")
 
 
-def foreign(system_id: str, owner: str) -> Failed:
+def foreign(system_id: str, owner: str | None) -> Failed:
     """Somebody else holds the machine."""
-    detail = f"machine {system_id} is held by {owner[:64]!r} in MAAS, not by us; nothing was done to it"
+    detail = f"machine {system_id} is held by {(owner or '')[:64]!r} in MAAS, not by us; nothing was done to it"
     return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
 
 
@@ -119,6 +125,21 @@ def latest(node: Node) -> MaasObservation | None:
     assert node.workflow is not None, "a stage runs in a workflow"
     seen = node.maas
     return seen if seen is not None and seen.tells_of(attempt_began_at(node.workflow)) else None
+
+
+def is_foreign(seen: MaasObservation) -> bool:
+    """Whether somebody else is known to hold the machine."""
+    return bool(seen.owner) and seen.ours is False
+
+
+def is_undecided(seen: MaasObservation) -> bool:
+    """Whether somebody holds the machine, and whom the region takes us for is not known, as after a new URL."""
+    return bool(seen.owner) and seen.ours is None
+
+
+def undecided(seen: MaasObservation) -> Waiting:
+    """Proves nothing, and is no fault of the node."""
+    return Waiting(reason=f"waits to know whether machine {seen.system_id} is held by us", timed=False)
 
 
 def told(error: MaasError) -> Settled:
@@ -140,9 +161,11 @@ def told(error: MaasError) -> Settled:
 
 
 def comment(node: Node, what: str) -> str:
-    """What our own requests are recognised by in the region's events: the same for a request that is made again."""
-    assert node.workflow is not None, "a stage runs in a workflow"
-    return f"farrier {node.workflow.kind} {node.workflow.id}: {what}"
+    """What our own requests are recognised by in the region's events: the same for a request that is made again. The id
+    is for people: those of another database are the same ones, and only the mark is nobody else's."""
+    workflow = node.workflow
+    assert workflow is not None and workflow.mark, "a stage runs in a workflow that is stored"
+    return f"farrier {workflow.kind} {workflow.id} {workflow.mark}: {what}"
 
 
 def site_of(node: Node, policy: Policy) -> Site:

@@ -71,7 +71,7 @@ async def asks_cancel(node: Machine) -> None:
 async def asks_removal(node: Machine) -> None:
     """Its agent is through with its tasks by the time that the machine is released."""
     await node.beat()
-    await node.asked("decommission", mode="full_decommission")
+    await node.asked("decommission", mode="full_decommission", force=True, reason="the lock is an old one")
     await cleaned(node)
 
 

@@ -45,7 +45,7 @@ async def test_whatever_goes_wrong_once_with_each_change_the_node_goes_all_the_w
     assert [*site.maas.region.machines] == [machine.system_id]
     is_set_up_once(machine)
     machine.locked = True
-    await cleaned(await node.asked("decommission", mode="full_decommission"))
+    await cleaned(await node.asked("decommission", mode="full_decommission", force=True, reason="an old lock"))
     await until(node, "deleted")
     assert {*strike.struck} == ON_THE_WAY_IN | {"unlock", "release", "delete"}
     assert not site.maas.region.machines

@@ -54,7 +54,8 @@ async def in_service(site: Site) -> tuple[Machine, Simulated]:
 
 
 async def cleaned(machine: Machine, mode: str) -> None:
-    await machine.asked("decommission", mode=mode)
+    """By force, for the machine is locked."""
+    await machine.asked("decommission", mode=mode, force=True, reason="the lock is an old one")
     for type_ in CLEANED:
         await machine.finish(TaskType[type_])
 

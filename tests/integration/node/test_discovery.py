@@ -11,6 +11,7 @@ from farrier.sim.maas import Nature, Region, Status
 from farrier.sim.maas.hardware import CommissionFate
 from farrier.sim.maas.records import Machine, ScriptSet, ScriptStatus, SetType
 from tests.support import pg
+from tests.support.fake_bmc import READING
 from tests.support.site import Site, opened
 
 MAC = "52:54:00:00:00:01"
@@ -25,13 +26,14 @@ async def site(db: pg.Database) -> AsyncIterator[Site]:
 
 
 def has_ready(region: Region, hostname: str, **power: str) -> Machine:
-    """A machine that is ready, known by its name alone."""
+    """A machine that is ready, known by its name and its serial alone."""
     machine = Machine(
         system_id=region.next_system_id(),
         hostname=hostname,
         status=Status.READY,
         power_type="redfish",
         power_parameters=power,
+        hardware_info={"system_serial": READING.serial or ""},
     )
     machine.script_sets.append(
         ScriptSet(

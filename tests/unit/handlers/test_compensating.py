@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 
 from farrier.handlers.node import region
 from farrier.handlers.node.moves import change
+from farrier.handlers.node.onboarding import detour
 from farrier.model.actions import Action
 from farrier.model.failures import FailureClass
+from farrier.model.maas_changes import Deploy, Release
 from farrier.model.node import AfterUndo, Onboarding, Upstream
 from farrier.model.stages import DETOUR, PATHS
 from farrier.model.stages import OnboardingStage as O
@@ -20,10 +23,12 @@ from farrier.model.writes import ForgetAgent, RevokeBootstrap
 from farrier.sim.maas import Status
 from tests.support.handled import Handled
 from tests.support.machines import created, machine_in, slow_region
+from tests.support.nodes import MARK
 from tests.support.stages import Stand, stand
 from tests.support.undoing import ASKED, AT_REST, changes, forget, machine_of, standing
 
 S = Status
+HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
@@ -179,6 +184,64 @@ async def test_somebody_elses_machine_of_the_same_name_is_not_taken_for_a_lost_o
     it = Handled(at)
     await it.ask(Action.CANCEL)
     assert (it.status, it.node.maas_id) == (W.CANCELLED, None)
+
+
+@pytest.mark.parametrize("status", [S.READY, S.DEPLOYED, S.DEPLOYING, S.RESCUE_MODE, S.BROKEN])
+async def test_what_somebody_made_of_a_lost_machine_is_left_alone(at: Stand, status: Status) -> None:
+    machine = await machine_in(at, status)
+    at.onboards(O.CREATE_OR_FIND_IN_MAAS)
+    machine.description = region.comment(at.node, "create")
+    at.node = change(at.node, maas_id=None, maas_created=False)
+    forget(at)
+    it = Handled(at)
+    await it.ask(Action.CANCEL)
+    assert (it.status, it.node.maas_id, changes(at)) == (W.CANCELLED, None, [])
+
+
+async def test_a_machine_of_the_same_workflow_in_another_database_is_somebody_elses(at: Stand) -> None:
+    """Ids begin anew where a database is made anew, and nodes are registered in the same order."""
+    machine = await machine_in(at, S.DEPLOYED)
+    at.onboards(O.DEPLOY_VIA_MAAS, mark="0ddba11000000000", upstream=ASKED)
+    machine.description = f"farrier onboarding 11 {MARK}: create"
+    forget(at)
+    it = Handled(at)
+    await it.ask(Action.CANCEL)
+    assert it.status is W.FAILED_MANUAL_INTERVENTION
+    at.node = change(at.node, maas_id=None)
+    await it.ask(Action.CANCEL)
+    assert (it.status, it.node.maas_id, changes(at), machine.status) == (W.CANCELLED, None, [], S.DEPLOYED)
+
+
+async def test_a_deployment_that_the_region_tells_nothing_of_is_not_undone(at: Stand) -> None:
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
+    at.region.events.of(at.node.maas_id).clear()
+    await it.ask(Action.CANCEL)
+    assert it.status is W.FAILED_MANUAL_INTERVENTION
+    assert (changes(at), machine_of(at)) == ([], S.DEPLOYED)
+
+
+async def test_a_deployment_whose_start_is_pages_back_is_undone(at: Stand) -> None:
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
+    for _ in range(detour.MOST_EVENTS + 1):
+        at.region.note(at.region.machines[at.node.maas_id or ""], "Node status event")
+    await it.ask(Action.CANCEL)
+    assert await it.finish() is W.CANCELLED
+    assert changes(at) == ["release"]
+
+
+async def test_what_somebody_with_our_key_deployed_long_since_is_not_undone(at: Stand) -> None:
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
+    client, machine_id = at.world.client, at.node.maas_id or ""
+    await client.do(await client.machine(machine_id), Release(comment="by hand"))
+    at.pass_time(HOUR)
+    await client.do(await client.machine(machine_id), Deploy(user_data="", comment="a tenant's"))
+    at.pass_time(HOUR)
+    for _ in range(detour.MOST_EVENTS + 1):
+        at.region.note(at.region.machines[machine_id], "Node status event")
+    forget(at)
+    await it.ask(Action.CANCEL)
+    assert it.status is W.FAILED_MANUAL_INTERVENTION
+    assert (changes(at), machine_of(at)) == ([], S.DEPLOYED)
 
 
 async def test_a_machine_that_was_found_and_not_taken_is_left_alone(at: Stand) -> None:

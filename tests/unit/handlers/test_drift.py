@@ -23,7 +23,14 @@ CONTRADICTIONS = [state for state in MaasStatus if state is not MaasStatus.DEPLO
 
 def seen(state: MaasStatus, **fields: Any) -> MaasObservation:
     """Confirmed: first read two minutes ago, last a second ago."""
-    given = {"system_id": "abc123", "since": NOW - 2 * MINUTE, "read_at": NOW - SECOND, "fresh_at": NOW - SECOND}
+    held = {"owner": "farrier", "ours": True} if state is MaasStatus.DEPLOYED else {}
+    given = {
+        **held,
+        "system_id": "abc123",
+        "since": NOW - 2 * MINUTE,
+        "read_at": NOW - SECOND,
+        "fresh_at": NOW - SECOND,
+    }
     return MaasObservation(**{"state": state, **given, **fields})
 
 
@@ -54,6 +61,27 @@ def test_a_machine_that_is_not_deployed_any_more_takes_its_node_out_of_service(s
 )
 def test_what_is_not_proven_moves_nothing(observation: MaasObservation | None) -> None:
     assert not isinstance(decide(serving(N.ACTIVE, observation)), Transition)
+
+
+SOMEBODYS: dict[str, Any] = {"owner": "ann", "ours": False}
+
+
+def test_a_machine_that_we_deployed_and_somebody_else_deployed_since_takes_its_node_out_of_service() -> None:
+    after = moved(decide(serving(N.ACTIVE, seen(MaasStatus.DEPLOYED, **SOMEBODYS), deployed_here=True)))
+    assert after.status is N.QUARANTINED and after.quarantine is not None
+    assert after.quarantine.cause is QuarantineCause.STATE_DISAGREEMENT and "'ann'" in after.quarantine.reason
+
+
+@pytest.mark.parametrize(
+    ("held", "deployed_here"),
+    [(SOMEBODYS, False), ({"owner": "farrier", "ours": None}, True)],
+    ids=["put into service by hand", "whom the region takes us for is not known"],
+)
+def test_what_is_not_known_to_have_been_taken_from_us_stays_in_service(
+    held: dict[str, Any], deployed_here: bool
+) -> None:
+    observation = seen(MaasStatus.DEPLOYED, **held)
+    assert not isinstance(decide(serving(N.ACTIVE, observation, deployed_here=deployed_here)), Transition)
 
 
 def test_a_node_that_is_about_to_be_drained_drifts_like_any_other() -> None:
@@ -112,3 +140,9 @@ def test_a_node_that_is_not_healthy_stays_though_its_machine_is_deployed() -> No
     silent = replace(agent(), last_heartbeat_at=NOW - timedelta(hours=1))
     quarantined = serving(N.QUARANTINED, seen(MaasStatus.DEPLOYED), quarantine=QUARANTINED)
     assert not isinstance(decide(replace(quarantined, agent=silent)), Transition)
+
+
+@pytest.mark.parametrize("ours", [False, None], ids=["somebody else's", "nobody knows whose"])
+@pytest.mark.parametrize("cause", [QuarantineCause.STATE_DISAGREEMENT, QuarantineCause.MACHINE_DELETED_UPSTREAM])
+def test_what_was_not_deployed_again_by_us_lifts_no_quarantine(cause: QuarantineCause, ours: bool | None) -> None:
+    assert not back(seen(MaasStatus.DEPLOYED, owner="ann", ours=ours), Quarantine(cause, "drifted"))

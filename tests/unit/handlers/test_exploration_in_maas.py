@@ -45,6 +45,13 @@ def goes_on(place: Place) -> Place | None:
     return read(replace(place, machine=gone_on(place.machine)))
 
 
+def is_unlocked(place: Place) -> Place | None:
+    """Whoever locked it is through."""
+    if place.machine is None or not place.machine.locked:
+        return None
+    return read(replace(place, machine=replace(place.machine, locked=False)))
+
+
 def region_answers(answers: bool) -> Stimulus:
     return lambda place: replace(place, region_answers=answers) if place.region_answers is not answers else None
 
@@ -60,6 +67,7 @@ STIMULI: dict[str, Stimulus] = {
     "an hour passes": waits(HOUR),
     "is read": read,
     "goes on": goes_on,
+    "is unlocked": is_unlocked,
     "release fails": comes_to(Shown(status=S.RELEASING_FAILED, owner=OURS), S.RELEASING),
     "is rescued": comes_to(Shown(status=S.RESCUE_MODE, owner=OURS), S.DEPLOYED),
     "is taken": comes_to(Shown(status=S.DEPLOYED, owner=SOMEBODY), S.READY),

@@ -55,8 +55,15 @@ def asking(node: Node, now: datetime, change: Change, what: str) -> Send:
     return Send(change=change, reason=what, then=then)
 
 
-def unlock(node: Node) -> Send:
-    return Send(change=Unlock(comment=region.comment(node, "unlock")), reason="unlock it")
+def unlock(node: Node) -> Failed | Send:
+    """Nothing of ours locks a machine: whoever did wants it left alone, and only force beats that."""
+    if own(node).options.force:
+        return Send(change=Unlock(comment=region.comment(node, "unlock")), reason="unlock it")
+    return Failed(
+        failure=FailureClass.UPSTREAM_REFUSED,
+        detail=f"machine {node.maas_id} is locked in MAAS, by somebody who wants it left alone; nothing was done "
+        "to it: unlock it there, then retry_stage, or cancel and decommission it with force",
+    )
 
 
 def was_asked(node: Node, what: str) -> bool:

@@ -2,7 +2,8 @@
 
 A machine that is ready and passed is not commissioned again: that would take its storage and network configuration away
 for nothing. What a commissioning wipes is the site's to say, and of a machine that somebody set up before us nothing is
-wiped at all. How often it was asked for is remembered: `wait_for_ready` leads back here after a failure.
+wiped at all. One that somebody marked broken is commissioned only when an operator asks for it. How often it was asked
+for is remembered: `wait_for_ready` leads back here after a failure.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from farrier.protocols import MaasClient
 
 PASSED = "Passed"
 S = StatusNumber
-# Where MAAS commissions from, and this stage asks it to. A broken machine is one that commissioning may prove mended.
-_ASKED_IN = frozenset({S.NEW, S.READY, S.FAILED_COMMISSIONING, S.BROKEN})
+# Where MAAS commissions from, and this stage asks it to by itself.
+_ASKED_IN = frozenset({S.NEW, S.READY, S.FAILED_COMMISSIONING})
 _LEFT_BEHIND = frozenset({S.ALLOCATED, S.FAILED_DEPLOYMENT})
 _GOING = frozenset({S.RELEASING, S.DISK_ERASING})
 
@@ -55,7 +56,9 @@ def decide(node: Node, machine: Machine, wanted: CommissionSite) -> Settled | Se
         return Done(reason=f"MAAS is at it: {stands}", to=_counted(node))
     if machine.state is MaasStatus.READY and machine.commissioning_status_name == PASSED:
         return _ready(node)
-    if machine.status in _ASKED_IN:
+    if machine.status == S.BROKEN and not _is_told_to(node):
+        return marked_broken(machine)
+    if machine.status in _ASKED_IN or machine.status == S.BROKEN:
         taken = Done(reason="MAAS took the commissioning", to=_counted(node))
         return Send(change=commission(node, machine, wanted), reason="commission", then=taken)
     if machine.status == S.FAILED_TESTING:
@@ -80,6 +83,22 @@ def failed_testing(system_id: str, said: str | None) -> Failed:
     """MAAS commissions no machine that failed its tests, so another attempt by itself is of no use."""
     detail = f"machine {system_id} failed its tests{told(said)}; test it again or override the result in MAAS"
     return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=detail, stop=StopRequest.FROZEN)
+
+
+def marked_broken(machine: Machine) -> Failed:
+    """Somebody had a reason for it, which may forbid to switch the machine on at all."""
+    detail = (
+        f"machine {machine.system_id} was marked broken in MAAS{told(machine.error_description)}; nothing was done to "
+        "it: mark it fixed there, or commission it from here with retry_stage"
+    )
+    return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=detail, stop=StopRequest.FROZEN)
+
+
+def _is_told_to(node: Node) -> bool:
+    """Whether an operator asked for this very stage again: attempts that are made by themselves count on."""
+    workflow = node.workflow
+    assert workflow is not None, "a stage runs in a workflow"
+    return workflow.attempt == 1 and workflow.status_entered_at > workflow.stage_entered_at
 
 
 def told(said: str | None) -> str:

@@ -25,7 +25,7 @@ from farrier.model.node import Node
 from farrier.protocols import MaasClient
 
 _NAME = "create_or_find_in_maas"
-# Nothing of anybody's runs on a machine that is found in one of these.
+# Nothing of anybody's runs on a machine that is found in one of these, and nobody wants it left alone.
 _FREE = frozenset(
     {
         StatusNumber.NEW,
@@ -34,7 +34,6 @@ _FREE = frozenset(
         StatusNumber.TESTING,
         StatusNumber.FAILED_TESTING,
         StatusNumber.READY,
-        StatusNumber.BROKEN,
     }
 )
 # What a creation is refused for when the machine is there already.
@@ -233,8 +232,9 @@ def corrections(known: Clues, found: Found, power: PowerAccess) -> Update | None
 
 
 def _elsewhere(machine: Machine) -> Failed | None:
-    """A machine that is in use is not taken: this workflow never asked for that."""
-    if machine.status in _FREE:
+    """A machine that is in use is not taken: this workflow never asked for that. One that somebody marked broken is
+    taken as it is, and the next stage stops at it."""
+    if machine.status in _FREE or machine.status == StatusNumber.BROKEN:
         return None
     return _stands_elsewhere(machine, "it is not taken, because nobody asked for that here")
 

@@ -8,7 +8,6 @@ issues it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from farrier.config import templates
@@ -51,8 +50,7 @@ async def _looked(client: MaasClient, services: NodeServices, node: Node, now: d
     if isinstance(machine, Failed):
         return machine
     if machine.status in (*_ASKED_FOR, S.FAILED_DEPLOYMENT):
-        events = await client.events(system_id=machine.system_id, limit=detour.MOST_EVENTS)
-        return _found(node, now, machine, events)
+        return _found(node, machine, await detour.last_start(client, machine.system_id))
     if machine.status in _ON_ITS_WAY:
         return Waiting(reason=f"waits until MAAS is through with what it does: {machine.status_name}")
     if machine.status not in _DEPLOYABLE:
@@ -60,12 +58,12 @@ async def _looked(client: MaasClient, services: NodeServices, node: Node, now: d
     return await _deployed(client, services, node, now, site, machine)
 
 
-def _found(node: Node, now: datetime, machine: Machine, events: Sequence[Event]) -> Settled:
-    """A machine that somebody has deployed, or tried to. Ours, if the last to ask for it was this workflow."""
+def _found(node: Node, machine: Machine, newest: Event | None) -> Settled:
+    """A machine that somebody has deployed, or tried to. Ours, if the last to ask for it is known to be this
+    workflow."""
     number, disowned = detour.upstream(node).deploys, detour.upstream(node).disowned
-    newest = detour.newest_start(events)
     lost = newest is not None and newest.carries(detour.comment(node, number + 1))
-    known = number > disowned and (newest is None or newest.carries(detour.comment(node, number)))
+    known = number > disowned and newest is not None and newest.carries(detour.comment(node, number))
     if not lost and not known:
         return detour.disagrees(machine.system_id, machine.status_name, "which this onboarding did not ask for")
     if machine.status == S.FAILED_DEPLOYMENT:
@@ -94,8 +92,8 @@ async def _deployed(
         if bootstrap.digest(token) != known.token:
             return _rendered(node, "the bootstrap token of this deployment is not issued yet")
         if known.token_at is not None and now - known.token_at > site.deploy.bootstrap_ttl / 2:
-            # The same number would make the same token, whose time is running out.
-            return _rendered(noted(node, deploys=number), "the bootstrap token is too old for a deployment")
+            # Issued again, its time begins anew.
+            return _rendered(node, "the bootstrap token is too old for a deployment")
     try:
         user_data = cloud_init.render(site, node, token=token)
     except ConfigError as error:

@@ -1,13 +1,13 @@
 """The way of a deployment that failed: through which stages it leads, and what ends it.
 
-Used by the stages of a deployment; pure. Each stage that is entered begins its count of attempts anew, so a detour
-would never come to an end by it. What failed is therefore counted in what the workflow remembers, and is the attempt
-at which judging it begins: the limit of attempts and the back-off are those of deployments.
+Used by the stages of a deployment; pure, but for what reads the last deployment. Each stage that is entered begins its
+count of attempts anew, so a detour would never come to an end by it. What failed is therefore counted in what the
+workflow remembers, and is the attempt at which judging it begins: the limit of attempts and the back-off are those of
+deployments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from farrier.handlers.node import region
@@ -19,12 +19,16 @@ from farrier.model.failures import FailureClass
 from farrier.model.maas import Event, MaasStatus
 from farrier.model.node import Node, Upstream, Workflow
 from farrier.model.stages import OnboardingStage
+from farrier.protocols import MaasClient
 
 START = "User starting deployment"
 """The event of a deployment that somebody asked for; it carries the request's comment."""
 
 MOST_EVENTS = 1000
 """Events of one machine that are looked through, and the most that a region gives at once: several deployments."""
+
+# A machine that syncs its hardware leaves a few events with each sync: weeks of them, a tenth of a second a page.
+_MOST_PAGES = 10
 
 
 def upstream(node: Node) -> Upstream:
@@ -64,9 +68,26 @@ def comment(node: Node, number: int) -> str:
     return region.comment(node, f"deploy {number}")
 
 
-def newest_start(events: Sequence[Event]) -> Event | None:
-    """The last deployment that anybody asked for."""
-    return max((event for event in events if event.type == START), key=lambda event: event.id, default=None)
+async def last_start(client: MaasClient, system_id: str) -> Event | None:
+    """The last deployment of the machine that anybody asked for; None if the region does not tell of one any more. A
+    machine that has run for long has many events since, so they are read back, page by page."""
+    before: int | None = None
+    for _ in range(_MOST_PAGES):
+        page = await client.events(system_id=system_id, before=before, limit=MOST_EVENTS)
+        start = max((event for event in page if event.type == START), key=lambda event: event.id, default=None)
+        if start is not None or len(page) < MOST_EVENTS:
+            return start
+        before = min(event.id for event in page)
+    return None
+
+
+async def is_ours(client: MaasClient, node: Node, system_id: str) -> bool:
+    """Whether the machine's last deployment is known to be this workflow's. One whose answer was lost has the next
+    number, and only the region knows of it. What the region does not tell of may be anybody's."""
+    known = upstream(node)
+    start = await last_start(client, system_id)
+    numbers = range(known.disowned + 1, known.deploys + 2)
+    return start is not None and any(start.carries(comment(node, number)) for number in numbers)
 
 
 def deadline(node: Node, policy: Policy) -> timedelta:
@@ -96,7 +117,7 @@ def contradicted(node: Node) -> Failed | None:
         return None
     if seen.status is None:
         return region.gone(node)
-    if seen.owner and not seen.ours:
+    if region.is_foreign(seen):
         return region.foreign(seen.system_id, seen.owner)
     if seen.state is not MaasStatus.DEPLOYED:
         return disagrees(seen.system_id, seen.status_name, "after it was deployed")

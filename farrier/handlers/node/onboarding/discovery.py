@@ -46,6 +46,7 @@ class Clues(msgspec.Struct, frozen=True, kw_only=True):
     system: str
     named: bool
     serial: str | None
+    uuid: str | None = None
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +74,7 @@ def clues(node: Node) -> Clues:
         system=known_as.rpartition("/")[2] if known_as.startswith(_SYSTEMS) else "",
         named=path.startswith(_SYSTEMS),
         serial=node.bmc.serial,
+        uuid=node.bmc.uuid,
     )
 
 
@@ -176,13 +178,21 @@ def contradiction(known: Clues, found: Found) -> Failed | None:
             failure=FailureClass.DISCOVERY_CONFLICT,
             detail=f"{what} has other MAC addresses: the node has {_listed(known.macs)}, it has {_listed(theirs)}",
         )
-    if found.only_by_name and other_host(known.host, host_of(found.power.power_address or "")):
+    if found.only_by_name and not _is_proven(known, machine):
         return Failed(
             failure=FailureClass.DISCOVERY_CONFLICT,
-            detail=f"{what} has another BMC: the node's is at {known.host}, its is at "
-            f"{host_of(found.power.power_address or '')}",
+            detail=f"{what} shares nothing else with the node, and a name is no proof: the node has MAC addresses "
+            f"{_listed(known.macs) or 'unknown'} and its BMC at {known.host or 'an unknown address'}, it has "
+            f"{_listed(theirs) or 'unknown'} and its BMC at {host_of(found.power.power_address or '') or 'none'}",
         )
     return None
+
+
+def _is_proven(known: Clues, machine: Machine) -> bool:
+    """Whether the machine's own hardware says that it is the node's."""
+    recorded = Identity(serial=known.serial, uuid=known.uuid)
+    info = machine.hardware_info or HardwareInfo()
+    return isinstance(identity.compare(recorded, Identity(serial=info.system_serial, uuid=machine.hardware_uuid)), Same)
 
 
 def macs_of(machine: Machine) -> tuple[str, ...]:

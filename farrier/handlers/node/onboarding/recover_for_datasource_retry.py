@@ -13,12 +13,13 @@ from farrier.handlers.node import region
 from farrier.handlers.node.moves import Policy, attempt_began_at, noted
 from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.region import Send
-from farrier.handlers.node.stage import Settled, StageResult, Step, Waiting
+from farrier.handlers.node.stage import Failed, Settled, StageResult, Step, Waiting
 from farrier.model.maas import Machine
 from farrier.model.maas import StatusNumber as S
 from farrier.model.maas_changes import Abort, Release
 from farrier.model.node import Node
 from farrier.model.stages import OnboardingStage
+from farrier.protocols import MaasClient
 
 _RELEASABLE = (S.FAILED_DEPLOYMENT, S.ALLOCATED, S.RELEASING_FAILED, S.FAILED_DISK_ERASING)
 _ON_ITS_WAY = (S.RELEASING, S.DISK_ERASING)
@@ -31,10 +32,24 @@ def recover_for_datasource_retry(node: Node, now: datetime, policy: Policy) -> S
     if _waits(node):
         return Waiting(reason="waits until MAAS has given the machine back")
 
-    def decide(machine: Machine) -> Settled | Send:
-        return _decided(node, now, machine)
+    async def ask(client: MaasClient) -> Settled:
+        machine = await region.own_machine(client, node)
+        if isinstance(machine, Failed):
+            return machine
+        decided = _decided(node, now, machine)
+        if isinstance(decided, Send) and not await _may_undo(client, node, machine):
+            why = "by a deployment that this onboarding did not ask for"
+            return detour.disagrees(machine.system_id, machine.status_name, why)
+        return await region.sent(client, machine, decided)
 
-    return region.with_machine(node, policy, decide, name="recover")
+    return region.with_region(node, policy, ask, name="recover")
+
+
+async def _may_undo(client: MaasClient, node: Node, machine: Machine) -> bool:
+    """Who has our key may have deployed it since: only what is known to be ours is undone, and what an operator had
+    this workflow take over."""
+    known = detour.upstream(node)
+    return not known.has_deployed or await detour.is_ours(client, node, machine.system_id)
 
 
 def _waits(node: Node) -> bool:

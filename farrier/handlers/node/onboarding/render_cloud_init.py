@@ -32,6 +32,8 @@ def render_cloud_init(node: Node, now: datetime, policy: Policy) -> StageResult:
         seen = region.latest(node)
         if seen is None:
             return Waiting(reason="waits for MAAS to be read")
+        if seen.state in (MaasStatus.DEPLOYING, MaasStatus.DEPLOYED) and region.is_undecided(seen):
+            return region.undecided(seen)
         if seen.ours and seen.state in (MaasStatus.DEPLOYING, MaasStatus.DEPLOYED):
             return Done(reason="the machine has its user data", skipped="this workflow deployed the machine already")
     if not site.cloud_init.template:

@@ -19,7 +19,7 @@ from farrier.model.edges import Layer
 from farrier.model.failures import FailureClass
 from farrier.model.health import Healthy
 from farrier.model.maas import Event, MaasError
-from farrier.model.node import Agent, Node
+from farrier.model.node import Agent, Node, StopRequest
 from farrier.model.stages import OnboardingStage
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import OnboardingMode
@@ -36,7 +36,7 @@ def wait_for_agent_enrollment(node: Node, now: datetime, config: Policy) -> Stag
     waited = _enrolled(node, now, config)
     site = config.site_of(node)
     if isinstance(waited, Waiting) and _deployed_it(node) and site is not None and _is_late(node, now, config):
-        return _late(node, site, waited)
+        return _late(node, site, waited, now)
     return waited
 
 
@@ -94,8 +94,19 @@ def _is_late(node: Node, now: datetime, config: Policy) -> bool:
     return now - attempt_began_at(node.workflow) > sla.stage_deadline(Layer.ONBOARDING, stage, overrides=config.sla)
 
 
-def _late(node: Node, site: Site, waited: Waiting) -> StageResult:
-    """Fails as any wait does that takes too long, with what the region has to say of it, if it says anything."""
+def _cannot_enrol(node: Node, site: Site, now: datetime) -> bool:
+    """Whether the token that the agent has to enrol with is worth nothing any more."""
+    if node.agentless or (node.agent is not None and not _of_an_earlier_installation(node, node.agent.enrolled_at)):
+        return False
+    known = detour.upstream(node)
+    issued = known.token_at if known.token is not None else None
+    return issued is not None and now > issued + site.deploy.bootstrap_ttl
+
+
+def _late(node: Node, site: Site, waited: Waiting, now: datetime) -> StageResult:
+    """Fails as any wait does that takes too long, with what the region has to say of it, if it says anything. Once the
+    token has expired another attempt would wait in vain."""
+    dead = _cannot_enrol(node, site, now)
 
     async def act(services: NodeServices) -> Settled:
         events: tuple[Event, ...] = ()
@@ -106,6 +117,10 @@ def _late(node: Node, site: Site, waited: Waiting) -> StageResult:
             pass  # the wait is over, with or without a word of explanation
         said = post_install(events, comment=detour.comment(node, detour.upstream(node).deploys))
         detail = waited.reason if said is None else f"{waited.reason}; MAAS saw on its first boot: {said}"
-        return Failed(failure=FailureClass.TIMEOUT, detail=detail)
+        if dead:
+            detail += (
+                "; the token in its user data has expired since, so restart_clean, which deploys it with a new one"
+            )
+        return Failed(failure=FailureClass.TIMEOUT, detail=detail, stop=StopRequest.FROZEN if dead else None)
 
     return Call(name="first_boot", act=act, reads_only=True)

@@ -40,8 +40,10 @@ def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
         return Waiting(reason="waits for MAAS to be read")
     if seen.status is None:
         return region.gone(node)
-    if seen.owner and not seen.ours:
+    if region.is_foreign(seen):
         return region.foreign(seen.system_id, seen.owner)
+    if region.is_undecided(seen):
+        return region.undecided(seen)
     if seen.status == S.DEPLOYED:
         return Done(reason="MAAS says deployed", to=_noted(node, seen))
     if seen.status == S.DEPLOYING:

@@ -27,10 +27,9 @@ def wait_for_ready(node: Node, now: datetime, policy: Policy) -> StageResult:
     seen = region.latest(node)
     if seen is None:
         return Waiting(reason="waits for MAAS to be read")
-    if seen.state is MaasStatus.ABSENT:
-        return region.gone(node)
-    if seen.owner and not seen.ours:
-        return region.foreign(seen.system_id, seen.owner)
+    not_ours = _not_ours(node, seen)
+    if not_ours is not None:
+        return not_ours
     stands = (seen.status_name or str(seen.state))[:64]
     if seen.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED} and workflow.upstream.has_deployed and seen.owner:
         return Done(reason=f"this onboarding deploys the machine already: {stands}")
@@ -40,11 +39,22 @@ def wait_for_ready(node: Node, now: datetime, policy: Policy) -> StageResult:
         return Done(reason="commissioned and ready")
     if seen.status == StatusNumber.FAILED_TESTING:
         return failed_testing(seen.system_id, seen.error_description or seen.status_message)
+    if seen.state is MaasStatus.BROKEN:
+        back = job(node, stage=OnboardingStage.COMMISSION_NODE, attempt=1)
+        return Step(to=change(node, workflow=back), reason=f"machine {seen.system_id} was marked broken in MAAS")
     why = _failure(seen)
     if why is None:
         detail = f"machine {seen.system_id} is {stands} in MAAS, and this onboarding has not asked for that"
         return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
     return _again(node, workflow, why)
+
+
+def _not_ours(node: Node, seen: MaasObservation) -> Failed | Waiting | None:
+    if seen.state is MaasStatus.ABSENT:
+        return region.gone(node)
+    if region.is_foreign(seen):
+        return region.foreign(seen.system_id, seen.owner)
+    return region.undecided(seen) if region.is_undecided(seen) else None
 
 
 def _failure(seen: MaasObservation) -> str | None:
@@ -54,8 +64,6 @@ def _failure(seen: MaasObservation) -> str | None:
         return f"machine {seen.system_id} failed its commissioning{said}"
     if seen.state is MaasStatus.NEW:
         return f"the commissioning of machine {seen.system_id} was aborted in MAAS"
-    if seen.state is MaasStatus.BROKEN:
-        return f"machine {seen.system_id} was marked broken in MAAS{said}"
     if seen.state is MaasStatus.READY:
         passed = seen.commissioning_status_name or "unknown"
         return f"machine {seen.system_id} is ready without a commissioning that passed: {passed[:64]}"

@@ -9,6 +9,9 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
              SELECT other.name FROM farrier.node_onboardings o JOIN farrier.nodes other ON other.maas_id = o.upstream ->> 'candidate'
               WHERE o.id = n.live_workflow_id AND other.site IS NOT DISTINCT FROM n.site AND other.id <> n.id AND other.status <> 'deleted')
            END AS candidate_of,
+           n.maas_id IS NOT NULL AND n.status IN ('active', 'offline', 'quarantined') AND coalesce((
+             SELECT o.mode = 'deploy' FROM farrier.node_onboardings o
+              WHERE o.node_id = n.id AND o.status IN ('completed', 'reconciled') ORDER BY o.id DESC LIMIT 1), false) AS deployed_here,
            -- What a machine is told by is compared while its BMC is read for the first time, again, or for an adoption.
            CASE WHEN n.management IN ('verifying', 'adopting') OR n.status IN ('bootstrap_issued', 'enrolling', 'quarantined')
                   OR n.live_workflow_kind = 'onboarding'

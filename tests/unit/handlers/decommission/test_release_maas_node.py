@@ -9,6 +9,7 @@ import pytest
 from farrier.config.sites import Erase, ReleaseSite
 from farrier.handlers.node.decommission.release_maas_node import wanted
 from farrier.handlers.node.moves import change
+from farrier.handlers.node.stage import Waiting
 from farrier.model.failures import FailureClass as F
 from farrier.model.maas_changes import Release
 from farrier.model.node import Options
@@ -18,6 +19,7 @@ from farrier.model.writes import ForgetAgent, RevokeBootstrap
 from farrier.sim.maas import OPERATOR, Broken, EraseFate, Fault, Nature, Status
 from farrier.sim.maas.records import Machine
 from tests.support.decommissions import (
+    FORCED,
     LATER,
     again,
     asked,
@@ -29,6 +31,7 @@ from tests.support.decommissions import (
     skips,
     waits,
 )
+from tests.support.nodes import MARK
 from tests.support.stages import SECOND, Stand, open_stand
 
 STAGE = D.RELEASE_MAAS_NODE
@@ -74,7 +77,7 @@ async def test_its_request_is_recognised_by_its_comment(stand: Stand) -> None:
     machine = await given_deployed(stand, STAGE)
     await stand.settle()
     events = await stand.world.client.events(system_id=machine.system_id)
-    assert [event.type for event in events if event.carries("farrier decommission 12: release")] == [
+    assert [event.type for event in events if event.carries(f"farrier decommission 12 {MARK}: release")] == [
         "User releasing node"
     ]
 
@@ -116,7 +119,7 @@ async def test_one_whose_commissioning_had_failed_before_ends_in_new(stand: Stan
 async def test_disks_are_erased_as_the_site_says(stand: Stand, erase: Erase, flags: Mapping[str, bool]) -> None:
     machine = await given_deployed(stand, STAGE)
     stand.use(release=ReleaseSite(erase=erase))
-    assert wanted(stand.node, stand.policy) == Release(comment="farrier decommission 12: release", **flags)
+    assert wanted(stand.node, stand.policy) == Release(comment=f"farrier decommission 12 {MARK}: release", **flags)
     await stand.settle()
     assert machine.status is (S.DISK_ERASING if flags else S.READY)
 
@@ -212,8 +215,16 @@ async def test_work_that_is_not_ended_at_once_is_not_aborted_over_and_over(stand
     assert sent(stand) == ["abort", "abort"], "an attempt that timed out is followed by another request"
 
 
-async def test_a_locked_machine_is_unlocked_first(stand: Stand) -> None:
-    machine = await given_deployed(stand, STAGE)
+@pytest.mark.parametrize("status", [S.DEPLOYED, S.DEPLOYING], ids=lambda status: status.name)
+async def test_a_machine_that_somebody_locked_is_left_alone(stand: Stand, status: Status) -> None:
+    machine = await given(stand, STAGE, status)
+    machine.locked = True
+    fails(await stand.settle(), F.UPSTREAM_REFUSED, "locked", "force")
+    assert sent(stand) == [] and machine.locked
+
+
+async def test_a_locked_machine_is_unlocked_first_by_force(stand: Stand) -> None:
+    machine = await given_deployed(stand, STAGE, options=FORCED)
     machine.locked = True
     await stand.settle()
     stand.observe()
@@ -324,10 +335,11 @@ async def test_a_deletion_releases_nothing(stand: Stand) -> None:
     assert asked(stand) == 0
 
 
-async def test_a_site_that_is_not_configured_needs_a_person(stand: Stand) -> None:
+async def test_a_site_that_this_process_does_not_know_is_waited_for(stand: Stand) -> None:
     await given_deployed(stand, STAGE)
     stand.node = change(stand.node, site="nowhere")
-    fails(await stand.settle(), F.INVALID_CONFIG, "nowhere")
+    settled = await stand.settle()
+    assert isinstance(settled, Waiting) and settled.timed and "nowhere" in settled.reason
 
 
 # --- lost answers
@@ -350,7 +362,7 @@ async def test_a_release_whose_answer_was_lost_is_recognised(stand: Stand, erase
 
 @pytest.mark.parametrize("op", ["abort", "unlock"])
 async def test_what_comes_before_a_release_is_not_repeated_either(stand: Stand, op: str) -> None:
-    machine = await given(stand, STAGE, S.DEPLOYING)
+    machine = await given(stand, STAGE, S.DEPLOYING, options=FORCED)
     machine.locked = op == "unlock"
     stand.region.faults.add(Fault(op=op, broken=Broken.DROP))
     for _ in range(5):

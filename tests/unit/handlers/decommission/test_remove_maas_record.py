@@ -9,7 +9,7 @@ import pytest
 
 from farrier.config.sites import ReleaseSite
 from farrier.handlers.node.moves import change
-from farrier.handlers.node.stage import Step
+from farrier.handlers.node.stage import Step, Waiting
 from farrier.model.failures import FailureClass as F
 from farrier.model.node import Options
 from farrier.model.stages import DecommissionStage as D
@@ -17,7 +17,7 @@ from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import DecommissionMode
 from farrier.sim.maas import OPERATOR, Broken, Fault, Status
 from farrier.sim.maas.records import Machine
-from tests.support.decommissions import asked, fails, given, is_through, sent, skips, waits
+from tests.support.decommissions import FORCED, asked, fails, given, is_through, sent, skips, waits
 from tests.support.stages import Stand, open_stand
 
 STAGE = D.REMOVE_MAAS_RECORD
@@ -73,8 +73,16 @@ async def test_a_machine_that_somebody_uses_is_never_deleted(
     assert sent(stand) == []
 
 
-async def test_a_locked_machine_is_unlocked_first(stand: Stand) -> None:
+async def test_a_machine_that_somebody_locked_is_not_deleted(stand: Stand) -> None:
     machine = await removing(stand, S.READY)
+    machine.locked = True
+    fails(await stand.settle(), F.UPSTREAM_REFUSED, "locked", "force")
+    kept_or_not(stand, machine, kept=True)
+    assert sent(stand) == []
+
+
+async def test_a_locked_machine_is_unlocked_first_by_force(stand: Stand) -> None:
+    machine = await removing(stand, S.READY, options=FORCED)
     machine.locked = True
     is_through(await stand.settle())
     assert sent(stand) == ["unlock", "delete"]
@@ -134,10 +142,11 @@ async def test_a_node_that_is_not_in_maas_has_no_record(stand: Stand) -> None:
     skips(await stand.settle(), "not in MAAS")
 
 
-async def test_a_site_that_is_not_configured_needs_a_person(stand: Stand) -> None:
+async def test_a_site_that_this_process_does_not_know_is_waited_for(stand: Stand) -> None:
     await removing(stand, S.READY)
     stand.node = change(stand.node, site="nowhere")
-    fails(await stand.settle(), F.INVALID_CONFIG, "nowhere")
+    settled = await stand.settle()
+    assert isinstance(settled, Waiting) and settled.timed and "nowhere" in settled.reason
 
 
 # --- after a storage cleanup

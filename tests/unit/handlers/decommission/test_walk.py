@@ -118,11 +118,12 @@ async def in_service(stand: Stand, action: Action, **params: Any) -> Machine:
 
 
 FULL: dict[str, Any] = {"mode": "full_decommission"}
+FORCED = FULL | {"force": True, "reason": "the lock is an old one"}
 GIVEN_BACK = ["release", "power_off", "delete"]
 
 
 async def test_a_node_is_given_back_in_this_order_and_deleted(stand: Stand) -> None:
-    machine = await in_service(stand, Action.DECOMMISSION, **FULL)
+    machine = await in_service(stand, Action.DECOMMISSION, **FORCED)
     machine.locked = True
     walk = Walk(stand)
     await walk.to_the_end()
@@ -143,7 +144,7 @@ def losses() -> Iterator[Any]:
 @pytest.mark.parametrize(("op", "runs"), list(losses()))
 async def test_whatever_is_lost_nothing_is_asked_for_twice(stand: Stand, op: str | None, runs: frozenset[int]) -> None:
     """A run that is lost has asked, and nobody knows; the next ones are made as if it had not been."""
-    machine = await in_service(stand, Action.DECOMMISSION, **FULL)
+    machine = await in_service(stand, Action.DECOMMISSION, **FORCED)
     machine.locked = True
     method = "POST" if op else "DELETE"
     fault = stand.region.faults.add(Fault(method=method, op=op, broken=Broken.DROP))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
 from farrier.config.sites import CommissionSite
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import change, job
 from farrier.handlers.node.onboarding.commission_node import commission
 from farrier.model.failures import FailureClass as F
 from farrier.model.maas import Machine as Reading
@@ -63,12 +64,30 @@ async def test_a_new_machine_is_commissioned_once(stand: Stand) -> None:
     assert changes(stand) == ["commission"], "it is under way"
 
 
-@pytest.mark.parametrize("status", [S.FAILED_COMMISSIONING, S.BROKEN])
-async def test_one_that_failed_or_was_given_up_is_commissioned_again(stand: Stand, status: Status) -> None:
-    machine = given(stand, status)
+async def test_one_that_failed_is_commissioned_again(stand: Stand) -> None:
+    machine = given(stand, S.FAILED_COMMISSIONING)
     is_held(machine)
     is_done(await stand.settle())
     assert machine.status is S.COMMISSIONING
+
+
+async def test_one_that_somebody_marked_broken_needs_a_person_who_reads_why(stand: Stand) -> None:
+    machine = given(stand, S.BROKEN, error_description="coolant leak, do not power on")
+    is_held(machine)
+    failed = fails(await stand.settle(), F.COMMISSIONING_FAILED, "coolant leak, do not power on", "retry_stage")
+    assert failed.stop is StopRequest.FROZEN
+    assert changes(stand) == [] and machine.status is S.BROKEN
+
+
+@pytest.mark.parametrize(("attempt", "sent"), [(1, ["commission"]), (2, [])], ids=["an operator's", "our own"])
+async def test_only_an_operators_retry_commissions_a_broken_machine(
+    stand: Stand, attempt: int, sent: list[str]
+) -> None:
+    is_held(given(stand, S.BROKEN))
+    stand.now += timedelta(minutes=1)
+    stand.node = change(stand.node, workflow=job(stand.node, attempt=attempt, status_entered_at=stand.now))
+    await stand.settle()
+    assert changes(stand) == sent
 
 
 async def test_so_is_one_that_is_ready_without_having_passed(stand: Stand) -> None:
@@ -178,7 +197,7 @@ async def test_what_is_to_be_kept_is_there_after_commissioning(stand: Stand) -> 
     is_done(await stand.settle())
     stand.pass_time(stand.region.durations.commission)
     links = [interface.links for interface in machine.interfaces]
-    machine.status = S.BROKEN
+    machine.status = S.FAILED_COMMISSIONING
     is_done(await stand.settle())
     stand.pass_time(stand.region.durations.commission)
     assert machine.status is S.READY and [interface.links for interface in machine.interfaces] == links

@@ -11,13 +11,15 @@ import pytest
 from farrier.config.sites import CloudInitSite, DeploySite
 from farrier.handlers.node import bootstrap
 from farrier.handlers.node.moves import NodeServices, change, noted
+from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.stage import Done, Failed, Step, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.maas_changes import Deploy, Release
 from farrier.model.stages import OnboardingStage
+from farrier.model.writes import IssueBootstrap
 from farrier.sim.maas import OPERATOR, Broken, DeployFate, Fault, Nature, Status
 from tests.support.deployments import changes, issue, on_ready, read, record, sent, taken_up_again, upstream, workflow
-from tests.support.nodes import Secrets
+from tests.support.nodes import MARK, Secrets
 from tests.support.stages import Stand, open_stand
 
 STAGE = OnboardingStage.DEPLOY_VIA_MAAS
@@ -92,13 +94,14 @@ async def test_a_token_that_was_not_issued_leads_back_to_the_stage_that_issues_i
     assert sent(at, "deploy") == 0
 
 
-async def test_a_token_whose_time_runs_out_is_replaced_by_another(at: Stand) -> None:
-    old = upstream(at).token
+async def test_a_token_whose_time_runs_out_is_issued_again(at: Stand) -> None:
     at.now += at.site.deploy.bootstrap_ttl
     settled = await at.once()
     assert isinstance(settled, Step) and workflow(at).stage is RENDER and sent(at, "deploy") == 0
-    await issue(at)
-    assert upstream(at).token != old
+    assert not upstream(at).has_deployed, "nothing was asked for"
+    at.onboards(RENDER, upstream=upstream(at))
+    assert isinstance(await at.settle(), Done)
+    assert at.writes == [IssueBootstrap(upstream(at).token or "", at.site.deploy.bootstrap_ttl)]
     at.onboards(STAGE, upstream=upstream(at))
     assert isinstance(await at.settle(), Done) and record(at).status is Status.DEPLOYING
 
@@ -193,7 +196,16 @@ async def test_a_rerun_after_a_failed_deployment_goes_on_to_recover_with_fresh_c
 # --- what is not ours
 
 
-@pytest.mark.parametrize("comment", ["by hand", "farrier onboarding 10: deploy 1", "farrier onboarding 11: deploy 12"])
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "by hand",
+        f"farrier onboarding 10 {MARK}: deploy 1",
+        f"farrier onboarding 11 {MARK}: deploy 12",
+        "farrier onboarding 11 0ddba11000000000: deploy 1",
+    ],
+    ids=["by hand", "of another workflow", "of another number", "of another database's workflow"],
+)
 @pytest.mark.parametrize("fate", [DeployFate.SUCCEEDS, DeployFate.STORAGE_FAILS])
 async def test_a_deployment_that_this_onboarding_did_not_ask_for_is_left_alone(
     at: Stand, comment: str, fate: DeployFate
@@ -211,6 +223,21 @@ async def test_a_deployment_after_ours_that_we_did_not_ask_for_is_not_taken_for_
     at.region.advance(HOUR)
     await at.world.client.do(await read(at), Release(comment="by hand"))
     await deploys(at, "by hand")
+    settled = await at.settle()
+    assert isinstance(settled, Failed) and settled.failure is DISAGREES
+
+
+async def test_a_deployment_whose_start_is_pages_back_is_still_known_as_ours(at: Stand) -> None:
+    await at.settle()
+    for _ in range(detour.MOST_EVENTS + 1):
+        at.region.note(record(at), "Node status event")
+    assert isinstance(await at.settle(), Done)
+    assert sent(at, "events") == 2 and sent(at, "deploy") == 1
+
+
+async def test_a_deployment_that_the_region_tells_nothing_of_is_not_taken_for_ours(at: Stand) -> None:
+    await at.settle()
+    at.region.events.of(record(at).system_id).clear()
     settled = await at.settle()
     assert isinstance(settled, Failed) and settled.failure is DISAGREES
 
@@ -309,7 +336,7 @@ async def test_power_that_fails_reverts_to_allocated_and_the_next_attempt_is_the
     assert upstream(at).deploys == 1 and sent(at, "deploy") == 2
 
 
-async def test_a_site_without_a_region_is_a_fault_of_the_configuration(at: Stand) -> None:
+async def test_a_site_that_lost_its_region_is_waited_for(at: Stand) -> None:
     at.use(maas=None)
     settled = await at.settle()
-    assert isinstance(settled, Failed) and settled.failure is FailureClass.INVALID_CONFIG
+    assert isinstance(settled, Waiting) and settled.timed

@@ -9,7 +9,9 @@ import msgspec
 import pytest
 
 from farrier.handlers.node.moves import change
+from farrier.handlers.node.onboarding.discovery import Found, clues, contradiction
 from farrier.model.failures import FailureClass as F
+from farrier.model.maas import Machine as Reading
 from farrier.model.node import Bmc
 from farrier.model.stages import OnboardingStage as O
 from farrier.sim.maas import Fault
@@ -88,6 +90,38 @@ async def test_a_machine_with_nothing_but_our_name_and_another_bmc_is_not_ours(s
     has(stand, macs=(), power_parameters=REDFISH | {"power_address": "10.0.0.77"})
     fails(await stand.settle(), F.DISCOVERY_CONFLICT, "10.0.0.77")
     assert changes(stand) == []
+
+
+@pytest.mark.parametrize(
+    ("node_bmc", "address"),
+    [
+        ("https://10.0.0.1", "bmc-of-somebody.example"),
+        ("https://bmc-1.example", "10.0.0.77"),
+        ("https://10.0.0.1", ""),
+    ],
+    ids=["its BMC has a name", "our BMC has a name", "it has no BMC"],
+)
+async def test_a_name_alone_is_no_proof(stand: Stand, node_bmc: str, address: str) -> None:
+    stand.node = change(stand.node, bmc_address=node_bmc)
+    machine = has(stand, macs=(), power_parameters=REDFISH | {"power_address": address} if address else {})
+    fails(await stand.settle(), F.DISCOVERY_CONFLICT, machine.system_id, "name is no proof")
+    assert changes(stand) == [] and stand.node.maas_id is None
+
+
+UUID = "4c4c4544-0031-3210-8052-b4c04f4d4e32"
+
+
+async def test_a_name_and_the_serial_are_proof(stand: Stand) -> None:
+    stand.node = change(stand.node, bmc=Bmc(serial="SN-1"))
+    machine = has(stand, macs=(), power_type="", power_parameters={}, hardware_info={"system_serial": "SN-1"})
+    await is_taken(stand, machine)
+
+
+@pytest.mark.parametrize(("uuid", "proves"), [(UUID.upper(), True), ("", False), (None, False)])
+async def test_a_name_and_the_uuid_are_proof(stand: Stand, uuid: str | None, proves: bool) -> None:
+    known = clues(change(stand.node, bmc=Bmc(uuid=UUID)))
+    machine = Reading(system_id="abc123", status=4, hostname="gpu-1", hardware_uuid=uuid)
+    assert (contradiction(known, Found(machine=machine, by=("host name gpu-1",))) is None) is proves
 
 
 # --- serials

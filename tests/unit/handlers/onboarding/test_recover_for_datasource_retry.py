@@ -11,6 +11,7 @@ from farrier.handlers.node.moves import noted
 from farrier.handlers.node.stage import Call, Done, Failed, Step, Waiting
 from farrier.handlers.node.workflow import run_stage
 from farrier.model.failures import FailureClass
+from farrier.model.maas_changes import Deploy
 from farrier.model.stages import OnboardingStage
 from farrier.sim.maas import OPERATOR, Broken, DeployFate, Durations, Fault, Nature, Region, Status
 from tests.support.deployments import (
@@ -19,11 +20,13 @@ from tests.support.deployments import (
     entered,
     issue,
     on_ready,
+    read,
     record,
     taken_up_again,
     upstream,
     workflow,
 )
+from tests.support.nodes import MARK
 from tests.support.stages import Stand, stand
 
 STAGE = OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY
@@ -73,7 +76,9 @@ async def test_a_failed_deployment_is_released_and_the_next_one_follows(at: Stan
 async def test_it_is_asked_for_with_our_comment_and_nothing_is_erased(at: Stand) -> None:
     await at.settle()
     requested = [event for event in at.region.events.of(at.node.maas_id) if event.type == "User releasing node"]
-    assert [event.description for event in requested] == ["(admin) - farrier onboarding 11: release after deploy 1"]
+    assert [event.description for event in requested] == [
+        f"(admin) - farrier onboarding 11 {MARK}: release after deploy 1"
+    ]
     assert record(at).status is Status.RELEASING
 
 
@@ -104,7 +109,18 @@ async def test_a_deployment_that_is_stuck_is_aborted_and_released(at: Stand) -> 
     await through(at)
     assert workflow(at).stage is DEPLOY and changes(at) == ["abort", "release"]
     aborted = [event.description for event in at.region.events.of(at.node.maas_id) if "aborting" in event.type]
-    assert aborted == ["(admin) - farrier onboarding 11: abort deploy 1"]
+    assert aborted == [f"(admin) - farrier onboarding 11 {MARK}: abort deploy 1"]
+
+
+@pytest.mark.parametrize("status", [Status.DEPLOYING, Status.FAILED_DEPLOYMENT, Status.ALLOCATED])
+async def test_what_somebody_with_our_key_deployed_since_is_not_undone(at: Stand, status: Status) -> None:
+    record(at).status = Status.READY
+    await at.world.client.do(await read(at), Deploy(user_data="", comment="by hand"))
+    at.world.observed.requests.clear()
+    record(at).status = status
+    settled = await at.settle()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
+    assert changes(at) == [] and record(at).status is status
 
 
 async def test_an_abort_that_takes_its_time_is_not_asked_for_again(at: Stand) -> None:

@@ -13,7 +13,7 @@ from farrier.handlers.node.stage import Done, Failed, Waiting
 from farrier.handlers.node.workflow import run_stage
 from farrier.model.bmc import PowerState
 from farrier.model.failures import FailureClass
-from farrier.model.node import Agent, Bmc, Onboarding
+from farrier.model.node import Agent, Bmc, Onboarding, StopRequest
 from farrier.model.stages import OnboardingStage
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import OnboardingMode
@@ -189,3 +189,18 @@ async def test_a_failed_ssh_seed_is_told_as_before(at: Stand) -> None:
     settled = await at.once()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.SSH_SEED_FAILED_REPEATEDLY
     assert isinstance(at.node.workflow, Onboarding)
+
+
+async def test_a_token_that_has_expired_is_told_and_no_attempt_is_made_in_vain(at: Stand) -> None:
+    at.pass_time(at.site.deploy.bootstrap_ttl)
+    settled = await at.once()
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.TIMEOUT
+    assert "token" in settled.detail and "restart_clean" in settled.detail
+    assert settled.stop is StopRequest.FROZEN
+
+
+async def test_a_token_that_was_spent_need_not_be_good_any_more(at: Stand) -> None:
+    enrols(at, asked_at(at) + SECOND)
+    at.pass_time(at.site.deploy.bootstrap_ttl)  # it is not heard of any more
+    settled = await at.once()
+    assert isinstance(settled, Failed) and settled.stop is None and "token" not in settled.detail

@@ -189,6 +189,12 @@ async def test_a_machine_that_somebody_else_holds_is_a_disagreement(at: Stand, s
     assert OPERATOR.username in settled.detail
 
 
+@pytest.mark.parametrize("status", [Status.DEPLOYED, Status.DEPLOYING, Status.READY])
+async def test_while_nobody_knows_whom_the_region_takes_us_for_nothing_is_decided(at: Stand, status: Status) -> None:
+    settled = await look(at, status=status.value, ours=None, owner="ann")
+    assert isinstance(settled, Waiting) and not settled.timed
+
+
 async def test_reasons_do_not_change_as_time_passes(at: Stand) -> None:
     first = await look(at)
     at.now += 10 * MINUTE + SECOND

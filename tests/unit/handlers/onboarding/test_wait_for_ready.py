@@ -91,7 +91,6 @@ async def test_what_this_onboarding_deployed_is_past_it(stand: Stand, status: St
     [
         (S.FAILED_COMMISSIONING, "1 script has failed"),
         (S.NEW, "aborted"),
-        (S.BROKEN, "marked broken"),
     ],
 )
 async def test_a_failure_is_told_first_and_the_attempt_after_it_commissions_again(
@@ -107,6 +106,25 @@ async def test_a_failure_is_told_first_and_the_attempt_after_it_commissions_agai
     assert to.workflow is not None
     assert (to.workflow.stage, to.workflow.attempt) == (O.COMMISSION_NODE, 1)
     assert stand.world.observed.operations == []
+
+
+async def test_a_machine_that_was_marked_broken_goes_to_the_stage_that_stops_at_it(stand: Stand) -> None:
+    given(stand, S.BROKEN, error_description="coolant leak")
+    stand.observe()
+    to = steps(await stand.once()).to
+    assert to.workflow is not None and to.workflow.stage is O.COMMISSION_NODE
+    stand.node = change(stand.node, workflow=job(to, stage_entered_at=stand.now))
+    assert fails(await stand.settle(), F.COMMISSIONING_FAILED, "coolant leak").stop is StopRequest.FROZEN
+    assert "commission" not in stand.world.observed.operations
+
+
+@pytest.mark.parametrize("status", [S.READY, S.DEPLOYED, S.COMMISSIONING, S.FAILED_COMMISSIONING])
+async def test_who_holds_it_is_waited_for_while_nobody_knows_whom_the_region_takes_us_for(
+    stand: Stand, status: Status
+) -> None:
+    is_held(given(stand, status, remembers=Upstream(deploys=1)))
+    stand.observe(ours=None)
+    assert not waits(await stand.once()).timed
 
 
 async def test_ready_without_having_passed_is_no_success(stand: Stand) -> None:
