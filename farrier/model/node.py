@@ -152,8 +152,8 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     bootstrap token in the user data, made at `token_at`. `synced_at` is the hardware sync that MAAS showed, by its own
     clock, when it first said deployed.
 
-    `touched`: a run before the last rerun got as far as MAAS. `released`: a decommission gave the machine back, so
-    nothing of the node's own runs there any more."""
+    `cuts` counts the calls of the stage that came to no end. `touched`: a run before the last rerun got as far as MAAS.
+    `released`: a decommission gave the machine back, so nothing of the node's own runs there any more."""
 
     candidate: str | None = None
     commissions: int = 0
@@ -171,6 +171,7 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     synced_at: datetime | None = None
     failure_class: FailureClass | None = None
     failure_detail: str | None = None
+    cuts: int = 0
 
     @property
     def has_deployed(self) -> bool:
@@ -281,7 +282,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """One node over all layers. `maas_created`: its machine in MAAS was made by us. `redeploying`: a reimage ended, and
     the onboarding that is to follow has not begun. `candidate_of` names the other node that has the machine which a
     workflow found. `deployed_here`: the last onboarding that ended well deployed its machine. `labels` are there while
-    an onboarding is live."""
+    an onboarding is live. `region_doubt`: why nothing is to be asked of its site's region now."""
 
     id: int
     name: str
@@ -314,6 +315,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     agent: Agent | None = None
     maas: MaasObservation | None = None
+    region_doubt: str | None = None
     candidate_of: str | None = None
     deployed_here: bool = False
     tasks: tuple[Task, ...] = ()

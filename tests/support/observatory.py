@@ -65,9 +65,10 @@ class Observatory:
         self.clock = clock
         self.wire: Wire | None = None
         self.ledger = Ledger()
+        self.handler = RegionHandler({config.name: config})
         self.processor = Processor(
             REGION_KIND,
-            RegionHandler({config.name: config}),
+            self.handler,
             PostgresStateIO(pool, RegionRows(), owner=uuid4(), lease=BRISK.lease),
             services=RegionServices(regions),
             host=Host(config=BRISK, sink=self.ledger, clock=MonotonicClock()),

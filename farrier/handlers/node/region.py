@@ -57,7 +57,10 @@ def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: 
     """A turn at the site's region. What `ask` raises is told as the stage's own result."""
     site = policy.site_of(node)
     if site is None or site.maas is None:
-        return not_configured(node)
+        return elsewhere(node)
+    if node.region_doubt is not None:
+        # Its observer tells: another region may be at the URL, or another user's key. Nothing it says is about us.
+        return Waiting(reason=f"MAAS: {node.region_doubt}", look_again=REGION_AGAIN, timed=False)
 
     async def act(services: NodeServices) -> Settled:
         try:
@@ -79,6 +82,9 @@ async def own_machine(client: MaasClient, node: Node) -> Machine | Failed:
             return gone(node)
         raise
     if machine.owner and not await client.holds(machine):
+        if node.maas is not None and node.maas.ours and node.maas.owner == machine.owner:
+            detail = f"the key is not one of {machine.owner[:64]!r} any more, who holds our machines"
+            raise MaasError(F.AUTH, detail, operation="whoami")
         return foreign(machine.system_id, machine.owner)
     return machine
 

@@ -49,6 +49,12 @@ BEGIN
     END LOOP;
 END $$;
 
+-- Why nothing that a site's region says or is told now can be trusted to be about our machines; null for no reason.
+CREATE FUNCTION farrier.region_doubt(site text) RETURNS text
+    LANGUAGE sql STABLE
+    RETURN (SELECT CASE WHEN r.failure IN ('absent', 'auth') OR r.username IS NULL THEN coalesce(r.last_error, 'nobody has read it yet') END
+              FROM farrier.maas_regions r WHERE r.site = $1);
+
 -- What a node's handler decides on, of what is kept of its machine.
 CREATE FUNCTION farrier.telling(detail jsonb) RETURNS jsonb
     LANGUAGE sql IMMUTABLE PARALLEL SAFE

@@ -4,6 +4,7 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
     SELECT n.id, n.name, n.version, n.site, n.model, n.agentless, n.auto_manage, n.created_at,
            n.maas_id, n.maas_created, n.redeploying,
            CASE WHEN n.maas_id IS NOT NULL THEN farrier.maas_observation(n.id, n.maas_id, n.site) END AS maas,
+           CASE WHEN n.live_workflow_id IS NOT NULL THEN farrier.region_doubt(n.site) END AS region_doubt,
            CASE WHEN n.live_workflow_kind = 'onboarding' THEN n.labels ELSE '{}' END AS labels,
            CASE WHEN n.live_workflow_kind = 'onboarding' AND n.maas_id IS NULL THEN (
              SELECT other.name FROM farrier.node_onboardings o JOIN farrier.nodes other ON other.maas_id = o.upstream ->> 'candidate'

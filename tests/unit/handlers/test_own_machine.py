@@ -1,0 +1,65 @@
+"""A node's machine as its site's region shows it now: ours, somebody else's, or nobody can say."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from farrier.handlers.node import region
+from farrier.handlers.node.moves import change
+from farrier.handlers.node.stage import Call, Failed, Waiting
+from farrier.model.failures import FailureClass
+from farrier.model.maas import Machine
+from farrier.model.stages import OnboardingStage
+from tests.support.machines import created
+from tests.support.stages import Stand
+from tests.support.stages import stand as open_stand
+
+
+@pytest.fixture
+async def stand() -> AsyncIterator[Stand]:
+    async with open_stand() as opened:
+        opened.onboards(OnboardingStage.COMMISSION_NODE)
+        (await created(opened)).owner = "former"
+        yield opened
+
+
+async def asked(stand: Stand) -> Waiting | Failed:
+    def decide(_machine: Machine) -> Waiting:
+        pytest.fail("a machine that is not ours was given to be decided on")
+
+    result = region.with_machine(stand.node, stand.policy, decide, name="look")
+    settled = await result.act(stand.services) if isinstance(result, Call) else result
+    assert isinstance(settled, Waiting | Failed)
+    return settled
+
+
+async def test_a_machine_that_somebody_else_holds_is_left_to_them(stand: Stand) -> None:
+    settled = await asked(stand)
+    assert isinstance(settled, Failed)
+    assert settled.failure is FailureClass.STATE_DISAGREEMENT
+    stand.observe(ours=False)
+    assert isinstance(await asked(stand), Failed)
+
+
+async def test_a_key_that_became_another_user_s_is_no_fault_of_the_node(stand: Stand) -> None:
+    stand.observe(ours=True)
+    settled = await asked(stand)
+    assert isinstance(settled, Waiting)
+    assert not settled.timed
+    assert "the key is not one of 'former' any more" in settled.reason
+
+
+async def test_nothing_is_asked_of_a_region_that_is_in_doubt(stand: Stand) -> None:
+    stand.node = change(stand.node, region_doubt="another one is there")
+    stand.world.observed.requests.clear()
+    settled = await asked(stand)
+    assert isinstance(settled, Waiting)
+    assert (settled.reason, settled.timed, settled.look_again) == (
+        "MAAS: another one is there",
+        False,
+        timedelta(seconds=15),
+    )
+    assert stand.world.observed.operations == []
