@@ -25,12 +25,12 @@ CAUSES = frozenset({QuarantineCause.STATE_DISAGREEMENT, QuarantineCause.MACHINE_
 def contradiction(node: Node, now: datetime, config: Policy) -> Quarantine | None:
     """Why a node in service has to leave it; None while nothing proves that it must."""
     seen = _fresh(node, now, config)
-    if seen is None or not seen.confirmed:
+    if seen is None:
         return None
-    if node.deployed_here and region.is_foreign(seen):
+    if node.deployed_here and region.is_foreign(seen):  # no passing state, so one reading is enough
         said = f"machine {seen.system_id} is held by {(seen.owner or '')[:64]!r}, not by us"
         return Quarantine(QuarantineCause.STATE_DISAGREEMENT, f"MAAS says that {said}")
-    if seen.state is MaasStatus.DEPLOYED:
+    if seen.state is MaasStatus.DEPLOYED or not seen.confirmed:
         return None
     if seen.state is MaasStatus.ABSENT:
         return Quarantine(QuarantineCause.MACHINE_DELETED_UPSTREAM, f"MAAS has no machine {seen.system_id} any more")

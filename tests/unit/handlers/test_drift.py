@@ -67,7 +67,8 @@ SOMEBODYS: dict[str, Any] = {"owner": "ann", "ours": False}
 
 
 def test_a_machine_that_we_deployed_and_somebody_else_deployed_since_takes_its_node_out_of_service() -> None:
-    after = moved(decide(serving(N.ACTIVE, seen(MaasStatus.DEPLOYED, **SOMEBODYS), deployed_here=True)))
+    observation = seen(MaasStatus.DEPLOYED, since=NOW - SECOND, **SOMEBODYS)
+    after = moved(decide(serving(N.ACTIVE, observation, deployed_here=True)))
     assert after.status is N.QUARANTINED and after.quarantine is not None
     assert after.quarantine.cause is QuarantineCause.STATE_DISAGREEMENT and "'ann'" in after.quarantine.reason
 
