@@ -74,6 +74,11 @@ class Observatory:
             host=Host(config=BRISK, sink=self.ledger, clock=MonotonicClock()),
         )
 
+    def pass_time(self, by: timedelta) -> None:
+        """Time passes in the region and for its clients."""
+        self.region.advance(by)
+        self.clock.advance(by)
+
 
 @asynccontextmanager
 async def observatory(

@@ -331,8 +331,7 @@ class Site:
     async def pass_time(self, by: timedelta) -> None:
         """Time passes, here and in the region."""
         if self._maas is not None:
-            self._maas.region.advance(by)
-            self._maas.clock.advance(by)
+            self._maas.pass_time(by)
         await self.db.advance(by)
 
     async def wait_until(
