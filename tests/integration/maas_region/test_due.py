@@ -72,6 +72,19 @@ class Rows:
         if status == "offline":
             await self.pool.execute("UPDATE farrier.nodes SET status = 'offline' WHERE id = $1", node)
 
+    async def says_absent(self, *nodes: int) -> None:
+        """A look finds that these nodes have no machines."""
+        write = """
+            SELECT farrier.write_maas_regions(jsonb_build_object(
+                'runs', (SELECT jsonb_agg(jsonb_build_object('run', r.id, 'version', r.version))
+                           FROM farrier.maas_regions r WHERE r.site = 'north'),
+                'readings', (SELECT jsonb_agg(jsonb_build_object(
+                                 'node', n.id, 'system_id', n.maas_id, 'state', 'absent', 'read_at', farrier.now(),
+                                 'detail', '{}'::jsonb))
+                               FROM farrier.nodes n WHERE n.id = ANY ($1::bigint[]))))
+        """
+        await self.pool.execute(write, nodes)
+
     async def region(self) -> MaasRegion:
         id_ = await self.pool.fetchval("SELECT id FROM farrier.maas_regions WHERE site = 'north'")
         loaded = await self._io.load([id_])
@@ -292,14 +305,22 @@ async def test_a_turn_that_had_no_room_is_taken_later(rows: Rows, db: pg.Databas
     assert (region.turn_at - begun) / (30 * MINUTE) == pytest.approx(taken / 150, abs=0.01)
 
 
-async def test_what_was_there_and_what_was_lost_is_counted_but_not_what_is_being_removed(
-    rows: Rows, db: pg.Database
-) -> None:
-    here, never = await rows.node("here"), await rows.node("never", read=None)
+async def test_what_was_there_and_is_lost_is_counted_but_not_what_is_being_removed(rows: Rows, db: pg.Database) -> None:
+    here, lost, leaving = [await rows.node(name) for name in ("here", "lost", "leaving")]
+    never = await rows.node("never", read=None)
+    await rows.change("SET session_replication_role = replica")
+    await rows.change("UPDATE farrier.nodes SET live_workflow_kind = 'decommission' WHERE id = $1", leaving)
+    await rows.change("SET session_replication_role = origin")
     await db.advance(31 * MINUTE)
     region = await rows.region()
-    assert {one.node: one.present for one in region.due} == {here: True, never: False}
-    assert (region.present, region.lost) == (1, 0)
+    assert {one.node: one.present for one in region.due} == {here: True, lost: True, leaving: False, never: False}
+    assert (region.present, region.lost) == (3, 0)
+    await rows.says_absent(lost, leaving, never)
+    assert ((await rows.region()).present, (await rows.region()).lost) == (1, 1)
+    await db.advance(10 * MINUTE)
+    await rows.says_absent(lost)
+    await db.advance(51 * MINUTE)
+    assert (await rows.region()).lost == 0, "an hour after it was lost, however often that was said"
 
 
 async def test_the_database_refuses_a_move_that_the_model_lacks(rows: Rows) -> None:
