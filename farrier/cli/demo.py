@@ -48,9 +48,7 @@ def demo(  # noqa: PLR0913 - one parameter is one option
     ] = 0,
     faults: Annotated[
         bool,
-        typer.Option(
-            help="Let onboardings fail, and nodes be drained, reimaged, removed. Never with --until-active."
-        ),
+        typer.Option(help="Let onboardings fail, and nodes be drained, reimaged, removed. Never with --until-active."),
     ] = True,
     speed: Annotated[
         float, typer.Option(min=1, max=600, help="Seconds that MAAS and its machines have in one second.")

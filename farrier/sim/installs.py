@@ -35,6 +35,7 @@ write_files:
 
 _TOKEN = re.compile(r'content: "([0-9a-f]{64})"')
 _BOOTS_AT_ONCE = 8
+_AGAIN = timedelta(seconds=1)
 
 
 class Installations:
@@ -73,10 +74,17 @@ class Installations:
     async def _start(self, system_id: str, token: str, slots: anyio.CapacityLimiter) -> None:
         await anyio.sleep(self._boot.total_seconds())
         async with slots:
-            try:
-                self._nodes[system_id] = await self._agents.enroll(token)
-            except (DatabaseUnreachable, RefusedByModel) as refused:
-                _log.warning("install.agent_not_enrolled", machine=system_id, error=str(refused))
+            while True:
+                try:
+                    self._nodes[system_id] = await self._agents.enroll(token)
+                except DatabaseUnreachable as away:  # an agent tries until it is heard
+                    _log.warning("install.database_away", machine=system_id, error=str(away))
+                    await anyio.sleep(_AGAIN.total_seconds())
+                except RefusedByModel as refused:
+                    _log.warning("install.agent_not_enrolled", machine=system_id, error=str(refused))
+                    return
+                else:
+                    return
 
 
 _ERASED = (Status.RELEASING, Status.DISK_ERASING, Status.READY, Status.NEW)

@@ -14,7 +14,17 @@ from msgspec.structs import replace
 from farrier.handlers.node import decommission, onboarding, removal
 from farrier.handlers.node.compensating import compensate
 from farrier.handlers.node.failing import fail, settle_stop
-from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy, attempt_began_at, become, change, job
+from farrier.handlers.node.moves import (
+    Decision,
+    NodeServices,
+    Outcome,
+    Policy,
+    attempt_began_at,
+    become,
+    change,
+    job,
+    noted,
+)
 from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Step, Waiting
 from farrier.model import outcome, sla
 from farrier.model.edges import Layer
@@ -25,6 +35,10 @@ from farrier.model.stages import Stage, first_stage, next_stage
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import LIVE, OnboardingMode
 from farrier.model.workflow import WorkflowStatus as W
+from farrier.model.writes import Write
+
+MOST_CUTS = 5
+"""Calls in a row that ended by an error or a deadline, after which the attempt has failed."""
 
 
 def stop(node: Node, now: datetime, config: Policy) -> Decision | None:
@@ -87,7 +101,7 @@ def again(workflow: Workflow) -> dict[str, object]:
 
 def counted_anew(workflow: Workflow) -> Upstream:
     """What `workflow` remembers of MAAS, without what is counted against a limit."""
-    return replace(workflow.upstream, datasource_retries=0, failed_deploys=0, commissions=0)
+    return replace(workflow.upstream, datasource_retries=0, failed_deploys=0, commissions=0, cuts=0)
 
 
 def left_out(workflow: Workflow) -> frozenset[Stage]:
@@ -115,7 +129,11 @@ def _redeploy(node: Node, now: datetime) -> Decision:
         return Wait(reason=f"paused: {node.paused.reason}")
     return become(
         node,
-        change(node, redeploying=False, workflow=Onboarding(mode=OnboardingMode.DEPLOY, mode_given_at=now)),
+        change(
+            node,
+            redeploying=False,
+            workflow=Onboarding(mode=OnboardingMode.DEPLOY, mode_given_at=now),
+        ),
         reason="it was emptied to be installed anew",
         cause="rule: reimage",
     )
@@ -149,6 +167,9 @@ def _failed_retryable(node: Node, workflow: Workflow, now: datetime) -> Decision
 def _running(node: Node, workflow: Workflow, now: datetime, config: Policy) -> Decision:
     if workflow.stage is None:
         return _through(node, Done(reason="every stage was left out"), now)
+    if workflow.upstream.cuts >= MOST_CUTS:
+        detail = f"stage {workflow.stage}: {MOST_CUTS} calls in a row came to no end; the log has the error of each"
+        return fail(noted(node, cuts=0), now, FailureClass.TIMEOUT, detail)
     result = run_stage(node, workflow, now, config)
     if isinstance(result, Call):
         return _calling(node, workflow, result, now, config)
@@ -161,7 +182,11 @@ def _calling(node: Node, workflow: Workflow, call: Call, now: datetime, config: 
     async def act(services: NodeServices) -> Outcome:
         return _settled(node, workflow, await call.act(services), now, config)
 
-    return outcome.Step(name=call.name, act=act, deadline=call.deadline, reads_only=call.reads_only)
+    # A call that errs, or does not end in time, tells nobody: without a count the stage would begin it for ever.
+    cut = outcome.Update[Node, Write](
+        to=noted(node, cuts=workflow.upstream.cuts + 1), reason=f"{call.name} came to no end", quiet=True
+    )
+    return outcome.Step(name=call.name, act=act, deadline=call.deadline, reads_only=call.reads_only, if_cut=cut)
 
 
 def _settled(node: Node, workflow: Workflow, result: Settled, now: datetime, config: Policy) -> Outcome:
@@ -223,7 +248,14 @@ def advanced(node: Node, done: Done) -> Node:
     following = next_stage(workflow.mode, stage, skip=left_out(workflow)) if stage is not None else None
     base = change(
         base,
-        workflow=job(base, skipped=skipped, attempt=1, failure_class=None, failure_detail=None),
+        workflow=job(
+            base,
+            skipped=skipped,
+            attempt=1,
+            failure_class=None,
+            failure_detail=None,
+            upstream=replace(workflow.upstream, cuts=0),
+        ),
     )
     if following is None:
         return onboarding.complete(base) if isinstance(workflow, Onboarding) else decommission.complete(base)

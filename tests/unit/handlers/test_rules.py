@@ -9,6 +9,7 @@ import pytest
 
 from farrier.config import NodeConfig
 from farrier.handlers.node import NodeHandler
+from farrier.handlers.node.workflow import MOST_CUTS
 from farrier.model.actions import Action
 from farrier.model.bmc import PowerState
 from farrier.model.failures import MAX_ATTEMPTS, FailureClass, stage_backoff
@@ -218,3 +219,27 @@ def test_a_stage_that_asks_without_end_does_not_keep_a_bmc_from_being_read() -> 
     fresh = Bmc(system_path="/1", power=PowerState.ON, power_at=NOW)
     assert step_of(at_a_stage_that_asks(M.MANAGEABLE, due)) == "read_power"
     assert step_of(at_a_stage_that_asks(M.MANAGEABLE, fresh)) == "load_site_config"
+
+
+# --- calls that come to no end
+
+
+def cut_off(node: Node, times: int) -> Node:
+    """The node after so many calls that ended by an error, as their commits leave it."""
+    handler = NodeHandler(NodeConfig(), sites={SITE.name: SITE})
+    for _ in range(times):
+        decision = handler.handle(node, NOW)
+        assert isinstance(decision, Step) and decision.if_cut is not None
+        node = decision.if_cut.to
+    return node
+
+
+def test_a_stage_whose_calls_come_to_no_end_has_failed_after_some_and_begins_to_count_anew() -> None:
+    fresh = Bmc(system_path="/1", power=PowerState.ON, power_at=NOW)
+    begun = at_a_stage_that_asks(M.MANAGEABLE, fresh)
+    handler = NodeHandler(NodeConfig(), sites={SITE.name: SITE})
+    assert isinstance(handler.handle(cut_off(begun, MOST_CUTS - 1), NOW), Step)
+    failed = moved(handler.handle(cut_off(begun, MOST_CUTS), NOW)).workflow
+    assert failed is not None
+    assert (failed.status, failed.failure_class) == (W.FAILED_RETRYABLE, FailureClass.TIMEOUT)
+    assert failed.upstream.cuts == 0

@@ -21,4 +21,6 @@ def load_site_config(node: Node, now: datetime, policy: Policy) -> StageResult:
         detail = f"site {node.site}: {us.username[:64]!r}, to whom the API key belongs, is no administrator of MAAS"
         return Failed(failure=FailureClass.INVALID_CONFIG, detail=detail)
 
+    if left_alone(node) is None and ((site := policy.site_of(node)) is None or site.maas is None):
+        return region.not_configured(node)
     return left_alone(node) or region.with_region(node, policy, ask, name="load_site_config", reads_only=True)

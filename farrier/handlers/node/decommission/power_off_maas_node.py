@@ -1,12 +1,16 @@
-"""Stage `power_off_maas_node`: the machine that was given back is switched off."""
+"""Stage `power_off_maas_node`: the machine that was given back is switched off.
+
+One that MAAS did not install is left on: its agent has yet to uninstall, and nobody would switch it on again for that.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node import region
+from farrier.handlers.node import region, tasks
 from farrier.handlers.node.decommission import machine as machines
 from farrier.handlers.node.decommission.machine import ON_ITS_WAY_OUT, asking, in_use, left_alone, unlock, was_asked
+from farrier.handlers.node.decommission.own import own
 from farrier.handlers.node.moves import Policy
 from farrier.handlers.node.region import Send
 from farrier.handlers.node.stage import Done, Settled, StageResult, Waiting
@@ -21,6 +25,9 @@ _NOT_SWITCHED = (None, "", "manual")
 
 
 def power_off_maas_node(node: Node, now: datetime, policy: Policy) -> StageResult:
+    if left_alone(node) is None and tasks.pointless(own(node)) is None:
+        why = "MAAS did not install it, and its agent has yet to uninstall"
+        return Done(reason=f"left on: {why}", skipped=why)
     gone = Done(reason=f"MAAS has no machine {node.maas_id} any more", skipped="no longer in MAAS")
     return (
         left_alone(node)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 
+from farrier.handlers.node.moves import Policy
 from farrier.handlers.node.onboarding.apply_roce_phase2 import apply_roce_phase2
 from farrier.handlers.node.onboarding.classify_deploy_failure import classify_deploy_failure
 from farrier.handlers.node.onboarding.commission_node import commission_node
@@ -21,10 +23,12 @@ from farrier.handlers.node.onboarding.wait_for_agent_enrollment import wait_for_
 from farrier.handlers.node.onboarding.wait_for_deployed import wait_for_deployed
 from farrier.handlers.node.onboarding.wait_for_hardware_sync_healthy import wait_for_hardware_sync_healthy
 from farrier.handlers.node.onboarding.wait_for_ready import wait_for_ready
-from farrier.handlers.node.stage import Stage
+from farrier.handlers.node.region import elsewhere
+from farrier.handlers.node.stage import Stage, StageResult
+from farrier.model.node import Node
 from farrier.model.stages import OnboardingStage as O
 
-STAGES: Mapping[O, Stage] = {
+_RUN: Mapping[O, Stage] = {
     O.LOAD_SITE_CONFIG: load_site_config,
     O.RESOLVE_POWER_CREDENTIALS: resolve_power_credentials,
     O.CREATE_OR_FIND_IN_MAAS: create_or_find_in_maas,
@@ -42,5 +46,23 @@ STAGES: Mapping[O, Stage] = {
     O.WAIT_FOR_HARDWARE_SYNC_HEALTHY: wait_for_hardware_sync_healthy,
     O.WAIT_FOR_AGENT_ENROLLMENT: wait_for_agent_enrollment,
 }
+
+# What an adoption may go through without a site, and what has to say itself that there is none.
+_ANYWHERE = frozenset(
+    {O.LOAD_SITE_CONFIG, O.RESOLVE_POWER_CREDENTIALS, O.CREATE_OR_FIND_IN_MAAS, O.WAIT_FOR_AGENT_ENROLLMENT}
+)
+
+
+def _at_its_site(run: Stage) -> Stage:
+    """The stage, once this process knows the node's site."""
+
+    def at_its_site(node: Node, now: datetime, policy: Policy) -> StageResult:
+        site = policy.site_of(node)
+        return elsewhere(node) if site is None or site.maas is None else run(node, now, policy)
+
+    return at_its_site
+
+
+STAGES: Mapping[O, Stage] = {stage: run if stage in _ANYWHERE else _at_its_site(run) for stage, run in _RUN.items()}
 
 __all__ = ["STAGES", "complete"]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from farrier.handlers.node import onboarding_adopt
 from farrier.handlers.node.moves import change, job
-from farrier.model.node import Node
+from farrier.model.bmc import PowerState
+from farrier.model.node import Bmc, Node
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import WorkflowStatus as W
 
@@ -15,6 +18,7 @@ def complete(node: Node, *, ending: W | None = None) -> Node:
     ending = ending or (W.RECONCILED if onboarding_adopt.adopts(node) else W.COMPLETED)
     ended = change(
         node,
+        bmc=_not_kept_off(node),
         workflow=job(node, status=ending, failure_class=None, failure_detail=None, next_attempt_at=None),
         ever_onboarded=True,
         quarantine=None,
@@ -22,3 +26,11 @@ def complete(node: Node, *, ending: W | None = None) -> Node:
     if node.status is N.RETIRED:
         return change(ended, status=N.OFFLINE)
     return change(ended, status=N.ACTIVE, ever_active=True)
+
+
+def _not_kept_off(node: Node) -> Bmc:
+    """Whoever wanted the machine kept off wanted it before it was put into service; enforced now, it would be switched
+    off under its tenants."""
+    if node.bmc.desired_power is not PowerState.OFF:
+        return node.bmc
+    return replace(node.bmc, desired_power=None, enforced_at=None, enforce_error=None)

@@ -57,9 +57,10 @@ def create_or_find_in_maas(node: Node, now: datetime, policy: Policy) -> StageRe
 
 def _with_credential(node: Node, now: datetime, policy: Policy) -> StageResult:
     """The secret is fetched before there is a turn at the region: nobody waits in line for a store."""
-    maas = region.site_of(node, policy).maas
-    if maas is None:
-        return region.not_configured(node)
+    site = policy.site_of(node)
+    if site is None or site.maas is None:
+        return region.elsewhere(node)
+    maas = site.maas
 
     async def act(services: NodeServices) -> Settled:
         credential = await power_credential(node, services)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from farrier.model.failures import FailureClass as F
-from farrier.model.node import Options
+from farrier.model.node import Options, Upstream
 from farrier.model.stages import DecommissionStage as D
 from farrier.sim.maas import OPERATOR, Broken, Durations, Fault, Nature, Region, Status
 from tests.support.decommissions import (
@@ -29,6 +30,9 @@ STAGE = D.POWER_OFF_MAAS_NODE
 S = Status
 
 
+RELEASED: dict[str, Any] = {"upstream": Upstream(released=True)}
+
+
 @pytest.fixture
 async def stand() -> AsyncIterator[Stand]:
     async with open_stand() as stand:
@@ -43,7 +47,7 @@ async def slow() -> AsyncIterator[Stand]:
 
 
 async def test_a_machine_that_is_off_is_left_so(stand: Stand) -> None:
-    await given(stand, STAGE, S.READY, owner=None, power="off")
+    await given(stand, STAGE, S.READY, owner=None, power="off", **RELEASED)
     is_through(await stand.settle())
     assert sent(stand) == []
 
@@ -51,7 +55,7 @@ async def test_a_machine_that_is_off_is_left_so(stand: Stand) -> None:
 @pytest.mark.parametrize("power", ["on", "unknown", "error"])
 @pytest.mark.parametrize("status", [S.READY, S.NEW, S.FAILED_COMMISSIONING, S.BROKEN], ids=lambda status: status.name)
 async def test_a_machine_that_was_given_back_is_switched_off_once(stand: Stand, status: Status, power: str) -> None:
-    machine = await given(stand, STAGE, status, owner=None, power=power)
+    machine = await given(stand, STAGE, status, owner=None, power=power, **RELEASED)
     waits(await stand.settle(), "to be read")
     stand.observe()
     is_through(await stand.settle())
@@ -61,7 +65,7 @@ async def test_a_machine_that_was_given_back_is_switched_off_once(stand: Stand, 
 
 
 async def test_one_that_takes_its_time_is_waited_for_on_what_was_observed(slow: Stand) -> None:
-    machine = await given(slow, STAGE, S.READY, owner=None)
+    machine = await given(slow, STAGE, S.READY, owner=None, **RELEASED)
     await slow.settle()
     slow.observe()
     before = asked(slow)
@@ -75,7 +79,7 @@ async def test_one_that_takes_its_time_is_waited_for_on_what_was_observed(slow: 
 
 
 async def test_another_attempt_asks_again(slow: Stand) -> None:
-    machine = await given(slow, STAGE, S.READY, owner=None)
+    machine = await given(slow, STAGE, S.READY, owner=None, **RELEASED)
     await slow.settle()
     again(slow)
     machine.power_state = "on"
@@ -85,14 +89,14 @@ async def test_another_attempt_asks_again(slow: Stand) -> None:
 
 @pytest.mark.parametrize("power_type", ["", "manual"])
 async def test_one_that_maas_cannot_switch_is_skipped(stand: Stand, power_type: str) -> None:
-    machine = await given(stand, STAGE, S.READY, owner=None, power="unknown")
+    machine = await given(stand, STAGE, S.READY, owner=None, power="unknown", **RELEASED)
     machine.power_type = power_type
     skips(await stand.settle(), "cannot switch", power_type or "(none)")
     assert sent(stand) == []
 
 
 async def test_a_bmc_that_does_not_answer_is_tried_again(stand: Stand) -> None:
-    machine = await given(stand, STAGE, S.READY, owner=None)
+    machine = await given(stand, STAGE, S.READY, owner=None, **RELEASED)
     stand.region.natures[machine.system_id] = Nature(bmc_error="no route")
     fails(await stand.settle(), F.UPSTREAM_ERROR, "no route")
     stand.region.natures.clear()
@@ -108,36 +112,43 @@ async def test_a_bmc_that_does_not_answer_is_tried_again(stand: Stand) -> None:
     ids=lambda status: status.name,
 )
 async def test_a_machine_that_is_used_again_is_not_switched_off(stand: Stand, status: Status) -> None:
-    machine = await given(stand, STAGE, status)
+    machine = await given(stand, STAGE, status, **RELEASED)
     fails(await stand.settle(), F.STATE_DISAGREEMENT, status.label)
     assert sent(stand) == [] and machine.power_state == "on"
 
 
 async def test_one_that_is_still_released_is_waited_for(stand: Stand) -> None:
-    await given(stand, STAGE, S.RELEASING)
+    await given(stand, STAGE, S.RELEASING, **RELEASED)
     waits(await stand.settle(), "Releasing")
     assert sent(stand) == []
 
 
 async def test_a_machine_of_somebody_else_is_not_touched(stand: Stand) -> None:
-    await given(stand, STAGE, S.READY, owner=OPERATOR.username)
+    await given(stand, STAGE, S.READY, owner=OPERATOR.username, **RELEASED)
     fails(await stand.settle(), F.STATE_DISAGREEMENT, "'op'")
     assert sent(stand) == []
 
 
 async def test_a_machine_that_was_deleted_has_no_power_to_switch(stand: Stand) -> None:
-    stand.region.forget(await given_deployed(stand, STAGE))
+    stand.region.forget(await given_deployed(stand, STAGE, **RELEASED))
     skips(await stand.settle(), "no longer in MAAS")
 
 
+async def test_a_machine_whose_agent_has_yet_to_uninstall_is_left_on(stand: Stand) -> None:
+    """MAAS never installed it, so nothing was released there: switched off, it could never be removed."""
+    await given(stand, STAGE, S.NEW, owner=None)
+    skips(await stand.settle(), "yet to uninstall")
+    assert sent(stand) == []
+
+
 async def test_a_deletion_switches_nothing(stand: Stand) -> None:
-    await given(stand, STAGE, S.READY, owner=None, options=Options(untouched="not_applicable"))
+    await given(stand, STAGE, S.READY, owner=None, options=Options(untouched="not_applicable"), **RELEASED)
     skips(await stand.settle(), "not_applicable")
     assert asked(stand) == 0
 
 
 async def test_a_request_whose_answer_was_lost_is_recognised(stand: Stand) -> None:
-    await given(stand, STAGE, S.READY, owner=None)
+    await given(stand, STAGE, S.READY, owner=None, **RELEASED)
     stand.region.faults.add(Fault(op="power_off", broken=Broken.DROP))
     waits(await stand.settle(), "unreachable")
     is_through(await stand.settle())

@@ -267,7 +267,7 @@ async def test_a_machine_that_is_deployed_was_prepared_by_this_onboarding_or_is_
     assert changes(at) == []
 
 
-async def test_a_site_that_lost_its_region_is_told(at: Stand) -> None:
+async def test_a_site_that_lost_its_region_is_waited_for(at: Stand) -> None:
     await ready(at, TABLES)
     at.use(maas=None)
-    assert (await failed(at)).failure is FailureClass.INVALID_CONFIG
+    assert isinstance(await at.settle(), Waiting)

@@ -306,11 +306,11 @@ async def test_a_status_that_this_onboarding_never_asked_for_is_a_disagreement(a
     assert changes(at) == []
 
 
-async def test_a_site_that_lost_its_region_is_told() -> None:
+async def test_a_site_that_lost_its_region_is_waited_for() -> None:
     async with open_stand() as at:
         await ready(at)
         at.use(maas=None)
-        assert (await failed(at)).failure is FailureClass.INVALID_CONFIG
+        assert isinstance(await at.settle(), Waiting)
 
 
 def test_a_pattern_that_is_none_is_refused_when_it_is_read() -> None:

@@ -1,0 +1,22 @@
+"""How an onboarding ends well."""
+
+from __future__ import annotations
+
+import pytest
+
+from farrier.handlers.node.onboarding import complete
+from farrier.model.bmc import PowerState
+from farrier.model.management import Management
+from farrier.model.node import Bmc
+from farrier.model.status import NodeStatus as N
+from tests.support.nodes import onboarding, with_bmc
+
+
+@pytest.mark.parametrize(("wanted", "kept"), [(PowerState.OFF, None), (PowerState.ON, PowerState.ON), (None, None)])
+def test_a_node_that_enters_service_is_not_switched_off_for_a_wish_from_before(
+    wanted: PowerState | None, kept: PowerState | None
+) -> None:
+    parked = with_bmc(Management.MANAGEABLE, Bmc(desired_power=wanted, power=PowerState.ON), workflow=onboarding())
+    after = complete(parked)
+    assert after.status is N.ACTIVE
+    assert after.bmc.desired_power is kept

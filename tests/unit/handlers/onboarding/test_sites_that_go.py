@@ -1,0 +1,41 @@
+"""A site whose file is not here, at each stage of an onboarding: it may be on its way, so nothing is decided."""
+
+from __future__ import annotations
+
+import pytest
+
+from farrier.handlers.node.stage import Failed, Waiting
+from farrier.model.failures import FailureClass
+from farrier.model.stages import DETOUR, PATHS, OnboardingStage
+from farrier.model.workflow import OnboardingMode
+from tests.support.stages import open_stand
+
+_ANYWHERE = frozenset(
+    {
+        OnboardingStage.LOAD_SITE_CONFIG,
+        OnboardingStage.RESOLVE_POWER_CREDENTIALS,
+        OnboardingStage.WAIT_FOR_AGENT_ENROLLMENT,
+    }
+)
+BEHIND_THE_FIRST = [
+    stage
+    for stage in OnboardingStage
+    if stage in DETOUR or (stage in PATHS[OnboardingMode.DEPLOY] and stage not in _ANYWHERE)
+]
+
+
+@pytest.mark.parametrize("stage", BEHIND_THE_FIRST)
+async def test_a_stage_waits_for_the_file_of_its_site(stage: OnboardingStage) -> None:
+    async with open_stand() as at:
+        at.onboards(stage)
+        at.policy = type(at.policy)()
+        settled = await at.settle()
+        assert isinstance(settled, Waiting) and settled.timed and "waits for its file" in settled.reason
+
+
+async def test_the_first_stage_says_that_there_is_none() -> None:
+    async with open_stand() as at:
+        at.onboards(OnboardingStage.LOAD_SITE_CONFIG)
+        at.policy = type(at.policy)()
+        settled = await at.settle()
+        assert isinstance(settled, Failed) and settled.failure is FailureClass.INVALID_CONFIG
