@@ -81,7 +81,8 @@ class MaasRegion(msgspec.Struct, frozen=True, kw_only=True):
     every event is known; `unreadable` are machines that the region cannot tell of, and when each is asked for again.
     `due` are machines to be read, most urgent first, and `more` that there are others; `turn_at` is there when some are
     due only because it is their turn: turns are taken until then. `present` machines were there when they were last
-    read, and `lost` were not any more within the last hour. `held` are some that `username` holds."""
+    read, and `lost` were not any more within the last hour. `known` are some that were there, `held` some that
+    `username` holds."""
 
     id: int
     site: str
@@ -105,6 +106,7 @@ class MaasRegion(msgspec.Struct, frozen=True, kw_only=True):
     turn_at: datetime | None = None
     present: int = 0
     lost: int = 0
+    known: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
 
 

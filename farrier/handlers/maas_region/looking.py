@@ -77,7 +77,9 @@ async def look(
         if found.failure is None:
             most = max(FEW, region.present * most_lost_percent // 100) - region.lost
             await _read(client, _first(region.due), found, now, most if most_lost_percent < 100 else None)
-    if found.lost_too_many:
+            if most_lost_percent < 100:
+                await _ask_for_others(client, region, found)
+    if found.lost_too_many or limit.cancelled_caught:
         found.readings = [reading for reading in found.readings if reading.state is not MaasStatus.ABSENT]
     if limit.cancelled_caught and found.failure is None:
         detail = f"one look was not over in {LONGEST.total_seconds():.0f} s"
@@ -202,14 +204,32 @@ async def _alone(client: MaasClient, one: DueMachine, found: Findings, now: date
     found.readings.append(seen(one, machine, now))
 
 
+async def _ask_for_others(client: MaasClient, region: MaasRegion, found: Findings) -> None:
+    """A region in which nothing is there that ought to be has lost nothing: it may be another one."""
+    if not found.lost or found.failure is not None or _there(found):
+        return
+    others = set(region.known) - found.lost
+    try:
+        if len(others | found.lost) > FEW and not await client.machines(LookUp.ID, sorted(others)):
+            _doubt(found)
+    except MaasError as error:
+        found.lost_too_many, found.failure = True, error
+
+
+def _there(found: Findings) -> int:
+    return sum(reading.state is not MaasStatus.ABSENT for reading in found.readings)
+
+
 def _note_absent(one: DueMachine, found: Findings, now: datetime, most_lost: int | None) -> None:
     """Write it down; or, when too many are lost, none of them."""
     if one.present:
         found.lost.add(one.system_id)
     found.readings.append(absent(one, now))
-    there = sum(reading.state is not MaasStatus.ABSENT for reading in found.readings)
-    if not found.lost or most_lost is None or len(found.lost) <= min(most_lost, max(FEW, there)):
-        return
+    if found.lost and most_lost is not None and len(found.lost) > min(most_lost, max(FEW, _there(found))):
+        _doubt(found)
+
+
+def _doubt(found: Findings) -> None:
     found.lost_too_many = True
     detail = (
         f"too many machines that were there are not any more, {min(found.lost)} among them, and none is taken for "

@@ -10,6 +10,9 @@ SELECT r.id, h.now,
            'due', d.due, 'more', d.many >= 150, 'present', c.present, 'lost', c.lost,
            'turn_at', CASE WHEN d.swept >= d.sweepable THEN sweep.turn_at
                            WHEN d.swept > 0 THEN greatest(t.from_at, h.now - 2 * r.sweep_every / t.turns) + r.sweep_every * (d.swept / c.machines::double precision) END,
+           'known', (SELECT coalesce(jsonb_agg(x.system_id), '[]') FROM (
+               SELECT o.system_id FROM farrier.node_observations o
+                WHERE o.site = r.site AND o.state <> 'absent' ORDER BY o.read_at LIMIT 5) x),
            -- Asked for only when it is asked whom the key belongs to.
            'held', CASE WHEN r.identified_at IS NULL OR r.identified_at <= h.now - r.sweep_every THEN (
                SELECT coalesce(jsonb_agg(x.system_id), '[]') FROM (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,7 +15,7 @@ from farrier.handlers.maas_region.looking import Findings, look
 from farrier.model.maas import MaasFailure, MaasStatus
 from farrier.model.maas_region import Cursor, DueMachine, Gap, MaasRegion, RegionState, Unknown
 from farrier.model.outcome import Transition, Update
-from farrier.sim.maas import ADMIN, Region
+from farrier.sim.maas import ADMIN, Broken, Fault, Region
 from tests.support.maas import World, world_with
 from tests.support.maas_region import Caller, created
 from tests.support.nodes import NOW
@@ -144,3 +145,25 @@ async def test_what_comes_late_is_found_behind_more_than_a_page_of_others(at: Pl
 
 def _all_but(ids: list[int], late: list[int]) -> Cursor:
     return Cursor(newest=ids[-1], gaps=tuple(Gap(each, each, NOW) for each in late))
+
+
+async def test_the_first_machine_that_is_lost_is_lost_only_where_others_are_still_there(at: Place) -> None:
+    """A node in flight is read before all others are: another region would lose its machine alone."""
+    here, *gone = await machines(at, 6, gone=5)
+    others = tuple(one.system_id for one in gone[1:])
+    found = await looked(at, (gone[0],), present=6, known=others)
+    assert (found.lost_too_many, found.readings) == (True, [])
+    assert absent(await looked(at, (gone[0],), present=6, known=(*others, here.system_id))) == 1
+
+
+async def test_a_site_with_few_machines_may_lose_them_all(at: Place) -> None:
+    one, two, three = await machines(at, 3, gone=3)
+    assert absent(await looked(at, (one,), present=3, known=(one.system_id, two.system_id, three.system_id))) == 1
+
+
+async def test_a_machine_is_not_lost_while_others_cannot_be_asked_for(at: Place) -> None:
+    gone, *others = await machines(at, 6, gone=6)
+    at.region.faults.add(Fault(path="/MAAS/api/2.0/machines/", latency=timedelta(0)))
+    at.region.faults.add(Fault(path="/MAAS/api/2.0/machines/", broken=Broken.GARBLE))
+    found = await looked(at, (gone,), present=6, known=tuple(one.system_id for one in others))
+    assert (absent(found), found.failure is None) == (0, False)
