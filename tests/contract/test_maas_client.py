@@ -251,53 +251,6 @@ async def test_an_old_reading_is_not_believed_about_the_owner(world: World, regi
     assert region.machines[machine.system_id].status == Status.READY
 
 
-async def test_a_reading_that_grew_old_while_a_slot_was_waited_for_is_not_believed(region: Region) -> None:
-    gate = anyio.Event()
-
-    class Slow(RegionTransport):
-        @override
-        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-            if request.url.path.endswith("/version/"):
-                await gate.wait()
-            return await super().handle_async_request(request)
-
-    refused: list[MaasFailure] = []
-
-    async def deploy() -> None:
-        try:
-            await world.client.do(machine, DEPLOY)
-        except MaasError as error:
-            refused.append(error.failure)
-
-    async with world_of(Slow(region)) as world:
-        machine = await commissioned(world, region)
-        async with anyio.create_task_group() as callers:
-            for _ in range(CONCURRENCY):
-                callers.start_soon(world.client.version)
-            await anyio.wait_all_tasks_blocked()
-            callers.start_soon(deploy)
-            await anyio.wait_all_tasks_blocked()
-            region.machines[machine.system_id].owner = OPERATOR.username
-            world.clock.advance(FRESH + timedelta(seconds=1))
-            gate.set()
-    assert refused == [MaasFailure.CONFLICT]
-    assert region.machines[machine.system_id].status == Status.READY
-
-
-async def test_changes_that_have_to_read_first_do_not_wait_for_one_another(region: Region) -> None:
-    """Each keeps its slot for what it reads: as many as there are slots would else wait for ever."""
-    async with world_of(RegionTransport(region)) as world:
-        machines = []
-        for number in range(2 * CONCURRENCY):
-            new = msgspec.structs.replace(NEW, hostname=f"n{number}", mac_addresses=(f"52:54:00:00:01:0{number}",))
-            machines.append(await world.client.create(new))
-        world.clock.advance(FRESH + timedelta(seconds=1))
-        async with anyio.create_task_group() as callers:
-            for machine in machines:
-                callers.start_soon(world.client.do, machine, changes.Update(description="mine"))
-    assert {machine.description for machine in region.machines.values()} == {"mine"}
-
-
 async def test_an_old_reading_that_still_holds_is_no_hindrance(world: World, region: Region) -> None:
     machine = await commissioned(world, region)
     world.clock.advance(FRESH + timedelta(seconds=1))

@@ -6,7 +6,6 @@ a socket. What a region does when it is well is in `test_maas_client`.
 
 from __future__ import annotations
 
-import base64
 import json
 import ssl
 from collections.abc import AsyncIterator
@@ -288,35 +287,6 @@ async def test_no_secret_comes_back_in_an_error_a_log_or_a_representation() -> N
         assert secret not in shown
         assert "***" in error.detail
         assert error.ambiguous
-
-
-TOKEN = "7f" * 32
-USER_DATA = "#cloud-config\nhostname: gpu-1\n" + "".join(f"line_{n}: {n}\n" for n in range(4000)) + f"token: {TOKEN}\n"
-ENCODED = base64.b64encode(USER_DATA.encode()).decode()
-WHERE = len(ENCODED) - 96
-
-
-@pytest.mark.parametrize(
-    "quote",
-    [
-        f"bad user_data: {ENCODED}",
-        f"bad user_data: {USER_DATA}",
-        f"bad user_data: {ENCODED[:200]}...",
-        f"... {ENCODED[WHERE:]}",
-        f"bad user_data at: token: {TOKEN}",
-        json.dumps({"user_data": [f"not YAML: {USER_DATA}"]}),
-        json.dumps({"user_data": [f"not YAML: {USER_DATA[-90:]}"]}),
-    ],
-    ids=["all", "decoded", "the start", "the end", "a line", "a field", "the end in a field"],
-)
-async def test_user_data_and_the_token_in_it_come_back_in_no_error(quote: str) -> None:
-    async with world_of(Scripted(text(400, quote.encode()))) as world:
-        with pytest.raises(MaasError) as refused:
-            await world.client.do(MACHINE, changes.Deploy(user_data=USER_DATA, comment="c"))
-    shown = f"{refused.value} {refused.value.fields}"
-    pieces = [TOKEN[:16], ENCODED[WHERE : WHERE + 24], ENCODED[-60:-36], ENCODED[100:124], "line_17: 17"]
-    assert [piece for piece in pieces if piece in shown] == []
-    assert "***" in refused.value.detail
 
 
 async def test_whoever_is_cancelled_is_counted_and_not_called_a_failure() -> None:

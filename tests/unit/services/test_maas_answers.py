@@ -64,7 +64,8 @@ def test_recorded_power_parameters_are_read_without_their_secret() -> None:
     answer, said = recorded("power-parameters")
     ((system_id, given),) = said.items()
     found = maas_answers.shaped(dict[str, PowerAddress])(answer)
-    assert found == {system_id: PowerAddress(power_address=given["power_address"], power_user=given["power_user"])}
+    where = PowerAddress(**{name: given[name] for name in ("power_address", "power_user", "node_id")})
+    assert found == {system_id: where}
     assert not hasattr(found[system_id], "power_pass")
 
 
