@@ -80,8 +80,11 @@ class SimulatedFleet:
 
     async def arrive(self, over: timedelta) -> None:
         """Register all nodes, then have them onboarded: those with a BMC by MAAS once it is manageable, the others by
-        their agents, which come at random moments within `over`. For ever: a node that comes back is onboarded."""
+        their agents, which come at random moments within `over`; at once, without any. For ever: a node that comes back
+        is onboarded."""
         await self._api.register(self._nodes)
+        if not over:
+            await self._manage()
         slots = anyio.CapacityLimiter(_ENROL_AT_ONCE)
         async with anyio.create_task_group() as tasks:
             for node in self._nodes:
@@ -90,6 +93,12 @@ class SimulatedFleet:
             while True:
                 await self._onboard()
                 await anyio.sleep(_LOOK_EVERY.total_seconds())
+
+    async def _manage(self) -> None:
+        """Ask for the BMCs to be verified now: the first run of a new node comes within half a minute by itself."""
+        for node in await self.glance():
+            if node.management is Management.ENROLL:
+                await self.ask(node, Action.MANAGE)
 
     async def _enrol(self, token: str, slots: anyio.CapacityLimiter, delay: float) -> None:
         await anyio.sleep(delay)

@@ -30,8 +30,9 @@ async def summary(demo: Farrier) -> dict[str, object]:
 @pytest.mark.timeout(180)
 async def test_every_node_becomes_active_and_every_bmc_manageable_and_nothing_stays(tmp_path: Path) -> None:
     """Twice on one directory: the second fleet joins the first."""
+    arguments = ("--nodes", "10", "--until-active", "--speed", "240", "--json")
     for _ in range(2):
-        async with farrier("demo", "--nodes", "10", "--until-active", "--json", "--dir", str(tmp_path)) as demo:
+        async with farrier("demo", *arguments, "--dir", str(tmp_path)) as demo:
             assert await demo.ended() == 0, demo.logged
         told = await summary(demo)
         assert told["ok"] is True
