@@ -79,12 +79,13 @@ class Daemon:
                 async with (
                     wiring.backend(config, database, observer=sink) as backend,
                     wiring.runtime(config, database, sink=sink, observer=sink) as runtime,
+                    wiring.counter(config.database, database) as counter,
                 ):
                     site.open(backend)
-                    gauges.open(backend.queries)
                     await self._begin_with_sites(runtime)
                     self._waits_for = "the first claim"
-                    await self._work(runtime, lambda: task_status.started(Serving(url, database.dsn)))
+                    figures = partial(gauges.run, counter)
+                    await self._work(runtime, figures, lambda: task_status.started(Serving(url, database.dsn)))
             _log.info("database.closed")
         log.tell_repeats(at_once=True)
         _log.info("daemon.stopped")
@@ -109,8 +110,16 @@ class Daemon:
         """The loop has begun: from here on there is something to drain."""
         return self._progress is not None
 
-    async def _work(self, runtime: wiring.Runtime, started: Callable[[], None]) -> None:
+    @property
+    def serves(self) -> bool:
+        """It is ready, and has not been told to stop."""
+        return self.is_ready and not self._stop.is_set()
+
+    async def _work(
+        self, runtime: wiring.Runtime, figures: Callable[[], Awaitable[None]], started: Callable[[], None]
+    ) -> None:
         async with anyio.create_task_group() as beside:
+            beside.start_soon(until_stopped, "figures", figures, self._stop)
             if runtime.listener is not None:
                 beside.start_soon(until_stopped, "listener", runtime.listener.run, self._stop)
             if runtime.keeper is not None:
@@ -215,7 +224,8 @@ async def _obey(
 
 async def _reload(config: Config, read: Callable[[], Config], daemon: Daemon, notifier: Notifier) -> None:
     """What is logged and what is said of sites may change while we run; the rest takes a restart, and that is said."""
-    notifier.reloading()
+    if daemon.serves:  # before, READY is still to be said; afterwards it would be a lie
+        notifier.reloading()
     try:
         new = read()
         sites = site_files.load(new.sites.directory)
@@ -228,7 +238,8 @@ async def _reload(config: Config, read: Callable[[], Config], daemon: Daemon, no
         changed = [name for name in Config.__struct_fields__ if getattr(new, name) != getattr(config, name)]
         needs_restart = [name for name in changed if name not in _RELOADED]
         _log.info("config.reloaded", needs_restart=needs_restart)
-    notifier.ready()
+    if daemon.serves:
+        notifier.ready()
 
 
 def _explained(failure: Exception) -> ExitCode:

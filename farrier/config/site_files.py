@@ -55,8 +55,9 @@ def _files(root: Path) -> list[Path]:
     """Editors and mounts leave names that begin with a dot; they are no sites."""
     try:
         return sorted(path for path in root.iterdir() if path.suffix == ".toml" and not path.name.startswith("."))
-    except OSError as failure:
-        raise ConfigError(f"cannot read the sites' directory {root} (sites.directory): {failure.strerror}") from failure
+    except (OSError, ValueError) as failure:  # the latter for a name that no directory can have
+        why = failure.strerror if isinstance(failure, OSError) else failure
+        raise ConfigError(f"cannot read the sites' directory {str(root)!r} (sites.directory): {why}") from failure
 
 
 def _site(path: Path, root: Path) -> tuple[Site | None, list[Fault]]:

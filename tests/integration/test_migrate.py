@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import anyio
@@ -143,3 +144,18 @@ def test_a_gap_in_the_numbers_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "0003_later.sql").write_text("SELECT 1")
     with pytest.raises(errors.InternalError, match=r"expected migration 0002.*found 0003_later\.sql"):
         migrate.read(tmp_path)
+
+
+async def test_a_table_that_somebody_keeps_locked_is_not_waited_for_in_front_of_everybody(
+    empty_db: pg.Database,
+) -> None:
+    """Each try gives way to those behind it; at the end the operator is told, and nothing is half applied."""
+    hasty = migrate.LockPatience(wait=timedelta(milliseconds=20), pause=timedelta(0), tries=3)
+    async with empty_db.connect() as conn, empty_db.connect() as dump:
+        await migrate.migrate(conn, migrations=toys(FIRST))
+        async with dump.transaction():
+            await dump.execute("SELECT FROM farrier.toy")
+            with pytest.raises(errors.RefusedByModel, match=r"keeps locked.*pg_stat_activity"):
+                await migrate.migrate(conn, migrations=toys(FIRST, SECOND), patience=hasty)
+            assert await columns(conn) == ["id"]
+        assert await migrate.migrate(conn, migrations=toys(FIRST, SECOND), patience=hasty) == [2]
