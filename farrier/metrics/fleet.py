@@ -1,8 +1,9 @@
 """Gauges of the whole fleet, from the database: the same on every replica, and there right after a restart.
 
-The daemon refreshes them before an exposition, at most every few seconds whoever asks; nothing is counted that nobody
-scrapes. While the database cannot be asked the last figures stay, and `farrier_fleet_collected_timestamp_seconds` says
-how old they are: never a zero that is not true.
+The daemon lets them `run`; an exposition asks for new ones, at most every few seconds whoever asks, and waits a little:
+nothing is counted that nobody scrapes, and no scrape that goes away ends a count. While the database cannot be asked
+the last figures stay, and `farrier_fleet_collected_timestamp_seconds` says how old they are: never a zero that is not
+true. Whatever goes wrong in a count ends neither the daemon nor an exposition.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import anyio
 import msgspec
 import structlog
+from anyio.abc import TaskStatus
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from typing_extensions import override
@@ -25,11 +27,14 @@ from farrier.protocols import Clock, Queries
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# Counting a large fleet costs the database something; rules are evaluated every 15 s at the most.
+# From the end of one count to the next: counting a large fleet costs the database something, and rules are evaluated
+# every 15 s at the most.
 _AT_MOST_EVERY_SECONDS = 5.0
 # How long a scrape waits for new figures before it takes the last: well under Prometheus' time-out of 10 s, so that the
 # rest of the metrics is told in an outage, too.
 _PATIENCE_SECONDS = 3.0
+# The server ends a count after 30 s; later than that, and than a connection takes to be made, nobody answers any more.
+_GIVEN_UP_AFTER_SECONDS = 45.0
 
 
 class FleetWords(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,37 +51,66 @@ class FleetWords(msgspec.Struct, frozen=True, kw_only=True):
 class FleetGauges(Collector):
     """A collector over the newest figures; without any until there are some."""
 
-    def __init__(self, words: FleetWords, rules: Rules, clock: Clock, *, patience: float = _PATIENCE_SECONDS) -> None:
+    def __init__(
+        self,
+        words: FleetWords,
+        rules: Rules,
+        clock: Clock,
+        *,
+        patience: float = _PATIENCE_SECONDS,
+        give_up_after: float = _GIVEN_UP_AFTER_SECONDS,
+    ) -> None:
         self._words = words
         self._rules = rules
         self._clock = clock
         self._patience = patience
-        self._queries: Queries | None = None
+        self._give_up_after = give_up_after
+        self._is_counting = False
         self._census: Census | None = None
-        self._asked_at = float("-inf")
-        self._one_at_a_time = anyio.Lock()
+        self._counted_at = float("-inf")
+        self._wanted = anyio.Event()
+        # The end of the count that is under way, or of the next.
+        self._counted = anyio.Event()
 
-    def open(self, queries: Queries) -> None:
-        """The database is there."""
-        self._queries = queries
+    async def run(self, queries: Queries, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Count whenever somebody asks, until cancelled; `queries` needs a connection that nobody else keeps."""
+        self._is_counting = True
+        task_status.started()
+        try:
+            while True:
+                await self._wanted.wait()
+                await self._count(queries)
+                self._counted_at = self._clock.monotonic()
+                self._end()
+        finally:
+            self._is_counting = False
+            self._end()
+
+    def _end(self) -> None:
+        ended = self._counted
+        self._wanted, self._counted = anyio.Event(), anyio.Event()
+        ended.set()
 
     async def refresh(self) -> None:
-        """Have figures that are no older than a few seconds, if the database can be asked and answers soon."""
+        """Have figures that are no older than a few seconds, if the database can be asked and answers soon; if it
+        answers later, the next exposition has them."""
+        is_fresh = self._clock.monotonic() - self._counted_at < _AT_MOST_EVERY_SECONDS
+        if not self._is_counting or (is_fresh and not self._wanted.is_set()):
+            return
+        self._wanted.set()
         with anyio.move_on_after(self._patience) as scope:
-            await self._count()
+            await self._counted.wait()
         if scope.cancelled_caught:
-            _log.warning("fleet.not_counted", error=f"no answer within {self._patience:g} s")
+            _log.warning("fleet.late", error=f"not counted within {self._patience:g} s; the last figures are told")
 
-    async def _count(self) -> None:
-        async with self._one_at_a_time:
-            now = self._clock.monotonic()
-            if self._queries is None or now - self._asked_at < _AT_MOST_EVERY_SECONDS:
-                return
-            self._asked_at = now
-            try:
-                self._census = await self._queries.census(self._rules)
-            except FarrierError as error:
-                _log.warning("fleet.not_counted", error=str(error))
+    async def _count(self, queries: Queries) -> None:
+        try:
+            with anyio.fail_after(self._give_up_after):
+                self._census = await queries.census(self._rules)
+        except (FarrierError, TimeoutError) as error:
+            _log.warning("fleet.not_counted", error=str(error) or f"no answer within {self._give_up_after:g} s")
+        except Exception as error:  # nothing in a figure may end the work, or hide the metrics that tell of it
+            _log.error("fleet.not_counted", exc_info=error)
 
     @override
     def collect(self) -> Iterable[GaugeMetricFamily]:

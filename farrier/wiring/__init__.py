@@ -9,7 +9,7 @@ from __future__ import annotations
 from farrier.wiring.loops import Runtime, runtime
 from farrier.wiring.progress import Progress
 from farrier.wiring.settings import bmc_settings, credentials, vault_settings
-from farrier.wiring.storage import Database, Outside, backend, database, outside, prepare
+from farrier.wiring.storage import Database, Outside, backend, counter, database, outside, prepare
 from farrier.wiring.vocabulary import census_rules, fleet_gauges, fleet_words, trust_gauge, vocabulary
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "backend",
     "bmc_settings",
     "census_rules",
+    "counter",
     "credentials",
     "database",
     "fleet_gauges",

@@ -20,7 +20,7 @@ from farrier.io.api import PostgresRequests
 from farrier.io.embedded import default_directory
 from farrier.io.fleet import PostgresFleet
 from farrier.io.queries import PostgresQueries
-from farrier.protocols import AgentApi, FleetApi, ServiceObserver
+from farrier.protocols import AgentApi, FleetApi, Queries, ServiceObserver
 from farrier.services.credentials import CredentialPlaces, Credentials
 from farrier.web.backend import Backend
 from farrier.wiring.settings import credentials
@@ -96,6 +96,16 @@ async def backend(config: settings.Config, database: Database, *, observer: Serv
             reference = config.http.bearer_token
             token = partial(store.token, reference) if reference else None
             yield Backend(PostgresQueries(connections), requests, config.sla, token)
+    finally:
+        connections.terminate()
+
+
+@asynccontextmanager
+async def counter(config: settings.DatabaseConfig, database: Database) -> AsyncIterator[Queries]:
+    """What the fleet is counted over: a connection that no reader of long lists keeps."""
+    connections = await pool.open_pool(database.dsn, size=1, patience=config.db_timeout, pgbouncer=config.pgbouncer)
+    try:
+        yield PostgresQueries(connections)
     finally:
         connections.terminate()
 

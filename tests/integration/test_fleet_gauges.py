@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from typing import cast
 
+import anyio
 import pytest
 
 from farrier import config as settings
@@ -14,14 +16,16 @@ from farrier.io.queries import PostgresQueries
 from farrier.metrics import gauges as names
 from farrier.metrics.families import Gauge
 from farrier.metrics.fleet import FleetGauges
+from farrier.metrics.sink import PrometheusSink
 from farrier.model import edges, maas_region
 from farrier.model.bmc import BmcFailure, PowerState
-from farrier.model.census import Condition, Rules, Source
+from farrier.model.census import Census, Condition, Rules, Source
 from farrier.model.edges import Layer
 from farrier.model.failures import FailureClass
 from farrier.model.limits import PLACES, Limits
 from farrier.model.stages import DecommissionStage, OnboardingStage
-from tests.support import pg, proxy
+from farrier.protocols import Queries
+from tests.support import figures, pg, proxy
 
 RULES = Rules(
     limits=Limits({"status.offline": timedelta(hours=2)}),
@@ -33,6 +37,11 @@ LATE = """
     INSERT INTO farrier.nodes (name, status, management, status_entered_at)
     SELECT 'gpu-' || n, 'quarantined', 'unmanaged', farrier.now() - interval '25 h' - n * interval '1 min'
       FROM generate_series(1, $1::integer) n
+"""
+# Fresh in every statement, which the view of activity is not within a transaction.
+BLOCKED = """
+    SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+     WHERE d.datname = current_database() AND NOT l.granted
 """
 REMOVE = """
     UPDATE farrier.nodes SET status = 'deleted' WHERE name = $1
@@ -52,9 +61,9 @@ class Watch:
         return self._now
 
 
-def process(*, patience: float = 60) -> FleetGauges:
+def process(*, patience: float = 60, give_up_after: float = 60) -> FleetGauges:
     """The gauges of a process that has just started."""
-    return FleetGauges(wiring.fleet_words(), RULES, Watch(), patience=patience)
+    return FleetGauges(wiring.fleet_words(), RULES, Watch(), patience=patience, give_up_after=give_up_after)
 
 
 def samples(gauges: FleetGauges) -> Samples:
@@ -82,7 +91,8 @@ async def replicas(db: pg.Database) -> AsyncIterator[tuple[FleetGauges, ...]]:
         started = []
         for _ in range(3):
             gauges = process()
-            gauges.open(PostgresQueries(await stack.enter_async_context(db.pool(size=2))))
+            queries = PostgresQueries(await stack.enter_async_context(db.pool(size=2)))
+            await stack.enter_async_context(figures.counted(gauges, queries))
             started.append(gauges)
         yield tuple(started)
 
@@ -99,8 +109,7 @@ async def test_three_replicas_and_one_that_was_restarted_tell_the_same(
     assert told[0]["farrier_resources", ("node", "quarantined", "")] == 7
     assert told[0]["farrier_resources_above_sla", ("node", "quarantined", "")] == 7
     restarted = process()
-    async with db.pool(size=1) as connections:
-        restarted.open(PostgresQueries(connections))
+    async with db.pool(size=1) as connections, figures.counted(restarted, PostgresQueries(connections)):
         assert counts(await scraped(restarted)) == counts(told[0])
 
 
@@ -135,27 +144,105 @@ async def test_a_fleet_that_is_late_as_a_whole_names_a_hundred_nodes_the_worst(
 
 async def test_in_an_outage_the_last_figures_stay_and_say_when_they_were_taken(db: pg.Database) -> None:
     gauges = process()
-    async with proxy.before(db.dsn) as between, pg.Database(between.dsn).pool(size=1) as connections:
-        gauges.open(PostgresQueries(connections))
-        async with db.connect() as conn:
-            await conn.execute("SET session_replication_role = replica")
-            await conn.execute(LATE, 3)
-        before = await scraped(gauges)
-    # Whoever was in between is gone, and with it every way to the database.
-    assert await scraped(gauges) == before
+    async with AsyncExitStack() as stack:
+        async with proxy.before(db.dsn) as between:
+            queries = PostgresQueries(await stack.enter_async_context(pg.Database(between.dsn).pool(size=1)))
+            async with figures.counted(gauges, queries), db.connect() as conn:
+                await conn.execute("SET session_replication_role = replica")
+                await conn.execute(LATE, 3)
+                before = await scraped(gauges)
+        # Whoever was in between is gone, and with it every way to the database.
+        async with figures.counted(gauges, queries):
+            assert await scraped(gauges) == before
     assert before["farrier_resources", ("node", "quarantined", "")] == 3
     assert before["farrier_fleet_collected_timestamp_seconds", ()] > 0
 
 
 async def test_a_database_that_does_not_answer_keeps_no_scrape_waiting(db: pg.Database) -> None:
     gauges = process(patience=0.2)
-    async with proxy.before(db.dsn) as between, pg.Database(between.dsn).pool(size=1) as connections:
-        gauges.open(PostgresQueries(connections))
+    async with (
+        proxy.before(db.dsn) as between,
+        pg.Database(between.dsn).pool(size=1) as connections,
+        figures.counted(gauges, PostgresQueries(connections)),
+    ):
         while not (before := await scraped(gauges))["farrier_fleet_collected_timestamp_seconds", ()]:
             continue  # a slow machine
         between.freeze()
         assert await scraped(gauges) == before
         assert await scraped(gauges) == before
+
+
+class Slow:
+    """Counts when it is told to, and fails if it is given what to fail with."""
+
+    def __init__(self, queries: PostgresQueries) -> None:
+        self._queries = queries
+        self.begun = 0
+        self.go = anyio.Event()
+        self.failure: Exception | None = None
+
+    async def census(self, rules: Rules) -> Census:
+        self.begun += 1
+        await self.go.wait()
+        if self.failure is not None:
+            raise self.failure
+        return await self._queries.census(rules)
+
+
+async def test_a_count_that_outlives_the_scrapes_that_asked_for_it_is_told_by_the_next(db: pg.Database) -> None:
+    gauges = process(patience=0)
+    async with db.pool(size=1) as connections:
+        slow = Slow(PostgresQueries(connections))
+        async with figures.counted(gauges, cast(Queries, slow)):
+            for _ in range(3):
+                assert (await scraped(gauges))["farrier_fleet_collected_timestamp_seconds", ()] == 0
+                await anyio.wait_all_tasks_blocked()
+            assert slow.begun == 1, "all wait for the same one"
+            slow.go.set()
+            while not (await scraped(gauges))["farrier_fleet_collected_timestamp_seconds", ()]:
+                continue
+
+
+async def test_a_count_that_never_ends_is_given_up_and_another_one_begins(db: pg.Database) -> None:
+    gauges = process(give_up_after=0.05)
+    async with db.pool(size=1) as connections:
+        slow = Slow(PostgresQueries(connections))
+        async with figures.counted(gauges, cast(Queries, slow)):
+            assert (await scraped(gauges))["farrier_fleet_collected_timestamp_seconds", ()] == 0
+            assert (await scraped(gauges))["farrier_fleet_collected_timestamp_seconds", ()] == 0
+    assert slow.begun == 2
+
+
+async def test_whatever_goes_wrong_in_a_count_the_next_scrape_counts_again(db: pg.Database) -> None:
+    gauges = process()
+    async with db.pool(size=1) as connections:
+        slow = Slow(PostgresQueries(connections))
+        slow.go.set()
+        async with figures.counted(gauges, cast(Queries, slow)):
+            slow.failure = ZeroDivisionError("nobody foresaw this")
+            assert (await scraped(gauges))["farrier_fleet_collected_timestamp_seconds", ()] == 0
+            slow.failure = None
+            assert (await scraped(gauges))["farrier_fleet_collected_timestamp_seconds", ()] > 0
+
+
+async def test_readers_of_long_lists_take_no_connection_from_the_count(db: pg.Database) -> None:
+    config = settings.Config(database=settings.DatabaseConfig(dsn=db.dsn))
+    gauges = process()
+    async with (
+        wiring.database(config.database) as database,
+        wiring.backend(config, database, observer=PrometheusSink(wiring.vocabulary())) as backend,
+        wiring.counter(config.database, database) as counter,
+        figures.counted(gauges, counter),
+        db.connect() as conn,
+        anyio.create_task_group() as readers,
+        conn.transaction(),
+    ):
+        await conn.execute("LOCK TABLE farrier.node_tasks")
+        for _ in range(5):
+            readers.start_soon(backend.queries.tasks, None)
+        while await conn.fetchval(BLOCKED) < 3:
+            continue
+        assert (await scraped(gauges))["farrier_fleet_collected_timestamp_seconds", ()] > 0
 
 
 async def test_before_the_first_count_there_are_limits_and_no_figures() -> None:

@@ -19,7 +19,7 @@ from farrier.model.census import Rules
 from farrier.model.limits import Limits
 from farrier.web.backend import Backend
 from farrier.web.site import Site
-from tests.support import pg
+from tests.support import figures, pg
 
 RULES = Rules(
     limits=Limits(), offline_after=timedelta(minutes=3), observation_ttl=timedelta(minutes=5), name_at_most=100
@@ -273,14 +273,14 @@ async def test_the_fleet_is_counted_for_metrics_and_not_more_often_than_needed(
     await gauges.refresh()
     assert sampled(gauges)["farrier_fleet_collected_timestamp_seconds", ""] == 0
     assert ("farrier_resources", "enrolling") not in sampled(gauges), "no figures are better than wrong ones"
-    gauges.open(backend.queries)
-    await gauges.refresh()
-    assert sampled(gauges)["farrier_resources", "enrolling"] == 0
-    await register(conn, "gpu-1")
-    await gauges.refresh()
-    assert sampled(gauges)["farrier_resources", "enrolling"] == 0
-    clock.now += 5
-    await gauges.refresh()
+    async with figures.counted(gauges, backend.queries):
+        await gauges.refresh()
+        assert sampled(gauges)["farrier_resources", "enrolling"] == 0
+        await register(conn, "gpu-1")
+        await gauges.refresh()
+        assert sampled(gauges)["farrier_resources", "enrolling"] == 0
+        clock.now += 5
+        await gauges.refresh()
     assert sampled(gauges)["farrier_resources", "enrolling"] == 1
     assert sampled(gauges)["farrier_intents_pending", ""] == 0
     failing = next(family for family in gauges.collect() if family.name == "farrier_power_sync_failing")
@@ -318,9 +318,8 @@ async def test_a_scrape_tells_of_the_fleet_as_it_is_now(backend: Backend, conn: 
     gauges = FleetGauges(wiring.fleet_words(), RULES, MovedClock())
     registry.register(gauges)
     site = Site(registry, unready_because=lambda: None, refresh=gauges.refresh)
-    gauges.open(backend.queries)
     await register(conn, "gpu-1")
-    async with client_of(site) as client:
+    async with figures.counted(gauges, backend.queries), client_of(site) as client:
         text = (await client.get("/metrics")).text
     assert 'farrier_resources{kind="node",state="enrolling",substate=""} 1.0' in text
     assert 'farrier_resources{kind="onboarding",state="running",substate="wait_for_ready"} 0.0' in text
