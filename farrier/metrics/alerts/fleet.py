@@ -18,6 +18,9 @@ from farrier.metrics.alerts.rules import (
     equals,
     fleet,
     increase,
+    latest,
+    latest_named,
+    none_of,
     series,
 )
 from farrier.model import duration, maas_region
@@ -43,12 +46,19 @@ SHORT_STAY = timedelta(minutes=15)
 _SHORT_STAYS = 5
 _BELONGS = {LAYER_KIND[Layer.STATUS]: NodeStatus.ACTIVE.value, maas_region.KIND: RegionState.OBSERVING.value}
 
-# The first five say where to look; the rest is in `farrier sla breaches`.
+# A BMC is read every minute; these have had no good read for `node.observation_ttl`, five minutes.
+_BMC_AWAY = timedelta(minutes=30)
+_BMC_AWAY_BECAUSE = "a BMC that is reset or updated is away for ten to twenty minutes"
+_MANY = 0.05  # of all; those that are broken by themselves are one or two in a hundred
+_MANY_AT_LEAST = 5  # a share of a small fleet is a single machine
+
+# The first five say where to look; the rest is in `farrier sla breaches`. Only a hundred nodes are named, each where it
+# is worst, so there may be none to tell.
 _WORST = (
-    "{{ range printf `topk(5, max by (node) ("
+    "{{ with printf `topk(5, max by (node) ("
     f"{gauges.NODE_ABOVE_SLA.name}"
     "{kind=%q,state=%q,substate=%q}))` $labels.kind $labels.state $labels.substate | query }}"
-    " {{ .Labels.node }}{{ end }}"
+    " The worst:{{ range . }} {{ .Labels.node }}{{ end }}{{ end }}"
 )
 
 
@@ -59,8 +69,12 @@ def alerts(config: Config) -> tuple[Alert, ...]:
         *((_node_stuck(),) if config.metrics.name_nodes else ()),
         _end_to_end(config),
         *(_manual_intervention(failure) for failure in FailureClass),
+        _manual_intervention_unknown(),
         _region_failing(),
+        *_observations_stale(),
         *(_bmc_unreadable(failure) for failure in BmcFailure),
+        _bmc_unreadable_unknown(),
+        _many_bmcs_unreadable(),
         _intents_unanswered(),
         _flapping(),
     )
@@ -69,8 +83,8 @@ def alerts(config: Config) -> tuple[Alert, ...]:
 def _stuck(config: Config) -> Iterator[Alert]:
     """Two rules, for limits of people and for all the others: a state that gets its first limit after the rules were
     written is one of those at once."""
-    patient = " or ".join(series(gauges.ABOVE_SLA, *place) for place in _patient(config.sla))
-    others = series(gauges.ABOVE_SLA, f'kind!="{maas_region.KIND}"', f'state!="{END_TO_END}"')
+    patient = " or ".join(latest(gauges.ABOVE_SLA, *place) for place in _patient(config.sla))
+    others = latest(gauges.ABOVE_SLA, f'kind!="{maas_region.KIND}"', f'state!="{END_TO_END}"')
     named = config.metrics.name_nodes
     yield _stuck_at(Severity.PAGE, f"({others} unless ({patient}))" if patient else others, named=named)
     if patient:
@@ -86,7 +100,7 @@ def _stuck_at(severity: Severity, selected: str, *, named: bool) -> Alert:
         because=FLEET_HOLD_BECAUSE,
         summary=f"{{{{ $value }}}} above the limit of {_WHERE}",
         description="Each is above the limit that holds for itself. Run: farrier sla breaches."
-        + (f" The worst:{_WORST}" if named else ""),
+        + (_WORST if named else ""),
     )
 
 
@@ -105,7 +119,7 @@ def _node_stuck() -> Alert:
     return Alert(
         name="FarrierNodeStuck",
         severity=Severity.TICKET,
-        expr=fleet(series(gauges.NODE_ABOVE_SLA), "node", *_PLACE) + " > 0",
+        expr=fleet(latest_named(gauges.NODE_ABOVE_SLA), "node", *_PLACE) + " > 0",
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary=f"{{{{ $labels.node }}}} is stuck in {_WHERE}",
@@ -123,7 +137,7 @@ def _end_to_end(config: Config) -> Alert:
     return Alert(
         name="FarrierEndToEndBreach",
         severity=Severity.TICKET,
-        expr=fleet(series(gauges.ABOVE_SLA, equals("state", END_TO_END)), "kind") + " > 0",
+        expr=fleet(latest(gauges.ABOVE_SLA, equals("state", END_TO_END)), "kind") + " > 0",
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary="{{ $value }} {{ $labels.kind }} workflow(s) take longer than they may in all",
@@ -137,7 +151,7 @@ def _manual_intervention(failure: FailureClass) -> Alert:
     return Alert(
         name="FarrierManualInterventionRequired",
         severity=Severity.PAGE if unsafe else Severity.TICKET,
-        expr=fleet(series(gauges.MANUAL_INTERVENTION, equals("failure_class", failure)), "failure_class") + " > 0",
+        expr=fleet(latest(gauges.MANUAL_INTERVENTION, equals("failure_class", failure)), "failure_class") + " > 0",
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary=f"{{{{ $value }}}} node(s) wait for an operator: {failure}",
@@ -149,11 +163,26 @@ def _manual_intervention(failure: FailureClass) -> Alert:
     )
 
 
+def _manual_intervention_unknown() -> Alert:
+    """Replicas were upgraded, and rules not written anew."""
+    unknown = latest(gauges.MANUAL_INTERVENTION, none_of("failure_class", FailureClass))
+    return Alert(
+        name="FarrierManualInterventionRequired",
+        severity=Severity.PAGE,  # it may be one of the unsafe ones
+        expr=fleet(unknown, "failure_class") + " > 0",
+        hold=FLEET_HOLD,
+        because=FLEET_HOLD_BECAUSE,
+        summary="{{ $value }} node(s) wait for an operator: {{ $labels.failure_class }}",
+        description="These rules do not know the class: replicas are newer than rules. Read what the nodes say with "
+        "farrier node why, and write the rules anew with farrier alerts.",
+    )
+
+
 def _region_failing() -> Alert:
     return Alert(
         name="FarrierRegionFailing",
         severity=Severity.PAGE,
-        expr=fleet(series(gauges.ABOVE_SLA, equals("kind", maas_region.KIND)), "state") + " > 0",
+        expr=fleet(latest(gauges.ABOVE_SLA, equals("kind", maas_region.KIND)), "state") + " > 0",
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary="{{ $value }} MAAS region(s) cannot be read ({{ $labels.state }})",
@@ -161,13 +190,36 @@ def _region_failing() -> Alert:
     )
 
 
+def _observations_stale() -> tuple[Alert, Alert]:
+    """That one machine cannot be read is the machine's; that so many are not is a region that nobody reads."""
+    stale = fleet(latest(gauges.OBSERVATIONS_STALE, equals("source", "maas")))
+    nodes = f"sum ({fleet(latest(gauges.RESOURCES, equals('kind', 'node')), 'state')})"
+    return (
+        _observations_stale_at(Severity.PAGE, f"{stale} >= {_MANY_AT_LEAST} and {stale} / {nodes} >= {_MANY}"),
+        _observations_stale_at(Severity.TICKET, f"{stale} > 0"),
+    )
+
+
+def _observations_stale_at(severity: Severity, expr: str) -> Alert:
+    return Alert(
+        name="FarrierObservationsStale",
+        severity=severity,
+        expr=expr,
+        hold=timedelta(minutes=15),
+        because="a region that cannot be read is told as such by then, and a machine is read again within minutes",
+        summary="{{ $value }} machine(s) are not observed in MAAS",
+        description="Nothing about them is new enough to be acted on, whether or not their region fails: nobody reads "
+        "it, or not all of it. Run: farrier site list",
+    )
+
+
 def _bmc_unreadable(failure: BmcFailure) -> Alert:
     return Alert(
         name="FarrierBmcUnreadable",
         severity=Severity.TICKET,
-        expr=fleet(series(gauges.POWER_SYNC_FAILING, equals("failure", failure)), "failure") + " > 0",
-        hold=timedelta(minutes=30),
-        because="a BMC that is reset or updated is away for ten to twenty minutes",
+        expr=_unread(equals("failure", failure)),
+        hold=_BMC_AWAY,
+        because=_BMC_AWAY_BECAUSE,
         summary=f"{{{{ $value }}}} BMC(s) cannot be read: {failure}",
         description=f"To do: {BMC_ADVICE[failure]}. Which: SELECT name, bmc_address FROM farrier.node_lifecycle "
         f"WHERE power_failure = '{failure}'",
@@ -176,8 +228,43 @@ def _bmc_unreadable(failure: BmcFailure) -> Alert:
     )
 
 
+def _bmc_unreadable_unknown() -> Alert:
+    """Replicas were upgraded, and rules not written anew."""
+    return Alert(
+        name="FarrierBmcUnreadable",
+        severity=Severity.TICKET,
+        expr=_unread(none_of("failure", BmcFailure)),
+        hold=_BMC_AWAY,
+        because=_BMC_AWAY_BECAUSE,
+        summary="{{ $value }} BMC(s) cannot be read: {{ $labels.failure }}",
+        description="These rules do not know the failure: replicas are newer than rules. Write the rules anew with "
+        "farrier alerts.",
+    )
+
+
+def _unread(which: str) -> str:
+    """Reads that fail, while any BMC has had no good one for long: single reads that fail now and then are none."""
+    stale = fleet(latest(gauges.OBSERVATIONS_STALE, equals("source", "bmc")))
+    return f"{fleet(latest(gauges.POWER_SYNC_FAILING, which), 'failure')} > 0 and on () {stale} > 0"
+
+
+def _many_bmcs_unreadable() -> Alert:
+    stale = fleet(latest(gauges.OBSERVATIONS_STALE, equals("source", "bmc")))
+    manageable = latest(gauges.RESOURCES, equals("kind", "management"), equals("state", "manageable"))
+    return Alert(
+        name="FarrierManyBmcsUnreadable",
+        severity=Severity.PAGE,
+        expr=f"{stale} / {fleet(manageable)} >= {_MANY} and {stale} >= {_MANY_AT_LEAST}",
+        hold=timedelta(minutes=10),
+        because="a switch that is restarted is back by then",
+        summary="{{ $value | humanizePercentage }} of all BMCs cannot be read",
+        description="So many have a cause that they share: the management network, or a credential. What they were "
+        "last known to be is not acted on.",
+    )
+
+
 def _intents_unanswered() -> Alert:
-    oldest = fleet(series(gauges.INTENTS_OLDEST_PENDING))
+    oldest = fleet(latest(gauges.INTENTS_OLDEST_PENDING))
     return Alert(
         name="FarrierIntentsUnanswered",
         severity=Severity.TICKET,

@@ -26,9 +26,6 @@ nobody renewed, and than a fail-over of the database."""
 
 FLEET_HOLD_BECAUSE = "longer than figures may be old, so nothing fires by a figure that was counted once"
 
-_CLOCK = gauges.COLLECTED.name
-FRESH = f"time() - {_CLOCK} < {STALE_AFTER.total_seconds():.0f}"
-
 
 class Severity(StrEnum):
     """What an alert asks of people."""
@@ -116,10 +113,25 @@ def series(metric: Gauge | Definition, *matchers: str, suffix: str = "") -> str:
     return f"{name}{suffix}{{{','.join(matchers)}}}" if matchers else f"{name}{suffix}"
 
 
+def latest(metric: Gauge, *matchers: str) -> str:
+    """What each replica told last. A scrape that fails, or a replica that is restarted, is no news about the fleet:
+    without this it would end every alert, and then raise it anew."""
+    return f"last_over_time({series(metric, *matchers)}[{promql(STALE_AFTER)}])"
+
+
+def latest_named(metric: Gauge) -> str:
+    """The same of a metric whose series end when they are no longer so: the last word only of a replica that does not
+    answer, or has not counted yet."""
+    answers = f"{gauges.COLLECTED.name} > 0"
+    return f"({series(metric)} or {latest(metric)} unless on (job, instance) ({answers}))"
+
+
 def fleet(selected: str, *by: str) -> str:
-    """A figure of the fleet: the largest that a replica tells which has counted lately."""
+    """A figure of the fleet, of `latest` series: the largest that a replica tells which has counted lately."""
     grouped = f"max by ({', '.join(by)})" if by else "max"
-    return f"{grouped} ({selected} and on (job, instance) ({FRESH}))"
+    # The newest, because a process that has just begun tells 0 until it has counted.
+    counted = f"max_over_time({gauges.COLLECTED.name}[{promql(STALE_AFTER)}])"
+    return f"{grouped} ({selected} and on (job, instance) (time() - {counted} < {STALE_AFTER.total_seconds():.0f}))"
 
 
 def rate(selected: str, window: timedelta, *by: str) -> str:

@@ -86,7 +86,7 @@ def test_a_figure_of_the_fleet_counts_only_while_it_is_fresh_and_must_stand_for_
         if isinstance(metric, Gauge) and metric not in (gauges.BUILD_INFO, gauges.BMC_TLS_INSECURE, gauges.COLLECTED)
     }
     if of_fleet & {name for name, _ in SELECTED.findall(alert.expr)}:
-        assert f"and on (job, instance) (time() - {gauges.COLLECTED.name} <" in alert.expr
+        assert f"and on (job, instance) (time() - max_over_time({gauges.COLLECTED.name}[3m]) <" in alert.expr
         assert alert.expr.startswith("max ")
         assert alert.hold > STALE_AFTER
 
@@ -173,14 +173,16 @@ def test_lag_is_measured_by_the_period_of_the_settings() -> None:
     assert lag.expr.endswith("> 480")
 
 
-def test_an_alert_tells_the_node_the_numbers_and_where_to_read_on(tmp_path: Path) -> None:
-    place = 'kind="onboarding",state="running",substate="wait_for_ready"'
-    told = {
-        f"farrier_resources_above_sla{{{place}}}": "2x20",
-        f'farrier_node_above_sla_seconds{{node="gpu-1",{place}}}': "5400x20",
-        f'farrier_node_above_sla_seconds{{node="gpu-2",{place}}}': "60x20",
-    }
+@pytest.mark.parametrize("named", [True, False], ids=["named", "named under another clock"])
+def test_an_alert_tells_the_nodes_it_can_the_numbers_and_where_to_read_on(named: bool, tmp_path: Path) -> None:
     labels = {"kind": "onboarding", "state": "running", "substate": "wait_for_ready"}
+    elsewhere = {"kind": "node", "state": "offline", "substate": ""}
+    worst = labels if named else elsewhere
+    told = {
+        promtool.labelled("farrier_resources_above_sla", **labels): "2x20",
+        promtool.labelled("farrier_node_above_sla_seconds", node="gpu-1", **worst): "5400x20",
+        promtool.labelled("farrier_node_above_sla_seconds", node="gpu-2", **worst): "60x20",
+    }
     expected = {
         "eval_time": "6m",
         "alertname": "FarrierStuck",
@@ -189,8 +191,8 @@ def test_an_alert_tells_the_node_the_numbers_and_where_to_read_on(tmp_path: Path
                 "exp_labels": {"severity": "page", **labels},
                 "exp_annotations": {
                     "summary": "2 above the limit of onboarding running wait_for_ready",
-                    "description": "Each is above the limit that holds for itself. Run: farrier sla breaches. "
-                    "The worst: gpu-1 gpu-2",
+                    "description": "Each is above the limit that holds for itself. Run: farrier sla breaches."
+                    + (" The worst: gpu-1 gpu-2" if named else ""),
                     "runbook_url": "https://docs.example/operating/alerts/FarrierStuck.md",
                 },
             }

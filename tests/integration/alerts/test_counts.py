@@ -61,6 +61,7 @@ GONE_AT_30 = Replica("c", {}, up=DOWN, counted="0+60x30 stale")
 
 CASES = (
     Case("FarrierCommitConflicts", "one run in ten", alike({RUNS: "0+100x200", LOST: "0+10x200"}), 40, NODE),
+    Case("FarrierCommitConflicts", "nothing is committed", alike({RUNS: "0x200", LOST: "0+1x200"}), 40, NODE),
     Case("FarrierCommitConflicts", "one run in fifty", alike({RUNS: "0+100x200", LOST: "0+2x200"}), 100),
     Case("FarrierCommitConflicts", "a fail-over", alike({RUNS: "0+100x200", LOST: "0x30 90x200"}), 100),
     Case("FarrierCommitConflicts", "no runs at all", alike({RUNS: "0x200", LOST: "0x200"}), 100),
@@ -70,6 +71,9 @@ CASES = (
     Case("FarrierWritesRefused", "none", alike({REFUSED: "0x200"}), 100),
     Case("FarrierWritesRefused", "a restart", restarted({REFUSED: STOOD}), 100),
     Case("FarrierLeaseLost", "again and again, on one replica", alone({LEASES: "0+1x200"}), 40, NODE),
+    Case("FarrierLeaseLost", "now and then", alone({LEASES: "0x10 1x9 2x9 3x9 4x200"}), 40, NODE),
+    Case("FarrierLeaseLost", "an hour later", alone({LEASES: "0x10 1x9 2x9 3x9 4x200"}), 110, {}),
+    Case("FarrierLeaseLost", "twice in half an hour", alike({LEASES: "0x20 1x19 2x200"}), 100),
     Case("FarrierLeaseLost", "a fail-over", alike({LEASES: "0x20 300x200"}), 100),
     Case("FarrierLeaseLost", "a restart", restarted({LEASES: STOOD}), 100),
     Case("FarrierHandlerBug", "once, on one replica", alone({BUG: "0x20 1x200"}), 25, NODE | {"error": "internal"}),

@@ -18,9 +18,16 @@ THREE = ("a", "b", "c")
 # Counted until minute 6, and then no more.
 CUT_OFF = "0+60x6 360x200"
 
+UNREAD_FOR_LONG = 'farrier_observations_stale{source="bmc"}'
+UNOBSERVED = 'farrier_observations_stale{source="maas"}'
+ACTIVE = 'farrier_resources{kind="node",state="active",substate=""}'
+MANAGEABLE = 'farrier_resources{kind="management",state="manageable",substate=""}'
+NEWER = "a_class_of_a_newer_release"
+
 
 class Figure(msgspec.Struct, frozen=True):
-    """A figure that makes an alert fire with `loud` and not with `quiet`, and the labels with which it does."""
+    """A figure that makes an alert fire with `loud` and not with `quiet`, and the labels with which it does. `beside`
+    are others that stand as they are."""
 
     alert: str
     series: str
@@ -28,6 +35,7 @@ class Figure(msgspec.Struct, frozen=True):
     labels: Mapping[str, str] = {}
     loud: float = 1
     quiet: float = 0
+    beside: Mapping[str, float] = {}
 
     @property
     def told(self) -> dict[str, str]:
@@ -46,15 +54,16 @@ def stuck(kind: str, state: str, substate: str = "", *, severity: Severity = Sev
     return Figure("FarrierStuck", series, severity, {k: v for k, v in labels.items() if v}, loud=3)
 
 
-def manual(failure: FailureClass) -> Figure:
+def manual(failure: str) -> Figure:
     series = promtool.labelled("farrier_manual_intervention_required", failure_class=failure)
-    severity = Severity.PAGE if failure in UNSAFE else Severity.TICKET
+    harmless = failure in set(FailureClass) - UNSAFE
+    severity = Severity.TICKET if harmless else Severity.PAGE
     return Figure("FarrierManualInterventionRequired", series, severity, {"failure_class": failure})
 
 
-def unreadable(failure: BmcFailure) -> Figure:
+def unreadable(failure: str) -> Figure:
     series = promtool.labelled("farrier_power_sync_failing", failure=failure)
-    return Figure("FarrierBmcUnreadable", series, Severity.TICKET, {"failure": failure})
+    return Figure("FarrierBmcUnreadable", series, Severity.TICKET, {"failure": failure}, beside={UNREAD_FOR_LONG: 1})
 
 
 FIGURES = (
@@ -85,7 +94,11 @@ FIGURES = (
         Severity.PAGE,
         {"state": "failing"},
     ),
+    manual(NEWER),
+    Figure("FarrierObservationsStale", UNOBSERVED, Severity.TICKET, beside={ACTIVE: 1000}),
     unreadable(BmcFailure.TIMEOUT),
+    unreadable(NEWER),
+    Figure("FarrierManyBmcsUnreadable", UNREAD_FOR_LONG, Severity.PAGE, loud=50, quiet=49, beside={MANAGEABLE: 1000}),
     Figure("FarrierIntentsUnanswered", "farrier_intents_oldest_pending_seconds", Severity.TICKET, loud=901, quiet=899),
     Figure(
         "FarrierScheduleLag",
@@ -104,7 +117,19 @@ every_figure = pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: f"{
 
 def replicas(figure: Figure, samples: str, *, names: tuple[str, ...] = THREE, counted: str = FRESH) -> list[Replica]:
     """Replicas that all tell the same of the figure."""
-    return [Replica(name, {figure.series: samples}, counted=counted) for name in names]
+    beside = {series: f"{value}x200" for series, value in figure.beside.items()}
+    return [Replica(name, {**beside, figure.series: samples}, counted=counted) for name in names]
+
+
+def replicas_of(told: Mapping[str, str]) -> list[Replica]:
+    """Replicas that all tell these."""
+    return [Replica(name, told) for name in THREE]
+
+
+def with_gap(figure: Figure, value: float, gap: str, counted: str, *, names: tuple[str, ...]) -> list[Replica]:
+    """Replicas whose every figure has the same gap."""
+    told = {series: gap.format(each) for series, each in {**figure.beside, figure.series: value}.items()}
+    return [Replica(name, told, counted=counted) for name in names]
 
 
 @every_figure
@@ -137,17 +162,35 @@ def test_it_does_not_notice_that_one_replica_of_three_is_gone(figure: Figure, tm
 
 
 @every_figure
-def test_after_a_gap_in_which_every_replica_restarts_it_is_right_again(figure: Figure, tmp_path: Path) -> None:
-    """Stale markers, as Prometheus sets them for targets that do not answer."""
+def test_a_short_gap_neither_ends_it_nor_raises_it_anew(figure: Figure, tmp_path: Path) -> None:
+    """A restart of the only replica: stale markers, as Prometheus sets them for targets that do not answer, and then a
+    process that has not counted yet."""
+    last = figure.hold + 2
+    gap = f"{{0}}x{last} stale _x1 {{0}}x200"
+    for counted in (
+        f"0+60x{last} stale _x1 {60 * (last + 3)}+60x200",
+        f"0+60x{last} stale 0 {60 * (last + 3)}+60x200",
+    ):
+        for value, told in ((figure.loud, (figure.told,)), (figure.quiet, ())):
+            minutes = range(figure.hold, last + 6)
+            promtool.check(
+                tmp_path,
+                with_gap(figure, value, gap, counted, names=THREE[:1]),
+                *(firing(figure.alert, minute, *told) for minute in minutes),
+                *(firing(figure.alert, minute, state="pending") for minute in minutes),
+            )
+
+
+@every_figure
+def test_after_a_long_gap_it_is_right_again(figure: Figure, tmp_path: Path) -> None:
+    last = figure.hold + 2
+    gap, counted = f"{{0}}x{last} stale _x4 {{0}}x200", f"0+60x{last} stale _x4 {60 * (last + 6)}+60x200"
     for value, told in ((figure.loud, (figure.told,)), (figure.quiet, ())):
-        samples = f"{value}x10 stale _x2 {value}x200"
-        counted = "0+60x10 stale _x2 840+60x200"
-        after = 14 + figure.hold
         promtool.check(
             tmp_path,
-            replicas(figure, samples, counted=counted),
-            firing(figure.alert, 12),
-            firing(figure.alert, after, *told),
+            with_gap(figure, value, gap, counted, names=THREE),
+            firing(figure.alert, last + 3),
+            firing(figure.alert, last + 6 + figure.hold, *told),
         )
 
 
@@ -178,6 +221,42 @@ def test_what_has_an_alert_of_its_own_is_not_told_as_stuck(labels: dict[str, str
 @pytest.mark.parametrize("alert", sorted({figure.alert for figure in CLASSES}))
 def test_each_class_has_its_own_alert_and_its_own_severity(alert: str, tmp_path: Path) -> None:
     classes = [figure for figure in CLASSES if figure.alert == alert]
-    all_of_them = Replica("a", {figure.series: "1x200" for figure in classes})
+    told = {series: f"{value}x200" for figure in classes for series, value in figure.beside.items()}
+    all_of_them = Replica("a", told | {figure.series: "1x200" for figure in classes})
     minute = classes[0].hold
     promtool.check(tmp_path, [all_of_them], firing(alert, minute, *(figure.told for figure in classes)))
+
+
+def test_reads_that_fail_now_and_then_are_no_bmc_that_cannot_be_read(tmp_path: Path) -> None:
+    figure = unreadable(BmcFailure.TIMEOUT)
+    taking_turns = Replica("a", {figure.series: "3x200", UNREAD_FOR_LONG: "0x200"})
+    promtool.check(tmp_path, [taking_turns], never(figure.alert, 100))
+
+
+def test_nobody_is_woken_for_a_few_bmcs_of_a_small_fleet(tmp_path: Path) -> None:
+    for unread, manageable in ((4, 10), (0, 0)):
+        few = Replica("a", {UNREAD_FOR_LONG: f"{unread}x200", MANAGEABLE: f"{manageable}x200"})
+        promtool.check(tmp_path, [few], never("FarrierManyBmcsUnreadable", 100))
+
+
+@pytest.mark.parametrize(("unobserved", "pages"), [(60, True), (59, False)])
+def test_a_region_that_nobody_reads_wakes_somebody_and_a_machine_does_not(
+    unobserved: int, pages: bool, tmp_path: Path
+) -> None:
+    offline = 'farrier_resources{kind="node",state="offline",substate=""}'
+    told = {UNOBSERVED: f"{unobserved}x200", ACTIVE: "1000x200", offline: "200x200"}
+    severities = ("page", "ticket") if pages else ("ticket",)
+    expected = firing("FarrierObservationsStale", 15, *({"severity": severity} for severity in severities))
+    promtool.check(tmp_path, replicas_of(told), expected, never("FarrierObservationsStale", 14))
+
+
+def test_nobody_is_woken_for_a_few_machines_of_a_small_fleet(tmp_path: Path) -> None:
+    expected = firing("FarrierObservationsStale", 30, {"severity": "ticket"})
+    promtool.check(tmp_path, replicas_of({UNOBSERVED: "4x200", ACTIVE: "10x200"}), expected)
+
+
+def test_a_node_that_has_moved_is_told_no_more_from_the_next_scrape_on(tmp_path: Path) -> None:
+    node = 'farrier_node_above_sla_seconds{node="gpu-1",kind="node",state="offline",substate=""}'
+    told = {"node": "gpu-1", "kind": "node", "state": "offline", "severity": "ticket"}
+    fires, clear = firing("FarrierNodeStuck", 9, told), firing("FarrierNodeStuck", 10)
+    promtool.check(tmp_path, replicas_of({node: "90x9 stale"}), fires, clear)
