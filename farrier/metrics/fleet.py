@@ -9,6 +9,7 @@ true. Whatever goes wrong in a count ends neither the daemon nor an exposition.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 
 import anyio
 import msgspec
@@ -41,6 +42,7 @@ class FleetWords(msgspec.Struct, frozen=True, kw_only=True):
     """Label values besides states: every one has its series, whether something is so or not."""
 
     scheduled: tuple[str, ...]
+    errors: tuple[str, ...]
     failures: tuple[str, ...]
     health: tuple[str, ...]
     power: tuple[str, ...]
@@ -129,6 +131,9 @@ class FleetGauges(Collector):
         due = {kind: census.due.get(kind, Due()) for kind in words.scheduled}
         yield gauges.SCHEDULE_DUE.family({(kind,): each.count for kind, each in due.items()})
         yield gauges.SCHEDULE_OLDEST_DUE.family({(kind,): each.oldest for kind, each in due.items()})
+        failing: dict[Labels, float] = dict.fromkeys(product(words.scheduled, words.errors), 0)
+        failing |= {(each.kind, each.error): each.count for each in census.failing}
+        yield gauges.RESOURCES_FAILING.family(failing)
         yield gauges.INTENTS_PENDING.family({(): census.intents_pending})
         yield gauges.INTENTS_OLDEST_PENDING.family({(): census.oldest_intent})
         yield _by_word(gauges.MANUAL_INTERVENTION, words.failures, census.manual)

@@ -17,8 +17,8 @@ RESOURCES = Gauge(
 )
 ABOVE_SLA = Gauge(
     "farrier_resources_above_sla",
-    "Clocks above the limit that holds for their own node or region; those of paused nodes are left out. "
-    "State end_to_end is the clock of a whole workflow.",
+    "Clocks above the limit that holds for their own node or region; what a pause holds up is left "
+    "out: not a deletion, and not what a cancel began. State end_to_end is the clock of a whole workflow.",
     _PLACE,
 )
 STATE_SLA = Gauge(
@@ -33,13 +33,15 @@ OLDEST_IN_STATE = Gauge(
 )
 NODE_ABOVE_SLA = Gauge(
     "farrier_node_above_sla_seconds",
-    "How far the worst clock of a node is above its limit. Only nodes that are above one and not paused, the worst "
-    "hundred; metrics.name_nodes switches it off.",
+    "How far a node's clock is above its limit, without those that a pause holds up: of each state the five that are "
+    "worst by the clock of that state, then the worst of the fleet, each by its worst clock; a hundred at most. "
+    "metrics.name_nodes switches it off.",
     ("node", *_PLACE),
 )
 MANUAL_INTERVENTION = Gauge(
     "farrier_manual_intervention_required",
-    "Nodes whose workflow waits for an operator, by what failed; paused nodes are left out.",
+    "Nodes whose workflow waits for an operator, by what failed; paused nodes are left out unless they are "
+    "being deleted.",
     ("failure_class",),
 )
 SCHEDULE_DUE = Gauge("farrier_schedule_due", "Rows that are due and not claimed.", ("kind",))
@@ -49,7 +51,12 @@ SCHEDULE_OLDEST_DUE = Gauge(
 INTENTS_PENDING = Gauge("farrier_intents_pending", "Intents without an answer.")
 INTENTS_OLDEST_PENDING = Gauge(
     "farrier_intents_oldest_pending_seconds",
-    "Age of the oldest of them, without those of paused nodes, which wait on purpose; 0 if there is none.",
+    "Age of the oldest of them, without those that a pause holds up, which wait on purpose; 0 if there is none.",
+)
+RESOURCES_FAILING = Gauge(
+    "farrier_resources_failing",
+    "Resources whose runs have ended in the same error for five minutes; paused ones, too.",
+    ("kind", "error"),
 )
 NODES_BY_HEALTH = Gauge(
     "farrier_nodes_by_health",

@@ -33,7 +33,8 @@ class Source(StrEnum):
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """By what the fleet is counted. `name_at_most` nodes above a limit are named."""
+    """By what the fleet is counted. `name_at_most` clocks above a limit are named: of each
+    state the worst five, then the worst of the fleet."""
 
     limits: Limits
     offline_after: timedelta
@@ -61,13 +62,21 @@ class Late(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LateNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node above a limit by so many seconds, and by which of its clocks: the worst."""
+    """A node above a limit by so many seconds, and by which of its clocks."""
 
     node: str
     kind: str
     state: str
     substate: str
     seconds: float
+
+
+class Failing(msgspec.Struct, frozen=True, kw_only=True):
+    """Resources whose runs have ended in the same error for five minutes."""
+
+    kind: str
+    error: str
+    count: int
 
 
 class Due(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +88,7 @@ class Due(msgspec.Struct, frozen=True, kw_only=True):
 
 class Census(msgspec.Struct, frozen=True, kw_only=True):
     """The fleet at one moment. States that nothing is in, and words that nothing has, may be missing. `above`, `worst`,
-    `manual` and `oldest_intent` leave out nodes that an operator has paused."""
+    `manual` and `oldest_intent` leave out what an operator's pause holds up."""
 
     now: datetime
     places: tuple[Inhabited, ...]
@@ -93,5 +102,6 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     power: Mapping[str, int]
     paused: int
     heartbeats_stale: int
+    failing: tuple[Failing, ...]
     unread_power: Mapping[str, int]
     observations_stale: Mapping[str, int]

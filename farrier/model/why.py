@@ -62,8 +62,18 @@ def explain(node: NodeDetail, now: datetime, limits: Limits) -> Why:
     )
 
 
+def _is_held(node: NodeDetail) -> bool:
+    """A pause holds it up. A deletion and what a cancel began go on, and then its last run says what is waited for,
+    which may be the end of the pause all the same."""
+    if node.paused is None:
+        return False
+    goes_on = node.deleting or (node.workflow is not None and node.workflow.status == WorkflowStatus.COMPENSATING)
+    said = "" if node.outcome is None else node.outcome.reason
+    return not goes_on or said == f"paused: {node.paused}"
+
+
 def _waits_for(node: NodeDetail) -> str:
-    if node.paused is not None:
+    if _is_held(node):
         return f"unpause: {node.paused}"
     if node.next_run_at is None:
         return "nothing any more"
@@ -139,7 +149,7 @@ def _advice(node: NodeDetail, now: datetime) -> Iterator[str]:
         yield "no controller works on it: is `farrier run` up, and does it reach this database?"
     if node.outcome is not None and node.outcome.error:
         yield "read the controller's log of this node's last run; the error says what was expected"
-    if node.paused is not None:
+    if _is_held(node):
         yield "unpause it when you are done"
     workflow = node.workflow
     if workflow is not None and workflow.status in _FAILED:

@@ -16,7 +16,7 @@ from farrier.handlers.node.kind import stage_layer
 from farrier.metrics import gauges
 from farrier.metrics.definitions import KindWords, ServiceWords, Vocabulary
 from farrier.metrics.fleet import FleetGauges, FleetWords
-from farrier.metrics.sink import Constant
+from farrier.metrics.sink import Constant, run_error_labels
 from farrier.model import edges, mapping, stages
 from farrier.model.bmc import BmcFailure, PowerState
 from farrier.model.census import Condition, Rules, Source
@@ -74,6 +74,7 @@ def fleet_words() -> FleetWords:
     """Of what is counted in the whole fleet, besides states."""
     return FleetWords(
         scheduled=(NODE_KIND.name, REGION_KIND.name),
+        errors=run_error_labels(),
         failures=tuple(map(str, FailureClass)),
         health=tuple(map(str, Condition)),
         power=tuple(map(str, PowerState)),

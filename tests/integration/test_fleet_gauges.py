@@ -16,7 +16,7 @@ from farrier.io.queries import PostgresQueries
 from farrier.metrics import gauges as names
 from farrier.metrics.families import Gauge
 from farrier.metrics.fleet import FleetGauges
-from farrier.metrics.sink import PrometheusSink
+from farrier.metrics.sink import PrometheusSink, run_error_labels
 from farrier.model import edges, maas_region
 from farrier.model.bmc import BmcFailure, PowerState
 from farrier.model.census import Census, Condition, Rules, Source
@@ -281,6 +281,7 @@ async def test_a_fresh_process_on_an_empty_fleet_has_every_series_at_zero_and_no
         names.MANUAL_INTERVENTION: {(str(failure),) for failure in FailureClass},
         names.SCHEDULE_DUE: {("node",), ("maas_region",)},
         names.SCHEDULE_OLDEST_DUE: {("node",), ("maas_region",)},
+        names.RESOURCES_FAILING: {(kind, error) for kind in ("node", "maas_region") for error in run_error_labels()},
         names.INTENTS_PENDING: {()},
         names.INTENTS_OLDEST_PENDING: {()},
         names.NODES_BY_HEALTH: {(str(word),) for word in Condition},

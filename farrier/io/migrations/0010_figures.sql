@@ -11,6 +11,9 @@ ALTER TABLE farrier.node_agents
              WHEN health @> '{"ok": false}' OR health -> 'alerts' <> '[]' THEN 'alerting'
              ELSE 'ok' END) STORED;
 
+-- The error in which the last run ended; the same for the index on it.
+ALTER TABLE farrier.outcomes ADD error text GENERATED ALWAYS AS (outcome ->> 'error') STORED;
+
 CREATE INDEX nodes_management ON farrier.nodes (management, management_entered_at) WHERE status <> 'deleted';
 
 -- The few of which more has to be known. Nodes at rest are in none of these.
@@ -19,6 +22,7 @@ CREATE INDEX nodes_not_on ON farrier.nodes (power)
 CREATE INDEX nodes_unread ON farrier.nodes (sync_failure)
     WHERE sync_failure IS NOT NULL AND management = 'manageable' AND status <> 'deleted';
 CREATE INDEX nodes_paused ON farrier.nodes (id) WHERE paused IS NOT NULL AND status <> 'deleted';
+CREATE INDEX outcomes_failing ON farrier.outcomes (kind, error) WHERE error IS NOT NULL;
 CREATE INDEX node_agents_unwell ON farrier.node_agents (condition) WHERE condition <> 'ok';
 
 -- A deleted node has no agent: none may speak for it any more, and none is to be counted.

@@ -43,6 +43,9 @@ def detail(**fields: Any) -> NodeDetail:
     return NodeDetail(**msgspec.structs.asdict(view()) | given | fields)
 
 
+UNDONE = workflow(status="compensating")
+
+
 def why(**fields: Any) -> Why:
     return explain(detail(**fields), NOW, Limits())
 
@@ -63,8 +66,14 @@ def test_a_node_with_nothing_wrong_has_nothing_to_wait_for_and_nothing_to_do() -
         ({"outcome": None, "outcome_at": None}, "its first run"),
         ({"paused": "hands in the machine"}, "unpause: hands in the machine"),
         ({"status": "deleted", "next_run_at": None}, "nothing any more"),
+        ({"paused": "x", "deleting": True, "outcome": Record("wait", "MAAS releases", "x.py:1")}, "MAAS releases"),
+        ({"paused": "x", "workflow": UNDONE, "outcome": Record("wait", "MAAS releases", "x.py:1")}, "MAAS releases"),
+        ({"paused": "x", "workflow": UNDONE, "outcome": Record("wait", "paused: x", "x.py:1")}, "unpause: x"),
     ],
-    ids=["wait", "transition", "update", "error", "new", "paused", "deleted"],
+    ids=[
+        *("wait", "transition", "update", "error", "new", "paused", "deleted"),
+        *("deleted while paused", "cancelled while paused", "restarted while paused"),
+    ],
 )
 def test_what_it_waits_for_is_what_its_last_run_said(fields: dict[str, Any], waits_for: str) -> None:
     assert waits_for in why(**fields).waits_for

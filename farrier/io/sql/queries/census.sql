@@ -1,6 +1,6 @@
 -- The fleet counted: states and their oldest, clocks above their own limits, who waits for a person, health and power.
 -- $1 to $6: limits as (kind, state, substate, scope, name, lasts), scope '', 'model' or 'site'; $7 offline_after,
--- $8 observation_ttl, $9 how many nodes above a limit to name. One pass over an index and one over the agents, and all
+-- $8 observation_ttl, $9 how many clocks above a limit to name. One pass over an index and one over the agents, and all
 -- else by what is not as it should be. `< OR >` for `<>`, because an index has ranges.
 WITH limits AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::interval[])
@@ -33,14 +33,22 @@ not_on AS MATERIALIZED (
      WHERE power IS DISTINCT FROM 'on' AND management = 'manageable' AND status <> 'deleted' GROUP BY 1),
 workflows AS MATERIALIZED (
     SELECT 'onboarding' AS kind, o.id, o.node_id, o.status, o.mode, o.failure_class, o.mode_given_at,
+           o.status = 'compensating' AND o.after_undo IS DISTINCT FROM 'restart' AS is_being_cancelled,
            CASE o.status WHEN 'running' THEN coalesce(o.stage, '') ELSE '' END AS substate,
            CASE o.status WHEN 'running' THEN o.stage_entered_at ELSE o.status_entered_at END AS entered_at
       FROM farrier.node_onboardings o WHERE o.status NOT IN ('completed', 'cancelled', 'reconciled')
     UNION ALL
     SELECT 'decommission', d.id, d.node_id, d.status, d.mode, d.failure_class, d.mode_given_at,
+           d.status = 'compensating' AND d.after_undo IS DISTINCT FROM 'restart',
            CASE d.status WHEN 'running' THEN coalesce(d.stage, '') ELSE '' END,
            CASE d.status WHEN 'running' THEN d.stage_entered_at ELSE d.status_entered_at END
       FROM farrier.node_decommissions d WHERE d.status NOT IN ('completed', 'cancelled', 'reconciled')),
+-- Paused nodes whose workflow goes on all the same: a pause stops neither a deletion nor what a cancel began. It does stop
+-- whatever there is to do about management.
+goes_on AS MATERIALIZED (
+    SELECT n.id FROM farrier.nodes n
+     WHERE n.paused IS NOT NULL AND n.status <> 'deleted'
+       AND (n.deleting OR n.id IN (SELECT w.node_id FROM workflows w WHERE w.is_being_cancelled))),
 places AS (
     SELECT 'node' AS kind, status AS state, '' AS substate, n, first FROM counted
     UNION ALL SELECT 'management', management, '', n, first FROM unsettled
@@ -52,7 +60,8 @@ late AS (
     SELECT f, n.name, n.site, n.model, n.entered_at
       FROM floors f CROSS JOIN LATERAL (
            SELECT x.name, x.site, x.model, x.status_entered_at AS entered_at FROM farrier.nodes x
-            WHERE x.status = f.state AND x.status_entered_at < farrier.now() - f.lasts AND x.paused IS NULL
+            WHERE x.status = f.state AND x.status_entered_at < farrier.now() - f.lasts
+              AND (x.paused IS NULL OR x.id IN (SELECT g.id FROM goes_on g))
               AND (x.status <> 'enrolling' OR x.management NOT IN ('unmanaged', 'enroll', 'error')
                    AND (x.live_workflow_kind IS DISTINCT FROM 'onboarding'
                         OR (SELECT o.mode FROM farrier.node_onboardings o WHERE o.id = x.live_workflow_id) IS NOT NULL)
@@ -76,7 +85,7 @@ late AS (
             SELECT f, w.node_id, w.mode_given_at
               FROM floors f JOIN workflows w ON w.kind = f.kind AND f.state = 'end_to_end'
              WHERE w.mode_given_at < farrier.now() - f.lasts) w
-      JOIN farrier.nodes n ON n.id = w.node_id AND n.paused IS NULL AND n.status <> 'deleted'),
+      JOIN farrier.nodes n ON n.id = w.node_id AND n.status <> 'deleted' AND (n.paused IS NULL OR n.id IN (SELECT g.id FROM goes_on g))),
 above AS MATERIALIZED (
     SELECT * FROM (
         SELECT (f).kind, (f).state, (f).substate, name,
@@ -84,11 +93,25 @@ above AS MATERIALIZED (
                    - coalesce(((f).sites ->> site)::interval, ((f).models ->> model)::interval, (f).usual) AS excess
           FROM late OFFSET 0) c
      WHERE excess > interval '0'),
--- A node has four clocks at most, so the worst nodes are among four times as many of the worst clocks.
+-- Of each state five by the clock of that state, in turns, so that many in one do not hide the few in another; then the worst
+-- of the fleet, each by its worst clock. A node has four clocks at most, so these are among four times as many of the worst.
 worst AS (
-    SELECT DISTINCT ON (name) name AS node, kind, state, substate, extract(epoch FROM excess) AS seconds
-      FROM (SELECT * FROM above ORDER BY excess DESC, name, kind, state, substate LIMIT 4 * $9::integer) c
-     ORDER BY name, excess DESC, kind, state, substate),
+    SELECT name AS node, kind, state, substate, extract(epoch FROM min(excess)) AS seconds
+      FROM (SELECT name, kind, state, substate, excess, turn
+              FROM (SELECT *, row_number() OVER (PARTITION BY kind, state, substate ORDER BY excess DESC, name COLLATE "C") AS turn
+                      FROM above WHERE $9::integer > 0) r
+             WHERE turn <= 5
+            UNION ALL
+            SELECT * FROM (
+                SELECT DISTINCT ON (name) name, kind, state, substate, excess, 6
+                  FROM (SELECT * FROM above ORDER BY excess DESC, name COLLATE "C", kind, state, substate LIMIT 4 * $9::integer) c
+                 ORDER BY name, excess DESC, kind, state, substate) f) t
+     GROUP BY name, kind, state, substate
+     ORDER BY min(turn), min(excess) DESC, name COLLATE "C"
+     LIMIT $9::integer),
+failing AS (
+    SELECT o.kind, o.error, count(*) AS n FROM farrier.outcomes o
+     WHERE o.error IS NOT NULL AND o.at < farrier.now() - interval '5 min' GROUP BY o.kind, o.error),
 above_of_regions AS (
     SELECT f.kind, f.state, f.substate, count(*) AS n
       FROM farrier.maas_regions r
@@ -130,16 +153,17 @@ SELECT row_to_json(x)::text
               FROM (SELECT kind, state, substate, count(*) AS n FROM above GROUP BY kind, state, substate
                     UNION ALL SELECT * FROM above_of_regions) c) AS above,
            (SELECT coalesce(json_agg(w), '[]')
-              FROM (SELECT * FROM worst ORDER BY seconds DESC, node LIMIT $9::integer) w) AS worst,
+              FROM (SELECT * FROM worst ORDER BY seconds DESC, node) w) AS worst,
            (SELECT coalesce(json_object_agg(failure, n), '{}')
               FROM (SELECT coalesce(w.failure_class, 'internal') AS failure, count(*) AS n
-                      FROM workflows w JOIN farrier.nodes n ON n.id = w.node_id AND n.paused IS NULL
-                     WHERE w.status = 'failed_manual_intervention' GROUP BY 1) c) AS manual,
+                      FROM workflows w JOIN farrier.nodes n ON n.id = w.node_id
+                     WHERE w.status = 'failed_manual_intervention' AND (n.paused IS NULL OR n.id IN (SELECT g.id FROM goes_on g))
+                     GROUP BY 1) c) AS manual,
            (SELECT coalesce(json_object_agg(kind, json_build_object('count', n, 'oldest', oldest)), '{}') FROM due) AS due,
            (SELECT count(*) FROM farrier.intents WHERE status = 'pending') AS intents_pending,
            (SELECT greatest(coalesce(extract(epoch FROM farrier.now() - min(i.created_at)), 0), 0)
-              FROM farrier.intents i JOIN farrier.nodes n ON n.id = i.node_id AND n.paused IS NULL
-             WHERE i.status = 'pending') AS oldest_intent,
+              FROM farrier.intents i JOIN farrier.nodes n ON n.id = i.node_id LEFT JOIN farrier.actions a ON a.action = i.action
+             WHERE i.status = 'pending' AND (n.paused IS NULL OR a.while_paused OR n.status = 'deleted')) AS oldest_intent,
            (SELECT json_object_agg(health, n) FROM health) AS health,
            (SELECT json_object_agg(power, n)
               FROM (SELECT power, sum(n)::bigint AS n
@@ -150,6 +174,7 @@ SELECT row_to_json(x)::text
            (SELECT count(*) FROM farrier.nodes WHERE paused IS NOT NULL AND status <> 'deleted') AS paused,
            (SELECT count(*) FROM agents a JOIN farrier.nodes n ON n.id = ANY (a.silent)
              WHERE n.status IN ('active', 'offline', 'quarantined', 'draining')) AS heartbeats_stale,
+           (SELECT coalesce(json_agg(json_build_object('kind', kind, 'error', error, 'count', n)), '[]') FROM failing) AS failing,
            (SELECT coalesce(json_object_agg(sync_failure, n), '{}') FROM unread) AS unread_power,
            json_build_object(
                'bmc', (SELECT coalesce(sum(stale), 0)::bigint FROM unread),

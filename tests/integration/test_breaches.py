@@ -1,0 +1,31 @@
+"""What is above a limit, told over the web, where it is more than anybody reads."""
+
+from __future__ import annotations
+
+from farrier.io.api import PostgresRequests
+from farrier.io.queries import PostgresQueries
+from farrier.model.limits import Limits
+from farrier.web.backend import Backend
+from tests.integration.test_web import client_of, closed_site
+from tests.support import pg
+
+
+async def test_of_a_fleet_that_is_late_as_a_whole_the_worst_thousand_are_told_and_how_many_more_there_are(
+    db: pg.Database,
+) -> None:
+    async with db.connect() as conn:
+        await conn.execute("SET session_replication_role = replica")
+        await conn.execute(
+            """
+            INSERT INTO farrier.nodes (name, status, management, status_entered_at)
+            SELECT 'gpu-' || n, 'offline', 'unmanaged', farrier.now() - interval '1 h' - n * interval '1 min'
+              FROM generate_series(1, 1003) n
+            """
+        )
+    site = closed_site()
+    async with db.pool(size=1) as connections, client_of(site) as web:
+        requests = PostgresRequests(connections, db.dsn)
+        site.open(Backend(PostgresQueries(connections), requests, Limits(), None))
+        told = (await web.get("/api/v1/breaches")).json()
+    assert told["more_nodes"] == 3
+    assert [node["node"] for node in told["nodes"]] == [f"gpu-{n}" for n in range(1003, 3, -1)]

@@ -1,0 +1,97 @@
+"""The fleet counted where much is wrong at once: what is told, and what must not be hidden by something else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from farrier.io.pool import Connection
+from farrier.io.queries import PostgresQueries
+from farrier.model.limits import Limits
+from tests.integration.test_census import above, rules
+from tests.support import pg
+
+HOUR = timedelta(hours=1)
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+async def conn(db: pg.Database) -> AsyncIterator[Connection]:
+    """For what the guards would not let happen at once."""
+    async with db.connect() as connection:
+        await connection.execute("SET session_replication_role = replica")
+        yield connection
+
+
+@pytest.fixture
+async def queries(db: pg.Database) -> AsyncIterator[PostgresQueries]:
+    async with db.pool(size=1) as connections:
+        yield PostgresQueries(connections)
+
+
+async def test_a_paused_node_that_is_deleted_or_cancelled_is_late_and_waits_for_a_person_as_any(
+    conn: Connection, queries: PostgresQueries
+) -> None:
+    await conn.execute(
+        """
+        INSERT INTO farrier.nodes (name, status, management, status_entered_at, management_entered_at, paused, deleting)
+        SELECT name, 'draining', 'verifying', farrier.now() - interval '100 h', farrier.now() - interval '100 h',
+               '{"reason": "x"}', name = 'deleted'
+          FROM unnest('{deleted, cancelled, restarted, running}'::text[]) name;
+        INSERT INTO farrier.node_decommissions (node_id, mode, status, after_undo, failure_class)
+        SELECT n.id, 'reimage', s, u, CASE WHEN n.deleting THEN 'timeout' END
+          FROM (VALUES ('deleted', 'failed_manual_intervention', NULL), ('cancelled', 'compensating', 'cancel'),
+                       ('restarted', 'compensating', 'restart'), ('running', 'running', NULL)) w (name, s, u)
+          JOIN farrier.nodes n USING (name)
+        """
+    )
+    census = await queries.census(rules())
+    assert {late.node for late in census.worst} == {"deleted", "cancelled"}
+    assert above(census) == {("node", "draining", ""): 2}, "and nothing is done about the management of a paused node"
+    assert census.manual == {"timeout": 1}
+
+
+async def test_many_in_one_state_do_not_hide_the_few_in_another(conn: Connection, queries: PostgresQueries) -> None:
+    await conn.execute(
+        """
+        INSERT INTO farrier.nodes (name, status, management, status_entered_at, management_entered_at)
+        SELECT 'b' || n, 'active', 'error', farrier.now(), farrier.now() - interval '1000 h' - n * interval '1 min'
+          FROM generate_series(1, 200) n
+        UNION ALL
+        SELECT 'd' || n, 'draining', 'error', farrier.now() - interval '10 h' - n * interval '1 min',
+               farrier.now() - interval '900 h'
+          FROM generate_series(1, 7) n
+        """
+    )
+    limits = Limits(everywhere={"management.error": HOUR, "status.draining": HOUR})
+    worst = (await queries.census(rules(limits))).worst
+    assert len(worst) == 100
+    assert [late.node for late in worst if late.state == "draining"] == ["d7", "d6", "d5", "d4", "d3"]
+    assert [late.node for late in worst if late.state == "error"] == [f"b{n}" for n in range(200, 105, -1)]
+
+
+async def test_what_fails_in_every_run_is_counted_by_its_error_once_it_has_for_five_minutes(
+    db: pg.Database, conn: Connection, queries: PostgresQueries
+) -> None:
+    await conn.execute(
+        """
+        INSERT INTO farrier.outcomes (kind, id, at, outcome)
+        SELECT kind, id, farrier.now() - ago * interval '1 min', o::jsonb
+          FROM (VALUES ('node', 1, 6, '{"outcome": "error", "error": "internal"}'),
+                       ('node', 2, 6, '{"outcome": "error", "error": "internal"}'),
+                       ('node', 3, 4, '{"outcome": "error", "error": "garbage"}'),
+                       ('node', 4, 6, '{"outcome": "wait", "reason": "x"}'),
+                       ('maas_region', 1, 6, '{"outcome": "error", "error": "garbage"}')) v (kind, id, ago, o)
+        """
+    )
+    found = (await queries.census(rules())).failing
+    assert {(each.kind, each.error): each.count for each in found} == {
+        ("node", "internal"): 2,
+        ("maas_region", "garbage"): 1,
+    }
+    await db.advance(2 * MINUTE)
+    await conn.execute("""UPDATE farrier.outcomes SET outcome = '{"outcome": "do_nothing"}' WHERE id = 1""")
+    found = (await queries.census(rules())).failing
+    assert {(each.kind, each.error): each.count for each in found} == {("node", "internal"): 1, ("node", "garbage"): 1}
