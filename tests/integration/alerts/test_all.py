@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from datetime import timedelta
 from pathlib import Path
@@ -119,6 +120,49 @@ def test_what_prometheus_fills_in_is_spelled_as_it_wants_it(alert: alerts.Alert)
     text = alert.summary + alert.description
     assert "$" not in re.sub(r"\{\{.*?\}\}", "", text)
     assert text.count("{{") == text.count("}}")
+
+
+def test_runs_of_which_none_is_committed_are_told_as_all(tmp_path: Path) -> None:
+    told = {
+        'farrier_handler_runs_total{kind="node",outcome="wait"}': "0x60",
+        'farrier_commit_conflicts_total{kind="node",verdict="lost"}': "0+1x60",
+    }
+    annotations = {
+        "summary": "100% of runs of node do not win their commit",
+        "description": promtool.BY_NAME["FarrierCommitConflicts"].description,
+        "runbook_url": "https://docs.example/operating/alerts/FarrierCommitConflicts.md",
+    }
+    alert = {"exp_labels": {"severity": "ticket", "kind": "node"}, "exp_annotations": annotations}
+    expected = {"eval_time": "40m", "alertname": "FarrierCommitConflicts", "exp_alerts": [alert]}
+    promtool.check(tmp_path, [promtool.Replica("a", told)], expected)
+
+
+def alertmanager() -> str:
+    """The example of a configuration."""
+    found = re.search(r"```yaml\n(route:\n.+?)```", (PAGES / "README.md").read_text(), re.DOTALL)
+    assert found
+    return found[1]
+
+
+def test_the_example_for_alertmanager_is_one(tmp_path: Path) -> None:
+    amtool = shutil.which("amtool")
+    if amtool is None:
+        pytest.skip("amtool is not installed")
+    file = tmp_path / "alertmanager.yml"
+    file.write_text(alertmanager())
+    done = subprocess.run([amtool, "check-config", file], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_example_for_alertmanager_names_alerts_labels_and_severities_that_there_are() -> None:
+    example = alertmanager()
+    named = {name for names in re.findall(r'alertname=~?"([^"]+)"', example) for name in names.split("|")}
+    assert named
+    assert named <= {alert.name for alert in ALERTS}
+    assert set(re.findall(r'severity="(\w+)"', example)) <= {alert.severity.value for alert in ALERTS}
+    lists = re.findall(r"(?:group_by|equal): \[([^]]+)\]", example)
+    labels = {label.strip() for each in lists for label in each.split(",")}
+    assert labels <= {"alertname"}.union(*KNOWN.values())
 
 
 async def test_questions_to_the_database_have_answers(db: pg.Database) -> None:
