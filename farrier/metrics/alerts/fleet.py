@@ -72,6 +72,7 @@ def alerts(config: Config) -> tuple[Alert, ...]:
         _manual_intervention_unknown(),
         _region_failing(),
         *_observations_stale(),
+        _resources_failing(),
         *(_bmc_unreadable(failure) for failure in BmcFailure),
         _bmc_unreadable_unknown(),
         _many_bmcs_unreadable(),
@@ -210,6 +211,20 @@ def _observations_stale_at(severity: Severity, expr: str) -> Alert:
         summary="{{ $value }} machine(s) are not observed in MAAS",
         description="Nothing about them is new enough to be acted on, whether or not their region fails: nobody reads "
         "it, or not all of it. Run: farrier site list",
+    )
+
+
+def _resources_failing() -> Alert:
+    failing = fleet(latest_named(gauges.RESOURCES_FAILING), "kind", "error")
+    return Alert(
+        name="FarrierResourcesFailing",
+        severity=Severity.TICKET,
+        expr=f"{failing} > 0",
+        hold=timedelta(minutes=15),
+        because="each has failed for five minutes already; a service that is restarted is back by then",
+        summary="Every run of {{ $value }} {{ $labels.kind }}(s) ends in the same error: {{ $labels.error }}",
+        description="They stand still, in whatever state they are, with a limit or without. Which: SELECT id, at, "
+        "outcome FROM farrier.outcomes WHERE outcome ->> 'error' = '{{ $labels.error }}'",
     )
 
 

@@ -96,6 +96,12 @@ FIGURES = (
     ),
     manual(NEWER),
     Figure("FarrierObservationsStale", UNOBSERVED, Severity.TICKET, beside={ACTIVE: 1000}),
+    Figure(
+        "FarrierResourcesFailing",
+        'farrier_resources_failing{kind="node",error="timeout"}',
+        Severity.TICKET,
+        {"kind": "node", "error": "timeout"},
+    ),
     unreadable(BmcFailure.TIMEOUT),
     unreadable(NEWER),
     Figure("FarrierManyBmcsUnreadable", UNREAD_FOR_LONG, Severity.PAGE, loud=50, quiet=49, beside={MANAGEABLE: 1000}),
@@ -255,8 +261,9 @@ def test_nobody_is_woken_for_a_few_machines_of_a_small_fleet(tmp_path: Path) -> 
     promtool.check(tmp_path, replicas_of({UNOBSERVED: "4x200", ACTIVE: "10x200"}), expected)
 
 
-def test_a_node_that_has_moved_is_told_no_more_from_the_next_scrape_on(tmp_path: Path) -> None:
-    node = 'farrier_node_above_sla_seconds{node="gpu-1",kind="node",state="offline",substate=""}'
-    told = {"node": "gpu-1", "kind": "node", "state": "offline", "severity": "ticket"}
-    fires, clear = firing("FarrierNodeStuck", 9, told), firing("FarrierNodeStuck", 10)
-    promtool.check(tmp_path, replicas_of({node: "90x9 stale"}), fires, clear)
+@pytest.mark.parametrize("alert", ["FarrierNodeStuck", "FarrierResourcesFailing"])
+def test_what_ends_with_its_series_is_told_no_more_from_the_next_scrape_on(alert: str, tmp_path: Path) -> None:
+    figure = next(figure for figure in FIGURES if figure.alert == alert)
+    last = figure.hold + 2
+    fires, clear = firing(alert, last, figure.told), firing(alert, last + 1)
+    promtool.check(tmp_path, replicas(figure, f"{figure.loud}x{last} stale"), fires, clear)
