@@ -55,7 +55,7 @@ def board() -> Board:
 def _now() -> Panels:
     return (
         number(
-            About("Nodes above a limit", "By name; the worst hundred have one.", 6, 4),
+            About("Nodes above a limit", "By name: some of each state, and the worst of the fleet.", 6, 4),
             f"count({fleet(gauges.NODE_ABOVE_SLA, 'node')}) or {_NONE}",
             steps=SOME,
         ),
@@ -83,8 +83,8 @@ def _which() -> Panels:
         rows(
             About(
                 "Stuck nodes",
-                "The worst clock of each node. A click on the node opens its page: what it waits for and what to do. "
-                "Empty with nodes above a limit: metrics.name_nodes is off.",
+                "The clocks that are worst in their state, and the worst of the fleet. A click on the node opens "
+                "its page: what it waits for and what to do. Empty with nodes above a limit: metrics.name_nodes is off.",
                 24,
                 11,
             ),
