@@ -84,7 +84,8 @@ def _which() -> Panels:
             About(
                 "Stuck nodes",
                 "The clocks that are worst in their state, and the worst of the fleet. A click on the node opens "
-                "its page: what it waits for and what to do. Empty with nodes above a limit: metrics.name_nodes is off.",
+                "its page: what it waits for and what to do. Empty with nodes above a limit: metrics.name_nodes is "
+                "off.",
                 24,
                 11,
             ),
