@@ -13,8 +13,8 @@ Used by tests, benchmarks and the demo. Everything is in memory and nothing happ
 
 from __future__ import annotations
 
+from farrier.sim.faults import Broken, Fault
 from farrier.sim.maas.call import User
-from farrier.sim.maas.faults import Broken, Fault
 from farrier.sim.maas.hardware import (
     CommissionFate,
     DeployFate,

@@ -6,31 +6,19 @@ being kept, power and work, whose failure replaces the answer. Dropped answers a
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import assert_never
 from urllib.parse import parse_qsl
 
-import anyio
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from farrier.sim.faults import Fault
 from farrier.sim.maas import routes
 from farrier.sim.maas.call import Answer, Call, Exchange, Refused, User, encoded, form_of
-from farrier.sim.maas.faults import Broken, Fault
 from farrier.sim.maas.region import Region
 
 ROOT = "/MAAS/api/2.0/"
 _NOBODY = User(username="", key="::", is_superuser=False)
-_PAGE = b"<html><head><title>502 Bad Gateway</title></head><body><center>nginx</center></body></html>"
-
-
-class ConnectionDropped(Exception):
-    """The answer is lost: whoever serves the application closes the connection without one."""
-
-
-class RequestHangs(Exception):
-    """Nothing will be answered: whoever serves the application leaves the connection open."""
 
 
 class RegionApp:
@@ -48,7 +36,7 @@ class RegionApp:
         op = next((value for name, value in [*query, *form] if name == "op"), None) or _suffix(request.url.path)
         fault = self._region.faults.strike(request.method, request.url.path, op)
         if fault is not None:
-            await _before(fault)
+            await fault.delay()
         if fault is not None and fault.status is not None:
             answer = Answer(
                 status=fault.status, content=fault.body or b"", content_type=fault.content_type, headers=fault.headers
@@ -112,28 +100,8 @@ def _anonymous(method: str, op: str | None, path: list[str]) -> Refused:
     return Refused(401, "Authorization Error: Invalid API key.", {"WWW-Authenticate": 'OAuth realm="OAuth"'})
 
 
-async def _before(fault: Fault) -> None:
-    if fault.latency > timedelta(0):
-        await anyio.sleep(fault.latency.total_seconds())
-    if fault.broken is Broken.HANG:
-        raise RequestHangs
-
-
 def _broken(fault: Fault | None, answer: Answer) -> Answer:
     if fault is None or fault.status is not None:
         return answer
-    content, kind = answer.content, answer.content_type
-    if fault.body is not None:
-        content, kind = fault.body, fault.content_type
-    match fault.broken:
-        case Broken.DROP:
-            raise ConnectionDropped
-        case Broken.TRUNCATE:
-            content = content[: len(content) // 2]
-        case Broken.GARBLE:
-            content, kind = _PAGE, "text/html"
-        case Broken.HANG | None:
-            pass
-        case _:
-            assert_never(fault.broken)
+    content, kind = fault.spoilt(answer.content, answer.content_type)
     return Answer(status=answer.status, content=content, content_type=kind, headers=answer.headers)

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
+from farrier.sim.faults import Faults
 from farrier.sim.maas import site as surroundings
 from farrier.sim.maas.auth import Keys
 from farrier.sim.maas.call import Exchange, User
 from farrier.sim.maas.events import Event, EventLog, Level
-from farrier.sim.maas.faults import Faults
 from farrier.sim.maas.hardware import Durations, Nature
 from farrier.sim.maas.records import Interface, Machine, Subnet
 from farrier.sim.maas.statuses import RESCUE, Status

@@ -1,0 +1,115 @@
+"""Faults that a simulated service has on purpose: which requests they strike, how often, and what then happens.
+
+Set by tests and the demo on a service's `faults`, asked once per request by its application. A rule strikes `times`
+requests that it matches (None: all), the oldest rule first, one rule per request. `drop` strikes after the work was
+done: the answer is lost, not the deed.
+"""
+
+from __future__ import annotations
+
+import enum
+import fnmatch
+from datetime import timedelta
+from typing import assert_never
+
+import anyio
+import msgspec
+
+_PAGE = b"<html><head><title>502 Bad Gateway</title></head><body><center>nginx</center></body></html>"
+
+
+class ConnectionDropped(Exception):
+    """The answer is lost: whoever serves the application closes the connection without one."""
+
+
+class RequestHangs(Exception):
+    """Nothing will be answered: whoever serves the application leaves the connection open."""
+
+
+class Broken(enum.Enum):
+    """What becomes of an answer's body, or of the connection."""
+
+    HANG = enum.auto()
+    """Nothing is done and nothing is answered."""
+    DROP = enum.auto()
+    """All is done, and the connection closes without an answer."""
+    TRUNCATE = enum.auto()
+    """The body ends in the middle; its length says so too, so only a parser notices."""
+    GARBLE = enum.auto()
+    """The body is a proxy's HTML page, under the status that was due."""
+
+
+class Fault(msgspec.Struct, kw_only=True):
+    """A rule. `path` is a pattern with `*`, over the whole path; `machine` a name that is a part of the path.
+
+    `status` answers instead of the service, before anything is done, with `body`, `headers` and `content_type`;
+    `latency` delays. `body` without `status` replaces the body of the true answer.
+    """
+
+    method: str | None = None
+    path: str = "*"
+    op: str | None = None
+    machine: str | None = None
+    times: int | None = 1
+    status: int | None = None
+    body: bytes | None = None
+    content_type: str = "text/html"
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    latency: timedelta = timedelta(0)
+    broken: Broken | None = None
+    struck: int = 0
+
+    def matches(self, method: str, path: str, op: str | None) -> bool:
+        return (
+            (self.method is None or self.method == method)
+            and fnmatch.fnmatchcase(path, self.path)
+            and (self.op is None or self.op == op)
+            and (self.machine is None or f"/{self.machine}/" in path)
+        )
+
+    async def delay(self) -> None:
+        """What strikes before anything is done. Raises `RequestHangs`."""
+        if self.latency > timedelta(0):
+            await anyio.sleep(self.latency.total_seconds())
+        if self.broken is Broken.HANG:
+            raise RequestHangs
+
+    def spoilt(self, content: bytes, content_type: str) -> tuple[bytes, str]:
+        """What becomes of the true answer's body. Raises `ConnectionDropped`."""
+        if self.body is not None:
+            content, content_type = self.body, self.content_type
+        match self.broken:
+            case Broken.DROP:
+                raise ConnectionDropped
+            case Broken.TRUNCATE:
+                return content[: len(content) // 2], content_type
+            case Broken.GARBLE:
+                return _PAGE, "text/html"
+            case Broken.HANG | None:
+                return content, content_type
+            case _ as never:
+                assert_never(never)
+
+
+class Faults:
+    """The rules of one service."""
+
+    def __init__(self) -> None:
+        self._rules: list[Fault] = []
+
+    def add(self, rule: Fault) -> Fault:
+        """Have `rule` strike from now on; it counts in `struck`."""
+        self._rules.append(rule)
+        return rule
+
+    def clear(self) -> None:
+        self._rules.clear()
+
+    def strike(self, method: str, path: str, op: str | None) -> Fault | None:
+        """The rule for this request, used up by one."""
+        for rule in self._rules:
+            spent = rule.times is not None and rule.struck >= rule.times
+            if not spent and rule.matches(method, path, op):
+                rule.struck += 1
+                return rule
+        return None

@@ -1,0 +1,104 @@
+"""Two ways to reach a simulated service: in this process, by an httpx transport, and over a socket of 127.0.0.1.
+
+Used by the simulations of MAAS and UFM. Both show faults as a client sees them: a dropped answer is a closed
+connection, a hanging request ends by the client's own timeout.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import anyio
+import httpx
+import uvicorn
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from typing_extensions import override
+
+from farrier.sim.faults import ConnectionDropped, RequestHangs
+
+# What still answers when it is told to end is given this long.
+_STOP_SECONDS = 2
+
+
+class AppTransport(httpx.AsyncBaseTransport):
+    """Requests to `app` without a socket. A hang ends at once as the read timeout that the client has set."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._inner = httpx.ASGITransport(app=app)
+
+    @override
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        limit = request.extensions.get("timeout", {}).get("read")
+        try:
+            return await self._inner.handle_async_request(request)
+        except ConnectionDropped:
+            raise httpx.RemoteProtocolError("Server disconnected without sending a response.") from None
+        except RequestHangs:
+            if limit is None:
+                await anyio.sleep_forever()
+            raise httpx.ReadTimeout("the simulated service hangs", request=request) from None
+
+
+@asynccontextmanager
+async def open_app(app: ASGIApp, *, name: str, port: int = 0) -> AsyncIterator[str]:
+    """Serve `app` on 127.0.0.1; yields `http://127.0.0.1:PORT`."""
+    listener = socket.create_server(("127.0.0.1", port))
+    settings = uvicorn.Config(
+        _closing(app),
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        http="h11",
+        timeout_graceful_shutdown=_STOP_SECONDS,
+    )
+    server = _Server(settings)
+    ended = anyio.Event()
+    # Cancelled, uvicorn would leave its sockets open: it ends when it is told to, also when we are being cancelled.
+    until_told = anyio.CancelScope(shield=True)
+
+    async def serve() -> None:
+        try:
+            with until_told:
+                await server.serve([listener])
+        finally:
+            ended.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(serve, name=name)
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            with anyio.move_on_after(2 * _STOP_SECONDS, shield=True):
+                await ended.wait()
+            until_told.cancel()
+            listener.close()
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to whoever runs us."""
+
+    @override
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _closing(app: ASGIApp) -> ASGIApp:
+    """`app`, with a dropped answer as a connection that ends before the body does."""
+
+    async def closing(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await app(scope, receive, send)
+        except ConnectionDropped:
+            start: Message = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]}
+            await send(start)
+        except RequestHangs:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+    return closing
