@@ -1,4 +1,4 @@
-"""Copies the model into the tables that triggers and functions read: edges, first values, mapping, actions, advice.
+"""Copies the model into the tables that triggers and functions read: edges, first values, mapping, actions, kinds.
 
 Run after every migration, in its lock. The model in the code is the truth; a row that it lacks goes, so the database
 refuses exactly what the code refuses.
@@ -6,19 +6,25 @@ refuses exactly what the code refuses.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
 from farrier.io import statements
 from farrier.io.pool import Connection
-from farrier.model import actions, edges, failures, maas_region, mapping
+from farrier.model import actions, edges, failures, maas_region, mapping, params
+from farrier.model.built_in import BUILT_IN
+from farrier.model.kinds import CREATE, LAYER, KindSpec
 
 _EDGES = statements.load("catalog/edges")
 _INITIAL_VALUES = statements.load("catalog/initial_values")
 _MAPPING = statements.load("catalog/mapping")
 _ACTIONS = statements.load("catalog/actions")
 _ADVICE = statements.load("catalog/advice")
+_KIND_STATES = statements.load("catalog/kind_states")
+_KIND_ACTIONS = statements.load("catalog/kind_actions")
 _SETTING = statements.load("catalog/setting")
 
 
@@ -34,8 +40,38 @@ async def sync(conn: Connection) -> None:
             [row.node_status for row in mapping.ROWS],
         )
         await _sync_actions(conn)
+        await sync_kinds(conn, BUILT_IN)
         advice = _advice()
         await conn.execute(_ADVICE, list(advice), list(advice.values()))
+
+
+async def sync_kinds(conn: Connection, specs: Sequence[KindSpec]) -> None:
+    """Make what the tables know of these kinds equal to the specs; others stay as they are. May be called again."""
+    if not specs:
+        return
+    edges_ = [(spec.name, LAYER, edge.source, edge.target) for spec in specs for edge in spec.edges]
+    states = [
+        (spec.name, name, name == spec.initial, name in spec.terminal, state.limit, state.why_none)
+        for spec in specs
+        for name, state in spec.states.items()
+    ]
+    asked = [row for spec in specs for row in _actions_of(spec)]
+    async with conn.transaction():
+        await conn.execute(_EDGES, *_columns(edges_, width=4))
+        await conn.execute(_INITIAL_VALUES, *_columns([(s.name, LAYER, s.initial) for s in specs], width=3))
+        await conn.execute(_KIND_STATES, *_columns(states, width=6))
+        await conn.execute(_KIND_ACTIONS, *_columns(asked, width=5))
+
+
+def _actions_of(spec: KindSpec) -> list[tuple[Any, ...]]:
+    """(kind, action, description, rules of its parameters, interrupts), `create` first."""
+    made = (spec.name, CREATE, f"make {spec.what}", _rules(spec.create), False)
+    asked = ((spec.name, name, a.description, _rules(a.params), a.interrupts) for name, a in spec.actions.items())
+    return [made, *asked]
+
+
+def _rules(of: type[params.Params]) -> str:
+    return msgspec.json.encode(params.describe(of)).decode()
 
 
 def _edges() -> list[tuple[str, ...]]:
@@ -54,7 +90,7 @@ def _initial_values() -> list[tuple[str, ...]]:
     ]
 
 
-def _columns(rows: list[tuple[str, ...]], *, width: int) -> list[list[str]]:
+def _columns(rows: Sequence[tuple[Any, ...]], *, width: int) -> list[list[Any]]:
     """Rows as the arrays that unnest takes."""
     return [[row[column] for row in rows] for column in range(width)]
 

@@ -31,8 +31,9 @@ class PowerRequest(StrEnum):
     RESET = "reset"
 
 
-class _Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The rules between fields are data, so that the database can check the very same ones."""
+class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What an action takes: texts, flags, choices, whole numbers and lists of texts. The rules between fields are data,
+    so that the database can check the very same ones."""
 
     any_of: ClassVar[tuple[str, ...]] = ()  # at least one of these is given
     needs: ClassVar[Mapping[str, str]] = {}  # a flag that is true needs the other field
@@ -45,7 +46,7 @@ class _Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
                 raise ValueError(f"{flag}: true needs a {other}")
 
 
-class _Forcible(_Params, frozen=True, kw_only=True):
+class _Forcible(Params, frozen=True, kw_only=True):
     """`force` ends agent tasks that do not finish, so it has to say why."""
 
     needs: ClassVar[Mapping[str, str]] = {"force": "reason"}
@@ -54,11 +55,11 @@ class _Forcible(_Params, frozen=True, kw_only=True):
     reason: Reason | None = None
 
 
-class NoParams(_Params, frozen=True):
+class NoParams(Params, frozen=True):
     """The action needs no more than its name."""
 
 
-class SetBmc(_Params, frozen=True):
+class SetBmc(Params, frozen=True):
     """Changes only what it names. One detail cannot be removed alone; `clear_bmc` removes both."""
 
     any_of: ClassVar[tuple[str, ...]] = ("address", "credential")
@@ -67,24 +68,24 @@ class SetBmc(_Params, frozen=True):
     credential: Reference | None = None
 
 
-class SetPower(_Params, frozen=True):
+class SetPower(Params, frozen=True):
     """`enforce` keeps it `on` or `off` from then on; without it nothing is kept any more."""
 
     power: PowerRequest
     enforce: bool = False
 
 
-class Onboard(_Params, frozen=True):
+class Onboard(Params, frozen=True):
     mode: OnboardingMode
 
 
-class Because(_Params, frozen=True):
+class Because(Params, frozen=True):
     """An action that an operator has to give a reason for."""
 
     reason: Reason
 
 
-class MaybeBecause(_Params, frozen=True):
+class MaybeBecause(Params, frozen=True):
     reason: Reason | None = None
 
 
@@ -103,17 +104,17 @@ class Decommission(_Forcible, frozen=True, kw_only=True):
     retire: bool = False
 
 
-Params: TypeAlias = NoParams | SetBmc | SetPower | Onboard | Because | MaybeBecause | Drain | Remove | Decommission
-
-
 class Field(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How the database checks one parameter. `pattern` is a regular expression that must match somewhere."""
+    """How the database checks one parameter. `pattern` is a regular expression that must match somewhere. `max` are
+    characters of a text, elements of an array, or the largest integer."""
 
-    type: str  # string, boolean or enum
+    type: str  # string, boolean, enum, integer or array
     required: bool = False
     max: int | None = None
     pattern: str | None = None
     enum: tuple[str, ...] = ()
+    min: int | None = None
+    items: Field | None = None
 
 
 class Schema(msgspec.Struct, frozen=True):
@@ -126,7 +127,7 @@ class Schema(msgspec.Struct, frozen=True):
 
 def describe(params: type[Params]) -> Schema:
     """The rules of one struct as data. Whatever the struct accepts and the schema refuses, or the reverse, is
-    a bug."""
+    a bug. Raises TypeError for a field that the database has no rule for."""
     info = msgspec.inspect.type_info(params)
     assert isinstance(info, msgspec.inspect.StructType)
     fields = {field.encode_name: _field(field.type, field.required) for field in info.fields}
@@ -137,12 +138,19 @@ def _field(info: msgspec.inspect.Type, required: bool) -> Field:
     match info:
         case msgspec.inspect.BoolType():
             return Field("boolean", required)
-        case msgspec.inspect.StrType():
-            return Field("string", required, info.max_length, info.pattern)
+        case msgspec.inspect.StrType(min_length=None | 0 | 1):
+            return Field("string", required, info.max_length, info.pattern or (r"." if info.min_length else None))
         case msgspec.inspect.EnumType():
             return Field("enum", required, enum=tuple(info.cls))
+        case msgspec.inspect.IntType(gt=None, lt=None, multiple_of=None):
+            return Field("integer", required, info.le, min=info.ge)
+        case msgspec.inspect.VarTupleType(item_type=msgspec.inspect.StrType(), min_length=None | 0):
+            return Field("array", required, info.max_length, items=_field(info.item_type, required=False))
         case msgspec.inspect.UnionType():
             given = next(t for t in info.types if not isinstance(t, msgspec.inspect.NoneType))
             return _field(given, required)
         case _:
-            raise TypeError(f"a parameter is a text, a flag or a choice; this one is {info}")
+            raise TypeError(
+                "a parameter is a text, a flag, a choice, a whole number (ge, le) or a tuple of texts (max_length); "
+                f"this one is {info}"
+            )

@@ -33,7 +33,16 @@ TABLES = (
 )
 OF_THE_LOOP = ("schedule", "outcomes", "history", "history_retention", "wake_requests")
 OF_THE_MODEL = ("edges", "initial_values", "workflow_mapping", "actions", "advice", "settings", "schema_migrations")
-EVERY_TABLE = (*TABLES, *OF_THE_LOOP, *OF_THE_MODEL, "intents")
+OF_KINDS = (
+    "kinds",
+    "kind_states",
+    "kind_actions",
+    "resources",
+    "number_pools",
+    "pool_numbers",
+    "callable",
+)
+EVERY_TABLE = (*TABLES, *OF_THE_LOOP, *OF_THE_MODEL, *OF_KINDS, "intents", "resource_intents")
 
 
 @asynccontextmanager
@@ -82,7 +91,8 @@ async def test_only_the_controller_writes_tables(every_db: pg.Database, role: st
         )
     statements += [f"UPDATE farrier.{table} SET {column} = DEFAULT" for table, column in columns]
     if role == "farrier_intents":
-        statements.remove("INSERT INTO farrier.intents DEFAULT VALUES")  # its one right, tried below
+        for table in ("intents", "resource_intents"):  # its two rights, tried below
+            statements.remove(f"INSERT INTO farrier.{table} DEFAULT VALUES")
     async with acting_as(every_db, role) as conn:
         assert await refused(conn, *statements) == statements
     assert any(statement.startswith("UPDATE farrier.nodes SET status ") for statement in statements)

@@ -129,9 +129,9 @@ def test_schema_and_struct_accept_the_same(action: Action, given: dict[str, Any]
     assert obeys(actions.schema(action), given) == accepted
 
 
-def test_what_is_not_a_text_a_flag_or_a_choice_has_no_schema() -> None:
+def test_what_the_database_has_no_rule_for_has_no_schema() -> None:
     class Odd(params.NoParams, frozen=True, kw_only=True):
-        count: int
+        share: float
 
-    with pytest.raises(TypeError, match="a text, a flag or a choice"):
+    with pytest.raises(TypeError, match="a text, a flag, a choice"):
         params.describe(Odd)

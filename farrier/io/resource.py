@@ -1,0 +1,87 @@
+"""Resources of any kind in PostgreSQL: how a snapshot is read, and what a commit is to write of it.
+
+Implements `state.Rows` for a `KindSpec`, so a kind with one table writes no SQL for the loop. One with more names a
+writer of its own, which calls `farrier.write_resources` first, and overrides `section` for its own writes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from farrier.errors import UndecodableState
+from farrier.io import statements
+from farrier.io.state import Changes
+from farrier.model.kinds import KindSpec
+from farrier.model.resource import Answer, Resource
+from farrier.model.schedule import Finished
+
+R = TypeVar("R", bound=Resource)
+W = TypeVar("W")
+
+_LOAD = statements.load("resource/load")
+_INTERRUPTED = statements.load("resource/interrupted")
+# What stands for the kind's name in the statements above; a name of a kind needs no quoting.
+_PLACEHOLDER = "of_kind"
+
+WRITER = "farrier.write_resources"
+"""The writer of kinds with one table."""
+
+_ALWAYS = ("state", "last_error")
+
+
+class ResourceRows(Generic[R, W]):
+    """`state.Rows` of one kind. `columns` are those of its own that a run may write, besides `state` and `last_error`.
+    `load` is SQL as `Rows.load`; `farrier.load_resources(kind, ids)` is what it builds on."""
+
+    def __init__(
+        self,
+        spec: KindSpec,
+        type_: type[R],
+        *,
+        columns: Sequence[str] = (),
+        load: str | None = None,
+        writer: str = WRITER,
+        interrupted: str | None = None,
+    ) -> None:
+        self.kind = spec.name
+        self.load = load or _of_kind(_LOAD, spec)
+        self.writer = writer
+        cuts = any(action.interrupts for action in spec.actions.values())
+        self.interrupted = interrupted or (_of_kind(_INTERRUPTED, spec) if cuts else None)
+        self._columns = (*_ALWAYS, *columns)
+        self._what = spec.what
+        self._decode = msgspec.json.Decoder(type_).decode
+
+    def decode(self, snapshot: bytes | str) -> R:
+        try:
+            return self._decode(snapshot)
+        except msgspec.DecodeError as error:
+            raise UndecodableState(self._what, str(error)) from error
+
+    def changes(self, runs: Sequence[Finished[R, W]]) -> Changes:
+        # Each element names its run, also those of `kind`: what belongs to runs that have lost their claim is left out.
+        changes: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        for run in runs:
+            changes["kind"].append({"run": run.id, "kind": self.kind})
+            if run.to is not None:
+                values = {name: getattr(run.to, name) for name in self._columns}
+                changes["resources"].append({"run": run.id, **values})
+            for write in run.writes:
+                section, row = self.section(write)
+                changes[section].append({"run": run.id, **row})
+        return changes
+
+    def section(self, write: W) -> tuple[str, Mapping[str, Any]]:
+        """The section that a write goes into, and its fields there. A kind with writes of its own overrides this, and
+        leaves `Answer` to it. Raises TypeError for what it does not know."""
+        if isinstance(write, Answer):
+            return "answers", msgspec.structs.asdict(write)
+        raise TypeError(f"a run of {self._what} wrote a {type(write).__name__}; its rows know no section for that")
+
+
+def _of_kind(statement: str, spec: KindSpec) -> str:
+    return statement.replace(f"'{_PLACEHOLDER}'", f"'{spec.name}'")

@@ -1,0 +1,11 @@
+"""The kinds that come with farrier, besides nodes and MAAS regions. Everything generic goes over them.
+
+A module of its own, because each kind's module imports `kinds`.
+"""
+
+from __future__ import annotations
+
+from farrier.model.kinds import KindSpec
+
+BUILT_IN: tuple[KindSpec, ...] = ()
+"""A kind per line."""

@@ -1,0 +1,181 @@
+"""Kinds of resources that are not nodes, as data: states with their limits, edges, and what may be asked of them.
+
+One `KindSpec` says everything that is generic: the database refuses what it does not allow, metrics, limits and views
+take their words from it, and `handlers.resource` and `io.resource` run it. Checked when it is made. Pure; knows no
+kind: those that come with farrier are in `built_in`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from datetime import timedelta
+
+import msgspec
+
+from farrier.errors import ConfigError
+from farrier.model.params import NoParams, Params, describe
+
+LAYER = "state"
+"""The one layer of such a kind."""
+CREATE = "create"
+"""The action that makes a resource. The database answers it."""
+
+# As `farrier.kinds` has it: a name becomes a label of metrics, a part of settings, and an argument of triggers.
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_STATE = re.compile(r"[a-z][a-z0-9_]{0,39}(/[a-z][a-z0-9_]{0,39})?")
+_RELATION = re.compile(r"[a-z_][a-z0-9_]{0,62}\.[a-z_][a-z0-9_]{0,62}")
+# Kinds, or words of clocks, that have a meaning of their own.
+_TAKEN = frozenset({"node", "maas_region", "status", "management", "onboarding", "decommission"})
+# Columns of `farrier.resources` that nobody asks for: the database fills them. `site` may be asked for.
+_FILLED = frozenset(
+    {"id", "name", "version", "state", "state_entered_at", "created_at", "ended_at", "last_error", "requests"}
+)
+
+
+class KindEdge(msgspec.Struct, frozen=True):
+    """One move, and what makes the handler take it. `owner` is who brings that about, where that is not the handler."""
+
+    source: str
+    target: str
+    trigger: str
+    owner: str = ""
+
+
+class KindState(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a resource may stay in a state, or why it may stay for ever: exactly one of the two."""
+
+    limit: timedelta | None = None
+    why_none: str = ""
+
+    def __post_init__(self) -> None:
+        if (self.limit is None) == (not self.why_none):
+            raise ConfigError("a state has either a limit or, in why_none, the reason why it has none")
+        if self.limit is not None and self.limit <= timedelta(0):
+            raise ConfigError(f"the limit of a state is longer than nothing; this one is {self.limit}")
+
+
+class KindAction(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be asked of a resource. One that `interrupts` cuts short a step that only reads."""
+
+    description: str
+    params: type[Params] = NoParams
+    interrupts: bool = False
+
+
+class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind: all that is known of it without running it. Raises ConfigError for what does not hold together.
+
+    `what` names one in a sentence ("a network segment"). `relation` is its table, with its schema. A state may have one
+    substate: "deleting/db_delete". The fields of `create` are columns of the table; `actions` are all others.
+    """
+
+    name: str
+    what: str
+    relation: str
+    states: Mapping[str, KindState]
+    edges: tuple[KindEdge, ...]
+    initial: str
+    terminal: frozenset[str]
+    create: type[Params] = NoParams
+    actions: Mapping[str, KindAction] = {}
+
+    def __post_init__(self) -> None:
+        for fault in _faults(self):
+            raise ConfigError(f"kind {self.name}: {fault}")
+
+    @property
+    def pairs(self) -> frozenset[tuple[str, str]]:
+        """The edges as (from, to)."""
+        return frozenset((edge.source, edge.target) for edge in self.edges)
+
+    @property
+    def noun(self) -> str:
+        """`what` without its article: for "no network segment is named x"."""
+        article, _, rest = self.what.partition(" ")
+        return rest if article in ("a", "an") and rest else self.what
+
+    def sla_key(self, state: str) -> str:
+        """The name of the state's limit in the configuration: `network_segment.deleting.db_delete`."""
+        return f"{self.name}.{state.replace('/', '.')}"
+
+    def columns_of_create(self) -> tuple[str, ...]:
+        """What `create` fills."""
+        return tuple(field.encode_name for field in msgspec.structs.fields(self.create))
+
+
+def label(state: str) -> tuple[str, str]:
+    """(state, substate) as metrics have them."""
+    first, _, second = state.partition("/")
+    return first, second
+
+
+def _faults(spec: KindSpec) -> Iterator[str]:
+    if not _NAME.fullmatch(spec.name) or spec.name in _TAKEN:
+        yield f"its name must match {_NAME.pattern} and be none of {', '.join(sorted(_TAKEN))}"
+    if not _RELATION.fullmatch(spec.relation):
+        yield f"its relation is named with its schema, as in farrier.{spec.name}s; this one is {spec.relation!r}"
+    if not spec.what.strip():
+        yield "`what` is missing, as in 'a network segment'"
+    yield from _faults_of_states(spec)
+    yield from _faults_of_edges(spec)
+    yield from _faults_of_actions(spec)
+
+
+def _faults_of_states(spec: KindSpec) -> Iterator[str]:
+    for state in spec.states:
+        if not _STATE.fullmatch(state):
+            yield f"state {state!r} must match {_STATE.pattern}"
+    if spec.initial not in spec.states:
+        yield f"it begins as {spec.initial}, which is no state of it; {_known(spec.states)}"
+    if not spec.terminal:
+        yield "no state is terminal; a resource must be able to end"
+    for state in sorted(spec.terminal):
+        if state not in spec.states:
+            yield f"it ends as {state}, which is no state of it; {_known(spec.states)}"
+        elif spec.states[state].limit is not None:
+            yield f"terminal state {state} has a limit; give why_none='it has ended' instead"
+    if spec.initial in spec.terminal:
+        yield f"it begins as {spec.initial}, which is terminal"
+
+
+def _faults_of_edges(spec: KindSpec) -> Iterator[str]:
+    for edge in spec.edges:
+        for state in (edge.source, edge.target):
+            if state not in spec.states:
+                yield f"edge {edge.source} -> {edge.target}: {state} is no state of it; {_known(spec.states)}"
+        if edge.source == edge.target:
+            yield f"edge {edge.source} -> {edge.target} leads nowhere: a change without a move is an Update"
+        if edge.source in spec.terminal:
+            yield f"edge {edge.source} -> {edge.target} leaves a terminal state"
+    unreachable = spec.states.keys() - _reached(spec)
+    if unreachable:
+        yield f"no edges lead from {spec.initial} to {', '.join(sorted(unreachable))}"
+
+
+def _reached(spec: KindSpec) -> set[str]:
+    reached, front = {spec.initial}, {spec.initial}
+    while front:
+        front = {edge.target for edge in spec.edges if edge.source in front} - reached
+        reached |= front
+    return reached
+
+
+def _faults_of_actions(spec: KindSpec) -> Iterator[str]:
+    if CREATE in spec.actions:
+        yield "create is not among the actions: its parameters are the field `create`"
+    for action in spec.actions:
+        if not _NAME.fullmatch(action):
+            yield f"action {action!r} must match {_NAME.pattern}"
+    filled = _FILLED & set(spec.columns_of_create())
+    if filled:
+        yield f"create may not set {', '.join(sorted(filled))}: the database fills that"
+    for action, params in {CREATE: spec.create, **{name: a.params for name, a in spec.actions.items()}}.items():
+        try:
+            describe(params)
+        except TypeError as error:
+            yield f"action {action}: {error}"
+
+
+def _known(states: Collection[str]) -> str:
+    return f"there are: {', '.join(states)}"

@@ -1,0 +1,45 @@
+"""A resource of any kind as one run sees it, and the requests that wait for its answer.
+
+Kinds subclass `Resource` with the columns of their own table and whatever their load adds. What a run decided is the
+same struct with other values; `Answer` is the write that every kind has. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+
+class Pending(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that nobody has answered, checked by the database against the action's parameters."""
+
+    id: int
+    action: str
+    params: Mapping[str, Any]
+    created_at: datetime
+    requested_by: str | None = None
+
+
+class Resource(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the kind's table, and its pending `requests`, oldest first. `version` counts its changes."""
+
+    id: int
+    version: int
+    name: str
+    site: str | None = None
+    state: str
+    state_entered_at: datetime
+    created_at: datetime
+    last_error: str | None = None
+    requests: tuple[Pending, ...] = ()
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Answers a request. One that was answered meanwhile stays as it is."""
+
+    request: int
+    accepted: bool
+    reason: str = ""

@@ -1,0 +1,260 @@
+"""A small kind with a `KindSpec`, so that what all kinds share is tested without any that is of use: crates.
+
+A crate is packed at once, takes a slot of the pool `slots`, may be relabelled, and is emptied before it is gone. The
+database refuses the label `poison`, which stands for whatever a commit may be refused for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Annotated, Any, TypeAlias
+from uuid import uuid4
+
+import anyio
+import msgspec
+from typing_extensions import override
+
+from farrier.clock import MonotonicClock
+from farrier.controller.host import Host
+from farrier.controller.processor import Processor
+from farrier.handlers.resource import ResourceKind, accept, params_of, sort
+from farrier.io import catalog
+from farrier.io.pool import Connection, Pool
+from farrier.io.resource import ResourceRows
+from farrier.io.state import PostgresStateIO
+from farrier.model.kinds import KindAction, KindEdge, KindSpec, KindState
+from farrier.model.outcome import Decision, Deleted, DoNothing, Outcome, Step, Transition, Update, Wait
+from farrier.model.params import Params
+from farrier.model.resource import Answer, Resource
+from farrier.protocols import StateHandler
+from tests.support import loop, pg
+
+Label: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=20, pattern=r"\A\S+\Z")]
+Labels: TypeAlias = Annotated[tuple[Label, ...], msgspec.Meta(max_length=3)]
+
+
+class Pack(Params, frozen=True, kw_only=True):
+    """What a crate is made with."""
+
+    size: Annotated[int, msgspec.Meta(ge=1, le=100)]
+    labels: Labels = ()
+    slot: int | None = None
+    site: str | None = None
+
+
+class Relabel(Params, frozen=True, kw_only=True):
+    """New labels instead of all that it has."""
+
+    labels: Labels
+
+
+SPEC = KindSpec(
+    name="crate",
+    what="a crate",
+    relation="farrier_crates.crates",
+    states={
+        "packing": KindState(limit=timedelta(minutes=5)),
+        "packed": KindState(why_none="this is where a crate belongs"),
+        "emptying/unpack": KindState(limit=timedelta(minutes=15)),
+        "gone": KindState(why_none="it has ended"),
+    },
+    edges=(
+        KindEdge("packing", "packed", "at once"),
+        KindEdge("packed", "emptying/unpack", "delete", owner="whoever asks"),
+        KindEdge("emptying/unpack", "gone", "it is empty"),
+    ),
+    initial="packing",
+    terminal=frozenset({"gone"}),
+    create=Pack,
+    actions={
+        "update": KindAction(description="label it anew", params=Relabel),
+        "delete": KindAction(description="empty it, and have it no more", interrupts=True),
+    },
+)
+
+CREATE = """
+    CREATE SCHEMA farrier_crates;
+    CREATE TABLE farrier_crates.crates (
+        LIKE farrier.resources INCLUDING ALL,
+        size   integer NOT NULL DEFAULT 1,
+        labels text[]  NOT NULL DEFAULT '{}' CHECK (NOT labels && '{poison}'),
+        slot   integer
+    );
+    CREATE FUNCTION farrier_crates.take_slot() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        NEW.slot := farrier.take_number('slots', 'crate', NEW.id, NEW.slot);
+        RETURN NEW;
+    END $$;
+    CREATE TRIGGER take_slot BEFORE INSERT ON farrier_crates.crates
+        FOR EACH ROW EXECUTE FUNCTION farrier_crates.take_slot();
+    CREATE FUNCTION farrier_crates.give_slot_back() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        PERFORM farrier.free_numbers('crate', NEW.id);
+        RETURN NULL;
+    END $$;
+    CREATE TRIGGER give_slot_back AFTER UPDATE ON farrier_crates.crates
+        FOR EACH ROW WHEN (NEW.ended_at IS NOT NULL AND OLD.ended_at IS NULL)
+        EXECUTE FUNCTION farrier_crates.give_slot_back();
+    SELECT farrier.make_kind('crate', 'farrier_crates.crates');
+    SELECT farrier.set_pool('slots', 1, 4);
+"""
+
+
+class Crate(Resource, frozen=True, kw_only=True):
+    """Snapshot of a crate."""
+
+    size: int
+    labels: tuple[str, ...]
+    slot: int
+
+
+Decided: TypeAlias = Decision[Crate, Answer, "Hand"]
+
+
+class Hand:
+    """What a crate's step may use. A test holds it back by clearing `free`."""
+
+    def __init__(self) -> None:
+        self.free = anyio.Event()
+        self.free.set()
+        self.begun = anyio.Event()
+
+    def hold(self) -> None:
+        self.free = anyio.Event()
+
+    async def unpack(self) -> None:
+        self.begun.set()
+        await self.free.wait()
+
+
+class CrateHandler(StateHandler[Crate, Crate, Answer, Hand]):
+    """Packs at once, relabels, empties in a step."""
+
+    @override
+    def handle(self, resource: Crate, now: datetime) -> Decided:
+        asked, refusals = sort(SPEC, resource, {"update": {"packed"}, "delete": {"packed"}})
+        match resource.state:
+            case "packing":
+                return Transition(to=_at(resource, "packed"), reason="packed", cause="at once", writes=refusals)
+            case "packed" if asked and asked[0].action == "delete":
+                writes = (accept(asked[0]), *refusals)
+                return Transition(
+                    to=_at(resource, "emptying/unpack"), reason="to be gone", cause="request", writes=writes
+                )
+            case "packed" if asked:
+                labels = params_of(asked[0], Relabel).labels
+                to = msgspec.structs.replace(resource, labels=labels)
+                again = timedelta(0) if len(asked) > 1 else None
+                return Update(
+                    to=to, reason="labelled", look_again=again, writes=(accept(asked[0], "labelled"), *refusals)
+                )
+            case "emptying/unpack" if refusals:
+                return Wait(reason="is being emptied", look_again=timedelta(0), writes=refusals)
+            case "emptying/unpack":
+                return Step(name="unpack", act=_unpacking(resource), deadline=timedelta(seconds=60), reads_only=False)
+            case "gone":
+                return Deleted(writes=refusals)
+            case _:
+                return DoNothing(writes=refusals)
+
+
+def _at(crate: Crate, state: str) -> Crate:
+    return msgspec.structs.replace(crate, state=state)
+
+
+def _unpacking(crate: Crate) -> Any:
+    async def act(hand: Hand) -> Outcome[Crate, Answer]:
+        await hand.unpack()
+        return Transition(to=_at(crate, "gone"), reason="empty", cause="unpack")
+
+    return act
+
+
+CrateIO: TypeAlias = PostgresStateIO[Crate, Crate, Answer]
+
+
+def rows() -> ResourceRows[Crate, Answer]:
+    """What a run may write of a crate."""
+    return ResourceRows(SPEC, Crate, columns=("labels",))
+
+
+class Yard:
+    """A database with crates in it."""
+
+    def __init__(self, db: pg.Database, pool: Pool) -> None:
+        self.db = db
+        self.pool = pool
+        self.hand = Hand()
+
+    async def ask(self, action: str, crate: str = "c-1", params: str = "{}") -> int:
+        """What another service does: one INSERT."""
+        return await ask(self.pool, action, crate, params)
+
+    async def create(self, crate: str = "c-1") -> int:
+        """A crate, by asking for it; answers its id."""
+        asked = await self.ask("create", crate, '{"size": 3}')
+        made: int = await self.pool.fetchval("SELECT resource_id FROM farrier.resource_intents WHERE id = $1", asked)
+        return made
+
+    async def crate(self, id_: int) -> Any:
+        return await self.pool.fetchrow("SELECT * FROM farrier_crates.crates WHERE id = $1", id_)
+
+    async def intent(self, id_: int) -> Any:
+        return await self.pool.fetchrow("SELECT * FROM farrier.resource_intents WHERE id = $1", id_)
+
+    def io(self) -> CrateIO:
+        return PostgresStateIO(self.pool, rows(), owner=uuid4(), lease=loop.BRISK.lease)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Processor[Crate, Crate, Answer, Hand]]:
+        """A processor at work; drained at the end of the block."""
+        processor: Processor[Crate, Crate, Answer, Hand] = Processor(
+            ResourceKind[Crate](SPEC),
+            CrateHandler(),
+            self.io(),
+            services=self.hand,
+            host=Host(config=loop.BRISK, sink=loop.Ledger(), clock=MonotonicClock()),
+        )
+        stop = anyio.Event()
+        async with anyio.create_task_group() as group:
+            group.start_soon(processor.run, stop)
+            try:
+                yield processor
+            finally:
+                stop.set()
+
+    async def until(self, condition: str, *arguments: object) -> None:
+        """Return once a query says so."""
+        with anyio.fail_after(loop.PATIENCE):
+            while not await self.pool.fetchval(condition, *arguments):
+                await anyio.lowlevel.checkpoint()
+
+
+async def ask(conn: Connection | Pool, action: str | None, crate: str | None = "c-1", params: str | None = "{}") -> int:
+    """What another service does: one INSERT."""
+    asked: int = await conn.fetchval(
+        "INSERT INTO farrier.resource_intents (kind, resource, action, params)"
+        " VALUES ('crate', $1, $2, $3::jsonb) RETURNING id",
+        crate,
+        action,
+        params,
+    )
+    return asked
+
+
+async def install(conn: Connection | Pool) -> None:
+    """The kind in a test's database."""
+    await conn.execute(CREATE)
+
+
+@asynccontextmanager
+async def opened(db: pg.Database, *, pool_size: int = 10) -> AsyncIterator[Yard]:
+    """A yard in a test's database."""
+    async with db.connect() as conn:
+        await conn.execute(CREATE)
+        await catalog.sync_kinds(conn, [SPEC])
+        await conn.execute("SELECT farrier.grant_rights()")
+    async with db.pool(pool_size) as pool:
+        yield Yard(db, pool)
