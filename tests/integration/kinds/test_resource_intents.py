@@ -1,0 +1,318 @@
+"""What a client that asks for resources may count on: what is refused or made at once, and what is once only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import anyio
+import pytest
+
+from farrier.io import catalog
+from tests.support import crates, loop, pg
+from tests.support.crates import Yard, ask
+
+PACK = '{"size": 3}'
+KEYED = (
+    "INSERT INTO farrier.resource_intents (kind, resource, action, params, idempotency_key)"
+    " VALUES ('crate', $1, $2, $3::jsonb, $4) RETURNING id"
+)
+CALL = "SELECT farrier.resource_intent('crate', $1, $2, $3::jsonb, $4)"
+
+
+@pytest.fixture
+async def yard(every_db: pg.Database) -> AsyncIterator[Yard]:
+    async with crates.opened(every_db) as yard:
+        yield yard
+
+
+# --- refused by the INSERT
+
+
+@pytest.mark.parametrize(
+    ("action", "crate", "params", "sqlstate", "told"),
+    [
+        ("explode", "c-1", "{}", "FR400", "unknown action 'explode' of kind crate"),
+        (None, "c-1", "{}", "FR400", "unknown action null"),
+        ("create", None, PACK, "FR400", "`resource` is missing"),
+        ("create", "c-2", "[]", "FR400", "params must be a JSON object"),
+        ("create", "c-2", None, "FR400", "params must be a JSON object"),
+        ("create", "c-2", "{}", "FR400", "parameter size is missing"),
+        ("create", "c-2", '{"size": "3"}', "FR400", "parameter size must be a whole number"),
+        ("create", "c-2", '{"size": 3.5}', "FR400", "parameter size must be a whole number"),
+        ("create", "c-2", '{"size": 3.0}', "FR400", "parameter size must be a whole number"),
+        ("create", "c-2", '{"size": 0}', "FR400", "parameter size must be 1 or more"),
+        ("create", "c-2", '{"size": 101}', "FR400", "parameter size must be 100 or less"),
+        ("create", "c-2", '{"size": 3, "slot": 1e30}', "FR400", "parameter slot must be 9223372036854775807 or less"),
+        ("create", "c-2", '{"size": 3, "version": 9}', "FR400", "parameter version is unknown; it takes: "),
+        ("create", "c-2", '{"size": 3, "labels": "a"}', "FR400", "parameter labels must be an array"),
+        ("create", "c-2", '{"size": 3, "labels": ["a", 1]}', "FR400", "labels has an element that must be a string"),
+        ("create", "c-2", '{"size": 3, "labels": ["a b"]}', "FR400", "labels has an element that is blank or has bl"),
+        ("create", "c-2", '{"size": 3, "labels": ["a", "b", "c", "d"]}', "FR400", "labels has more than 3 elements"),
+        ("create", "c-2", json.dumps({"size": 3, "site": "x" * 17_000}), "FR400", "16384 is the most"),
+        ("create", "4711", PACK, "FR400", "'4711' is no name"),
+        ("create", "a b", PACK, "FR400", "'a b' is no name"),
+        ("create", "c-1", PACK, "23505", "there is a crate named 'c-1' already"),
+        ("create", "c-2", '{"size": 3, "slot": 9}', "FR409", "9 is not in pool slots, which goes from 1 to 4"),
+        ("create", "c-2", '{"size": 3, "slot": 1}', "FR409", "1 of pool slots is taken by crate 1"),
+        ("create", "c-2", '{"size": 3, "labels": ["poison"]}', "23514", "crates"),
+        ("delete", None, "{}", "FR400", "`resource` is missing"),
+        ("delete", "c-9", "{}", "FR404", "no crate is named 'c-9'"),
+        ("delete", "99", "{}", "FR404", "no crate is named '99'"),
+        ("delete", "c-1", '{"now": true}', "FR400", "parameter now is unknown; it takes: none"),
+    ],
+)
+async def test_a_request_that_cannot_be_right_is_refused_by_its_insert_and_leaves_nothing(
+    yard: Yard, action: str | None, crate: str | None, params: str | None, sqlstate: str, told: str
+) -> None:
+    await yard.create("c-1")
+    async with yard.db.connect() as conn:
+        with pytest.raises(pg.PostgresError) as refused:
+            await ask(conn, action, crate, params)
+    assert told in str(refused.value)
+    assert refused.value.sqlstate == sqlstate
+    assert await yard.pool.fetchval("SELECT count(*) FROM farrier.resource_intents") == 1
+    assert await yard.pool.fetchval("SELECT count(*) FROM farrier_crates.crates") == 1
+
+
+async def test_an_unknown_kind_is_refused_with_those_that_there_are(yard: Yard) -> None:
+    with pytest.raises(pg.PostgresError, match="unknown kind 'barrel'") as refused:
+        await yard.pool.execute(
+            "INSERT INTO farrier.resource_intents (kind, resource, action) VALUES ('barrel', 'b-1', 'delete')"
+        )
+    assert refused.value.sqlstate == "FR400"
+    assert "crate" in (refused.value.hint or "")
+
+
+async def test_an_ended_resource_takes_no_requests_and_leaves_its_name_to_others(yard: Yard) -> None:
+    first = await yard.create()
+    for state in ("packed", "emptying/unpack", "gone"):
+        await yard.pool.execute("UPDATE farrier_crates.crates SET state = $1 WHERE id = $2", state, first)
+    with pytest.raises(pg.PostgresError, match=f"crate {first} has ended") as refused:
+        await yard.ask("delete", str(first))
+    assert refused.value.sqlstate == "FR404"
+    second = await yard.create()
+    assert second != first
+    asked = await yard.intent(await yard.ask("delete", "c-1"))
+    assert asked["resource_id"] == second
+
+
+# --- answered at once, or by the handler
+
+
+async def test_create_makes_the_row_schedules_it_and_is_answered_in_the_same_insert(yard: Yard) -> None:
+    (asked,) = await yard.pool.fetch(
+        KEYED + ", status, resource_id, answered_at",
+        "c-1",
+        "create",
+        '{"size": 3, "labels": ["a", "b"], "site": "s"}',
+        None,
+    )
+    assert asked["status"] == "accepted"
+    assert asked["answered_at"] is not None
+    made = await yard.crate(asked["resource_id"])
+    assert (made["name"], made["size"], made["labels"], made["site"], made["slot"]) == ("c-1", 3, ["a", "b"], "s", 1)
+    assert (made["state"], made["version"], made["ended_at"]) == ("packing", 1, None)
+    (row,) = await yard.pool.fetch(
+        "SELECT lane, due_at <= farrier.now() AS due FROM farrier.schedule WHERE kind = 'crate'"
+    )
+    assert (row["lane"], row["due"]) == (0, True)
+
+
+async def test_what_a_client_gives_for_the_answer_is_not_taken_over(yard: Yard) -> None:
+    await yard.create()
+    (asked,) = await yard.pool.fetch(
+        "INSERT INTO farrier.resource_intents (kind, resource, resource_id, action, status, reason, answered_at)"
+        " VALUES ('crate', 'c-1', 77, 'delete', 'accepted', 'x', '2020-01-01') RETURNING *"
+    )
+    assert (asked["status"], asked["reason"], asked["answered_at"]) == ("pending", None, None)
+    assert asked["resource_id"] != 77
+
+
+async def test_other_requests_are_answered_by_the_handler_and_told_of(yard: Yard) -> None:
+    made = await yard.create()
+    told: list[str] = []
+    async with yard.db.connect() as listener:
+        await listener.add_listener("farrier_resource_intent_answered", lambda *message: told.append(message[-1]))
+        async with yard.running():
+            await yard.until("SELECT state = 'packed' FROM farrier_crates.crates WHERE id = $1", made)
+            update = await yard.ask("update", "c-1", '{"labels": ["a", "b"]}')
+            await yard.until("SELECT status <> 'pending' FROM farrier.resource_intents WHERE id = $1", update)
+            yard.hand.hold()
+            delete = await yard.ask("delete", str(made))
+            await yard.until("SELECT state = 'emptying/unpack' FROM farrier_crates.crates WHERE id = $1", made)
+            with anyio.fail_after(loop.PATIENCE):
+                await yard.hand.begun.wait()
+            late = await yard.ask("update", "c-1", '{"labels": ["c"]}')
+            yard.hand.free.set()
+            await yard.until("SELECT status <> 'pending' FROM farrier.resource_intents WHERE id = $1", late)
+        with anyio.fail_after(loop.PATIENCE):
+            while len(told) < 3:
+                await listener.fetchval("SELECT 1")
+    answered = [await yard.intent(id_) for id_ in (update, delete, late)]
+    assert [(a["status"], a["reason"]) for a in answered] == [
+        ("accepted", "labelled"),
+        ("accepted", None),
+        ("rejected", answered[2]["reason"]),
+    ]
+    assert all(a["answered_at"] is not None for a in answered)
+    assert set(told) >= {str(id_) for id_ in (update, delete, late)}
+    assert (await yard.crate(made))["labels"] == ["a", "b"]
+
+
+async def test_an_answer_is_final(yard: Yard) -> None:
+    made = await yard.create()
+    asked = await yard.ask("delete")
+    write = json.dumps(
+        {
+            "kind": [{"run": made, "kind": "crate"}],
+            "runs": [{"run": made, "version": 1}],
+            "answers": [{"run": made, "request": asked, "accepted": True, "reason": ""}],
+        }
+    )
+    await yard.pool.fetch("SELECT * FROM farrier.write_resources($1::jsonb)", write)
+    again = write.replace('"accepted": true', '"accepted": false')
+    await yard.pool.fetch("SELECT * FROM farrier.write_resources($1::jsonb)", again)
+    assert (await yard.intent(asked))["status"] == "accepted"
+
+
+# --- once only
+
+
+async def test_a_key_and_its_content_are_one_request_whatever_is_asked(yard: Yard) -> None:
+    create = await yard.pool.fetchval(CALL, "c-1", "create", PACK, "k-1")
+    assert await yard.pool.fetchval(CALL, "c-1", "create", PACK, "k-1") == create
+    delete = await yard.pool.fetchval(CALL, "c-1", "delete", "{}", "k-2")
+    assert await yard.pool.fetchval(CALL, "c-1", "delete", "{}", "k-2") == delete
+    assert await yard.pool.fetchval(CALL, "1", "delete", "{}", "k-2") == delete
+    assert await yard.pool.fetchval("SELECT count(*) FROM farrier.resource_intents") == 2
+
+
+@pytest.mark.parametrize(("action", "params"), [("create", '{"size": 4}'), ("delete", "{}")])
+async def test_a_key_for_something_else_is_refused(yard: Yard, action: str, params: str) -> None:
+    first = await yard.pool.fetchval(CALL, "c-1", "create", PACK, "k-1")
+    with pytest.raises(pg.PostgresError, match=f"belongs to intent {first}, which asks for create") as refused:
+        await yard.pool.fetchval(CALL, "c-1", action, params, "k-1")
+    assert refused.value.sqlstate == "FR400"
+
+
+async def test_a_plain_insert_with_a_used_key_is_refused_and_names_the_first(yard: Yard) -> None:
+    first = await yard.pool.fetchval(KEYED, "c-1", "create", PACK, "k-1")
+    with pytest.raises(
+        pg.PostgresError, match=f"already has an intent with idempotency key 'k-1': intent {first}"
+    ) as no:
+        await yard.pool.fetchval(KEYED, "c-1", "create", PACK, "k-1")
+    assert no.value.sqlstate == "23505"
+
+
+async def test_a_name_that_is_taken_is_no_earlier_request_of_ours(yard: Yard) -> None:
+    await yard.pool.fetchval(CALL, "c-1", "create", PACK, "k-1")
+    for key in ("k-2", None):
+        with pytest.raises(pg.PostgresError, match="there is a crate named 'c-1' already"):
+            await yard.pool.fetchval(CALL, "c-1", "create", PACK, key)
+
+
+@pytest.mark.parametrize("keys", [("k-1", "k-1"), ("k-1", "k-2")])
+async def test_of_two_creations_of_a_name_at_once_one_is_made(yard: Yard, keys: tuple[str, str]) -> None:
+    outcomes: list[int | str] = []
+
+    async def second() -> None:
+        try:
+            outcomes.append(await yard.pool.fetchval(CALL, "c-1", "create", PACK, keys[1]))
+        except pg.PostgresError as error:
+            outcomes.append(str(error))
+
+    async with yard.db.connect() as conn:
+        transaction = conn.transaction()
+        await transaction.start()
+        first = await conn.fetchval(CALL, "c-1", "create", PACK, keys[0])
+        async with anyio.create_task_group() as group:
+            group.start_soon(second)
+            await yard.until(
+                "SELECT count(*) > 0 FROM pg_stat_activity"
+                " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            )
+            await transaction.commit()
+    assert await yard.pool.fetchval("SELECT count(*) FROM farrier_crates.crates") == 1
+    if keys[0] == keys[1]:
+        assert outcomes == [first]
+    else:
+        assert "there is a crate named 'c-1' already" in str(outcomes[0])
+
+
+# --- who may
+
+
+async def test_the_intents_role_asks_and_lists_and_changes_no_state(yard: Yard) -> None:
+    async with yard.db.connect() as conn:
+        await conn.execute("SET ROLE farrier_intents")
+        await ask(conn, "create", "c-1", PACK)
+        await conn.fetchval(CALL, "c-1", "delete", "{}", "k-1")
+        assert len(await conn.fetch("SELECT * FROM farrier.list_resources('crate')")) == 1
+        assert len(await conn.fetch("SELECT * FROM farrier.resource_intents")) == 2
+        assert len(await conn.fetch("SELECT * FROM farrier_crates.crates")) == 1
+        for forbidden in (
+            "UPDATE farrier_crates.crates SET state = 'packed'",
+            "INSERT INTO farrier_crates.crates (name) VALUES ('x')",
+            "INSERT INTO farrier.resource_intents (resource_id) VALUES (1)",
+            "UPDATE farrier.resource_intents SET status = 'accepted'",
+            "SELECT farrier.take_number('slots', 'crate', 1)",
+            "SELECT farrier.make_kind('crate', 'farrier_crates.crates')",
+            "SELECT * FROM farrier.create_resource('crate', 'x', '{}')",
+        ):
+            with pytest.raises(pg.PostgresError) as refused:
+                await conn.execute(forbidden)
+            assert refused.value.sqlstate == "42501", forbidden
+
+
+async def test_the_reader_reads_and_asks_for_nothing(yard: Yard) -> None:
+    await yard.create()
+    async with yard.db.connect() as conn:
+        await conn.execute("SET ROLE farrier_reader")
+        for readable in ("list_resources('crate')", "resource_intents", "kinds", "kind_states", "pool_numbers"):
+            assert await conn.fetch(f"SELECT * FROM farrier.{readable}"), readable
+        with pytest.raises(pg.PostgresError) as refused:
+            await ask(conn, "delete")
+        assert refused.value.sqlstate == "42501"
+
+
+async def test_roles_that_are_made_later_get_the_same_rights(yard: Yard) -> None:
+    async with yard.db.connect() as conn:
+        await conn.execute("REVOKE ALL ON farrier_crates.crates FROM farrier_controller")
+        await conn.execute("SELECT farrier.let_call('farrier_intents', 'farrier.free_numbers(text,bigint)')")
+        await conn.execute("REVOKE ALL ON FUNCTION farrier.free_numbers(text, bigint) FROM farrier_intents")
+        await conn.execute("SELECT farrier.grant_rights()")
+        await conn.execute("SET ROLE farrier_controller")
+        assert await conn.fetch("SELECT * FROM farrier_crates.crates") == []
+        await conn.execute("SET ROLE farrier_intents")
+        await conn.execute("SELECT farrier.free_numbers('crate', 1)")
+
+
+async def test_a_table_that_is_not_like_the_template_is_no_kind(yard: Yard) -> None:
+    await yard.pool.execute("CREATE TABLE farrier_crates.barrels (id bigint, name text, state integer)")
+    with pytest.raises(pg.PostgresError, match="lacks columns: site, version, state") as refused:
+        await yard.pool.execute("SELECT farrier.make_kind('barrel', 'farrier_crates.barrels')")
+    assert refused.value.sqlstate == "FR400"
+
+
+async def test_a_kind_whose_states_nobody_filled_in_says_so(yard: Yard) -> None:
+    await yard.pool.execute("CREATE TABLE farrier_crates.barrels (LIKE farrier.resources INCLUDING ALL)")
+    await yard.pool.execute("SELECT farrier.make_kind('barrel', 'farrier_crates.barrels')")
+    with pytest.raises(pg.PostgresError, match="kind barrel has no states yet") as refused:
+        await yard.pool.execute("INSERT INTO farrier_crates.barrels (name) VALUES ('b-1')")
+    assert refused.value.sqlstate == "FR409"
+
+
+async def test_the_template_holds_no_rows(yard: Yard) -> None:
+    with pytest.raises(pg.PostgresError, match="holds no rows"):
+        await yard.pool.execute("INSERT INTO farrier.resources (name, state) VALUES ('x', 'y')")
+
+
+async def test_making_a_kind_and_filling_it_in_may_be_repeated(yard: Yard) -> None:
+    made = await yard.create()
+    async with yard.db.connect() as conn:
+        await conn.execute("SELECT farrier.make_kind('crate', 'farrier_crates.crates')")
+        await catalog.sync_kinds(conn, [crates.SPEC])
+        assert await conn.fetchval("SELECT count(*) FROM farrier.kind_states WHERE kind = 'crate'") == 4
+        assert await conn.fetchval("SELECT count(*) FROM farrier.kind_actions WHERE kind = 'crate'") == 3
+    assert await yard.create("c-2") != made

@@ -1,0 +1,230 @@
+"""What a kind gets without a line of its own: guards, schedule, snapshots, commits, listings, an orderly end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from farrier.errors import UndecodableState
+from farrier.model.outcome import Record
+from farrier.model.resource import Answer
+from farrier.model.schedule import Due, Finished, Lane, Move, Verdict
+from tests.support import crates, loop, pg
+from tests.support.crates import Crate, Yard
+
+PERIODIC = timedelta(seconds=30)
+
+
+@pytest.fixture
+async def yard(every_db: pg.Database) -> AsyncIterator[Yard]:
+    async with crates.opened(every_db) as yard:
+        yield yard
+
+
+async def write(yard: Yard, **sections: list[dict[str, Any]]) -> list[tuple[int, timedelta]]:
+    ids = [run["run"] for run in sections["runs"]]
+    changes = {"kind": [{"run": id_, "kind": "crate"} for id_ in ids], **sections}
+    return [
+        tuple(r) for r in await yard.pool.fetch("SELECT * FROM farrier.write_resources($1::jsonb)", json.dumps(changes))
+    ]
+
+
+# --- guards, whoever writes
+
+
+@pytest.mark.parametrize("target", ["emptying/unpack", "gone", "lost"])
+async def test_a_move_that_the_model_lacks_is_refused(yard: Yard, target: str) -> None:
+    made = await yard.create()
+    with pytest.raises(pg.PostgresError, match=f"crate c-1: the model has no edge packing -> {target}") as refused:
+        await yard.pool.execute("UPDATE farrier_crates.crates SET state = $1 WHERE id = $2", target, made)
+    assert refused.value.sqlstate == "FR409"
+
+
+async def test_a_resource_begins_in_its_kinds_first_state_only(yard: Yard) -> None:
+    with pytest.raises(pg.PostgresError, match="a crate does not begin as packed") as refused:
+        await yard.pool.execute("INSERT INTO farrier_crates.crates (name, state) VALUES ('c-1', 'packed')")
+    assert refused.value.sqlstate == "FR409"
+    await yard.pool.execute("INSERT INTO farrier_crates.crates (name, state) VALUES ('c-1', 'packing')")
+
+
+async def test_a_clock_starts_with_each_move_and_not_with_other_changes(yard: Yard) -> None:
+    made = await yard.create()
+    began = (await yard.crate(made))["state_entered_at"]
+    await yard.db.advance(timedelta(minutes=1))
+    await yard.pool.execute("UPDATE farrier_crates.crates SET labels = '{a}'")
+    assert (await yard.crate(made))["state_entered_at"] == began
+    await yard.pool.execute("UPDATE farrier_crates.crates SET state = 'packed'")
+    assert (await yard.crate(made))["state_entered_at"] - began >= timedelta(minutes=1)
+
+
+# --- snapshots
+
+
+async def test_a_snapshot_has_the_row_and_the_requests_that_wait_oldest_first(yard: Yard) -> None:
+    made = await yard.create()
+    asked = [await yard.ask("update", "c-1", '{"labels": ["a"]}'), await yard.ask("delete")]
+    loaded = await yard.io().load([made])
+    crate = loaded.resources[made]
+    assert (crate.name, crate.state, crate.size, crate.labels, crate.slot) == ("c-1", "packing", 3, (), 1)
+    assert [(request.id, request.action) for request in crate.requests] == list(
+        zip(asked, ("update", "delete"), strict=True)
+    )
+    assert crate.requests[0].params == {"labels": ["a"]}
+
+
+async def test_a_snapshot_that_cannot_be_decoded_says_what_is_wrong_with_it() -> None:
+    with pytest.raises(UndecodableState, match=r"cannot decode a crate: .*missing required field"):
+        crates.rows().decode('{"id": 1}')
+
+
+async def test_requests_that_interrupt_are_found_and_others_are_not(yard: Yard) -> None:
+    first, second = await yard.create("c-1"), await yard.create("c-2")
+    await yard.ask("update", "c-1", '{"labels": []}')
+    await yard.ask("delete", "c-2")
+    assert await yard.io().interrupted([first, second]) == {second}
+
+
+# --- commits
+
+
+async def test_a_run_on_an_older_version_writes_nothing_and_is_decided_anew_at_once(yard: Yard) -> None:
+    first, second = await yard.create("c-1"), await yard.create("c-2")
+    asked = [await yard.ask("delete", name) for name in ("c-1", "c-2")]
+    await yard.pool.execute("UPDATE farrier_crates.crates SET version = 2 WHERE id = $1", first)
+    stale = await write(
+        yard,
+        runs=[{"run": first, "version": 1}, {"run": second, "version": 1}],
+        resources=[
+            {"run": first, "state": "packed", "last_error": None, "labels": ["x"]},
+            {"run": second, "state": "packed", "last_error": "torn", "labels": ["y"]},
+        ],
+        answers=[
+            {"run": run, "request": request, "accepted": True, "reason": ""}
+            for run, request in zip((first, second), asked, strict=True)
+        ],
+    )
+    assert stale == [(first, timedelta(0))]
+    one, two = await yard.crate(first), await yard.crate(second)
+    assert (one["state"], one["labels"], one["version"]) == ("packing", [], 2)
+    assert (two["state"], two["labels"], two["version"], two["last_error"]) == ("packed", ["y"], 2, "torn")
+    assert [(await yard.intent(id_))["status"] for id_ in asked] == ["pending", "accepted"]
+
+
+async def test_a_claim_that_is_lost_takes_no_other_runs_writes_with_it(yard: Yard) -> None:
+    first, second = await yard.create("c-1"), await yard.create("c-2")
+    io = yard.io()
+    claim = await io.claim(Lane.WOKEN, 10, None)
+    loaded = await io.load([first, second])
+    runs = [packed(loaded.resources[id_], token) for id_, token in ((first, claim.token + 1), (second, claim.token))]
+    results = await io.commit(runs)
+    assert (results[first].verdict, results[second].verdict) == (Verdict.LOST, Verdict.COMMITTED)
+    assert [(await yard.crate(id_))["state"] for id_ in (first, second)] == ["packing", "packed"]
+
+
+async def test_what_the_table_refuses_is_blamed_on_the_run_that_wrote_it(yard: Yard) -> None:
+    first, second = await yard.create("c-1"), await yard.create("c-2")
+    io = yard.io()
+    claim = await io.claim(Lane.WOKEN, 10, None)
+    loaded = await io.load([first, second])
+    poisoned = packed(msgspec.structs.replace(loaded.resources[first], labels=("poison",)), claim.token)
+    results = await io.commit([poisoned, packed(loaded.resources[second], claim.token)])
+    assert (results[first].verdict, results[second].verdict) == (Verdict.REFUSED, Verdict.COMMITTED)
+
+
+async def test_a_request_that_comes_during_a_run_is_answered_by_the_next(yard: Yard) -> None:
+    made = await yard.create()
+    io = yard.io()
+    claim = await io.claim(Lane.WOKEN, 10, None)
+    crate = (await io.load([made])).resources[made]
+    asked = await yard.ask("delete")
+    result = (await io.commit([ended(crate, claim.token)]))[made]
+    assert (result.verdict, result.again) == (Verdict.COMMITTED, True)
+    again = await io.claim(Lane.WOKEN, 10, None)
+    assert [row.id for row in again.rows] == [made]
+    assert [request.id for request in (await io.load([made])).resources[made].requests] == [asked]
+
+
+def packed(crate: Crate, token: int) -> Finished[Crate, Answer]:
+    return Finished(
+        id=crate.id,
+        token=token,
+        version=crate.version,
+        due=Due.RERUN,
+        outcome="transition",
+        to=msgspec.structs.replace(crate, state="packed"),
+        moves=(Move("state", "packing", "packed", 1.0),),
+        record=Record("transition"),
+    )
+
+
+def ended(crate: Crate, token: int) -> Finished[Crate, Answer]:
+    return Finished(id=crate.id, token=token, version=crate.version, due=Due.NEVER, outcome="deleted")
+
+
+# --- a whole life
+
+
+async def test_a_life_is_in_the_history_and_ends_off_the_schedule(yard: Yard) -> None:
+    made = await yard.create()
+    async with yard.running():
+        await yard.until("SELECT state = 'packed' FROM farrier_crates.crates WHERE id = $1", made)
+        await yard.ask("delete")
+        await yard.until("SELECT NOT EXISTS (SELECT FROM farrier.schedule WHERE kind = 'crate')")
+    history = await yard.pool.fetch(
+        "SELECT from_value, to_value FROM farrier.history WHERE kind = 'crate' AND id = $1 ORDER BY version", made
+    )
+    assert [tuple(move) for move in history] == [
+        ("packing", "packed"),
+        ("packed", "emptying/unpack"),
+        ("emptying/unpack", "gone"),
+    ]
+    crate = await yard.crate(made)
+    assert crate["ended_at"] == crate["state_entered_at"]
+    assert not await yard.pool.fetchval("SELECT count(*) FROM farrier.pool_numbers")
+
+
+async def test_a_request_wakes_a_running_controller(yard: Yard) -> None:
+    made = await yard.create()
+    async with yard.running():
+        await yard.until("SELECT lane = 1 FROM farrier.schedule WHERE kind = 'crate' AND id = $1", made)
+        yard.hand.hold()
+        await yard.ask("delete")
+        with anyio.fail_after(loop.PATIENCE):
+            await yard.hand.begun.wait()
+        yard.hand.free.set()
+
+
+# --- listing
+
+
+async def test_the_listing_has_what_is_there_with_its_own_columns_and_its_last_outcome(yard: Yard) -> None:
+    first, second = await yard.create("c-2"), await yard.create("c-1")
+    for state in ("packed", "emptying/unpack", "gone"):
+        await yard.pool.execute("UPDATE farrier_crates.crates SET state = $1 WHERE id = $2", state, first)
+    async with yard.running():
+        await yard.until("SELECT state = 'packed' FROM farrier_crates.crates WHERE id = $1", second)
+        await yard.until("SELECT outcome ->> 'outcome' = 'do_nothing' FROM farrier.outcomes WHERE id = $1", second)
+    (one,) = await yard.pool.fetch("SELECT * FROM farrier.list_resources('crate')")
+    assert (one["kind"], one["id"], one["name"], one["state"], one["ended_at"]) == (
+        "crate",
+        second,
+        "c-1",
+        "packed",
+        None,
+    )
+    assert json.loads(one["detail"]) == {"size": 3, "labels": [], "slot": 2}
+    assert json.loads(one["outcome"])["outcome"] == "do_nothing"
+    assert one["due_at"] > one["created_at"]
+    everything = await yard.pool.fetch("SELECT * FROM farrier.list_resources(NULL, true) WHERE kind = 'crate'")
+    assert [(r["name"], r["ended_at"] is None) for r in everything] == [("c-1", True), ("c-2", False)]
+
+
+async def test_a_listing_of_an_unknown_kind_is_refused(yard: Yard) -> None:
+    with pytest.raises(pg.PostgresError, match="unknown kind 'barrel'"):
+        await yard.pool.fetch("SELECT * FROM farrier.list_resources('barrel')")

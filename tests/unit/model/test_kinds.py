@@ -1,0 +1,90 @@
+"""What a `KindSpec` refuses when it is made, so that nobody installs a kind that cannot work."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any
+
+import msgspec
+import pytest
+
+from farrier.errors import ConfigError
+from farrier.model import params
+from farrier.model.built_in import BUILT_IN
+from farrier.model.kinds import KindAction, KindEdge, KindState, label
+from farrier.model.params import Params
+from tests.support.crates import SPEC
+
+LASTS = KindState(why_none="this is where it belongs")
+
+
+class Filled(Params, frozen=True, kw_only=True):
+    version: int
+
+
+class Share(Params, frozen=True, kw_only=True):
+    share: float
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"name": "Crate"}, "its name must match"),
+        ({"name": "node"}, "be none of"),
+        ({"what": " "}, "`what` is missing"),
+        ({"relation": "crates"}, "named with its schema"),
+        ({"relation": "farrier.crates; DROP"}, "named with its schema"),
+        ({"states": {**SPEC.states, "in transit": LASTS}}, "'in transit' must match"),
+        ({"states": {**SPEC.states, "a/b/c": LASTS}}, "'a/b/c' must match"),
+        ({"states": {**SPEC.states, "lost": LASTS}}, "no edges lead from packing to lost"),
+        ({"initial": "raw"}, "begins as raw, which is no state of it; there are: packing, packed"),
+        ({"initial": "gone"}, "begins as gone, which is terminal"),
+        ({"terminal": frozenset()}, "no state is terminal"),
+        ({"terminal": frozenset({"sold"})}, "ends as sold, which is no state"),
+        ({"terminal": frozenset({"emptying/unpack"})}, "terminal state emptying/unpack has a limit"),
+        ({"edges": (*SPEC.edges, KindEdge("packed", "sold", "x"))}, "packed -> sold: sold is no state"),
+        ({"edges": (*SPEC.edges, KindEdge("packed", "packed", "x"))}, "packed -> packed leads nowhere"),
+        ({"edges": (*SPEC.edges, KindEdge("gone", "packed", "x"))}, "gone -> packed leaves a terminal state"),
+        ({"actions": {"create": KindAction(description="x")}}, "create is not among the actions"),
+        ({"actions": {"Move": KindAction(description="x")}}, "'Move' must match"),
+        ({"actions": {"move": KindAction(description="x", params=Share)}}, "action move: a parameter is a text"),
+        ({"create": Filled}, "create may not set version"),
+    ],
+)
+def test_a_spec_that_does_not_hold_together_is_refused_with_what_is_wrong(change: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match="kind ") as refused:
+        msgspec.structs.replace(SPEC, **change)
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize("state", [{}, {"limit": timedelta(1), "why_none": "x"}, {"limit": timedelta(0)}])
+def test_a_state_has_a_limit_or_a_reason_for_none(state: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        KindState(**state)
+
+
+def test_a_substate_is_a_label_and_a_part_of_the_limits_name() -> None:
+    assert label("emptying/unpack") == ("emptying", "unpack")
+    assert label("packed") == ("packed", "")
+    assert SPEC.sla_key("emptying/unpack") == "crate.emptying.unpack"
+
+
+def test_no_two_kinds_share_a_name_or_a_table() -> None:
+    assert len({spec.name for spec in BUILT_IN}) == len({spec.relation for spec in BUILT_IN}) == len(BUILT_IN)
+
+
+class Everything(Params, frozen=True, kw_only=True):
+    number: Annotated[int, msgspec.Meta(ge=1, le=4094)]
+    any_number: int | None = None
+    names: Annotated[
+        tuple[Annotated[str, msgspec.Meta(max_length=9, pattern="^[a-z]+$")], ...], msgspec.Meta(max_length=2)
+    ] = ()
+    word: Annotated[str, msgspec.Meta(min_length=1)] = "x"
+
+
+def test_numbers_and_lists_are_described_for_the_database() -> None:
+    fields = params.describe(Everything).fields
+    assert fields["number"] == params.Field("integer", True, 4094, min=1)
+    assert fields["any_number"] == params.Field("integer")
+    assert fields["names"] == params.Field("array", max=2, items=params.Field("string", max=9, pattern="^[a-z]+$"))
+    assert fields["word"].pattern == "."
