@@ -5,7 +5,8 @@ A module of its own, because each kind's module imports `kinds`.
 
 from __future__ import annotations
 
+from farrier.model import network_segment
 from farrier.model.kinds import KindSpec
 
-BUILT_IN: tuple[KindSpec, ...] = ()
+BUILT_IN: tuple[KindSpec, ...] = (network_segment.SPEC,)
 """A kind per line."""

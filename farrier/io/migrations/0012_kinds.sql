@@ -400,7 +400,8 @@ BEGIN
      WHERE i.id = a.request AND i.kind = of_kind AND i.resource_id = a.run AND i.status = 'pending';
 END $$;
 
--- Resources of a kind, or of all kinds, with what their last run said; `ended` adds those that are no more.
+-- Resources of a kind, or of all kinds, with what their last run said; `ended` adds those that are no more. `detail` are
+-- the columns of the kind's own, and what farrier.<kind>_detail(id) says of one, where there is that function.
 CREATE FUNCTION farrier.list_resources(of_kind text, ended boolean DEFAULT false)
     RETURNS TABLE (kind text, id bigint, name text, site text, state text, state_entered_at timestamptz, created_at timestamptz,
                    ended_at timestamptz, last_error text, detail jsonb, outcome jsonb, outcome_at timestamptz, due_at timestamptz)
@@ -412,13 +413,14 @@ BEGIN
     FOR one IN SELECT k.* FROM kinds k WHERE of_kind IS NULL OR k.kind = of_kind ORDER BY k.kind LOOP
         RETURN QUERY EXECUTE format(
             'SELECT $1, r.id, r.name, r.site, r.state, r.state_entered_at, r.created_at, r.ended_at, r.last_error,
-                    to_jsonb(r) - ''{id,name,site,version,state,state_entered_at,created_at,ended_at,last_error}''::text[],
+                    to_jsonb(r) - ''{id,name,site,version,state,state_entered_at,created_at,ended_at,last_error}''::text[] %s,
                     o.outcome, o.at, s.due_at
                FROM %s r
                LEFT JOIN farrier.outcomes o ON o.kind = $1 AND o.id = r.id
                LEFT JOIN farrier.schedule s ON s.kind = $1 AND s.id = r.id
               WHERE $2 OR r.ended_at IS NULL
-              ORDER BY r.name, r.id', one.relation) USING one.kind, ended;
+              ORDER BY r.name, r.id', '|| ' || to_regprocedure(format('farrier.%I(bigint)', one.kind || '_detail'))::regproc || '(r.id)',
+            one.relation) USING one.kind, ended;
     END LOOP;
 END $$;
 

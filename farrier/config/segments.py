@@ -1,0 +1,25 @@
+"""Settings of network segments. Part of `groups`, which has the rules for all."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+
+class SegmentsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """When a network segment may end."""
+
+    drain_period: Annotated[
+        timedelta,
+        Meta(
+            description="A segment that is being deleted goes this long after its last address was given back: ARP and "
+            "neighbour caches, and whoever has just been stopped, forget the address before its prefix is another's."
+        ),
+    ] = timedelta(minutes=5)
+
+    def __post_init__(self) -> None:
+        if self.drain_period < timedelta(0):
+            raise ValueError("drain_period may not be negative; 0s ends a drain with the last address")

@@ -1,0 +1,134 @@
+"""One run of one segment. Pure, and needs nothing outside: what is to be known is counted in the database.
+
+A drain ends when no address has been allocated for the drain period. What pushes its deadline is an update of the
+payload: the state is entered once and its history stays, and the next look is at the deadline, at a release, or when
+the period of all resources is over.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TypeAlias, assert_never
+
+import msgspec
+from typing_extensions import override
+
+from farrier.handlers.network_segment.requests import Settled, begin_drain, refuse, settle
+from farrier.model import duration
+from farrier.model.network_segment import Closing, Growing, NetworkSegment, SegmentState, SegmentWrite
+from farrier.model.outcome import Deleted, DoNothing, Transition, Update, Wait
+from farrier.protocols import StateHandler
+
+Decision: TypeAlias = (
+    Transition[NetworkSegment, SegmentWrite]
+    | Update[NetworkSegment, SegmentWrite]
+    | Wait[SegmentWrite]
+    | DoNothing[SegmentWrite]
+    | Deleted[SegmentWrite]
+)
+
+DRAIN_PERIOD = timedelta(minutes=5)
+# A deadline that is further away than this part of the period is left alone: most runs of a drain that is held up write
+# nothing.
+_NEAR = 0.5
+# Names in what the segment waits for; a refusal names more.
+_NAMED = 3
+
+
+class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, object]):
+    """`protocols.StateHandler` of network segments."""
+
+    def __init__(self, drain_period: timedelta = DRAIN_PERIOD) -> None:
+        self._drain_period = drain_period
+
+    @override
+    def handle(self, resource: NetworkSegment, now: datetime) -> Decision:
+        """Pure: the same snapshot and time give the same decision."""
+        match resource.state:
+            case SegmentState.PROVISIONING:
+                # Requests wait for the next run, which follows at once.
+                return Transition(to=_in(resource, SegmentState.READY), reason="it may be used", cause="provisioned")
+            case SegmentState.READY:
+                return self._ready(resource, now)
+            case SegmentState.DRAINING:
+                return self._draining(resource, now)
+            case SegmentState.DB_DELETE:
+                return Transition(
+                    to=_in(resource, SegmentState.GONE),
+                    reason="its prefixes and numbers are free again",
+                    cause="drained",
+                    writes=refuse(resource),
+                )
+            case SegmentState.GONE:
+                return Deleted(writes=refuse(resource))
+            case _ as never:
+                assert_never(never)
+
+    def _ready(self, segment: NetworkSegment, now: datetime) -> Decision:
+        settled = settle(segment)
+        if settled.deletion is not None:
+            return self._close(segment, settled, now)
+        to = settled.segment
+        if to != segment:
+            return Update(
+                to=to, reason="changed as it was asked to be", writes=(*settled.answers, *_growing(segment, to))
+            )
+        return DoNothing(writes=settled.answers)
+
+    def _close(self, segment: NetworkSegment, settled: Settled, now: datetime) -> Decision:
+        until = now + self._drain_period if segment.allocated else self._drained_at(segment, now)
+        return Transition(
+            to=_in(begin_drain(settled, until, now), SegmentState.DRAINING),
+            reason="its deletion was asked for",
+            cause="intent delete",
+            writes=(*settled.answers, Closing(unused=segment.allocated == 0), *_growing(segment, settled.segment)),
+        )
+
+    def _draining(self, segment: NetworkSegment, now: datetime) -> Decision:
+        answers = refuse(segment)
+        if segment.allocated:
+            return self._held_up(segment, now, answers)
+        until = self._drained_at(segment, segment.state_entered_at)
+        if now >= until:
+            return Transition(
+                to=_in(segment, SegmentState.DB_DELETE),
+                reason="no address is allocated",
+                cause="drained",
+                writes=answers,
+            )
+        reason = f"the last address was given back; what knew it has until {until:%Y-%m-%d %H:%M:%S} UTC to forget it"
+        if segment.drain_until != until:
+            to = msgspec.structs.replace(segment, drain_until=until)
+            return Update(to=to, reason=reason, look_again=until - now, writes=answers)
+        return Wait(reason=reason, look_again=until - now, writes=answers)
+
+    def _held_up(self, segment: NetworkSegment, now: datetime, answers: tuple[SegmentWrite, ...]) -> Decision:
+        after = duration.human(self._drain_period)
+        reason = f"addresses are allocated, to {_some(segment)}; it ends {after} after the last one is given back"
+        if segment.drain_until is None or segment.drain_until - now <= self._drain_period * _NEAR:
+            to = msgspec.structs.replace(segment, drain_until=now + self._drain_period)
+            return Update(to=to, reason=reason, quiet=True, writes=answers)
+        return Wait(reason=reason, writes=answers)
+
+    def _drained_at(self, segment: NetworkSegment, never_used: datetime) -> datetime:
+        """When a segment without allocated addresses may go: the period counts from the last one. One that was never
+        used may go at `never_used`."""
+        if segment.last_released_at is None:
+            return never_used
+        return segment.last_released_at + self._drain_period
+
+
+def _in(segment: NetworkSegment, state: SegmentState) -> NetworkSegment:
+    return msgspec.structs.replace(segment, state=state)
+
+
+def _growing(segment: NetworkSegment, to: NetworkSegment) -> tuple[Growing, ...]:
+    assert segment.site is not None, "the table asks for one"
+    return (Growing(segment.site),) if to.prefixes != segment.prefixes else ()
+
+
+def _some(segment: NetworkSegment) -> str:
+    """A few who have addresses, without numbers: a release that changes nothing to be read is not told anew."""
+    users = list(dict.fromkeys(segment.users))
+    named = ", ".join(users[:_NAMED])
+    return f"{named} and others" if len(users) > _NAMED else named

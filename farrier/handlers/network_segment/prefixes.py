@@ -1,0 +1,105 @@
+"""Prefixes that are to be added to a segment: may they be? Pure arithmetic; nothing is enumerated.
+
+The database refuses the same whoever writes; this says so in an answer instead of a failed run. What others have is not
+known here: the load brings it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import TypeAlias
+
+# As `farrier.prefix_fault` has it, which the load asks before it looks for overlaps: what is taken here is taken there.
+_NUMBER = r"[0-9]{1,3}"
+_PREFIX = re.compile(rf"({_NUMBER}(\.{_NUMBER}){{3}}|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)/{_NUMBER}")
+
+Network: TypeAlias = IPv4Network | IPv6Network
+IpAddress: TypeAlias = IPv4Address | IPv6Address
+
+# What IPv6 asks of any link (RFC 8200).
+LEAST_MTU_OF_IPV6 = 1280
+
+
+def parse_prefix(text: str) -> Network:
+    """The network. Raises ValueError that says what is wrong and, for host bits, which network was meant."""
+    try:
+        if not _PREFIX.fullmatch(text):
+            raise ValueError
+        network = ip_network(text, strict=False)
+    except ValueError:
+        raise ValueError(f"prefix {text} is no network address, such as 10.0.0.0/24 or 2001:db8::/64") from None
+    if network != _exactly(text):
+        raise ValueError(f"prefix {text} has host bits; the network is {network}")
+    return network
+
+
+def _exactly(text: str) -> Network | None:
+    try:
+        return ip_network(text)
+    except ValueError:
+        return None
+
+
+def parse_address(text: str) -> IpAddress:
+    """The address. Raises ValueError."""
+    try:
+        if "%" in text:  # an interface, which means something on one machine only
+            raise ValueError
+        return ip_address(text)
+    except ValueError:
+        raise ValueError(f"gateway {text} is no address") from None
+
+
+def parse_gateways(texts: Iterable[str], networks: Sequence[Network]) -> tuple[IpAddress, ...]:
+    """The gateways: each inside one of the networks that are added, and no two in one. Raises ValueError."""
+    found: dict[Network, IpAddress] = {}
+    for text in texts:
+        address = parse_address(text)
+        home = next((network for network in networks if address in network), None)
+        if home is None:
+            raise ValueError(f"gateway {text} lies in none of the prefixes that are added with it")
+        if not _first(home) <= int(address) <= _last(home):
+            raise ValueError(f"gateway {text} is the network or broadcast address of {home}")
+        if home in found:
+            raise ValueError(f"prefix {home} has a gateway already, {found[home]}; {text} is another")
+        found[home] = address
+    return tuple(found.values())
+
+
+def overlap(networks: Sequence[Network], others: Sequence[Network]) -> str | None:
+    """The first pair that overlaps, among `networks` or with `others`."""
+    for position, network in enumerate(networks):
+        for other in (*networks[:position], *others):
+            if _overlaps(network, other):
+                return f"{network} overlaps {other}"
+    return None
+
+
+def room(network: Network, gateways: Iterable[IpAddress], reserved_first: int, reserved_last: int) -> int:
+    """How many addresses of a prefix are given out; none or less if it is too small for what is kept back."""
+    first, last = _first(network) + reserved_first, _last(network) - reserved_last
+    return (
+        last
+        - first
+        + 1
+        - sum(gateway.version == network.version and first <= int(gateway) <= last for gateway in gateways)
+    )
+
+
+def _overlaps(one: Network, other: Network) -> bool:
+    if isinstance(one, IPv4Network):
+        return isinstance(other, IPv4Network) and one.overlaps(other)
+    return isinstance(other, IPv6Network) and one.overlaps(other)
+
+
+def _first(network: Network) -> int:
+    """The first address that a host may have: not the network's own, save where there are only two or one."""
+    return int(network.network_address) + (1 if network.num_addresses > 2 else 0)
+
+
+def _last(network: Network) -> int:
+    """The last one: IPv4 keeps the broadcast address, IPv6 has none."""
+    broadcast = isinstance(network, IPv4Network) and network.num_addresses > 2
+    return int(network.broadcast_address) - (1 if broadcast else 0)

@@ -1,0 +1,133 @@
+"""What is asked of a segment, and the answers: changes while it is in use, and its deletion. Pure.
+
+Requests are taken in their order; behind a deletion that is accepted none is: the drain answers it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from farrier.errors import RefusedByModel
+from farrier.handlers.network_segment.prefixes import (
+    LEAST_MTU_OF_IPV6,
+    overlap,
+    parse_address,
+    parse_gateways,
+    parse_prefix,
+    room,
+)
+from farrier.handlers.resource import accept, params_of, reject
+from farrier.model.network_segment import MOST_PREFIXES, DeleteSegment, NetworkSegment, UpdateSegment
+from farrier.model.resource import Answer, Pending
+
+_ANEW = "create a segment as it should be, move its users and delete this one with drain: true"
+# What is asked for again and again, and what to do instead.
+_FIXED = {
+    "site": "a segment stays at its site; create one at the other site",
+    "prefixes": f"they are only added, by add_prefixes; to be rid of one, {_ANEW}",
+    "vlan": f"its users are tagged with it; {_ANEW}",
+    "vni": f"its users are tunnelled by it; {_ANEW}",
+}
+
+
+class Settled(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run makes of the requests: the segment with what was accepted, the answers, and a deletion among them."""
+
+    segment: NetworkSegment
+    answers: tuple[Answer, ...]
+    deletion: Pending | None = None
+
+
+def settle(segment: NetworkSegment) -> Settled:
+    """All requests of a segment that is ready."""
+    answers: list[Answer] = []
+    to = segment
+    for request in segment.requests:
+        try:
+            if request.action == "delete":
+                _check_delete(to, params_of(request, DeleteSegment))
+                answers.append(accept(request))
+                return Settled(segment=to, answers=tuple(answers), deletion=request)
+            to = _updated(to, request, params_of(request, UpdateSegment))
+            answers.append(accept(request))
+        except (RefusedByModel, ValueError) as refusal:
+            answers.append(reject(request, str(refusal)))
+    return Settled(segment=to, answers=tuple(answers))
+
+
+def refuse(segment: NetworkSegment) -> tuple[Answer, ...]:
+    """The requests of a segment that is being deleted: another deletion has what it wants, all else comes too late."""
+    return tuple(
+        accept(request, "it is being deleted already")
+        if request.action == "delete"
+        else reject(request, f"it is {segment.state}; a segment that is being deleted takes no changes")
+        for request in segment.requests
+    )
+
+
+def _check_delete(segment: NetworkSegment, asked: DeleteSegment) -> None:
+    if segment.allocated and not asked.drain:
+        raise ValueError(
+            f"{segment.allocated} of its addresses are allocated, to {users_of(segment)}; "
+            "release them first, or delete with drain: true, which gives out no more and waits for them"
+        )
+
+
+def users_of(segment: NetworkSegment) -> str:
+    """Who has addresses: the first, and how many more addresses there are."""
+    more = segment.allocated - len(segment.users)
+    named = ", ".join(dict.fromkeys(segment.users))
+    return f"{named} and {more} more" if more > 0 else named
+
+
+def _updated(segment: NetworkSegment, request: Pending, asked: UpdateSegment) -> NetworkSegment:
+    """The segment as it is asked for. Raises ValueError with what is against it."""
+    for field, instead in _FIXED.items():
+        if getattr(asked, field) is not None:
+            raise ValueError(f"{field} does not change while a segment is in use: {instead}")
+    if asked.gateways and not asked.add_prefixes:
+        raise ValueError("gateways come with add_prefixes; that of a prefix that is there stays, others may use it")
+    to = msgspec.structs.replace(segment, mtu=asked.mtu or segment.mtu)
+    if asked.add_prefixes:
+        to = _with_prefixes(to, asked.add_prefixes, asked.gateways or (), segment.clashes.get(str(request.id), ()))
+    six = any(":" in prefix for prefix in to.prefixes)
+    if six and to.mtu < LEAST_MTU_OF_IPV6:
+        raise ValueError(f"an MTU of {to.mtu} is too small for IPv6, which needs {LEAST_MTU_OF_IPV6}")
+    return to
+
+
+def _with_prefixes(
+    segment: NetworkSegment, texts: tuple[str, ...], gateways: tuple[str, ...], clashes: tuple[str, ...]
+) -> NetworkSegment:
+    """With prefixes that it has already left out: whoever asks again gets the same answer."""
+    own = tuple(parse_prefix(text) for text in segment.prefixes)
+    asked = tuple(dict.fromkeys(parse_prefix(text) for text in texts))
+    ways = parse_gateways(gateways, asked)
+    added = tuple(network for network in asked if network not in own)
+    known = {parse_address(text) for text in segment.gateways}
+    late = [way for way in ways if way not in known and not any(way in network for network in added)]
+    if late:
+        raise ValueError(f"gateway {late[0]} is of a prefix that is there already; its gateway stays as it is")
+    overlapping = overlap(added, own)
+    if overlapping or clashes:
+        raise ValueError("; ".join((overlapping,) if overlapping else clashes))
+    if len(own) + len(added) > MOST_PREFIXES:
+        raise ValueError(f"a segment has {MOST_PREFIXES} prefixes at most; this one would have {len(own) + len(added)}")
+    for network in added:
+        if room(network, ways, segment.reserved_first, segment.reserved_last) <= 0:
+            raise ValueError(f"prefix {network} has no address left to give out besides what is reserved")
+    return msgspec.structs.replace(
+        segment,
+        prefixes=(*segment.prefixes, *map(str, added)),
+        gateways=(*segment.gateways, *(str(way) for way in ways if way not in known)),
+    )
+
+
+def begin_drain(settled: Settled, until: datetime, now: datetime) -> NetworkSegment:
+    """The segment with who asked for its end, and when that may be."""
+    assert settled.deletion is not None, "somebody asked for it"
+    return msgspec.structs.replace(
+        settled.segment, drain_until=until, delete_asked_at=now, delete_request=settled.deletion.id
+    )

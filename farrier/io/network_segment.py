@@ -1,0 +1,42 @@
+"""Network segments in PostgreSQL: how a snapshot is read with its use, and what a commit is to write of it.
+
+Implements `state.Rows`; `farrier.write_network_segments` takes what `changes` makes. Called by the StateIO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from typing_extensions import override
+
+from farrier.io import statements
+from farrier.io.resource import ResourceRows
+from farrier.model.network_segment import SPEC, Closing, Growing, NetworkSegment, SegmentWrite
+
+# What a run may change, besides its state.
+_COLUMNS = ("mtu", "prefixes", "gateways", "drain_until", "delete_asked_at", "delete_request")
+
+
+class SegmentRows(ResourceRows[NetworkSegment, SegmentWrite]):
+    """`state.Rows` of kind `network_segment`."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            SPEC,
+            NetworkSegment,
+            columns=_COLUMNS,
+            load=statements.load("network_segment/load"),
+            writer="farrier.write_network_segments",
+        )
+
+    @override
+    def section(self, write: SegmentWrite) -> tuple[str, Mapping[str, Any]]:
+        match write:
+            case Closing():
+                return "closes", msgspec.structs.asdict(write)
+            case Growing():
+                return "grows", msgspec.structs.asdict(write)
+            case _:
+                return super().section(write)

@@ -1,0 +1,162 @@
+"""A network segment: its states and edges, what may be asked of it, and its snapshot.
+
+A network of a site with its prefixes, VLAN and VNI, of which others take addresses (`farrier.allocate_address`). The
+database keeps prefixes apart and numbers unique; the handler decides when a segment may end. A pure leaf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Annotated, ClassVar, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from farrier.model.kinds import KindAction, KindEdge, KindSpec, KindState
+from farrier.model.params import Params
+from farrier.model.resource import Answer, Resource
+
+KIND = "network_segment"
+
+
+class SegmentState(StrEnum):
+    PROVISIONING = "provisioning"
+    READY = "ready"  # addresses are given out here and nowhere else
+    DRAINING = "deleting/drain_allocated_ips"
+    DB_DELETE = "deleting/db_delete"
+    GONE = "gone"
+
+
+MOST_PREFIXES = 16
+"""Of one segment. Several are for a second family and for growth; each is looked through when an address is wanted."""
+MOST_RESERVED = 65_536
+"""Addresses kept back at one end of a prefix: a whole /16."""
+USERS_NAMED = 10
+"""How many of those who have addresses a refusal names; the load reads no more."""
+
+# The longest way to write an IPv6 network, and an address. What else is wrong with one is told in words.
+Prefix: TypeAlias = Annotated[str, Meta(min_length=1, max_length=49)]
+Address: TypeAlias = Annotated[str, Meta(min_length=1, max_length=45)]
+Prefixes: TypeAlias = Annotated[tuple[Prefix, ...], Meta(max_length=MOST_PREFIXES)]
+Gateways: TypeAlias = Annotated[tuple[Address, ...], Meta(max_length=MOST_PREFIXES)]
+SiteName: TypeAlias = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"\A\S+\Z")]
+Vlan: TypeAlias = Annotated[int, Meta(ge=1, le=4094)]  # 0 and 4095 mean something else on the wire
+Vni: TypeAlias = Annotated[int, Meta(ge=1, le=16_777_215)]  # 24 bits
+Mtu: TypeAlias = Annotated[int, Meta(ge=576, le=9216)]  # what IPv4 asks for at least; the largest jumbo frames
+Reserved: TypeAlias = Annotated[int, Meta(ge=0, le=MOST_RESERVED)]
+
+
+class CreateSegment(Params, frozen=True, kw_only=True):
+    """VLAN and VNI that are not given come from the pools `vlan:SITE` and `vni`, where there are such pools. A gateway
+    belongs to the prefix that it lies in. `reserved_first` and `reserved_last` addresses of each prefix are given to
+    nobody."""
+
+    site: SiteName
+    prefixes: Prefixes
+    gateways: Gateways | None = None
+    reserved_first: Reserved | None = None
+    reserved_last: Reserved | None = None
+    vlan: Vlan | None = None
+    vni: Vni | None = None
+    mtu: Mtu | None = None
+
+
+class UpdateSegment(Params, frozen=True, kw_only=True):
+    """What may change while it is in use are `mtu`, and `add_prefixes` with their `gateways`. The others are taken so
+    that the answer can say what to do instead."""
+
+    any_of: ClassVar[tuple[str, ...]] = ("mtu", "add_prefixes", "site", "prefixes", "vlan", "vni")
+
+    mtu: Mtu | None = None
+    add_prefixes: Prefixes | None = None
+    gateways: Gateways | None = None
+    site: SiteName | None = None
+    prefixes: Prefixes | None = None
+    vlan: Vlan | None = None
+    vni: Vni | None = None
+
+
+class DeleteSegment(Params, frozen=True, kw_only=True):
+    """With `drain`, addresses that are still allocated hold the deletion up instead of being a reason to refuse it."""
+
+    drain: bool = False
+
+
+_S = SegmentState
+_MOMENT = timedelta(minutes=15)
+
+SPEC = KindSpec(
+    name=KIND,
+    what="a network segment",
+    relation="farrier.network_segments",
+    states={
+        _S.PROVISIONING.value: KindState(limit=_MOMENT),
+        _S.READY.value: KindState(why_none="this is where a segment belongs"),
+        _S.DRAINING.value: KindState(why_none="it lasts for as long as somebody keeps an address"),
+        _S.DB_DELETE.value: KindState(limit=_MOMENT),
+        _S.GONE.value: KindState(why_none="it has ended"),
+    },
+    edges=(
+        KindEdge(
+            _S.PROVISIONING.value, _S.READY.value, "its prefixes and numbers are taken, at its first run", "farrier"
+        ),
+        KindEdge(_S.READY.value, _S.DRAINING.value, "a `delete` is accepted", "whoever asks"),
+        KindEdge(_S.DRAINING.value, _S.DB_DELETE.value, "no address has been allocated for `drain_period`", "farrier"),
+        KindEdge(_S.DB_DELETE.value, _S.GONE.value, "its prefixes, VLAN and VNI are free again", "farrier"),
+    ),
+    initial=_S.PROVISIONING.value,
+    terminal=frozenset({_S.GONE.value}),
+    create=CreateSegment,
+    actions={
+        "update": KindAction(description="change the MTU, or add prefixes with their gateways", params=UpdateSegment),
+        "delete": KindAction(
+            description="end it; refused while addresses are allocated, unless drain: true, which waits for them",
+            params=DeleteSegment,
+        ),
+    },
+)
+
+
+class NetworkSegment(Resource, frozen=True, kw_only=True):
+    """A segment as one run sees it. `mtu`, `prefixes`, `gateways` and what begins with `drain` or `delete` are the
+    run's to change. `drain_until` is when a drain may end; `delete_asked_at` and `delete_request` say when it was asked
+    for, and by which request.
+
+    `allocated` counts its addresses and `users` has the owners of the first; `last_released_at` is when one was last
+    given back, None if none ever was. `clashes` says, by pending request, which prefixes that are to be added overlap
+    which other segment's."""
+
+    state: SegmentState
+    prefixes: tuple[str, ...]
+    gateways: tuple[str, ...] = ()
+    reserved_first: int = 0
+    reserved_last: int = 0
+    vlan: int | None = None
+    vni: int | None = None
+    mtu: int
+    drain_until: datetime | None = None
+    delete_asked_at: datetime | None = None
+    delete_request: int | None = None
+
+    allocated: int = 0
+    users: tuple[str, ...] = ()
+    last_released_at: datetime | None = None
+    clashes: Mapping[str, tuple[str, ...]] = {}
+
+
+class Closing(msgspec.Struct, frozen=True):
+    """No address is given out from now on. Decided on whether any was allocated (`unused`: none), so a commit that
+    finds it otherwise, or somebody about to change it, writes nothing of the run."""
+
+    unused: bool
+
+
+class Growing(msgspec.Struct, frozen=True):
+    """Prefixes are added at a site; while somebody else does that, a commit writes nothing of the run."""
+
+    site: str
+
+
+SegmentWrite: TypeAlias = Answer | Closing | Growing
