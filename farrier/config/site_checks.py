@@ -14,7 +14,18 @@ from datetime import timedelta
 from urllib.parse import urlsplit
 
 from farrier.config import templates
-from farrier.config.sites import BondSite, DeploySite, Layout, LinkMode, LinkSite, MaasSite, NetworkSite, PortSite, Site
+from farrier.config.sites import (
+    BondSite,
+    DeploySite,
+    Layout,
+    LinkMode,
+    LinkSite,
+    MaasSite,
+    NetworkSite,
+    PortSite,
+    Site,
+    UfmSite,
+)
 from farrier.config.tables import Fault, place
 from farrier.model import duration
 
@@ -27,6 +38,9 @@ _DAY = timedelta(days=1)
 # second and nobody could tell it from an outage. Tokens live as long as the database lets them.
 _LIMITS = {
     ("maas", "node_timeout"): (_MINUTE, _DAY),
+    # A partition's run has to be over within a minute, and reads twice.
+    ("ufm", "read_timeout"): (_SECOND, 20 * _SECOND),
+    ("ufm", "change_timeout"): (_SECOND, 45 * _SECOND),
     ("observe", "events_every"): (_SECOND, _MINUTE),
     ("observe", "motion_every"): (5 * _SECOND, 10 * _MINUTE),
     ("observe", "sweep_every"): (_MINUTE, _DAY),
@@ -35,6 +49,7 @@ _LIMITS = {
 # What an agent is given to enrol once its machine is deployed, before that counts as a failure.
 _FIRST_BOOT = timedelta(minutes=30)
 _SCHEMES = ("file", "env", "systemd", "vault")
+_NAMED_SCHEMES = ", ".join(f"{scheme}:" for scheme in _SCHEMES)
 _LACP_RATES = ("slow", "fast")
 _HASH_POLICIES = ("layer2", "layer2+3", "layer3+4", "encap2+3", "encap3+4")
 _WITH_A_ROOT = (Layout.FLAT, Layout.LVM, Layout.BCACHE)
@@ -44,6 +59,8 @@ def faults(site: Site) -> Iterator[Fault]:
     """Everything that is wrong with one site."""
     if site.maas is not None:
         yield from _maas(site.maas)
+    if site.ufm is not None:
+        yield from _ufm(site.ufm)
     yield from _durations(site)
     yield from _storage(site)
     yield from _network(site.network)
@@ -55,19 +72,43 @@ def faults(site: Site) -> Iterator[Fault]:
 
 
 def _maas(maas: MaasSite) -> Iterator[Fault]:
-    url = urlsplit(maas.url)
+    if not _is_plain(maas.url):
+        yield Fault(place("maas", "url"), "expected http[s]://host[:port]/MAAS, with nothing else in it")
+    if not _is_reference(maas.key):
+        yield Fault(place("maas", "key"), f"expected a reference to the API key ({_NAMED_SCHEMES}), never the key")
+    yield from _ca_file("maas", maas.ca_file)
+
+
+def _ufm(ufm: UfmSite) -> Iterator[Fault]:
+    if not _is_plain(ufm.url):
+        yield Fault(place("ufm", "url"), "expected http[s]://host[:port], with nothing else in it")
+    if bool(ufm.credential) == bool(ufm.token):
+        yield Fault(place("ufm"), "expected either credential, for a user and password, or token")
+    for key in ("credential", "token"):
+        reference = getattr(ufm, key)
+        if reference and not _is_reference(reference):
+            yield Fault(place("ufm", key), f"expected a reference to it ({_NAMED_SCHEMES}), never the secret")
+    yield from _ca_file("ufm", ufm.ca_file)
+
+
+def _is_plain(url: str) -> bool:
+    """A host, perhaps with its port, and no user, query or fragment."""
+    parts = urlsplit(url)
     try:
-        port_is_one = url.port != 0
+        port_is_one = parts.port != 0
     except ValueError:
         port_is_one = False
-    if not url.hostname or not port_is_one or "@" in url.netloc or url.query or url.fragment:
-        yield Fault(place("maas", "url"), "expected http[s]://host[:port]/MAAS, with nothing else in it")
-    scheme, colon, where = maas.key.partition(":")
-    if scheme not in _SCHEMES or not colon or not where:
-        text = f"expected a reference to the API key ({', '.join(f'{each}:' for each in _SCHEMES)}), never the key"
-        yield Fault(place("maas", "key"), text)
-    if maas.ca_file and not maas.ca_file.startswith("/"):
-        yield Fault(place("maas", "ca_file"), f"expected an absolute path, got {maas.ca_file!r}")
+    return bool(parts.hostname) and port_is_one and "@" not in parts.netloc and not parts.query and not parts.fragment
+
+
+def _is_reference(text: str) -> bool:
+    scheme, colon, where = text.partition(":")
+    return scheme in _SCHEMES and bool(colon) and bool(where)
+
+
+def _ca_file(table: str, path: str) -> Iterator[Fault]:
+    if path and not path.startswith("/"):
+        yield Fault(place(table, "ca_file"), f"expected an absolute path, got {path!r}")
 
 
 def _durations(site: Site) -> Iterator[Fault]:

@@ -128,13 +128,19 @@ def _together(sites: Sites) -> Iterator[str]:
     """What is wrong with sites that are good each by itself."""
     names: defaultdict[str, list[str]] = defaultdict(list)
     regions: defaultdict[str, list[str]] = defaultdict(list)
+    fabrics: defaultdict[str, list[str]] = defaultdict(list)
     for site in sites.values():
         names[site.name.lower()].append(site.name)
         if site.maas is not None:
             regions[site.maas.url.rstrip("/").lower()].append(site.name)
+        if site.ufm is not None:
+            fabrics[site.ufm.url.rstrip("/").lower()].append(site.name)
     for alike in names.values():
         if len(alike) > 1:
             yield f"{', '.join(alike)}: expected names that differ in more than capital letters"
     for url, shared in regions.items():
         if len(shared) > 1:
             yield f"{', '.join(shared)}: [maas] url: all name {url}; expected a region to belong to one site"
+    for url, shared in fabrics.items():
+        if len(shared) > 1:  # each site has numbers of its own, and would take the other's
+            yield f"{', '.join(shared)}: [ufm] url: all name {url}; expected a UFM to belong to one site"

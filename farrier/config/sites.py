@@ -42,6 +42,27 @@ class MaasSite(_Table, frozen=True, kw_only=True):
     ] = timedelta(minutes=30)
 
 
+class UfmSite(_Table, frozen=True, kw_only=True):
+    """The fabric manager of the site's InfiniBand."""
+
+    url: Annotated[
+        str, Meta(pattern=r"^https?://[^\s/?#]+/?$", description="Base URL, without a path: https://ufm.fra1.example.")
+    ]
+    credential: Annotated[
+        str, Meta(description="Credential reference of a user and password. Either this or token.")
+    ] = ""
+    token: Annotated[str, Meta(description="Credential reference of an access token. Either this or credential.")] = ""
+    ca_file: Annotated[str, Meta(description="PEM file with the authorities to trust. Empty: the system's.")] = ""
+    partition_names: Annotated[
+        bool,
+        Meta(description="Give partitions in UFM our names, and put them back. Needs UFM 6.22 or later."),
+    ] = False
+    read_timeout: Annotated[timedelta, Meta(description="For a whole answer to a reading.")] = timedelta(seconds=15)
+    change_timeout: Annotated[
+        timedelta, Meta(description="For a whole answer to a change; what became of it is read afterwards.")
+    ] = timedelta(seconds=30)
+
+
 class ObserveSite(_Table, frozen=True, kw_only=True):
     """How often the region is looked at."""
 
@@ -256,6 +277,7 @@ class Site(_Table, frozen=True, kw_only=True):
 
     name: str = ""
     maas: MaasSite | None = None
+    ufm: UfmSite | None = None
     observe: ObserveSite = ObserveSite()
     commission: CommissionSite = CommissionSite()
     storage: StorageSite = StorageSite()

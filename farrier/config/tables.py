@@ -21,7 +21,7 @@ from farrier.log import mask_urls
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 # Somebody may have written the secret itself where a reference is wanted.
-_NOT_SHOWN = frozenset({"key"})
+_NOT_SHOWN = frozenset({"key", "credential", "token"})
 _SHOWN = 60
 
 

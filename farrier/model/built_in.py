@@ -5,8 +5,8 @@ A module of its own, because each kind's module imports `kinds`.
 
 from __future__ import annotations
 
-from farrier.model import network_segment
+from farrier.model import ib_partition, network_segment
 from farrier.model.kinds import KindSpec
 
-BUILT_IN: tuple[KindSpec, ...] = (network_segment.SPEC,)
+BUILT_IN: tuple[KindSpec, ...] = (network_segment.SPEC, ib_partition.SPEC)
 """A kind per line."""

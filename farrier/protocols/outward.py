@@ -1,4 +1,4 @@
-"""What steps may use of the outside: BMCs, MAAS regions, secrets; and who is told of every request."""
+"""What steps may use of the outside: BMCs, MAAS regions, fabrics, secrets; and who is told of every request."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from farrier.model.maas import (
 )
 from farrier.model.maas_changes import Change, LookUp, NewMachine
 from farrier.model.params import PowerRequest
+from farrier.model.ufm import Membership, Pkey, Port, Qos, Wanted
 
 
 class BmcClient(Protocol):
@@ -142,3 +143,45 @@ class Regions(Protocol):
         that none of them waits inside. Raises `MaasError`, which nothing was sent for: `busy` when the line is too
         long; what another turn was refused with that would strike this one, too; `unreachable` for a site without a
         region."""
+
+
+class UfmClient(Protocol):
+    """Speaks to one UFM about partitions. Every failure is a `UfmError`; it says with `ambiguous` whether a change may
+    have been made all the same. Reads may be repeated, cut short or abandoned. A change is sent once; each may be asked
+    for again, after reading what became of the last one."""
+
+    @property
+    def named(self) -> bool:
+        """Whether this UFM is told our names of partitions."""
+
+    async def read(self, number: int, *, fresh: bool = False) -> Pkey | None:
+        """The partition, as some seconds ago, but not before our own last change of it; None if UFM has none. As cheap
+        as can be: a reading is shared by all who ask. `fresh`: not before this call; shared by all who ask together."""
+
+    async def read_anew(self, number: int) -> Pkey | None:
+        """The partition as it is now, without its services: proves that a number is free."""
+
+    async def create(self, wanted: Wanted) -> None:
+        """Make it, without ports."""
+
+    async def set_qos(self, number: int, qos: Qos) -> None:
+        """Change what its services may use."""
+
+    async def add(self, wanted: Wanted, guids: Sequence[str], membership: Membership) -> None:
+        """Make these ports members, beside those that are."""
+
+    async def set_ports(self, wanted: Wanted, ports: Mapping[str, Port]) -> None:
+        """Make exactly these ports members; put back its name and whether it carries IP."""
+
+    async def remove(self, number: int, guids: Sequence[str]) -> None:
+        """Make these ports members no longer. UFM may give up a partition with its last port."""
+
+    async def delete(self, number: int) -> None:
+        """Give it up, with all ports in it."""
+
+
+class Fabrics(Protocol):
+    """The fabric managers of the sites that are configured."""
+
+    def client(self, site: str) -> UfmClient | None:
+        """The client of the site's UFM; None for a site without one."""

@@ -1,0 +1,90 @@
+"""Makes the changes of a plan in UFM, one after the other, and keeps what UFM refuses.
+
+Called by the handler's steps. Ports that UFM refuses together are tried in halves, so that one bad port keeps no other
+out. Anything but a refusal ends it: the caller waits, reads, and plans anew, so a change is never sent twice blindly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+import msgspec
+
+from farrier.handlers.ib_partition.plan import Add, Create, PartitionChange, Remove, SetPorts, SetQos
+from farrier.model.ufm import UfmError
+from farrier.protocols import UfmClient
+
+# A run is over within a minute; one that has more to try goes on in the next.
+MOST_REQUESTS = 40
+
+
+class Refused(msgspec.Struct):
+    """UFM's refusals: of ports, by GUID, and of the partition itself."""
+
+    ports: dict[str, str] = msgspec.field(default_factory=dict)
+    partition: list[str] = msgspec.field(default_factory=list)
+    requests: int = 0
+
+    @property
+    def text(self) -> str:
+        """One of them, in words that stay the same while UFM does; empty if there are none."""
+        if self.partition:
+            return self.partition[0]
+        if not self.ports:
+            return ""
+        guid = min(self.ports)
+        others = len(self.ports) - 1
+        return f"port {guid}: {self.ports[guid]}" + (f" (and {others} more)" if others else "")
+
+
+async def make(client: UfmClient, changes: Sequence[PartitionChange]) -> Refused:
+    """What UFM refuses of these changes. Raises `UfmError` for whatever is no refusal; some may be made then."""
+    refused = Refused()
+    for change in changes:
+        if refused.requests >= MOST_REQUESTS:
+            break
+        if isinstance(change, Add):
+            await _add(client, change, refused)
+            continue
+        refused.requests += 1
+        try:
+            await _send(client, change)
+        except UfmError as error:
+            if not error.is_refusal:
+                raise
+            refused.partition.append(f"{error.operation}: {error.detail}")
+            if isinstance(change, Create):
+                break
+    return refused
+
+
+async def _add(client: UfmClient, change: Add, refused: Refused) -> None:
+    if refused.requests >= MOST_REQUESTS:
+        return
+    refused.requests += 1
+    try:
+        await client.add(change.wanted, change.guids, change.membership)
+    except UfmError as error:
+        if not error.is_refusal:
+            raise
+        if len(change.guids) == 1:
+            refused.ports[change.guids[0]] = error.detail
+            return
+        middle = len(change.guids) // 2
+        for half in (change.guids[:middle], change.guids[middle:]):
+            await _add(client, msgspec.structs.replace(change, guids=half), refused)
+
+
+async def _send(client: UfmClient, change: Create | SetQos | SetPorts | Remove) -> None:
+    match change:
+        case Create():
+            await client.create(change.wanted)
+        case SetQos():
+            await client.set_qos(change.number, change.qos)
+        case SetPorts():
+            await client.set_ports(change.wanted, change.ports)
+        case Remove():
+            await client.remove(change.number, change.guids)
+        case _ as never:
+            assert_never(never)

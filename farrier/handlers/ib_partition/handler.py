@@ -1,0 +1,73 @@
+"""One run of one partition: requests first, then what UFM has against what it is to have.
+
+What is decided without UFM is decided here, purely; only what is left becomes a step that asks it. A UFM that cannot be
+asked is waited for, in any state. Its refusal of this partition is the state `error`, which ends by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TypeAlias
+
+import msgspec
+from typing_extensions import override
+
+from farrier.handlers.ib_partition.requests import named, settle
+from farrier.handlers.ib_partition.steps import Outcome, PartitionServices, give_up, keep
+from farrier.model.ib_partition import DELETING, GONE, IbPartition, PartitionWrite
+from farrier.model.outcome import Deleted, Step, Transition, Update, Wait
+from farrier.protocols import StateHandler
+
+# Two readings and a change, each with the longest time that a site may give it, would take longer; then the run is cut
+# off and comes again, which does no harm.
+DEADLINE = timedelta(seconds=60)
+_AT_ONCE = timedelta(0)
+
+Decision: TypeAlias = Outcome | Deleted[PartitionWrite] | Step[IbPartition, PartitionWrite, PartitionServices]
+
+
+class PartitionHandler(StateHandler[IbPartition, IbPartition, PartitionWrite, PartitionServices]):
+    """`protocols.StateHandler` of IB partitions."""
+
+    @override
+    def handle(self, resource: IbPartition, now: datetime) -> Decision:
+        """Pure: the same snapshot and time give the same decision."""
+        if resource.state == GONE:
+            return Deleted(writes=settle(resource).answers)
+        if resource.requests:
+            return _answered(resource)
+        if resource.state == DELETING:
+            return _deleting(resource, now)
+        if resource.site is None:
+            return Wait(reason="it names no site, and so no UFM; delete it and create it with a site")
+        return _step("reconcile", partial(keep, resource, now))
+
+
+def _answered(partition: IbPartition) -> Decision:
+    settled = settle(partition)
+    to = settled.partition
+    if to.state != partition.state:
+        reason = f"drains: {named(partition.users)}" if partition.users else "its deletion was asked for"
+        return Transition(to=to, reason=reason, cause="delete", writes=settled.answers)
+    changed = to != partition
+    reason = "it is to be changed in UFM" if changed else "requests were answered"
+    return Update(to=to, reason=reason, look_again=_AT_ONCE, quiet=not changed, writes=settled.answers)
+
+
+def _deleting(partition: IbPartition, now: datetime) -> Decision:
+    if partition.users:
+        if partition.claimed_at is None:
+            return Wait(reason=f"waits for members to leave: {named(partition.users)}")
+        return _step("drain", partial(keep, partition, now))
+    if partition.claimed_at is None:
+        to = msgspec.structs.replace(partition, state=GONE, last_error=None)
+        return Transition(to=to, reason="UFM was never told of it; its number is free again", cause="deleted")
+    return _step("give up", partial(give_up, partition))
+
+
+def _step(
+    name: str, act: Callable[[PartitionServices], Awaitable[Outcome]]
+) -> Step[IbPartition, PartitionWrite, PartitionServices]:
+    return Step(name=name, act=act, deadline=DEADLINE, reads_only=False)

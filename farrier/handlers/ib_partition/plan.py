@@ -1,0 +1,135 @@
+"""What UFM has of a partition against what it is to have: the changes that are due, and the marks of its members. Pure.
+
+Ports are added before others are removed, and those that were refused come last. A number that farrier gave out is
+farrier's alone, so a port that nobody asked for is removed; but only when it is still there in a later reading, for it
+may be on its way to being asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+import msgspec
+
+from farrier.model.ib_partition import IbPartition, Left, Marked, Member, MemberState, Stranger
+from farrier.model.ufm import Membership, Pkey, Port, Qos, Wanted
+
+# Twice as long as a reading is shared, so what is seen then comes from another one.
+SEEN_AGAIN_AFTER = timedelta(seconds=20)
+# GUIDs of a removal are in the path: 1.7 kB, of the 8 that servers take.
+MOST_AT_ONCE = 100
+
+
+class Create(msgspec.Struct, frozen=True):
+    wanted: Wanted
+
+
+class SetQos(msgspec.Struct, frozen=True):
+    number: int
+    qos: Qos
+
+
+class Add(msgspec.Struct, frozen=True):
+    wanted: Wanted
+    guids: tuple[str, ...]
+    membership: Membership
+
+
+class SetPorts(msgspec.Struct, frozen=True):
+    """Puts back what an addition cannot: name, IP, and how ports are members."""
+
+    wanted: Wanted
+    ports: Mapping[str, Port]
+
+
+class Remove(msgspec.Struct, frozen=True):
+    number: int
+    guids: tuple[str, ...]
+
+
+PartitionChange: TypeAlias = Create | SetQos | Add | SetPorts | Remove
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """`strangers` are ports that UFM has and nobody asked for, those that are removed now included."""
+
+    changes: tuple[PartitionChange, ...]
+    strangers: tuple[Stranger, ...]
+    removed: tuple[str, ...]  # of the strangers
+
+
+def planned(partition: IbPartition, have: Pkey | None, now: datetime, *, named: bool) -> Plan:
+    """What is to be done about what UFM has."""
+    wanted = partition.wanted(named=named)
+    ports = {member.guid: Port(member.membership, partition.index0) for member in partition.users}
+    if have is None:
+        return Plan((Create(wanted), *_additions(wanted, partition.users)), (), ())
+    strangers = _strangers(partition, have, now)
+    removed = tuple(one.guid for one in strangers if now - one.seen_at >= SEEN_AGAIN_AFTER)
+    changes: list[PartitionChange] = []
+    if have.qos is not None and have.qos != wanted.qos:
+        changes.append(SetQos(partition.pkey, wanted.qos))
+    if _is_off(wanted, ports, have):
+        kept = {guid: port for guid, port in have.ports.items() if guid not in removed and not _leaves(partition, guid)}
+        changes.append(SetPorts(wanted, kept | ports))
+    else:
+        changes += _additions(wanted, [member for member in partition.users if member.guid not in have.ports])
+        gone = [*(guid for guid in have.ports if _leaves(partition, guid)), *removed]
+        changes += (Remove(partition.pkey, tuple(chunk)) for chunk in _chunks(gone))
+    return Plan(tuple(changes), strangers, removed)
+
+
+def marks(partition: IbPartition, have: Pkey | None, refused: Mapping[str, str]) -> Iterator[Marked | Left]:
+    """What is to be written of members, now that UFM has this; `refused` says why it does not have some."""
+    ports = {} if have is None else have.ports
+    for member in partition.members:
+        if member.state is MemberState.LEAVING:
+            if member.guid not in ports:
+                yield Left(guid=member.guid, seq=member.seq)
+            continue
+        state, reason = _state(member, ports, refused)
+        if (state, reason) != (member.state, member.reason):
+            yield Marked(guid=member.guid, seq=member.seq, state=state, reason=reason)
+
+
+def _state(member: Member, ports: Mapping[str, Port], refused: Mapping[str, str]) -> tuple[MemberState, str | None]:
+    found = ports.get(member.guid)
+    if found is not None and found.membership is member.membership:
+        return MemberState.APPLIED, None
+    if member.guid in refused:
+        return MemberState.REFUSED, refused[member.guid]
+    return MemberState.PENDING, None
+
+
+def _is_off(wanted: Wanted, ports: Mapping[str, Port], have: Pkey) -> bool:
+    misnamed = bool(wanted.name) and have.name != wanted.name
+    changed = any(guid in have.ports and have.ports[guid] != port for guid, port in ports.items())
+    return misnamed or changed or have.ip_over_ib != wanted.ip_over_ib
+
+
+def _strangers(partition: IbPartition, have: Pkey, now: datetime) -> tuple[Stranger, ...]:
+    known = {one.guid: one.seen_at for one in partition.strangers}
+    ours = {member.guid for member in partition.members}
+    return tuple(Stranger(guid, known.get(guid, now)) for guid in sorted(have.ports.keys() - ours))
+
+
+def _leaves(partition: IbPartition, guid: str) -> bool:
+    return any(member.guid == guid and member.state is MemberState.LEAVING for member in partition.members)
+
+
+def _additions(wanted: Wanted, members: Sequence[Member]) -> Iterator[Add]:
+    for refused in (False, True):
+        for membership in Membership:
+            guids = [
+                member.guid
+                for member in members
+                if member.membership is membership and (member.state is MemberState.REFUSED) == refused
+            ]
+            yield from (Add(wanted, tuple(chunk), membership) for chunk in _chunks(guids))
+
+
+def _chunks(guids: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(guids), MOST_AT_ONCE):
+        yield guids[start : start + MOST_AT_ONCE]

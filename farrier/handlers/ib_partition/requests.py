@@ -1,0 +1,86 @@
+"""What is asked of a partition: taken in order, answered at once. Pure.
+
+`update` changes what its services may use; `delete` is refused while it has members, unless it says to wait for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from farrier.errors import RefusedByModel
+from farrier.handlers.resource import accept, params_of, reject, sort
+from farrier.model.ib_partition import (
+    DELETING,
+    ERROR,
+    MTUS,
+    PROVISIONING,
+    READY,
+    SPEC,
+    DeletePartition,
+    IbPartition,
+    Member,
+    PartitionWrite,
+    UpdatePartition,
+)
+from farrier.model.resource import Answer, Pending
+
+_ALIVE = (PROVISIONING, READY, ERROR)
+_ACCEPTED_IN = {"update": _ALIVE, "delete": (*_ALIVE, DELETING)}
+# As many as an operator reads.
+MOST_NAMED = 10
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """What the requests make of the partition, and their answers."""
+
+    partition: IbPartition
+    answers: tuple[PartitionWrite, ...]
+
+
+def settle(partition: IbPartition) -> Settled:
+    """Answers all requests, in order."""
+    fitting, refusals = sort(SPEC, partition, _ACCEPTED_IN)
+    answers: list[PartitionWrite] = list(refusals)
+    for request in fitting:
+        if request.action == "update":
+            partition, answer = _update(partition, request)
+        else:
+            partition, answer = _delete(partition, request)
+        answers.append(answer)
+    return Settled(partition, tuple(answers))
+
+
+def _update(partition: IbPartition, request: Pending) -> tuple[IbPartition, Answer]:
+    if partition.state == DELETING:
+        return partition, reject(request, "this IB partition is being deleted")
+    try:
+        asked = params_of(request, UpdatePartition)
+    except RefusedByModel as refused:
+        return partition, reject(request, refused.text)
+    if asked.mtu_limit is not None and asked.mtu_limit not in MTUS:
+        return partition, reject(request, f"mtu_limit is 2 or 4, in KiB; got {asked.mtu_limit}")
+    changed = {name: value for name, value in msgspec.structs.asdict(asked).items() if value is not None}
+    return msgspec.structs.replace(partition, **changed), accept(request)
+
+
+def _delete(partition: IbPartition, request: Pending) -> tuple[IbPartition, Answer]:
+    try:
+        asked = params_of(request, DeletePartition)
+    except RefusedByModel as refused:
+        return partition, reject(request, refused.text)
+    if partition.state == DELETING:
+        return partition, accept(request, "it is being deleted")
+    if partition.users and not asked.drain:
+        return partition, reject(
+            request, f"its members are {named(partition.users)}; drain: true begins at once and waits for them to leave"
+        )
+    return msgspec.structs.replace(partition, state=DELETING, draining=asked.drain), accept(request)
+
+
+def named(members: Sequence[Member]) -> str:
+    """Whose ports they are, each once: the first, and how many more there are."""
+    owners = list(dict.fromkeys(member.owner for member in members))
+    more = len(owners) - MOST_NAMED
+    return ", ".join(owners[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,180 @@
+"""An InfiniBand partition: its states and edges, what may be asked of it, its snapshot, and what a run leaves.
+
+A partition is a number (pkey) from a pool, services that it may use, and the ports that are its members. It is brought
+about in the fabric manager of its site; nothing else is allowed to touch its number there.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Annotated, ClassVar, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from farrier.model.kinds import KindAction, KindEdge, KindSpec, KindState
+from farrier.model.params import Params
+from farrier.model.resource import Answer, Resource
+from farrier.model.ufm import HIGHEST_PKEY, LOWEST_PKEY, Membership, Qos, RateLimit, Wanted
+
+KIND = "ib_partition"
+
+PROVISIONING = "provisioning"  # UFM does not have it yet
+READY = "ready"  # UFM has it, as it is to be
+ERROR = "error"  # UFM refuses something of it
+DELETING = "deleting"  # waits for its members to leave, and for UFM to forget it
+GONE = "gone"
+
+Mtu: TypeAlias = Annotated[int, Meta(ge=2, le=4)]
+ServiceLevel: TypeAlias = Annotated[int, Meta(ge=0, le=15)]
+MTUS = (2, 4)
+
+
+class CreatePartition(Params, frozen=True, kw_only=True):
+    """What is left out is UFM's own default, and the lowest free number of the pool."""
+
+    site: Annotated[str, Meta(min_length=1, max_length=63)] | None = None
+    pkey: Annotated[int, Meta(ge=LOWEST_PKEY, le=HIGHEST_PKEY)] | None = None
+    mtu_limit: Mtu = 2
+    rate_limit: RateLimit = RateLimit.G2_5
+    service_level: ServiceLevel = 0
+    ip_over_ib: bool = True
+    index0: bool = False
+
+
+class UpdatePartition(Params, frozen=True, kw_only=True):
+    """Changes only what it names."""
+
+    any_of: ClassVar[tuple[str, ...]] = ("mtu_limit", "rate_limit", "service_level")
+
+    mtu_limit: Mtu | None = None
+    rate_limit: RateLimit | None = None
+    service_level: ServiceLevel | None = None
+
+
+class DeletePartition(Params, frozen=True, kw_only=True):
+    """`drain` begins although there are members, and waits for them to leave."""
+
+    drain: bool = False
+
+
+SPEC = KindSpec(
+    name=KIND,
+    what="an IB partition",
+    relation="farrier.ib_partitions",
+    states={
+        PROVISIONING: KindState(limit=timedelta(minutes=15)),
+        READY: KindState(why_none="this is where a partition belongs"),
+        ERROR: KindState(limit=timedelta(hours=1)),
+        DELETING: KindState(limit=timedelta(minutes=15)),
+        GONE: KindState(why_none="it has ended"),
+    },
+    edges=(
+        KindEdge(PROVISIONING, READY, "UFM has it"),
+        KindEdge(PROVISIONING, ERROR, "UFM refuses it"),
+        KindEdge(PROVISIONING, DELETING, "request `delete`", "operator"),
+        KindEdge(READY, ERROR, "UFM refuses something of it"),
+        KindEdge(READY, DELETING, "request `delete`", "operator"),
+        KindEdge(ERROR, READY, "UFM takes it again, by itself or after request `update`"),
+        KindEdge(ERROR, DELETING, "request `delete`", "operator"),
+        KindEdge(DELETING, GONE, "it has no members, and UFM does not have it any more"),
+    ),
+    initial=PROVISIONING,
+    terminal=frozenset({GONE}),
+    create=CreatePartition,
+    actions={
+        "update": KindAction(description="Change what its services may use.", params=UpdatePartition),
+        "delete": KindAction(
+            description="Give it up; refused while it has members, unless drain says to wait for them to leave.",
+            params=DeletePartition,
+        ),
+    },
+)
+
+
+class MemberState(StrEnum):
+    PENDING = "pending"  # to be made a member in UFM
+    APPLIED = "applied"  # UFM has it
+    REFUSED = "refused"  # UFM does not take it; tried again
+    LEAVING = "leaving"  # to be removed in UFM; then its row goes
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """A port of the partition. `owner` asked for it; `seq` counts what was asked of it since."""
+
+    guid: str
+    owner: str
+    node: int | None = None
+    membership: Membership = Membership.FULL
+    state: MemberState = MemberState.PENDING
+    seq: int
+    reason: str | None = None
+
+
+class Stranger(msgspec.Struct, frozen=True):
+    """A port that UFM has in the partition and nobody asked for, and when it was first seen there."""
+
+    guid: str
+    seen_at: datetime
+
+
+class IbPartition(Resource, frozen=True, kw_only=True):
+    """A partition as one run sees it.
+
+    `claimed_at`: from then on its number in UFM is ours, because UFM was seen without it. `draining`: it was deleted
+    although it had members. `fabric_name` is what UFM calls it. `strangers` are ports that nobody asked for.
+    """
+
+    pkey: int
+    mtu_limit: int
+    rate_limit: RateLimit
+    service_level: int
+    ip_over_ib: bool = True
+    index0: bool = False
+    claimed_at: datetime | None = None
+    draining: bool = False
+    fabric_name: str = ""
+    strangers: tuple[Stranger, ...] = ()
+    members: tuple[Member, ...] = ()
+
+    def wanted(self, *, named: bool) -> Wanted:
+        """What UFM is to have; `named`: by our name."""
+        qos = Qos(mtu_limit=self.mtu_limit, rate_limit=float(self.rate_limit), service_level=self.service_level)
+        name = self.name if named else ""
+        return Wanted(number=self.pkey, qos=qos, ip_over_ib=self.ip_over_ib, index0=self.index0, name=name)
+
+    @property
+    def users(self) -> tuple[Member, ...]:
+        """Members that have not left."""
+        return tuple(member for member in self.members if member.state is not MemberState.LEAVING)
+
+
+class Marked(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a member in UFM. One of which something else was asked meanwhile stays as it is."""
+
+    guid: str
+    seq: int
+    state: MemberState
+    reason: str | None = None
+
+
+class Left(msgspec.Struct, frozen=True, kw_only=True):
+    """UFM does not have a member that was to leave: its row goes, unless something else was asked meanwhile."""
+
+    guid: str
+    seq: int
+
+
+PartitionWrite: TypeAlias = Answer | Marked | Left
+
+COLUMNS: tuple[str, ...] = (
+    "mtu_limit",
+    "rate_limit",
+    "service_level",
+    "claimed_at",
+    "draining",
+    "fabric_name",
+    "strangers",
+)
+"""Those of its own that a run may write."""

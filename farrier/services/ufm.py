@@ -1,0 +1,130 @@
+"""`farrier.protocols.UfmClient`, for real: what UFM has is read once for all partitions that ask within some seconds.
+
+Opened by `fabrics`, one for each site with a UFM. Whoever asks while it is read waits for that reading instead of
+making one, so a thousand partitions that look every 30 s cost a few requests; a UFM that cannot be read is left alone
+for a moment. A partition never sees a reading from before our own last change of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from functools import partial
+
+import anyio
+import httpx
+import msgspec
+
+from farrier import protocols
+from farrier.model.ufm import Membership, Pkey, Port, Qos, UfmError, UfmFailure, Wanted
+from farrier.services import ufm_answers, ufm_requests
+from farrier.services.maas_transport import Times
+from farrier.services.ufm_requests import Request
+from farrier.services.ufm_transport import Pass, Transport, UfmSettings, open_http
+
+# A third of the time between two looks at a partition: drift is seen a little later, for a hundredth of the requests.
+READING_KEPT = timedelta(seconds=10)
+# So that partitions which look one after the other do not each wait for a UFM that is down.
+TROUBLE_KEPT = timedelta(seconds=5)
+
+
+class _Reading(msgspec.Struct, frozen=True):
+    """What UFM had, and when this process began to ask. `turn` counts readings and changes as they come."""
+
+    began_at: float
+    turn: int
+    pkeys: Mapping[int, Pkey]
+
+
+class Ufm:
+    """A client of one UFM."""
+
+    def __init__(self, transport: Transport, *, clock: protocols.Clock, named: bool) -> None:
+        self.named = named
+        self._transport = transport
+        self._now = clock.monotonic
+        self._one_at_a_time = anyio.Lock()
+        self._reading: _Reading | None = None
+        self._trouble: tuple[float, UfmError] | None = None
+        self._changed: dict[int, int] = {}
+        self._turns = itertools.count(1)
+
+    async def read(self, number: int, *, fresh: bool = False) -> Pkey | None:
+        """As of a reading that is shared."""
+        since = next(self._turns) if fresh else 0
+        async with self._one_at_a_time:
+            reading = self._reading
+            if reading is None or not self._serves(reading, max(since, self._changed.get(number, 0))):
+                reading = await self._read_all()
+            return reading.pkeys.get(number)
+
+    async def read_anew(self, number: int) -> Pkey | None:
+        """As of now, alone."""
+        try:
+            return await self._transport.send(ufm_requests.pkey(number), partial(ufm_answers.pkey, number))
+        except UfmError as error:
+            if error.failure is UfmFailure.ABSENT:
+                return None
+            raise
+
+    async def create(self, wanted: Wanted) -> None:
+        await self._change(wanted.number, ufm_requests.creation(wanted))
+
+    async def set_qos(self, number: int, qos: Qos) -> None:
+        await self._change(number, ufm_requests.qos(number, qos))
+
+    async def add(self, wanted: Wanted, guids: Sequence[str], membership: Membership) -> None:
+        await self._change(wanted.number, ufm_requests.addition(wanted, guids, membership))
+
+    async def set_ports(self, wanted: Wanted, ports: Mapping[str, Port]) -> None:
+        await self._change(wanted.number, ufm_requests.setting(wanted, ports))
+
+    async def remove(self, number: int, guids: Sequence[str]) -> None:
+        await self._change(number, ufm_requests.removal(number, guids))
+
+    async def delete(self, number: int) -> None:
+        await self._change(number, ufm_requests.deletion(number))
+
+    def _serves(self, reading: _Reading, since: int) -> bool:
+        young = self._now() - reading.began_at < READING_KEPT.total_seconds()
+        return young and reading.turn > since
+
+    async def _read_all(self) -> _Reading:
+        began_at, turn = self._now(), next(self._turns)
+        if self._trouble is not None and began_at - self._trouble[0] < TROUBLE_KEPT.total_seconds():
+            known = self._trouble[1]
+            raise UfmError(known.failure, known.detail, operation=known.operation, retry_after=known.retry_after)
+        try:
+            found = await self._transport.send(ufm_requests.list_ports(), ufm_answers.ports)
+            services = await self._transport.send(ufm_requests.list_qos(), ufm_answers.qos)
+        except UfmError as error:
+            self._trouble = self._now(), error
+            raise
+        pkeys = {number: msgspec.structs.replace(one, qos=services.get(number)) for number, one in found.items()}
+        self._trouble = None
+        self._reading = _Reading(began_at, turn, pkeys)
+        return self._reading
+
+    async def _change(self, number: int, request: Request) -> None:
+        """Whatever becomes of it, what was read before says nothing of this partition any more."""
+        try:
+            await self._transport.send(request, ufm_answers.done)
+        finally:
+            self._changed[number] = next(self._turns)
+
+
+@asynccontextmanager
+async def open_ufm(
+    settings: UfmSettings,
+    *,
+    shown: Callable[[], Awaitable[Pass]],
+    times: Times,
+    observer: protocols.ServiceObserver,
+    transport: httpx.AsyncBaseTransport | None = None,
+) -> AsyncIterator[Ufm]:
+    """A client of one UFM. Raises `ConfigError` for an unusable file of authorities. Nothing is sent yet."""
+    async with open_http(settings, transport=transport) as http:
+        sender = Transport(settings, http, shown=shown, times=times, observer=observer)
+        yield Ufm(sender, clock=times.clock, named=settings.named)

@@ -1,0 +1,122 @@
+"""From what is asked for to the request that asks UFM for it: method, path, JSON body. Pure and total.
+
+Used by the UFM client. Everything is below `/resources/pkeys`; keys and GUIDs come checked from the model, so no name
+can change a path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from farrier.model.ufm import Membership, Port, Qos, Wanted, spelled
+
+_PKEYS = "resources/pkeys"
+# With the slash that UFM's own documentation has where ports are added and set.
+_PORTS = f"{_PKEYS}/"
+
+
+class Operation(StrEnum):
+    """What a request was for; a metric label."""
+
+    LIST_PORTS = "list_ports"
+    LIST_QOS = "list_qos"
+    PKEY = "pkey"
+    CREATE = "create"
+    SET_QOS = "set_qos"
+    ADD = "add"
+    SET_PORTS = "set_ports"
+    REMOVE = "remove"
+    DELETE = "delete"
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One request. `path` is below the API's root."""
+
+    operation: Operation
+    method: str
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    body: Mapping[str, Any] | None = None
+
+    @property
+    def changes(self) -> bool:
+        """Whether it may change something, so that it is not to be sent twice."""
+        return self.method != "GET"
+
+
+def list_ports() -> Request:
+    """Every partition with its ports. UFM does not tell of ports and services in one list."""
+    return Request(operation=Operation.LIST_PORTS, method="GET", path=_PKEYS, query=(("guids_data", "true"),))
+
+
+def list_qos() -> Request:
+    """Every partition with its services."""
+    return Request(operation=Operation.LIST_QOS, method="GET", path=_PKEYS, query=(("qos_conf", "true"),))
+
+
+def pkey(number: int) -> Request:
+    """One partition with its ports."""
+    query = (("guids_data", "true"),)
+    return Request(operation=Operation.PKEY, method="GET", path=f"{_PKEYS}/{spelled(number)}", query=query)
+
+
+def creation(wanted: Wanted) -> Request:
+    """A partition without ports."""
+    body = {"pkey": spelled(wanted.number), "index0": wanted.index0, "ip_over_ib": wanted.ip_over_ib}
+    body |= _qos(wanted.qos) | _named(wanted)
+    return Request(operation=Operation.CREATE, method="POST", path=f"{_PKEYS}/add", body=body)
+
+
+def qos(number: int, wanted: Qos) -> Request:
+    body = {"pkey": spelled(number), **_qos(wanted)}
+    return Request(operation=Operation.SET_QOS, method="PUT", path=f"{_PKEYS}/qos_conf", body=body)
+
+
+def addition(wanted: Wanted, guids: Sequence[str], membership: Membership) -> Request:
+    """These ports, besides those that it has."""
+    body = {
+        "pkey": spelled(wanted.number),
+        "guids": list(guids),
+        "membership": membership.value,
+        "index0": wanted.index0,
+        "ip_over_ib": wanted.ip_over_ib,
+    }
+    return Request(operation=Operation.ADD, method="POST", path=_PORTS, body=body | _named(wanted))
+
+
+def setting(wanted: Wanted, ports: Mapping[str, Port]) -> Request:
+    """These ports and no others, by our name if we give it one."""
+    body = {
+        "pkey": spelled(wanted.number),
+        "guids": list(ports),
+        "memberships": [port.membership.value for port in ports.values()],
+        "index0": wanted.index0,
+        "ip_over_ib": wanted.ip_over_ib,
+    }
+    body |= _qos(wanted.qos) | _named(wanted)
+    return Request(operation=Operation.SET_PORTS, method="PUT", path=_PORTS, body=body)
+
+
+def removal(number: int, guids: Sequence[str]) -> Request:
+    path = f"{_PKEYS}/{spelled(number)}/guids/{','.join(guids)}"
+    return Request(operation=Operation.REMOVE, method="DELETE", path=path)
+
+
+def deletion(number: int) -> Request:
+    return Request(operation=Operation.DELETE, method="DELETE", path=f"{_PKEYS}/{spelled(number)}")
+
+
+def _qos(wanted: Qos) -> dict[str, Any]:
+    return {
+        "mtu_limit": wanted.mtu_limit,
+        "service_level": wanted.service_level,
+        "rate_limit": wanted.rate_limit,
+    }
+
+
+def _named(wanted: Wanted) -> dict[str, Any]:
+    return {"partition_name": wanted.name} if wanted.name else {}

@@ -1,0 +1,230 @@
+"""Requests to one UFM: a few at a time, bounded in time and size, reported, understood or refused.
+
+Made by the UFM client. A read that failed of something that passes is sent again, at most `ATTEMPTS` times in all; a
+request that may change something is sent once, whatever becomes of it. No redirect is followed, and no answer read past
+`LARGEST_BODY_BYTES`. Secrets are in headers alone, and in no text.
+"""
+
+from __future__ import annotations
+
+import base64
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import httpx
+import msgspec
+import structlog
+from typing_extensions import override
+
+from farrier import protocols
+from farrier.errors import CredentialError
+from farrier.model.ufm import UfmError, UfmFailure
+from farrier.services import ufm_failure
+from farrier.services.maas_transport import Times
+from farrier.services.trust import CaFile, SystemCa, connector_ssl
+from farrier.services.ufm_failure import Answer, Garbled
+from farrier.services.ufm_requests import Operation, Request
+
+_T = TypeVar("_T")
+
+_log = structlog.stdlib.get_logger(__name__)
+
+# UFM works on partitions one after the other; more of ours would only queue inside it.
+CONCURRENCY = 4
+# A port has 80 bytes in the list: a thousand partitions with a hundred ports each.
+LARGEST_BODY_BYTES = 9 * 1024 * 1024
+ATTEMPTS = 3
+FIRST_PAUSE = timedelta(seconds=1)
+# Whoever would wait longer for a place may as well come again.
+PATIENCE = timedelta(seconds=10)
+# A caller that is told to wait longer than this is told so, and may do something else.
+LONGEST_PAUSE = timedelta(seconds=5)
+# As for keys of MAAS: a rotation is seen this much later, or after the first request that is refused.
+KEPT = timedelta(seconds=1)
+
+_PASSES = frozenset({UfmFailure.BUSY, UfmFailure.UPSTREAM, UfmFailure.UNREACHABLE})
+
+
+class UfmSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Which UFM, and how to speak to it. `with_token`: it is shown a token, and no user and password. `named`: it is
+    told our names of partitions."""
+
+    url: str
+    with_token: bool = False
+    ca_file: Path | None = None
+    named: bool = False
+    connect_timeout: timedelta = timedelta(seconds=5)
+    read_timeout: timedelta = timedelta(seconds=15)
+    change_timeout: timedelta = timedelta(seconds=30)
+
+
+class Pass(msgspec.Struct, frozen=True):
+    """What is shown to UFM. `secrets` must be in no text."""
+
+    header: str
+    secrets: tuple[str, ...]
+
+    @override
+    def __repr__(self) -> str:
+        return "Pass(***)"
+
+
+async def pass_of(store: protocols.CredentialStore, reference: str, *, with_token: bool) -> Pass:
+    """What a reference leads to, as UFM wants to be shown it. Raises `CredentialError`."""
+    if with_token:
+        token = await store.token(reference)
+        return Pass(f"Basic {token}", (token,))
+    found = await store.resolve(reference)
+    plain = base64.b64encode(f"{found.username}:{found.password}".encode()).decode()
+    return Pass(f"Basic {plain}", (found.password, plain))
+
+
+@asynccontextmanager
+async def open_http(
+    settings: UfmSettings, *, transport: httpx.AsyncBaseTransport | None = None
+) -> AsyncIterator[httpx.AsyncClient]:
+    """Connections to UFM. Raises `ConfigError` for an unusable file of authorities."""
+    context = connector_ssl(CaFile(settings.ca_file) if settings.ca_file else SystemCa())
+    assert isinstance(context, ssl.SSLContext), "neither a pin nor insecure can be asked for"
+    if not settings.url.startswith("https://"):
+        _log.warning("ufm.not_encrypted", url=settings.url)
+    root = "ufmRestV3" if settings.with_token else "ufmRest"
+    async with httpx.AsyncClient(
+        base_url=f"{settings.url.rstrip('/')}/{root}/",
+        headers={"Accept-Encoding": "identity"},  # so that nothing grows behind the bound
+        verify=context,
+        trust_env=False,
+        follow_redirects=False,
+        timeout=httpx.Timeout(None, connect=settings.connect_timeout.total_seconds()),
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=CONCURRENCY),
+        transport=transport,
+    ) as client:
+        yield client
+
+
+class Transport:
+    """Sends requests. `shown` answers what UFM is to be shown, and is asked at most once in `KEPT`."""
+
+    def __init__(
+        self,
+        settings: UfmSettings,
+        http: httpx.AsyncClient,
+        *,
+        shown: Callable[[], Awaitable[Pass]],
+        times: Times,
+        observer: protocols.ServiceObserver,
+    ) -> None:
+        self._settings = settings
+        self._http = http
+        self._shown = shown
+        self._times = times
+        self._observer = observer
+        self._slots = anyio.CapacityLimiter(CONCURRENCY)
+        self._known: tuple[float, Pass] | None = None
+
+    async def send(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
+        """What `understand` makes of a success; it raises `Garbled` for what it cannot. Raises `UfmError`."""
+        attempt = 1
+        while True:
+            try:
+                return await self._in_turn(request, understand)
+            except UfmError as error:
+                pause = self._before_next(request, attempt, error)
+                if pause is None:
+                    raise
+            await self._times.pause(pause.total_seconds())
+            attempt += 1
+
+    def _before_next(self, request: Request, attempt: int, error: UfmError) -> timedelta | None:
+        """How long to wait before the request is sent again; None: it is not."""
+        if request.changes or attempt >= ATTEMPTS or error.failure not in _PASSES:
+            return None
+        pause = error.retry_after or FIRST_PAUSE * (1 << (attempt - 1))
+        return pause if pause <= LONGEST_PAUSE else None
+
+    async def _in_turn(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
+        me = object()
+        try:
+            with anyio.fail_after(PATIENCE.total_seconds()):
+                await self._slots.acquire_on_behalf_of(me)
+        except TimeoutError:
+            detail = f"the line of our own requests to UFM is longer than {PATIENCE.total_seconds():g} s"
+            raise UfmError(UfmFailure.BUSY, detail, operation=request.operation, retry_after=PATIENCE) from None
+        try:
+            return await self._reported(request, understand)
+        finally:
+            self._slots.release_on_behalf_of(me)
+
+    async def _reported(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
+        """One request, reported to the observer however it ends."""
+        started = self._times.clock.monotonic()
+        result = "cancelled"
+        try:
+            understood = await self._answered(request, understand)
+            result = "ok"
+        except UfmError as error:
+            result = error.failure.value
+            raise
+        finally:
+            self._observer.requested("ufm", request.operation, result, self._times.clock.monotonic() - started)
+        return understood
+
+    async def _answered(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
+        shown = await self._shows(request.operation)
+        answer = await self._exchange(request, shown)
+        if answer.status == 401:
+            self._known = None
+        if not 200 <= answer.status < 300:
+            raise ufm_failure.of_answer(request, answer, secrets=shown.secrets)
+        try:
+            return understand(answer)
+        except Garbled as error:
+            raise ufm_failure.garbled(request, error.detail) from None
+
+    async def _shows(self, operation: Operation) -> Pass:
+        """What UFM is shown now, or was a moment ago. Raises `UfmError`."""
+        now = self._times.clock.monotonic()
+        if self._known is not None and now - self._known[0] < KEPT.total_seconds():
+            return self._known[1]
+        try:
+            shown = await self._shown()
+        except CredentialError as error:
+            failure = UfmFailure.UNREACHABLE if error.temporary else UfmFailure.AUTH
+            raise UfmError(failure, f"the credential cannot be had: {error}", operation=operation) from None
+        self._known = now, shown
+        return shown
+
+    async def _exchange(self, request: Request, shown: Pass) -> Answer:
+        """The cause is not chained: it holds the request, and with it the credential."""
+        within = self._settings.change_timeout if request.changes else self._settings.read_timeout
+        try:
+            with anyio.fail_after(within.total_seconds()):
+                async with self._http.stream(
+                    request.method,
+                    request.path,
+                    params=request.query or None,
+                    json=request.body,
+                    headers={"Authorization": shown.header},
+                ) as response:
+                    return await _bounded(request, response)
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:  # TimeoutError is one of the last
+            raise ufm_failure.of_exception(request, error, within=within) from None
+
+
+async def _bounded(request: Request, response: httpx.Response) -> Answer:
+    body = bytearray()
+    async for chunk in response.aiter_raw():
+        body += chunk
+        if len(body) > LARGEST_BODY_BYTES:
+            raise ufm_failure.garbled(request, f"the answer is larger than {LARGEST_BODY_BYTES} bytes")
+    return Answer(
+        status=response.status_code,
+        body=bytes(body),
+        content_type=response.headers.get("Content-Type", ""),
+        retry_after=response.headers.get("Retry-After", ""),
+    )
