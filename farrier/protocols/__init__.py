@@ -28,9 +28,11 @@ from farrier.protocols.loop import (
 from farrier.protocols.outward import (
     BmcClient,
     CredentialStore,
+    Fabrics,
     MaasClient,
     Regions,
     ServiceObserver,
+    UfmClient,
 )
 
 __all__ = [
@@ -38,6 +40,7 @@ __all__ = [
     "BmcClient",
     "Clock",
     "CredentialStore",
+    "Fabrics",
     "FleetApi",
     "Kind",
     "MaasClient",
@@ -52,5 +55,6 @@ __all__ = [
     "StateHandler",
     "StateIO",
     "Subscription",
+    "UfmClient",
     "Wakes",
 ]
