@@ -19,10 +19,11 @@ import httpx
 import msgspec
 
 from bench.calls import Made, Told, needed
-from farrier.services.maas_signing import Signer, parsed
-from farrier.services.maas_transport import CONCURRENCY
+from farrier.services.maas_signing import authorization, parsed
+from farrier.services.maas_wire import CONCURRENCY
 from farrier.sim.maas import ADMIN
 
+_KEY = parsed(ADMIN.key)
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 # The slowest call of a region that is busy with four of them.
 _PATIENCE_SECONDS = 60
@@ -77,7 +78,8 @@ class _Bare:
             await self._there[name].wait()
         url = made.to(self._ids)
         content = urlencode(made.form) if made.form else None
-        answer = await self._http.request(made.method, url, content=content, headers=_FORM if content else None)
+        headers = {"Authorization": authorization(_KEY, time.time()), **(_FORM if content else {})}
+        answer = await self._http.request(made.method, url, content=content, headers=headers)
         self.refused += answer.is_error
         if made.machine is not None and (made.creates or made.path.endswith(f"/machines/<{made.machine}>/")):
             if not answer.is_error:
@@ -90,7 +92,6 @@ async def make(url: str, calls: Sequence[Made]) -> Took:
     parts = urlsplit(url)
     async with httpx.AsyncClient(
         base_url=f"{parts.scheme}://{parts.netloc}",
-        auth=Signer(parsed(ADMIN.key), wall=time.time),
         timeout=_PATIENCE_SECONDS,
         trust_env=False,
         limits=httpx.Limits(max_keepalive_connections=CONCURRENCY),

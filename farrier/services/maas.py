@@ -32,7 +32,8 @@ from farrier.model.maas_changes import Change, LookUp, NewMachine
 from farrier.services import maas_answers, maas_requests
 from farrier.services.maas_requests import Operation
 from farrier.services.maas_signing import ApiKey
-from farrier.services.maas_transport import MaasSettings, Sends, Slot, Times, Transport, open_http
+from farrier.services.maas_transport import Sends, Slot, Times, Transport
+from farrier.services.maas_wire import MaasSettings, open_wire
 
 # Between reading a machine and acting on it lies one decision of ours. Whatever is older is read again.
 FRESH = timedelta(seconds=10)
@@ -52,8 +53,8 @@ async def open_maas(
 ) -> AsyncIterator[Maas]:
     """The client, for as long as the context lasts; it dials when it is first asked. `key` answers the API key as MAAS
     prints it, for each request. Raises `ConfigError` for an unusable CA file."""
-    async with open_http(settings, transport=transport) as http:
-        sender = Transport(settings, http, key=key, times=times, observer=observer)
+    async with open_wire(settings, transport=transport) as wire:
+        sender = Transport(settings, wire, key=key, times=times, observer=observer)
         yield Maas(sender, clock=times.clock, agent_name=settings.agent_name)
 
 

@@ -1,16 +1,14 @@
 """The key to a MAAS region, and how each request shows it: OAuth 1.0, PLAINTEXT, over a secret that is sent as it is.
 
-Used by `maas_transport`. A nonce is good for one request, so each attempt is signed anew, by httpx's own hook for it.
+Used by `maas_transport`. A nonce is good for one request, so each attempt is signed anew.
 A key shows itself in no representation; `secrets` says in which spellings it must be in no text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
 from urllib.parse import quote
 from uuid import uuid4
 
-import httpx
 import msgspec
 from typing_extensions import override
 
@@ -44,26 +42,15 @@ def parsed(text: str) -> ApiKey:
     return ApiKey(consumer=consumer, token=token, secret=secret)
 
 
-class Signer(httpx.Auth):
-    """Signs each attempt. `wall` is the time of day in seconds: the region refuses what is five minutes old."""
-
-    def __init__(self, key: ApiKey, *, wall: Callable[[], float]) -> None:
-        self._key = key
-        self._wall = wall
-
-    @override
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        key = self._key
-        fields = {
-            "oauth_nonce": uuid4().hex,
-            "oauth_timestamp": str(int(self._wall())),
-            "oauth_version": "1.0",
-            "oauth_signature_method": "PLAINTEXT",
-            "oauth_consumer_key": key.consumer,
-            "oauth_token": key.token,
-            "oauth_signature": f"&{key.secret}",  # between the two would be the consumer's secret, which is empty
-        }
-        request.headers["Authorization"] = "OAuth " + ", ".join(
-            f'{name}="{quote(value, safe="")}"' for name, value in fields.items()
-        )
-        yield request
+def authorization(key: ApiKey, now: float) -> str:
+    """The header of one attempt. `now` is the time of day in seconds: the region refuses what is five minutes old."""
+    fields = {
+        "oauth_nonce": uuid4().hex,
+        "oauth_timestamp": str(int(now)),
+        "oauth_version": "1.0",
+        "oauth_signature_method": "PLAINTEXT",
+        "oauth_consumer_key": key.consumer,
+        "oauth_token": key.token,
+        "oauth_signature": f"&{key.secret}",  # between the two would be the consumer's secret, which is empty
+    }
+    return "OAuth " + ", ".join(f'{name}="{quote(value, safe="")}"' for name, value in fields.items())

@@ -1,26 +1,21 @@
 """Requests to one MAAS region: a few at a time, signed, bounded in time and size, reported, understood or refused.
 
-Made by the MAAS client. A read that failed of something that passes is sent again, at most `ATTEMPTS` times in all and
-not before the region wants it; a request that may change something is sent once, whatever becomes of it. Waiting for a
-slot is no part of a request's time. No redirect is followed, and no answer read past `LARGEST_BODY_BYTES`.
+Made by the MAAS client, over the connections of `maas_wire`. A read that failed of something that passes is sent again,
+at most `ATTEMPTS` times in all and not before the region wants it; a request that may change something is sent once,
+whatever becomes of it. Waiting for a slot is no part of a request's time.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import ssl
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import Protocol, TypeVar
 
 import anyio
 import httpx
 import msgspec
-import structlog
 
 from farrier import protocols
 from farrier.errors import CredentialError
@@ -28,17 +23,11 @@ from farrier.model.maas import MaasError, MaasFailure
 from farrier.services import maas_failure
 from farrier.services.maas_failure import Answer
 from farrier.services.maas_requests import Operation, Request
-from farrier.services.maas_signing import ApiKey, Signer, parsed
-from farrier.services.trust import CaFile, SystemCa, connector_ssl
+from farrier.services.maas_signing import ApiKey, authorization, parsed
+from farrier.services.maas_wire import CONCURRENCY, MaasSettings, Wire
 
 _T = TypeVar("_T")
 
-_log = structlog.stdlib.get_logger(__name__)
-
-# A region has four workers with four requests each for everybody; more of ours would only queue inside it.
-CONCURRENCY = 4
-# Fifty machines, the most that are asked for together, have 2 MB; a thousand events half of one.
-LARGEST_BODY_BYTES = 8 * 1024 * 1024
 # A region that is restarted is away longer than any number of tries that is worth holding a caller for.
 ATTEMPTS = 3
 FIRST_PAUSE = timedelta(seconds=1)
@@ -49,25 +38,7 @@ LONGEST_PAUSE = timedelta(seconds=10)
 # requests take. A rotation is seen this much later, or after the first request that is refused.
 KEY_KEPT = timedelta(seconds=1)
 
-# httpcore tries to import it several times a request, and looking for what is not there costs as much as signing.
-if "sniffio" not in sys.modules and importlib.util.find_spec("sniffio") is None:
-    sys.modules["sniffio"] = None  # type: ignore[assignment]  # as the import system marks what cannot be imported
-
 _PASSES = frozenset({MaasFailure.BUSY, MaasFailure.UPSTREAM, MaasFailure.UNREACHABLE})
-
-
-class MaasSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Which region, and how to speak to it. `url` ends in `/MAAS`."""
-
-    url: str
-    ca_file: Path | None = None
-    agent_name: str = "farrier"
-    connect_timeout: timedelta = timedelta(seconds=5)
-    # Fifty machines take a second, and a read may be made again.
-    read_timeout: timedelta = timedelta(seconds=15)
-    # The region does power and remote calls inside the request, which may last longer: what became of it is read
-    # afterwards. A step that reads, changes and is not to be interrupted is over within a minute.
-    change_timeout: timedelta = timedelta(seconds=45)
 
 
 class Times(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,42 +49,20 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
     pause: Callable[[float], Awaitable[None]] = anyio.sleep
 
 
-@asynccontextmanager
-async def open_http(
-    settings: MaasSettings, *, transport: httpx.AsyncBaseTransport | None = None
-) -> AsyncIterator[httpx.AsyncClient]:
-    """Connections to the region. Raises `ConfigError` for an unusable file of authorities."""
-    context = connector_ssl(CaFile(settings.ca_file) if settings.ca_file else SystemCa())
-    assert isinstance(context, ssl.SSLContext), "neither a pin nor insecure can be asked for"
-    if not settings.url.startswith("https://"):
-        _log.warning("maas.not_encrypted", url=settings.url)
-    async with httpx.AsyncClient(
-        base_url=f"{settings.url.rstrip('/')}/api/2.0/",
-        headers={"Accept-Encoding": "identity"},  # so that nothing grows behind the bound
-        verify=context,
-        trust_env=False,
-        follow_redirects=False,
-        timeout=httpx.Timeout(None, connect=settings.connect_timeout.total_seconds()),
-        limits=httpx.Limits(max_connections=None, max_keepalive_connections=CONCURRENCY),
-        transport=transport,
-    ) as client:
-        yield client
-
-
 class Transport:
     """Sends requests. `key` answers the key as MAAS prints it, and is asked at most once in `KEY_KEPT`."""
 
     def __init__(
         self,
         settings: MaasSettings,
-        http: httpx.AsyncClient,
+        wire: Wire,
         *,
         key: Callable[[], Awaitable[str]],
         times: Times,
         observer: protocols.ServiceObserver,
     ) -> None:
         self._settings = settings
-        self._http = http
+        self._wire = wire
         self._key = key
         self._times = times
         self._observer = observer
@@ -195,19 +144,9 @@ class Transport:
     async def _exchange(self, request: Request, key: ApiKey) -> Answer:
         """The cause is not chained: it holds the request, and with it the key."""
         within = self._settings.change_timeout if request.changes else self._settings.read_timeout
-        form: dict[str, list[str]] = {}
-        for name, value in request.form:
-            form.setdefault(name, []).append(value)
         try:
             with anyio.fail_after(within.total_seconds()):
-                async with self._http.stream(
-                    request.method,
-                    request.path,
-                    params=request.query or None,
-                    data=form or None,
-                    auth=Signer(key, wall=self._times.wall),
-                ) as response:
-                    return await _bounded(request, response)
+                return await self._wire.exchange(request, authorization(key, self._times.wall()))
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:  # TimeoutError is one of the last
             raise maas_failure.of_exception(request, error, within=within) from None
 
@@ -239,18 +178,3 @@ class Garbled(Exception):
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
         self.detail = detail
-
-
-async def _bounded(request: Request, response: httpx.Response) -> Answer:
-    body = bytearray()
-    async for chunk in response.aiter_raw():
-        body += chunk
-        if len(body) > LARGEST_BODY_BYTES:
-            detail = f"the answer is larger than {LARGEST_BODY_BYTES} bytes"
-            raise maas_failure.garbled(request, detail)
-    return Answer(
-        status=response.status_code,
-        body=bytes(body),
-        content_type=response.headers.get("Content-Type", ""),
-        retry_after=response.headers.get("Retry-After", ""),
-    )

@@ -18,7 +18,7 @@ import msgspec
 from farrier import protocols
 from farrier.model.maas import MaasError
 from farrier.model.maas import MaasFailure as F
-from farrier.services.maas_transport import CONCURRENCY
+from farrier.services.maas_wire import CONCURRENCY
 
 # One of the region's slots is always left to its observer, which everybody waits for.
 TURNS = CONCURRENCY - 1

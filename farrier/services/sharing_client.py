@@ -17,7 +17,8 @@ from typing_extensions import override
 from farrier import protocols
 from farrier.model.maas import PowerAddress
 from farrier.services.maas import Maas
-from farrier.services.maas_transport import MaasSettings, Times, Transport, open_http
+from farrier.services.maas_transport import Times, Transport
+from farrier.services.maas_wire import MaasSettings, open_wire
 
 # All BMC addresses of a region take it 1.2 ms for each machine, and every node that looks for its own wants them. A
 # machine that was made since is found by its other marks, and is read by its id before it is taken.
@@ -34,8 +35,8 @@ async def open_sharing(
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> AsyncIterator[SharingClient]:
     """As `open_maas`."""
-    async with open_http(settings, transport=transport) as http:
-        sender = Transport(settings, http, key=key, times=times, observer=observer)
+    async with open_wire(settings, transport=transport) as wire:
+        sender = Transport(settings, wire, key=key, times=times, observer=observer)
         yield SharingClient(sender, clock=times.clock, agent_name=settings.agent_name)
 
 

@@ -26,7 +26,8 @@ from farrier.errors import ConfigError
 from farrier.model import maas_changes as changes
 from farrier.model.maas import MaasError, MaasFailure, MaasStatus, Machine
 from farrier.model.maas_changes import LookUp
-from farrier.services.maas_transport import ATTEMPTS, LARGEST_BODY_BYTES
+from farrier.services.maas_transport import ATTEMPTS
+from farrier.services.maas_wire import LARGEST_BODY_BYTES
 from farrier.sim.certificates import Authority
 from farrier.sim.maas import ADMIN, Broken, Fault, Region
 from tests.support.maas import NEW, POWER, RELEASE, World, world_of, world_with

@@ -14,7 +14,8 @@ from farrier.errors import CredentialError
 from farrier.model.maas import Machine
 from farrier.model.maas_changes import Abort, Commission, Deploy, NewMachine, PowerAccess, Release
 from farrier.services.maas import Maas, open_maas
-from farrier.services.maas_transport import KEY_KEPT, MaasSettings, Times
+from farrier.services.maas_transport import KEY_KEPT, Times
+from farrier.services.maas_wire import MaasSettings
 from farrier.sim.maas import ADMIN, Region, RegionTransport
 from tests.support.vault_client import HandClock
 

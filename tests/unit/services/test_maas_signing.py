@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import httpx
 import pytest
 
 from farrier.model.maas import MaasError, MaasFailure
-from farrier.services.maas_signing import Signer, parsed
+from farrier.services.maas_signing import authorization, parsed
 
 KEY = "consumer01:token02:secret03"
 
 
-def headers(signer: Signer) -> str:
-    request = next(signer.auth_flow(httpx.Request("GET", "http://maas.test/")))
-    return request.headers["Authorization"]
-
-
 def test_the_signature_is_the_secret_behind_an_ampersand() -> None:
-    header = headers(Signer(parsed(KEY), wall=lambda: 1700000000.9))
+    header = authorization(parsed(KEY), 1700000000.9)
     assert header.startswith("OAuth oauth_nonce=")
     for part in (
         'oauth_timestamp="1700000000"',
@@ -31,8 +25,8 @@ def test_the_signature_is_the_secret_behind_an_ampersand() -> None:
 
 
 def test_no_two_attempts_have_the_same_nonce() -> None:
-    signer = Signer(parsed(KEY), wall=lambda: 0.0)
-    assert len({headers(signer) for _ in range(100)}) == 100
+    key = parsed(KEY)
+    assert len({authorization(key, 0.0) for _ in range(100)}) == 100
 
 
 @pytest.mark.parametrize("text", ["", "a:b", "a:b:c:d", "a::c", "a:b:c d", "a:b:\u00fc", 'a:b:c"'])
