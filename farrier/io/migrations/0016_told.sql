@@ -1,0 +1,26 @@
+-- Whom a look at a region wakes, found by keys: a few dozen readings, whatever the fleet. Planned as a join of sets it took
+-- 70 ms for 50 readings of 1,500 machines, in which every commit of those nodes waited.
+
+CREATE OR REPLACE FUNCTION farrier.nodes_told(readings jsonb) RETURNS bigint[]
+    LANGUAGE plpgsql
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+    AS $$
+DECLARE
+    told bigint[];
+BEGIN
+    SELECT coalesce(array_agg(c.node), '{}') INTO told
+      FROM jsonb_to_recordset(readings) c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb)
+      JOIN farrier.node_observations o ON o.node_id = c.node AND o.source = 'maas' AND o.system_id = c.system_id
+      JOIN farrier.nodes n ON n.id = o.node_id
+      -- One row or none: by the key of the node, and by that of its workflow.
+     CROSS JOIN LATERAL (SELECT (SELECT v.began_at FROM farrier.maas_motion v WHERE v.node_id = c.node) AS began_at OFFSET 0) m
+      LEFT JOIN farrier.maas_regions r ON r.site = o.site
+     WHERE o.state IS DISTINCT FROM c.state
+        OR farrier.telling(o.detail) <> farrier.telling(c.detail)
+        OR (m.began_at IS NOT NULL AND ((o.read_at < m.began_at AND c.read_at >= m.began_at)
+                                        OR o.read_at < r.since
+                                        OR o.detail -> 'last_sync' IS DISTINCT FROM c.detail -> 'last_sync'))
+        OR (n.status IN ('active', 'offline', 'quarantined') AND c.state <> 'deployed'
+            AND o.read_at - o.since < interval '60 seconds' AND c.read_at - o.since >= interval '60 seconds');
+    RETURN ARRAY(SELECT s.id FROM farrier.schedule s WHERE s.kind = 'node' AND s.id = ANY (told) ORDER BY s.id FOR NO KEY UPDATE OF s);
+END $$;
