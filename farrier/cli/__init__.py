@@ -26,6 +26,7 @@ COMMANDS = {
     "db": "The database: schema, roles, and where the embedded one is.",
     "node": "Nodes: register, list, look into.",
     "intent": "Ask for something to be done with a node.",
+    "resource": "Resources of any kind that is not a node: list, look into, ask for something.",
     "task": "The tasks of nodes' agents.",
     "enqueue": "Make the handler of a resource run as soon as possible.",
     "history": "What happened in the fleet: list it, export it, remove old parts.",

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 import typer
 
 from farrier.model import duration, past
+from farrier.model.params import Field
+
+_BOOLEANS = {"true": True, "false": False}
+_WHOLE = re.compile(r"-?[0-9]{1,18}")  # what fits into 64 bits
 
 
 def pairs(given: Sequence[str]) -> dict[str, str]:
@@ -21,6 +26,24 @@ def pairs(given: Sequence[str]) -> dict[str, str]:
             raise typer.BadParameter(f"{key} is given twice")
         found[key] = value
     return found
+
+
+def typed(fields: Mapping[str, Field], given: Mapping[str, str]) -> dict[str, object]:
+    """Texts as the parameters that they are for: flags, whole numbers, and lists with commas. What does not fit stays a
+    text, of which the database says what is wrong."""
+    return {name: _typed(fields[name].type, text) if name in fields else text for name, text in given.items()}
+
+
+def _typed(type_: str, text: str) -> object:
+    match type_:
+        case "boolean":
+            return _BOOLEANS.get(text, text)
+        case "integer":
+            return int(text) if _WHOLE.fullmatch(text) else text
+        case "array":
+            return [element for element in text.split(",") if element]
+        case _:
+            return text
 
 
 def patience(text: str) -> timedelta:

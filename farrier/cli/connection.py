@@ -18,7 +18,7 @@ import typer
 
 from farrier import config, log
 from farrier.io.client import client
-from farrier.protocols import Queries, Requests, Retention
+from farrier.protocols import Queries, Requests, ResourceQueries, Retention
 
 P = ParamSpec("P")
 
@@ -30,6 +30,7 @@ class Session(msgspec.Struct, frozen=True):
 
     settings: config.Config
     queries: Queries
+    resources: ResourceQueries
     requests: Requests
     retention: Retention
 
@@ -41,7 +42,8 @@ def with_database(command: Callable[Concatenate[Session, P], Awaitable[None]]) -
     def connected(settings: config.Config, /, *args: P.args, **kwargs: P.kwargs) -> None:
         async def work() -> None:
             async with client(settings.database) as reached:
-                await command(Session(settings, reached.queries, reached.requests, reached.retention), *args, **kwargs)
+                session = Session(settings, reached.queries, reached.resources, reached.requests, reached.retention)
+                await command(session, *args, **kwargs)
 
         anyio.run(work)
 

@@ -31,10 +31,10 @@ async def show(session: Session, node: NodeArgument, as_json: output.AsJson = Fa
         return
     output.facts(_facts(detail, page.now))
     typer.echo()
-    output.table(("LAYER", "STATE", "FOR", "LIMIT", "ABOVE"), (_clock_row(clock, page.now) for clock in running))
+    output.table(("LAYER", "STATE", "FOR", "LIMIT", "ABOVE"), (clock_row(clock, page.now) for clock in running))
     if detail.requests:
         typer.echo()
-        output.table(("REQUEST", "ACTION", "BY", "AGO", "ANSWER"), (_request(r, page.now) for r in detail.requests))
+        output.table(("REQUEST", "ACTION", "BY", "AGO", "ANSWER"), (request_row(r, page.now) for r in detail.requests))
 
 
 @with_database
@@ -112,13 +112,15 @@ def _workflow(workflow: WorkflowView) -> str:
     return ", ".join(parts)
 
 
-def _clock_row(clock: Clock, now: datetime) -> tuple[Cell, ...]:
+def clock_row(clock: Clock, now: datetime) -> tuple[Cell, ...]:
+    """A clock as a line of a table."""
     limit = "none" if clock.limit is None else duration.human(clock.limit)
     above = None if clock.above is None else duration.human(clock.above)
     return clock.layer, output.state(clock.state), output.ago(clock.since, now), limit, above
 
 
-def _request(request: RequestView, now: datetime) -> tuple[Cell, ...]:
+def request_row(request: RequestView, now: datetime) -> tuple[Cell, ...]:
+    """A request and its answer as a line of a table."""
     answer = request.status if request.reason is None else f"{request.status}: {request.reason}"
     return str(request.id), request.action, request.requested_by, output.ago(request.created_at, now), answer
 
@@ -129,7 +131,7 @@ def _in_words(why: Why, now: datetime) -> Iterable[tuple[str, Cell]]:
     if why.since is not None:
         yield "since", f"{output.moment(why.since)} UTC, {output.ago(why.since, now)} ago"
     for clock in why.clocks:
-        yield "SLA", _clock_in_words(clock, now)
+        yield "SLA", clock_in_words(clock, now)
     for error in why.errors:
         yield "error", error
     yield "next run", why.next_run
@@ -137,7 +139,7 @@ def _in_words(why: Why, now: datetime) -> Iterable[tuple[str, Cell]]:
     yield "what to do", why.advice
 
 
-def _clock_in_words(clock: Clock, now: datetime) -> str:
+def clock_in_words(clock: Clock, now: datetime) -> str:
     """`status active for 2h, no limit: this is where a node belongs`."""
     stands = f"{clock.layer} {clock.state} for {output.ago(clock.since, now)}"
     if clock.limit is None:

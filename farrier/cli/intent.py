@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 from typing import Annotated
 
 import anyio
 import typer
 
-from farrier.cli import arguments, output
+from farrier.cli import arguments, asking, output
 from farrier.cli.connection import Session, with_database
-from farrier.errors import ExitCode, RefusedByModel
 from farrier.model import actions
 from farrier.model.actions import Action
-from farrier.model.requests import Answer, Request
+from farrier.model.requests import Request
 from farrier.model.status import NodeStatus
 
 # Statuses ring no bell that this role could hear.
 _LOOK_EVERY_SECONDS = 0.2
-_BOOLEANS = {"true": True, "false": False}
 
 
 @with_database
@@ -45,16 +41,17 @@ async def intent(  # noqa: PLR0913 - one parameter is one option
         action=action,
         params=_values(action, arguments.pairs(params or ())),
         key=key,
-        requested_by=requested_by or _this_user(),
+        requested_by=requested_by or asking.this_user(),
         api_version=api_version,
     )
     patience = arguments.patience(timeout)
     id_ = await session.requests.ask(request)
     if not wait and until is None:
-        _tell(id_, node, action, as_json=as_json)
+        asking.tell_pending(id_, f"{action} of {node}", as_json=as_json)
         return
     started = anyio.current_time()
-    answer = _judge(id_, await session.requests.answer(id_, patience), timeout, as_json=as_json)
+    found = await session.requests.answer(id_, patience)
+    answer = asking.judged(id_, found, timeout, see="node: see farrier node why", as_json=as_json)
     if until is not None:
         left = patience.total_seconds() - (anyio.current_time() - started)
         name = await _until(session, answer.node, until, left, timeout)
@@ -62,44 +59,9 @@ async def intent(  # noqa: PLR0913 - one parameter is one option
             typer.echo(f"{name} is {until}")
 
 
-def _this_user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container whose user has no name
-        return f"uid {os.getuid()}"
-
-
 def _values(action: str, given: dict[str, str]) -> dict[str, object]:
-    """Texts as the action's parameters: flags become booleans, whatever else is wrong the database says."""
-    fields = actions.rules(Action(action)).fields if action in set(Action) else {}
-    flags = {name for name, field in fields.items() if field.type == "boolean"}
-    return {name: _BOOLEANS.get(value, value) if name in flags else value for name, value in given.items()}
-
-
-def _tell(id_: int, node: str, action: str, *, as_json: bool) -> None:
-    if as_json:
-        output.json({"intent": id_, "status": "pending"})
-    else:
-        typer.echo(f"intent {id_}: {action} of {node} is asked for; --wait would wait for the answer")
-
-
-def _judge(id_: int, answer: Answer | None, timeout: str, *, as_json: bool) -> Answer:
-    """Print the answer; it is only returned if it was `accepted`."""
-    if answer is None:
-        if as_json:
-            output.json({"intent": id_, "status": "pending"})
-        raise _late(
-            f"intent {id_} was not answered within {timeout}; it stays, and will be answered when a controller runs "
-            "the node: see farrier node why"
-        )
-    if as_json:
-        output.json(answer)
-    reason = f": {answer.reason}" if answer.reason else ""
-    if answer.status != "accepted":
-        raise RefusedByModel(f"intent {id_} was {answer.status}{reason}")
-    if not as_json:
-        typer.echo(f"intent {id_} is accepted{reason}")
-    return answer
+    """Texts as the action's parameters; what the action does not know the database says."""
+    return arguments.typed(actions.rules(Action(action)).fields if action in set(Action) else {}, given)
 
 
 async def _until(session: Session, node: int, status: NodeStatus, seconds: float, timeout: str) -> str:
@@ -112,9 +74,4 @@ async def _until(session: Session, node: int, status: NodeStatus, seconds: float
             if found == status:
                 return page.rows[0].name
             await anyio.sleep(_LOOK_EVERY_SECONDS)
-    raise _late(f"the node is {found or 'unknown'} and not {status} after {timeout}; farrier node why says why")
-
-
-def _late(text: str) -> typer.Exit:
-    typer.echo(f"farrier: {text}", err=True)
-    return typer.Exit(ExitCode.FAILED)
+    raise asking.late(f"the node is {found or 'unknown'} and not {status} after {timeout}; farrier node why says why")

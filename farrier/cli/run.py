@@ -22,6 +22,13 @@ def run(
     http_port: Annotated[
         int | None, typer.Option(help="Port for metrics, health and views; 0 for any that is free.")
     ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PACKAGE.MODULE:NAME",
+            help="A kind of resource from another package to run, too. May be repeated; instead of those of the settings.",
+        ),
+    ] = None,
     log_level: Annotated[log.Level | None, typer.Option(help="The least that is logged.", case_sensitive=False)] = None,
 ) -> None:
     """Run the controller until SIGTERM or Ctrl-C; a second one does not wait for the drain.
@@ -34,6 +41,7 @@ def run(
         "database.db_timeout": db_timeout,
         "http.port": http_port,
         "log.level": log_level,
+        "controller.kinds": kind or None,
     }
 
     def read() -> config.Config:

@@ -20,6 +20,7 @@ from farrier.config.groups import (
     VaultConfig,
 )
 from farrier.config.reading import load
+from farrier.config.segments import SegmentsConfig
 from farrier.config.telling import HttpConfig, LogConfig, MetricsConfig
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "LogConfig",
     "MetricsConfig",
     "NodeConfig",
+    "SegmentsConfig",
     "Setting",
     "SiteSetting",
     "SitesConfig",

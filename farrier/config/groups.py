@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta
 from typing_extensions import override
 
+from farrier.config.segments import SegmentsConfig
 from farrier.config.telling import HttpConfig, LogConfig, MetricsConfig
 from farrier.log import mask_urls
 from farrier.model.bmc import BmcAuth
@@ -143,6 +144,10 @@ class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
             "once: a loop in a handler must not starve the others.",
         ),
     ] = 50
+    kinds: Annotated[
+        tuple[str, ...],
+        Meta(description="Kinds of resources from other packages that run here, too, each as package.module:NAME."),
+    ] = ()
 
     def __post_init__(self) -> None:
         if not self.renew_every < self.cancel_after < self.lease:
@@ -358,6 +363,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     credentials: CredentialsConfig = CredentialsConfig()
     vault: VaultConfig = VaultConfig()
     sites: SitesConfig = SitesConfig()
+    segments: SegmentsConfig = SegmentsConfig()
     history: HistoryConfig = HistoryConfig()
     http: HttpConfig = HttpConfig()
     metrics: MetricsConfig = MetricsConfig()

@@ -19,8 +19,10 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 import msgspec
 
 from farrier import errors
+from farrier.config import kinds
 from farrier.config.groups import Config
 from farrier.model import duration, limits, sla
+from farrier.model.built_in import BUILT_IN
 from farrier.model.limits import Limits
 
 ENV_PREFIX = "FARRIER_"
@@ -57,7 +59,11 @@ def load(
             for key in pairs:
                 merged[section].pop(_ALTERNATIVES.get((section, key), ""), None)
             merged[section] |= {key: _Given(value, source) for key, value in pairs.items()}
-    return Config(**{section: _build(section, pairs) for section, pairs in merged.items() if pairs})
+    built = {section: _build(section, pairs) for section, pairs in merged.items() if pairs and section != _SLA}
+    config = Config(**built)
+    if not merged[_SLA]:
+        return config
+    return msgspec.structs.replace(config, sla=_limits(merged[_SLA], config.controller.kinds))
 
 
 class _Given(NamedTuple):
@@ -139,8 +145,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _build(section: str, pairs: Mapping[str, _Given]) -> Any:
-    if section == _SLA:
-        return _limits(pairs)
     hints = get_type_hints(SECTIONS[section], include_extras=True)
     ready = {key: _value(section, key, given, hints[key]) for key, given in pairs.items()}
     try:
@@ -150,22 +154,36 @@ def _build(section: str, pairs: Mapping[str, _Given]) -> Any:
         raise errors.ConfigError(f"[{section}] of {sources}: {failure}") from failure
 
 
-def _limits(pairs: Mapping[str, _Given]) -> Limits:
+def _limits(pairs: Mapping[str, _Given], named_kinds: Iterable[str]) -> Limits:
     """[sla], with its tables of sites and of models."""
     source = next(given.source for given in pairs.values())
     table = {key: given.value for key, given in pairs.items()}
     named = {scope: _tables(scope, table.pop(scope, {}), source) for scope in ("site", "model")}
+    everywhere = dict(_flat(table))
+    sites = {name: dict(_flat(given)) for name, given in named["site"].items()}
+    known = _keys((key for given in (everywhere, *sites.values()) for key in given), named_kinds)
     return Limits(
-        everywhere=_overrides(table, _SLA, source, limits.KEYS),
+        everywhere=_overrides(everywhere, _SLA, source, known),
         models={
-            # A region has no model.
-            name: _overrides(given, f"{_SLA}.model.{name}", source, sla.KEYS)
+            # Only a node has a model.
+            name: _overrides(dict(_flat(given)), f"{_SLA}.model.{name}", source, sla.KEYS)
             for name, given in named["model"].items()
         },
-        sites={
-            name: _overrides(given, f"{_SLA}.site.{name}", source, limits.KEYS) for name, given in named["site"].items()
-        },
+        sites={name: _overrides(given, f"{_SLA}.site.{name}", source, known) for name, given in sites.items()},
     )
+
+
+def _keys(given: Iterable[str], named_kinds: Iterable[str]) -> frozenset[str]:
+    """The names that limits may have. Kinds of others are only looked for if a key may be of one."""
+    known = limits.KEYS | limits.keys_of(BUILT_IN)
+    if _first_words(given) <= _first_words(known):
+        return known
+    return known | limits.keys_of(kinds.specs(named_kinds))
+
+
+def _first_words(keys: Iterable[str]) -> frozenset[str]:
+    """Layers and kinds."""
+    return frozenset(key.partition(".")[0] for key in keys)
 
 
 def _tables(scope: str, given: object, source: str) -> Mapping[str, Mapping[str, object]]:
@@ -176,11 +194,18 @@ def _tables(scope: str, given: object, source: str) -> Mapping[str, Mapping[str,
     )
 
 
-def _overrides(table: Mapping[str, object], section: str, source: str, known: Iterable[str]) -> Mapping[str, timedelta]:
-    found = dict(_flat(table))
-    for key in found:
-        check_name(key, sorted(known), what="limit", where=f"[{section}] of {source}")
-    return {key: _limit(section, key, _Given(value, source)) for key, value in found.items()}
+def _overrides(given: Mapping[str, object], section: str, source: str, known: Iterable[str]) -> Mapping[str, timedelta]:
+    words = _first_words(known)
+    for key in given:
+        where = f"[{section}] of {source}"
+        word, dot, _ = key.partition(".")
+        if dot and word not in words:
+            raise errors.ConfigError(
+                f"unknown limit {key!r} in {where}: {word!r} is no layer and no kind; there are: "
+                f"{', '.join(sorted(words))}; a kind of another package is one if controller.kinds names it"
+            )
+        check_name(key, sorted(known), what="limit", where=where)
+    return {key: _limit(section, key, _Given(value, source)) for key, value in given.items()}
 
 
 def _limit(section: str, key: str, given: _Given) -> timedelta:

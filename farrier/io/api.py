@@ -6,7 +6,7 @@ its own that listens; should nothing be heard there (PgBouncer), a look from tim
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -15,22 +15,26 @@ import anyio
 import msgspec
 
 from farrier.errors import RefusedByModel
-from farrier.io import pool, refusals, statements
+from farrier.io import pool, reading, refusals, statements
 from farrier.io.pool import Pool
-from farrier.model.requests import Answer, Registration, Request
+from farrier.model.requests import Answer, Registration, Request, ResourceAnswer, ResourceRequest
 
 _ASK = statements.load("api/ask")
 _ANSWER = statements.load("api/answer")
+_ASK_RESOURCE = statements.load("api/ask_resource")
+_ANSWER_RESOURCE = statements.load("api/answer_resource")
 _REGISTER = statements.load("api/register")
 _ISSUE_BOOTSTRAP = statements.load("api/issue_bootstrap")
 _NAMED = statements.load("api/named")
 _ENQUEUE = statements.load("wakes/enqueue")
 
 _ANSWERED = "farrier_intent_answered"
+_RESOURCE_ANSWERED = "farrier_resource_intent_answered"
 # How long an answer may go unnoticed when no notification comes through.
 _LOOK_EVERY_SECONDS = 0.5
 
-_KIND_WITH_NAMES = "node"
+_NODE = "node"
+_REGION = "maas_region"  # has no name
 
 
 class PostgresRequests:
@@ -55,8 +59,28 @@ class PostgresRequests:
 
     async def answer(self, intent: int, patience: timedelta) -> Answer | None:
         with anyio.move_on_after(patience.total_seconds()):
-            async with self._bell() as bell:
-                while (answer := await self._look(intent)).status == "pending":
+            async with self._bell(_ANSWERED) as bell:
+                while (answer := Answer(**await self._look(_ANSWER, intent))).status == "pending":
+                    await bell.wait()
+            return answer
+        return None
+
+    async def ask_resource(self, request: ResourceRequest) -> int:
+        intent: int = await self._value(
+            _ASK_RESOURCE,
+            request.kind,
+            request.resource,
+            request.action,
+            _json(request.params),
+            request.key,
+            request.requested_by,
+        )
+        return intent
+
+    async def answer_resource(self, intent: int, patience: timedelta) -> ResourceAnswer | None:
+        with anyio.move_on_after(patience.total_seconds()):
+            async with self._bell(_RESOURCE_ANSWERED) as bell:
+                while (answer := ResourceAnswer(**await self._look(_ANSWER_RESOURCE, intent))).status == "pending":
                     await bell.wait()
             return answer
         return None
@@ -87,26 +111,28 @@ class PostgresRequests:
         async with refusals.borrowed(self._pool) as conn:
             if resource.isascii() and resource.isdigit():
                 id_: int | None = int(resource)
+            elif kind == _NODE:
+                id_ = await conn.fetchval(_NAMED, resource)
             else:
-                id_ = await conn.fetchval(_NAMED, resource) if kind == _KIND_WITH_NAMES else None
+                id_ = None if kind == _REGION else await reading.find_resource(conn, kind, resource)
             if id_ is None:
                 raise RefusedByModel(f"no {kind} is named {resource!r}", hint="give its id", sqlstate="FR404")
             await conn.execute(_ENQUEUE, kind, [id_])
         return id_
 
-    async def _look(self, intent: int) -> Answer:
+    async def _look(self, sql: str, intent: int) -> Mapping[str, Any]:
         async with refusals.borrowed(self._pool) as conn:
-            record = await conn.fetchrow(_ANSWER, intent)
+            record = await conn.fetchrow(sql, intent)
         if record is None:
             raise RefusedByModel(f"there is no intent {intent}", sqlstate="FR404")
-        return Answer(**record)
+        return dict(record)
 
     @asynccontextmanager
-    async def _bell(self) -> AsyncIterator[_Bell]:
+    async def _bell(self, channel: str) -> AsyncIterator[_Bell]:
         bell = _Bell()
         listener = await pool.connect(self._dsn, patience=pool.CONNECT_TIMEOUT, pgbouncer=self._pgbouncer)
         try:
-            await listener.add_listener(_ANSWERED, bell.ring)
+            await listener.add_listener(channel, bell.ring)
             yield bell
         finally:
             listener.terminate()

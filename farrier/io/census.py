@@ -11,6 +11,7 @@ from farrier.io import statements
 from farrier.io.pool import Connection
 from farrier.model import limits
 from farrier.model.census import Rules
+from farrier.model.limits import Limits
 
 _CENSUS = statements.load("queries/census")
 
@@ -40,4 +41,16 @@ def _columns(rules: Rules) -> tuple[Any, ...]:
         rules.offline_after,
         rules.observation_ttl,
         rules.name_at_most,
+        *kind_columns(rules.limits),
+    )
+
+
+def kind_columns(held: Limits) -> tuple[list[Any], ...]:
+    """Limits of registered kinds as `farrier.count_resources` takes them."""
+    found = tuple(limits.kind_rules(held))
+    return (
+        [rule.kind for rule in found],
+        [rule.state for rule in found],
+        [rule.site for rule in found],
+        [rule.lasts for rule in found],
     )

@@ -24,6 +24,7 @@ from farrier.io.api import PostgresRequests
 from farrier.io.embedded import EmbeddedServer, default_directory
 from farrier.io.pool import Connection, Pool, Single
 from farrier.io.queries import PostgresQueries
+from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.io.retention import PostgresRetention
 
 _EXISTS = statements.load("schema/exists")
@@ -39,6 +40,7 @@ class Client(msgspec.Struct, frozen=True):
     """A database that was reached and fits this program."""
 
     queries: PostgresQueries
+    resources: PostgresResourceQueries
     requests: PostgresRequests
     retention: PostgresRetention
 
@@ -52,7 +54,12 @@ async def client(config: DatabaseConfig) -> AsyncIterator[Client]:
         try:
             await _require_schema(connections, embedded=not config.dsn)
             requests = PostgresRequests(connections, dsn, pgbouncer=config.pgbouncer)
-            yield Client(PostgresQueries(connections), requests, PostgresRetention(connections))
+            yield Client(
+                PostgresQueries(connections),
+                PostgresResourceQueries(connections),
+                requests,
+                PostgresRetention(connections),
+            )
         finally:
             connections.terminate()
 

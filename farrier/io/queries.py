@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from farrier.errors import RefusedByModel, UndecodableState
-from farrier.io import census, refusals, statements
+from farrier.io import census, reading, refusals, statements
 from farrier.io.pool import Connection, Pool
 from farrier.model import clocks
 from farrier.model.census import Census, Rules
@@ -33,9 +33,6 @@ from farrier.model.views import (
     Wanted,
 )
 
-T = TypeVar("T")
-
-_NOW = statements.load("queries/now")
 _FIND_NODE = statements.load("queries/find_node")
 _FIND_REGION = statements.load("queries/find_region")
 _INVENTORY = statements.load("queries/inventory")
@@ -64,7 +61,7 @@ class PostgresQueries:
 
     async def inventory(self, wanted: Wanted, *, after: str = "", limit: int = 1000) -> Page[NodeView]:
         async with refusals.borrowed(self._pool) as conn:
-            now = await _now(conn)
+            now = await reading.now(conn)
             ids = [record[0] for record in await conn.fetch(_INVENTORY, *_columns(wanted), after, limit)]
             return Page(now, await _nodes(conn, ids))
 
@@ -72,7 +69,7 @@ class PostgresQueries:
         limited = [list(clocks.limited_states(layer, limits)) for layer in (Layer.STATUS, Layer.MANAGEMENT)]
         found: list[Overdue] = []
         async with refusals.borrowed(self._pool) as conn:
-            now = await _now(conn)
+            now = await reading.now(conn)
             ids = [record[0] for record in await conn.fetch(_WITH_A_CLOCK, *_columns(wanted), *limited)]
             for chunk in _chunks(ids):
                 above = ((node, clocks.above(node, now, limits)) for node in await _nodes(conn, chunk))
@@ -81,10 +78,10 @@ class PostgresQueries:
 
     async def node(self, node: str) -> Page[NodeDetail]:
         async with refusals.borrowed(self._pool) as conn:
-            now = await _now(conn)
+            now = await reading.now(conn)
             id_ = await _find(conn, node)
             (line,) = await _nodes(conn, [id_])
-            (more,) = await _fetch(conn, dict[str, Any], _DETAIL, id_)
+            (more,) = await reading.fetch(conn, dict[str, Any], _DETAIL, id_)
         try:
             return Page(now, (msgspec.convert(msgspec.to_builtins(line) | more, NodeDetail),))
         except msgspec.ValidationError as error:
@@ -104,7 +101,7 @@ class PostgresQueries:
             walk = order.value if kind is None else f"{Order.NEWEST if order is Order.NEWEST else Order.OLDEST} of one"
             key = (None,) * 5 if after is None else msgspec.structs.astuple(after)
             bounds = *_bound(wanted.since), *_bound(wanted.until)
-            found: tuple[_Walked, ...] = await _fetch(
+            found: tuple[_Walked, ...] = await reading.fetch(
                 conn,
                 _Walked,
                 _HISTORY,
@@ -125,24 +122,24 @@ class PostgresQueries:
 
     async def tasks(self, node: str | None, statuses: Sequence[str] = (), *, limit: int = 1000) -> Page[TaskView]:
         async with refusals.borrowed(self._pool) as conn:
-            now = await _now(conn)
+            now = await reading.now(conn)
             id_ = None if node is None else await _find(conn, node)
-            return Page(now, await _fetch(conn, TaskView, _TASKS, id_, list(statuses), limit))
+            return Page(now, await reading.fetch(conn, TaskView, _TASKS, id_, list(statuses), limit))
 
     async def regions(self) -> Page[RegionView]:
         async with refusals.borrowed(self._pool) as conn:
-            now = await _now(conn)
-            return Page(now, await _fetch(conn, RegionView, _REGIONS))
+            now = await reading.now(conn)
+            return Page(now, await reading.fetch(conn, RegionView, _REGIONS))
 
     async def figures(self) -> Figures:
         async with refusals.borrowed(self._pool) as conn:
-            (figures,) = await _fetch(conn, Figures, _FIGURES)
+            (figures,) = await reading.fetch(conn, Figures, _FIGURES)
             return figures
 
     async def census(self, rules: Rules) -> Census:
         async with refusals.borrowed(self._pool) as conn:
             counted = await census.take(conn, rules)
-        return _decoded(counted, msgspec.json.Decoder(Census))
+        return reading.decoded(counted, msgspec.json.Decoder(Census))
 
 
 class _Walked(msgspec.Struct, frozen=True):
@@ -151,11 +148,6 @@ class _Walked(msgspec.Struct, frozen=True):
     changes: tuple[Past, ...]
     looked: int
     last: HistoryKey | None
-
-
-async def _now(conn: Connection) -> datetime:
-    now: datetime = await conn.fetchval(_NOW)
-    return now
 
 
 async def _find(conn: Connection, given: str) -> int:
@@ -169,6 +161,9 @@ async def _resource(conn: Connection, wanted: WantedPast) -> tuple[str | None, i
     """Kind and id of the one resource that is asked for, if it is one."""
     if wanted.node is not None:
         return "node", await _find(conn, wanted.node)
+    if wanted.resource is not None:
+        kind, given = wanted.resource
+        return kind, await reading.find_resource(conn, kind, given)
     if wanted.region is None:
         return None, None
     id_: int | None = await conn.fetchval(_FIND_REGION, wanted.region)
@@ -189,20 +184,7 @@ def _narrowed(wanted: WantedPast) -> tuple[Any, ...]:
 
 
 async def _nodes(conn: Connection, ids: Sequence[int]) -> tuple[NodeView, ...]:
-    return await _fetch(conn, NodeView, _NODES, ids) if ids else ()
-
-
-async def _fetch(conn: Connection, type_: type[T], sql: str, *arguments: Any) -> tuple[T, ...]:
-    """Rows of one column, each a JSON object."""
-    decoder = msgspec.json.Decoder(type_)
-    return tuple(_decoded(record[0], decoder) for record in await conn.fetch(sql, *arguments))
-
-
-def _decoded(row: str, decoder: msgspec.json.Decoder[T]) -> T:
-    try:
-        return decoder.decode(row)
-    except msgspec.ValidationError as error:
-        raise UndecodableState("a row of what was asked for", str(error)) from error
+    return await reading.fetch(conn, NodeView, _NODES, ids) if ids else ()
 
 
 def _columns(wanted: Wanted) -> tuple[list[str], ...]:

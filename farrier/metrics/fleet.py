@@ -119,8 +119,10 @@ class FleetGauges(Collector):
         limits = self._rules.limits.everywhere
         in_force = {_labels(place): limits.get(place.key, place.default) for place in PLACES}
         told = {labels: limit.total_seconds() for labels, limit in in_force.items() if limit is not None}
-        yield gauges.STATE_SLA.family(told)
         census = self._census
+        if census is not None:  # a process knows its own kinds, the database all that are registered
+            told |= {(each.kind, each.state, each.substate): each.seconds for each in census.kind_limits}
+        yield gauges.STATE_SLA.family(told)
         yield gauges.COLLECTED.family({(): 0.0 if census is None else census.now.timestamp()})
         if census is not None:
             yield from _of_states(census)
@@ -128,10 +130,11 @@ class FleetGauges(Collector):
 
     def _of_words(self, census: Census) -> Iterator[GaugeMetricFamily]:
         words = self._words
-        due = {kind: census.due.get(kind, Due()) for kind in words.scheduled}
+        scheduled = tuple(dict.fromkeys((*words.scheduled, *sorted(census.due))))
+        due = {kind: census.due.get(kind, Due()) for kind in scheduled}
         yield gauges.SCHEDULE_DUE.family({(kind,): each.count for kind, each in due.items()})
         yield gauges.SCHEDULE_OLDEST_DUE.family({(kind,): each.oldest for kind, each in due.items()})
-        failing: dict[Labels, float] = dict.fromkeys(product(words.scheduled, words.errors), 0)
+        failing: dict[Labels, float] = dict.fromkeys(product(scheduled, words.errors), 0)
         failing |= {(each.kind, each.error): each.count for each in census.failing}
         yield gauges.RESOURCES_FAILING.family(failing)
         yield gauges.INTENTS_PENDING.family({(): census.intents_pending})
@@ -146,13 +149,13 @@ class FleetGauges(Collector):
 
 
 def _of_states(census: Census) -> Iterator[GaugeMetricFamily]:
-    """A state that is unknown here, a newer farrier's, is told like any other."""
+    """A state that is unknown here, a newer farrier's or of a kind that others run, is told like any other."""
     counts = dict.fromkeys(map(_labels, STATES), 0.0)
     oldest = dict(counts)
     for place in census.places:
         labels = (place.kind, place.state, place.substate)
         counts[labels], oldest[labels] = place.count, place.oldest
-    above = dict.fromkeys(map(_labels, PLACES), 0.0)
+    above = dict.fromkeys((*map(_labels, PLACES), *counts), 0.0)
     above |= {(late.kind, late.state, late.substate): late.count for late in census.above}
     yield gauges.RESOURCES.family(counts)
     yield gauges.OLDEST_IN_STATE.family(oldest)

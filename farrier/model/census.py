@@ -61,6 +61,15 @@ class Late(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
+class Limited(msgspec.Struct, frozen=True, kw_only=True):
+    """The limit, in seconds, of a state of a registered kind where no site has one of its own."""
+
+    kind: str
+    state: str
+    substate: str
+    seconds: float
+
+
 class LateNode(msgspec.Struct, frozen=True, kw_only=True):
     """A node above a limit by so many seconds, and by which of its clocks."""
 
@@ -87,12 +96,14 @@ class Due(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Census(msgspec.Struct, frozen=True, kw_only=True):
-    """The fleet at one moment. States that nothing is in, and words that nothing has, may be missing. `above`, `worst`,
-    `manual` and `oldest_intent` leave out what an operator's pause holds up."""
+    """The fleet at one moment. States that nothing is in, and words that nothing has, may be missing, but of registered
+    kinds all states are there. `above`, `worst`, `manual` and `oldest_intent` leave out what an operator's pause holds
+    up. `kind_limits` are those of registered kinds, of which this process may not know all."""
 
     now: datetime
     places: tuple[Inhabited, ...]
     above: tuple[Late, ...]
+    kind_limits: tuple[Limited, ...]
     worst: tuple[LateNode, ...]
     manual: Mapping[str, int]
     due: Mapping[str, Due]

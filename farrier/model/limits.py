@@ -7,7 +7,7 @@ and by what counts them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from itertools import product
 from typing import TypeAlias
@@ -16,6 +16,7 @@ import msgspec
 
 from farrier.model import edges, maas_region, sla
 from farrier.model.edges import Layer
+from farrier.model.kinds import KindSpec, label
 from farrier.model.maas_region import RegionState
 from farrier.model.workflow import WorkflowStatus
 
@@ -25,9 +26,12 @@ Overrides: TypeAlias = Mapping[str, timedelta]
 END_TO_END = "end_to_end"
 """The state of the clock that runs over a whole workflow."""
 
+SUBSTATE = "/"
+"""Between a state of a registered kind and the substate that it may have."""
+
 REGION_KEYS = frozenset(f"{maas_region.KIND}.{state}" for state in RegionState)
 KEYS = sla.KEYS | REGION_KEYS
-"""Every name that a limit may have."""
+"""Every name that a limit of a node, its workflows or a region may have; `keys_of` has those of other kinds."""
 
 _NODE_KIND = edges.LAYER_KIND[Layer.STATUS]
 
@@ -103,9 +107,9 @@ class Rule(msgspec.Struct, frozen=True):
     lasts: timedelta
 
 
-def rules(limits: Limits) -> Iterator[Rule]:
+def rules(limits: Limits, places: Iterable[Place] = PLACES) -> Iterator[Rule]:
     """All limits in force, defaults included."""
-    for place in PLACES:
+    for place in places:
         lasts = limits.everywhere.get(place.key, place.default)
         if lasts is not None:
             yield Rule(place, "", "", lasts)
@@ -119,3 +123,42 @@ def region_limit(limits: Limits, site: str, state: str) -> timedelta | None:
     """The limit of a region in a state; None for one that may last, or that is unknown here."""
     default = next((limit for known, limit in maas_region.LIMITS.items() if known == state), None)
     return limits.of(site, None).get(f"{maas_region.KIND}.{state}", default)
+
+
+def keys_of(specs: Iterable[KindSpec]) -> frozenset[str]:
+    """Every name that a limit of these kinds may have."""
+    return frozenset(spec.sla_key(state) for spec in specs for state in spec.states if state not in spec.terminal)
+
+
+def places_of(specs: Iterable[KindSpec]) -> Iterator[Place]:
+    """Every state that a resource of these kinds may be in, by kind."""
+    for spec in specs:
+        for state, default in spec.states.items():
+            if state not in spec.terminal:
+                name, substate = label(state)
+                yield Place(spec.name, name, substate, spec.sla_key(state), default.limit)
+
+
+def resource_limit(
+    limits: Limits, kind: str, site: str | None, state: str, default: timedelta | None
+) -> timedelta | None:
+    """The limit of a resource of a registered kind; `default` is the kind's own."""
+    return limits.of(site, None).get(f"{kind}.{state.replace(SUBSTATE, '.')}", default)
+
+
+class KindRule(msgspec.Struct, frozen=True):
+    """A limit of a registered kind that is not the kind's own; of all sites if `site` is None."""
+
+    kind: str
+    state: str
+    site: str | None
+    lasts: timedelta
+
+
+def kind_rules(limits: Limits) -> Iterator[KindRule]:
+    """What the configuration says of registered kinds; the kinds' own limits are in the database."""
+    for site, overrides in ((None, limits.everywhere), *limits.sites.items()):
+        for key, lasts in overrides.items():
+            if key not in KEYS:
+                kind, _, state = key.partition(".")
+                yield KindRule(kind, state.replace(".", SUBSTATE), site, lasts)

@@ -58,7 +58,7 @@ def parse_key(text: str) -> HistoryKey:
 
 class Past(msgspec.Struct, frozen=True, kw_only=True):
     """One change of one layer of one resource: what, when, after how long, who caused it, and why. `name` is the
-    node's, or the site of a MAAS region; `requested_by` is who asked, if a request was the cause and says so."""
+    resource's, or the site of a MAAS region; `requested_by` is who asked, if a request was the cause and says so."""
 
     kind: str
     id: int
@@ -88,13 +88,15 @@ Bound = datetime | timedelta
 class WantedPast(msgspec.Struct, frozen=True, kw_only=True):
     """Which changes; what is empty or None takes any.
 
-    `node` (name or id) or `region` (site) is the one resource that is asked for. `since` is included, `until` is not.
+    `node` (name or id), `region` (site) or `resource` (kind, and name or id) is the one that is asked for. `since` is
+    included, `until` is not.
     A cause is meant by its whole text or by its first word: `intent 7`, `intent`, `timer`. `reason` is a piece of the
     text, upper or lower case; `at_least` is how long the state that was left had lasted.
     """
 
     node: str | None = None
     region: str | None = None
+    resource: tuple[str, str] | None = None
     since: Bound | None = None
     until: Bound | None = None
     kinds: tuple[str, ...] = ()
@@ -108,11 +110,11 @@ class WantedPast(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_narrow(self, order: Order) -> bool:
         """Whether a walk meets changes that are not wanted."""
-        by_time = order is not Order.NODES and self.node is None and self.region is None
+        by_time = order is not Order.NODES and (self.node, self.region, self.resource) == (None, None, None)
         met = (
             WantedPast(since=self.since, until=self.until)
             if by_time
-            else WantedPast(node=self.node, region=self.region)
+            else WantedPast(node=self.node, region=self.region, resource=self.resource)
         )
         return self != met
 

@@ -36,6 +36,28 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     answered_at: datetime | None
 
 
+class ResourceRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One intent for a resource of a registered kind, which is given by its name or its id."""
+
+    kind: str
+    resource: str
+    action: str
+    params: Mapping[str, Any] = {}
+    key: str | None = None
+    requested_by: str | None = None
+
+
+class ResourceAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """How an intent for a resource stands."""
+
+    intent: int
+    kind: str
+    resource: int
+    status: str
+    reason: str | None
+    answered_at: datetime | None
+
+
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
     """A node to be. With `bootstrap_token` it waits for its agent, who has `bootstrap_ttl` to spend it."""
 

@@ -17,6 +17,7 @@ from farrier.model import clocks, duration, failures
 from farrier.model.clocks import Clock
 from farrier.model.limits import Limits
 from farrier.model.management import Management
+from farrier.model.outcome import Record
 from farrier.model.situation import POWER_IS_FREE
 from farrier.model.status import NodeStatus
 from farrier.model.views import NodeDetail
@@ -57,7 +58,7 @@ def explain(node: NodeDetail, now: datetime, limits: Limits) -> Why:
         clocks=clocks.running(node, now, limits),
         errors=tuple(_errors(node)),
         source=node.outcome.source if node.outcome is not None else "",
-        next_run=_next_run(node, now),
+        next_run=next_run(node.next_run_at, now, running=node.running),
         advice=next(_advice(node, now), "nothing to do"),
     )
 
@@ -75,19 +76,24 @@ def _is_held(node: NodeDetail) -> bool:
 def _waits_for(node: NodeDetail) -> str:
     if _is_held(node):
         return f"unpause: {node.paused}"
-    if node.next_run_at is None:
+    return waits_for(node.outcome, node.next_run_at)
+
+
+def waits_for(outcome: Record | None, next_run_at: datetime | None) -> str:
+    """What its last run says a resource of any kind waits for."""
+    if next_run_at is None:
         return "nothing any more"
-    if node.outcome is None:
+    if outcome is None:
         return "its first run"
-    match node.outcome.outcome:
+    match outcome.outcome:
         case "error":
-            return f"a run that does not fail: the last one ended in {node.outcome.error}"
+            return f"a run that does not fail: the last one ended in {outcome.error}"
         case "do_nothing" | "deleted":
             return "nothing: all is as it should be"
         case "transition" | "update":
-            return f"its next run, after: {node.outcome.reason}"
+            return f"its next run, after: {outcome.reason}"
         case _:
-            return node.outcome.reason
+            return outcome.reason
 
 
 def _errors(node: NodeDetail) -> Iterator[str]:
@@ -131,24 +137,30 @@ def _last_read(node: NodeDetail) -> str:
     return "never" if node.bmc.power_at is None else f"{node.bmc.power_at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _next_run(node: NodeDetail, now: datetime) -> str:
-    if node.next_run_at is None:
+def next_run(next_run_at: datetime | None, now: datetime, *, running: bool) -> str:
+    """When the handler of a resource of any kind runs next, in words."""
+    if next_run_at is None:
         return "never again"
-    if node.running:
+    if running:
         return "under way"
-    if node.next_run_at > now:
-        return f"in {duration.human(node.next_run_at - now)}"
-    return f"due since {duration.human(now - node.next_run_at)}"
+    if next_run_at > now:
+        return f"in {duration.human(next_run_at - now)}"
+    return f"due since {duration.human(now - next_run_at)}"
+
+
+def of_runs(outcome: Record | None, next_run_at: datetime, now: datetime) -> Iterator[str]:
+    """What to do about how runs of a resource of any kind go."""
+    if now - next_run_at > _NOBODY_RUNS_IT:
+        yield "no controller works on it: is `farrier run` up, and does it reach this database?"
+    if outcome is not None and outcome.error:
+        yield "read the controller's log of its last run; the error says what was expected"
 
 
 def _advice(node: NodeDetail, now: datetime) -> Iterator[str]:
     """What to do, the most telling first."""
     if node.next_run_at is None:
         return
-    if now - node.next_run_at > _NOBODY_RUNS_IT:
-        yield "no controller works on it: is `farrier run` up, and does it reach this database?"
-    if node.outcome is not None and node.outcome.error:
-        yield "read the controller's log of this node's last run; the error says what was expected"
+    yield from of_runs(node.outcome, node.next_run_at, now)
     if _is_held(node):
         yield "unpause it when you are done"
     workflow = node.workflow

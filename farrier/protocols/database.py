@@ -15,7 +15,8 @@ from farrier.model.fleet import NewNode, NodeGlance, PastMove
 from farrier.model.limits import Limits
 from farrier.model.node import TaskType
 from farrier.model.past import HistoryKey, Order, PastPage, Pruned, Retained, WantedPast
-from farrier.model.requests import Answer, Registration, Request
+from farrier.model.requests import Answer, Registration, Request, ResourceAnswer, ResourceRequest
+from farrier.model.resource_views import KindView, LateResource, ResourceDetail, ResourceView, WantedResources
 from farrier.model.views import (
     Figures,
     NodeDetail,
@@ -135,6 +136,27 @@ class Queries(Protocol):
         milliseconds, so it is not to be asked more often than every few seconds."""
 
 
+class ResourceQueries(Protocol):
+    """The same for resources of registered kinds. A resource is given by its name or its id, as a node is. All raise
+    `RefusedByModel` for a kind that is not registered, for a resource that never was and for what the connection's role
+    may not see, and `DatabaseUnreachable`."""
+
+    async def kinds(self) -> tuple[KindView, ...]:
+        """All registered kinds, with their states, what is in them, and what may be asked for."""
+
+    async def resources(
+        self, wanted: WantedResources, *, after: tuple[str, int] = ("", 0), limit: int = 1000
+    ) -> Page[ResourceView]:
+        """Resources by name and id, those that come behind `after`. Fewer than `limit` rows: that was the last page."""
+
+    async def resource(self, kind: str, given: str) -> Page[ResourceDetail]:
+        """One row: everything of one resource, an ended one included."""
+
+    async def late(self, limits: Limits, *, limit: int = 1000) -> Page[LateResource]:
+        """Resources above their limit, the worst first, at most `limit`. `limits` are those that are not their kind's
+        own."""
+
+
 class Requests(Protocol):
     """What may be asked for. A node is given by its name or its id. All raise `RefusedByModel` (its `sqlstate` and
     `hint` are the database's; `MalformedRequest` if it could never be right) and `DatabaseUnreachable`."""
@@ -144,6 +166,12 @@ class Requests(Protocol):
 
     async def answer(self, intent: int, patience: timedelta) -> Answer | None:
         """Wait until an intent is answered. None: it is still pending after `patience`."""
+
+    async def ask_resource(self, request: ResourceRequest) -> int:
+        """The same for a resource of a registered kind. `create` is answered when this returns."""
+
+    async def answer_resource(self, intent: int, patience: timedelta) -> ResourceAnswer | None:
+        """Wait until an intent for a resource is answered. None: it is still pending after `patience`."""
 
     async def register(self, registration: Registration) -> int:
         """Make a node; answers its id."""

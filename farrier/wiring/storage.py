@@ -20,6 +20,7 @@ from farrier.io.api import PostgresRequests
 from farrier.io.embedded import default_directory
 from farrier.io.fleet import PostgresFleet
 from farrier.io.queries import PostgresQueries
+from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.protocols import AgentApi, FleetApi, Queries, ServiceObserver
 from farrier.services.credentials import CredentialPlaces, Credentials
 from farrier.web.backend import Backend
@@ -95,7 +96,8 @@ async def backend(config: settings.Config, database: Database, *, observer: Serv
         async with credentials(config, observer=observer) as store:
             reference = config.http.bearer_token
             token = partial(store.token, reference) if reference else None
-            yield Backend(PostgresQueries(connections), requests, config.sla, token)
+            resources = PostgresResourceQueries(connections)
+            yield Backend(PostgresQueries(connections), requests, config.sla, token, resources)
     finally:
         connections.terminate()
 

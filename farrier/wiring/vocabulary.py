@@ -17,10 +17,12 @@ from farrier.metrics import gauges
 from farrier.metrics.definitions import KindWords, ServiceWords, Vocabulary
 from farrier.metrics.fleet import FleetGauges, FleetWords
 from farrier.metrics.sink import Constant, run_error_labels
-from farrier.model import edges, mapping, stages
+from farrier.model import edges, kinds, mapping, stages
 from farrier.model.bmc import BmcFailure, PowerState
+from farrier.model.built_in import BUILT_IN
 from farrier.model.census import Condition, Rules, Source
 from farrier.model.failures import FailureClass
+from farrier.model.kinds import KindSpec
 from farrier.model.maas import MaasFailure
 from farrier.model.maas_region import LAYER, RegionState
 from farrier.model.status import NodeStatus
@@ -51,14 +53,15 @@ def trust_gauge(config: settings.BmcConfig) -> Constant:
     return Constant(gauges.BMC_TLS_INSECURE, sum(trust.insecure for trust in (config, *config.hosts.values())))
 
 
-def vocabulary() -> Vocabulary:
-    """Every label value that metrics of this program may have."""
+def vocabulary(specs: Iterable[KindSpec] = BUILT_IN) -> Vocabulary:
+    """Every label value that metrics of this program may have, if it runs these kinds besides nodes and regions."""
     services = {
         "bmc": _service(BmcOperation, BmcFailure),
         "maas": _service(MaasOperation, MaasFailure),
         "vault": ServiceWords(operations=tuple(VaultOperation), results=tuple(VaultResult)),
     }
-    return Vocabulary(kinds={NODE_KIND.name: _node_words(), REGION_KIND.name: _region_words()}, services=services)
+    words = {NODE_KIND.name: _node_words(), REGION_KIND.name: _region_words()}
+    return Vocabulary(kinds=words | {spec.name: _kind_words(spec) for spec in specs}, services=services)
 
 
 def _service(operations: Iterable[StrEnum], failures: Iterable[StrEnum]) -> ServiceWords:
@@ -68,6 +71,12 @@ def _service(operations: Iterable[StrEnum], failures: Iterable[StrEnum]) -> Serv
 def _region_words() -> KindWords:
     states = tuple(map(str, RegionState))
     return KindWords(layers={LAYER: (REGION_KIND.name, states)}, labels=tuple((state, "") for state in states))
+
+
+def _kind_words(spec: KindSpec) -> KindWords:
+    """A state with a substate is one state where it is entered and left."""
+    states = tuple(spec.states)
+    return KindWords(layers={kinds.LAYER: (spec.name, states)}, labels=tuple(map(kinds.label, states)))
 
 
 def fleet_words() -> FleetWords:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from farrier.io.api import PostgresRequests
 from farrier.io.queries import PostgresQueries
+from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.model.limits import Limits
 from farrier.web.backend import Backend
 from tests.integration.test_web import client_of, closed_site
@@ -25,7 +26,8 @@ async def test_of_a_fleet_that_is_late_as_a_whole_the_worst_thousand_are_told_an
     site = closed_site()
     async with db.pool(size=1) as connections, client_of(site) as web:
         requests = PostgresRequests(connections, db.dsn)
-        site.open(Backend(PostgresQueries(connections), requests, Limits(), None))
+        resources = PostgresResourceQueries(connections)
+        site.open(Backend(PostgresQueries(connections), requests, Limits(), None, resources))
         told = (await web.get("/api/v1/breaches")).json()
     assert told["more_nodes"] == 3
     assert [node["node"] for node in told["nodes"]] == [f"gpu-{n}" for n in range(1003, 3, -1)]

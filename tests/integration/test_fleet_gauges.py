@@ -17,12 +17,13 @@ from farrier.metrics import gauges as names
 from farrier.metrics.families import Gauge
 from farrier.metrics.fleet import FleetGauges
 from farrier.metrics.sink import PrometheusSink, run_error_labels
-from farrier.model import edges, maas_region
+from farrier.model import edges, kinds, maas_region
 from farrier.model.bmc import BmcFailure, PowerState
+from farrier.model.built_in import BUILT_IN
 from farrier.model.census import Census, Condition, Rules, Source
 from farrier.model.edges import Layer
 from farrier.model.failures import FailureClass
-from farrier.model.limits import PLACES, Limits
+from farrier.model.limits import PLACES, Limits, places_of
 from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.protocols import Queries
 from tests.support import figures, pg, proxy
@@ -263,6 +264,8 @@ def places() -> Iterator[tuple[str, str, str]]:
             for stage in stages[layer] if by_stage else ("",):
                 yield edges.LAYER_KIND[layer], str(state), str(stage)
     yield from ((maas_region.KIND, str(state), "") for state in maas_region.RegionState)
+    for spec in BUILT_IN:
+        yield from ((spec.name, *kinds.label(state)) for state in set(spec.states) - spec.terminal)
 
 
 async def test_a_fresh_process_on_an_empty_fleet_has_every_series_at_zero_and_no_other(
@@ -273,15 +276,16 @@ async def test_a_fresh_process_on_an_empty_fleet_has_every_series_at_zero_and_no
     for key in [key for key in told if key[0] == "farrier_state_sla_seconds"]:
         assert told.pop(key) > 0
     whole = {("onboarding", "end_to_end", ""), ("decommission", "end_to_end", "")}
+    scheduled = ("node", "maas_region", *(spec.name for spec in BUILT_IN))
     expected: dict[Gauge, set[tuple[str, ...]]] = {
         names.RESOURCES: set(places()),
         names.OLDEST_IN_STATE: set(places()),
         names.ABOVE_SLA: set(places()) | whole,
         names.NODE_ABOVE_SLA: set(),
         names.MANUAL_INTERVENTION: {(str(failure),) for failure in FailureClass},
-        names.SCHEDULE_DUE: {("node",), ("maas_region",)},
-        names.SCHEDULE_OLDEST_DUE: {("node",), ("maas_region",)},
-        names.RESOURCES_FAILING: {(kind, error) for kind in ("node", "maas_region") for error in run_error_labels()},
+        names.SCHEDULE_DUE: {(kind,) for kind in scheduled},
+        names.SCHEDULE_OLDEST_DUE: {(kind,) for kind in scheduled},
+        names.RESOURCES_FAILING: {(kind, error) for kind in scheduled for error in run_error_labels()},
         names.INTENTS_PENDING: {()},
         names.INTENTS_OLDEST_PENDING: {()},
         names.NODES_BY_HEALTH: {(str(word),) for word in Condition},
@@ -328,9 +332,10 @@ async def test_a_fleet_in_every_state_makes_no_series_that_an_empty_one_has_not(
         )
     full = await scraped(replicas[0])
     assert {key for key in full if key[0] != "farrier_node_above_sla_seconds"} == empty
-    resources = {labels: value for (name, labels), value in full.items() if name == "farrier_resources"}
-    assert min(resources.values()) > 0
-    assert len(PLACES) == len(set(places())) + 2
+    others = {place.kind for place in places_of(BUILT_IN)}  # have tests of their own
+    resources = [v for (name, labels), v in full.items() if name == "farrier_resources" and labels[0] not in others]
+    assert min(resources) > 0
+    assert len(PLACES) + len(tuple(places_of(BUILT_IN))) == len(set(places())) + 2
 
 
 def test_naming_nodes_can_be_switched_off() -> None:

@@ -13,6 +13,7 @@ from farrier import wiring
 from farrier.io.api import PostgresRequests
 from farrier.io.pool import Connection
 from farrier.io.queries import PostgresQueries
+from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.metrics.fleet import FleetGauges
 from farrier.model.bmc import BmcFailure
 from farrier.model.census import Rules
@@ -49,7 +50,8 @@ def client_of(site: Site) -> httpx.AsyncClient:
 @pytest.fixture
 async def backend(db: pg.Database) -> AsyncIterator[Backend]:
     async with db.pool(size=3) as connections:
-        yield Backend(PostgresQueries(connections), PostgresRequests(connections, db.dsn), Limits(), token)
+        requests, resources = PostgresRequests(connections, db.dsn), PostgresResourceQueries(connections)
+        yield Backend(PostgresQueries(connections), requests, Limits(), token, resources)
 
 
 @pytest.fixture
@@ -190,7 +192,7 @@ async def test_a_request_without_the_token_changes_nothing(
 
 async def test_requests_are_off_until_a_token_is_configured(backend: Backend) -> None:
     site = closed_site()
-    site.open(Backend(backend.queries, backend.requests, Limits(), None))
+    site.open(Backend(backend.queries, backend.requests, Limits(), None, backend.resources))
     async with client_of(site) as client:
         answer = await client.post("/api/v1/intents", json={}, headers=WITH_TOKEN)
     assert answer.status_code == 403

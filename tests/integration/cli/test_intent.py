@@ -190,10 +190,14 @@ async def test_an_enqueued_node_is_due_now(gpu: Prompt, db: pg.Database) -> None
 
 @pytest.mark.parametrize(
     ("kind", "given", "text"),
-    [("node", "gpu-9", "no node is named"), ("node", "99", "no node with id 99"), ("disk", "x", "no disk is named")],
+    [("node", "gpu-9", "no node is named"), ("node", "99", "no node with id 99"), ("maas_region", "x", "give its id")],
 )
 async def test_what_is_not_scheduled_cannot_be_enqueued(gpu: Prompt, kind: str, given: str, text: str) -> None:
     assert text in (await gpu("enqueue", kind, given, ends=ExitCode.REFUSED)).err
+
+
+async def test_a_kind_that_is_not_registered_is_not_known(gpu: Prompt) -> None:
+    assert "unknown kind 'disk'" in (await gpu("enqueue", "disk", "x", ends=ExitCode.USAGE)).err
 
 
 async def test_tasks_are_listed_newest_first_and_by_node_and_status(gpu: Prompt, db: pg.Database) -> None:

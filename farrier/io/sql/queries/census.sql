@@ -1,6 +1,7 @@
 -- The fleet counted: states and their oldest, clocks above their own limits, who waits for a person, health and power.
 -- $1 to $6: limits as (kind, state, substate, scope, name, lasts), scope '', 'model' or 'site'; $7 offline_after,
--- $8 observation_ttl, $9 how many clocks above a limit to name. One pass over an index and one over the agents, and all
+-- $8 observation_ttl, $9 how many clocks above a limit to name; $10 to $13: limits of registered kinds that are not their
+-- own, as farrier.count_resources takes them. One pass over an index and one over the agents, and all
 -- else by what is not as it should be. `< OR >` for `<>`, because an index has ranges.
 WITH limits AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::interval[])
@@ -43,6 +44,9 @@ workflows AS MATERIALIZED (
            CASE d.status WHEN 'running' THEN coalesce(d.stage, '') ELSE '' END,
            CASE d.status WHEN 'running' THEN d.stage_entered_at ELSE d.status_entered_at END
       FROM farrier.node_decommissions d WHERE d.status NOT IN ('completed', 'cancelled', 'reconciled')),
+of_kinds AS MATERIALIZED (
+    SELECT c.kind, split_part(c.state, '/', 1) AS state, split_part(c.state, '/', 2) AS substate, c.n, c.first, c.above, c.lasts
+      FROM farrier.count_resources($10::text[], $11::text[], $12::text[], $13::interval[]) c),
 -- Paused nodes whose workflow goes on all the same: a pause stops neither a deletion nor what a cancel began. It does stop
 -- whatever there is to do about management.
 goes_on AS MATERIALIZED (
@@ -54,7 +58,8 @@ places AS (
     UNION ALL SELECT 'management', management, '', n, first FROM unsettled
     UNION ALL SELECT 'management', 'manageable', '', n, first FROM manageable
     UNION ALL SELECT kind, status, substate, count(*), min(entered_at) FROM workflows GROUP BY kind, status, substate
-    UNION ALL SELECT 'maas_region', state, '', count(*), min(state_entered_at) FROM farrier.maas_regions GROUP BY state),
+    UNION ALL SELECT 'maas_region', state, '', count(*), min(state_entered_at) FROM farrier.maas_regions GROUP BY state
+    UNION ALL SELECT kind, state, substate, n, first FROM of_kinds),
 -- Clocks that have run for longer than the shortest limit that anything in their state may have.
 late AS (
     SELECT f, n.name, n.site, n.model, n.entered_at
@@ -143,7 +148,12 @@ due AS (
     SELECT s.kind, count(*) AS n, extract(epoch FROM farrier.now() - min(s.due_at))::double precision AS oldest
       FROM farrier.schedule s
      WHERE s.kind IN ('node', 'maas_region') AND s.lane IN (0, 1) AND s.due_at <= farrier.now()
-     GROUP BY s.kind)
+     GROUP BY s.kind
+    UNION ALL
+    SELECT k.kind, d.n, d.oldest
+      FROM farrier.kinds k CROSS JOIN LATERAL (
+           SELECT count(*) AS n, coalesce(extract(epoch FROM farrier.now() - min(s.due_at)), 0)::double precision AS oldest
+             FROM farrier.schedule s WHERE s.kind = k.kind AND s.lane IN (0, 1) AND s.due_at <= farrier.now()) d)
 SELECT row_to_json(x)::text
   FROM (
     SELECT farrier.now() AS now,
@@ -151,7 +161,11 @@ SELECT row_to_json(x)::text
                        'oldest', greatest(extract(epoch FROM farrier.now() - first), 0))), '[]') FROM places) AS places,
            (SELECT coalesce(json_agg(json_build_object('kind', kind, 'state', state, 'substate', substate, 'count', n)), '[]')
               FROM (SELECT kind, state, substate, count(*) AS n FROM above GROUP BY kind, state, substate
-                    UNION ALL SELECT * FROM above_of_regions) c) AS above,
+                    UNION ALL SELECT * FROM above_of_regions
+                    UNION ALL SELECT kind, state, substate, above FROM of_kinds WHERE above > 0) c) AS above,
+           (SELECT coalesce(json_agg(json_build_object('kind', kind, 'state', state, 'substate', substate,
+                       'seconds', extract(epoch FROM lasts))), '[]')
+              FROM of_kinds WHERE lasts IS NOT NULL) AS kind_limits,
            (SELECT coalesce(json_agg(w), '[]')
               FROM (SELECT * FROM worst ORDER BY seconds DESC, node) w) AS worst,
            (SELECT coalesce(json_object_agg(failure, n), '{}')
@@ -160,10 +174,14 @@ SELECT row_to_json(x)::text
                      WHERE w.status = 'failed_manual_intervention' AND (n.paused IS NULL OR n.id IN (SELECT g.id FROM goes_on g))
                      GROUP BY 1) c) AS manual,
            (SELECT coalesce(json_object_agg(kind, json_build_object('count', n, 'oldest', oldest)), '{}') FROM due) AS due,
-           (SELECT count(*) FROM farrier.intents WHERE status = 'pending') AS intents_pending,
-           (SELECT greatest(coalesce(extract(epoch FROM farrier.now() - min(i.created_at)), 0), 0)
-              FROM farrier.intents i JOIN farrier.nodes n ON n.id = i.node_id LEFT JOIN farrier.actions a ON a.action = i.action
-             WHERE i.status = 'pending' AND (n.paused IS NULL OR a.while_paused OR n.status = 'deleted')) AS oldest_intent,
+           (SELECT count(*) FROM farrier.intents WHERE status = 'pending')
+               + (SELECT count(*) FROM farrier.resource_intents WHERE status = 'pending') AS intents_pending,
+           (SELECT greatest(coalesce(extract(epoch FROM farrier.now() - min(first)), 0), 0)
+              FROM (SELECT min(i.created_at) AS first
+                      FROM farrier.intents i JOIN farrier.nodes n ON n.id = i.node_id LEFT JOIN farrier.actions a ON a.action = i.action
+                     WHERE i.status = 'pending' AND (n.paused IS NULL OR a.while_paused OR n.status = 'deleted')
+                    UNION ALL
+                    SELECT min(i.created_at) FROM farrier.resource_intents i WHERE i.status = 'pending') p) AS oldest_intent,
            (SELECT json_object_agg(health, n) FROM health) AS health,
            (SELECT json_object_agg(power, n)
               FROM (SELECT power, sum(n)::bigint AS n

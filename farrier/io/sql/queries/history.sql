@@ -67,6 +67,7 @@ SELECT json_build_object(
                    'name', coalesce(CASE f.kind
                                       WHEN 'node' THEN (SELECT n.name FROM farrier.nodes n WHERE n.id = f.id)
                                       WHEN 'maas_region' THEN (SELECT r.site FROM farrier.maas_regions r WHERE r.id = f.id)
+                                      ELSE farrier.resource_name(f.kind, f.id)
                                     END, f.id::text),
                    'from', f.from_value, 'to', f.to_value, 'at', f.at, 'seconds_in_source', f.seconds_in_source,
                    'cause', f.cause, 'requested_by', f.requested_by, 'reason', f.reason, 'source', f.source,

@@ -1,0 +1,20 @@
+"""`farrier resource`: resources of any registered kind, a kind of somebody else's package included."""
+
+from __future__ import annotations
+
+import typer
+
+from farrier.cli import resource_commands as commands
+from farrier.cli.connection import with_database
+
+resource = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="Resources of any kind that is not a node: list, look into, ask for something.",
+)
+resource.command("kinds")(with_database(commands.kinds))
+resource.command("list")(with_database(commands.list_))
+resource.command("show")(with_database(commands.show))
+resource.command("history")(with_database(commands.history))
+resource.command("why")(with_database(commands.why))
+resource.command("intent")(with_database(commands.intent))

@@ -1,0 +1,227 @@
+"""The commands over resources, each for any kind: `farrier resource` takes the kind as an argument, and the commands of
+one kind (`farrier segment`) are the same functions with the kind given.
+
+Kinds, their states and what may be asked for are the database's: a kind that somebody else's package registered works
+like one of farrier's own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import wraps
+from typing import Annotated, Any, Concatenate, ParamSpec
+
+import anyio
+import msgspec
+import typer
+
+from farrier.cli import arguments, asking, output, past, resource_view
+from farrier.cli.connection import Session
+from farrier.model.params import Field
+from farrier.model.past import Order, Past, WantedPast
+from farrier.model.requests import ResourceRequest
+from farrier.model.resource_views import ResourceView, WantedResources
+from farrier.model.resource_why import explain
+from farrier.model.views import Page
+
+P = ParamSpec("P")
+
+# Rows that are laid out together; the next ones come under headings of their own.
+_PAGE = 1000
+# States ring no bell that this role could hear.
+_LOOK_EVERY_SECONDS = 0.2
+
+KindArgument = Annotated[str, typer.Argument(metavar="KIND", help="Its kind; farrier resource kinds lists them.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name or id.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait for the answer: 0 accepted, 3 rejected.")]
+Until = Annotated[str | None, typer.Option(metavar="STATE", help="Wait until it is in this state.")]
+Timeout = Annotated[str, typer.Option(help="How long to wait.")]
+Key = Annotated[str | None, typer.Option(help="Idempotency key: sent twice, it is one request.")]
+By = Annotated[str | None, typer.Option(help="Who asks; otherwise this user.")]
+
+
+class Asking(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked for, and how long to wait for what."""
+
+    request: ResourceRequest
+    wait: bool
+    until: str | None
+    timeout: str
+    as_json: bool
+
+
+def of_kind(
+    kind: str, command: Callable[Concatenate[Session, P], Awaitable[None]]
+) -> Callable[Concatenate[Session, P], Awaitable[None]]:
+    """The command for this kind alone: one argument less."""
+    signature = inspect.signature(command, eval_str=True)
+
+    @wraps(command)
+    async def fixed(session: Session, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        chosen: dict[str, Any] = {**kwargs, "kind": kind}
+        await command(session, *args, **chosen)
+
+    # What typer makes the options from.
+    rest = [parameter for name, parameter in signature.parameters.items() if name != "kind"]
+    vars(fixed)["__signature__"] = signature.replace(parameters=rest)
+    return fixed
+
+
+async def kinds(session: Session, as_json: output.AsJson = False) -> None:
+    """List the kinds that are registered, and what there is of each."""
+    found = await session.resources.kinds()
+    if as_json:
+        output.json(found)
+        return
+    if not found:
+        typer.echo("no kind is registered", err=True)
+    output.table(resource_view.KIND_COLUMNS, map(resource_view.kind_row, found))
+
+
+async def list_(
+    session: Session,
+    kind: KindArgument,
+    state: Annotated[list[str] | None, typer.Option(help="Only in these; may be given again.")] = None,
+    site: Annotated[list[str] | None, typer.Option(help="Only of these; may be given again.")] = None,
+    ended: Annotated[bool, typer.Option("--ended", help="Those that have ended, too.")] = False,
+    as_json: output.AsJson = False,
+) -> None:
+    """List resources by name."""
+    wanted = WantedResources(kind=kind, states=tuple(state or ()), sites=tuple(site or ()), ended=ended)
+    limits = session.settings.sla
+    if as_json:
+        pages = (
+            [resource_view.as_object(each, page.now, limits) for each in page.rows]
+            async for page in _pages(session, wanted)
+        )
+        await output.json_array(pages)
+        return
+    there = False
+    async for page in _pages(session, wanted):
+        there = there or bool(page.rows)
+        output.table(resource_view.COLUMNS, [resource_view.row(each, page.now, limits) for each in page.rows])
+    if not there:
+        typer.echo(f"there is no such {kind}", err=True)
+
+
+async def _pages(session: Session, wanted: WantedResources) -> AsyncIterator[Page[ResourceView]]:
+    after, full = ("", 0), True
+    while full:
+        page = await session.resources.resources(wanted, after=after, limit=_PAGE)
+        yield page
+        full = len(page.rows) == _PAGE
+        after = (page.rows[-1].name, page.rows[-1].id) if full else after
+
+
+async def show(session: Session, kind: KindArgument, name: NameArgument, as_json: output.AsJson = False) -> None:
+    """Show everything that is known of a resource, one that has ended included."""
+    page = await session.resources.resource(kind, name)
+    (detail,) = page.rows
+    limits = session.settings.sla
+    if as_json:
+        requests = {"requests": output.plain(detail.requests)}
+        output.json(resource_view.as_object(detail.resource, page.now, limits) | requests)
+    else:
+        resource_view.facts(detail, page.now, limits)
+
+
+async def why(session: Session, kind: KindArgument, name: NameArgument, as_json: output.AsJson = False) -> None:
+    """Say what a resource waits for, since when, what went wrong, and what to do."""
+    page = await session.resources.resource(kind, name)
+    explained = explain(page.rows[0], page.now, session.settings.sla)
+    if as_json:
+        output.json(explained)
+    else:
+        output.facts(resource_view.in_words(explained, page.now))
+
+
+@past.narrowed
+async def history(  # noqa: PLR0913 - one parameter is one option
+    session: Session,
+    wanted: WantedPast,
+    kind: KindArgument,
+    name: NameArgument,
+    everything: Annotated[bool, typer.Option("--all", help="All of it, not the newest alone.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="How many of the newest changes.")] = 50,
+    as_json: past.AsJsonLines = False,
+) -> None:
+    """Show the changes of a resource, oldest first."""
+    wanted = msgspec.structs.replace(wanted, resource=(kind, name))
+    if everything:
+        async for page in past.walk(session, wanted, Order.OLDEST):
+            past.show(page.changes, as_json=as_json)
+        return
+    newest: list[Past] = []
+    async for page in past.walk(session, wanted, Order.NEWEST, most=limit):
+        newest += page.changes
+    past.show(newest[::-1], as_json=as_json)
+
+
+async def intent(  # noqa: PLR0913 - one parameter is one option
+    session: Session,
+    kind: KindArgument,
+    name: NameArgument,
+    action: Annotated[str, typer.Argument(help="What is asked for; farrier resource kinds lists the actions.")],
+    params: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="What the action takes; lists with commas.")
+    ] = None,
+    wait: Wait = False,
+    until: Until = None,
+    timeout: Timeout = "60s",
+    key: Key = None,
+    requested_by: By = None,
+    as_json: output.AsJson = False,
+) -> None:
+    """Ask for something to be done with a resource, or for one to be made: `create`."""
+    given = arguments.pairs(params or ())
+    request = ResourceRequest(
+        kind=kind,
+        resource=name,
+        action=action,
+        params=arguments.typed(await _fields(session, kind, action), given) if given else {},
+        key=key,
+        requested_by=requested_by or asking.this_user(),
+    )
+    await ask(session, Asking(request=request, wait=wait, until=until, timeout=timeout, as_json=as_json))
+
+
+async def _fields(session: Session, kind: str, action: str) -> Mapping[str, Field]:
+    """The rules of an action's parameters; none for one that is unknown, of which the database says so."""
+    found = await session.resources.kinds()
+    return next((a.params.fields for k in found if k.kind == kind for a in k.actions if a.action == action), {})
+
+
+async def ask(session: Session, asked: Asking) -> None:
+    """Ask, and wait as long as is wanted. Raises as `farrier intent` does."""
+    request, timeout = asked.request, asked.timeout
+    patience = arguments.patience(timeout)
+    intent = await session.requests.ask_resource(request)
+    if not asked.wait and asked.until is None:
+        asking.tell_pending(intent, f"{request.action} of {request.kind} {request.resource}", as_json=asked.as_json)
+        return
+    started = anyio.current_time()
+    see = f"{request.kind}: see farrier resource why"
+    found = await session.requests.answer_resource(intent, patience)
+    answer = asking.judged(intent, found, timeout, see=see, as_json=asked.as_json)
+    if asked.until is not None:
+        left = patience.total_seconds() - (anyio.current_time() - started)
+        name = await _until(session, request.kind, answer.resource, asked, left)
+        if not asked.as_json:
+            typer.echo(f"{name} is {asked.until}")
+
+
+async def _until(session: Session, kind: str, id_: int, asked: Asking, seconds: float) -> str:
+    """Return the resource's name once it has the state."""
+    found = ""
+    with anyio.move_on_after(seconds):
+        while True:
+            page = await session.resources.resource(kind, str(id_))
+            resource = page.rows[0].resource
+            found = resource.state
+            if found == asked.until:
+                return resource.name
+            await anyio.sleep(_LOOK_EVERY_SECONDS)
+    raise asking.late(
+        f"it is {found or 'unknown'} and not {asked.until} after {asked.timeout}; farrier resource why says why"
+    )

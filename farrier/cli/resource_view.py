@@ -1,0 +1,98 @@
+"""Resources of any kind as they are printed: a line in a list, everything of one, and why it is as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import typer
+
+from farrier.cli import output
+from farrier.cli.inspection import clock_in_words, clock_row, request_row
+from farrier.cli.output import Cell
+from farrier.model.limits import Limits
+from farrier.model.resource_views import KindView, ResourceDetail, ResourceView, clock_of
+from farrier.model.resource_why import ResourceWhy
+
+COLUMNS = ("NAME", "STATE", "FOR", "ABOVE SLA", "SITE", "HAS", "NOTE")
+KIND_COLUMNS = ("KIND", "THERE", "STATES", "ACTIONS")
+
+
+def kind_row(kind: KindView) -> tuple[Cell, ...]:
+    """A kind as a line of a list."""
+    states = ", ".join(f"{state.count} {state.state}" for state in kind.states if state.count)
+    return kind.kind, str(kind.count), states, ", ".join(action.action for action in kind.actions)
+
+
+def row(resource: ResourceView, now: datetime, limits: Limits) -> tuple[Cell, ...]:
+    """A resource as a line of a list."""
+    clock = clock_of(resource, now, limits)
+    return (
+        resource.name,
+        output.state(resource.state),
+        output.ago(resource.state_entered_at, now),
+        output.excess(clock),
+        resource.site,
+        " ".join(f"{name}={value}" for name, value in _own(resource.detail, short=True)),
+        resource.last_error,
+    )
+
+
+def as_object(resource: ResourceView, now: datetime, limits: Limits) -> dict[str, Any]:
+    """A resource as JSON has it, with the clock that runs for it."""
+    found: dict[str, Any] = output.plain(resource)
+    return found | {"clock": output.plain(clock_of(resource, now, limits))}
+
+
+def facts(detail: ResourceDetail, now: datetime, limits: Limits) -> None:
+    """Print everything that is known of a resource."""
+    resource = detail.resource
+    output.facts(_facts(resource, now))
+    clock = clock_of(resource, now, limits)
+    if clock is not None:
+        typer.echo()
+        output.table(("LAYER", "STATE", "FOR", "LIMIT", "ABOVE"), [clock_row(clock, now)])
+    if detail.requests:
+        typer.echo()
+        output.table(("REQUEST", "ACTION", "BY", "AGO", "ANSWER"), (request_row(each, now) for each in detail.requests))
+
+
+def _facts(resource: ResourceView, now: datetime) -> Iterable[tuple[str, Cell]]:
+    yield resource.kind, f"{resource.name} (id {resource.id}, version {resource.version})"
+    yield "state", output.state(resource.state)
+    yield "site", resource.site
+    yield from _own(resource.detail)
+    yield "error", resource.last_error
+    yield "made", f"{output.moment(resource.created_at)} UTC"
+    if resource.ended_at is not None:
+        yield "ended", f"{output.moment(resource.ended_at)} UTC, {output.ago(resource.ended_at, now)} ago"
+    if resource.outcome is not None:
+        said = (resource.outcome.outcome, resource.outcome.error, resource.outcome.reason)
+        yield "last outcome", " ".join(filter(None, said))
+        yield "source", resource.outcome.source
+
+
+def in_words(why: ResourceWhy, now: datetime) -> Iterable[tuple[str, Cell]]:
+    """Why it is as it is, line by line."""
+    yield why.name, f"is {why.state}"
+    yield "waits for", why.waits_for
+    if why.since is not None:
+        yield "since", f"{output.moment(why.since)} UTC, {output.ago(why.since, now)} ago"
+    if why.clock is not None:
+        yield "SLA", clock_in_words(why.clock, now)
+    for error in why.errors:
+        yield "error", error
+    for request in why.unanswered:
+        yield "unanswered", request
+    yield "next run", why.next_run
+    yield "decided at", why.source
+    yield "what to do", why.advice
+
+
+def _own(detail: Mapping[str, Any], *, short: bool = False) -> Iterable[tuple[str, str]]:
+    """What the kind's own columns say, without those that say nothing; `short` ones alone, for a line."""
+    for name, value in detail.items():
+        if value not in (None, "", [], {}) and not (short and isinstance(value, (list, dict))):
+            yield name, value if isinstance(value, str) else msgspec.json.encode(value).decode()

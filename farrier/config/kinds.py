@@ -1,0 +1,38 @@
+"""Finds what settings name as `package.module:NAME`: kinds of resources that somebody else's package brings.
+
+Used where a key of a limit names a kind that farrier does not come with, so that a command without such keys needs no
+package of others. Reads nothing of what it finds but its `KindSpec`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator
+
+from farrier.errors import ConfigError
+from farrier.model.kinds import KindSpec
+
+_WANTED = "a kind is named as package.module:NAME"
+
+
+def specs(names: Iterable[str]) -> Iterator[KindSpec]:
+    """The specs of these kinds. Raises ConfigError."""
+    for name in names:
+        found = named(name)
+        spec = getattr(found, "spec", found)
+        if not isinstance(spec, KindSpec):
+            raise ConfigError(f"controller.kinds: {name} is no kind and has no `spec`; {_WANTED}")
+        yield spec
+
+
+def named(name: str) -> object:
+    """The object of this name; its module is imported. Raises ConfigError."""
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise ConfigError(f"controller.kinds: {_WANTED}, not {name!r}")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except ImportError as failure:
+        raise ConfigError(f"controller.kinds: {name} cannot be imported: {failure}") from failure
+    except AttributeError:
+        raise ConfigError(f"controller.kinds: {module} has no {attribute}; {_WANTED}") from None

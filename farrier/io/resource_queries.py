@@ -1,0 +1,51 @@
+"""`protocols.ResourceQueries` on PostgreSQL: resources of registered kinds for those who look.
+
+Uses only what the role farrier_reader may read. The kinds are the database's: one that this process does not run, or
+has never heard of, is shown like any other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from farrier.io import reading, refusals, statements
+from farrier.io.census import kind_columns
+from farrier.io.pool import Pool
+from farrier.model.limits import Limits
+from farrier.model.resource_views import KindView, LateResource, ResourceDetail, ResourceView, WantedResources
+from farrier.model.views import Page
+
+_KINDS = statements.load("resources/kinds")
+_SHOWN = statements.load("resources/shown")
+_DETAIL = statements.load("resources/detail")
+_LATE = statements.load("resources/late")
+
+
+class PostgresResourceQueries:
+    """`protocols.ResourceQueries`."""
+
+    def __init__(self, connections: Pool) -> None:
+        self._pool = connections
+
+    async def kinds(self) -> tuple[KindView, ...]:
+        async with refusals.borrowed(self._pool) as conn:
+            return await reading.fetch(conn, KindView, _KINDS)
+
+    async def resources(
+        self, wanted: WantedResources, *, after: tuple[str, int] = ("", 0), limit: int = 1000
+    ) -> Page[ResourceView]:
+        which: tuple[Any, ...] = (wanted.kind, list(wanted.states), list(wanted.sites), wanted.ended)
+        async with refusals.borrowed(self._pool) as conn:
+            now = await reading.now(conn)
+            return Page(now, await reading.fetch(conn, ResourceView, _SHOWN, *which, *after, limit))
+
+    async def resource(self, kind: str, given: str) -> Page[ResourceDetail]:
+        async with refusals.borrowed(self._pool) as conn:
+            now = await reading.now(conn)
+            id_ = await reading.find_resource(conn, kind, given)
+            return Page(now, await reading.fetch(conn, ResourceDetail, _DETAIL, kind, id_))
+
+    async def late(self, limits: Limits, *, limit: int = 1000) -> Page[LateResource]:
+        async with refusals.borrowed(self._pool) as conn:
+            now = await reading.now(conn)
+            return Page(now, await reading.fetch(conn, LateResource, _LATE, *kind_columns(limits), limit))

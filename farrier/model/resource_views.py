@@ -1,0 +1,134 @@
+"""Resources of registered kinds as people and other programs are shown them, whatever their kind is.
+
+`protocols.ResourceQueries` answers in these words, the command line and the web show them. What a kind has of its own
+is in `detail`, by column. Kinds are shown as the database has them, which may know some that this process does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from farrier.model import limits as limits_of
+from farrier.model import sla
+from farrier.model.clocks import Clock
+from farrier.model.kinds import LAYER
+from farrier.model.limits import Limits
+from farrier.model.outcome import Record
+from farrier.model.params import Schema
+from farrier.model.views import RequestView
+
+
+class StateView(msgspec.Struct, frozen=True, kw_only=True):
+    """A state of a kind. `count` is how many are in it, None for one that ends a resource; `limit` is in seconds."""
+
+    state: str
+    initial: bool
+    terminal: bool
+    limit: float | None
+    why_none: str
+    count: int | None
+
+    @property
+    def lasts(self) -> timedelta | None:
+        """The kind's own limit."""
+        return None if self.limit is None else timedelta(seconds=self.limit)
+
+
+class ActionView(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that resources of a kind may be asked for."""
+
+    action: str
+    description: str
+    params: Schema
+
+
+class KindView(msgspec.Struct, frozen=True, kw_only=True):
+    """A registered kind."""
+
+    kind: str
+    states: tuple[StateView, ...]
+    actions: tuple[ActionView, ...]
+
+    @property
+    def count(self) -> int:
+        """How many have not ended."""
+        return sum(state.count or 0 for state in self.states)
+
+
+class ResourceView(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource. `outcome` is what its last run said, unchanged since `outcome_at`; `next_run_at` is when it is due
+    (None: never again), `running` whether a controller holds it now. `default_limit`, in seconds, is the kind's own."""
+
+    kind: str
+    id: int
+    name: str
+    site: str | None
+    version: int
+    state: str
+    state_entered_at: datetime
+    created_at: datetime
+    ended_at: datetime | None
+    last_error: str | None
+    default_limit: float | None
+    why_none: str
+    detail: Mapping[str, Any]
+    outcome: Record | None
+    outcome_at: datetime | None
+    next_run_at: datetime | None
+    running: bool
+
+
+class ResourceDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource and the newest of what it was asked for, newest first."""
+
+    resource: ResourceView
+    requests: tuple[RequestView, ...]
+
+
+class LateResource(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource above its limit, which is `limit` seconds."""
+
+    kind: str
+    id: int
+    name: str
+    site: str | None
+    state: str
+    since: datetime
+    limit: float
+    last_error: str | None
+
+
+class WantedResources(msgspec.Struct, frozen=True, kw_only=True):
+    """Which resources of a kind. Empty: any. A state is meant with its substates."""
+
+    kind: str
+    states: tuple[str, ...] = ()
+    sites: tuple[str, ...] = ()
+    ended: bool = False
+
+
+def clock_of(resource: ResourceView, now: datetime, limits: Limits) -> Clock | None:
+    """The one clock of a resource; None for one that has ended. `limits` are those that are not the kind's."""
+    if resource.ended_at is not None:
+        return None
+    default = None if resource.default_limit is None else timedelta(seconds=resource.default_limit)
+    limit = limits_of.resource_limit(limits, resource.kind, resource.site, resource.state, default)
+    return Clock(
+        layer=LAYER,
+        state=resource.state,
+        since=resource.state_entered_at,
+        limit=limit,
+        above=sla.breach(limit, resource.state_entered_at, now),
+        note=resource.why_none if limit is None else "",
+    )
+
+
+def late_clock(late: LateResource, now: datetime) -> Clock:
+    """The clock by which it is late."""
+    limit = timedelta(seconds=late.limit)
+    above = sla.breach(limit, late.since, now) or timedelta(0)
+    return Clock(layer=LAYER, state=late.state, since=late.since, limit=limit, above=above)

@@ -1,0 +1,149 @@
+"""`farrier resource` on a kind that this program does not come with: listed, looked into and asked like any other."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from farrier.errors import ExitCode
+from tests.integration.cli.conftest import Prompt
+from tests.support import crates, pg
+from tests.support.crates import Yard
+
+
+@pytest.fixture
+async def yard(db: pg.Database) -> AsyncIterator[Yard]:
+    async with crates.opened(db, pool_size=3) as opened:
+        yield opened
+
+
+PACKED = "SELECT NOT EXISTS (SELECT FROM farrier_crates.crates WHERE state = 'packing')"
+
+
+async def test_kinds_are_listed_with_what_there_is_of_each(farrier: Prompt, yard: Yard) -> None:
+    await yard.create("c-1")
+    said = (await farrier("resource", "kinds")).out
+    assert "crate" in said
+    assert "1 packing" in said
+    told = (await farrier("resource", "kinds", "--json")).json
+    (crate,) = [kind for kind in told if kind["kind"] == "crate"]
+    assert [state["state"] for state in crate["states"]] == ["packing", "emptying/unpack", "packed", "gone"]
+    assert [action["action"] for action in crate["actions"]] == ["create", "delete", "update"]
+
+
+async def test_a_list_has_every_resource_that_has_not_ended(farrier: Prompt, yard: Yard) -> None:
+    for name in ("c-2", "c-1", "c-3"):
+        await yard.create(name)
+    async with yard.running():
+        await yard.until(PACKED)
+        await yard.ask("delete", "c-2")
+        await yard.until("SELECT count(*) = 1 FROM farrier_crates.crates WHERE ended_at IS NOT NULL")
+    listed = (await farrier("resource", "list", "crate", "--json")).json
+    assert [(each["name"], each["state"], each["detail"]["size"]) for each in listed] == [
+        ("c-1", "packed", 3),
+        ("c-3", "packed", 3),
+    ]
+    everything = (await farrier("resource", "list", "crate", "--ended")).out
+    assert "c-2" in everything
+    assert "size=3" in everything
+    assert (await farrier("resource", "list", "crate", "--state", "packing", "--json")).json == []
+    assert "there is no such crate" in (await farrier("resource", "list", "crate", "--site", "ams")).err
+
+
+async def test_a_state_is_meant_with_its_substates(farrier: Prompt, yard: Yard) -> None:
+    yard.hand.hold()
+    await yard.create("c-1")
+    async with yard.running():
+        await yard.until(PACKED)
+        await yard.ask("delete", "c-1")
+        await yard.hand.begun.wait()
+        for state in ("emptying", "emptying/unpack"):
+            (listed,) = (await farrier("resource", "list", "crate", "--state", state, "--json")).json
+            assert listed["running"]
+        yard.hand.free.set()
+
+
+async def test_show_tells_its_own_columns_and_what_it_was_asked_for(farrier: Prompt, yard: Yard) -> None:
+    await yard.create("c-1")
+    asked = await yard.ask("update", "c-1", '{"labels": ["blue"]}')
+    said = (await farrier("resource", "show", "crate", "c-1")).out
+    assert "packing" in said
+    assert "of 5m" not in said
+    assert "update" in said
+    told = (await farrier("resource", "show", "crate", "c-1", "--json")).json
+    assert told["detail"] == {"size": 3, "labels": [], "slot": 1}
+    assert told["clock"]["limit"] == 300
+    assert [request["id"] for request in told["requests"]] == [asked, asked - 1]
+
+
+async def test_why_says_what_it_waits_for_its_limit_its_error_and_where_that_was_decided(
+    farrier: Prompt, yard: Yard
+) -> None:
+    await yard.create("c-1")
+    await yard.pool.execute("UPDATE farrier_crates.crates SET last_error = 'no straw'")
+    await yard.db.advance(timedelta(minutes=7))
+    said = (await farrier("resource", "why", "crate", "c-1")).out
+    assert "is packing" in said
+    assert "its first run" in said
+    assert "2m above its limit of 5m" in said.replace("2m 0s", "2m")
+    assert "no straw" in said
+    assert "no controller works on it" in said
+    async with yard.running():
+        await yard.until("SELECT EXISTS (SELECT FROM farrier.outcomes WHERE outcome ->> 'outcome' = 'do_nothing')")
+    told = (await farrier("resource", "why", "crate", "c-1", "--json")).json
+    assert told["waits_for"] == "nothing: all is as it should be"
+    assert "crates" in told["source"]
+    assert told["clock"]["note"] == "this is where a crate belongs"
+
+
+async def test_history_says_who_moved_it(farrier: Prompt, yard: Yard) -> None:
+    id_ = await yard.create("c-1")
+    async with yard.running():
+        await yard.until("SELECT EXISTS (SELECT FROM farrier.history WHERE kind = 'crate')")
+    (change,) = (await farrier("resource", "history", "crate", "c-1", "--json")).lines
+    assert (change["name"], change["from"], change["to"], change["id"]) == ("c-1", "packing", "packed", id_)
+    (listed,) = (await farrier("history", "list", "--kind", "crate", "--json")).lines
+    assert listed["name"] == "c-1"
+    assert "c-1" in (await farrier("history", "list", "--kind", "crate")).out
+    assert (await farrier("resource", "history", "crate", "c-1", "--all", "--json")).lines == [change]
+    await yard.db.advance(timedelta(minutes=2))
+    (exported,) = (await farrier("history", "export", "--kind", "crate")).lines
+    assert exported["name"] == "c-1"
+
+
+async def test_an_intent_makes_one_and_is_answered(farrier: Prompt, yard: Yard) -> None:
+    said = await farrier("resource", "intent", "crate", "c-9", "create", "size=7", "labels=red,blue", "--wait")
+    assert "accepted" in said.out
+    (made,) = (await farrier("resource", "list", "crate", "--json")).json
+    assert (made["detail"]["size"], made["detail"]["labels"]) == (7, ["red", "blue"])
+    async with yard.running():
+        await yard.until(PACKED)
+        said = await farrier("resource", "intent", "crate", "c-9", "delete", "--until", "gone")
+        assert "c-9 is gone" in said.out
+
+
+async def test_what_cannot_be_is_refused_with_what_could(farrier: Prompt, yard: Yard) -> None:
+    await yard.create("c-1")
+    unknown = await farrier("resource", "list", "barrel", ends=ExitCode.USAGE)
+    assert "barrel" in unknown.err
+    assert "crate" in unknown.err
+    assert "'c-7'" in (await farrier("resource", "show", "crate", "c-7", ends=ExitCode.REFUSED)).err
+    action = await farrier("resource", "intent", "crate", "c-1", "paint", ends=ExitCode.USAGE)
+    assert "create, delete, update" in action.err
+    size = await farrier("resource", "intent", "crate", "c-2", "create", "size=many", ends=ExitCode.USAGE)
+    assert "whole number" in size.err
+
+
+async def test_a_request_that_nobody_answers_in_time_ends_with_its_own_code(farrier: Prompt, yard: Yard) -> None:
+    await yard.create("c-1")
+    said = await farrier(
+        "resource", "intent", "crate", "c-1", "delete", "--wait", "--timeout", "1s", ends=ExitCode.FAILED
+    )
+    assert "farrier resource why" in said.err
+
+
+async def test_a_resource_is_woken_by_its_name(farrier: Prompt, yard: Yard) -> None:
+    id_ = await yard.create("c-1")
+    assert f"crate {id_} is due now" in (await farrier("enqueue", "crate", "c-1")).out

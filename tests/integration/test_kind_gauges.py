@@ -1,0 +1,171 @@
+"""The gauges of registered kinds on the real database: also of one that the counting process has never heard of."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from farrier import wiring
+from farrier.clock import MonotonicClock
+from farrier.io.queries import PostgresQueries
+from farrier.io.resource_queries import PostgresResourceQueries
+from farrier.metrics.fleet import FleetGauges
+from farrier.metrics.sink import PrometheusSink, run_error_labels
+from farrier.model.census import Rules
+from farrier.model.limits import Limits
+from farrier.model.resource_views import WantedResources, clock_of
+from tests.support import crates, figures, pg
+from tests.support.crates import Yard
+
+MINUTE = timedelta(minutes=1)
+PACKING, EMPTYING = ("crate", "packing", ""), ("crate", "emptying", "unpack")
+STATES = {PACKING, ("crate", "packed", ""), EMPTYING}
+SLA = "farrier_state_sla_seconds"
+
+Samples = dict[tuple[str, tuple[str, ...]], float]
+
+
+@pytest.fixture
+async def yard(db: pg.Database) -> AsyncIterator[Yard]:
+    async with crates.opened(db, pool_size=3) as opened:
+        yield opened
+
+
+async def scraped(yard: Yard, limits: Limits | None = None) -> Samples:
+    """What a process tells that has just started and runs no crates."""
+    rules = Rules(limits=limits or Limits(), offline_after=MINUTE, observation_ttl=MINUTE, name_at_most=10)
+    gauges = FleetGauges(wiring.fleet_words(), rules, MonotonicClock(), patience=60)
+    async with figures.counted(gauges, PostgresQueries(yard.pool)):
+        await gauges.refresh()
+    return {
+        (sample.name, tuple(sample.labels.values())): sample.value
+        for family in gauges.collect()
+        for sample in family.samples
+    }
+
+
+async def test_every_state_but_the_last_is_there_before_anything_is_in_it(yard: Yard) -> None:
+    told = await scraped(yard)
+    for name in ("farrier_resources", "farrier_oldest_in_state_seconds", "farrier_resources_above_sla"):
+        there = {labels: value for (n, labels), value in told.items() if n == name and labels[0] == "crate"}
+        assert there == dict.fromkeys(STATES, 0)
+    limits = {labels: value for (name, labels), value in told.items() if name == SLA and labels[0] == "crate"}
+    assert limits == {PACKING: 300, EMPTYING: 900}
+    assert told["farrier_schedule_due", ("crate",)] == told["farrier_schedule_oldest_due_seconds", ("crate",)] == 0
+    failing = {labels[1] for name, labels in told if name == "farrier_resources_failing" and labels[0] == "crate"}
+    assert failing == set(run_error_labels())
+
+
+async def test_what_is_there_is_counted_by_state_and_what_has_ended_is_not(yard: Yard) -> None:
+    for name in ("c-1", "c-2", "c-3"):
+        await yard.create(name)
+    async with yard.running():
+        await yard.until("SELECT count(*) = 3 FROM farrier_crates.crates WHERE state = 'packed'")
+        await yard.ask("delete", "c-1")
+        await yard.until("SELECT count(*) = 1 FROM farrier_crates.crates WHERE ended_at IS NOT NULL")
+    await yard.create("c-4")
+    await yard.db.advance(timedelta(minutes=2))
+    told = await scraped(yard)
+    assert told["farrier_resources", ("crate", "packed", "")] == 2
+    assert told["farrier_resources", PACKING] == 1
+    assert 120 <= told["farrier_oldest_in_state_seconds", PACKING] < 180
+    assert told["farrier_schedule_due", ("crate",)] == 3
+    assert not [labels for _, labels in told if "gone" in labels]
+
+
+async def test_clocks_are_held_to_the_limit_of_their_site_else_of_all_else_of_their_kind(yard: Yard) -> None:
+    for name, site in (("c-1", "north"), ("c-2", "south"), ("c-3", None)):
+        await yard.pool.execute("INSERT INTO farrier_crates.crates (name, site) VALUES ($1, $2)", name, site)
+    await yard.db.advance(6 * MINUTE)
+    own = await scraped(yard)
+    assert own["farrier_resources_above_sla", PACKING] == 3
+    held = Limits({"crate.packing": 10 * MINUTE}, sites={"north": {"crate.packing": 2 * MINUTE}})
+    told = await scraped(yard, held)
+    assert told["farrier_resources_above_sla", PACKING] == 1
+    assert told[SLA, PACKING] == 600
+    for_a_site = Limits(sites={"south": {"crate.packing": timedelta(hours=1)}})
+    assert (await scraped(yard, for_a_site))["farrier_resources_above_sla", PACKING] == 2
+
+
+async def test_a_state_without_a_limit_has_one_as_soon_as_it_is_given_one(yard: Yard) -> None:
+    await yard.create("c-1")
+    async with yard.running():
+        await yard.until("SELECT count(*) = 1 FROM farrier_crates.crates WHERE state = 'packed'")
+    await yard.db.advance(timedelta(hours=2))
+    packed = ("crate", "packed", "")
+    assert (await scraped(yard))["farrier_resources_above_sla", packed] == 0
+    told = await scraped(yard, Limits({"crate.packed": timedelta(hours=1)}))
+    assert (told["farrier_resources_above_sla", packed], told[SLA, packed]) == (1, 3600)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        Limits(),
+        Limits({"crate.packing": 3 * MINUTE}),
+        Limits({"crate.packing": 9 * MINUTE}, sites={"north": {"crate.packing": MINUTE}}),
+        Limits(sites={"south": {"crate.packing": timedelta(hours=1)}}),
+    ],
+)
+async def test_what_is_counted_above_a_limit_is_what_people_are_shown_above_it(yard: Yard, limits: Limits) -> None:
+    await yard.pool.execute("SELECT farrier.set_pool('slots', 1, 12)")
+    for number in range(12):
+        site = ("north", "south", None)[number % 3]
+        await yard.pool.execute("INSERT INTO farrier_crates.crates (name, site) VALUES ($1, $2)", f"c-{number}", site)
+        await yard.db.advance(MINUTE)
+    queries = PostgresResourceQueries(yard.pool)
+    page = await queries.resources(WantedResources(kind="crate"))
+    clocks = {each.name: clock_of(each, page.now, limits) for each in page.rows}
+    shown = {name for name, clock in clocks.items() if clock is not None and clock.above is not None}
+    late = await queries.late(limits)
+    assert {each.name for each in late.rows} == shown
+    excess = [late.now - each.since - timedelta(seconds=each.limit) for each in late.rows]
+    assert excess == sorted(excess, reverse=True)
+    assert (await scraped(yard, limits))["farrier_resources_above_sla", PACKING] == len(shown)
+
+
+async def test_what_was_asked_of_resources_is_unanswered_with_what_was_asked_of_nodes(yard: Yard) -> None:
+    await yard.pool.execute("SELECT farrier.register_node('gpu-1')")
+    await yard.pool.execute("SELECT farrier.intent('gpu-1', 'manage')")
+    await yard.db.advance(3 * MINUTE)
+    before = await scraped(yard)
+    await yard.create("c-1")  # is answered at once
+    assert (await scraped(yard))["farrier_intents_pending", ()] == before["farrier_intents_pending", ()] == 1
+    await yard.ask("delete", "c-1")
+    await yard.pool.execute("UPDATE farrier.intents SET status = 'rejected', answered_at = farrier.now()")
+    await yard.db.advance(20 * MINUTE)
+    told = await scraped(yard)
+    assert told["farrier_intents_pending", ()] == 1
+    assert 1200 <= told["farrier_intents_oldest_pending_seconds", ()] < 1300
+
+
+async def test_a_run_that_keeps_failing_is_told_by_its_error(yard: Yard) -> None:
+    id_ = await yard.create("c-1")
+    await yard.pool.execute(
+        "INSERT INTO farrier.outcomes (kind, id, outcome, at) VALUES ('crate', $1, $2, farrier.now())",
+        id_,
+        '{"outcome": "error", "error": "timeout"}',
+    )
+    await yard.db.advance(6 * MINUTE)
+    assert (await scraped(yard))["farrier_resources_failing", ("crate", "timeout")] == 1
+
+
+def test_a_process_has_every_counter_of_the_kinds_that_it_runs_at_zero() -> None:
+    sink = PrometheusSink(wiring.vocabulary([crates.SPEC]))
+    there = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in sink.registry.collect()
+        for sample in family.samples
+    }
+    for state in crates.SPEC.states:
+        assert there["farrier_state_entered_total", "crate", state] == 0
+        assert there["farrier_state_exited_total", "crate", state] == 0
+    assert there["farrier_handler_errors_total", "crate", "emptying", "unpack", "timeout"] == 0
+    assert there["farrier_handler_runs_total", "crate", "transition"] == 0
+    before = set(there)
+    sink.moved("crate", "state", "packed", "emptying/unpack", 3.0)
+    sink.failed("crate", "emptying", "unpack", "timeout")
+    after = {(s.name, *s.labels.values()) for family in sink.registry.collect() for s in family.samples}
+    assert after == before
