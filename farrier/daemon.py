@@ -63,7 +63,8 @@ class Daemon:
         InternalError for a task that ended by itself; errors of tasks come in exception groups."""
         config = self._config
         self._sites = site_files.load(config.sites.directory)
-        sink = PrometheusSink(wiring.vocabulary())
+        extensions = wiring.extensions(config.controller.kinds)
+        sink = PrometheusSink(wiring.vocabulary(wiring.specs_of(extensions)))
         gauges = wiring.fleet_gauges(config)
         sink.registry.register(gauges)
         sink.registry.register(wiring.trust_gauge(config.bmc))
@@ -76,9 +77,10 @@ class Daemon:
                 _log.info("database.reached")
                 self._waits_for = "the schema"
                 _log.info("schema.current", version=await wiring.prepare(database, config))
+                await wiring.require_kinds(database, extensions)
                 async with (
                     wiring.backend(config, database, observer=sink) as backend,
-                    wiring.runtime(config, database, sink=sink, observer=sink) as runtime,
+                    wiring.runtime(config, database, sink=sink, observer=sink, extensions=extensions) as runtime,
                     wiring.counter(config.database, database) as counter,
                 ):
                     site.open(backend)

@@ -10,7 +10,7 @@ import typer
 from farrier import config, log
 
 
-def run(
+def run(  # noqa: PLR0913 - one parameter is one option
     config_file: Annotated[
         Path | None, typer.Option("--config", envvar="FARRIER_CONFIG", help="TOML file with settings.")
     ] = None,
@@ -26,7 +26,7 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="PACKAGE.MODULE:NAME",
-            help="A kind of resource from another package to run, too. May be repeated; instead of those of the settings.",
+            help="A kind from another package to run, too; may be repeated. Takes the place of controller.kinds.",
         ),
     ] = None,
     log_level: Annotated[log.Level | None, typer.Option(help="The least that is logged.", case_sensitive=False)] = None,

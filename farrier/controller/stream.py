@@ -30,7 +30,7 @@ _BEHIND = timedelta(milliseconds=500)
 # Scans of everything: no more often than this, and never for more than this share of the time.
 _FULL_SCAN_EVERY = 1.0
 _FULL_SCAN_SHARE = 0.05
-# While there is work, look again soon: a fleet comes due evenly, and a woken node waits less behind many small claims
+# While there is work, look again soon: a fleet comes due evenly, and a woken row waits less behind many small claims
 # than behind the few large ones of a long pause.
 _STEADY = timedelta(milliseconds=50)
 _CLAIM_TIMEOUT = 10.0

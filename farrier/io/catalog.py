@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ _ACTIONS = statements.load("catalog/actions")
 _ADVICE = statements.load("catalog/advice")
 _KIND_STATES = statements.load("catalog/kind_states")
 _KIND_ACTIONS = statements.load("catalog/kind_actions")
+_KIND_FINGERPRINT = statements.load("catalog/kind_fingerprint")
 _SETTING = statements.load("catalog/setting")
 
 
@@ -49,18 +51,35 @@ async def sync_kinds(conn: Connection, specs: Sequence[KindSpec]) -> None:
     """Make what the tables know of these kinds equal to the specs; others stay as they are. May be called again."""
     if not specs:
         return
-    edges_ = [(spec.name, LAYER, edge.source, edge.target) for spec in specs for edge in spec.edges]
-    states = [
-        (spec.name, name, name == spec.initial, name in spec.terminal, state.limit, state.why_none)
-        for spec in specs
-        for name, state in spec.states.items()
-    ]
+    edges_ = [row for spec in specs for row in _edges_of(spec)]
+    states = [row for spec in specs for row in _states_of(spec)]
     asked = [row for spec in specs for row in _actions_of(spec)]
     async with conn.transaction():
         await conn.execute(_EDGES, *_columns(edges_, width=4))
         await conn.execute(_INITIAL_VALUES, *_columns([(s.name, LAYER, s.initial) for s in specs], width=3))
         await conn.execute(_KIND_STATES, *_columns(states, width=6))
         await conn.execute(_KIND_ACTIONS, *_columns(asked, width=5))
+        for spec in specs:
+            await conn.execute(_KIND_FINGERPRINT, spec.name, fingerprint(spec))
+
+
+def fingerprint(spec: KindSpec) -> str:
+    """Tells whether the tables say of a kind what this spec says."""
+    rows = (sorted(_edges_of(spec)), _states_of(spec), _actions_of(spec))
+    return sha256(msgspec.json.encode(rows)).hexdigest()
+
+
+def _edges_of(spec: KindSpec) -> list[tuple[str, ...]]:
+    """(kind, layer, from, to)."""
+    return [(spec.name, LAYER, edge.source, edge.target) for edge in spec.edges]
+
+
+def _states_of(spec: KindSpec) -> list[tuple[Any, ...]]:
+    """(kind, state, initial, terminal, limit, why it has none)."""
+    return [
+        (spec.name, name, name == spec.initial, name in spec.terminal, state.limit, state.why_none)
+        for name, state in spec.states.items()
+    ]
 
 
 def _actions_of(spec: KindSpec) -> list[tuple[Any, ...]]:

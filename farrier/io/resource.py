@@ -7,7 +7,7 @@ writer of its own, which calls `farrier.write_resources` first, and overrides `s
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -45,15 +45,16 @@ class ResourceRows(Generic[R, W]):
         columns: Sequence[str] = (),
         load: str | None = None,
         writer: str = WRITER,
-        interrupted: str | None = None,
+        section: Callable[[W], tuple[str, Mapping[str, Any]]] | None = None,
     ) -> None:
         self.kind = spec.name
         self.load = load or _of_kind(_LOAD, spec)
         self.writer = writer
         cuts = any(action.interrupts for action in spec.actions.values())
-        self.interrupted = interrupted or (_of_kind(_INTERRUPTED, spec) if cuts else None)
+        self.interrupted = _of_kind(_INTERRUPTED, spec) if cuts else None
         self._columns = (*_ALWAYS, *columns)
         self._what = spec.what
+        self._own_section = section
         self._decode = msgspec.json.Decoder(type_).decode
 
     def decode(self, snapshot: bytes | str) -> R:
@@ -77,9 +78,11 @@ class ResourceRows(Generic[R, W]):
 
     def section(self, write: W) -> tuple[str, Mapping[str, Any]]:
         """The section that a write goes into, and its fields there. A kind with writes of its own overrides this, and
-        leaves `Answer` to it. Raises TypeError for what it does not know."""
+        leaves `Answer` to it, or gives `section`. Raises TypeError for what it does not know."""
         if isinstance(write, Answer):
             return "answers", msgspec.structs.asdict(write)
+        if self._own_section is not None:
+            return self._own_section(write)
         raise TypeError(f"a run of {self._what} wrote a {type(write).__name__}; its rows know no section for that")
 
 

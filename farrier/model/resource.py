@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -35,6 +35,14 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     last_error: str | None = None
     requests: tuple[Pending, ...] = ()
+
+    def at(self, state: str, **changes: Any) -> Self:
+        """The same in this state, with these of its own columns changed: what a Transition leads to."""
+        return msgspec.structs.replace(self, state=state, **changes)
+
+    def but(self, **changes: Any) -> Self:
+        """The same with these of its own columns changed: what an Update leads to."""
+        return msgspec.structs.replace(self, **changes)
 
 
 class Answer(msgspec.Struct, frozen=True):

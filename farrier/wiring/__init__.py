@@ -6,6 +6,7 @@ itself. Everything is a context: what was opened is closed in reverse order, als
 
 from __future__ import annotations
 
+from farrier.wiring.kinds import Extensions, extension, extensions, installable, require_kinds, specs_of
 from farrier.wiring.loops import Runtime, runtime
 from farrier.wiring.progress import Progress
 from farrier.wiring.settings import bmc_settings, credentials, vault_settings
@@ -14,6 +15,7 @@ from farrier.wiring.vocabulary import census_rules, fleet_gauges, fleet_words, t
 
 __all__ = [
     "Database",
+    "Extensions",
     "Outside",
     "Progress",
     "Runtime",
@@ -23,11 +25,16 @@ __all__ = [
     "counter",
     "credentials",
     "database",
+    "extension",
+    "extensions",
     "fleet_gauges",
     "fleet_words",
+    "installable",
     "outside",
     "prepare",
+    "require_kinds",
     "runtime",
+    "specs_of",
     "trust_gauge",
     "vault_settings",
     "vocabulary",

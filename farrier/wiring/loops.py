@@ -1,4 +1,4 @@
-"""The loops of one process with all that they need: one over nodes, one over MAAS regions, beside each other.
+"""The loops of one process with all that they need, one for each kind of resource, beside each other.
 
 Made for the daemon, which runs them. `use_sites` is how what is configured of sites reaches whoever decides by it.
 """
@@ -6,7 +6,7 @@ Made for the daemon, which runs them. `use_sites` is how what is configured of s
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -22,16 +22,20 @@ from farrier.controller.retention import Keeper
 from farrier.enqueuer.listener import Listener
 from farrier.handlers.maas_region import REGION_KIND, RegionHandler, RegionServices
 from farrier.handlers.node import NODE_KIND, NodeHandler, NodeServices
+from farrier.handlers.resource import Surroundings
 from farrier.io import maas_region as region_rows
 from farrier.io.maas_region import RegionPace, RegionRows
 from farrier.io.node import NodeRows
 from farrier.io.notifications import PostgresNotifications
 from farrier.io.pool import Pool
 from farrier.io.retention import PostgresRetention
-from farrier.protocols import MetricsSink, ServiceObserver
+from farrier.protocols import CredentialStore, MetricsSink, ServiceObserver
+from farrier.services import fabrics as fabric_services
 from farrier.services.bmc import open_bmc
+from farrier.services.fabrics import Fabrics, open_fabrics
 from farrier.services.maas_transport import Times
 from farrier.services.regions import Regions, open_regions, settings_of
+from farrier.wiring.kinds import Extensions, Loop, built_in_loops, loop_of
 from farrier.wiring.progress import Progress, WatchedIO
 from farrier.wiring.settings import bmc_settings, credentials
 from farrier.wiring.storage import Database
@@ -44,6 +48,7 @@ class Deciders(msgspec.Struct, frozen=True, kw_only=True):
     nodes: NodeHandler
     maas_regions: RegionHandler
     regions: Regions
+    fabrics: Fabrics
     pool: Pool
 
 
@@ -67,8 +72,10 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
         everything as it was."""
         to = self.deciders
         opened = await to.regions.opened(settings_of(sites))
+        fabrics = await to.fabrics.opened(fabric_services.settings_of(sites))
         await region_rows.use(to.pool, _paces(sites))
         to.regions.take(opened)
+        to.fabrics.take(fabrics)
         to.nodes.use_sites(sites)
         to.maas_regions.use_sites(sites)
 
@@ -95,42 +102,60 @@ def _keeper(history: settings.HistoryConfig, database: Database) -> Keeper | Non
 
 @asynccontextmanager
 async def runtime(
-    config: settings.Config, database: Database, *, sink: MetricsSink, observer: ServiceObserver
+    config: settings.Config,
+    database: Database,
+    *,
+    sink: MetricsSink,
+    observer: ServiceObserver,
+    extensions: Extensions | None = None,
 ) -> AsyncIterator[Runtime]:
-    """The loops, not yet running, without any site. Raises ConfigError."""
+    """The loops, not yet running, without any site; `extensions` are kinds of others. Raises ConfigError."""
     clock, observer = MonotonicClock(), ToldRequests(observer)
-    progress = Progress(clock, (NODE_KIND.name, REGION_KIND.name))
-    owner, lease = uuid4(), config.controller.lease
     host = Host(config=config.controller, sink=sink, clock=clock)
     async with (
         credentials(config, observer=observer) as store,
         open_bmc(bmc_settings(config), credentials=store, observer=observer) as bmc,
         open_regions(credentials=store, times=Times(clock=clock), observer=observer) as regions,
+        open_fabrics(credentials=store, times=Times(clock=clock), observer=observer) as fabrics,
+        _of_others(extensions or {}, store) as others,
     ):
         node_handler, region_handler = NodeHandler(config.node, config.sla), RegionHandler()
-        nodes = Processor(
-            NODE_KIND,
-            node_handler,
-            WatchedIO(database.pool, NodeRows(), progress, owner=owner, lease=lease),
-            services=NodeServices(bmc, store, regions),
-            host=host,
-        )
-        maas_regions = Processor(
-            REGION_KIND,
-            region_handler,
-            WatchedIO(database.pool, RegionRows(), progress, owner=owner, lease=lease),
-            services=RegionServices(regions),
-            host=host,
-        )
+        loops = [
+            Loop(NODE_KIND, node_handler, NodeRows(), NodeServices(bmc, store, regions)),
+            Loop(REGION_KIND, region_handler, RegionRows(), RegionServices(regions)),
+            *built_in_loops(config, fabrics),
+            *others,
+        ]
+        owner, progress = uuid4(), Progress(clock, [loop.kind.name for loop in loops])
+        processors = tuple(_processor(loop, database, progress, owner=owner, host=host) for loop in loops)
         listener = None
         if not config.database.pgbouncer:
-            wake = [nodes.wake, maas_regions.wake]
+            wake = [processor.wake for processor in processors]
             listener = Listener(PostgresNotifications(database.dsn), wake=wake)
         yield Runtime(
             owner=owner,
-            processors=(nodes, maas_regions),
+            processors=processors,
             listener=listener,
             keeper=_keeper(config.history, database),
             progress=progress,
-            deciders=Deciders(nodes=node_handler, maas_regions=region_handler, regions=regions, pool=database.pool),
+            deciders=Deciders(
+                nodes=node_handler, maas_regions=region_handler, regions=regions, fabrics=fabrics, pool=database.pool
+            ),
         )
+
+
+def _processor(
+    loop: Loop, database: Database, progress: Progress, *, owner: UUID, host: Host
+) -> Processor[Any, Any, Any, Any]:
+    storage = WatchedIO(database.pool, loop.rows, progress, owner=owner, lease=host.config.lease)
+    return Processor(loop.kind, loop.handler, storage, services=loop.services, host=host)
+
+
+@asynccontextmanager
+async def _of_others(extensions: Extensions, store: CredentialStore) -> AsyncIterator[list[Loop]]:
+    """The kinds of others, with their services."""
+    async with AsyncExitStack() as stack:
+        yield [
+            loop_of(extension, await stack.enter_async_context(extension.services(Surroundings(store))))
+            for extension in extensions.values()
+        ]

@@ -26,9 +26,11 @@ from farrier.model.kinds import KindSpec
 from farrier.model.maas import MaasFailure
 from farrier.model.maas_region import LAYER, RegionState
 from farrier.model.status import NodeStatus
+from farrier.model.ufm import UfmFailure
 from farrier.model.workflow import LIVE, WorkflowKind
 from farrier.services.bmc_exchange import Operation as BmcOperation
 from farrier.services.maas_requests import Operation as MaasOperation
+from farrier.services.ufm_requests import Operation as UfmOperation
 from farrier.services.vault_answers import Operation as VaultOperation
 from farrier.services.vault_answers import Result as VaultResult
 
@@ -58,6 +60,7 @@ def vocabulary(specs: Iterable[KindSpec] = BUILT_IN) -> Vocabulary:
     services = {
         "bmc": _service(BmcOperation, BmcFailure),
         "maas": _service(MaasOperation, MaasFailure),
+        "ufm": _service(UfmOperation, UfmFailure),
         "vault": ServiceWords(operations=tuple(VaultOperation), results=tuple(VaultResult)),
     }
     words = {NODE_KIND.name: _node_words(), REGION_KIND.name: _region_words()}

@@ -137,15 +137,15 @@ class CrateHandler(StateHandler[Crate, Crate, Answer, Hand]):
         asked, refusals = sort(SPEC, resource, {"update": {"packed"}, "delete": {"packed"}})
         match resource.state:
             case "packing":
-                return Transition(to=_at(resource, "packed"), reason="packed", cause="at once", writes=refusals)
+                return Transition(to=resource.at("packed"), reason="packed", cause="at once", writes=refusals)
             case "packed" if asked and asked[0].action == "delete":
                 writes = (accept(asked[0]), *refusals)
                 return Transition(
-                    to=_at(resource, "emptying/unpack"), reason="to be gone", cause="request", writes=writes
+                    to=resource.at("emptying/unpack"), reason="to be gone", cause="request", writes=writes
                 )
             case "packed" if asked:
                 labels = params_of(asked[0], Relabel).labels
-                to = msgspec.structs.replace(resource, labels=labels)
+                to = resource.but(labels=labels)
                 again = timedelta(0) if len(asked) > 1 else None
                 return Update(
                     to=to, reason="labelled", look_again=again, writes=(accept(asked[0], "labelled"), *refusals)
@@ -160,14 +160,10 @@ class CrateHandler(StateHandler[Crate, Crate, Answer, Hand]):
                 return DoNothing(writes=refusals)
 
 
-def _at(crate: Crate, state: str) -> Crate:
-    return msgspec.structs.replace(crate, state=state)
-
-
 def _unpacking(crate: Crate) -> Any:
     async def act(hand: Hand) -> Outcome[Crate, Answer]:
         await hand.unpack()
-        return Transition(to=_at(crate, "gone"), reason="empty", cause="unpack")
+        return Transition(to=crate.at("gone"), reason="empty", cause="unpack")
 
     return act
 

@@ -1,11 +1,12 @@
-"""What the handlers of simple kinds share: the kind as the loop needs it, and answers to requests.
+"""What the handlers of simple kinds share: the kind as the loop needs it, and answers to requests; and an `Extension`.
 
 A handler says in which states it accepts which action; `sort` answers the rest. Pure.
 """
 
 from __future__ import annotations
 
+from farrier.handlers.resource.extension import Extension, Surroundings
 from farrier.handlers.resource.kind import ResourceKind
 from farrier.handlers.resource.requests import accept, params_of, reject, sort
 
-__all__ = ["ResourceKind", "accept", "params_of", "reject", "sort"]
+__all__ = ["Extension", "ResourceKind", "Surroundings", "accept", "params_of", "reject", "sort"]

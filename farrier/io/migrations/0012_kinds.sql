@@ -2,8 +2,9 @@
 -- farrier.make_kind; its states, edges and actions are filled from its KindSpec.
 
 CREATE TABLE farrier.kinds (
-    kind     text     PRIMARY KEY CHECK (kind ~ '^[a-z][a-z0-9_]{0,39}$'),
-    relation regclass NOT NULL UNIQUE
+    kind        text     PRIMARY KEY CHECK (kind ~ '^[a-z][a-z0-9_]{0,39}$'),
+    relation    regclass NOT NULL UNIQUE,
+    fingerprint text   -- of the spec that its states, edges and actions are from
 );
 CREATE TABLE farrier.kind_states (
     kind     text     NOT NULL,

@@ -1,0 +1,38 @@
+"""`farrier kind`: bring kinds of resources from other packages into the database, and list all that are there."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import anyio
+import typer
+
+from farrier.cli import resource_commands
+from farrier.cli.connection import with_database, with_settings
+from farrier.config import Config
+
+kind = typer.Typer(no_args_is_help=True, add_completion=False, help="Kinds of resources: install one, list all.")
+
+kind.command("list")(with_database(resource_commands.kinds))
+
+
+@kind.command("install")
+@with_settings
+def install(
+    settings: Config,
+    name: Annotated[str, typer.Argument(metavar="PACKAGE.MODULE:NAME", help="The Extension to install.")],
+) -> None:
+    """Make a kind's table by its own SQL, once, and its states, edges and actions known. May be repeated: after a
+    change of them it must be."""
+    from farrier import wiring  # the rooms and their libraries take a second that --help need not wait
+    from farrier.io import kinds
+    from farrier.io.client import administrator
+
+    found = wiring.installable(wiring.extension(name))
+
+    async def installed() -> bool:
+        async with administrator(settings.database) as conn:
+            return await kinds.install(conn, found)
+
+    new = anyio.run(installed)
+    typer.echo(f"kind {found.spec.name}: {'installed' if new else 'brought up to date'}, table {found.spec.relation}")

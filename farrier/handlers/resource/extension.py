@@ -1,0 +1,74 @@
+"""A kind as a whole: what it is, what it decides, and what its steps may use. What a package of somebody else exports.
+
+`wiring` runs it in `farrier run`; `farrier kind install` runs its SQL. Named as `package.module:NAME`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from farrier.errors import ConfigError
+from farrier.model.kinds import KindSpec
+from farrier.model.resource import Resource
+from farrier.protocols import CredentialStore, StateHandler
+
+R = TypeVar("R", bound=Resource)
+W = TypeVar("W")
+V = TypeVar("V")
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What farrier has for the services of a kind: where secrets come from."""
+
+    credentials: CredentialStore
+
+
+@asynccontextmanager
+async def no_services(_surroundings: Surroundings) -> AsyncIterator[Any]:
+    """For a kind whose steps use nothing, or that has none."""
+    yield None
+
+
+class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
+    """A kind to run. Raises ConfigError for what does not fit together.
+
+    `snapshot` has the kind's own columns as fields; `columns` are those of them that a run may write, besides `state`
+    and `last_error`. `services` is entered once for each process, before its loop begins, and left after its end. `sql`
+    makes the kind's table, once. `load` is for a snapshot with more than the row has: SQL that takes ids as `$1` and
+    gives (id, now, snapshot), for which `farrier.load_resources(kind, ids)` is there. `writer` and `section` are for
+    writes besides `Answer`: the SQL function that applies them, after it has called `farrier.write_resources`, and, for
+    each such write, the section that it gets it in and its fields there.
+    """
+
+    spec: KindSpec
+    snapshot: type[R]
+    handler: StateHandler[R, R, W, V]
+    services: Callable[[Surroundings], AbstractAsyncContextManager[V]] = no_services
+    sql: str = ""
+    columns: tuple[str, ...] = ()
+    load: str | None = None
+    writer: str | None = None
+    section: Callable[[W], tuple[str, Mapping[str, Any]]] | None = None
+
+    def __post_init__(self) -> None:
+        if not issubclass(self.snapshot, Resource):
+            raise ConfigError(f"kind {self.spec.name}: its snapshot {self.snapshot.__name__} is no Resource")
+        missing = set(self.columns) - {field.encode_name for field in msgspec.structs.fields(self.snapshot)}
+        if missing:
+            raise ConfigError(
+                f"kind {self.spec.name}: a run may write {', '.join(sorted(missing))}, "
+                f"which its snapshot {self.snapshot.__name__} does not have"
+            )
+        if (self.writer is None) != (self.section is None):
+            raise ConfigError(f"kind {self.spec.name}: `writer` and `section` go together")
+
+    def needed_columns(self) -> frozenset[str]:
+        """Columns that the kind's table must have: what `create` fills, what runs write, and, unless `load` brings it,
+        what a snapshot cannot do without."""
+        fields = msgspec.structs.fields(self.snapshot)
+        required = (field.encode_name for field in fields if self.load is None and field.required)
+        return frozenset((*self.spec.columns_of_create(), *self.columns, *required))

@@ -1,0 +1,2 @@
+-- One installation at a time; those who run kinds go on.
+LOCK TABLE farrier.kinds IN SHARE ROW EXCLUSIVE MODE

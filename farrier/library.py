@@ -1,0 +1,83 @@
+"""The public library: what a package with a kind of its own imports. Stable: see docs/library.md.
+
+Everything else in farrier may change with any release. `docs/tutorial-your-own-kind.md` makes a kind with these names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from farrier.enqueuer.enqueuer import Enqueuer
+from farrier.errors import (
+    ConfigError,
+    CredentialError,
+    DatabaseUnreachable,
+    FarrierError,
+    HandlerError,
+    RefusedByModel,
+    ServiceError,
+)
+from farrier.handlers.resource import Extension, Surroundings, accept, params_of, reject
+from farrier.handlers.resource import sort as sort_requests
+from farrier.io.pool import open_pool
+from farrier.io.wakes import PostgresWakes
+from farrier.model.credential import Credential
+from farrier.model.kinds import KindAction, KindEdge, KindSpec, KindState
+from farrier.model.outcome import Decision, Deleted, DoNothing, Outcome, Step, Transition, Update, Wait
+from farrier.model.params import NoParams, Params
+from farrier.model.resource import Answer, Pending, Resource
+from farrier.protocols import CredentialStore, StateHandler
+
+__all__ = [
+    "Answer",
+    "ConfigError",
+    "Credential",
+    "CredentialError",
+    "CredentialStore",
+    "DatabaseUnreachable",
+    "Decision",
+    "Deleted",
+    "DoNothing",
+    "Enqueuer",
+    "Extension",
+    "FarrierError",
+    "HandlerError",
+    "KindAction",
+    "KindEdge",
+    "KindSpec",
+    "KindState",
+    "NoParams",
+    "Outcome",
+    "Params",
+    "Pending",
+    "RefusedByModel",
+    "Resource",
+    "ServiceError",
+    "StateHandler",
+    "Step",
+    "Surroundings",
+    "Transition",
+    "Update",
+    "Wait",
+    "accept",
+    "open_enqueuer",
+    "params_of",
+    "reject",
+    "sort_requests",
+]
+
+# Whoever wakes has just written: the server is there, or about to be again.
+_PATIENCE = timedelta(seconds=5)
+
+
+@asynccontextmanager
+async def open_enqueuer(dsn: str) -> AsyncIterator[Enqueuer]:
+    """Makes handlers run as soon as possible, from Python: `await enqueuer.enqueue("volume", 7)`. What SQL does with
+    `farrier.enqueue`. Raises DatabaseUnreachable."""
+    connections = await open_pool(dsn, size=1, patience=_PATIENCE)
+    try:
+        yield Enqueuer(PostgresWakes(connections))
+    finally:
+        await connections.close()

@@ -1,0 +1,102 @@
+"""The kinds that run besides nodes and MAAS regions: those that come with farrier, and those that settings name.
+
+Called by the daemon and by `loops`. Whatever a kind brings is checked before anything starts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from farrier import config as settings
+from farrier.config import kinds as naming
+from farrier.errors import ConfigError
+from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler, PartitionServices
+from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
+from farrier.handlers.resource import Extension, ResourceKind
+from farrier.io import kinds as installed
+from farrier.io.ib_partition import PartitionRows
+from farrier.io.kinds import Installable
+from farrier.io.network_segment import SegmentRows
+from farrier.io.resource import WRITER, ResourceRows
+from farrier.io.state import Rows
+from farrier.model.built_in import BUILT_IN
+from farrier.model.kinds import KindSpec
+from farrier.protocols import Fabrics, Kind, StateHandler
+from farrier.wiring.storage import Database
+
+AnyExtension: TypeAlias = Extension[Any, Any, Any]
+Extensions: TypeAlias = Mapping[str, AnyExtension]
+"""Kinds of others, by what names them: `package.module:NAME`."""
+
+
+class Loop(msgspec.Struct, frozen=True):
+    """What a processor is made from, besides what all have."""
+
+    kind: Kind[Any, Any]
+    handler: StateHandler[Any, Any, Any, Any]
+    rows: Rows[Any, Any, Any]
+    services: object
+
+
+def extensions(names: Iterable[str]) -> Extensions:
+    """The kinds of others that are named. Imports their modules. Raises ConfigError."""
+    found = {name: extension(name) for name in names}
+    specs = [*BUILT_IN, *(each.spec for each in found.values())]
+    for what, values in (("name", [spec.name for spec in specs]), ("table", [spec.relation for spec in specs])):
+        twice = [value for value, count in Counter(values).items() if count > 1]
+        if twice:
+            raise ConfigError(f"two kinds have the {what} {twice[0]}: a kind's {what} is its own")
+    return found
+
+
+def extension(name: str) -> AnyExtension:
+    """The kind that is called `package.module:NAME`. Raises ConfigError."""
+    found = naming.named(name)
+    if not isinstance(found, Extension):
+        raise ConfigError(f"{name} is no Extension of farrier.library, but a {type(found).__name__}")
+    return found
+
+
+def specs_of(extensions: Extensions) -> tuple[KindSpec, ...]:
+    """Of all kinds that run besides nodes and MAAS regions."""
+    return (*BUILT_IN, *(each.spec for each in extensions.values()))
+
+
+def installable(extension: AnyExtension) -> Installable:
+    """What the database has to know of it."""
+    return Installable(spec=extension.spec, sql=extension.sql, columns=extension.needed_columns())
+
+
+async def require_kinds(database: Database, extensions: Extensions) -> None:
+    """Make sure that the database knows these kinds. An embedded one is told of them; any other is an operator's, and a
+    kind that is not in it, or otherwise, raises ConfigError."""
+    async with database.pool.acquire() as conn:
+        if database.embedded:
+            for each in extensions.values():
+                await installed.install(conn, installable(each))
+        await installed.require(conn, [(name, each.spec) for name, each in extensions.items()])
+
+
+def built_in_loops(config: settings.Config, fabrics: Fabrics) -> list[Loop]:
+    """The kinds that come with farrier."""
+    return [
+        Loop(SEGMENT_KIND, SegmentHandler(config.segments.drain_period), SegmentRows(), None),
+        Loop(PARTITION_KIND, PartitionHandler(), PartitionRows(), PartitionServices(fabrics)),
+    ]
+
+
+def loop_of(extension: AnyExtension, services: object) -> Loop:
+    """A kind of others."""
+    rows: ResourceRows[Any, Any] = ResourceRows(
+        extension.spec,
+        extension.snapshot,
+        columns=extension.columns,
+        load=extension.load,
+        writer=extension.writer or WRITER,
+        section=extension.section,
+    )
+    return Loop(ResourceKind(extension.spec), extension.handler, rows, services)
