@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,9 +16,7 @@ import anyio.abc
 import anyio.lowlevel
 import httpx
 import pytest
-from anyio.streams.tls import TLSListener
 from structlog.testing import capture_logs
-from typing_extensions import override
 
 from farrier.errors import ConfigError
 from farrier.model import maas_changes as changes
@@ -30,67 +26,12 @@ from farrier.services.maas_transport import ATTEMPTS
 from farrier.services.maas_wire import LARGEST_BODY_BYTES
 from farrier.sim.certificates import Authority
 from farrier.sim.maas import ADMIN, Broken, Fault, Region
+from tests.support.answers import PAGE, Endless, Scripted, http, said, serving, text
 from tests.support.maas import NEW, POWER, RELEASE, World, world_of, world_with
 
 SOON = timedelta(seconds=0.3)
-PAGE = b"<html><body>Bad Gateway</body></html>"
 RECORD = {"system_id": "abc123", "hostname": "gpu001", "status": 6, "owner": None}
 MACHINE = Machine(system_id="abc123", hostname="gpu001", status=6, read_at=1000.0)
-
-
-class Once(httpx.AsyncByteStream):
-    """A body as it comes from the network."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-
-    @override
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield self._body
-
-
-class Scripted(httpx.AsyncBaseTransport):
-    """Answers one after the other, the last one for ever; an exception is raised."""
-
-    def __init__(self, *answers: httpx.Response | Exception) -> None:
-        self.answers = list(answers)
-        self.requests: list[httpx.Request] = []
-
-    @override
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        self.requests.append(request)
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, Exception):
-            raise answer
-        stream = answer.stream if isinstance(answer.stream, Endless) else Once(answer.content)
-        return httpx.Response(answer.status_code, headers=answer.headers, stream=stream)
-
-
-class Endless(httpx.AsyncByteStream):
-    """A body without end, in pieces of this size."""
-
-    def __init__(self, piece: bytes) -> None:
-        self._piece = piece
-        self.closed = False
-
-    @override
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        while True:
-            yield self._piece
-            await anyio.lowlevel.checkpoint()
-
-    @override
-    async def aclose(self) -> None:
-        self.closed = True
-
-
-def text(status: int, body: bytes = b"", *, retry_after: str | None = None) -> httpx.Response:
-    stay = {} if retry_after is None else {"Retry-After": retry_after}
-    return httpx.Response(status, content=body, headers={"Content-Type": "text/plain", **stay})
-
-
-def said(value: object, status: int = 200) -> httpx.Response:
-    return httpx.Response(status, content=json.dumps(value).encode(), headers={"Content-Type": "application/json"})
 
 
 async def failure_of_read(world: World) -> MaasError:
@@ -301,30 +242,6 @@ async def test_whoever_is_cancelled_is_counted_and_not_called_a_failure() -> Non
 
 
 # --- connections
-
-
-@asynccontextmanager
-async def serving(answer: bytes, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[int, list[bytes]]]:
-    """A server that takes a request, answers so, and hangs up; its port, and the heads it got."""
-    heads: list[bytes] = []
-
-    async def handle(stream: anyio.abc.ByteStream) -> None:
-        async with stream:
-            heads.append(await stream.receive())
-            await stream.send(answer)
-
-    tcp = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    port = tcp.extra(anyio.abc.SocketAttribute.local_port)
-    listener = tcp if tls is None else TLSListener(tcp, tls, standard_compatible=False)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, handle)
-        yield port, heads
-        tasks.cancel_scope.cancel()
-    await listener.aclose()
-
-
-def http(status: str, *headers: str, body: bytes = b"") -> bytes:
-    return "\r\n".join((f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(body)}", "", "")).encode() + body
 
 
 @pytest.mark.parametrize("change", [False, True])

@@ -1,0 +1,175 @@
+"""What a UFM client promises, against the simulated UFM and, where one is named, a real one.
+
+The simulation keeps the rules that are tested here; what a UFM that is not well does to the client is in
+`test_ufm_client_faults`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import anyio
+import pytest
+
+from farrier.model.ufm import Membership, Pkey, Port, UfmFailure
+from farrier.sim.ufm import Manager, open_ufm
+from tests.support.ufm import GUIDS, QOS, World, failing, wanted, world_of, world_of_the_real_one, world_with
+
+KEY = int(os.environ.get("FARRIER_TEST_UFM_PKEY", "0x7abc"), 16)
+
+
+@pytest.fixture(params=["simulated", "simulated with a token", "real"])
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    """A client of a UFM that does not have the key, which is given up in the end."""
+    if request.param == "real":
+        opened = world_of_the_real_one()
+    else:
+        opened = world_with(Manager(), with_token="token" in request.param)
+    async with opened as world:
+        if await world.client.read_anew(KEY) is not None:
+            pytest.fail(f"this UFM has {KEY:#x} already")
+        yield world
+        if await world.client.read_anew(KEY) is not None:
+            await world.client.delete(KEY)
+
+
+async def test_what_is_made_is_read_as_it_was_asked_for(world: World) -> None:
+    await world.client.create(wanted(KEY))
+    found = await world.client.read(KEY)
+    assert found is not None
+    assert (found.number, found.ip_over_ib, found.qos, dict(found.ports)) == (KEY, True, QOS, {})
+
+
+async def test_ports_are_members_as_they_were_added_and_then_they_are_not(world: World) -> None:
+    await world.client.create(wanted(KEY))
+    await world.client.add(wanted(KEY), GUIDS[:2], Membership.FULL)
+    await world.client.add(wanted(KEY), GUIDS[2:], Membership.LIMITED)
+    found = await world.client.read(KEY)
+    assert found is not None
+    assert {guid: port.membership.value for guid, port in found.ports.items()} == {
+        GUIDS[0]: "full",
+        GUIDS[1]: "full",
+        GUIDS[2]: "limited",
+    }
+    await world.client.remove(KEY, GUIDS[:2])
+    found = await world.client.read(KEY)
+    assert found is not None and list(found.ports) == [GUIDS[2]]
+
+
+async def test_ports_that_are_set_are_all_that_there_are(world: World) -> None:
+    await world.client.create(wanted(KEY))
+    await world.client.add(wanted(KEY), GUIDS[:2], Membership.FULL)
+    await world.client.set_ports(wanted(KEY), {GUIDS[1]: Port(Membership.LIMITED), GUIDS[2]: Port(Membership.FULL)})
+    found = await world.client.read(KEY)
+    assert found is not None
+    assert found.ports == {GUIDS[1]: Port(Membership.LIMITED), GUIDS[2]: Port(Membership.FULL)}
+
+
+async def test_services_can_be_changed(world: World) -> None:
+    await world.client.create(wanted(KEY))
+    await world.client.set_qos(KEY, type(QOS)(mtu_limit=2, rate_limit=2.5, service_level=0))
+    found = await world.client.read(KEY)
+    assert found is not None and found.qos == type(QOS)(mtu_limit=2, rate_limit=2.5, service_level=0)
+
+
+async def test_a_partition_that_is_given_up_is_gone_with_its_ports(world: World) -> None:
+    await world.client.create(wanted(KEY))
+    await world.client.add(wanted(KEY), GUIDS, Membership.FULL)
+    await world.client.delete(KEY)
+    assert await world.client.read_anew(KEY) is None
+    assert await world.client.read(KEY) is None
+
+
+async def test_what_breaks_a_rule_is_a_refusal_and_changes_nothing(world: World) -> None:
+    with failing() as caught:
+        await world.client.create(wanted(KEY, qos=type(QOS)(mtu_limit=3, rate_limit=200, service_level=0)))
+    assert caught[0].is_refusal and not caught[0].ambiguous
+    assert await world.client.read_anew(KEY) is None
+
+
+async def test_every_request_is_reported_by_what_it_was_for(world: World) -> None:
+    before = len(world.observed.requests)
+    await world.client.create(wanted(KEY))
+    await world.client.read(KEY)
+    assert world.observed.requests[before:] == [("create", "ok"), ("list_ports", "ok"), ("list_qos", "ok")]
+
+
+async def test_over_a_socket_it_is_the_same() -> None:
+    manager = Manager()
+    async with open_ufm(manager) as url, world_of(None, url=url) as world:
+        await world.client.create(wanted(0x12))
+        found = await world.client.read(0x12)
+    assert found == Pkey(number=0x12, name="api_pkey_0x12", qos=QOS)
+    assert manager.partitions[0x12].mtu_limit == 4
+
+
+async def test_our_name_is_told_only_where_it_is_wanted() -> None:
+    manager = Manager()
+    async with world_with(manager) as world:
+        await world.client.create(wanted(0x12, name="tenant-a"))
+        await world.client.create(wanted(0x13))
+        await world.client.set_ports(wanted(0x13, name="tenant-b"), {GUIDS[0]: Port()})
+    assert [manager.partitions[number].name for number in (0x12, 0x13)] == ["tenant-a", "tenant-b"]
+
+
+# --- a reading is shared
+
+
+async def test_a_thousand_partitions_that_look_within_ten_seconds_cost_one_reading() -> None:
+    async with world_with(Manager()) as world, anyio.create_task_group() as group:
+        for number in range(1, 1001):
+            group.start_soon(world.client.read, number)
+    assert world.observed.operations == ["list_ports", "list_qos"]
+
+
+async def test_a_reading_is_made_anew_when_it_is_ten_seconds_old() -> None:
+    async with world_with(Manager()) as world:
+        await world.client.read(1)
+        world.clock.advance(timedelta(seconds=9.9))
+        await world.client.read(1)
+        world.clock.advance(timedelta(seconds=0.1))
+        await world.client.read(1)
+    assert world.observed.operations == ["list_ports", "list_qos"] * 2
+
+
+async def test_whoever_changed_a_partition_sees_it_changed_and_the_others_need_no_new_reading() -> None:
+    async with world_with(Manager()) as world:
+        assert await world.client.read(1) is None
+        await world.client.create(wanted(1))
+        await world.client.read(2)
+        assert world.observed.operations == ["list_ports", "list_qos", "create"]
+        assert await world.client.read(1) is not None
+    assert world.observed.operations[3:] == ["list_ports", "list_qos"]
+
+
+async def test_whoever_wants_it_fresh_gets_a_reading_that_began_afterwards() -> None:
+    manager = Manager()
+    async with world_with(manager) as world:
+        await world.client.read(1)
+        async with world_with(manager) as another:
+            await another.client.create(wanted(1))
+        assert await world.client.read(1) is None
+        assert await world.client.read(1, fresh=True) is not None
+
+
+async def test_a_number_without_its_sixteenth_bit_is_the_same_number() -> None:
+    manager = Manager()
+    async with world_with(manager) as world:
+        manager.partitions[0x8012] = manager.partitions.pop(0x7FFF)
+        found = await world.client.read(0x12)
+    assert found is not None and found.number == 0x12
+
+
+async def test_a_port_that_is_not_in_the_fabric_is_refused_with_all_that_came_with_it() -> None:
+    manager = Manager()
+    manager.ports = {GUIDS[0]}
+    async with world_with(manager) as world:
+        await world.client.create(wanted(1))
+        with failing() as caught:
+            await world.client.add(wanted(1), GUIDS[:2], Membership.FULL)
+        found = await world.client.read(1)
+    assert (caught[0].failure, caught[0].is_refusal) == (UfmFailure.ABSENT, True)
+    assert GUIDS[1] in caught[0].detail
+    assert found is not None and not found.ports

@@ -1,0 +1,288 @@
+"""The UFM client against a UFM, or what stands in front of it, that answers badly: a clear class, and no harm.
+
+Bodies and statuses are scripted answers in memory; certificates and connections that end are real ones over a socket.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from datetime import timedelta
+from pathlib import Path
+
+import anyio
+import anyio.abc
+import httpx
+import pytest
+
+from farrier.errors import ConfigError, CredentialError
+from farrier.model.ufm import Membership, Port, UfmError, UfmFailure
+from farrier.services.ufm_transport import ATTEMPTS, LARGEST_BODY_BYTES
+from farrier.sim.certificates import Authority
+from farrier.sim.ufm import Broken, Fault, Manager, UfmTransport
+from tests.support.answers import PAGE, Endless, Scripted, http, serving, text
+from tests.support.ufm import GUIDS, QOS, Call, OneCredential, World, failing, wanted, world_of, world_with
+
+SECRETS = ("123456", "YWRtaW46MTIzNDU2", "a-token-of-ufm")
+PKEYS = {"0x12": {"partition": "a", "ip_over_ib": True, "guids": [{"guid": GUIDS[0], "membership": "full"}]}}
+CHANGES: list[tuple[str, Call]] = [
+    ("create", lambda client: client.create(wanted(0x12))),
+    ("set_qos", lambda client: client.set_qos(0x12, QOS)),
+    ("add", lambda client: client.add(wanted(0x12), GUIDS, Membership.FULL)),
+    ("set_ports", lambda client: client.set_ports(wanted(0x12), {GUIDS[0]: Port()})),
+    ("remove", lambda client: client.remove(0x12, GUIDS[:1])),
+    ("delete", lambda client: client.delete(0x12)),
+]
+each_change = pytest.mark.parametrize(("operation", "change"), CHANGES, ids=[name for name, _ in CHANGES])
+
+
+def vouched_for(authority: Authority, directory: Path) -> ssl.SSLContext:
+    """What a server of that authority shows."""
+    files = authority.issue(directory, hosts=("127.0.0.1",))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(files.certificate, files.key)
+    return context
+
+
+async def failure_of_read(world: World) -> UfmError:
+    with failing() as caught:
+        await world.client.read(0x12)
+    return caught[0]
+
+
+# --- bodies
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        PAGE,
+        json.dumps(PKEYS).encode()[:-9],
+        b"",
+        b"null",
+        b"[]",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        json.dumps({"twelve": PKEYS["0x12"]}).encode(),
+        json.dumps({"0x12": {"guids": [{"guid": "xyz"}]}}).encode(),
+        json.dumps({"0x12": {"guids": [{"guid": GUIDS[0], "membership": "half"}]}}).encode(),
+        json.dumps({**PKEYS, "0x0012": {"partition": "b"}}).encode(),
+        json.dumps({"0x12": {"guids": [{"guid": GUIDS[0]}, {"guid": GUIDS[0], "membership": "limited"}]}}).encode(),
+    ],
+    ids=[
+        *("page", "cut", "empty", "null", "list", "bytes", "deep", "no number", "no guid", "no membership"),
+        *("key twice", "port twice"),
+    ],
+)
+async def test_a_body_that_cannot_be_meant_is_a_protocol_failure(body: bytes) -> None:
+    async with world_of(Scripted(httpx.Response(200, content=body))) as world:
+        error = await failure_of_read(world)
+    assert error.failure is UfmFailure.PROTOCOL
+    assert world.observed.requests == [("list_ports", "protocol")]
+
+
+async def test_a_list_without_end_is_read_no_further_than_its_bound() -> None:
+    endless = Endless(b" " * 1_000_000)
+    async with world_of(Scripted(httpx.Response(200, stream=endless))) as world:
+        error = await failure_of_read(world)
+    assert error.failure is UfmFailure.PROTOCOL and str(LARGEST_BODY_BYTES) in error.detail
+    assert endless.closed
+
+
+async def test_an_answer_of_ten_megabytes_is_refused() -> None:
+    manager = Manager()
+    manager.faults.add(
+        Fault(op="list", times=None, body=b"{" + b" " * 10_000_000 + b"}", content_type="application/json")
+    )
+    async with world_with(manager) as world:
+        error = await failure_of_read(world)
+    assert error.failure is UfmFailure.PROTOCOL and "larger" in error.detail
+
+
+@each_change
+@pytest.mark.parametrize("body", [PAGE, b'{"job'], ids=["page", "cut"])
+async def test_a_change_that_got_such_a_body_was_perhaps_made(operation: str, change: Call, body: bytes) -> None:
+    answer = httpx.Response(200, content=body, headers={"Content-Type": "application/json"})
+    async with world_of(Scripted(answer)) as world:
+        with failing() as caught:
+            await change(world.client)
+    assert (caught[0].failure, caught[0].ambiguous) == (UfmFailure.PROTOCOL, True)
+    assert world.observed.requests == [(operation, "protocol")]
+
+
+@each_change
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"id": 17}', b"done"], ids=["nothing", "{}", "a job", "text"])
+async def test_whatever_else_a_change_is_answered_it_was_taken(operation: str, change: Call, body: bytes) -> None:
+    async with world_of(Scripted(httpx.Response(202, content=body))) as world:
+        await change(world.client)
+    assert world.observed.requests == [(operation, "ok")]
+
+
+# --- statuses
+
+
+@pytest.mark.parametrize(
+    ("answer", "failure"),
+    [
+        (text(400, b"bad pkey"), UfmFailure.INVALID),
+        (text(422, b"bad pkey"), UfmFailure.INVALID),
+        (text(401), UfmFailure.AUTH),
+        (text(403, b"no"), UfmFailure.FORBIDDEN),
+        (text(404, b"no such GUID"), UfmFailure.ABSENT),
+        (text(409, b"busy with it"), UfmFailure.CONFLICT),
+        (text(429), UfmFailure.BUSY),
+        (text(503), UfmFailure.BUSY),
+        (text(500, b"Traceback"), UfmFailure.UPSTREAM),
+        (httpx.Response(502, content=PAGE), UfmFailure.UPSTREAM),
+        (httpx.Response(404, content=PAGE), UfmFailure.PROTOCOL),
+        (httpx.Response(400, content=PAGE), UfmFailure.PROTOCOL),
+        (httpx.Response(302, headers={"Location": "http://elsewhere.test/"}), UfmFailure.PROTOCOL),
+        (text(418), UfmFailure.PROTOCOL),
+    ],
+    ids=lambda value: str(value.status_code) if isinstance(value, httpx.Response) else "",
+)
+async def test_every_status_has_a_class(answer: httpx.Response, failure: UfmFailure) -> None:
+    async with world_of(Scripted(answer)) as world:
+        with failing() as caught:
+            await world.client.create(wanted())
+    assert caught[0].failure is failure
+    assert caught[0].ambiguous is (answer.status_code >= 500)
+    assert caught[0].is_refusal is (failure in (UfmFailure.INVALID, UfmFailure.ABSENT, UfmFailure.CONFLICT))
+
+
+@each_change
+@pytest.mark.parametrize("status", [500, 502, 503])
+async def test_a_change_is_sent_once_whatever_becomes_of_it(operation: str, change: Call, status: int) -> None:
+    async with world_of(Scripted(text(status))) as world:
+        with failing() as caught:
+            await change(world.client)
+    assert caught[0].ambiguous and len(world.observed.requests) == 1 and not world.pauses
+
+
+async def test_a_reading_that_fails_of_what_passes_is_made_again() -> None:
+    manager = Manager()
+    manager.faults.add(Fault(op="list", status=503, times=1))
+    async with world_with(manager) as world:
+        await world.client.read(1)
+    assert world.observed.requests == [("list_ports", "busy"), ("list_ports", "ok"), ("list_qos", "ok")]
+    assert world.pauses == [1.0]
+
+
+async def test_a_reading_is_not_made_for_ever() -> None:
+    async with world_of(Scripted(text(500))) as world:
+        assert (await failure_of_read(world)).failure is UfmFailure.UPSTREAM
+    assert len(world.observed.requests) == ATTEMPTS
+
+
+async def test_who_is_told_to_stay_away_for_long_is_told_so() -> None:
+    async with world_of(Scripted(text(503, retry_after="120"))) as world:
+        error = await failure_of_read(world)
+    assert (error.failure, error.retry_after) == (UfmFailure.BUSY, timedelta(minutes=2))
+    assert len(world.observed.requests) == 1
+
+
+async def test_a_ufm_in_trouble_is_left_alone_for_a_moment_and_everybody_told_why() -> None:
+    manager = Manager()
+    manager.faults.add(Fault(op="list", status=401, times=1))
+    async with world_with(manager) as world:
+        first = await failure_of_read(world)
+        second = await failure_of_read(world)
+        assert (second.failure, second.detail) == (first.failure, first.detail)
+        assert len(manager.requests) == 1
+        world.clock.advance(timedelta(seconds=5))
+        assert await world.client.read(1) is None
+
+
+# --- connections
+
+
+@each_change
+async def test_a_change_whose_answer_is_lost_was_perhaps_made(operation: str, change: Call) -> None:
+    manager = Manager()
+    manager.faults.add(Fault(method=None, path="*/resources/pkeys*", broken=Broken.DROP))
+    async with world_with(manager) as world:
+        with failing() as caught:
+            await change(world.client)
+    assert (caught[0].failure, caught[0].ambiguous) == (UfmFailure.UNREACHABLE, True)
+    assert world.observed.requests == [(operation, "unreachable")]
+
+
+async def test_a_ufm_that_hangs_is_a_timeout() -> None:
+    manager = Manager()
+    manager.faults.add(Fault(op="create", broken=Broken.HANG))
+    async with world_with(manager, change_timeout=timedelta(seconds=0.05)) as world:
+        with failing() as caught:
+            await world.client.create(wanted())
+    assert (caught[0].failure, caught[0].ambiguous) == (UfmFailure.TIMEOUT, True)
+
+
+async def test_a_port_that_nobody_listens_on_is_unreachable_and_nothing_was_sent() -> None:
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    await listener.aclose()
+    async with world_of(None, url=f"http://127.0.0.1:{port}") as world:
+        with failing() as caught:
+            await world.client.create(wanted())
+    assert (caught[0].failure, caught[0].ambiguous) == (UfmFailure.UNREACHABLE, False)
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_a_tls_failure(authority: Authority, tmp_path: Path) -> None:
+    server = serving(b"", tls=vouched_for(authority, tmp_path))
+    async with server as (port, heads), world_of(None, url=f"https://127.0.0.1:{port}") as world:
+        with failing() as caught:
+            await world.client.create(wanted())
+    assert (caught[0].failure, caught[0].ambiguous) == (UfmFailure.TLS, False)
+    assert not heads
+
+
+async def test_a_redirect_is_not_followed_so_the_credential_goes_nowhere_else() -> None:
+    async with serving(b"") as (elsewhere, stolen):
+        answer = http("307 Temporary Redirect", f"Location: http://127.0.0.1:{elsewhere}/ufmRest/")
+        async with serving(answer) as (port, heads), world_of(None, url=f"http://127.0.0.1:{port}") as world:
+            error = await failure_of_read(world)
+    assert error.failure is UfmFailure.PROTOCOL and "redirect" in error.detail
+    assert len(heads) == 1 and not stolen
+
+
+async def test_a_file_of_authorities_that_is_none_is_refused_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="CA certificates"):
+        async with world_of(None, ca_file=tmp_path / "missing.pem"):
+            pass
+
+
+# --- secrets
+
+
+@pytest.mark.parametrize("with_token", [False, True])
+async def test_no_error_tells_a_secret_even_when_ufm_repeats_it(with_token: bool) -> None:
+    echo = json.dumps({"you": list(SECRETS)}).encode()
+    async with world_of(Scripted(text(400, echo)), with_token=with_token) as world:
+        with failing() as caught:
+            await world.client.create(wanted())
+        shown = await world.shown()
+    told = f"{caught[0]} {caught[0].detail} {caught[0]!r} {shown!r}"
+    secret = SECRETS[2:] if with_token else SECRETS[:2]
+    assert not any(one in told for one in secret)
+    assert caught[0].__cause__ is None
+
+
+@pytest.mark.parametrize(("temporary", "failure"), [(True, UfmFailure.UNREACHABLE), (False, UfmFailure.AUTH)])
+async def test_a_credential_that_cannot_be_had_is_told_and_nothing_is_sent(
+    temporary: bool, failure: UfmFailure
+) -> None:
+    manager = Manager()
+    trouble = CredentialError("env:UFM", "is not set", temporary=temporary)
+    store = OneCredential("", "", "", trouble=trouble)
+    async with world_of(UfmTransport(manager), store) as world:
+        error = await failure_of_read(world)
+    assert error.failure is failure and "env:UFM" in error.detail
+    assert not manager.requests
+
+
+async def test_a_rotated_password_is_used_after_the_old_one_is_refused() -> None:
+    manager = Manager(password="rotated")
+    async with world_with(manager) as world:
+        assert (await failure_of_read(world)).failure is UfmFailure.AUTH
+        world.store = OneCredential(manager.username, "rotated", "")
+        world.clock.advance(timedelta(seconds=5))
+        assert await world.client.read(1) is None

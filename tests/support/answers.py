@@ -1,0 +1,99 @@
+"""Services that answer badly: scripted answers in memory, and a server that says the same to whoever comes.
+
+Used by the suites of the clients of MAAS and UFM.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+import httpx
+from anyio.streams.tls import TLSListener
+from typing_extensions import override
+
+PAGE = b"<html><body>Bad Gateway</body></html>"
+
+
+class Once(httpx.AsyncByteStream):
+    """A body as it comes from the network."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    @override
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._body
+
+
+class Scripted(httpx.AsyncBaseTransport):
+    """Answers one after the other, the last one for ever; an exception is raised."""
+
+    def __init__(self, *answers: httpx.Response | Exception) -> None:
+        self.answers = list(answers)
+        self.requests: list[httpx.Request] = []
+
+    @override
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        stream = answer.stream if isinstance(answer.stream, Endless) else Once(answer.content)
+        return httpx.Response(answer.status_code, headers=answer.headers, stream=stream)
+
+
+class Endless(httpx.AsyncByteStream):
+    """A body without end, in pieces of this size."""
+
+    def __init__(self, piece: bytes) -> None:
+        self._piece = piece
+        self.closed = False
+
+    @override
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            yield self._piece
+            await anyio.lowlevel.checkpoint()
+
+    @override
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+def text(status: int, body: bytes = b"", *, retry_after: str | None = None) -> httpx.Response:
+    stay = {} if retry_after is None else {"Retry-After": retry_after}
+    return httpx.Response(status, content=body, headers={"Content-Type": "text/plain", **stay})
+
+
+def said(value: object, status: int = 200) -> httpx.Response:
+    return httpx.Response(status, content=json.dumps(value).encode(), headers={"Content-Type": "application/json"})
+
+
+@asynccontextmanager
+async def serving(answer: bytes, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[int, list[bytes]]]:
+    """A server that takes a request, answers so, and hangs up; its port, and the heads it got."""
+    heads: list[bytes] = []
+
+    async def handle(stream: anyio.abc.ByteStream) -> None:
+        async with stream:
+            heads.append(await stream.receive())
+            await stream.send(answer)
+
+    tcp = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = tcp.extra(anyio.abc.SocketAttribute.local_port)
+    listener = tcp if tls is None else TLSListener(tcp, tls, standard_compatible=False)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, handle)
+        yield port, heads
+        tasks.cancel_scope.cancel()
+    await listener.aclose()
+
+
+def http(status: str, *headers: str, body: bytes = b"") -> bytes:
+    return "\r\n".join((f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(body)}", "", "")).encode() + body

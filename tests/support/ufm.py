@@ -1,0 +1,148 @@
+"""What the suites of the UFM client share: a UFM in memory or a real one, a client of it, and what the client reported.
+
+A real one is used for the contract when FARRIER_TEST_UFM_URL names it (with FARRIER_TEST_UFM_USER, ..._PASSWORD, and
+FARRIER_TEST_UFM_PKEY for a key that nobody uses there).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from typing_extensions import override
+
+from farrier import protocols
+from farrier.errors import CredentialError
+from farrier.model.credential import Credential
+from farrier.model.ufm import Qos, UfmError, Wanted
+from farrier.services.maas_transport import Times
+from farrier.services.ufm import Ufm, open_ufm
+from farrier.services.ufm_transport import Pass, UfmSettings, pass_of
+from farrier.sim.ufm import Manager, UfmTransport
+from tests.support.vault_client import HandClock
+
+SETTINGS = UfmSettings(url="http://ufm.test")
+GUIDS = ("0002c903000e0b71", "0002c903000e0b72", "0002c903000e0b73")
+QOS = Qos(mtu_limit=4, rate_limit=200.0, service_level=3)
+
+
+def wanted(number: int = 0x12, **changes: Any) -> Wanted:
+    """A partition to be made."""
+    fields: dict[str, Any] = {"number": number, "qos": QOS, "ip_over_ib": True, "index0": False}
+    return Wanted(**(fields | changes))
+
+
+class Observed:
+    """A `ServiceObserver` that remembers."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, str]] = []
+
+    def requested(self, service: str, operation: str, result: str, seconds: float) -> None:
+        assert service == "ufm"
+        assert seconds >= 0
+        self.requests.append((operation, result))
+
+    @property
+    def operations(self) -> list[str]:
+        return [operation for operation, _ in self.requests]
+
+
+class OneCredential(protocols.CredentialStore):
+    """A `CredentialStore` with one user, or one trouble."""
+
+    def __init__(self, username: str, password: str, token: str, *, trouble: CredentialError | None = None) -> None:
+        self._user = Credential(username=username, password=password, version="1")
+        self._token = token
+        self.trouble = trouble
+        self.asked = 0
+
+    @override
+    async def resolve(self, reference: str) -> Credential:
+        self._ask()
+        return self._user
+
+    @override
+    async def version(self, reference: str) -> str:
+        return "1"
+
+    @override
+    async def token(self, reference: str) -> str:
+        self._ask()
+        return self._token
+
+    def _ask(self) -> None:
+        self.asked += 1
+        if self.trouble is not None:
+            raise self.trouble
+
+
+class World:
+    """A client, the clock it reads, what it reported, and the pauses it made, which take no time here."""
+
+    def __init__(self, store: OneCredential, *, with_token: bool) -> None:
+        self.clock = HandClock()
+        self.observed = Observed()
+        self.store = store
+        self.pauses: list[float] = []
+        self.client: Ufm
+        self._with_token = with_token
+
+    async def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+    async def shown(self) -> Pass:
+        return await pass_of(self.store, "env:UFM", with_token=self._with_token)
+
+
+@asynccontextmanager
+async def world_of(
+    transport: httpx.AsyncBaseTransport | None, store: OneCredential | None = None, **settings: Any
+) -> AsyncIterator[World]:
+    """A client that reaches whatever is behind `transport`; None: the network."""
+    manager = Manager()
+    store = store or OneCredential(manager.username, manager.password, manager.token)
+    world = World(store, with_token=settings.get("with_token", False))
+    async with open_ufm(
+        msgspec.structs.replace(SETTINGS, **settings),
+        shown=world.shown,
+        times=Times(clock=world.clock, pause=world.pause),
+        observer=world.observed,
+        transport=transport,
+    ) as world.client:
+        yield world
+
+
+@asynccontextmanager
+async def world_with(manager: Manager, **settings: Any) -> AsyncIterator[World]:
+    """A client of a simulated UFM."""
+    async with world_of(UfmTransport(manager), **settings) as world:
+        yield world
+
+
+@asynccontextmanager
+async def world_of_the_real_one() -> AsyncIterator[World]:
+    """A client of the UFM that the environment names; skipped where it names none."""
+    found: Mapping[str, str] = os.environ
+    if not found.get("FARRIER_TEST_UFM_URL"):
+        pytest.skip("FARRIER_TEST_UFM_URL names no UFM")
+    store = OneCredential(found["FARRIER_TEST_UFM_USER"], found["FARRIER_TEST_UFM_PASSWORD"], "")
+    async with world_of(None, store, url=found["FARRIER_TEST_UFM_URL"]) as world:
+        yield world
+
+
+@contextmanager
+def failing() -> Iterator[list[UfmError]]:
+    """The `UfmError` that the block raises."""
+    caught: list[UfmError] = []
+    with pytest.raises(UfmError) as raised:
+        yield caught
+    caught.append(raised.value)
+
+
+Call = Callable[[Ufm], Awaitable[object]]
