@@ -54,19 +54,22 @@ class _Unobserved(ServiceObserver):
 @site.command("list")
 @with_settings
 def list_(settings: Config, as_json: output.AsJson = False) -> None:
-    """List the sites that are configured, with their regions and, where a database answers, how those are."""
+    """List the sites that are configured, with their regions and, where a database answers, how those are; and regions
+    of sites that are not configured here."""
     sites = _configured(settings)
     page = anyio.run(_observed, settings)
     regions = _by_site(page)
+    others = [region for name, region in regions.items() if name not in sites]
     if as_json:
-        output.json([_line(each, regions.get(name)) for name, each in sites.items()])
+        lines = [_line(each, regions.get(name)) for name, each in sites.items()]
+        output.json([*lines, *({"site": one.site, "url": None, "region": output.plain(one)} for one in others)])
         return
     if not sites:
         typer.echo(f"no site is in {settings.sites.directory}", err=True)
-    output.table(
-        ("SITE", "REGION", "STATE", "FOR", "ERROR"),
-        (_row(each, regions.get(name), page) for name, each in sites.items()),
-    )
+    rows = [_row(each, regions.get(name), page) for name, each in sites.items()]
+    if page is not None:
+        rows += [(one.site, "not here", one.state, output.ago(one.since, page.now), one.last_error) for one in others]
+    output.table(("SITE", "REGION", "STATE", "FOR", "ERROR"), rows)
 
 
 @site.command("show")
@@ -111,6 +114,22 @@ def check(
         )
     if any(each.error is not None for each in asked):
         raise typer.Exit(ExitCode.FAILED)
+
+
+@site.command("forget")
+@with_settings
+def forget(
+    settings: Config,
+    name: Annotated[str, typer.Argument(metavar="SITE", help="A site that is in no controller's settings any more.")],
+) -> None:
+    """Remove the region of a site that was taken out of the settings of every controller; its history stays."""
+    anyio.run(_forget, settings, name)
+    typer.echo(f"the region of site {name} is forgotten")
+
+
+async def _forget(settings: Config, name: str) -> None:
+    async with client(settings.database) as reached:
+        await reached.requests.forget_site(name)
 
 
 def _configured(settings: Config) -> Sites:

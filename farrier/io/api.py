@@ -26,6 +26,7 @@ _ANSWER_RESOURCE = statements.load("api/answer_resource")
 _REGISTER = statements.load("api/register")
 _ISSUE_BOOTSTRAP = statements.load("api/issue_bootstrap")
 _NAMED = statements.load("api/named")
+_FORGET_SITE = statements.load("api/forget_site")
 _ENQUEUE = statements.load("wakes/enqueue")
 
 _ANSWERED = "farrier_intent_answered"
@@ -106,6 +107,9 @@ class PostgresRequests:
     async def issue_bootstrap(self, node: str, ttl: timedelta) -> str:
         token: str = await self._value(_ISSUE_BOOTSTRAP, node, ttl)
         return token
+
+    async def forget_site(self, site: str) -> None:
+        await self._value(_FORGET_SITE, site)
 
     async def enqueue(self, kind: str, resource: str) -> int:
         async with refusals.borrowed(self._pool) as conn:

@@ -40,6 +40,7 @@ _OWNED = [
     "failures",
     "next_try_at",
     "unreadable",
+    "configured_at",
 ]
 
 

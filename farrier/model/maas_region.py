@@ -24,6 +24,7 @@ class RegionState(StrEnum):
     STARTING = "starting"  # not read yet
     OBSERVING = "observing"  # the last look succeeded
     FAILING = "failing"  # it did not; what is known grows old, and is not acted on once it is
+    UNCONFIGURED = "unconfigured"  # no controller's settings name its site, so nobody reads it
 
 
 class RegionEdge(msgspec.Struct, frozen=True):
@@ -39,6 +40,12 @@ EDGES = (
     RegionEdge(RegionState.STARTING, RegionState.FAILING, "the region cannot be read"),
     RegionEdge(RegionState.OBSERVING, RegionState.FAILING, "the region cannot be read"),
     RegionEdge(RegionState.FAILING, RegionState.OBSERVING, "a look succeeded again"),
+    *(
+        RegionEdge(state, RegionState.UNCONFIGURED, "no controller has had its site in its settings for ten minutes")
+        for state in (RegionState.STARTING, RegionState.OBSERVING, RegionState.FAILING)
+    ),
+    RegionEdge(RegionState.UNCONFIGURED, RegionState.OBSERVING, "its site is configured again, and a look succeeded"),
+    RegionEdge(RegionState.UNCONFIGURED, RegionState.FAILING, "its site is configured again, and cannot be read"),
 )
 INITIAL = frozenset({RegionState.STARTING})
 
@@ -46,6 +53,7 @@ LIMITS: Mapping[RegionState, timedelta | None] = {
     RegionState.STARTING: timedelta(minutes=5),
     RegionState.OBSERVING: None,  # this is where a region belongs
     RegionState.FAILING: timedelta(minutes=5),
+    RegionState.UNCONFIGURED: None,  # a choice of whoever writes the settings, of which an alert of its own tells
 }
 """How long a region may stay in a state. Five minutes is how long an observation may be acted on."""
 
@@ -77,8 +85,9 @@ class DueMachine(msgspec.Struct, frozen=True):
 
 
 class MaasRegion(msgspec.Struct, frozen=True, kw_only=True):
-    """A region as one run sees it. The fields up to `unreadable` are the run's to change. `complete_at` is until when
-    every event is known; `unreadable` are machines that the region cannot tell of, and when each is asked for again.
+    """A region as one run sees it. The fields up to `configured_at` are the run's to change. `complete_at` is until when
+    every event is known; `unreadable` are machines that the region cannot tell of, and when each is asked for again;
+    `configured_at` is when a controller last had the site in its settings, None if that was never noted.
     `due` are machines to be read, most urgent first, and `more` that there are others; `turn_at` is there when some are
     due only because it is their turn: turns are taken until then. `present` machines were there when they were last
     read, and `lost` were not any more within the last hour. `known` are some that were there, `held` some that
@@ -100,6 +109,7 @@ class MaasRegion(msgspec.Struct, frozen=True, kw_only=True):
     failures: int = 0
     next_try_at: datetime | None = None
     unreadable: Mapping[str, datetime] = {}
+    configured_at: datetime | None = None
 
     due: tuple[DueMachine, ...] = ()
     more: bool = False

@@ -16,7 +16,15 @@ from farrier.model.limits import Limits
 from farrier.model.node import TaskType
 from farrier.model.past import HistoryKey, Order, PastPage, Pruned, Retained, WantedPast
 from farrier.model.requests import Answer, Registration, Request, ResourceAnswer, ResourceRequest
-from farrier.model.resource_views import KindView, LateResource, ResourceDetail, ResourceView, WantedResources
+from farrier.model.resource_views import (
+    AddressView,
+    KindView,
+    LateResource,
+    MemberView,
+    ResourceDetail,
+    ResourceView,
+    WantedResources,
+)
 from farrier.model.views import (
     Figures,
     NodeDetail,
@@ -156,6 +164,12 @@ class ResourceQueries(Protocol):
         """Resources above their limit, the worst first, at most `limit`. `limits` are those that are not their kind's
         own."""
 
+    async def addresses(self, segment: str) -> Page[AddressView]:
+        """Who has which addresses of a network segment that has not ended."""
+
+    async def members(self, partition: str) -> Page[MemberView]:
+        """The ports of an IB partition that has not ended."""
+
 
 class Requests(Protocol):
     """What may be asked for. A node is given by its name or its id. All raise `RefusedByModel` (its `sqlstate` and
@@ -178,6 +192,9 @@ class Requests(Protocol):
 
     async def issue_bootstrap(self, node: str, ttl: timedelta) -> str:
         """A new bootstrap token, which is told here and never again; earlier unused ones are worthless."""
+
+    async def forget_site(self, site: str) -> None:
+        """Remove the region of a site that is in no controller's settings any more. Takes the role farrier_controller."""
 
     async def enqueue(self, kind: str, resource: str) -> int:
         """Make a resource's handler run as soon as possible; answers its id. Nodes may be given by name."""

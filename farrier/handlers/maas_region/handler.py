@@ -24,6 +24,10 @@ from farrier.protocols import Regions, StateHandler
 
 # Another replica may have the site: it is left to it, and looked at again soon.
 NOT_HERE = timedelta(seconds=5)
+# A replica may be away for as long as an upgrade of its host takes, and its sites with it.
+UNCONFIGURED_AFTER = timedelta(minutes=10)
+# Noted by whoever has the site in its settings, also while the region is left alone.
+_NOTED_EVERY = timedelta(minutes=1)
 # What a look does after its own limit is over in no time.
 DEADLINE = LONGEST + timedelta(seconds=15)
 # As long as a contradiction takes to be confirmed: a machine that cannot be told of costs a request a minute.
@@ -62,12 +66,12 @@ class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServ
         """Pure: the same snapshot and time give the same decision."""
         site = self._sites.get(resource.site)
         if site is None or site.maas is None:
-            return _not_here(resource)
+            return _not_here(resource, now)
         if resource.url and site.maas.url.rstrip("/") != resource.url:
             # A replica that has read its sites later, or earlier, goes by another region.
             return Wait(reason=f"the region of site {resource.site} is at another URL here", look_again=NOT_HERE)
         if resource.next_try_at is not None and now < resource.next_try_at:
-            return Wait(reason=f"left alone after {resource.last_error}", look_again=resource.next_try_at - now)
+            return _left_alone(resource, resource.next_try_at - now, now)
         pace = site.observe
         events = resource.complete_at is None or now - resource.complete_at >= pace.events_every
         identify = resource.identified_at is None or now - resource.identified_at >= pace.sweep_every
@@ -78,7 +82,7 @@ class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServ
         async def act(services: RegionServices) -> Outcome:
             client = services.maas.client(resource.site)
             if client is None:
-                return _not_here(resource)
+                return _not_here(resource, now)
             found = await look(
                 client, resource, now, events=events, identify=identify, most_lost_percent=pace.most_lost_percent
             )
@@ -87,8 +91,21 @@ class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServ
         return Step(name="look", act=act, deadline=DEADLINE, reads_only=True)
 
 
-def _not_here(region: MaasRegion) -> Wait[RegionWrite]:
-    return Wait(reason=f"site {region.site} has no MAAS configured here", look_again=NOT_HERE)
+def _not_here(region: MaasRegion, now: datetime) -> Transition[MaasRegion, RegionWrite] | Wait[RegionWrite]:
+    """Another replica may have the site. Once none has had it for long, that is said."""
+    noted = region.configured_at
+    if region.state is RegionState.UNCONFIGURED or noted is None or now - noted < UNCONFIGURED_AFTER:
+        return Wait(reason=f"site {region.site} has no MAAS configured here", look_again=NOT_HERE)
+    to = msgspec.structs.replace(region, state=RegionState.UNCONFIGURED, next_try_at=None)
+    reason = f"no controller has site {region.site} in its settings; farrier site forget removes its region"
+    return Transition(to=to, reason=reason, cause="timer")
+
+
+def _left_alone(region: MaasRegion, until: timedelta, now: datetime) -> Outcome:
+    if region.configured_at is not None and now - region.configured_at < _NOTED_EVERY:
+        return Wait(reason=f"left alone after {region.last_error}", look_again=until)
+    to = msgspec.structs.replace(region, configured_at=now)
+    return Update(to=to, reason="its site is still configured", look_again=min(until, _NOTED_EVERY), quiet=True)
 
 
 def settle(region: MaasRegion, found: Findings, now: datetime, pace: ObserveSite) -> Change:
@@ -100,6 +117,7 @@ def settle(region: MaasRegion, found: Findings, now: datetime, pace: ObserveSite
         cursor=found.cursor,
         complete_at=now if found.complete else region.complete_at,
         unreadable=_untold(region, found, now),
+        configured_at=now,
     )
     writes: tuple[RegionWrite, ...] = (
         *((Unknown(at=now),) if found.begun_anew or _is_another_user(region, found) else ()),

@@ -71,6 +71,7 @@ def alerts(config: Config) -> tuple[Alert, ...]:
         *(_manual_intervention(failure) for failure in FailureClass),
         _manual_intervention_unknown(),
         _region_failing(),
+        _region_unconfigured(),
         *_observations_stale(),
         _resources_failing(),
         *(_bmc_unreadable(failure) for failure in BmcFailure),
@@ -188,6 +189,20 @@ def _region_failing() -> Alert:
         because=FLEET_HOLD_BECAUSE,
         summary="{{ $value }} MAAS region(s) cannot be read ({{ $labels.state }})",
         description="What is known of their machines grows old, and is not acted on. Run: farrier site list",
+    )
+
+
+def _region_unconfigured() -> Alert:
+    state = equals("state", RegionState.UNCONFIGURED)
+    return Alert(
+        name="FarrierRegionUnconfigured",
+        severity=Severity.TICKET,
+        expr=fleet(latest(gauges.RESOURCES, equals("kind", maas_region.KIND), state)) + " > 0",
+        hold=FLEET_HOLD,
+        because=FLEET_HOLD_BECAUSE,
+        summary="{{ $value }} MAAS region(s) are in no controller's settings any more",
+        description="Nobody reads them, and nothing of their sites goes on that needs MAAS. Put the site back, or run: "
+        "farrier site forget SITE. Which: farrier site list",
     )
 
 

@@ -94,6 +94,11 @@ FIGURES = (
         Severity.PAGE,
         {"state": "failing"},
     ),
+    Figure(
+        "FarrierRegionUnconfigured",
+        'farrier_resources{kind="maas_region",state="unconfigured",substate=""}',
+        Severity.TICKET,
+    ),
     manual(NEWER),
     Figure("FarrierObservationsStale", UNOBSERVED, Severity.TICKET, beside={ACTIVE: 1000}),
     Figure(

@@ -9,7 +9,7 @@ import pytest
 
 from farrier.config.sites import MaasSite, ObserveSite, Site
 from farrier.handlers.maas_region import RegionHandler
-from farrier.handlers.maas_region.handler import UNTOLD_AGAIN, back_off, settle
+from farrier.handlers.maas_region.handler import UNCONFIGURED_AFTER, UNTOLD_AGAIN, back_off, settle
 from farrier.handlers.maas_region.looking import Findings
 from farrier.model.maas import MaasError, MaasFailure, MaasStatus
 from farrier.model.maas_region import Cursor, DueMachine, MaasRegion, Named, Reading, RegionState, Unknown
@@ -35,6 +35,7 @@ def region(state: RegionState = RegionState.OBSERVING, **fields: Any) -> MaasReg
         "identified_at": NOW - SECOND,
         "complete_at": NOW - SECOND,
         "cursor": Cursor(newest=7),
+        "configured_at": NOW - SECOND,
     }
     return MaasRegion(state=state, **given | fields)
 
@@ -71,6 +72,31 @@ def test_whatever_is_due_takes_a_look_that_only_reads(due: MaasRegion) -> None:
     decided = HANDLER.handle(due, NOW)
     assert isinstance(decided, Step)
     assert decided.reads_only
+
+
+@pytest.mark.parametrize("state", [RegionState.STARTING, RegionState.OBSERVING, RegionState.FAILING])
+def test_a_site_that_nobody_has_configured_for_ten_minutes_is_said_to_be(state: RegionState) -> None:
+    nowhere = RegionHandler()
+    assert isinstance(nowhere.handle(region(state, configured_at=NOW - UNCONFIGURED_AFTER + SECOND), NOW), Wait)
+    decided = nowhere.handle(region(state, configured_at=NOW - UNCONFIGURED_AFTER), NOW)
+    assert isinstance(decided, Transition)
+    assert decided.to.state is RegionState.UNCONFIGURED
+    assert isinstance(nowhere.handle(decided.to, NOW), Wait)
+
+
+def test_one_that_an_older_release_wrote_is_given_time() -> None:
+    assert isinstance(RegionHandler().handle(region(configured_at=None), NOW), Wait)
+
+
+def test_a_region_that_is_left_alone_is_configured_all_the_same() -> None:
+    alone = region(
+        RegionState.FAILING, next_try_at=NOW + 300 * SECOND, last_error="no", configured_at=NOW - 61 * SECOND
+    )
+    decided = HANDLER.handle(alone, NOW)
+    assert isinstance(decided, Update)
+    assert decided.quiet
+    assert decided.to.configured_at == NOW
+    assert isinstance(HANDLER.handle(decided.to, NOW), Wait)
 
 
 def test_a_site_that_is_not_configured_here_is_left_to_who_has_it() -> None:

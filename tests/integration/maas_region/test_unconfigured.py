@@ -1,0 +1,102 @@
+"""A region whose site is taken out of the settings: it is said, nobody is paged for ever, and it can be forgotten."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from farrier.errors import RefusedByModel
+from farrier.handlers.maas_region.handler import UNCONFIGURED_AFTER
+from farrier.io import maas_region as region_rows
+from farrier.io.api import PostgresRequests
+from farrier.io.maas_region import RegionPace
+from farrier.sim.maas import Fault
+from tests.support import pg
+from tests.support.maas_region import Caller, created
+from tests.support.site import SECOND, Site
+
+POLL = timedelta(seconds=5)
+_REGION = "SELECT state, last_error FROM farrier.maas_regions WHERE site = $1"
+_MOVES = "SELECT from_value, to_value FROM farrier.history WHERE kind = 'maas_region' ORDER BY version"
+_SCHEDULED = "SELECT count(*) FROM farrier.schedule WHERE kind = 'maas_region'"
+
+
+async def state(site: Site) -> Any:
+    return await site.conn.fetchval(_REGION, site.maas.config.name)
+
+
+async def unconfigured(site: Site) -> None:
+    """Take the site out of the only controller's settings, and let the time pass after which that is said."""
+    site.maas.handler.use_sites({})
+    await site.wait(UNCONFIGURED_AFTER)
+    await site.wait(POLL)
+
+
+async def forget(db: pg.Database, site: Site) -> None:
+    async with db.pool() as connections:
+        await PostgresRequests(connections, db.dsn).forget_site(site.maas.config.name)
+
+
+async def test_it_is_unconfigured_after_ten_minutes_and_observed_again_once_it_is_back(site: Site) -> None:
+    await site.wait(POLL)
+    site.maas.handler.use_sites({})
+    await site.wait(UNCONFIGURED_AFTER - 10 * SECOND)
+    assert await state(site) == "observing"
+    await site.wait(20 * SECOND)
+    assert await state(site) == "unconfigured"
+    site.maas.handler.use_sites({site.maas.config.name: site.maas.config})
+    await site.wait(POLL)
+    await site.wait(POLL)
+    assert await state(site) == "observing"
+    assert [tuple(row) for row in await site.conn.fetch(_MOVES)] == [
+        ("starting", "observing"),
+        ("observing", "unconfigured"),
+        ("unconfigured", "observing"),
+    ]
+
+
+async def test_one_that_fails_for_long_is_still_configured(site: Site) -> None:
+    site.maas.region.faults.add(Fault(status=500, times=None))
+    await site.wait(POLL)
+    await site.wait(UNCONFIGURED_AFTER * 2)
+    assert await state(site) == "failing"
+
+
+async def test_a_failing_region_whose_site_is_gone_fails_no_more_and_can_be_forgotten(
+    db: pg.Database, site: Site
+) -> None:
+    site.maas.region.faults.add(Fault(status=500, times=None))
+    await site.wait(POLL)
+    with pytest.raises(RefusedByModel, match="is failing, not unconfigured"):
+        await forget(db, site)
+    await unconfigured(site)
+    await forget(db, site)
+    assert await state(site) is None
+    assert await site.conn.fetchval(_SCHEDULED) == 0
+    assert await site.conn.fetch(_MOVES)
+
+
+async def test_one_whose_nodes_have_machines_there_is_kept_and_says_who_they_are(db: pg.Database, site: Site) -> None:
+    node = await site.register(maas_id=await created(Caller(site.maas.region), 1))
+    await unconfigured(site)
+    with pytest.raises(RefusedByModel, match=node.name):
+        await forget(db, site)
+    assert await state(site) == "unconfigured"
+
+
+async def test_one_that_never_was_cannot_be_forgotten(db: pg.Database) -> None:
+    async with db.pool() as connections:
+        with pytest.raises(RefusedByModel, match="no region of a site 'nowhere'"):
+            await PostgresRequests(connections, db.dsn).forget_site("nowhere")
+
+
+async def test_a_forgotten_site_may_come_again(db: pg.Database, site: Site) -> None:
+    await unconfigured(site)
+    await forget(db, site)
+    config = site.maas.config
+    pace = RegionPace(site=config.name, url="http://maas.test/MAAS", motion_every=POLL, sweep_every=POLL)
+    async with db.pool() as connections:
+        await region_rows.use(connections, [pace])
+    assert await state(site) == "starting"
