@@ -85,7 +85,7 @@ class DueMachine(msgspec.Struct, frozen=True):
 
 
 class MaasRegion(msgspec.Struct, frozen=True, kw_only=True):
-    """A region as one run sees it. The fields up to `configured_at` are the run's to change. `complete_at` is until when
+    """A region as one run sees it. The fields up to `configured_at` are a run's to change. `complete_at` is until when
     every event is known; `unreadable` are machines that the region cannot tell of, and when each is asked for again;
     `configured_at` is when a controller last had the site in its settings, None if that was never noted.
     `due` are machines to be read, most urgent first, and `more` that there are others; `turn_at` is there when some are

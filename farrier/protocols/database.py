@@ -194,7 +194,7 @@ class Requests(Protocol):
         """A new bootstrap token, which is told here and never again; earlier unused ones are worthless."""
 
     async def forget_site(self, site: str) -> None:
-        """Remove the region of a site that is in no controller's settings any more. Takes the role farrier_controller."""
+        """Remove the region of a site that no controller has in its settings. Takes the role farrier_controller."""
 
     async def enqueue(self, kind: str, resource: str) -> int:
         """Make a resource's handler run as soon as possible; answers its id. Nodes may be given by name."""
