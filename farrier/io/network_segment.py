@@ -6,7 +6,7 @@ Implements `state.Rows`; `farrier.write_network_segments` takes what `changes` m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 from typing_extensions import override
@@ -14,6 +14,7 @@ from typing_extensions import override
 from farrier.io import statements
 from farrier.io.resource import ResourceRows
 from farrier.model.network_segment import SPEC, Closing, Growing, NetworkSegment, SegmentWrite
+from farrier.model.resource import Answer
 
 # What a run may change, besides its state.
 _COLUMNS = ("mtu", "prefixes", "gateways", "drain_until", "delete_asked_at", "delete_request")
@@ -38,5 +39,7 @@ class SegmentRows(ResourceRows[NetworkSegment, SegmentWrite]):
                 return "closes", msgspec.structs.asdict(write)
             case Growing():
                 return "grows", msgspec.structs.asdict(write)
-            case _:
+            case Answer():
                 return super().section(write)
+            case _ as never:
+                assert_never(never)

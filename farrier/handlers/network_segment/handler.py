@@ -77,10 +77,11 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
 
     def _close(self, segment: NetworkSegment, settled: Settled, now: datetime) -> Decision:
         until = now + self._drain_period if segment.allocated else self._drained_at(segment, now)
+        drained = begin_drain(settled, until, now)
         return Transition(
-            to=_in(begin_drain(settled, until, now), SegmentState.DRAINING),
+            to=_in(drained, SegmentState.DRAINING),
             reason="its deletion was asked for",
-            cause="intent delete",
+            cause=f"intent {drained.delete_request}",
             writes=(*settled.answers, Closing(unused=segment.allocated == 0), *_growing(segment, settled.segment)),
         )
 

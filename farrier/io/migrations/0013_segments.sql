@@ -461,6 +461,15 @@ CREATE FUNCTION farrier.network_segment_detail(id bigint) RETURNS jsonb
                 'addresses_free', coalesce((SELECT sum(p.usable) FROM farrier.segment_prefixes p WHERE p.segment = u.segment), 0) - u.allocated)
               FROM farrier.segment_usage u WHERE u.segment = $1);
 
+-- Who has addresses of a segment, by name or id, since when; an ended one has none.
+CREATE FUNCTION farrier.list_addresses(segment text)
+    RETURNS TABLE (address inet, prefix cidr, owner text, node bigint, allocated_at timestamptz)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+    SELECT a.address, a.prefix, a.owner, a.node, a.allocated_at FROM segment_addresses a
+     WHERE a.segment = find_resource('network_segment', $1) ORDER BY a.address;
+$$;
+
+SELECT farrier.let_call(r, 'farrier.list_addresses(text)') FROM unnest('{farrier_intents,farrier_reader}'::text[]) r;
 SELECT farrier.let_call('farrier_intents', 'farrier.allocate_address(text,text,inet,bigint)');
 SELECT farrier.let_call('farrier_intents', 'farrier.release_address(text,inet,text)');
 SELECT farrier.grant_rights();

@@ -42,7 +42,8 @@ OF_KINDS = (
     "pool_numbers",
     "callable",
 )
-EVERY_TABLE = (*TABLES, *OF_THE_LOOP, *OF_THE_MODEL, *OF_KINDS, "intents", "resource_intents")
+OF_SEGMENTS = ("network_segments", "segment_usage", "segment_prefixes", "segment_free", "segment_addresses")
+EVERY_TABLE = (*TABLES, *OF_THE_LOOP, *OF_THE_MODEL, *OF_KINDS, *OF_SEGMENTS, "intents", "resource_intents")
 
 
 @asynccontextmanager

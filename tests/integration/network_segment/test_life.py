@@ -1,0 +1,223 @@
+"""Every edge by its real trigger, on the real loop: a segment becomes ready, drains, and gives back what it had."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from farrier.handlers.network_segment import SegmentHandler
+from farrier.model.network_segment import SPEC
+from tests.support import pg, segments
+from tests.support.segments import PERIOD, Lan
+
+PROVISIONED = ("provisioning", "ready")
+CLOSED = ("ready", "deleting/drain_allocated_ips")
+DRAINED = ("deleting/drain_allocated_ips", "deleting/db_delete")
+ENDED = ("deleting/db_delete", "gone")
+
+
+async def test_a_new_segment_is_ready_after_its_first_run(lan: Lan) -> None:
+    made = await lan.create()
+    assert await lan.state(made) == "provisioning"
+    await lan.settle()
+    assert await lan.state(made) == "ready"
+    assert await lan.history(made) == [PROVISIONED]
+
+
+async def test_a_segment_that_was_never_used_is_deleted_at_once_and_through_every_edge(lan: Lan) -> None:
+    made = await lan.ready()
+    request = await lan.ask("lan", "delete")
+    await lan.settle()
+    assert await lan.answer(request) == ("accepted", "")
+    assert await lan.history(made) == [PROVISIONED, CLOSED, DRAINED, ENDED]
+    assert await lan.schedule(made) is None
+    assert set(SPEC.pairs) == {PROVISIONED, CLOSED, DRAINED, ENDED}
+
+
+async def test_a_deletion_before_the_first_run_goes_through_ready(lan: Lan) -> None:
+    made = await lan.create()
+    await lan.ask("lan", "delete")
+    await lan.settle()
+    assert await lan.history(made) == [PROVISIONED, CLOSED, DRAINED, ENDED]
+
+
+async def test_the_period_counts_from_the_last_address_that_was_given_back_also_before_the_deletion(lan: Lan) -> None:
+    made = await lan.ready()
+    await lan.give("a", await lan.take("a"))
+    await lan.advance(timedelta(minutes=3))
+    await lan.ask("lan", "delete")
+    await lan.settle()
+    assert await lan.state(made) == "deleting/drain_allocated_ips"
+    await lan.advance(timedelta(minutes=1, seconds=50))
+    await lan.settle()
+    assert await lan.state(made) == "deleting/drain_allocated_ips"
+    await lan.advance(timedelta(seconds=11))
+    await lan.settle()
+    assert await lan.state(made) == "gone"
+
+
+async def test_a_segment_at_rest_for_longer_than_the_period_is_deleted_at_once(lan: Lan) -> None:
+    made = await lan.ready()
+    await lan.give("a", await lan.take("a"))
+    await lan.advance(PERIOD)
+    await lan.ask("lan", "delete")
+    await lan.settle()
+    assert await lan.state(made) == "gone"
+
+
+async def test_a_deletion_is_refused_with_the_first_ten_users_and_how_many_more(lan: Lan) -> None:
+    made = await lan.ready()
+    for owner in segments.names(13):
+        await lan.take(owner)
+    request = await lan.ask("lan", "delete", drain=False)
+    await lan.settle()
+    status, reason = await lan.answer(request)
+    assert status == "rejected"
+    assert reason.startswith("13 of its addresses are allocated, to host-000, host-001,")
+    assert "host-009 and 3 more; release them first, or delete with drain: true" in reason
+    assert "host-010" not in reason
+    assert await lan.state(made) == "ready"
+    assert await lan.take("another") == "10.0.0.14"
+
+
+async def test_with_drain_it_gives_out_no_more_at_once_and_ends_when_the_last_address_is_back_for_the_period(
+    lan: Lan,
+) -> None:
+    made = await lan.ready()
+    address = await lan.take("a")
+    request = await lan.ask("lan", "delete", drain=True)
+    await lan.settle()
+    row = await lan.segment(made)
+    assert await lan.answer(request) == ("accepted", "")
+    assert (row["state"], row["delete_request"]) == ("deleting/drain_allocated_ips", request)
+    assert row["drain_until"] - row["delete_asked_at"] == PERIOD
+    with pytest.raises(
+        pg.PostgresError, match="segment lan is deleting/drain_allocated_ips; addresses are given out in"
+    ):
+        await lan.take("b")
+    assert await lan.take("a") == address  # whoever has one and asks again still has it
+    assert await lan.give("a", address) is True
+    await lan.settle()
+    row = await lan.segment(made)
+    released = await lan.conn.fetchval("SELECT last_released_at FROM farrier.segment_usage WHERE segment = $1", made)
+    assert row["drain_until"] == released + PERIOD
+    assert (await lan.outcome(made))["reason"].startswith("the last address was given back")
+    await lan.next_run(made)
+    await lan.settle()
+    assert await lan.state(made) == "deleting/drain_allocated_ips"
+    await lan.advance(PERIOD)
+    await lan.settle()
+    assert await lan.state(made) == "gone"
+    assert await lan.history(made) == [PROVISIONED, CLOSED, DRAINED, ENDED]
+
+
+async def test_a_release_wakes_a_segment_that_drains_and_one_in_use_is_left_alone(lan: Lan) -> None:
+    made = await lan.ready()
+    first, second = await lan.take("a"), await lan.take("b")
+    seq = (await lan.schedule(made))["wake_seq"]
+    await lan.give("a", first)
+    assert (await lan.schedule(made))["wake_seq"] == seq
+    await lan.ask("lan", "delete", drain=True)
+    await lan.settle()
+    seq = (await lan.schedule(made))["wake_seq"]
+    await lan.give("b", second)
+    row = await lan.schedule(made)
+    assert (row["wake_seq"], row["lane"]) == (seq + 1, 0)
+    assert row["ahead"] <= timedelta(0)
+
+
+async def test_an_hour_of_a_drain_that_is_held_up_is_no_history_no_new_clock_and_a_run_a_period(lan: Lan) -> None:
+    made = await lan.ready()
+    for owner in segments.names(4):
+        await lan.take(owner)
+    await lan.ask("lan", "delete", drain=True)
+    await lan.settle()
+    before, since, runs = await lan.segment(made), await lan.now(), 0
+    told = await lan.conn.fetchval("SELECT at FROM farrier.outcomes WHERE kind = 'network_segment' AND id = $1", made)
+    while (now := await lan.now()) - since < timedelta(hours=1):
+        assert (await lan.segment(made))["drain_until"] > now
+        await lan.next_run(made)
+        runs += await lan.settle()
+    after = await lan.segment(made)
+    assert await lan.history(made) == [PROVISIONED, CLOSED]
+    assert after["state_entered_at"] == before["state_entered_at"]
+    assert after["drain_until"] - before["drain_until"] > timedelta(minutes=50)
+    assert 100 <= runs <= 140  # a period is 30 s, give or take a tenth
+    assert after["version"] - before["version"] <= 26  # the deadline is pushed when half of it has passed
+    assert (await lan.outcome(made)) == {
+        "outcome": "wait",
+        "reason": "addresses are allocated, to host-000, host-001, host-002 and others; "
+        "it ends 5m after the last one is given back",
+        "source": (await lan.outcome(made))["source"],
+    }
+    retold = await lan.conn.fetchval("SELECT at FROM farrier.outcomes WHERE kind = 'network_segment' AND id = $1", made)
+    assert retold == told
+
+
+async def test_a_drain_goes_on_in_another_process_where_the_first_one_died(lan: Lan) -> None:
+    made = await lan.ready()
+    address = await lan.take("a")
+    await lan.ask("lan", "delete", drain=True)
+    await lan.settle()
+    # A process takes the row, and is never heard of again.
+    await lan.pool.execute(
+        "UPDATE farrier.schedule SET claim_token = 7, claimed_wake_seq = wake_seq, owner = gen_random_uuid(),"
+        " due_at = farrier.now() + interval '15 seconds' WHERE kind = 'network_segment' AND id = $1",
+        made,
+    )
+    await lan.give("a", address)
+    await lan.advance(timedelta(seconds=15))
+    await lan.settle()
+    assert await lan.state(made) == "deleting/drain_allocated_ips"
+    await lan.advance(PERIOD)
+    await lan.settle()
+    assert await lan.history(made) == [PROVISIONED, CLOSED, DRAINED, ENDED]
+
+
+async def test_an_ended_segment_has_given_back_its_prefixes_and_numbers_and_its_name(lan: Lan) -> None:
+    await lan.pool.execute("SELECT farrier.set_pool('vlan:ams', 100, 101), farrier.set_pool('vni', 5000, 5001)")
+    first = await lan.ready("lan", "10.0.0.0/24", "2001:db8::/64")
+    await lan.ask("lan", "delete")
+    await lan.settle()
+    row = await lan.segment(first)
+    assert (row["vlan"], row["vni"], row["prefixes"]) == (100, 5000, ["10.0.0.0/24", "2001:db8::/64"])
+    assert row["ended_at"] is not None
+    assert await lan.conn.fetchval("SELECT count(*) FROM farrier.pool_numbers") == 0
+    assert await lan.free(first) == []
+    second = await lan.ready("lan", "10.0.0.0/25")
+    row = await lan.segment(second)
+    assert (row["vlan"], row["vni"]) == (100, 5000)
+    assert await lan.give("a", "10.0.0.9") is False
+
+
+async def test_a_second_deletion_is_content_with_the_first_and_a_change_comes_too_late(lan: Lan) -> None:
+    await lan.ready()
+    await lan.take("a")
+    await lan.ask("lan", "delete", drain=True)
+    again, change = await lan.ask("lan", "delete"), await lan.ask("lan", "update", mtu=9000)
+    await lan.settle()
+    assert await lan.answer(again) == ("accepted", "it is being deleted already")
+    status, reason = await lan.answer(change)
+    assert status == "rejected"
+    assert "a segment that is being deleted takes no changes" in reason
+
+
+async def test_requests_are_answered_in_their_order_in_one_run(lan: Lan) -> None:
+    made = await lan.ready()
+    change, delete = await lan.ask("lan", "update", mtu=9000), await lan.ask("lan", "delete")
+    await lan.settle()
+    assert [await lan.answer(request) for request in (change, delete)] == [("accepted", ""), ("accepted", "")]
+    assert (await lan.segment(made))["mtu"] == 9000
+
+
+async def test_a_period_of_nothing_ends_a_drain_with_its_last_address(lan: Lan) -> None:
+    made = await lan.ready()
+    address = await lan.take("a")
+    handler = SegmentHandler(timedelta(0))
+    await lan.ask("lan", "delete", drain=True)
+    await lan.settle(handler)
+    assert await lan.state(made) == "deleting/drain_allocated_ips"
+    await lan.give("a", address)
+    await lan.settle(handler)
+    assert await lan.state(made) == "gone"

@@ -1,0 +1,288 @@
+"""What a segment may not be made or become: the INSERT refuses a creation, an answer with a reason a change."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from farrier.io.pool import Connection
+from tests.support import loop, pg, segments
+from tests.support.segments import Lan
+
+
+@pytest.mark.parametrize(
+    ("params", "sqlstate", "told"),
+    [
+        ({"prefixes": ["10.1.0.0/24"]}, "FR400", "parameter site is missing"),
+        ({"site": "ams"}, "FR400", "parameter prefixes is missing"),
+        ({"site": "ams", "prefixes": []}, "FR400", "needs 1 to 16 prefixes"),
+        ({"site": "ams", "prefixes": ["10.1.0.0/24"] * 17}, "FR400", "prefixes has more than 16 elements"),
+        ({"site": "a b", "prefixes": ["10.1.0.0/24"]}, "FR400", "parameter site is blank or has blanks"),
+        ({"site": "ams", "prefixes": ["10.1.0.5/24"]}, "FR400", "has host bits; the network is 10.1.0.0/24"),
+        ({"site": "ams", "prefixes": ["2001:db8::1/64"]}, "FR400", "has host bits; the network is 2001:db8::/64"),
+        ({"site": "ams", "prefixes": ["10.1.0.0"]}, "FR400", "10.1.0.0 is no network address"),
+        ({"site": "ams", "prefixes": ["10/8"]}, "FR400", "10/8 is no network address"),
+        ({"site": "ams", "prefixes": ["10.1.0.300/24"]}, "FR400", "10.1.0.300/24 is no network address"),
+        ({"site": "ams", "prefixes": ["10.1.0.0/33"]}, "FR400", "10.1.0.0/33 is no network address"),
+        ({"site": "ams", "prefixes": ["::/129"]}, "FR400", "::/129 is no network address"),
+        ({"site": "ams", "prefixes": ["x"]}, "FR400", "prefix x is no network address, such as 10.0.0.0/24"),
+        ({"site": "ams", "prefixes": ["10.1.0.0/24", "10.1.0.0/24"]}, "FR409", "10.1.0.0/24 overlaps 10.1.0.0/24"),
+        ({"site": "ams", "prefixes": ["10.1.0.0/24", "10.1.0.128/25"]}, "FR409", "overlaps 10.1.0.0/24"),
+        ({"site": "ams", "prefixes": ["10.0.0.0/8"]}, "FR409", "10.0.0.0/8 overlaps 10.0.0.0/24 of segment lan"),
+        ({"site": "ams", "prefixes": ["10.0.0.77/32"]}, "FR409", "10.0.0.77/32 overlaps 10.0.0.0/24 of segment lan"),
+        ({"site": "ams", "prefixes": ["2001:db8::/32"]}, "FR409", "overlaps 2001:db8::/64 of segment lan"),
+        (
+            {"site": "ams", "prefixes": ["10.1.0.0/24"], "gateways": ["10.2.0.1"]},
+            "FR400",
+            "gateway 10.2.0.1 lies in none",
+        ),
+        (
+            {"site": "ams", "prefixes": ["10.1.0.0/24"], "gateways": ["10.1.0.0"]},
+            "FR400",
+            "gateway 10.1.0.0 is the network or broadcast address",
+        ),
+        (
+            {"site": "ams", "prefixes": ["10.1.0.0/24"], "gateways": ["10.1.0.255"]},
+            "FR400",
+            "gateway 10.1.0.255 is the network or broadcast address",
+        ),
+        (
+            {"site": "ams", "prefixes": ["10.1.0.0/24"], "gateways": ["10.1.0.1", "10.1.0.2"]},
+            "FR400",
+            "10.1.0.0/24 has more than one gateway: 10.1.0.1, 10.1.0.2",
+        ),
+        ({"site": "ams", "prefixes": ["10.1.0.0/24"], "gateways": ["10.1.0.1/24"]}, "FR400", "10.1.0.1/24 is no addr"),
+        ({"site": "ams", "prefixes": ["10.1.0.0/24"], "gateways": ["me"]}, "FR400", "gateway me is no address"),
+        ({"site": "ams", "prefixes": ["10.1.0.0/30"], "reserved_first": 2}, "FR400", "has no address left to give out"),
+        ({"site": "ams", "prefixes": ["10.1.0.1/32"], "gateways": ["10.1.0.1"]}, "FR400", "has no address left"),
+        ({"site": "ams", "prefixes": ["10.1.0.0/24"], "reserved_last": 65537}, "FR400", "must be 65536 or less"),
+        ({"site": "ams", "prefixes": ["10.1.0.0/24"], "vlan": 4095}, "FR400", "parameter vlan must be 4094 or less"),
+        ({"site": "ams", "prefixes": ["10.1.0.0/24"], "vlan": 0}, "FR400", "parameter vlan must be 1 or more"),
+        ({"site": "ams", "prefixes": ["10.1.0.0/24"], "vni": 1 << 24}, "FR400", "vni must be 16777215 or less"),
+        ({"site": "ams", "prefixes": ["10.1.0.0/24"], "mtu": 575}, "FR400", "parameter mtu must be 576 or more"),
+        ({"site": "ams", "prefixes": ["2001:db9::/64"], "mtu": 1279}, "FR400", "too small for IPv6, which needs 1280"),
+        ({"site": "ams", "prefixes": ["10.1.0.0/24"], "vlan": 7}, "FR409", "VLAN 7 is taken by segment lan"),
+        ({"site": "ams", "prefixes": ["10.1.0.0/24"], "vni": 77}, "FR409", "VNI 77 is taken by segment lan"),
+        ({"site": "fra", "prefixes": ["10.1.0.0/24"], "vni": 77}, "FR409", "VNI 77 is taken by segment lan"),
+    ],
+)
+async def test_a_segment_that_cannot_be_is_refused_by_its_insert_and_leaves_nothing(
+    lan: Lan, params: dict[str, object], sqlstate: str, told: str
+) -> None:
+    await lan.create("lan", "10.0.0.0/24", "2001:db8::/64", vlan=7, vni=77)
+    with pytest.raises(pg.PostgresError) as refused:
+        await lan.ask("new", "create", **params)
+    assert told in str(refused.value)
+    assert refused.value.sqlstate == sqlstate
+    assert await lan.conn.fetchval("SELECT count(*) FROM farrier.network_segments") == 1
+    assert await lan.conn.fetchval("SELECT count(*) FROM farrier.segment_prefixes") == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"site": "fra"}, "site does not change while a segment is in use: a segment stays at its site"),
+        ({"vlan": 8}, "vlan does not change while a segment is in use: its users are tagged with it; create a segment"),
+        ({"vni": 8}, "vni does not change while a segment is in use: its users are tunnelled by it; create a segment"),
+        (
+            {"prefixes": ["10.1.0.0/24"]},
+            "prefixes does not change while a segment is in use: they are only added, by add",
+        ),
+        ({"mtu": 1279}, "an MTU of 1279 is too small for IPv6"),
+        ({"mtu": 9000, "gateways": ["10.0.0.1"]}, "gateways come with add_prefixes"),
+        ({"add_prefixes": ["10.1.0.9/24"]}, "prefix 10.1.0.9/24 has host bits; the network is 10.1.0.0/24"),
+        ({"add_prefixes": ["x"]}, "prefix x is no network address"),
+        ({"add_prefixes": ["10.1.0.0/255.255.255.0"]}, "is no network address"),
+        ({"add_prefixes": ["fe80::%1/64"]}, "is no network address"),
+        ({"add_prefixes": ["10.0.0.128/25"]}, "10.0.0.128/25 overlaps 10.0.0.0/24"),
+        ({"add_prefixes": ["10.1.0.0/24", "10.1.0.0/25"]}, "10.1.0.0/25 overlaps 10.1.0.0/24"),
+        ({"add_prefixes": ["10.9.0.0/16"]}, "10.9.0.0/16 overlaps 10.9.9.0/24 of segment other"),
+        ({"add_prefixes": ["10.1.0.0/24"], "gateways": ["10.2.0.1"]}, "gateway 10.2.0.1 lies in none of the prefixes"),
+        ({"add_prefixes": ["10.1.0.0/24"], "gateways": ["10.1.0.255"]}, "is the network or broadcast address of"),
+        ({"add_prefixes": ["10.1.0.0/24"], "gateways": ["10.1.0.1", "10.1.0.2"]}, "has a gateway already, 10.1.0.1"),
+        ({"add_prefixes": ["10.1.0.0/24"], "gateways": ["me"]}, "gateway me is no address"),
+        ({"add_prefixes": ["fe80::/64"], "gateways": ["fe80::1%eth0"]}, "gateway fe80::1%eth0 is no address"),
+        ({"add_prefixes": ["10.0.0.0/24"], "gateways": ["10.0.0.1"]}, "its gateway stays as it is"),
+        (
+            {"add_prefixes": ["10.1.0.0/31"]},
+            "prefix 10.1.0.0/31 has no address left to give out besides what is reserv",
+        ),
+        (
+            {"add_prefixes": [f"10.{n}.0.0/24" for n in range(20, 35)]},
+            "has 16 prefixes at most; this one would have 17",
+        ),
+    ],
+)
+async def test_a_change_that_may_not_be_is_answered_with_the_reason_and_changes_nothing(
+    lan: Lan, asked: dict[str, object], told: str
+) -> None:
+    made = await lan.create("lan", "10.0.0.0/24", "2001:db8::/64", vlan=7, reserved_first=2)
+    await lan.create("other", "10.9.9.0/24")
+    await lan.settle()
+    before = await lan.segment(made)
+    request = await lan.ask("lan", "update", **asked)
+    await lan.settle()
+    status, reason = await lan.answer(request)
+    assert (status, told in reason) == ("rejected", True), reason
+    assert await lan.segment(made) == before
+
+
+async def test_an_update_of_nothing_is_refused_by_its_insert(lan: Lan) -> None:
+    await lan.create()
+    with pytest.raises(pg.PostgresError, match="update: needs at least one of: mtu, add_prefixes"):
+        await lan.ask("lan", "update")
+
+
+async def test_prefixes_are_added_with_their_gateways_and_asking_again_changes_nothing_more(lan: Lan) -> None:
+    made = await lan.ready("lan", "10.0.0.0/30", reserved_first=1)
+    request = await lan.ask(
+        "lan", "update", add_prefixes=["10.0.1.0/29", "2001:DB8:0::/64"], gateways=["10.0.1.2", "2001:db8::1"], mtu=9000
+    )
+    await lan.settle()
+    assert await lan.answer(request) == ("accepted", "")
+    row = await lan.segment(made)
+    assert row["prefixes"] == ["10.0.0.0/30", "10.0.1.0/29", "2001:db8::/64"]
+    assert (row["gateways"], row["mtu"]) == (["10.0.1.2", "2001:db8::1"], 9000)
+    assert await lan.free(made) == [
+        ("10.0.0.2", "10.0.0.2"),
+        ("10.0.1.3", "10.0.1.6"),
+        ("2001:db8::2", "2001:db8::ffff:ffff:ffff:ffff"),
+    ]
+    again = await lan.ask("lan", "update", add_prefixes=["10.0.1.0/29"], gateways=["10.0.1.2"])
+    await lan.settle()
+    assert await lan.answer(again) == ("accepted", "")
+    assert (await lan.segment(made))["version"] == row["version"]
+
+
+async def test_prefixes_of_other_sites_and_of_ended_segments_are_in_nobodys_way(lan: Lan) -> None:
+    await lan.ready("lan", "10.0.0.0/24")
+    await lan.create("far", "10.0.0.0/24", site="fra")
+    await lan.ask("lan", "delete")
+    await lan.settle()
+    await lan.create("next", "10.0.0.0/16")
+
+
+async def test_of_two_creations_that_overlap_at_once_the_second_waits_and_is_told_by_whom(lan: Lan) -> None:
+    async with lan.db.connect() as first, lan.db.connect() as second:
+        transaction = first.transaction()
+        await transaction.start()
+        await segments.ask(first, "one", "create", site="ams", prefixes=["10.0.0.0/16"])
+        async with anyio.create_task_group() as group:
+
+            async def late() -> None:
+                with pytest.raises(
+                    pg.PostgresError, match=r"10.0.3.0/24 overlaps 10.0.0.0/16 of segment one"
+                ) as refused:
+                    await segments.ask(second, "two", "create", site="ams", prefixes=["10.0.3.0/24"])
+                assert refused.value.sqlstate == "FR409"
+
+            group.start_soon(late)
+            await until_blocked(lan)
+            await transaction.commit()
+    assert await lan.conn.fetchval("SELECT array_agg(name) FROM farrier.network_segments") == ["one"]
+
+
+async def test_a_creation_that_is_rolled_back_leaves_its_prefix_to_whoever_waited(lan: Lan) -> None:
+    async with lan.db.connect() as first, lan.db.connect() as second:
+        transaction = first.transaction()
+        await transaction.start()
+        await segments.ask(first, "one", "create", site="ams", prefixes=["10.0.0.0/16"])
+        async with anyio.create_task_group() as group:
+            group.start_soon(create, second, "two")
+            await until_blocked(lan)
+            await transaction.rollback()
+    assert await lan.conn.fetchval("SELECT array_agg(name) FROM farrier.network_segments") == ["two"]
+
+
+async def test_the_constraint_alone_keeps_prefixes_apart_from_a_snapshot_that_cannot_see_the_other(lan: Lan) -> None:
+    async with lan.db.connect() as first, lan.db.connect() as second:
+        blind = second.transaction(isolation="repeatable_read")
+        await blind.start()
+        await second.fetchval("SELECT count(*) FROM farrier.network_segments")
+        await create(first, "one")
+        with pytest.raises(pg.PostgresError, match="segment_prefixes_apart"):
+            await create(second, "two")
+        await blind.rollback()
+    assert await lan.conn.fetchval("SELECT array_agg(name) FROM farrier.network_segments") == ["one"]
+
+
+async def test_of_many_creations_that_overlap_exactly_one_wins(lan: Lan) -> None:
+    won: list[str] = []
+
+    async def attempt(name: str, length: int) -> None:
+        async with lan.db.connect() as conn:
+            try:
+                await segments.ask(conn, name, "create", site="ams", prefixes=[f"10.0.0.0/{length}"])
+            except pg.PostgresError as refused:
+                if refused.sqlstate != "FR409":
+                    raise
+            else:
+                won.append(name)
+
+    async with anyio.create_task_group() as group:
+        for number in range(8):
+            group.start_soon(attempt, f"n-{number}", 16 + number)
+    assert len(won) == 1
+    assert await lan.conn.fetchval("SELECT array_agg(name) FROM farrier.network_segments") == won
+
+
+async def test_a_commit_does_not_wait_for_a_client_that_adds_prefixes_at_the_site(lan: Lan) -> None:
+    """The run is decided anew in a second, and then finds what the client has added."""
+    made = await lan.ready("lan", "10.0.0.0/24")
+    async with lan.db.connect() as client:
+        transaction = client.transaction()
+        await transaction.start()
+        await segments.ask(client, "new", "create", site="ams", prefixes=["10.5.0.0/16"])
+        request = await lan.ask("lan", "update", add_prefixes=["10.5.0.0/24"])
+        async with lan.running():
+            await lan.ledger.until(lambda: "conflict" in lan.ledger.verdicts)
+        assert await lan.answer(request) == ("pending", "")
+        await transaction.commit()
+    await lan.next_run(made)
+    await lan.settle()
+    assert await lan.answer(request) == ("rejected", "10.5.0.0/24 overlaps 10.5.0.0/16 of segment new")
+
+
+async def test_numbers_come_from_the_pools_and_one_from_before_there_was_a_pool_is_not_given_twice(lan: Lan) -> None:
+    old = await lan.create("old", "10.0.0.0/24", vlan=100)
+    await lan.pool.execute("SELECT farrier.set_pool('vlan:ams', 100, 102)")
+    new = await lan.create("new", "10.0.1.0/24")
+    chosen = await lan.create("chosen", "10.0.2.0/24", vlan=102)
+    far = await lan.create("far", "10.0.2.0/24", site="fra", vlan=100)
+    vlans = [(await lan.segment(id_))["vlan"] for id_ in (old, new, chosen, far)]
+    assert vlans == [100, 101, 102, 100]
+    with pytest.raises(pg.PostgresError, match="pool vlan:ams is empty: all of 100 to 102 are taken"):
+        await lan.create("more", "10.0.3.0/24")
+    with pytest.raises(pg.PostgresError, match="200 is not in pool vlan:ams, which goes from 100 to 102"):
+        await lan.create("more", "10.0.3.0/24", vlan=200)
+    await lan.ask("old", "delete")
+    await lan.settle()
+    assert (await lan.segment(await lan.create("more", "10.0.3.0/24")))["vlan"] == 100
+
+
+async def test_without_pools_a_segment_has_the_numbers_that_were_given_or_none(lan: Lan) -> None:
+    row = await lan.segment(await lan.create())
+    assert (row["vlan"], row["vni"], row["mtu"]) == (None, None, 1500)
+
+
+async def test_a_state_that_is_written_by_hand_cannot_end_a_segment_whose_addresses_are_allocated(lan: Lan) -> None:
+    made = await lan.ready()
+    await lan.take("a")
+    enter = "UPDATE farrier.network_segments SET state = $1 WHERE id = $2"
+    for state in ("deleting/drain_allocated_ips", "deleting/db_delete"):
+        await lan.conn.execute(enter, state, made)
+    with pytest.raises(pg.PostgresError, match="segment lan: addresses of it are allocated"):
+        await lan.conn.execute(enter, "gone", made)
+
+
+async def create(conn: Connection, name: str) -> None:
+    await segments.ask(conn, name, "create", site="ams", prefixes=["10.0.0.0/16"])
+
+
+async def until_blocked(lan: Lan) -> None:
+    """Return once some session of this database waits for a lock."""
+    with anyio.fail_after(loop.PATIENCE):
+        while not await lan.conn.fetchval(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        ):
+            await anyio.lowlevel.checkpoint()

@@ -1,0 +1,197 @@
+"""Network segments as the tests use them: asked for by intent, addresses by function, run by the real processor.
+
+`Lan.settle` is what most tests use: it lets a processor run until nothing is due any more. Time passes when the test
+moves the database's clock, so what is counted are the runs that the loop makes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any, TypeAlias
+from uuid import uuid4
+
+import anyio
+import msgspec
+
+from farrier.clock import MonotonicClock
+from farrier.config import ControllerConfig
+from farrier.controller.host import Host
+from farrier.controller.processor import Processor
+from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
+from farrier.io.network_segment import SegmentRows
+from farrier.io.pool import Connection, Pool
+from farrier.io.state import PostgresStateIO
+from farrier.model.network_segment import KIND, NetworkSegment, SegmentWrite
+from tests.support import loop, pg
+
+Address: TypeAlias = IPv4Address | IPv6Address
+SegmentProcessor: TypeAlias = Processor[NetworkSegment, NetworkSegment, SegmentWrite, object]
+
+PERIOD = timedelta(minutes=5)
+SITE = "ams"
+
+_ASK = (
+    "INSERT INTO farrier.resource_intents (kind, resource, action, params, requested_by)"
+    " VALUES ('network_segment', $1, $2, $3::text::jsonb, 'ann') RETURNING id"
+)
+_BUSY = (
+    "SELECT EXISTS (SELECT FROM farrier.schedule WHERE kind = 'network_segment'"
+    " AND (claim_token IS NOT NULL OR due_at <= farrier.now()))"
+)
+
+
+class Lan:
+    """A database with segments in it."""
+
+    def __init__(self, db: pg.Database, pool: Pool, conn: Connection) -> None:
+        self.db = db
+        self.pool = pool
+        self.conn = conn  # one that waits for nobody, to look with
+        self.ledger = loop.Ledger()
+
+    async def ask(self, segment: str, action: str, **params: object) -> int:
+        """What another service does: one INSERT."""
+        return await ask(self.pool, segment, action, **params)
+
+    async def create(self, segment: str = "lan", *prefixes: str, **more: object) -> int:
+        """A segment, by asking for it; answers its id."""
+        params = {"site": SITE, "prefixes": list(prefixes or ("10.0.0.0/24",)), **more}
+        asked = await self.ask(segment, "create", **params)
+        made: int = await self.conn.fetchval("SELECT resource_id FROM farrier.resource_intents WHERE id = $1", asked)
+        return made
+
+    async def ready(self, segment: str = "lan", *prefixes: str, **more: object) -> int:
+        """The same, and run until it is ready."""
+        made = await self.create(segment, *prefixes, **more)
+        await self.settle()
+        assert (await self.segment(made))["state"] == "ready"
+        return made
+
+    async def take(
+        self, owner: str, wanted: str | None = None, *, segment: str = "lan", node: int | None = None
+    ) -> str:
+        return await take(self.pool, owner, wanted, segment=segment, node=node)
+
+    async def give(self, owner: str, address: str, *, segment: str = "lan") -> bool:
+        return await give(self.pool, owner, address, segment=segment)
+
+    async def row(self, query: str, *arguments: object) -> Any:
+        return await self.conn.fetchrow(query, *arguments)
+
+    async def answer(self, request: int) -> tuple[str, str]:
+        """Status and reason."""
+        row = await self.row("SELECT status, reason FROM farrier.resource_intents WHERE id = $1", request)
+        return row["status"], row["reason"] or ""
+
+    async def segment(self, id_: int) -> Any:
+        return await self.conn.fetchrow("SELECT * FROM farrier.network_segments WHERE id = $1", id_)
+
+    async def state(self, id_: int) -> str:
+        return str((await self.segment(id_))["state"])
+
+    async def schedule(self, id_: int) -> Any:
+        """Its schedule row, with `ahead`: by how much it is due in the future. None when there is none."""
+        return await self.conn.fetchrow(
+            "SELECT *, due_at - farrier.now() AS ahead FROM farrier.schedule WHERE kind = $1 AND id = $2", KIND, id_
+        )
+
+    async def history(self, id_: int) -> list[tuple[str, str]]:
+        rows = await self.conn.fetch(
+            "SELECT from_value, to_value FROM farrier.history WHERE kind = $1 AND id = $2 ORDER BY version", KIND, id_
+        )
+        return [(row["from_value"], row["to_value"]) for row in rows]
+
+    async def outcome(self, id_: int) -> dict[str, str]:
+        """The stored outcome."""
+        text = await self.conn.fetchval("SELECT outcome FROM farrier.outcomes WHERE kind = $1 AND id = $2", KIND, id_)
+        return msgspec.json.decode(text, type=dict[str, str])
+
+    async def free(self, id_: int) -> list[tuple[str, str]]:
+        """The free ranges, in their order."""
+        rows = await self.conn.fetch(
+            "SELECT first, last FROM farrier.segment_free WHERE segment = $1 ORDER BY last", id_
+        )
+        return [(str(row["first"]), str(row["last"])) for row in rows]
+
+    async def advance(self, by: timedelta) -> None:
+        await self.db.advance(by)
+
+    async def now(self) -> datetime:
+        moment: datetime = await self.conn.fetchval("SELECT farrier.now()")
+        return moment
+
+    def processor(self, handler: SegmentHandler, config: ControllerConfig = loop.BRISK) -> SegmentProcessor:
+        """One of a process of its own."""
+        return Processor(
+            SEGMENT_KIND,
+            handler,
+            PostgresStateIO(self.pool, SegmentRows(), owner=uuid4(), lease=config.lease),
+            services=object(),
+            host=Host(config=config, sink=self.ledger, clock=MonotonicClock()),
+        )
+
+    @asynccontextmanager
+    async def running(self, handler: SegmentHandler | None = None) -> AsyncIterator[None]:
+        """A processor at work; drained at the end of the block."""
+        stop = anyio.Event()
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.processor(handler or SegmentHandler(PERIOD)).run, stop)
+            try:
+                yield
+            finally:
+                stop.set()
+
+    async def settle(self, handler: SegmentHandler | None = None) -> int:
+        """Run until nothing is due, by a processor that is gone afterwards; answers how many runs that took."""
+        before = self.ledger.outcomes.total()
+        async with self.running(handler):
+            await self.until_idle()
+        return self.ledger.outcomes.total() - before
+
+    async def until_idle(self) -> None:
+        """Return once no segment is due or being handled."""
+        with anyio.fail_after(loop.PATIENCE):
+            while await self.conn.fetchval(_BUSY):
+                await anyio.lowlevel.checkpoint()
+
+    async def next_run(self, id_: int) -> timedelta:
+        """Move the clock to when it is due next; answers by how much."""
+        ahead: timedelta = (await self.schedule(id_))["ahead"]
+        await self.advance(ahead)
+        return ahead
+
+
+async def ask(conn: Connection | Pool, segment: str, action: str, **params: object) -> int:
+    asked: int = await conn.fetchval(_ASK, segment, action, json.dumps(params))
+    return asked
+
+
+async def take(
+    conn: Connection | Pool, owner: str, wanted: str | None = None, *, segment: str = "lan", node: int | None = None
+) -> str:
+    """An address, as another service asks for it."""
+    taken: Address = await conn.fetchval(
+        "SELECT farrier.allocate_address($1, $2, $3::text::inet, $4)", segment, owner, wanted, node
+    )
+    return str(taken)
+
+
+async def give(conn: Connection | Pool, owner: str, address: str, *, segment: str = "lan") -> bool:
+    """Give it back."""
+    given: bool = await conn.fetchval("SELECT farrier.release_address($1, $2::text::inet, $3)", segment, address, owner)
+    return given
+
+
+def names(count: int) -> Sequence[str]:
+    return [f"host-{number:03}" for number in range(count)]
+
+
+@asynccontextmanager
+async def opened(db: pg.Database, *, pool_size: int = 10) -> AsyncIterator[Lan]:
+    """Segments in a test's database."""
+    async with db.pool(pool_size) as pool, db.connect() as conn:
+        yield Lan(db, pool, conn)
