@@ -19,7 +19,7 @@ from farrier.errors import (
     RefusedByModel,
     ServiceError,
 )
-from farrier.handlers.resource import Extension, Surroundings, accept, params_of, reject
+from farrier.handlers.resource import Decided, Extension, Handler, Surroundings, accept, params_of, reject
 from farrier.handlers.resource import sort as sort_requests
 from farrier.io.pool import open_pool
 from farrier.io.wakes import PostgresWakes
@@ -37,12 +37,14 @@ __all__ = [
     "CredentialError",
     "CredentialStore",
     "DatabaseUnreachable",
+    "Decided",
     "Decision",
     "Deleted",
     "DoNothing",
     "Enqueuer",
     "Extension",
     "FarrierError",
+    "Handler",
     "HandlerError",
     "KindAction",
     "KindEdge",

@@ -25,13 +25,16 @@ def install(
     """Make a kind's table by its own SQL, once, and its states, edges and actions known. May be repeated: after a
     change of them it must be."""
     from farrier import wiring  # the rooms and their libraries take a second that --help need not wait
-    from farrier.io import kinds
+    from farrier.io import catalog, kinds, migrate
     from farrier.io.client import administrator
 
     found = wiring.installable(wiring.extension(name))
 
     async def installed() -> bool:
         async with administrator(settings.database) as conn:
+            if not settings.database.dsn:  # nobody else brings an embedded one up to date
+                await migrate.migrate(conn, after=catalog.sync)
+            (await migrate.check(conn)).require_current()
             return await kinds.install(conn, found)
 
     new = anyio.run(installed)

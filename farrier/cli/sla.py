@@ -10,9 +10,10 @@ import typer
 
 from farrier.cli import output
 from farrier.cli.connection import Session, with_database, with_settings
-from farrier.config import Config
+from farrier.config import Config, kinds
 from farrier.model import clocks, duration, limits
 from farrier.model import sla as defaults
+from farrier.model.built_in import BUILT_IN
 from farrier.model.limits import Limits
 from farrier.model.views import Wanted
 from farrier.model.workflow import WorkflowStatus
@@ -38,7 +39,7 @@ class Limit(msgspec.Struct, frozen=True):
 @with_settings
 def list_(settings: Config, as_json: output.AsJson = False) -> None:
     """List the limit of every state and stage, as the configuration has it; those of sites and models last."""
-    found = (*_everywhere(settings.sla), *_named(settings.sla))
+    found = (*_everywhere(settings.sla), *_of_kinds(settings), *_named(settings.sla))
     if as_json:
         output.json(found)
         return
@@ -107,6 +108,13 @@ def _everywhere(held: Limits) -> Iterator[Limit]:
             yield _limit(held, f"{layer}.{limits.END_TO_END}", defaults.END_TO_END[layer])
     for key in sorted(limits.REGION_KEYS):
         yield _limit(held, key, places[key].default, "" if places[key].default else "this is where a region belongs")
+
+
+def _of_kinds(settings: Config) -> Iterator[Limit]:
+    for spec in (*BUILT_IN, *kinds.specs(settings.controller.kinds)):
+        for state, default in spec.states.items():
+            if state not in spec.terminal:
+                yield _limit(settings.sla, spec.sla_key(state), default.limit, default.why_none)
 
 
 def _limit(held: Limits, key: str, default: timedelta | None, note: str = "") -> Limit:

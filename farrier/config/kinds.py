@@ -28,11 +28,15 @@ def specs(names: Iterable[str]) -> Iterator[KindSpec]:
 def named(name: str) -> object:
     """The object of this name; its module is imported. Raises ConfigError."""
     module, _, attribute = name.partition(":")
-    if not module or not attribute:
+    if not attribute or not all(part.isidentifier() for part in module.split(".")):
         raise ConfigError(f"controller.kinds: {_WANTED}, not {name!r}")
     try:
-        return getattr(importlib.import_module(module), attribute)
-    except ImportError as failure:
-        raise ConfigError(f"controller.kinds: {name} cannot be imported: {failure}") from failure
-    except AttributeError:
-        raise ConfigError(f"controller.kinds: {module} has no {attribute}; {_WANTED}") from None
+        imported = importlib.import_module(module)
+    except (ImportError, SyntaxError) as failure:
+        raise ConfigError(
+            f"controller.kinds: {name} cannot be imported: {failure}; it is to be installed, "
+            "or its directory named in PYTHONPATH"
+        ) from failure
+    if not hasattr(imported, attribute):
+        raise ConfigError(f"controller.kinds: {module} has no {attribute}; {_WANTED}")
+    return getattr(imported, attribute)

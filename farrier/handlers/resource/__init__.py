@@ -5,8 +5,8 @@ A handler says in which states it accepts which action; `sort` answers the rest.
 
 from __future__ import annotations
 
-from farrier.handlers.resource.extension import Extension, Surroundings
+from farrier.handlers.resource.extension import Decided, Extension, Handler, Surroundings
 from farrier.handlers.resource.kind import ResourceKind
 from farrier.handlers.resource.requests import accept, params_of, reject, sort
 
-__all__ = ["Extension", "ResourceKind", "Surroundings", "accept", "params_of", "reject", "sort"]
+__all__ = ["Decided", "Extension", "Handler", "ResourceKind", "Surroundings", "accept", "params_of", "reject", "sort"]

@@ -7,18 +7,27 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from farrier.errors import ConfigError
 from farrier.model.kinds import KindSpec
-from farrier.model.resource import Resource
+from farrier.model.outcome import Decision
+from farrier.model.resource import Answer, Resource
 from farrier.protocols import CredentialStore, StateHandler
 
 R = TypeVar("R", bound=Resource)
 W = TypeVar("W")
 V = TypeVar("V")
+
+
+Decided: TypeAlias = Decision[R, Answer, V]
+"""What a `Handler` of snapshots `R` and services `V` returns."""
+
+
+class Handler(StateHandler[R, R, Answer, V], Protocol[R, V]):
+    """A `StateHandler` that writes nothing but its resource and answers: all that most kinds need."""
 
 
 class Surroundings(msgspec.Struct, frozen=True):
