@@ -12,13 +12,23 @@ from farrier.io import reading, refusals, statements
 from farrier.io.census import kind_columns
 from farrier.io.pool import Pool
 from farrier.model.limits import Limits
-from farrier.model.resource_views import KindView, LateResource, ResourceDetail, ResourceView, WantedResources
+from farrier.model.resource_views import (
+    AddressView,
+    KindView,
+    LateResource,
+    MemberView,
+    ResourceDetail,
+    ResourceView,
+    WantedResources,
+)
 from farrier.model.views import Page
 
 _KINDS = statements.load("resources/kinds")
 _SHOWN = statements.load("resources/shown")
 _DETAIL = statements.load("resources/detail")
 _LATE = statements.load("resources/late")
+_ADDRESSES = statements.load("resources/addresses")
+_MEMBERS = statements.load("resources/members")
 
 
 class PostgresResourceQueries:
@@ -49,3 +59,13 @@ class PostgresResourceQueries:
         async with refusals.borrowed(self._pool) as conn:
             now = await reading.now(conn)
             return Page(now, await reading.fetch(conn, LateResource, _LATE, *kind_columns(limits), limit))
+
+    async def addresses(self, segment: str) -> Page[AddressView]:
+        async with refusals.borrowed(self._pool) as conn:
+            now = await reading.now(conn)
+            return Page(now, await reading.fetch(conn, AddressView, _ADDRESSES, segment))
+
+    async def members(self, partition: str) -> Page[MemberView]:
+        async with refusals.borrowed(self._pool) as conn:
+            now = await reading.now(conn)
+            return Page(now, await reading.fetch(conn, MemberView, _MEMBERS, partition))

@@ -102,6 +102,29 @@ class LateResource(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str | None
 
 
+class AddressView(msgspec.Struct, frozen=True, kw_only=True):
+    """An address of a network segment, and who has it."""
+
+    address: str
+    prefix: str
+    owner: str
+    node: str | None
+    allocated_at: datetime
+
+
+class MemberView(msgspec.Struct, frozen=True, kw_only=True):
+    """A port in an IB partition, and whose it is. `since` is when it came into its `state`; `reason` why UFM refuses
+    it."""
+
+    guid: str
+    owner: str
+    node: str | None
+    membership: str
+    state: str
+    since: datetime
+    reason: str | None
+
+
 class WantedResources(msgspec.Struct, frozen=True, kw_only=True):
     """Which resources of a kind. Empty: any. A state is meant with its substates."""
 

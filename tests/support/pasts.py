@@ -69,7 +69,7 @@ async def table(conn: Connection) -> list[Past]:
           FROM farrier.history h
           LEFT JOIN farrier.nodes n ON h.kind = 'node' AND n.id = h.id
           LEFT JOIN farrier.maas_regions r ON h.kind = 'maas_region' AND r.id = h.id
-          LEFT JOIN farrier.intents i ON h.cause = 'intent ' || i.id
+          LEFT JOIN farrier.intents i ON h.kind IN ('node', 'maas_region') AND h.cause = 'intent ' || i.id
         """
     )
     return [

@@ -14,10 +14,11 @@ from typing import TypeAlias
 import msgspec
 from typing_extensions import override
 
-from farrier.handlers.ib_partition.requests import named, settle
+from farrier.handlers.ib_partition.requests import Settled, named, settle
 from farrier.handlers.ib_partition.steps import Outcome, PartitionServices, give_up, keep
 from farrier.model.ib_partition import DELETING, GONE, IbPartition, PartitionWrite
 from farrier.model.outcome import Deleted, Step, Transition, Update, Wait
+from farrier.model.resource import Answer
 from farrier.protocols import StateHandler
 
 # Two readings and a change, each with the longest time that a site may give it, would take longer; then the run is cut
@@ -45,12 +46,18 @@ class PartitionHandler(StateHandler[IbPartition, IbPartition, PartitionWrite, Pa
         return _step("reconcile", partial(keep, resource, now))
 
 
+def _deletion(partition: IbPartition, settled: Settled) -> int:
+    """The request that ends it."""
+    accepted = {write.request for write in settled.answers if isinstance(write, Answer) and write.accepted}
+    return next(each.id for each in partition.requests if each.action == "delete" and each.id in accepted)
+
+
 def _answered(partition: IbPartition) -> Decision:
     settled = settle(partition)
     to = settled.partition
     if to.state != partition.state:
         reason = f"drains: {named(partition.users)}" if partition.users else "its deletion was asked for"
-        return Transition(to=to, reason=reason, cause="delete", writes=settled.answers)
+        return Transition(to=to, reason=reason, cause=f"intent {_deletion(partition, settled)}", writes=settled.answers)
     changed = to != partition
     reason = "it is to be changed in UFM" if changed else "requests were answered"
     return Update(to=to, reason=reason, look_again=_AT_ONCE, quiet=not changed, writes=settled.answers)

@@ -1,0 +1,126 @@
+"""The commands of one kind that comes with farrier, made from its spec: `farrier segment`, `farrier ibp`.
+
+Those that look are `resource_commands` with the kind given; each action is a command whose options are its parameters,
+`create` under the name `add`. A kind has no command line of its own but what is said of it in its spec.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from farrier.cli import arguments, asking, output
+from farrier.cli import resource_commands as commands
+from farrier.cli.connection import Session, with_database
+from farrier.cli.resource_commands import Asking
+from farrier.model import params
+from farrier.model.kinds import CREATE, KindSpec
+from farrier.model.params import Field
+from farrier.model.requests import ResourceRequest
+
+_NEW = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, dots, dashes and underscores.")]
+_PANEL = "What is asked for"
+_SHOWN: Mapping[str, Any] = {
+    "list": commands.list_,
+    "show": commands.show,
+    "history": commands.history,
+    "why": commands.why,
+}
+
+
+def shortcut(spec: KindSpec, help_: str) -> typer.Typer:
+    """A group of commands for this kind."""
+    group = typer.Typer(no_args_is_help=True, add_completion=False, help=help_)
+    for name, command in _SHOWN.items():
+        group.command(name)(with_database(commands.of_kind(spec.name, command)))
+    group.command("add")(with_database(_asks(spec, CREATE, spec.create, f"Make {spec.what}.")))
+    for action, each in spec.actions.items():
+        text = f"{each.description[0].upper()}{each.description[1:].rstrip('.')}."
+        group.command(action.replace("_", "-"))(with_database(_asks(spec, action, each.params, text)))
+    return group
+
+
+def _asks(spec: KindSpec, action: str, takes: type[params.Params], text: str) -> Callable[..., Awaitable[None]]:
+    """A command that asks for the action."""
+    fields = params.describe(takes).fields
+
+    async def command(  # noqa: PLR0913 - one parameter is one option
+        session: Session,
+        name: commands.NameArgument,
+        *,
+        wait: commands.Wait = False,
+        until: commands.Until = None,
+        timeout: commands.Timeout = "60s",
+        key: commands.Key = None,
+        requested_by: commands.By = None,
+        as_json: output.AsJson = False,
+        **given: Any,
+    ) -> None:
+        request = ResourceRequest(
+            kind=spec.name,
+            resource=name,
+            action=action,
+            params=_params(fields, given),
+            key=key,
+            requested_by=requested_by or asking.this_user(),
+        )
+        wait = wait or action == CREATE  # which is answered at once
+        await commands.ask(session, Asking(request=request, wait=wait, until=until, timeout=timeout, as_json=as_json))
+
+    signature = inspect.signature(command, eval_str=True)
+    own = [parameter for parameter in signature.parameters.values() if parameter.name != "given"]
+    if action == CREATE:
+        own[1] = own[1].replace(annotation=_NEW)
+    # What typer makes the options from, and the help.
+    vars(command)["__signature__"] = signature.replace(parameters=[*own, *_options(fields)])
+    command.__doc__ = text
+    return command
+
+
+def _params(fields: Mapping[str, Field], given: Mapping[str, Any]) -> dict[str, object]:
+    """What was given, as the action takes it; what was not is left to its default."""
+    found: dict[str, object] = {}
+    for name, value in given.items():
+        if isinstance(value, list):
+            found |= arguments.typed(fields, {name: ",".join(value)})
+        elif value is not None:
+            found[name] = value
+    return {name: value for name, value in found.items() if value != []}
+
+
+def _options(fields: Mapping[str, Field]) -> Iterator[inspect.Parameter]:
+    for name, field in fields.items():
+        flag = name.replace("_", "-")
+        type_: Any = _TYPES.get(field.type, str)
+        option = typer.Option(
+            ... if field.required else None,
+            f"--{flag}/--no-{flag}" if field.type == "boolean" else f"--{flag}",
+            help=_help(field),
+            rich_help_panel=_PANEL,
+        )
+        wanted = type_ if field.required else type_ | None
+        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=wanted)
+
+
+_TYPES: Mapping[str, Any] = {"boolean": bool, "integer": int, "array": list[str]}
+
+
+def _help(field: Field) -> str:
+    match field.type:
+        case "boolean":
+            return ""
+        case "integer":
+            bounds = (
+                f"from {field.min}" if field.min is not None else "",
+                f"to {field.max}" if field.max is not None else "",
+            )
+            return " ".join(filter(None, ("A whole number", *bounds))) + "."
+        case "array":
+            return "May be given again, or several with commas."
+        case "enum":
+            return f"One of {', '.join(field.enum)}."
+        case _:
+            return ""

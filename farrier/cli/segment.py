@@ -1,0 +1,29 @@
+"""`farrier segment`: network segments, and who has their addresses."""
+
+from __future__ import annotations
+
+import typer
+
+from farrier.cli import output
+from farrier.cli.connection import Session, with_database
+from farrier.cli.resource_commands import NameArgument
+from farrier.cli.resource_shortcut import shortcut
+from farrier.model import network_segment
+
+segment = shortcut(network_segment.SPEC, "Network segments: make, list, look into, end.")
+
+
+@segment.command("addresses")
+@with_database
+async def addresses(session: Session, name: NameArgument, as_json: output.AsJson = False) -> None:
+    """List the addresses that are given out, and to whom."""
+    page = await session.resources.addresses(name)
+    if as_json:
+        output.json(page.rows)
+        return
+    if not page.rows:
+        typer.echo(f"no address of {name} is given out", err=True)
+    output.table(
+        ("ADDRESS", "PREFIX", "OWNER", "NODE", "SINCE"),
+        ((a.address, a.prefix, a.owner, a.node, output.ago(a.allocated_at, page.now)) for a in page.rows),
+    )

@@ -1,0 +1,110 @@
+"""`farrier segment` and `farrier ibp`: the commands over resources with the kind given, and options from its spec."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from farrier.errors import ExitCode
+from farrier.model import ib_partition, network_segment
+from farrier.model.kinds import CREATE, KindSpec
+from tests.integration.cli.conftest import Prompt
+from tests.support import pg, segments
+from tests.support.segments import Lan
+
+NET = ("--site", "ams", "--prefixes", "10.0.0.0/24")
+
+
+@pytest.fixture
+async def lan(db: pg.Database) -> AsyncIterator[Lan]:
+    async with segments.opened(db) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("command", "spec"), [("segment", network_segment.SPEC), ("ibp", ib_partition.SPEC)], ids=["segment", "ibp"]
+)
+async def test_every_action_of_a_kind_is_a_command_whose_options_are_its_parameters(
+    nowhere: Prompt, command: str, spec: KindSpec
+) -> None:
+    asked = {"add": spec.create, **{name: action.params for name, action in spec.actions.items()}}
+    for action, takes in asked.items():
+        said = (await nowhere(command, action, "--help")).out
+        for field in takes.__struct_fields__:
+            assert f"--{field.replace('_', '-')}" in said, (action, field)
+    assert CREATE not in (await nowhere(command, "--help")).out.split()
+
+
+async def test_a_segment_is_made_listed_shown_and_asked_for_its_end(farrier: Prompt, lan: Lan) -> None:
+    made = (await farrier("segment", "add", "lan", *NET, "--prefixes", "10.1.0.0/24", "--vlan", 12, "--json")).json
+    assert made["status"] == "accepted"
+    (listed,) = (await farrier("segment", "list", "--json")).json
+    assert listed["id"] == made["resource"]
+    assert (listed["state"], listed["detail"]["vlan"]) == ("provisioning", 12)
+    assert listed["detail"]["prefixes"] == ["10.0.0.0/24", "10.1.0.0/24"]
+    assert "vlan=12" in (await farrier("segment", "list")).out
+    await lan.settle()
+    shown = (await farrier("segment", "show", "lan")).out
+    assert "addresses_free" in shown
+    assert "ready" in shown
+    await lan.take("gpu-1")
+    asked = (await farrier("segment", "delete", "lan", "--drain", "--json")).json
+    assert asked["status"] == "pending"
+    await lan.settle()
+    assert "is deleting/drain_allocated_ips" in (await farrier("segment", "why", "lan")).out
+    changes = (await farrier("segment", "history", "lan", "--json")).lines
+    assert [change["to"] for change in changes] == ["ready", "deleting/drain_allocated_ips"]
+    assert changes[-1]["requested_by"], "whoever runs the command"
+
+
+async def test_what_the_database_refuses_is_told_as_it_says_it(farrier: Prompt, lan: Lan) -> None:
+    await farrier("segment", "add", "lan", *NET)
+    overlap = await farrier("segment", "add", "other", *NET, ends=ExitCode.REFUSED)
+    assert "10.0.0.0/24" in overlap.err
+    taken = await farrier("segment", "add", "lan", "--site", "ams", "--prefixes", "10.2.0.0/24", ends=ExitCode.REFUSED)
+    assert "'lan'" in taken.err
+    assert "--prefixes" in (await farrier("segment", "add", "x", "--site", "ams", ends=ExitCode.USAGE)).err
+    wrong = await farrier("segment", "add", "x", "--site", "ams", "--prefixes", "10/8", ends=ExitCode.USAGE)
+    assert "10/8" in wrong.err
+
+
+async def test_an_update_says_only_what_it_was_given(farrier: Prompt, lan: Lan) -> None:
+    await lan.ready()
+    await farrier("segment", "update", "lan", "--mtu", 9000)
+    await lan.settle()
+    assert (await farrier("segment", "show", "lan", "--json")).json["detail"]["mtu"] == 9000
+    nothing = await farrier("segment", "update", "lan", ends=ExitCode.USAGE)
+    assert "mtu" in nothing.err
+
+
+async def test_addresses_are_listed_with_who_has_them(farrier: Prompt, lan: Lan) -> None:
+    await lan.ready()
+    assert "no address of lan" in (await farrier("segment", "addresses", "lan")).err
+    taken = await lan.take("gpu-1")
+    (listed,) = (await farrier("segment", "addresses", "lan", "--json")).json
+    assert (listed["address"], listed["owner"], listed["prefix"]) == (str(taken), "gpu-1", "10.0.0.0/24")
+    assert "gpu-1" in (await farrier("segment", "addresses", "lan")).out
+    await farrier("segment", "addresses", "wan", ends=ExitCode.REFUSED)
+
+
+async def test_a_partition_is_made_with_a_number_of_its_pool_and_its_members_are_listed(
+    farrier: Prompt, lan: Lan
+) -> None:
+    await lan.pool.execute("SELECT farrier.set_pool('pkey', 5, 6)")
+    await farrier("ibp", "add", "tenant-a", "--rate-limit", "100", "--no-ip-over-ib")
+    detail = (await farrier("ibp", "show", "tenant-a", "--json")).json["detail"]
+    assert (detail["pkey"], detail["rate_limit"], detail["ip_over_ib"]) == (5, "100", False)
+    assert "tenant-a has no members" in (await farrier("ibp", "members", "tenant-a")).err
+    await lan.pool.execute("SELECT farrier.join_partition('tenant-a', '0002c903000e0b72', 'gpu-1')")
+    (listed,) = (await farrier("ibp", "members", "tenant-a", "--json")).json
+    assert (listed["owner"], listed["state"]) == ("gpu-1", "pending")
+    assert "gpu-1" in (await farrier("ibp", "members", "tenant-a")).out
+    choice = await farrier("ibp", "add", "tenant-b", "--rate-limit", "7", ends=ExitCode.USAGE)
+    assert "one of" in choice.err
+
+
+async def test_without_a_database_there_is_no_list(nowhere: Prompt) -> None:
+    nowhere.environment["FARRIER_DATABASE_DSN"] = "postgresql://127.0.0.1:1/none"
+    for command in ("segment", "ibp"):
+        await nowhere(command, "list", ends=ExitCode.DATABASE_UNREACHABLE)
