@@ -1,7 +1,7 @@
 """Gauges of the whole fleet, from the database: the same on every replica, and there right after a restart.
 
-The daemon lets them `run`; an exposition asks for new ones, at most every few seconds whoever asks, and waits a little:
-nothing is counted that nobody scrapes, and no scrape that goes away ends a count. While the database cannot be asked
+The daemon lets them `run`; an exposition asks for new ones, at most every few seconds whoever asks (less often while
+they are dear), and waits a little: nothing is counted that nobody scrapes, and no scrape that goes away ends a count. While the database cannot be asked
 the last figures stay, and `farrier_fleet_collected_timestamp_seconds` says how old they are: never a zero that is not
 true. Whatever goes wrong in a count ends neither the daemon nor an exposition.
 """
@@ -31,6 +31,11 @@ _log = structlog.stdlib.get_logger(__name__)
 # From the end of one count to the next: counting a large fleet costs the database something, and rules are evaluated
 # every 15 s at the most.
 _AT_MOST_EVERY_SECONDS = 5.0
+# What a scrape may cost the database, where one comes every so often. A count that takes longer, because half of the
+# fleet is late, serves as many scrapes as keep it at that; but no alert may fire by figures much older than a minute.
+_SCRAPE_SECONDS = 0.05
+_SCRAPED_EVERY_SECONDS = 15.0
+_AT_LEAST_EVERY_SECONDS = 60.0
 # How long a scrape waits for new figures before it takes the last: well under Prometheus' time-out of 10 s, so that the
 # rest of the metrics is told in an outage, too.
 _PATIENCE_SECONDS = 3.0
@@ -69,7 +74,7 @@ class FleetGauges(Collector):
         self._give_up_after = give_up_after
         self._is_counting = False
         self._census: Census | None = None
-        self._counted_at = float("-inf")
+        self._fresh_until = float("-inf")
         self._wanted = anyio.Event()
         # The end of the count that is under way, or of the next.
         self._counted = anyio.Event()
@@ -81,8 +86,10 @@ class FleetGauges(Collector):
         try:
             while True:
                 await self._wanted.wait()
+                began = self._clock.monotonic()
                 await self._count(queries)
-                self._counted_at = self._clock.monotonic()
+                ended = self._clock.monotonic()
+                self._fresh_until = ended + _rest(ended - began)
                 self._end()
         finally:
             self._is_counting = False
@@ -96,7 +103,7 @@ class FleetGauges(Collector):
     async def refresh(self) -> None:
         """Have figures that are no older than a few seconds, if the database can be asked and answers soon; if it
         answers later, the next exposition has them."""
-        is_fresh = self._clock.monotonic() - self._counted_at < _AT_MOST_EVERY_SECONDS
+        is_fresh = self._clock.monotonic() < self._fresh_until
         if not self._is_counting or (is_fresh and not self._wanted.is_set()):
             return
         self._wanted.set()
@@ -146,6 +153,13 @@ class FleetGauges(Collector):
         yield gauges.HEARTBEATS_STALE.family({(): census.heartbeats_stale})
         yield _by_word(gauges.OBSERVATIONS_STALE, words.sources, census.observations_stale)
         yield _by_word(gauges.POWER_SYNC_FAILING, words.bmc_failures, census.unread_power)
+
+
+def _rest(took: float) -> float:
+    """Seconds for which figures that took so many are the newest."""
+    if took <= _SCRAPE_SECONDS:
+        return _AT_MOST_EVERY_SECONDS
+    return min(_SCRAPED_EVERY_SECONDS * took / _SCRAPE_SECONDS, _AT_LEAST_EVERY_SECONDS)
 
 
 def _of_states(census: Census) -> Iterator[GaugeMetricFamily]:

@@ -226,6 +226,44 @@ async def test_whatever_goes_wrong_in_a_count_the_next_scrape_counts_again(db: p
             assert (await scraped(gauges))["farrier_fleet_collected_timestamp_seconds", ()] > 0
 
 
+class Taking:
+    """Queries whose count takes so many seconds of a clock that only they and the test move."""
+
+    def __init__(self, queries: PostgresQueries) -> None:
+        self._queries = queries
+        self.now = 0.0
+        self.seconds = 0.0
+        self.counts = 0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def census(self, rules: Rules) -> Census:
+        self.counts += 1
+        self.now += self.seconds
+        return await self._queries.census(rules)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "kept"), [(0.05, 5.0), (0.1, 30.0), (0.155, 46.5), (3.0, 60.0)], ids=["cheap", "dear", "half", "awful"]
+)
+async def test_a_dear_count_serves_as_many_scrapes_as_keep_each_cheap(
+    db: pg.Database, seconds: float, kept: float
+) -> None:
+    async with db.pool(size=1) as connections:
+        taking = Taking(PostgresQueries(connections))
+        taking.seconds = seconds
+        gauges = FleetGauges(wiring.fleet_words(), RULES, taking)
+        async with figures.counted(gauges, cast(Queries, taking)):
+            await scraped(gauges)
+            taking.now += kept - 0.01
+            await scraped(gauges)
+            assert taking.counts == 1
+            taking.now += 0.02
+            await scraped(gauges)
+            assert taking.counts == 2
+
+
 async def test_readers_of_long_lists_take_no_connection_from_the_count(db: pg.Database) -> None:
     config = settings.Config(database=settings.DatabaseConfig(dsn=db.dsn))
     gauges = process()

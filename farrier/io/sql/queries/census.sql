@@ -8,7 +8,7 @@ WITH limits AS MATERIALIZED (
                   AS l (kind, state, substate, scope, name, lasts)),
 -- Of each place the shortest limit that anything there may have, and by whose name it is another one.
 floors AS MATERIALIZED (
-    SELECT kind, state, substate, min(lasts) AS lasts, min(lasts) FILTER (WHERE scope = '') AS usual,
+    SELECT row_number() OVER () AS place, kind, state, substate, min(lasts) AS lasts, min(lasts) FILTER (WHERE scope = '') AS usual,
            jsonb_object_agg(name, lasts) FILTER (WHERE scope = 'model') AS models,
            jsonb_object_agg(name, lasts) FILTER (WHERE scope = 'site') AS sites
       FROM limits GROUP BY kind, state, substate),
@@ -62,9 +62,9 @@ places AS (
     UNION ALL SELECT kind, state, substate, n, first FROM of_kinds),
 -- Clocks that have run for longer than the shortest limit that anything in their state may have.
 late AS (
-    SELECT f, n.name, n.site, n.model, n.entered_at
+    SELECT f.place, n.id, n.site, n.model, n.entered_at
       FROM floors f CROSS JOIN LATERAL (
-           SELECT x.name, x.site, x.model, x.status_entered_at AS entered_at FROM farrier.nodes x
+           SELECT x.id, x.site, x.model, x.status_entered_at AS entered_at FROM farrier.nodes x
             WHERE x.status = f.state AND x.status_entered_at < farrier.now() - f.lasts
               AND (x.paused IS NULL OR x.id IN (SELECT g.id FROM goes_on g))
               AND (x.status <> 'enrolling' OR x.management NOT IN ('unmanaged', 'enroll', 'error')
@@ -75,44 +75,50 @@ late AS (
            OFFSET 0) n
      WHERE f.kind = 'node'
     UNION ALL
-    SELECT f, n.name, n.site, n.model, n.entered_at
+    SELECT f.place, n.id, n.site, n.model, n.entered_at
       FROM floors f CROSS JOIN LATERAL (
-           SELECT x.name, x.site, x.model, x.management_entered_at AS entered_at FROM farrier.nodes x
+           SELECT x.id, x.site, x.model, x.management_entered_at AS entered_at FROM farrier.nodes x
             WHERE x.management = f.state AND x.management_entered_at < farrier.now() - f.lasts AND x.status <> 'deleted'
               AND x.paused IS NULL AND (x.management <> 'enroll' OR x.bmc ->> 'asked_at' IS NOT NULL) OFFSET 0) n
      WHERE f.kind = 'management'
     UNION ALL
-    SELECT w.f, n.name, n.site, n.model, w.entered_at
-      FROM (SELECT f, w.node_id, w.entered_at
+    SELECT w.place, n.id, n.site, n.model, w.entered_at
+      FROM (SELECT f.place, w.node_id, w.entered_at
               FROM floors f JOIN workflows w ON w.kind = f.kind AND w.status = f.state AND w.substate = f.substate
              WHERE w.entered_at < farrier.now() - f.lasts AND (w.status <> 'pending' OR w.mode IS NOT NULL)
             UNION ALL
-            SELECT f, w.node_id, w.mode_given_at
+            SELECT f.place, w.node_id, w.mode_given_at
               FROM floors f JOIN workflows w ON w.kind = f.kind AND f.state = 'end_to_end'
              WHERE w.mode_given_at < farrier.now() - f.lasts) w
       JOIN farrier.nodes n ON n.id = w.node_id AND n.status <> 'deleted' AND (n.paused IS NULL OR n.id IN (SELECT g.id FROM goes_on g))),
+-- By how much each is above its own limit; narrow, because there may be as many as there are nodes.
 above AS MATERIALIZED (
-    SELECT * FROM (
-        SELECT (f).kind, (f).state, (f).substate, name,
-               farrier.now() - entered_at
-                   - coalesce(((f).sites ->> site)::interval, ((f).models ->> model)::interval, (f).usual) AS excess
-          FROM late OFFSET 0) c
-     WHERE excess > interval '0'),
+    SELECT place, id, seconds FROM (
+        SELECT l.place, l.id,
+               date_part('epoch', farrier.now() - l.entered_at - coalesce((f.sites ->> l.site)::interval, (f.models ->> l.model)::interval, f.usual)) AS seconds
+          FROM late l JOIN floors f USING (place) OFFSET 0) c
+     WHERE seconds > 0),
+above_by_place AS (
+    SELECT f.kind, f.state, f.substate, a.n
+      FROM (SELECT place, count(*) AS n FROM above GROUP BY place) a JOIN floors f USING (place)),
 -- Of each state five by the clock of that state, in turns, so that many in one do not hide the few in another; then the worst
 -- of the fleet, each by its worst clock. A node has four clocks at most, so these are among four times as many of the worst.
 worst AS (
-    SELECT name AS node, kind, state, substate, extract(epoch FROM min(excess)) AS seconds
-      FROM (SELECT name, kind, state, substate, excess, turn
-              FROM (SELECT *, row_number() OVER (PARTITION BY kind, state, substate ORDER BY excess DESC, name COLLATE "C") AS turn
-                      FROM above WHERE $9::integer > 0) r
-             WHERE turn <= 5
-            UNION ALL
-            SELECT * FROM (
-                SELECT DISTINCT ON (name) name, kind, state, substate, excess, 6
-                  FROM (SELECT * FROM above ORDER BY excess DESC, name COLLATE "C", kind, state, substate LIMIT 4 * $9::integer) c
-                 ORDER BY name, excess DESC, kind, state, substate) f) t
-     GROUP BY name, kind, state, substate
-     ORDER BY min(turn), min(excess) DESC, name COLLATE "C"
+    SELECT n.name AS node, f.kind, f.state, f.substate, t.seconds
+      FROM (SELECT id, place, min(seconds) AS seconds, min(turn) AS turn
+              FROM (SELECT id, place, seconds, turn
+                      FROM (SELECT *, row_number() OVER (PARTITION BY place ORDER BY seconds DESC) AS turn
+                              FROM above WHERE $9::integer > 0) r
+                     WHERE turn <= 5
+                    UNION ALL
+                    SELECT * FROM (
+                        SELECT DISTINCT ON (id) id, place, seconds, 6
+                          FROM (SELECT * FROM above ORDER BY seconds DESC LIMIT 4 * $9::integer) c
+                         ORDER BY id, seconds DESC, place) o) u
+             GROUP BY id, place) t
+      JOIN floors f USING (place)
+      JOIN farrier.nodes n USING (id)
+     ORDER BY t.turn, t.seconds DESC, n.name COLLATE "C"
      LIMIT $9::integer),
 failing AS (
     SELECT o.kind, o.error, count(*) AS n FROM farrier.outcomes o
@@ -127,17 +133,23 @@ above_of_regions AS (
      GROUP BY f.kind, f.state, f.substate),
 agents AS MATERIALIZED (
     SELECT count(*) AS n,
-           coalesce(array_agg(a.node_id) FILTER (
-               WHERE a.last_heartbeat_at IS NULL OR a.last_heartbeat_at < farrier.now() - $7::interval), '{}') AS silent
+           count(*) FILTER (WHERE a.last_heartbeat_at IS NULL OR a.last_heartbeat_at < farrier.now() - $7::interval) AS silent
       FROM farrier.node_agents a),
+-- Nobody expects a heartbeat of these, and they are few.
+silent_elsewhere AS (
+    SELECT count(*) AS n
+      FROM farrier.nodes n CROSS JOIN LATERAL (
+           SELECT FROM farrier.node_agents a
+            WHERE a.node_id = n.id AND (a.last_heartbeat_at IS NULL OR a.last_heartbeat_at < farrier.now() - $7::interval) OFFSET 0) a
+     WHERE n.status IN ('bootstrap_issued', 'enrolling', 'retired', 'removing', 'deleted')),
 unwell AS MATERIALIZED (
     SELECT a.condition, count(*) AS n FROM farrier.node_agents a
      WHERE a.condition <> 'ok' AND a.last_heartbeat_at >= farrier.now() - $7::interval GROUP BY a.condition),
 health AS (
     SELECT condition AS health, n FROM unwell
-    UNION ALL SELECT 'silent', cardinality(silent) FROM agents
+    UNION ALL SELECT 'silent', silent FROM agents
     UNION ALL SELECT 'none', fleet.n - agents.n FROM fleet, agents
-    UNION ALL SELECT 'ok', agents.n - cardinality(silent) - (SELECT coalesce(sum(n), 0)::bigint FROM unwell) FROM agents),
+    UNION ALL SELECT 'ok', agents.n - silent - (SELECT coalesce(sum(n), 0)::bigint FROM unwell) FROM agents),
 unread AS MATERIALIZED (
     SELECT n.sync_failure, count(*) AS n,
            count(*) FILTER (WHERE n.bmc ->> 'power_at' IS NULL OR (n.bmc ->> 'power_at')::timestamptz < farrier.now() - $8::interval) AS stale
@@ -160,7 +172,7 @@ SELECT row_to_json(x)::text
            (SELECT coalesce(json_agg(json_build_object('kind', kind, 'state', state, 'substate', substate, 'count', n,
                        'oldest', greatest(extract(epoch FROM farrier.now() - first), 0))), '[]') FROM places) AS places,
            (SELECT coalesce(json_agg(json_build_object('kind', kind, 'state', state, 'substate', substate, 'count', n)), '[]')
-              FROM (SELECT kind, state, substate, count(*) AS n FROM above GROUP BY kind, state, substate
+              FROM (SELECT * FROM above_by_place
                     UNION ALL SELECT * FROM above_of_regions
                     UNION ALL SELECT kind, state, substate, above FROM of_kinds WHERE above > 0) c) AS above,
            (SELECT coalesce(json_agg(json_build_object('kind', kind, 'state', state, 'substate', substate,
@@ -190,8 +202,7 @@ SELECT row_to_json(x)::text
                             UNION ALL SELECT 'on', m.n - (SELECT coalesce(sum(n), 0) FROM not_on) FROM manageable m) p
                      GROUP BY power) c) AS power,
            (SELECT count(*) FROM farrier.nodes WHERE paused IS NOT NULL AND status <> 'deleted') AS paused,
-           (SELECT count(*) FROM agents a JOIN farrier.nodes n ON n.id = ANY (a.silent)
-             WHERE n.status IN ('active', 'offline', 'quarantined', 'draining')) AS heartbeats_stale,
+           (SELECT a.silent - e.n FROM agents a, silent_elsewhere e) AS heartbeats_stale,
            (SELECT coalesce(json_agg(json_build_object('kind', kind, 'error', error, 'count', n)), '[]') FROM failing) AS failing,
            (SELECT coalesce(json_object_agg(sync_failure, n), '{}') FROM unread) AS unread_power,
            json_build_object(
