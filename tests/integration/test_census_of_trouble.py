@@ -95,3 +95,22 @@ async def test_what_fails_in_every_run_is_counted_by_its_error_once_it_has_for_f
     await conn.execute("""UPDATE farrier.outcomes SET outcome = '{"outcome": "do_nothing"}' WHERE id = 1""")
     found = (await queries.census(rules())).failing
     assert {(each.kind, each.error): each.count for each in found} == {("node", "internal"): 1, ("node", "garbage"): 1}
+
+
+async def test_an_error_lasts_however_its_text_varies_and_begins_anew_with_another(
+    db: pg.Database, conn: Connection, queries: PostgresQueries
+) -> None:
+    store = """
+        INSERT INTO farrier.outcomes AS o (kind, id, at, outcome)
+        VALUES ('node', 1, farrier.now(), jsonb_build_object('outcome', 'error', 'error', $1::text, 'reason', $2::text))
+        ON CONFLICT (kind, id) DO UPDATE SET at = excluded.at, outcome = excluded.outcome
+    """
+    for minute in range(7):
+        await conn.execute(store, "garbage", f"request {minute} made no sense")
+        await db.advance(MINUTE)
+    assert [(each.error, each.count) for each in (await queries.census(rules())).failing] == [("garbage", 1)]
+    await conn.execute(store, "internal", "a crash")
+    await db.advance(4 * MINUTE)
+    assert not (await queries.census(rules())).failing
+    await db.advance(2 * MINUTE)
+    assert [each.error for each in (await queries.census(rules())).failing] == ["internal"]

@@ -122,7 +122,7 @@ worst AS (
      LIMIT $9::integer),
 failing AS (
     SELECT o.kind, o.error, count(*) AS n FROM farrier.outcomes o
-     WHERE o.error IS NOT NULL AND o.at < farrier.now() - interval '5 min' GROUP BY o.kind, o.error),
+     WHERE o.error IS NOT NULL AND o.error_at < farrier.now() - interval '5 min' GROUP BY o.kind, o.error),
 above_of_regions AS (
     SELECT f.kind, f.state, f.substate, count(*) AS n
       FROM farrier.maas_regions r
