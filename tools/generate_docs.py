@@ -25,7 +25,8 @@ from farrier import cli, config, errors
 from farrier.config import templates
 from farrier.metrics import definitions, gauges
 from farrier.metrics.families import Definition, Gauge
-from farrier.model import diagram, maas_region
+from farrier.model import diagram, kind_diagram, maas_region
+from farrier.model.built_in import BUILT_IN
 from farrier.model.edges import Layer
 from tools import log_events, runbooks
 
@@ -50,6 +51,7 @@ def blocks() -> Mapping[str, str]:
         **_model(),
         "status-diagram": f"```mermaid\n{diagram.mermaid(Layer.STATUS)}```\n",
         "region-diagram": _regions(),
+        **{f"kind-{spec.name.replace('_', '-')}": kind_diagram.markdown(spec) for spec in BUILT_IN},
         "settings": _settings(),
         "site-settings": _site_settings(),
         "template-names": _template_names(),

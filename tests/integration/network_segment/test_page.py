@@ -1,0 +1,23 @@
+"""What the page on network segments tells others to send is taken, and answers what the page says."""
+
+from __future__ import annotations
+
+import re
+
+from tests.architecture import sources
+from tests.support.segments import Lan
+
+PAGE = (sources.ROOT / "docs" / "kinds" / "network-segment.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
+
+
+async def test_the_statements_of_the_page_do_what_it_says(lan: Lan) -> None:
+    create, addresses = BLOCKS
+    assert await lan.conn.fetchval(create.strip().rstrip(";") + " RETURNING status") == "accepted"
+    await lan.settle()
+    for number in range(1, 4):  # the page has one for a node
+        await lan.conn.execute("SELECT farrier.register_node($1)", f"gpu-{number}")
+    statements = [line.partition(";")[0] for line in addresses.splitlines()]
+    answers = [str(await lan.conn.fetchval(statement)) for statement in statements]
+    assert answers == ["10.20.0.2", "2001:db8:20::1", "10.20.0.77", "10.20.0.3", "True", "10.20.0.2"]
+    assert [row["owner"] for row in await lan.conn.fetch(statements[-1])] == ["vm-17", "gpu-3/eth1", "vm-17"]

@@ -1,0 +1,34 @@
+"""What is generated of a kind shows all of it, once, in words that Mermaid takes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from farrier.model import kind_diagram
+from farrier.model.built_in import BUILT_IN
+from farrier.model.kinds import KindSpec
+
+ARROW = re.compile(r"^    (\S+) --> (\S+)(?: : [^:;#`]+)?$")
+
+every_kind = pytest.mark.parametrize("spec", BUILT_IN, ids=lambda spec: spec.name)
+
+
+@every_kind
+def test_a_diagram_shows_each_edge_once_with_beginning_and_end(spec: KindSpec) -> None:
+    head, *lines = kind_diagram.mermaid(spec).splitlines()
+    named = dict(line.split(" : ") for line in lines if "-->" not in line)
+    names = {key.strip(): state for key, state in named.items()}
+    arrows = [match.groups() for line in lines if (match := ARROW.match(line))]
+    shown = {(names.get(source, source), names.get(target, target)) for source, target in arrows}
+    assert head == "stateDiagram-v2"
+    assert len(arrows) + len(named) == len(lines)
+    assert shown == spec.pairs | {("[*]", spec.initial)} | {(state, "[*]") for state in spec.terminal}
+
+
+@every_kind
+def test_tables_name_every_state_and_every_action(spec: KindSpec) -> None:
+    text = kind_diagram.markdown(spec)
+    assert not [state for state in spec.states if f"| `{state}` |" not in text]
+    assert not [action for action in ("create", *spec.actions) if f"| {action} |" not in text]
