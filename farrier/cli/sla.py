@@ -1,20 +1,25 @@
-"""`farrier sla`: the limits in force, and the nodes and MAAS regions that are above one."""
+"""`farrier sla`: the limits in force, and what is above one: nodes, MAAS regions, resources of other kinds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
+import anyio
 import msgspec
 import typer
 
 from farrier.cli import output
 from farrier.cli.connection import Session, with_database, with_settings
 from farrier.config import Config, kinds
+from farrier.errors import FarrierError
+from farrier.io.client import client
 from farrier.model import clocks, duration, limits
 from farrier.model import sla as defaults
 from farrier.model.built_in import BUILT_IN
+from farrier.model.kinds import KindSpec
 from farrier.model.limits import Limits
+from farrier.model.resource_views import KindView, late_clock
 from farrier.model.views import Wanted
 from farrier.model.workflow import WorkflowStatus
 
@@ -38,8 +43,18 @@ class Limit(msgspec.Struct, frozen=True):
 @sla.command("list")
 @with_settings
 def list_(settings: Config, as_json: output.AsJson = False) -> None:
-    """List the limit of every state and stage, as the configuration has it; those of sites and models last."""
-    found = (*_everywhere(settings.sla), *_of_kinds(settings), *_named(settings.sla))
+    """List the limit of every state and stage, as the configuration has it; those of sites and models last.
+
+    Where a database is named, kinds that only it knows are listed, too.
+    """
+    known = (*BUILT_IN, *kinds.specs(settings.controller.kinds))
+    others = anyio.run(_registered, settings, {spec.name for spec in known})
+    found = (
+        *_everywhere(settings.sla),
+        *_of_kinds(settings.sla, known),
+        *_of_others(settings.sla, others),
+        *_named(settings.sla),
+    )
     if as_json:
         output.json(found)
         return
@@ -61,24 +76,28 @@ def list_(settings: Config, as_json: output.AsJson = False) -> None:
 @sla.command("breaches")
 @with_database
 async def breaches(session: Session, as_json: output.AsJson = False) -> None:
-    """List the nodes and MAAS regions that are above a limit, the worst first."""
+    """List nodes, MAAS regions and other resources that are above a limit: of each the worst first."""
     held = session.settings.sla
     page = await session.queries.overdue(Wanted(), held)
     regions = await session.queries.regions()
     late = [(region, clocks.of_region(region, regions.now, held)) for region in regions.rows]
     late = [(region, clock) for region, clock in late if clock.above is not None]
+    others = await session.resources.late(held)
+    resources = [(each, late_clock(each, others.now)) for each in others.rows]
     if as_json:
         output.json(
             [
                 *({"node": o.node.name, "paused": o.node.paused, "clocks": o.clocks} for o in page.rows),
                 *({"maas_region": region.site, "clocks": (clock,)} for region, clock in late),
+                *({"kind": each.kind, "resource": each.name, "clocks": (clock,)} for each, clock in resources),
             ]
         )
         return
-    if not page.rows and not late:
-        typer.echo("no node and no region is above a limit", err=True)
     found = [(o.node.name, o.node.paused, clock) for o in page.rows for clock in o.clocks]
     found += [(f"region {region.site}", None, clock) for region, clock in late]
+    found += [(f"{each.kind} {each.name}", None, clock) for each, clock in resources]
+    if not found:
+        typer.echo("no node, no region and no other resource is above a limit", err=True)
     output.table(
         ("NODE", "LAYER", "STATE", "FOR", "LIMIT", "ABOVE", "PAUSED"),
         (
@@ -110,11 +129,30 @@ def _everywhere(held: Limits) -> Iterator[Limit]:
         yield _limit(held, key, places[key].default, "" if places[key].default else "this is where a region belongs")
 
 
-def _of_kinds(settings: Config) -> Iterator[Limit]:
-    for spec in (*BUILT_IN, *kinds.specs(settings.controller.kinds)):
+def _of_kinds(held: Limits, specs: Iterable[KindSpec]) -> Iterator[Limit]:
+    for spec in specs:
         for state, default in spec.states.items():
             if state not in spec.terminal:
-                yield _limit(settings.sla, spec.sla_key(state), default.limit, default.why_none)
+                yield _limit(held, spec.sla_key(state), default.limit, default.why_none)
+
+
+async def _registered(settings: Config, known: set[str]) -> tuple[KindView, ...]:
+    """The kinds that only the database knows; none, and a word about it, where the one that is named does not tell."""
+    if not settings.database.dsn and not settings.database.embedded:
+        return ()
+    try:
+        async with client(settings.database) as reached:
+            return tuple(kind for kind in await reached.resources.kinds() if kind.kind not in known)
+    except FarrierError as error:
+        typer.echo(f"limits of kinds that only a database knows are not known: {error}", err=True)
+        return ()
+
+
+def _of_others(held: Limits, registered: Iterable[KindView]) -> Iterator[Limit]:
+    for kind in registered:
+        for state in kind.states:
+            if not state.terminal:
+                yield _limit(held, limits.resource_key(kind.kind, state.state), state.lasts, state.why_none)
 
 
 def _limit(held: Limits, key: str, default: timedelta | None, note: str = "") -> Limit:

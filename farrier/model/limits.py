@@ -139,11 +139,16 @@ def places_of(specs: Iterable[KindSpec]) -> Iterator[Place]:
                 yield Place(spec.name, name, substate, spec.sla_key(state), default.limit)
 
 
+def resource_key(kind: str, state: str) -> str:
+    """The name of a limit of a kind that there may be no spec of."""
+    return f"{kind}.{state.replace(SUBSTATE, '.')}"
+
+
 def resource_limit(
     limits: Limits, kind: str, site: str | None, state: str, default: timedelta | None
 ) -> timedelta | None:
     """The limit of a resource of a registered kind; `default` is the kind's own."""
-    return limits.of(site, None).get(f"{kind}.{state.replace(SUBSTATE, '.')}", default)
+    return limits.of(site, None).get(resource_key(kind, state), default)
 
 
 class KindRule(msgspec.Struct, frozen=True):

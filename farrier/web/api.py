@@ -27,6 +27,7 @@ from farrier.web.backend import Backend, backend_of, limit, number, wanted
 from farrier.web.breaches import told
 
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 
 _MOST_ROWS = 1000
 _LARGEST_BODY = 64 * 1024
@@ -51,7 +52,7 @@ async def list_nodes(request: Request) -> Response:
         wanted(request), after=request.query_params.get("after", ""), limit=most
     )
     last = found.rows[-1].name if len(found.rows) == most else None
-    return _json({"now": found.now, "nodes": found.rows, "next": last})
+    return json({"now": found.now, "nodes": found.rows, "next": last})
 
 
 async def show_node(request: Request) -> Response:
@@ -60,36 +61,38 @@ async def show_node(request: Request) -> Response:
     found = await backend.queries.node(request.path_params["node"])
     (node,) = found.rows
     running = clocks.running(node, found.now, backend.limits)
-    return _json({"now": found.now, "node": node, "clocks": [told(clock) for clock in running]})
+    return json({"now": found.now, "node": node, "clocks": [told(clock) for clock in running]})
 
 
 async def list_history(request: Request) -> Response:
     """GET /nodes/{name}/history?before=KEY&limit=N&layer=…, the newest first; narrowed like /history."""
-    wanted_ = msgspec.structs.replace(_wanted_past(request), node=request.path_params["node"])
-    return await _tell_history(request, wanted_, "before", Order.NEWEST)
+    wanted_ = msgspec.structs.replace(wanted_past(request), node=request.path_params["node"])
+    return await tell_history(request, wanted_, "before", Order.NEWEST)
 
 
 async def list_all_history(request: Request) -> Response:
     """GET /history?order=newest|oldest&after=KEY&limit=N&since=…&until=…&node=…&region=…&kind=…&layer=…&from=…&to=…&
     cause=…&requested_by=…&reason=…&at_least=…"""
     given = request.query_params
-    wanted_ = msgspec.structs.replace(_wanted_past(request), node=given.get("node"), region=given.get("region"))
+    wanted_ = msgspec.structs.replace(wanted_past(request), node=given.get("node"), region=given.get("region"))
     if wanted_.node is not None and wanted_.region is not None:
         raise HTTPException(400, "node and region exclude one another; give one")
     order = given.get("order", Order.NEWEST)
     if order not in (Order.NEWEST, Order.OLDEST):
         raise HTTPException(400, f"order is newest or oldest, not {order!r}")
-    return await _tell_history(request, wanted_, "after", Order(order))
+    return await tell_history(request, wanted_, "after", Order(order))
 
 
-async def _tell_history(request: Request, wanted_: WantedPast, name: str, order: Order) -> Response:
+async def tell_history(request: Request, wanted_: WantedPast, name: str, order: Order) -> Response:
+    """A page of history; `name` is the parameter that says from where to go on."""
     most = limit(request, default=100, most=_MOST_ROWS)
     key = _parsed(request, name, parse_key, f"{name} is the `next` of an earlier answer")
     page = await backend_of(request).queries.history(wanted_, order=order, after=key, limit=most)
-    return _json({"changes": page.changes, "next": None if page.following is None else page.following.text})
+    return json({"changes": page.changes, "next": None if page.following is None else page.following.text})
 
 
-def _wanted_past(request: Request) -> WantedPast:
+def wanted_past(request: Request) -> WantedPast:
+    """Which changes the query string narrows history to, of whatever resource."""
     given = request.query_params
     return WantedPast(
         since=_parsed(request, "since", parse_bound),
@@ -120,26 +123,27 @@ async def ask(request: Request) -> Response:
     """POST /intents?wait=SECONDS: 202 once it is stored; with `wait`, 200 and the answer if it comes in
     that time."""
     backend = backend_of(request)
-    await _authorize(request, backend)
-    body = _decode(await _body(request))
+    await authorize(request, backend)
+    given = await body(request, Ask)
     intent = await backend.requests.ask(
         asked.Request(
-            node=body.node,
-            action=body.action,
-            params=body.params,
-            key=body.idempotency_key,
-            requested_by=body.requested_by,
-            api_version=body.api_version,
+            node=given.node,
+            action=given.action,
+            params=given.params,
+            key=given.idempotency_key,
+            requested_by=given.requested_by,
+            api_version=given.api_version,
         )
     )
-    patience = timedelta(seconds=number(request, "wait", default=0, most=_LONGEST_WAIT_SECONDS))
-    answer = await backend.requests.answer(intent, patience) if patience else None
+    waits = patience(request)
+    answer = await backend.requests.answer(intent, waits) if waits else None
     if answer is None:
-        return _json({"intent": intent, "status": "pending"}, HTTPStatus.ACCEPTED)
-    return _json(answer)
+        return json({"intent": intent, "status": "pending"}, HTTPStatus.ACCEPTED)
+    return json(answer)
 
 
-async def _authorize(request: Request, backend: Backend) -> None:
+async def authorize(request: Request, backend: Backend) -> None:
+    """Raises HTTPException unless the request has the token."""
     if backend.token is None:
         raise HTTPException(403, "requests over HTTP are switched off; http.bearer_token switches them on")
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
@@ -148,25 +152,27 @@ async def _authorize(request: Request, backend: Backend) -> None:
         raise HTTPException(401, "expected the header Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
 
 
-async def _body(request: Request) -> bytes:
-    """Read no more than a request may have."""
-    body = b""
+def patience(request: Request) -> timedelta:
+    """How long an answer is waited for."""
+    return timedelta(seconds=number(request, "wait", default=0, most=_LONGEST_WAIT_SECONDS))
+
+
+async def body(request: Request, type_: type[S]) -> S:
+    """What is asked for. Raises HTTPException for what is none, or is longer than a request may be."""
+    given = b""
     async for chunk in request.stream():
-        body += chunk
-        if len(body) > _LARGEST_BODY:
+        given += chunk
+        if len(given) > _LARGEST_BODY:
             raise HTTPException(413, f"a request is at most {_LARGEST_BODY} bytes")
-    return body
-
-
-def _decode(body: bytes) -> Ask:
     try:
-        return msgspec.json.decode(body, type=Ask)
+        return msgspec.json.decode(given, type=type_)
     except msgspec.DecodeError as wrong:
-        fields = ", ".join(Ask.__struct_fields__)
+        fields = ", ".join(type_.__struct_fields__)
         raise HTTPException(400, f"{wrong}; a request is a JSON object with these fields: {fields}") from wrong
 
 
-def _json(content: object, status: HTTPStatus = HTTPStatus.OK) -> Response:
+def json(content: object, status: HTTPStatus = HTTPStatus.OK) -> Response:
+    """An answer of the API."""
     return Response(msgspec.json.encode(content), status, media_type="application/json")
 
 

@@ -1,4 +1,4 @@
-"""What is above a limit: nodes and MAAS regions, the worst first, as JSON and for the inventory's page.
+"""What is above a limit: nodes, MAAS regions, other resources, the worst first, as JSON and for the inventory's page.
 
 A clock is told in seconds. At most a thousand nodes are told, and how many more there are: nobody reads a longer list,
 and writing it takes the process's time from the work. A paused node is told like any other, with why it is paused: who
@@ -14,10 +14,12 @@ from starlette.routing import Route
 
 from farrier.model import clocks
 from farrier.model.clocks import Clock
+from farrier.model.resource_views import LateResource, late_clock
 from farrier.web.backend import Backend, backend_of, wanted
 
 # The answer to a fleet that is late as a whole: half a megabyte, some milliseconds to write.
 MOST_NODES = 1000
+MOST_RESOURCES = 1000
 
 
 async def list_breaches(request: Request) -> Response:
@@ -40,8 +42,19 @@ async def list_breaches(request: Request) -> Response:
         for site, clock in await late_regions(backend)
         if not chosen.sites or site in chosen.sites
     ]
+    resources = [
+        {"kind": each.kind, "resource": each.name, "site": each.site, "clocks": [told(clock)]}
+        for each, clock in await late_resources(backend)
+        if not chosen.sites or each.site in chosen.sites
+    ]
     more = len(late.rows) - len(nodes)
-    content = {"now": late.now, "nodes": nodes, "more_nodes": more, "maas_regions": regions}
+    content = {
+        "now": late.now,
+        "nodes": nodes,
+        "more_nodes": more,
+        "maas_regions": regions,
+        "resources": resources,
+    }
     return Response(msgspec.json.encode(content), media_type="application/json")
 
 
@@ -50,6 +63,12 @@ async def late_regions(backend: Backend) -> list[tuple[str, Clock]]:
     found = await backend.queries.regions()
     running = ((region.site, clocks.of_region(region, found.now, backend.limits)) for region in found.rows)
     return [(site, clock) for site, clock in running if clock.above is not None]
+
+
+async def late_resources(backend: Backend) -> list[tuple[LateResource, Clock]]:
+    """Resources of other kinds above their limit, and by which clock, the worst first; a thousand at most."""
+    found = await backend.resources.late(backend.limits, limit=MOST_RESOURCES)
+    return [(each, late_clock(each, found.now)) for each in found.rows]
 
 
 def told(clock: Clock) -> dict[str, object]:

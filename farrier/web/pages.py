@@ -17,7 +17,7 @@ from farrier.model.past import WantedPast
 from farrier.model.status import NodeStatus
 from farrier.web import render
 from farrier.web.backend import backend_of, wanted
-from farrier.web.breaches import late_regions
+from farrier.web.breaches import late_regions, late_resources
 
 _ROWS = 200
 _MOST_LATE = 20
@@ -39,6 +39,12 @@ async def inventory(request: Request) -> Response:
         "late": late.rows[:_MOST_LATE],
         "more_late": max(len(late.rows) - _MOST_LATE, 0),
         "late_regions": [each for each in await late_regions(backend) if not chosen.sites or each[0] in chosen.sites],
+        "late_resources": [
+            (each, clock)
+            for each, clock in await late_resources(backend)
+            if not chosen.sites or each.site in chosen.sites
+        ][:_MOST_LATE],
+        "kinds": await backend.resources.kinds(),
         "figures": await backend.queries.figures(),
         "statuses": tuple(status.value for status in NodeStatus if status is not NodeStatus.DELETED),
         "chosen": chosen,

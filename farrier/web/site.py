@@ -20,7 +20,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from farrier.errors import DatabaseUnreachable, RefusedByModel
-from farrier.web import api, breaches, pages
+from farrier.web import api, breaches, pages, resources
 from farrier.web.backend import Backend
 from farrier.web.refusals import refused, unreachable, wrong_path
 
@@ -54,7 +54,7 @@ class Site:
                 Route("/healthz", self._health),
                 Route("/readyz", self._ready),
                 Route("/metrics", self._metrics),
-                Mount("/api/v1", routes=[*api.ROUTES, *breaches.ROUTES]),
+                Mount("/api/v1", routes=[*api.ROUTES, *resources.ROUTES, *breaches.ROUTES]),
                 *pages.ROUTES,
             ],
             middleware=[Middleware(_Headers)],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -147,3 +148,40 @@ async def test_a_request_that_nobody_answers_in_time_ends_with_its_own_code(farr
 async def test_a_resource_is_woken_by_its_name(farrier: Prompt, yard: Yard) -> None:
     id_ = await yard.create("c-1")
     assert f"crate {id_} is due now" in (await farrier("enqueue", "crate", "c-1")).out
+
+
+async def test_limits_of_a_kind_that_only_the_database_knows_are_listed(
+    farrier: Prompt, nowhere: Prompt, yard: Yard
+) -> None:
+    listed = {each["key"]: each for each in (await farrier("sla", "list", "--json")).json}
+    assert listed["crate.packing"]["limit"] == 300
+    assert listed["crate.emptying.unpack"]["limit"] == 900
+    assert listed["crate.packed"]["note"] == "this is where a crate belongs"
+    assert "crate.gone" not in listed
+    assert not [each for each in (await nowhere("sla", "list", "--json")).json if each["key"].startswith("crate")]
+
+
+async def test_a_limit_of_the_settings_is_listed_and_holds(farrier: Prompt, yard: Yard, tmp_path: Path) -> None:
+    file = tmp_path / "farrier.toml"
+    limit = '[sla]\ncrate.packing = "2m"\n[sla.site.north]\ncrate.packing = "1h"\n'
+    file.write_text(f'[controller]\nkinds = ["tests.support.crates:SPEC"]\n{limit}')
+    listed = [each for each in (await farrier("sla", "list", "--json", "--config", file)).json if each["changed"]]
+    assert [(each["section"], each["key"], each["limit"]) for each in listed] == [
+        ("sla", "crate.packing", 120),
+        ("sla.site.north", "crate.packing", 3600),
+    ]
+    for name, site in (("c-1", None), ("c-2", "north")):
+        await yard.pool.execute("INSERT INTO farrier_crates.crates (name, site) VALUES ($1, $2)", name, site)
+    await yard.db.advance(timedelta(minutes=3))
+    assert (await farrier("sla", "breaches", "--json")).json == []
+    (breach,) = (await farrier("sla", "breaches", "--json", "--config", file)).json
+    assert (breach["kind"], breach["resource"]) == ("crate", "c-1")
+    assert [(clock["state"], clock["limit"]) for clock in breach["clocks"]] == [("packing", 120)]
+    said = (await farrier("sla", "breaches", "--config", file)).out
+    assert "crate c-1" in said
+    (late,) = [
+        each
+        for each in (await farrier("resource", "list", "crate", "--json", "--config", file)).json
+        if each["clock"]["above"]
+    ]
+    assert late["name"] == "c-1"

@@ -1,0 +1,150 @@
+"""Resources of registered kinds over HTTP: what there is, everything of one, its history, and requests for one.
+
+Thin over `ResourceQueries` and `Requests`, as `api` is for nodes, with the same rules for pages and for the token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime, timedelta
+from functools import wraps
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from farrier.errors import MalformedRequest
+from farrier.model.limits import Limits
+from farrier.model.past import Order
+from farrier.model.requests import ResourceRequest
+from farrier.model.resource_views import ResourceView, WantedResources, clock_of
+from farrier.web import api
+from farrier.web.backend import backend_of, limit
+from farrier.web.breaches import told
+
+_MOST_ROWS = 1000
+
+
+class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of POST /api/v1/resource-intents: the columns that an INSERT would have."""
+
+    kind: str
+    resource: str
+    action: str
+    params: Mapping[str, Any] = {}
+    idempotency_key: str | None = None
+    requested_by: str | None = None
+
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def _of_a_kind(endpoint: Endpoint) -> Endpoint:
+    """A path that names no kind leads nowhere; in the body of a request, the same is a mistake."""
+
+    @wraps(endpoint)
+    async def found(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except MalformedRequest as error:
+            raise HTTPException(404, f"{error.text}. {error.hint}".rstrip(". ")) from error
+
+    return found
+
+
+async def list_kinds(request: Request) -> Response:
+    """GET /resources: the kinds that are registered, their states with what is in them, and what may be asked for."""
+    return api.json({"kinds": await backend_of(request).resources.kinds()})
+
+
+@_of_a_kind
+async def list_resources(request: Request) -> Response:
+    """GET /resources/{kind}?after=NAME:ID&limit=N&state=…&site=…&ended=true"""
+    backend, given = backend_of(request), request.query_params
+    wanted = WantedResources(
+        kind=request.path_params["kind"],
+        states=tuple(given.getlist("state")),
+        sites=tuple(given.getlist("site")),
+        ended=_flag(request, "ended"),
+    )
+    most = limit(request, default=100, most=_MOST_ROWS)
+    page = await backend.resources.resources(wanted, after=_key(request), limit=most)
+    last = f"{page.rows[-1].name}:{page.rows[-1].id}" if len(page.rows) == most else None
+    rows = [_told(each, page.now, backend.limits) for each in page.rows]
+    return api.json({"now": page.now, "resources": rows, "next": last})
+
+
+@_of_a_kind
+async def show_resource(request: Request) -> Response:
+    """GET /resources/{kind}/{name}: everything of one, an ended one included, and the clock that runs for it."""
+    backend, path = backend_of(request), request.path_params
+    page = await backend.resources.resource(path["kind"], path["name"])
+    (detail,) = page.rows
+    resource = _told(detail.resource, page.now, backend.limits)
+    return api.json({"now": page.now, "resource": resource, "requests": detail.requests})
+
+
+@_of_a_kind
+async def list_history(request: Request) -> Response:
+    """GET /resources/{kind}/{name}/history?before=KEY&limit=N, the newest first; narrowed like /history."""
+    path = request.path_params
+    wanted = msgspec.structs.replace(api.wanted_past(request), resource=(path["kind"], path["name"]))
+    return await api.tell_history(request, wanted, "before", Order.NEWEST)
+
+
+async def ask(request: Request) -> Response:
+    """POST /resource-intents?wait=SECONDS: as POST /intents. What creates a resource is answered at once."""
+    backend = backend_of(request)
+    await api.authorize(request, backend)
+    body = await api.body(request, Ask)
+    intent = await backend.requests.ask_resource(
+        ResourceRequest(
+            kind=body.kind,
+            resource=body.resource,
+            action=body.action,
+            params=body.params,
+            key=body.idempotency_key,
+            requested_by=body.requested_by,
+        )
+    )
+    patience: timedelta = api.patience(request)
+    answer = await backend.requests.answer_resource(intent, patience) if patience else None
+    if answer is None:
+        return api.json({"intent": intent, "status": "pending"}, HTTPStatus.ACCEPTED)
+    return api.json(answer)
+
+
+def _told(resource: ResourceView, now: datetime, limits: Limits) -> dict[str, Any]:
+    clock = clock_of(resource, now, limits)
+    found: dict[str, Any] = msgspec.to_builtins(resource)
+    return found | {"clock": None if clock is None else told(clock)}
+
+
+def _flag(request: Request, name: str) -> bool:
+    given = request.query_params.get(name, "false")
+    if given not in ("true", "false"):
+        raise HTTPException(400, f"{name} is true or false, not {given!r}")
+    return given == "true"
+
+
+def _key(request: Request) -> tuple[str, int]:
+    given = request.query_params.get("after")
+    if given is None:
+        return "", 0
+    name, _, id_ = given.rpartition(":")
+    if not (id_.isascii() and id_.isdecimal() and len(id_) <= len(str(2**63 - 1)) - 1):
+        raise HTTPException(400, f"after is the `next` of an earlier answer, not {given!r}")
+    return name, int(id_)
+
+
+ROUTES = [
+    Route("/resources", list_kinds),
+    Route("/resources/{kind}", list_resources),
+    Route("/resources/{kind}/{name}", show_resource),
+    Route("/resources/{kind}/{name}/history", list_history),
+    Route("/resource-intents", ask, methods=["POST"]),
+]

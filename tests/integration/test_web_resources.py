@@ -1,0 +1,151 @@
+"""Resources of registered kinds over HTTP: read without a token, asked with one, of a kind that nobody here runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import httpx
+import pytest
+
+from farrier.io.api import PostgresRequests
+from farrier.io.queries import PostgresQueries
+from farrier.io.resource_queries import PostgresResourceQueries
+from farrier.model.limits import Limits
+from farrier.web.backend import Backend
+from tests.integration.test_web import WITH_TOKEN, client_of, closed_site, token
+from tests.support import crates, pg
+from tests.support.crates import Yard
+
+LIMITS = Limits(sites={"north": {"crate.packing": timedelta(hours=1)}})
+
+
+@pytest.fixture
+async def yard(db: pg.Database) -> AsyncIterator[Yard]:
+    async with crates.opened(db) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def web(yard: Yard) -> AsyncIterator[httpx.AsyncClient]:
+    site = closed_site()
+    requests, resources = PostgresRequests(yard.pool, yard.db.dsn), PostgresResourceQueries(yard.pool)
+    site.open(Backend(PostgresQueries(yard.pool), requests, LIMITS, token, resources))
+    async with client_of(site) as client:
+        yield client
+
+
+async def test_kinds_are_told_with_what_there_is_of_each(web: httpx.AsyncClient, yard: Yard) -> None:
+    await yard.create("c-1")
+    told = (await web.get("/api/v1/resources")).json()["kinds"]
+    (crate,) = [kind for kind in told if kind["kind"] == "crate"]
+    assert {state["state"]: state["count"] for state in crate["states"]} == {
+        "packing": 1,
+        "packed": 0,
+        "emptying/unpack": 0,
+        "gone": None,
+    }
+    assert "size" in crate["actions"][0]["params"]["fields"]
+
+
+async def test_resources_come_in_pages_that_lead_to_each_other(web: httpx.AsyncClient, yard: Yard) -> None:
+    for name in ("c-3", "c-1", "c-2"):
+        await yard.create(name)
+    first = (await web.get("/api/v1/resources/crate", params={"limit": 2})).json()
+    assert [each["name"] for each in first["resources"]] == ["c-1", "c-2"]
+    second = (await web.get("/api/v1/resources/crate", params={"limit": 2, "after": first["next"]})).json()
+    assert [each["name"] for each in second["resources"]] == ["c-3"]
+    assert second["next"] is None
+    none = await web.get("/api/v1/resources/crate", params={"state": "packed", "site": "ams", "ended": "true"})
+    assert none.json()["resources"] == []
+
+
+async def test_names_that_ended_ones_had_are_in_pages_too(web: httpx.AsyncClient, yard: Yard) -> None:
+    for _ in range(2):
+        await yard.create("c-1")
+        async with yard.running():
+            await yard.until("SELECT NOT EXISTS (SELECT FROM farrier_crates.crates WHERE state = 'packing')")
+            await yard.ask("delete", "c-1")
+            await yard.until("SELECT NOT EXISTS (SELECT FROM farrier_crates.crates WHERE ended_at IS NULL)")
+    seen, after = [], None
+    while True:
+        given = {"limit": "1", "ended": "true"} | ({"after": after} if after else {})
+        page = (await web.get("/api/v1/resources/crate", params=given)).json()
+        seen += [each["id"] for each in page["resources"]]
+        after = page["next"]
+        if after is None:
+            break
+    assert seen == [1, 2]
+    newest = (await web.get("/api/v1/resources/crate/c-1")).json()["resource"]
+    assert (newest["id"], newest["state"], newest["clock"]) == (2, "gone", None)
+
+
+async def test_one_is_shown_with_its_clock_its_requests_and_its_history(web: httpx.AsyncClient, yard: Yard) -> None:
+    id_ = await yard.create("c-1")
+    async with yard.running():
+        await yard.until("SELECT EXISTS (SELECT FROM farrier.history WHERE kind = 'crate')")
+    for given in ("c-1", str(id_)):
+        told = (await web.get(f"/api/v1/resources/crate/{given}")).json()
+        assert told["resource"]["detail"]["size"] == 3
+        assert told["resource"]["clock"]["note"] == "this is where a crate belongs"
+        assert [request["action"] for request in told["requests"]] == ["create"]
+    past = (await web.get("/api/v1/resources/crate/c-1/history")).json()
+    assert [(change["name"], change["to"]) for change in past["changes"]] == [("c-1", "packed")]
+    everything = (await web.get("/api/v1/history", params={"kind": "crate"})).json()
+    assert everything["changes"] == past["changes"]
+
+
+@pytest.mark.parametrize("path", ["barrel", "barrel/x", "barrel/x/history", "crate/c-9", "crate/c-9/history"])
+async def test_what_there_is_not_is_not_found(web: httpx.AsyncClient, path: str) -> None:
+    answer = await web.get(f"/api/v1/resources/{path}")
+    assert answer.status_code == 404
+    assert path.split("/", maxsplit=1)[0] in answer.json()["error"]
+
+
+@pytest.mark.parametrize("given", [{"after": "c-1"}, {"after": "c-1:x"}, {"ended": "maybe"}, {"limit": "0"}])
+async def test_a_page_that_cannot_be_is_refused(web: httpx.AsyncClient, given: dict[str, str]) -> None:
+    assert (await web.get("/api/v1/resources/crate", params=given)).status_code == 400
+
+
+async def test_asking_takes_the_token(web: httpx.AsyncClient) -> None:
+    asked = {"kind": "crate", "resource": "c-1", "action": "create", "params": {"size": 3}}
+    assert (await web.post("/api/v1/resource-intents", json=asked)).status_code == 401
+    made = await web.post("/api/v1/resource-intents", json=asked, headers=WITH_TOKEN, params={"wait": 5})
+    assert (made.status_code, made.json()["status"]) == (200, "accepted")
+    again = await web.post("/api/v1/resource-intents", json=asked, headers=WITH_TOKEN)
+    assert again.status_code == 409
+    pending = {"kind": "crate", "resource": "c-1", "action": "delete"}
+    answer = await web.post("/api/v1/resource-intents", json=pending, headers=WITH_TOKEN)
+    assert (answer.status_code, answer.json()["status"]) == (202, "pending")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "status"),
+    [
+        ({"kind": "barrel"}, 400),
+        ({"action": "paint"}, 400),
+        ({"params": {"size": 0}}, 400),
+        ({"colour": "red"}, 400),
+        ({"action": "delete", "params": {}}, 404),
+    ],
+)
+async def test_what_cannot_be_asked_is_refused_as_the_database_says_it(
+    web: httpx.AsyncClient, wrong: dict[str, object], status: int
+) -> None:
+    asked = {"kind": "crate", "resource": "c-1", "action": "create", "params": {"size": 3}} | wrong
+    answer = await web.post("/api/v1/resource-intents", json=asked, headers=WITH_TOKEN)
+    assert answer.status_code == status
+    assert answer.json()["error"]
+
+
+async def test_what_is_late_is_among_the_breaches_and_on_the_page(web: httpx.AsyncClient, yard: Yard) -> None:
+    for name, site in (("c-1", None), ("c-2", "north")):
+        await yard.pool.execute("INSERT INTO farrier_crates.crates (name, site) VALUES ($1, $2)", name, site)
+    await yard.db.advance(timedelta(minutes=7))
+    (late,) = (await web.get("/api/v1/breaches")).json()["resources"]
+    assert (late["kind"], late["resource"], late["clocks"][0]["limit_seconds"]) == ("crate", "c-1", 300)
+    assert (await web.get("/api/v1/breaches", params={"site": "north"})).json()["resources"] == []
+    page = (await web.get("/")).text
+    assert "/api/v1/resources/crate/1" in page
+    assert "2 packing" in page
+    assert 'href="/api/v1/resources/network_segment"' in page
