@@ -289,7 +289,7 @@ BEGIN
             SELECT c.run, c.unused FROM jsonb_to_recordset(changes -> 'closes') c (run bigint, unused boolean)
         ), free AS MATERIALIZED (
             SELECT u.segment, u.allocated FROM farrier.segment_usage u WHERE u.segment IN (SELECT a.run FROM asked a)
-             ORDER BY u.segment FOR UPDATE SKIP LOCKED
+             ORDER BY u.segment FOR NO KEY UPDATE SKIP LOCKED
         )
         SELECT coalesce(array_agg(a.run) FILTER (WHERE f.segment IS NULL), '{}'),
                coalesce(array_agg(a.run) FILTER (WHERE (f.allocated = 0) <> a.unused), '{}')
@@ -381,7 +381,7 @@ BEGIN
     IF allocate_address.node IS NOT NULL AND NOT EXISTS (SELECT FROM nodes n WHERE n.id = allocate_address.node) THEN
         RAISE EXCEPTION 'no node has id %', allocate_address.node USING ERRCODE = 'FR404', HINT = 'Leave it out if it is for no node.';
     END IF;
-    SELECT * INTO usage FROM segment_usage u WHERE u.segment = here FOR UPDATE;
+    SELECT * INTO usage FROM segment_usage u WHERE u.segment = here FOR NO KEY UPDATE;
     SELECT a.address INTO mine FROM segment_addresses a
      WHERE a.segment = here AND a.owner = who AND (wanted IS NULL OR family(a.address) = family(wanted)) ORDER BY a.address LIMIT 1;
     IF FOUND THEN
@@ -440,7 +440,7 @@ BEGIN
     IF given IS NULL OR release_address.owner IS NULL THEN
         RAISE EXCEPTION 'which address, and whose? Neither may be null' USING ERRCODE = 'FR400';
     END IF;
-    SELECT * INTO usage FROM segment_usage u WHERE u.segment = here FOR UPDATE;
+    SELECT * INTO usage FROM segment_usage u WHERE u.segment = here FOR NO KEY UPDATE;
     SELECT * INTO held FROM segment_addresses a WHERE a.segment = here AND a.address = given;
     IF NOT FOUND THEN RETURN false; END IF;
     IF held.owner <> release_address.owner THEN
@@ -454,10 +454,12 @@ BEGIN
     RETURN true;
 END $$;
 
--- What a listing shows of a segment besides its columns: how much of it is used.
+-- What a listing shows of a segment besides its columns: how much of it is used, and who asked for its end.
 CREATE FUNCTION farrier.network_segment_detail(id bigint) RETURNS jsonb
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp
     RETURN (SELECT jsonb_build_object('addresses_used', u.allocated, 'last_released_at', u.last_released_at,
+                'delete_asked_by', (SELECT i.requested_by FROM farrier.network_segments s JOIN farrier.resource_intents i ON i.id = s.delete_request
+                                     WHERE s.id = u.segment),
                 'addresses_free', coalesce((SELECT sum(p.usable) FROM farrier.segment_prefixes p WHERE p.segment = u.segment), 0) - u.allocated)
               FROM farrier.segment_usage u WHERE u.segment = $1);
 

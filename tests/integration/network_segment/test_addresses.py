@@ -224,6 +224,19 @@ async def test_an_allocation_under_way_holds_a_deletion_up_and_then_is_a_reason_
     assert (status, "1 of its addresses are allocated, to late" in reason) == ("rejected", True)
 
 
+async def test_a_commit_that_adds_prefixes_waits_for_no_allocation_under_way(lan: Lan) -> None:
+    made = await lan.ready()
+    async with lan.db.connect() as client:
+        transaction = client.transaction()
+        await transaction.start()
+        await segments.take(client, "slow")
+        request = await lan.ask("lan", "update", add_prefixes=["10.5.0.0/24"])
+        await lan.settle()
+        assert await lan.answer(request) == ("accepted", "")
+        await transaction.commit()
+    assert await lan.free(made) == [("10.0.0.2", "10.0.0.254"), ("10.5.0.1", "10.5.0.254")]
+
+
 async def test_an_allocation_that_waited_for_a_deletion_is_refused_whatever_its_isolation(lan: Lan) -> None:
     made = await lan.ready()
     for isolation in ("read_committed", "repeatable_read"):

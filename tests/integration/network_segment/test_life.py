@@ -92,6 +92,8 @@ async def test_with_drain_it_gives_out_no_more_at_once_and_ends_when_the_last_ad
     assert await lan.answer(request) == ("accepted", "")
     assert (row["state"], row["delete_request"]) == ("deleting/drain_allocated_ips", request)
     assert row["drain_until"] - row["delete_asked_at"] == PERIOD
+    detail = await lan.row("SELECT detail ->> 'delete_asked_by' AS by FROM farrier.list_resources('network_segment')")
+    assert detail["by"] == "ann"
     with pytest.raises(
         pg.PostgresError, match="segment lan is deleting/drain_allocated_ips; addresses are given out in"
     ):

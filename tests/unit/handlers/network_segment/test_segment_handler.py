@@ -1,0 +1,157 @@
+"""What a run of a segment decides, from the snapshot and the time alone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
+from farrier.handlers.network_segment.prefixes import parse_prefix, room
+from farrier.model.network_segment import SPEC, Closing, Growing, NetworkSegment, SegmentState
+from farrier.model.outcome import Deleted, DoNothing, Transition, Update, Wait
+from farrier.model.resource import Answer, Pending
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+PERIOD = timedelta(minutes=5)
+HANDLER = SegmentHandler(PERIOD)
+
+states = pytest.mark.parametrize("state", SegmentState)
+
+
+def segment(state: SegmentState = SegmentState.READY, **more: Any) -> NetworkSegment:
+    base = NetworkSegment(
+        id=1,
+        version=1,
+        name="lan",
+        site="ams",
+        state=state,
+        state_entered_at=NOW - timedelta(hours=1),
+        created_at=NOW - timedelta(hours=2),
+        prefixes=("10.0.0.0/24",),
+        mtu=1500,
+    )
+    return msgspec.structs.replace(base, **more)
+
+
+def asked(id_: int, action: str, **params: object) -> Pending:
+    return Pending(id=id_, action=action, params=params, created_at=NOW)
+
+
+def draining(**more: Any) -> NetworkSegment:
+    return segment(SegmentState.DRAINING, **more)
+
+
+@states
+def test_every_decision_is_an_outcome_and_takes_an_edge_of_the_model(state: SegmentState) -> None:
+    for more in ({}, {"allocated": 2, "users": ("a", "b")}, {"last_released_at": NOW}):
+        for requests in ((), (asked(1, "delete", drain=True),), (asked(1, "update", mtu=9000),)):
+            decided = HANDLER.handle(segment(state, requests=requests, **more), NOW)
+            if isinstance(decided, Transition):
+                assert (state, decided.to.state) in SPEC.pairs
+            else:
+                assert isinstance(decided, Update | Wait | DoNothing | Deleted)
+
+
+@states
+def test_no_request_stays_without_an_answer_but_before_ready(state: SegmentState) -> None:
+    requests = (asked(1, "update", mtu=9000), asked(2, "delete"), asked(3, "delete"), asked(4, "update", vlan=3))
+    decided = HANDLER.handle(segment(state, requests=requests), NOW)
+    answered = {write.request for write in decided.writes if isinstance(write, Answer)}
+    # What comes after a deletion that is accepted is the drain's to answer, in the next run.
+    expected = {SegmentState.PROVISIONING: set[int](), SegmentState.READY: {1, 2}}
+    assert answered == expected.get(state, {1, 2, 3, 4})
+
+
+def test_the_way_out_of_ready_tells_the_commit_on_what_it_was_decided() -> None:
+    unused = HANDLER.handle(segment(requests=(asked(1, "delete"),)), NOW)
+    used = HANDLER.handle(segment(requests=(asked(1, "delete", drain=True),), allocated=1, users=("a",)), NOW)
+    assert Closing(unused=True) in unused.writes
+    assert Closing(unused=False) in used.writes
+
+
+def test_prefixes_that_are_added_are_told_with_their_site() -> None:
+    decided = HANDLER.handle(segment(requests=(asked(1, "update", add_prefixes=["10.1.0.0/24"]),)), NOW)
+    assert isinstance(decided, Update)
+    assert decided.to.prefixes == ("10.0.0.0/24", "10.1.0.0/24")
+    assert Growing("ams") in decided.writes
+
+
+def test_a_clash_that_the_load_has_found_is_the_answer_to_its_request_only() -> None:
+    requests = (
+        asked(1, "update", add_prefixes=["10.1.0.0/24"]),
+        asked(2, "update", add_prefixes=["10.2.0.0/24"]),
+    )
+    decided = HANDLER.handle(segment(requests=requests, clashes={"1": ("10.1.0.0/24 overlaps x",)}), NOW)
+    assert isinstance(decided, Update)
+    assert decided.to.prefixes == ("10.0.0.0/24", "10.2.0.0/24")
+    assert [write for write in decided.writes if isinstance(write, Answer)] == [
+        Answer(1, False, "10.1.0.0/24 overlaps x"),
+        Answer(2, True),
+    ]
+
+
+def test_two_requests_of_one_run_cannot_add_what_overlaps() -> None:
+    requests = (
+        asked(1, "update", add_prefixes=["10.1.0.0/24"]),
+        asked(2, "update", add_prefixes=["10.1.0.0/25"]),
+    )
+    decided = HANDLER.handle(segment(requests=requests), NOW)
+    assert Answer(2, False, "10.1.0.0/25 overlaps 10.1.0.0/24") in decided.writes
+
+
+def test_parameters_that_this_version_does_not_know_are_refused_and_not_an_error() -> None:
+    decided = HANDLER.handle(segment(requests=(asked(1, "update", colour="red"),)), NOW)
+    answer = decided.writes[0]
+    assert isinstance(answer, Answer)
+    assert (answer.accepted, "colour" in answer.reason) == (False, True)
+
+
+@given(gaps=st.lists(st.floats(1, 145), min_size=1, max_size=60))
+def test_while_addresses_are_allocated_the_deadline_stays_ahead_and_nothing_moves(gaps: list[float]) -> None:
+    """However the runs fall, as long as they are not half a period apart."""
+    now, held = NOW, draining(allocated=1, users=("a",), drain_until=NOW + PERIOD)
+    pushed = 0
+    for gap in gaps:
+        now += timedelta(seconds=gap)
+        decided = HANDLER.handle(held, now)
+        assert isinstance(decided, Update | Wait)
+        if isinstance(decided, Update):
+            pushed += 1
+            assert decided.quiet
+            held = decided.to
+        assert held.drain_until is not None
+        assert now < held.drain_until <= now + PERIOD
+    assert pushed <= sum(gaps) / (PERIOD / 2).total_seconds()
+
+
+@pytest.mark.parametrize(("ago", "ends"), [(299.9, False), (300, True), (301, True)])
+def test_a_drain_ends_a_whole_period_after_the_last_release_and_not_before(ago: float, ends: bool) -> None:
+    decided = HANDLER.handle(draining(last_released_at=NOW - timedelta(seconds=ago)), NOW)
+    assert isinstance(decided, Transition) == ends
+    if not ends:
+        assert isinstance(decided, Update)
+        assert decided.look_again == timedelta(seconds=300 - ago)
+        again = HANDLER.handle(decided.to, NOW)
+        assert isinstance(again, Wait)  # written once, then only looked at
+        assert again.look_again == decided.look_again
+
+
+def test_an_old_deadline_does_not_end_a_drain_whose_last_address_came_back_later() -> None:
+    decided = HANDLER.handle(draining(last_released_at=NOW, drain_until=NOW - timedelta(minutes=1)), NOW)
+    assert isinstance(decided, Update)
+    assert decided.to.drain_until == NOW + PERIOD
+
+
+@states
+def test_labels_are_the_states_of_the_spec(state: SegmentState) -> None:
+    first, second = SEGMENT_KIND.label(segment(state))
+    assert (f"{first}/{second}" if second else first) in SPEC.states
+
+
+def test_a_huge_prefix_is_counted_and_not_listed() -> None:
+    assert room(parse_prefix("::/0"), (), 10, 10) == (1 << 128) - 21
