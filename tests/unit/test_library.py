@@ -1,0 +1,85 @@
+"""The public library is what its page says, and changes only where this test is changed with it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from farrier import library
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
+
+# Stable within a major version. A name may be added; one that is missing or renamed breaks packages of others.
+NAMES = re.findall(
+    r"\w+",
+    """
+    Answer ConfigError Credential CredentialError CredentialStore DatabaseUnreachable Decided Decision Deleted DoNothing
+    Enqueuer Extension FarrierError Handler HandlerError KindAction KindEdge KindSpec KindState NoParams Outcome Params
+    Pending RefusedByModel Resource ServiceError StateHandler Step Surroundings Transition Update Wait accept
+    open_enqueuer params_of reject sort_requests
+    """,
+)
+ALIASES = {"Decided", "Decision", "Outcome"}  # of types; they have no docstring that Python could find
+
+
+def test_the_exported_names_are_exactly_these() -> None:
+    assert sorted(library.__all__) == NAMES
+    assert all(hasattr(library, name) for name in NAMES)
+
+
+def test_nothing_else_is_to_be_had_but_what_the_module_itself_needs() -> None:
+    others = {name for name in vars(library) if not name.startswith("_")} - set(NAMES)
+    assert others == {"annotations", "AsyncIterator", "asynccontextmanager", "timedelta", "open_pool", "PostgresWakes"}
+
+
+def test_the_page_lists_each_name_once_and_no_other() -> None:
+    listed = re.findall(r"^\| `(\w+)` \| .+\.", PAGE, re.MULTILINE)
+    assert sorted(listed) == NAMES
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - ALIASES))
+def test_every_name_says_what_it_is(name: str) -> None:
+    documented: Any = getattr(library, name)
+    text = vars(documented).get("__doc__") if inspect.isclass(documented) else documented.__doc__
+    assert text
+    assert not text.startswith("Abstract base class")
+
+
+# What packages of others give: a parameter may be added with a default, none may go.
+PARAMETERS = {
+    "Extension": "columns handler load section services snapshot spec sql writer",
+    "KindAction": "description interrupts params",
+    "KindEdge": "owner source target trigger",
+    "KindSpec": "actions create edges initial name relation states terminal what",
+    "KindState": "limit why_none",
+    "Step": "act deadline if_cut name reads_only",
+    "Transition": "cause reason source to writes",
+    "Update": "look_again quiet reason source to writes",
+    "Wait": "look_again reason source writes",
+    "DoNothing": "look_again source writes",
+    "Deleted": "source writes",
+    "Answer": "accepted reason request",
+}
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_what_is_given_goes_by_the_same_names(name: str) -> None:
+    assert " ".join(sorted(inspect.signature(getattr(library, name)).parameters)) == PARAMETERS[name]
+
+
+def test_the_types_are_shipped() -> None:
+    """The wheel has whatever lies in the package, unless it is excluded or unknown to git."""
+    marker = ROOT / "farrier" / "py.typed"
+    assert marker.is_file()
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"][
+        "wheel"
+    ]
+    assert wheel == {"packages": ["farrier"]}
+    assert subprocess.run(["git", "check-ignore", "-q", str(marker)], cwd=ROOT, check=False).returncode != 0
