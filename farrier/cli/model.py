@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, assert_never
 
 import typer
 
 from farrier.cli import output
-from farrier.model import diagram
+from farrier.config import kinds
+from farrier.model import diagram, kind_diagram
+from farrier.model.built_in import BUILT_IN
 from farrier.model.edges import Layer
+from farrier.model.kinds import CREATE, KindSpec
+from farrier.model.params import describe
 
 
 class Format(StrEnum):
@@ -23,13 +27,55 @@ class Format(StrEnum):
 def model(
     form: Annotated[Format, typer.Option("--format", help="Tables, diagrams or data.")] = Format.MD,
     layer: Annotated[Layer | None, typer.Option(help="The diagram of this layer alone, with --format mermaid.")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Of this kind instead of nodes: network_segment …, or package.module:NAME.")
+    ] = None,
 ) -> None:
     """Print the state model: states, edges, limits, requests, failures."""
-    if layer is not None and form is not Format.MERMAID:
-        raise typer.BadParameter("--layer goes with --format mermaid; tables and data are of all layers")
-    if form is Format.MD:
+    if layer is not None and (form is not Format.MERMAID or kind is not None):
+        raise typer.BadParameter("--layer goes with --format mermaid; tables, data and other kinds have no such parts")
+    if kind is not None:
+        _of_kind(_spec(kind), form)
+    elif form is Format.MD:
         typer.echo(diagram.markdown(), nl=False)
     elif form is Format.JSON:
         output.json(diagram.as_json())
     else:
         typer.echo("\n".join(diagram.mermaid(each) for each in ([layer] if layer else Layer)), nl=False)
+
+
+def _spec(kind: str) -> KindSpec:
+    if ":" in kind:
+        (spec,) = kinds.specs([kind])
+        return spec
+    known = {spec.name: spec for spec in BUILT_IN}
+    if kind not in known:
+        raise typer.BadParameter(
+            f"no kind is named {kind!r}; there are: {', '.join(known)}; one of another package is package.module:NAME"
+        )
+    return known[kind]
+
+
+def _of_kind(spec: KindSpec, form: Format) -> None:
+    match form:
+        case Format.MD:
+            typer.echo(kind_diagram.markdown(spec), nl=False)
+        case Format.MERMAID:
+            typer.echo(kind_diagram.mermaid(spec), nl=False)
+        case Format.JSON:
+            output.json(_as_json(spec))
+        case _ as never:
+            assert_never(never)
+
+
+def _as_json(spec: KindSpec) -> dict[str, object]:
+    asked = {CREATE: (f"make {spec.what}", spec.create)}
+    asked |= {name: (action.description, action.params) for name, action in spec.actions.items()}
+    return {
+        "kind": spec.name,
+        "states": {name: {"limit": state.limit, "why_none": state.why_none} for name, state in spec.states.items()},
+        "edges": spec.edges,
+        "initial": spec.initial,
+        "terminal": sorted(spec.terminal),
+        "actions": {name: {"description": text, "params": describe(takes)} for name, (text, takes) in asked.items()},
+    }

@@ -21,7 +21,8 @@ import pytest
 
 from farrier.config import Config
 from farrier.metrics import alerts
-from farrier.model.limits import KEYS, Limits
+from farrier.model.built_in import BUILT_IN
+from farrier.model.limits import KEYS, Limits, keys_of
 
 RULES = alerts.groups(Config())
 BY_NAME = {alert.name: alert for group in RULES for alert in group.alerts}
@@ -126,6 +127,6 @@ def limits(everywhere: Mapping[str, timedelta], **scopes: Mapping[str, Mapping[s
 
 def quiet() -> Config:
     """Settings that name no nodes, and have no limit that is a person's."""
-    short = {key: timedelta(hours=1) for key in KEYS if not key.startswith("maas_region")}
+    short = {key: timedelta(hours=1) for key in KEYS | keys_of(BUILT_IN) if not key.startswith("maas_region")}
     named = msgspec.structs.replace(Config().metrics, name_nodes=False)
     return msgspec.structs.replace(limits(short), metrics=named)

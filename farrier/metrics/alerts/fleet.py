@@ -1,14 +1,14 @@
-"""Alerts about nodes and regions: stuck, waiting for a person, coming and going.
+"""Alerts about nodes, regions and resources of other kinds: stuck, waiting for a person, coming and going.
 
 All but one go by figures of the fleet, which every replica takes from the database.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
-from farrier.config import Config
+from farrier.config import Config, kinds
 from farrier.metrics import definitions, gauges
 from farrier.metrics.alerts.rules import (
     FLEET_HOLD,
@@ -25,9 +25,10 @@ from farrier.metrics.alerts.rules import (
 )
 from farrier.model import duration, maas_region
 from farrier.model.bmc import BmcFailure
+from farrier.model.built_in import BUILT_IN
 from farrier.model.edges import LAYER_KIND, Layer
 from farrier.model.failures import BMC_ADVICE, FAILURES, UNSAFE, FailureClass
-from farrier.model.limits import END_TO_END, Limits, rules
+from farrier.model.limits import END_TO_END, PLACES, Limits, Place, places_of, rules
 from farrier.model.maas_region import RegionState
 from farrier.model.status import NodeStatus
 
@@ -85,7 +86,8 @@ def alerts(config: Config) -> tuple[Alert, ...]:
 def _stuck(config: Config) -> Iterator[Alert]:
     """Two rules, for limits of people and for all the others: a state that gets its first limit after the rules were
     written is one of those at once."""
-    patient = " or ".join(latest(gauges.ABOVE_SLA, *place) for place in _patient(config.sla))
+    of_kinds = places_of((*BUILT_IN, *kinds.specs(config.controller.kinds)))
+    patient = " or ".join(latest(gauges.ABOVE_SLA, *place) for place in _patient(config.sla, (*PLACES, *of_kinds)))
     others = latest(gauges.ABOVE_SLA, f'kind!="{maas_region.KIND}"', f'state!="{END_TO_END}"')
     named = config.metrics.name_nodes
     yield _stuck_at(Severity.PAGE, f"({others} unless ({patient}))" if patient else others, named=named)
@@ -106,10 +108,10 @@ def _stuck_at(severity: Severity, selected: str, *, named: bool) -> Alert:
     )
 
 
-def _patient(limits: Limits) -> Iterator[tuple[str, ...]]:
+def _patient(limits: Limits, places: Iterable[Place]) -> Iterator[tuple[str, ...]]:
     """What selects the states and stages whose limits, of whatever site and model, are all a person's."""
     shortest: dict[tuple[str, str, str], timedelta] = {}
-    for rule in rules(limits):
+    for rule in rules(limits, places):
         place = (rule.place.kind, rule.place.state, rule.place.substate)
         shortest[place] = min(rule.lasts, shortest.get(place, rule.lasts))
     for (kind, state, substate), limit in shortest.items():
@@ -302,8 +304,8 @@ def _intents_unanswered() -> Alert:
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary="An intent has had no answer for {{ $value | humanizeDuration }}",
-        description=f"None should wait for more than {duration.human(_ANSWERED_WITHIN)}, but those of paused nodes, "
-        "which are not counted.",
+        description=f"None should wait for more than {duration.human(_ANSWERED_WITHIN)}, for a node or for a resource of "
+        "another kind, but those of paused nodes, which are not counted.",
     )
 
 

@@ -211,6 +211,17 @@ def test_a_limit_of_a_day_is_a_persons_unless_a_site_or_a_model_has_a_shorter_on
         assert place not in stuck(both)["ticket"]
 
 
+def test_so_is_a_limit_of_another_kind_of_farriers_own_or_of_another_package() -> None:
+    ours = 'kind="ib_partition",state="error",substate=""'
+    theirs = 'kind="crate",state="emptying",substate="unpack"'
+    config = promtool.limits({"ib_partition.error": timedelta(days=1), "crate.emptying.unpack": timedelta(days=2)})
+    controller = type(config.controller)(kinds=("tests.support.crates:SPEC",))
+    tickets = stuck(msgspec.structs.replace(config, controller=controller))["ticket"]
+    assert ours in tickets
+    assert theirs in tickets
+    assert ours not in stuck(Config())["ticket"]
+
+
 def test_lag_is_measured_by_the_period_of_the_settings() -> None:
     config = msgspec.structs.replace(Config(), controller=type(Config().controller)(period=timedelta(minutes=4)))
     lag = next(alert for alert in alerts.groups(config)[1].alerts if alert.name == "FarrierScheduleLag")

@@ -10,7 +10,9 @@ import pytest
 
 from farrier.metrics.alerts import Severity
 from farrier.model.bmc import BmcFailure
+from farrier.model.built_in import BUILT_IN
 from farrier.model.failures import UNSAFE, FailureClass
+from farrier.model.limits import Place, places_of
 from tests.support import promtool
 from tests.support.promtool import FRESH, Replica, firing, never
 
@@ -71,6 +73,8 @@ FIGURES = (
     stuck("node", "offline"),
     stuck("management", "verifying"),
     stuck("decommission", "compensating"),
+    stuck("ib_partition", "error"),
+    stuck("network_segment", "deleting", "db_delete"),
     stuck("node", "active"),  # has no limit but where a site gives it one
     stuck("node", "quarantined", severity=Severity.TICKET),
     stuck("onboarding", "failed_manual_intervention", severity=Severity.TICKET),
@@ -227,6 +231,15 @@ def test_a_replica_that_lost_the_database_does_not_outvote_those_that_know_bette
 def test_what_has_an_alert_of_its_own_is_not_told_as_stuck(labels: dict[str, str], tmp_path: Path) -> None:
     series = promtool.labelled("farrier_resources_above_sla", **labels, substate="")
     promtool.check(tmp_path, [Replica("a", {series: "5x200"})], never("FarrierStuck", 60))
+
+
+def test_every_state_of_every_other_kind_wakes_somebody_when_its_limit_has_passed(tmp_path: Path) -> None:
+    places = [*places_of(BUILT_IN), Place("of_somebody_else", "waiting", "", "", None)]
+    figures = [stuck(place.kind, place.state, place.substate) for place in places]
+    late = Replica("a", {figure.series: "3x200" for figure in figures})
+    promtool.check(tmp_path, [late], firing("FarrierStuck", figures[0].hold, *(figure.told for figure in figures)))
+    in_time = Replica("a", {figure.series: "0x200" for figure in figures})
+    promtool.check(tmp_path, [in_time], never("FarrierStuck", 30))
 
 
 @pytest.mark.parametrize("alert", sorted({figure.alert for figure in CLASSES}))

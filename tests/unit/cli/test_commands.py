@@ -10,8 +10,11 @@ import typer
 from typer.testing import CliRunner, Result
 
 from farrier import cli, config
-from farrier.model import diagram, limits
+from farrier.model import diagram, kind_diagram, limits
+from farrier.model.built_in import BUILT_IN
 from farrier.model.edges import Layer
+from farrier.model.kinds import KindSpec
+from tests.support import crates
 
 
 def run(*words: str) -> Result:
@@ -65,6 +68,24 @@ def test_the_model_is_printed_in_every_format() -> None:
     assert all(diagram.mermaid(layer) in everything for layer in Layer)
 
 
+@pytest.mark.parametrize("spec", BUILT_IN, ids=lambda spec: spec.name)
+def test_another_kind_s_model_is_printed_in_every_format(spec: KindSpec) -> None:
+    assert run("model", "--kind", spec.name).stdout == kind_diagram.markdown(spec)
+    assert run("model", "--kind", spec.name, "--format", "mermaid").stdout == kind_diagram.mermaid(spec)
+    told = msgspec.json.decode(run("model", "--kind", spec.name, "--format", "json").stdout)
+    assert set(told["states"]) == set(spec.states)
+    assert {(edge["source"], edge["target"]) for edge in told["edges"]} == spec.pairs
+    assert set(told["actions"]) == {"create", *spec.actions}
+
+
+def test_the_model_of_a_kind_of_another_package_is_printed_by_where_it_is() -> None:
+    assert run("model", "--kind", "tests.support.crates:SPEC").stdout == kind_diagram.markdown(crates.SPEC)
+    refused = run("model", "--kind", "crate")
+    assert refused.exit_code == 2
+    assert "network_segment" in refused.stderr.replace("\n", " ")
+    assert run("model", "--kind", "nowhere:SPEC").exit_code == 2
+
+
 def test_one_layer_s_tables_are_not_to_be_had() -> None:
     refused = run("model", "--layer", "status")
     assert refused.exit_code == 2
@@ -79,8 +100,9 @@ def test_the_configuration_is_a_file_with_every_default() -> None:
 
 def test_limits_are_listed_by_the_key_that_would_change_them() -> None:
     listed = msgspec.json.decode(run("sla", "list", "--json").stdout)
-    assert {limit["key"] for limit in listed} == limits.KEYS
-    assert len(listed) == len(limits.KEYS)
+    keys = limits.KEYS | limits.keys_of(BUILT_IN)
+    assert {limit["key"] for limit in listed} == keys
+    assert len(listed) == len(keys)
     by_key = {limit["key"]: limit for limit in listed}
     assert by_key["status.offline"]["limit"] == 1800
     assert by_key["status.active"] == {
