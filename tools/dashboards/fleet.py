@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from farrier.metrics import definitions, gauges
+from farrier.model import maas_region
+from farrier.model.edges import LAYER_KIND
 from farrier.model.status import NodeStatus
 from tools.dashboards.frame import Board, Panels, Part
 from tools.dashboards.panels import (
@@ -23,6 +25,9 @@ from tools.dashboards.panels import (
 from tools.dashboards.promql import fleet, rate, total
 
 _NODE = 'kind="node"'
+_OTHERS = f'kind!~"{"|".join([*dict.fromkeys(LAYER_KIND.values()), maas_region.KIND])}"'
+"""Kinds that are neither nodes, in any of their layers, nor regions: farrier's own and those of other packages."""
+_PLACE = "{{kind}} {{state}} {{substate}}"
 _SHARE: Steps = {None: "green", 0.0001: "yellow", 0.1: "orange", 0.5: "red"}
 
 
@@ -31,12 +36,13 @@ def board() -> Board:
     return Board(
         name="fleet",
         title="Fleet",
-        answers="How many nodes are in which state, for how long, and what is above its limit.",
+        answers="How many nodes are in which state, for how long, and what is above its limit; other kinds, too.",
         parts=(
             Part("Now", _now()),
             Part("Over time", _over_time()),
             Part("Every state and stage that something is in", _states()),
             Part("What is known of the nodes", _known()),
+            Part("Resources of other kinds", _others()),
         ),
     )
 
@@ -100,7 +106,7 @@ def _over_time() -> Panels:
                 24,
                 12,
             ),
-            Query(f"{late} / {taken}", "{{kind}} {{state}} {{substate}}"),
+            Query(f"{late} / {taken}", _PLACE),
             _SHARE,
         ),
     )
@@ -157,5 +163,18 @@ def _known() -> Panels:
         lines(
             About("BMCs that cannot be read", "Manageable nodes by what went wrong."),
             [Query(f"{fleet(gauges.POWER_SYNC_FAILING)} > 0", "{{failure}}")],
+        ),
+    )
+
+
+def _others() -> Panels:
+    return (
+        layers(
+            About("Other resources by state", "Network segments, IB partitions, and kinds of other packages."),
+            Query(f"{total(gauges.RESOURCES, 'kind', 'state', 'substate', where=_OTHERS)} > 0", _PLACE),
+        ),
+        lines(
+            About("Other resources above their limit", "By the limit that holds for each of them."),
+            [Query(total(gauges.ABOVE_SLA, "kind", "state", "substate", where=_OTHERS), _PLACE)],
         ),
     )

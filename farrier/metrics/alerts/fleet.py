@@ -304,8 +304,8 @@ def _intents_unanswered() -> Alert:
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary="An intent has had no answer for {{ $value | humanizeDuration }}",
-        description=f"None should wait for more than {duration.human(_ANSWERED_WITHIN)}, for a node or for a resource of "
-        "another kind, but those of paused nodes, which are not counted.",
+        description=f"None should wait for more than {duration.human(_ANSWERED_WITHIN)}, of whatever kind it is, but "
+        "those of paused nodes, which are not counted.",
     )
 
 
