@@ -43,7 +43,17 @@ OF_KINDS = (
     "callable",
 )
 OF_SEGMENTS = ("network_segments", "segment_usage", "segment_prefixes", "segment_free", "segment_addresses")
-EVERY_TABLE = (*TABLES, *OF_THE_LOOP, *OF_THE_MODEL, *OF_KINDS, *OF_SEGMENTS, "intents", "resource_intents")
+OF_PARTITIONS = ("ib_partitions", "ib_members")
+EVERY_TABLE = (
+    *TABLES,
+    *OF_THE_LOOP,
+    *OF_THE_MODEL,
+    *OF_KINDS,
+    *OF_SEGMENTS,
+    *OF_PARTITIONS,
+    "intents",
+    "resource_intents",
+)
 
 
 @asynccontextmanager

@@ -1,0 +1,251 @@
+"""A partition's states, each edge by what brings it about: real database, real loop, simulated UFM."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import anyio
+import pytest
+
+from farrier.model.ib_partition import SPEC
+from farrier.sim.faults import Broken, Fault
+from farrier.sim.ufm.manager import Partition, Port
+from tests.support import loop
+from tests.support.partitions import GUIDS, KEY, SITE, Fabric
+
+SOON = timedelta(seconds=6)
+
+
+async def test_it_is_made_in_ufm_as_it_was_asked_for_and_then_it_is_ready(fabric: Fabric) -> None:
+    made = await fabric.create(mtu_limit=4, rate_limit="200", service_level=3, ip_over_ib=False)
+    await fabric.settle()
+    found = fabric.manager.partitions[KEY]
+    assert (found.mtu_limit, found.rate_limit, found.service_level, found.ip_over_ib) == (4, 200.0, 3, False)
+    assert await fabric.history(made) == ["ready"]
+    assert (await fabric.row(made))["fabric_name"] == "api_pkey_0x10"
+
+
+async def test_what_is_left_out_is_ufms_own_default(fabric: Fabric) -> None:
+    made = await fabric.ready()
+    row = await fabric.row(made)
+    assert (row["pkey"], row["mtu_limit"], row["rate_limit"], row["service_level"]) == (KEY, 2, "2.5", 0)
+
+
+async def test_one_that_ufm_has_as_it_is_to_be_is_looked_at_and_not_touched(fabric: Fabric) -> None:
+    made = await fabric.ready("ib", *GUIDS[:3])
+    before = list(fabric.manager.changes)
+    version = (await fabric.row(made))["version"]
+    await fabric.wait()
+    assert fabric.manager.changes == before
+    assert (await fabric.row(made))["version"] == version
+    assert (await fabric.outcome(made))["outcome"] == "do_nothing"
+
+
+async def test_provisioning_to_error_to_ready_by_itself(fabric: Fabric) -> None:
+    fabric.manager.refuses[KEY] = "no resources left"
+    made = await fabric.create()
+    await fabric.settle()
+    assert await fabric.state(made) == "error"
+    assert "no resources left" in (await fabric.row(made))["last_error"]
+    await fabric.wait()
+    assert await fabric.state(made) == "error"
+    fabric.manager.refuses.clear()
+    await fabric.wait()
+    assert await fabric.history(made) == ["error", "ready"]
+    assert (await fabric.row(made))["last_error"] is None
+
+
+async def test_ready_to_error_and_back_by_an_update(fabric: Fabric) -> None:
+    made = await fabric.ready()
+    refusal = Fault(op="qos", status=400, body=b"rate not supported", content_type="text/plain", times=None)
+    fabric.manager.faults.add(refusal)
+    assert await fabric.asked("update", rate_limit="300") == ("accepted", "")
+    assert await fabric.state(made) == "error"
+    assert "rate not supported" in (await fabric.row(made))["last_error"]
+    fabric.manager.faults.clear()
+    assert await fabric.asked("update", rate_limit="100") == ("accepted", "")
+    assert await fabric.history(made) == ["ready", "error", "ready"]
+    assert fabric.manager.partitions[KEY].rate_limit == 100.0
+
+
+async def test_an_error_is_entered_once_however_long_it_lasts(fabric: Fabric) -> None:
+    fabric.manager.refuses[KEY] = "no"
+    made = await fabric.create()
+    await fabric.settle()
+    entered = (await fabric.row(made))["state_entered_at"]
+    for _ in range(3):
+        await fabric.wait()
+    assert await fabric.history(made) == ["error"]
+    assert (await fabric.row(made))["state_entered_at"] == entered
+
+
+async def test_ready_to_deleting_to_gone_and_ufm_has_it_no_more(fabric: Fabric) -> None:
+    made = await fabric.ready()
+    assert await fabric.asked("delete") == ("accepted", "")
+    assert await fabric.history(made) == ["ready", "deleting", "gone"]
+    assert KEY not in fabric.manager.partitions
+    assert await fabric.taken() == []
+    assert (await fabric.row(made))["ended_at"] is not None
+
+
+async def test_error_to_deleting(fabric: Fabric) -> None:
+    fabric.manager.refuses[KEY] = "no"
+    made = await fabric.create()
+    await fabric.settle()
+    assert (await fabric.asked("delete"))[0] == "accepted"
+    assert await fabric.history(made) == ["error", "deleting", "gone"]
+
+
+async def test_provisioning_to_deleting_without_ufm_where_it_was_never_told(fabric: Fabric) -> None:
+    fabric.manager.faults.add(Fault(status=500, times=None))
+    made = await fabric.create()
+    await fabric.settle()
+    assert await fabric.state(made) == "provisioning"
+    assert (await fabric.asked("delete"))[0] == "accepted"
+    assert await fabric.history(made) == ["deleting", "gone"]
+    assert await fabric.taken() == []
+
+
+async def test_every_edge_of_the_model_is_taken_by_a_test_above() -> None:
+    assert {(edge.source, edge.target) for edge in SPEC.edges} == {
+        ("provisioning", "ready"),
+        ("provisioning", "error"),
+        ("provisioning", "deleting"),
+        ("ready", "error"),
+        ("ready", "deleting"),
+        ("error", "ready"),
+        ("error", "deleting"),
+        ("deleting", "gone"),
+    }
+
+
+async def test_a_number_is_free_again_once_and_the_next_partition_has_it(fabric: Fabric) -> None:
+    first = await fabric.ready("first")
+    assert (await fabric.asked("delete", "first"))[0] == "accepted"
+    again = await fabric.ready("second")
+    assert (await fabric.row(first))["pkey"] == (await fabric.row(again))["pkey"] == KEY
+    assert await fabric.taken() == [KEY]
+    await fabric.wait()
+    assert await fabric.state(again) == "ready"
+
+
+async def test_a_number_is_kept_as_long_as_ufm_has_it(fabric: Fabric) -> None:
+    made = await fabric.ready()
+    fabric.manager.asynchronous = True
+    await fabric.asked("delete")
+    assert await fabric.state(made) == "deleting"
+    assert await fabric.taken() == [KEY]
+    fabric.manager.settle()
+    await fabric.wait(SOON)
+    assert await fabric.state(made) == "gone"
+    assert await fabric.taken() == []
+
+
+async def test_a_number_that_ufm_has_already_is_not_taken_over(fabric: Fabric) -> None:
+    theirs = Partition("somebody's", ports={GUIDS[0]: Port()})
+    fabric.manager.partitions[KEY] = theirs
+    made = await fabric.create()
+    await fabric.settle()
+    assert await fabric.state(made) == "provisioning"
+    outcome = await fabric.outcome(made)
+    assert outcome["outcome"] == "wait" and "somebody's" in outcome["reason"] and "0x10" in outcome["reason"]
+    assert (await fabric.asked("delete"))[0] == "accepted"
+    assert await fabric.state(made) == "gone"
+    assert fabric.manager.partitions[KEY] is theirs
+    assert not fabric.manager.changes
+
+
+async def test_a_number_that_somebody_frees_in_ufm_is_taken_then(fabric: Fabric) -> None:
+    fabric.manager.partitions[KEY] = Partition("somebody's")
+    made = await fabric.create()
+    await fabric.settle()
+    del fabric.manager.partitions[KEY]
+    await fabric.wait()
+    assert await fabric.state(made) == "ready"
+
+
+async def test_a_ufm_that_does_things_later_is_waited_for(fabric: Fabric) -> None:
+    fabric.manager.asynchronous = True
+    made = await fabric.create()
+    await fabric.settle()
+    assert await fabric.state(made) == "provisioning"
+    assert "has not done yet" in (await fabric.outcome(made))["reason"]
+    fabric.manager.settle()
+    await fabric.wait(SOON)
+    assert await fabric.state(made) == "ready"
+
+
+async def test_one_without_a_site_says_so_and_can_be_deleted(fabric: Fabric) -> None:
+    await fabric.conn.execute("SELECT farrier.set_pool('pkey', 1, 10)")
+    request = await fabric.ask("create")
+    made = await fabric.conn.fetchval("SELECT resource_id FROM farrier.resource_intents WHERE id = $1", request)
+    await fabric.settle()
+    assert "names no site" in (await fabric.outcome(made))["reason"]
+    assert (await fabric.asked("delete"))[0] == "accepted"
+    assert await fabric.state(made) == "gone"
+
+
+async def test_one_whose_site_has_no_ufm_waits_and_says_so(fabric: Fabric) -> None:
+    await fabric.fabrics.use({})
+    made = await fabric.create()
+    await fabric.settle()
+    assert await fabric.state(made) == "provisioning"
+    assert (await fabric.outcome(made))["reason"] == f"site {SITE} has no [ufm] here"
+    await fabric.fabrics.use(fabric.settings)
+    await fabric.wait()
+    assert await fabric.state(made) == "ready"
+
+
+async def test_partitions_that_look_at_ufm_within_a_while_cost_one_reading(fabric: Fabric) -> None:
+    await fabric.conn.execute("SELECT farrier.set_pool($1, 1, 32766)", f"pkey:{SITE}")
+    for number in range(60):
+        await fabric.create(f"ib-{number}")
+    await fabric.settle()
+    assert await fabric.conn.fetchval("SELECT count(*) FROM farrier.ib_partitions WHERE state = 'ready'") == 60
+    before = len(fabric.manager.requests)
+    assert await fabric.wait() == 60
+    assert len(fabric.manager.requests) - before == 2
+
+
+@pytest.mark.parametrize("broken", [Broken.DROP, Broken.TRUNCATE, Broken.GARBLE])
+@pytest.mark.parametrize("times", [1, 3])
+async def test_a_life_in_which_every_answer_is_broken_once_ends_as_any_other(
+    fabric: Fabric, broken: Broken, times: int
+) -> None:
+    for op in ("create", "add", "qos", "set", "remove", "delete"):
+        fabric.manager.faults.add(Fault(op=op, broken=broken, times=times))
+    made = await fabric.create()
+    await _until(fabric, made, "ready")
+    await fabric.join(GUIDS[0], "node-1")
+    await fabric.join(GUIDS[1], "node-2", membership="limited")
+    await _until_settled(fabric)
+    assert fabric.ports == {GUIDS[0]: "full", GUIDS[1]: "limited"}
+    await fabric.join(GUIDS[0], "node-1", membership="limited")
+    await _until_settled(fabric)
+    assert fabric.ports == {GUIDS[0]: "limited", GUIDS[1]: "limited"}
+    await fabric.asked("update", mtu_limit=4)
+    await fabric.leave(GUIDS[1], "node-2")
+    await _until_settled(fabric)
+    assert fabric.ports == {GUIDS[0]: "limited"} and fabric.manager.partitions[KEY].mtu_limit == 4
+    await fabric.leave(GUIDS[0], "node-1")
+    await fabric.ask("delete")
+    await _until(fabric, made, "gone")
+    assert KEY not in fabric.manager.partitions and await fabric.taken() == []
+    assert await fabric.history(made) == ["ready", "deleting", "gone"]
+
+
+async def _until(fabric: Fabric, id_: int, state: str) -> None:
+    with anyio.fail_after(loop.PATIENCE):
+        while await fabric.state(id_) != state:
+            await fabric.wait()
+
+
+async def _until_settled(fabric: Fabric) -> None:
+    """A few periods, until the last of them asks UFM for nothing."""
+    await fabric.settle()
+    with anyio.fail_after(loop.PATIENCE):
+        while True:
+            before = len(fabric.manager.changes)
+            await fabric.wait()
+            if len(fabric.manager.changes) == before:
+                return

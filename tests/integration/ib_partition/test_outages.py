@@ -1,0 +1,177 @@
+"""UFM that cannot be asked, in every state and in every way: the partition waits where it is, and goes on by itself."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from farrier.sim.faults import Broken, Fault
+from tests.support.partitions import GUIDS, KEY, Fabric
+
+DOWN = {
+    "500": Fault(status=500, times=None),
+    "503 of a proxy": Fault(status=503, body=b"<html>", times=None),
+    "not authorized": Fault(status=401, times=None),
+    "forbidden": Fault(status=403, body=b"no", content_type="text/plain", times=None),
+    "hangs": Fault(broken=Broken.HANG, times=None),
+    "hangs up": Fault(broken=Broken.DROP, times=None),
+    "page": Fault(broken=Broken.GARBLE, times=None),
+    "cut": Fault(op="list", broken=Broken.TRUNCATE, times=None),
+    "ten megabytes": Fault(body=b"{" + b" " * 10_000_000 + b"}", content_type="application/json", times=None),
+    "404 of a proxy": Fault(status=404, body=b"<html>", times=None),
+}
+every_way = pytest.mark.parametrize("way", DOWN)
+# A partition that is made, or that goes, is asked for alone.
+every_way_but_lists = pytest.mark.parametrize("way", [way for way, fault in DOWN.items() if fault.op is None])
+# What hangs is waited for in real time.
+IMPATIENT = timedelta(seconds=0.2)
+
+
+async def go_down(fabric: Fabric, way: str) -> None:
+    fault = DOWN[way]
+    if fault.broken is Broken.HANG:
+        await fabric.have_patience(IMPATIENT)
+    fields = {name: getattr(fault, name) for name in fault.__struct_fields__}
+    fabric.manager.faults.add(Fault(**fields | {"struck": 0}))
+
+
+async def come_back(fabric: Fabric) -> None:
+    fabric.manager.faults.clear()
+    await fabric.have_patience(None)
+    await fabric.wait()
+    await fabric.wait()
+
+
+@every_way
+async def test_a_partition_that_is_ready_waits_and_loses_nothing(fabric: Fabric, way: str) -> None:
+    made = await fabric.ready("ib", *GUIDS[:2])
+    await go_down(fabric, way)
+    await fabric.wait()
+    await fabric.join(GUIDS[2], "node-3")
+    await fabric.leave(GUIDS[0], "node-1")
+    await fabric.asked("update", mtu_limit=4)
+    await fabric.wait()
+    assert await fabric.history(made) == ["ready"]
+    outcome = await fabric.outcome(made)
+    assert outcome["outcome"] == "wait" and "UFM" in outcome["reason"]
+    assert await fabric.members() == {GUIDS[0]: "leaving", GUIDS[1]: "applied", GUIDS[2]: "pending"}
+    await come_back(fabric)
+    assert fabric.ports == {GUIDS[1]: "full", GUIDS[2]: "full"} and fabric.manager.partitions[KEY].mtu_limit == 4
+    assert await fabric.members() == {GUIDS[1]: "applied", GUIDS[2]: "applied"}
+    assert await fabric.history(made) == ["ready"]
+
+
+@every_way_but_lists
+async def test_a_partition_that_is_to_be_made_waits(fabric: Fabric, way: str) -> None:
+    await go_down(fabric, way)
+    made = await fabric.create()
+    await fabric.settle()
+    await fabric.wait()
+    assert await fabric.state(made) == "provisioning"
+    assert (await fabric.outcome(made))["outcome"] == "wait"
+    await come_back(fabric)
+    assert await fabric.history(made) == ["ready"]
+
+
+@every_way_but_lists
+async def test_a_partition_that_is_to_go_waits_and_keeps_its_number(fabric: Fabric, way: str) -> None:
+    made = await fabric.ready()
+    await go_down(fabric, way)
+    await fabric.asked("delete")
+    await fabric.wait()
+    assert await fabric.state(made) == "deleting"
+    assert await fabric.taken() == [KEY]
+    await come_back(fabric)
+    assert await fabric.history(made) == ["ready", "deleting", "gone"]
+    assert await fabric.taken() == []
+
+
+@every_way
+async def test_a_partition_that_ufm_refused_stays_so_until_ufm_says_otherwise(fabric: Fabric, way: str) -> None:
+    fabric.manager.refuses[KEY] = "no"
+    made = await fabric.create()
+    await fabric.settle()
+    await go_down(fabric, way)
+    await fabric.wait()
+    assert await fabric.history(made) == ["error"]
+    fabric.manager.refuses.clear()
+    await come_back(fabric)
+    assert await fabric.history(made) == ["error", "ready"]
+
+
+@every_way_but_lists
+async def test_a_drain_goes_on_when_ufm_is_there_again(fabric: Fabric, way: str) -> None:
+    made = await fabric.ready("ib", GUIDS[0])
+    await fabric.asked("delete", drain=True)
+    await go_down(fabric, way)
+    await fabric.leave(GUIDS[0])
+    await fabric.wait()
+    assert await fabric.state(made) == "deleting"
+    await come_back(fabric)
+    assert await fabric.history(made) == ["ready", "deleting", "gone"]
+
+
+async def test_what_it_waits_for_is_told_in_words_that_stay(fabric: Fabric) -> None:
+    made = await fabric.ready()
+    await go_down(fabric, "500")
+    await fabric.wait()
+    query = "SELECT at FROM farrier.outcomes WHERE kind = 'ib_partition' AND id = $1"
+    first = await fabric.conn.fetchval(query, made)
+    await fabric.wait()
+    assert await fabric.conn.fetchval(query, made) == first
+
+
+async def test_partitions_that_wait_together_do_not_each_try_ufm(fabric: Fabric) -> None:
+    for number in range(10):
+        await fabric.ready(f"ib-{number}")
+    await go_down(fabric, "not authorized")
+    before = len(fabric.manager.requests)
+    await fabric.wait()
+    assert len(fabric.manager.requests) - before == 1
+
+
+# --- a process that dies between what it did in UFM and its commit
+
+
+async def test_a_number_that_was_claimed_is_made_once_and_recognised(fabric: Fabric) -> None:
+    made = await fabric.create()
+    await fabric.conn.execute("UPDATE farrier.ib_partitions SET claimed_at = farrier.now()")
+    await fabric.crash(made)
+    assert KEY in fabric.manager.partitions
+    await fabric.settle()
+    assert await fabric.history(made) == ["ready"]
+    assert fabric.manager.changes == ["create"]
+
+
+async def test_a_number_is_claimed_before_anything_is_sent(fabric: Fabric) -> None:
+    made = await fabric.create()
+    await fabric.crash(made)
+    assert not fabric.manager.changes
+    assert (await fabric.row(made))["claimed_at"] is None
+    await fabric.settle()
+    assert await fabric.history(made) == ["ready"]
+
+
+async def test_members_that_were_added_by_one_that_died_are_not_added_again(fabric: Fabric) -> None:
+    made = await fabric.ready("ib", GUIDS[0])
+    await fabric.join(GUIDS[1], "node-2")
+    await fabric.leave(GUIDS[0])
+    await fabric.crash(made)
+    assert fabric.ports == {GUIDS[1]: "full"}
+    before = len(fabric.manager.changes)
+    await fabric.settle()
+    assert len(fabric.manager.changes) == before
+    assert await fabric.members() == {GUIDS[1]: "applied"}
+
+
+async def test_a_key_that_was_deleted_by_one_that_died_frees_its_number_once(fabric: Fabric) -> None:
+    made = await fabric.ready()
+    fabric.manager.asynchronous = True
+    await fabric.asked("delete")
+    fabric.manager.asynchronous = False
+    fabric.manager.settle()
+    await fabric.crash(made)
+    assert KEY not in fabric.manager.partitions and await fabric.taken() == [KEY]
+    await fabric.wait()
+    assert await fabric.state(made) == "gone" and await fabric.taken() == []

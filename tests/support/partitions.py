@@ -1,0 +1,226 @@
+"""IB partitions as the tests use them: asked for by intent, members by function, run by the real processor on a
+simulated UFM.
+
+`Fabric.settle` lets a processor run until nothing is due any more; `wait` lets time pass for the database and the UFM's
+client alike, and settles. `crash` makes a run whose process dies after it has spoken to UFM.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, TypeAlias
+from uuid import uuid4
+
+import anyio
+import msgspec
+
+from farrier.clock import MonotonicClock
+from farrier.controller.host import Host
+from farrier.controller.processor import Processor
+from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler, PartitionServices
+from farrier.io.ib_partition import PartitionRows
+from farrier.io.pool import Connection, Pool
+from farrier.io.state import PostgresStateIO
+from farrier.model.ib_partition import KIND, IbPartition, PartitionWrite
+from farrier.model.outcome import Step
+from farrier.services.fabrics import Fabrics, FabricSettings, open_fabrics
+from farrier.services.maas_transport import Times
+from farrier.services.ufm_transport import UfmSettings
+from farrier.sim.ufm import Manager, UfmTransport
+from tests.support import loop, pg
+from tests.support.observatory import MovedClock
+from tests.support.ufm import Observed, OneCredential
+
+PartitionProcessor: TypeAlias = Processor[IbPartition, IbPartition, PartitionWrite, PartitionServices]
+
+SITE = "north"
+KEY = 0x10  # the first of the pool
+GUIDS = tuple(f"0002c903000e0{number:03x}" for number in range(1, 41))
+PERIOD = timedelta(seconds=34)  # jitter included; and the time that a reading is shared is over
+
+_ASK = (
+    "INSERT INTO farrier.resource_intents (kind, resource, action, params, requested_by)"
+    " VALUES ('ib_partition', $1, $2, $3::text::jsonb, 'ann') RETURNING id"
+)
+_BUSY = (
+    "SELECT EXISTS (SELECT FROM farrier.schedule WHERE kind = 'ib_partition'"
+    " AND (claim_token IS NOT NULL OR due_at <= farrier.now()))"
+)
+
+
+class Fabric:
+    """A database with partitions in it, and a site with a UFM."""
+
+    def __init__(self, db: pg.Database, pool: Pool, conn: Connection, manager: Manager) -> None:
+        self.db = db
+        self.pool = pool
+        self.conn = conn  # one that waits for nobody, to look with
+        self.manager = manager
+        self.clock = MovedClock()
+        self.observed = Observed()
+        self.ledger = loop.Ledger()
+        self.settings = {SITE: FabricSettings(ufm=UfmSettings(url="http://ufm.test"), reference="env:UFM")}
+        self.fabrics: Fabrics
+
+    # --- what others do
+
+    async def ask(self, action: str, partition: str = "ib", **params: object) -> int:
+        """What another service does: one INSERT."""
+        asked: int = await self.pool.fetchval(_ASK, partition, action, json.dumps(params))
+        return asked
+
+    async def asked(self, action: str, partition: str = "ib", **params: object) -> tuple[str, str]:
+        """The same, and run: status and reason of the answer."""
+        request = await self.ask(action, partition, **params)
+        await self.settle()
+        return await self.answer(request)
+
+    async def create(self, partition: str = "ib", **params: object) -> int:
+        """A partition, by asking for it; answers its id."""
+        request = await self.ask("create", partition, **{"site": SITE, **params})
+        made: int = await self.conn.fetchval("SELECT resource_id FROM farrier.resource_intents WHERE id = $1", request)
+        return made
+
+    async def ready(self, partition: str = "ib", *guids: str, **params: object) -> int:
+        """The same, and run until it is ready, with these members of `node-1`, `node-2`, …"""
+        made = await self.create(partition, **params)
+        await self.settle()
+        for number, guid in enumerate(guids, start=1):
+            await self.join(guid, f"node-{number}", partition)
+        await self.settle()
+        assert await self.state(made) == "ready", await self.outcome(made)
+        return made
+
+    async def join(
+        self, guid: str, owner: str = "node-1", partition: str = "ib", membership: str = "full", node: int | None = None
+    ) -> str:
+        state: str = await self.pool.fetchval(
+            "SELECT farrier.join_partition($1, $2, $3, $4, $5)", partition, guid, owner, node, membership
+        )
+        return state
+
+    async def leave(self, guid: str, owner: str = "node-1", partition: str = "ib") -> None:
+        await self.pool.execute("SELECT farrier.leave_partition($1, $2, $3)", partition, guid, owner)
+
+    async def have_patience(self, patience: timedelta | None) -> None:
+        """Wait so long for any answer of UFM; None: as long as always."""
+        (site, settings), *_ = self.settings.items()
+        if patience is not None:
+            ufm = msgspec.structs.replace(settings.ufm, read_timeout=patience, change_timeout=patience)
+            settings = msgspec.structs.replace(settings, ufm=ufm)
+        await self.fabrics.use({site: settings})
+
+    # --- what there is
+
+    async def answer(self, request: int) -> tuple[str, str]:
+        row: Any = await self.conn.fetchrow(
+            "SELECT status, reason FROM farrier.resource_intents WHERE id = $1", request
+        )
+        return row["status"], row["reason"] or ""
+
+    async def row(self, id_: int) -> Any:
+        return await self.conn.fetchrow("SELECT * FROM farrier.ib_partitions WHERE id = $1", id_)
+
+    async def state(self, id_: int) -> str:
+        return str((await self.row(id_))["state"])
+
+    async def members(self) -> dict[str, str]:
+        """States of all members, by GUID."""
+        rows = await self.conn.fetch("SELECT guid, state FROM farrier.ib_members ORDER BY guid")
+        return {row["guid"]: row["state"] for row in rows}
+
+    async def history(self, id_: int) -> list[str]:
+        """The states that it entered, one after the other."""
+        rows = await self.conn.fetch(
+            "SELECT to_value FROM farrier.history WHERE kind = $1 AND id = $2 ORDER BY version", KIND, id_
+        )
+        return [row["to_value"] for row in rows]
+
+    async def outcome(self, id_: int) -> dict[str, str]:
+        """The stored outcome."""
+        text = await self.conn.fetchval("SELECT outcome FROM farrier.outcomes WHERE kind = $1 AND id = $2", KIND, id_)
+        return msgspec.json.decode(text, type=dict[str, str])
+
+    async def taken(self) -> list[int]:
+        """The numbers that are taken of the site's pool."""
+        rows = await self.conn.fetch(
+            "SELECT number FROM farrier.pool_numbers WHERE pool = $1 ORDER BY number", f"pkey:{SITE}"
+        )
+        return [row["number"] for row in rows]
+
+    @property
+    def ports(self) -> dict[str, str]:
+        """Memberships that UFM has under the first key."""
+        return {guid: port.membership for guid, port in self.manager.partitions[KEY].ports.items()}
+
+    # --- running
+
+    def processor(self) -> PartitionProcessor:
+        """One of a process of its own."""
+        return Processor(
+            PARTITION_KIND,
+            PartitionHandler(),
+            PostgresStateIO(self.pool, PartitionRows(), owner=uuid4(), lease=loop.BRISK.lease),
+            services=PartitionServices(self.fabrics),
+            host=Host(config=loop.BRISK, sink=self.ledger, clock=MonotonicClock()),
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """A processor at work; drained at the end of the block."""
+        stop = anyio.Event()
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.processor().run, stop)
+            try:
+                yield
+            finally:
+                stop.set()
+
+    async def settle(self) -> int:
+        """Run until nothing is due, by a processor that is gone afterwards; answers how many runs that took. A run that
+        failed or was refused by the database fails the test."""
+        before = self.ledger.outcomes.total()
+        async with self.running():
+            with anyio.fail_after(loop.PATIENCE):
+                while await self.conn.fetchval(_BUSY):
+                    await anyio.lowlevel.checkpoint()
+        assert not self.ledger.errors, self.ledger.errors
+        return self.ledger.outcomes.total() - before
+
+    async def wait(self, by: timedelta = PERIOD) -> int:
+        """Time passes, and the loop does what it does then."""
+        await self.db.advance(by)
+        self.clock.advance(by)
+        return await self.settle()
+
+    async def crash(self, id_: int) -> None:
+        """One run that speaks to UFM and does not live to commit."""
+        row: Any = await self.conn.fetchrow(PartitionRows().load, [id_])
+        decision = PartitionHandler().handle(PartitionRows().decode(row["snapshot"]), row["now"])
+        assert isinstance(decision, Step), decision
+        await decision.act(PartitionServices(self.fabrics))
+
+
+@asynccontextmanager
+async def opened(db: pg.Database, manager: Manager | None = None) -> AsyncIterator[Fabric]:
+    """A fabric in a test's database; its pool has the keys 0x10 to 0x1f."""
+    manager = manager or Manager()
+    async with db.pool(10) as pool, db.connect() as conn:
+        await conn.execute("SELECT farrier.set_pool($1, $2, $3)", f"pkey:{SITE}", KEY, KEY + 15)
+        fabric = Fabric(db, pool, conn, manager)
+        async with open_fabrics(
+            credentials=OneCredential(manager.username, manager.password, manager.token),
+            times=Times(clock=fabric.clock, pause=_no_pause),
+            observer=fabric.observed,
+            transport=UfmTransport(manager),
+        ) as fabric.fabrics:
+            await fabric.fabrics.use(fabric.settings)
+            yield fabric
+
+
+async def _no_pause(_seconds: float) -> None:
+    """Between the tries of a request nothing is waited for here."""
+    await anyio.lowlevel.checkpoint()
