@@ -15,6 +15,7 @@ import structlog
 from anyio.abc import TaskGroup
 
 from farrier.controller.attempt import Attempt, Run
+from farrier.controller.backlog import SOONEST
 from farrier.controller.host import Core, Host
 from farrier.controller.lease import Leases
 from farrier.controller.publish import Publisher
@@ -38,10 +39,6 @@ _log = structlog.stdlib.get_logger(__name__)
 # After so many handlers of a batch the event loop serves others: about a millisecond of work.
 _SLICE = 32
 _NOW = timedelta(0)
-# A run that may not begin now, for want of a free slot or of time left in its lease, is decided anew this
-# much later, from a fresh snapshot. Never at once: whatever is short now would be claimed, loaded and given
-# back in a tight loop.
-_AGAIN = timedelta(seconds=1)
 _LOAD_SECONDS = 10.0
 
 
@@ -160,11 +157,13 @@ class _Pass(Generic[R, S, W, V]):
             else:
                 planned.append(begun)
         await self._settler.settle(runs)
+        delay = SOONEST
         if planned:
-            put_off += [plan.claimed for plan in await self._steps.begin(self._tasks, planned)]
+            refused, delay = await self._steps.begin(self._tasks, planned)
+            put_off += [plan.claimed for plan in refused]
         # One that was taken over is left to its lease: given back, its next run would not know of the one before.
         again = {claimed.id: claim.token for claimed in put_off if not claimed.taken_over}
-        await self._settler.give_back(again, _AGAIN, claim.lane)
+        await self._settler.give_back(again, delay, claim.lane)
         self._leases.drop((claimed.id, claim.token) for claimed in put_off)
 
     def _decide(self, claimed: Claimed, token: int, loaded: Loaded[R]) -> Run[R, S, W] | Planned[R, S, W, V]:

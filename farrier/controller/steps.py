@@ -16,6 +16,7 @@ import structlog
 from anyio.abc import TaskGroup
 
 from farrier.controller.attempt import Attempt
+from farrier.controller.backlog import SOONEST, Backlog
 from farrier.controller.host import Core
 from farrier.controller.settle import Settler
 from farrier.controller.signal import Wakeup
@@ -62,11 +63,15 @@ class Steps(Generic[R, S, W, V]):
         self._attempt = attempt
         self._settler = settler
         self._running = 0
+        self._backlog = Backlog(core.host.clock)
         self._closed = False
         self._maybe_interrupted = Wakeup()
 
-    async def begin(self, tasks: TaskGroup, planned: Sequence[Planned[R, S, W, V]]) -> list[Planned[R, S, W, V]]:
-        """Begin steps in `tasks`; answers those for which there is no room, or whose claim could not be confirmed.
+    async def begin(
+        self, tasks: TaskGroup, planned: Sequence[Planned[R, S, W, V]]
+    ) -> tuple[list[Planned[R, S, W, V]], timedelta]:
+        """Begin steps in `tasks`; answers those for which there is no room, or whose claim could not be confirmed, and
+        how long to leave them.
 
         A claim does not wait for the disk, so a server that crashes may forget it and give the row to another. That is
         harmless for a decision, which its commit would refuse, but not for what a BMC is told: before a step acts, its
@@ -80,7 +85,13 @@ class Steps(Generic[R, S, W, V]):
         for plan in chosen:
             if plan.claimed.id in confirmed:
                 tasks.start_soon(self._run, plan, name=f"{self._kind} {plan.claimed.id} {plan.step.name}")
-        return [plan for plan in planned if plan.claimed.id not in confirmed]
+        return [plan for plan in planned if plan.claimed.id not in confirmed], self._until_room(len(planned) - room)
+
+    def _until_room(self, without: int) -> timedelta:
+        if without > 0 and not self._closed:
+            return self._backlog.put_off(without)
+        self._backlog.over()
+        return SOONEST
 
     def close(self) -> None:
         """Begin no more steps; those that run go on."""
@@ -115,6 +126,7 @@ class Steps(Generic[R, S, W, V]):
             return
         finally:
             self._running -= 1
+            self._backlog.ended()
         if run is None:
             await self._settler.give_back({claimed.id: token}, _NOW, Lane.WOKEN)
             self._leases.drop([(claimed.id, token)])

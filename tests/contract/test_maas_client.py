@@ -21,6 +21,7 @@ from farrier.services.maas_transport import KEY_KEPT, Times
 from farrier.services.maas_wire import CONCURRENCY
 from farrier.sim.maas import ADMIN, OPERATOR, Region, RegionTransport, Status
 from farrier.sim.maas.records import Subnet, Vlan
+from tests.support.clock import HandClock
 from tests.support.maas import (
     ABORT,
     COMMISSION,
@@ -35,7 +36,6 @@ from tests.support.maas import (
     deployed,
     world_of,
 )
-from tests.support.vault_client import HandClock
 
 CHANGES_OF_ANYTHING: tuple[Change, ...] = (
     changes.Update(description="mine"),

@@ -17,7 +17,7 @@ from farrier.services.maas import Maas, open_maas
 from farrier.services.maas_transport import KEY_KEPT, Times
 from farrier.services.maas_wire import MaasSettings
 from farrier.sim.maas import ADMIN, Region, RegionTransport
-from tests.support.vault_client import HandClock
+from tests.support.clock import HandClock
 
 SETTINGS = MaasSettings(url="http://maas.test/MAAS")
 POWER = PowerAccess(address="10.0.0.1", username="root", password="calvin&co%1")

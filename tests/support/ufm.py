@@ -24,7 +24,7 @@ from farrier.services.maas_transport import Times
 from farrier.services.ufm import Ufm, open_ufm
 from farrier.services.ufm_transport import Pass, UfmSettings, pass_of
 from farrier.sim.ufm import Manager, UfmTransport
-from tests.support.vault_client import HandClock
+from tests.support.clock import HandClock
 
 SETTINGS = UfmSettings(url="http://ufm.test")
 GUIDS = ("0002c903000e0b71", "0002c903000e0b72", "0002c903000e0b73")

@@ -15,6 +15,7 @@ from farrier.errors import CredentialError
 from farrier.services.credentials import CredentialPlaces, Credentials, open_credentials
 from farrier.services.vault import VaultSettings
 from farrier.sim.certificates import Authority
+from tests.support.clock import HandClock
 from tests.support.vault import TOKEN, FakeVault, fake_vault
 from tests.support.vault_recorded import PASSWORD, USERNAME
 
@@ -22,19 +23,6 @@ PATH = "farrier/bmc/gpu-1"
 REFERENCE = f"vault:{PATH}"
 URL_PATH = f"/v1/secret/data/{PATH}"
 KEEP = timedelta(seconds=30)
-
-
-class HandClock:
-    """A clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def advance(self, by: timedelta) -> None:
-        self.now += by.total_seconds()
 
 
 class Observed:

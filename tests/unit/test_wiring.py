@@ -22,6 +22,7 @@ from farrier.model.schedule import Lane
 from farrier.model.stages import OnboardingStage
 from farrier.model.status import NodeStatus
 from farrier.services.trust import CaFile, Insecure, Pinned, SystemCa, Trust
+from tests.support.clock import HandClock
 
 
 @pytest.mark.parametrize("kind", [NODE_KIND, REGION_KIND])
@@ -75,18 +76,8 @@ def test_a_host_may_be_trusted_in_its_own_way_and_what_is_not_checked_is_counted
     assert [sample.value for family in wiring.trust_gauge(BmcConfig()).collect() for sample in family.samples] == [0]
 
 
-class MovedClock:
-    """A clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
 def test_progress_is_as_old_as_the_slowest_lane_of_any_kind() -> None:
-    clock = MovedClock()
+    clock = HandClock()
     progress = wiring.Progress(clock, ("node", "maas_region"))
     clock.now = 10
     for kind, lane in (("node", Lane.WOKEN), ("node", Lane.PERIODIC), ("maas_region", Lane.WOKEN)):
@@ -97,7 +88,7 @@ def test_progress_is_as_old_as_the_slowest_lane_of_any_kind() -> None:
 
 
 def test_a_claim_that_failed_proves_that_the_loop_turns_but_not_the_database() -> None:
-    clock = MovedClock()
+    clock = HandClock()
     progress = wiring.Progress(clock, ("node",))
     clock.now = 10
     progress.tried("node", Lane.WOKEN)

@@ -17,9 +17,9 @@ from farrier.services.maas_wire import MaasSettings
 from farrier.services.region_turns import TURNS
 from farrier.services.regions import Regions, RegionSettings, open_regions
 from farrier.sim.maas import ADMIN, Broken, Fault, Region, RegionTransport
+from tests.support.clock import HandClock
 from tests.support.maas import NEW, Observed
 from tests.support.nodes import Secrets
-from tests.support.vault_client import HandClock
 
 SITE = "north"
 SETTINGS = RegionSettings(maas=MaasSettings(url="http://maas.test/MAAS"), key="env:KEY")

@@ -1,0 +1,18 @@
+"""A monotonic clock that a test moves."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+class HandClock:
+    """Stands still until it is told to go on."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def advance(self, by: timedelta) -> None:
+        self.now += by.total_seconds()

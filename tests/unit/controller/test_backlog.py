@@ -1,0 +1,56 @@
+"""Those who found no slot come again when they may find one, and not every second."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from farrier.controller.backlog import LATEST, SOONEST, Backlog
+from tests.support.clock import HandClock
+
+SECOND = timedelta(seconds=1)
+
+
+def served(backlog: Backlog, clock: HandClock, ends: int, each: timedelta) -> None:
+    """So many slots become free, one after the other."""
+    for _ in range(ends):
+        clock.advance(each)
+        backlog.ended()
+
+
+def test_the_first_come_again_soon() -> None:
+    assert Backlog(HandClock()).put_off(3) == SOONEST
+
+
+def test_whoever_comes_behind_many_comes_later_as_slots_become_free() -> None:
+    clock = HandClock()
+    backlog = Backlog(clock)
+    backlog.put_off(1)
+    served(backlog, clock, 200, SECOND / 10)
+    first = backlog.put_off(50)
+    second = backlog.put_off(1)
+    assert first == SOONEST
+    assert abs(second - first - 5 * SECOND) < SECOND / 2
+
+
+def test_where_no_slot_becomes_free_they_come_seldom() -> None:
+    clock = HandClock()
+    backlog = Backlog(clock)
+    backlog.put_off(1)
+    clock.advance(60 * SECOND)
+    backlog.put_off(1)
+    assert backlog.put_off(1) == LATEST
+
+
+def test_nobody_waits_for_longer_than_half_a_period_however_many_there_are() -> None:
+    backlog = Backlog(HandClock())
+    assert max(backlog.put_off(100_000) for _ in range(10)) == LATEST
+
+
+def test_once_there_is_room_for_all_nothing_is_promised_any_more() -> None:
+    clock = HandClock()
+    backlog = Backlog(clock)
+    backlog.put_off(100_000)
+    backlog.over()
+    clock.advance(3600 * SECOND)
+    assert backlog.put_off(1) == SOONEST
+    assert backlog.put_off(1) < 2 * SECOND, "an hour in which nobody needed a slot says nothing of how fast one is free"
