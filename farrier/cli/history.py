@@ -28,7 +28,9 @@ history = typer.Typer(
 
 _Node = Annotated[str | None, typer.Option(help="Only of this node: name or id.")]
 _Region = Annotated[str | None, typer.Option(metavar="SITE", help="Only of the MAAS region of this site.")]
-_Kind = Annotated[list[str] | None, typer.Option(help="Only of this kind: node, maas_region; may be given again.")]
+_Kind = Annotated[
+    list[str] | None, typer.Option(help="Only of this kind: node, maas_region, network_segment …; may be given again.")
+]
 _After = Annotated[str | None, typer.Option(metavar="KEY", help="Go on behind the change with this key.")]
 
 

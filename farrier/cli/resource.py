@@ -12,7 +12,6 @@ resource = typer.Typer(
     add_completion=False,
     help="Resources of any kind that is not a node: list, look into, ask for something.",
 )
-resource.command("kinds")(with_database(commands.kinds))
 resource.command("list")(with_database(commands.list_))
 resource.command("show")(with_database(commands.show))
 resource.command("history")(with_database(commands.history))

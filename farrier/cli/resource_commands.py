@@ -32,7 +32,7 @@ _PAGE = 1000
 # States ring no bell that this role could hear.
 _LOOK_EVERY_SECONDS = 0.2
 
-KindArgument = Annotated[str, typer.Argument(metavar="KIND", help="Its kind; farrier resource kinds lists them.")]
+KindArgument = Annotated[str, typer.Argument(metavar="KIND", help="Its kind; farrier kind list has them.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name or id.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the answer: 0 accepted, 3 rejected.")]
 Until = Annotated[str | None, typer.Option(metavar="STATE", help="Wait until it is in this state.")]
@@ -162,7 +162,7 @@ async def intent(  # noqa: PLR0913 - one parameter is one option
     session: Session,
     kind: KindArgument,
     name: NameArgument,
-    action: Annotated[str, typer.Argument(help="What is asked for; farrier resource kinds lists the actions.")],
+    action: Annotated[str, typer.Argument(help="What is asked for; farrier kind list has the actions.")],
     params: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="What the action takes; lists with commas.")
     ] = None,

@@ -12,12 +12,13 @@ _PLACE = ("kind", "state", "substate")
 
 RESOURCES = Gauge(
     "farrier_resources",
-    "Resources by state; deleted nodes and ended workflows are none. A running workflow has its stage as substate.",
+    "Resources by state; deleted nodes, ended workflows and what has ended of other kinds are none. A running "
+    "workflow has its stage as substate.",
     _PLACE,
 )
 ABOVE_SLA = Gauge(
     "farrier_resources_above_sla",
-    "Clocks above the limit that holds for their own node or region; what a pause holds up is left "
+    "Clocks above the limit that holds for their own node, region or resource; what a pause holds up is left "
     "out: not a deletion, and not what a cancel began. State end_to_end is the clock of a whole workflow.",
     _PLACE,
 )
@@ -48,7 +49,9 @@ SCHEDULE_DUE = Gauge("farrier_schedule_due", "Rows that are due and not claimed.
 SCHEDULE_OLDEST_DUE = Gauge(
     "farrier_schedule_oldest_due_seconds", "For how long the oldest of them has been due; 0 if none is.", ("kind",)
 )
-INTENTS_PENDING = Gauge("farrier_intents_pending", "Intents without an answer.")
+INTENTS_PENDING = Gauge(
+    "farrier_intents_pending", "Intents without an answer, those for resources of other kinds with those for nodes."
+)
 INTENTS_OLDEST_PENDING = Gauge(
     "farrier_intents_oldest_pending_seconds",
     "Age of the oldest of them, without those that a pause holds up, which wait on purpose; 0 if there is none.",

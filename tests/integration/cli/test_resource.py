@@ -25,10 +25,10 @@ PACKED = "SELECT NOT EXISTS (SELECT FROM farrier_crates.crates WHERE state = 'pa
 
 async def test_kinds_are_listed_with_what_there_is_of_each(farrier: Prompt, yard: Yard) -> None:
     await yard.create("c-1")
-    said = (await farrier("resource", "kinds")).out
+    said = (await farrier("kind", "list")).out
     assert "crate" in said
     assert "1 packing" in said
-    told = (await farrier("resource", "kinds", "--json")).json
+    told = (await farrier("kind", "list", "--json")).json
     (crate,) = [kind for kind in told if kind["kind"] == "crate"]
     assert [state["state"] for state in crate["states"]] == ["packing", "emptying/unpack", "packed", "gone"]
     assert [action["action"] for action in crate["actions"]] == ["create", "delete", "update"]
