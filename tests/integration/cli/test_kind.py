@@ -1,0 +1,52 @@
+"""`farrier kind`: a kind of another package is installed by its name, and listed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from farrier.errors import ExitCode
+from farrier.handlers.resource import Extension
+from farrier.model.resource import Answer
+from tests.integration.cli.conftest import Prompt
+from tests.support import crates, pg
+from tests.support.crates import SPEC, Crate, CrateHandler, Hand
+
+NAME = "tests.support.crates:CRATE"
+
+
+@pytest.fixture(autouse=True)
+def crate(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: Extension[Crate, Answer, Hand] = Extension(
+        spec=SPEC, snapshot=Crate, handler=CrateHandler(), columns=("labels",), sql=crates.CREATE
+    )
+    monkeypatch.setattr(crates, "CRATE", made, raising=False)
+
+
+async def test_a_kind_is_installed_once_and_listed(farrier: Prompt) -> None:
+    said = await farrier("kind", "install", NAME)
+    assert said.out == "kind crate: installed, table farrier_crates.crates\n"
+    said = await farrier("kind", "install", NAME)
+    assert said.out == "kind crate: brought up to date, table farrier_crates.crates\n"
+    assert "crate" in (await farrier("kind", "list")).out
+
+
+async def test_limits_of_a_named_kind_are_listed_with_those_of_farriers_own(farrier: Prompt, tmp_path: Path) -> None:
+    settings = tmp_path / "farrier.toml"
+    settings.write_text(f'[controller]\nkinds = ["{NAME}"]\n[sla]\n"crate.packing" = "7m"\n')
+    limits = {each["key"]: each for each in (await farrier("sla", "list", "--config", settings, "--json")).json}
+    assert (limits["crate.packing"]["limit"], limits["crate.packing"]["changed"]) == (420, True)
+    assert limits["crate.packed"]["note"] == "this is where a crate belongs"
+    assert limits["network_segment.provisioning"]["limit"] == 900
+    assert "crate.gone" not in limits
+
+
+async def test_what_is_no_kind_is_refused(farrier: Prompt) -> None:
+    said = await farrier("kind", "install", "tests.support.crates:SPEC", ends=ExitCode.USAGE)
+    assert "is no Extension of farrier.library" in said.err
+
+
+async def test_a_database_without_a_schema_is_told_to_be_migrated_first(empty_db: pg.Database) -> None:
+    said = await Prompt(FARRIER_DATABASE_DSN=empty_db.dsn)("kind", "install", NAME, ends=ExitCode.FAILED)
+    assert "run: farrier db migrate" in said.err

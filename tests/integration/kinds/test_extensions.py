@@ -1,0 +1,332 @@
+"""Kinds of other packages: named, refused in words, installed once, and run beside farrier's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import anyio
+import msgspec
+import pytest
+
+from farrier import wiring
+from farrier.config import BmcConfig, Config, ControllerConfig, DatabaseConfig, HttpConfig
+from farrier.daemon import Daemon, foreseen
+from farrier.errors import ConfigError, RefusedByModel
+from farrier.handlers.resource import Extension, Surroundings
+from farrier.io import kinds
+from farrier.io.pool import Connection
+from farrier.io.state import PostgresStateIO
+from farrier.model.kinds import KindState
+from farrier.model.resource import Answer
+from farrier.model.schedule import Due, Finished, Lane, Verdict
+from farrier.wiring.kinds import loop_of
+from tests.support import crates, loop, pg
+from tests.support.crates import SPEC, Crate, CrateHandler, Hand
+
+NAME = "tests.support.crates:CRATE"
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+NOWHERE = BmcConfig(allowed_networks=("192.0.2.0/24",))
+CRATES = "SELECT to_regclass('farrier_crates.crates') IS NOT NULL"
+
+
+def extension(**changes: Any) -> Extension[Crate, Answer, Hand]:
+    crate: Extension[Crate, Answer, Hand] = Extension(
+        spec=SPEC, snapshot=Crate, handler=CrateHandler(), columns=("labels",), sql=crates.CREATE
+    )
+    return msgspec.structs.replace(crate, **changes)
+
+
+@pytest.fixture
+async def conn(every_db: pg.Database) -> AsyncIterator[Connection]:
+    async with every_db.connect() as conn:
+        yield conn
+
+
+async def install(conn: Connection, **changes: Any) -> bool:
+    return await kinds.install(conn, wiring.installable(extension(**changes)))
+
+
+def changed(**changes: Any) -> Any:
+    return msgspec.structs.replace(SPEC, **changes)
+
+
+# --- named
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("volumes", "a kind is named as package.module:NAME, not 'volumes'"),
+        (":VOLUME", "a kind is named as package.module:NAME"),
+        ("volumes:", "a kind is named as package.module:NAME"),
+        ("..volumes:VOLUME", "a kind is named as package.module:NAME"),
+        ("no_such_package.volumes:VOLUME", "cannot be imported: No module named 'no_such_package'; it is to be"),
+        ("tests.support.crates:BARREL", "tests.support.crates has no BARREL"),
+        ("tests.support.crates:SPEC", "is no Extension of farrier.library, but a KindSpec"),
+    ],
+)
+def test_what_names_no_extension_is_refused_with_what_it_is(name: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        wiring.extensions([name])
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        (changed(name="network_segment"), "two kinds have the name network_segment"),
+        (changed(relation="farrier.network_segments"), "two kinds have the table farrier.network_segments"),
+    ],
+)
+def test_a_kind_that_farrier_has_already_is_refused(monkeypatch: pytest.MonkeyPatch, spec: Any, told: str) -> None:
+    monkeypatch.setattr(crates, "CRATE", extension(spec=spec), raising=False)
+    with pytest.raises(ConfigError, match=told):
+        wiring.extensions([NAME])
+
+
+def test_two_packages_with_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crates, "CRATE", extension(), raising=False)
+    monkeypatch.setattr(crates, "BOX", extension(spec=changed(relation="boxes.boxes")), raising=False)
+    with pytest.raises(ConfigError, match="two kinds have the name crate"):
+        wiring.extensions([NAME, "tests.support.crates:BOX"])
+
+
+class Other(msgspec.Struct):
+    id: int
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"snapshot": Other}, "its snapshot Other is no Resource"),
+        ({"columns": ("labels", "colour")}, "a run may write colour, which its snapshot Crate does not have"),
+        ({"writer": "farrier_crates.write"}, "`writer` and `section` go together"),
+    ],
+)
+def test_an_extension_that_does_not_fit_together_is_refused(changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        extension(**changes)
+
+
+# --- installed
+
+
+async def test_a_kind_is_installed_once_and_brought_up_to_date_after_that(conn: Connection) -> None:
+    assert await install(conn)
+    await conn.execute("INSERT INTO farrier_crates.crates (name) VALUES ('c-1')")
+    states = {**SPEC.states, "packing": KindState(why_none="it takes as long as it takes")}
+    assert not await install(conn, spec=changed(states=states, actions={}), sql="SELECT 1 / 0")
+    known = "SELECT sla IS NULL FROM farrier.kind_states WHERE kind = 'crate' AND state = 'packing'"
+    assert await conn.fetchval(known)
+    assert await conn.fetchval("SELECT array_agg(action) FROM farrier.kind_actions WHERE kind = 'crate'") == ["create"]
+    assert await conn.fetchval("SELECT count(*) FROM farrier_crates.crates") == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"sql": "CREATE TABLE x (y nonsense)"}, "the SQL of kind crate fails: .*nonsense"),
+        ({"sql": ""}, "farrier_crates"),
+        ({"spec": changed(relation="farrier_crates.boxes")}, "farrier_crates.boxes"),
+        (
+            {"sql": crates.CREATE.replace("labels text", "tags text").replace("NOT labels", "NOT tags")},
+            "lacks columns: labels",
+        ),
+    ],
+)
+async def test_an_installation_that_fails_leaves_nothing(conn: Connection, changes: dict[str, Any], told: str) -> None:
+    with pytest.raises((RefusedByModel, pg.PostgresError), match=told):
+        await install(conn, **changes)
+    assert not await conn.fetchval(CRATES)
+    assert not await conn.fetchval("SELECT count(*) FROM farrier.kinds WHERE kind = 'crate'")
+
+
+async def test_a_name_that_another_package_has_taken_is_refused(conn: Connection) -> None:
+    await install(conn)
+    with pytest.raises(RefusedByModel, match=r"installed with table farrier_crates.crates, and not boxes.boxes"):
+        await install(conn, spec=changed(relation="boxes.boxes"))
+
+
+async def test_a_state_that_something_is_in_cannot_be_taken_away(conn: Connection) -> None:
+    await install(conn)
+    await conn.execute("INSERT INTO farrier_crates.crates (name) VALUES ('c-1')")
+    renamed = {("wrapping" if name == "packing" else name): state for name, state in SPEC.states.items()}
+    edges = tuple(msgspec.structs.replace(e, source="wrapping") if e.source == "packing" else e for e in SPEC.edges)
+    other = changed(states=renamed, edges=edges, initial="wrapping")
+    with pytest.raises(RefusedByModel, match="in states that it no longer has: packing"):
+        await install(conn, spec=other)
+    for state in ("packed", "emptying/unpack", "gone"):
+        await conn.execute("UPDATE farrier_crates.crates SET state = $1", state)
+    assert not await install(conn, spec=other)
+
+
+async def test_of_two_installations_at_once_one_makes_the_table(db: pg.Database) -> None:
+    new: list[bool] = []
+
+    async def installer() -> None:
+        async with db.connect() as conn:
+            new.append(await install(conn))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(2):
+            group.start_soon(installer)
+    assert sorted(new) == [False, True]
+
+
+async def test_a_database_that_knows_a_kind_otherwise_is_told_how_to_be_mended(conn: Connection) -> None:
+    named = [(NAME, SPEC)]
+    with pytest.raises(ConfigError, match=f"kind crate is not in this database; run: farrier kind install {NAME}"):
+        await kinds.require(conn, named)
+    await install(conn)
+    await kinds.require(conn, named)
+    with pytest.raises(ConfigError, match=f"other states, edges, limits or actions; run: farrier kind install {NAME}"):
+        await kinds.require(conn, [(NAME, changed(actions={}))])
+
+
+@pytest.mark.parametrize("embedded", [True, False])
+async def test_an_embedded_database_learns_of_kinds_by_itself_and_no_other_does(
+    db: pg.Database, embedded: bool
+) -> None:
+    async with db.pool(1) as pool:
+        database = wiring.Database(db.dsn, pool, embedded)
+        if embedded:
+            await wiring.require_kinds(database, {NAME: extension()})
+        else:
+            with pytest.raises(ConfigError, match="is not in this database"):
+                await wiring.require_kinds(database, {NAME: extension()})
+        assert await pool.fetchval(CRATES) is embedded
+
+
+# --- run
+
+
+class Services:
+    """The services of crates, which tell when they were opened and closed."""
+
+    def __init__(self) -> None:
+        self.hand = Hand()
+        self.opened = 0
+        self.closed = 0
+
+    @asynccontextmanager
+    async def __call__(self, surroundings: Surroundings) -> AsyncIterator[Hand]:
+        assert surroundings.credentials is not None
+        self.opened += 1
+        yield self.hand
+        self.closed += 1
+
+
+def config(dsn: str) -> Config:
+    return Config(
+        database=DatabaseConfig(dsn=dsn),
+        http=HttpConfig(port=0),
+        bmc=NOWHERE,
+        # A poll that a test would not wait for: what comes in time was told.
+        controller=msgspec.structs.replace(loop.BRISK, kinds=(NAME,), poll_interval=ControllerConfig().period),
+    )
+
+
+async def test_a_daemon_runs_it_beside_its_own_wakes_it_at_once_and_drains_it(
+    db: pg.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services, stop = Services(), anyio.Event()
+    monkeypatch.setattr(crates, "CRATE", extension(services=services), raising=False)
+    async with db.pool(4) as pool, db.connect() as conn:
+        await install(conn)
+        yard = crates.Yard(db, pool)
+        async with anyio.create_task_group() as group:
+            await group.start(Daemon(config(db.dsn), stop).run)
+            assert services.opened == 1
+            made = await yard.create()
+            await yard.until("SELECT state = 'packed' FROM farrier_crates.crates WHERE id = $1", made)
+            services.hand.hold()
+            await yard.ask("delete")
+            with anyio.fail_after(loop.PATIENCE):
+                await services.hand.begun.wait()
+            stop.set()
+            assert not services.closed
+            services.hand.free.set()
+        assert (await yard.crate(made))["state"] == "gone"
+    assert (services.opened, services.closed) == (1, 1)
+
+
+async def test_a_daemon_does_not_start_with_a_kind_that_its_database_does_not_know(
+    db: pg.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crates, "CRATE", extension(services=Services()), raising=False)
+    with pytest.raises(ExceptionGroup) as failed:
+        await Daemon(config(db.dsn), anyio.Event()).run()
+    known = foreseen(failed.value)
+    assert isinstance(known, ConfigError)
+    assert "kind crate is not in this database" in str(known)
+
+
+# --- writes of its own
+
+WRITER = """
+    CREATE TABLE farrier_crates.weights (id bigint, kg integer);
+    CREATE FUNCTION farrier_crates.write(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
+    LANGUAGE plpgsql AS $$
+    #variable_conflict use_column
+    DECLARE
+        stale bigint[];
+    BEGIN
+        SELECT coalesce(array_agg(w.run), '{}') INTO stale FROM farrier.write_resources(changes) w;
+        RETURN QUERY SELECT s.run, interval '0' FROM unnest(stale) s (run);
+        INSERT INTO farrier_crates.weights
+        SELECT c.run, c.kg FROM jsonb_to_recordset(changes -> 'weights') c (run bigint, kg integer)
+         WHERE c.run <> ALL (stale);
+    END $$;
+"""
+
+
+class Weighed(msgspec.Struct, frozen=True):
+    kg: int
+
+
+async def test_writes_of_its_own_are_applied_with_the_rest_or_not_at_all(db: pg.Database) -> None:
+    weighing = extension(
+        sql=crates.CREATE + WRITER,
+        writer="farrier_crates.write",
+        section=lambda write: ("weights", msgspec.structs.asdict(write)),
+    )
+    async with db.pool(2) as pool, pool.acquire() as conn:
+        await kinds.install(conn, wiring.installable(weighing))
+        yard = crates.Yard(db, pool)
+        fresh, stale = await yard.create("c-1"), await yard.create("c-2")
+        io: PostgresStateIO[Crate, Crate, Any] = PostgresStateIO(
+            pool, loop_of(weighing, None).rows, owner=uuid4(), lease=loop.BRISK.lease
+        )
+        claim = await io.claim(Lane.WOKEN, 10, None)
+        loaded = await io.load([fresh, stale])
+        await pool.execute("UPDATE farrier_crates.crates SET version = version + 1 WHERE id = $1", stale)
+        results = await io.commit([weighed(loaded.resources[id_], claim.token) for id_ in (fresh, stale)])
+        assert (results[fresh].verdict, results[stale].verdict) == (Verdict.COMMITTED, Verdict.CONFLICT)
+        assert [tuple(row) for row in await pool.fetch("SELECT * FROM farrier_crates.weights")] == [(fresh, 70)]
+
+
+def weighed(crate: Crate, token: int) -> Finished[Crate, Any]:
+    return Finished(
+        id=crate.id,
+        token=token,
+        version=crate.version,
+        due=Due.PERIODIC,
+        outcome="update",
+        to=crate,
+        writes=(Weighed(70),),
+    )
+
+
+async def test_a_write_that_no_section_is_known_for_is_refused_in_words() -> None:
+    run = weighed(
+        Crate(
+            id=1, version=1, name="c", state="packed", state_entered_at=NOW, created_at=NOW, size=1, labels=(), slot=1
+        ),
+        1,
+    )
+    with pytest.raises(TypeError, match="a run of a crate wrote a Weighed; its rows know no section for that"):
+        crates.rows().changes([run])
