@@ -84,9 +84,9 @@ SPEC = KindSpec(
     terminal=frozenset({GONE}),
     create=CreatePartition,
     actions={
-        "update": KindAction(description="Change what its services may use.", params=UpdatePartition),
+        "update": KindAction(description="change what its services may use", params=UpdatePartition),
         "delete": KindAction(
-            description="Give it up; refused while it has members, unless drain says to wait for them to leave.",
+            description="give it up; refused while it has members, unless drain: true, which waits for them to leave",
             params=DeletePartition,
         ),
     },

@@ -338,3 +338,42 @@ def test_a_token_that_may_expire_before_the_machine_is_installed_is_refused(
 
 def test_where_no_token_is_sent_its_time_does_not_matter(sites: Path) -> None:
     assert site(sites, MAAS + TTL.format(ttl="1m"), "#cloud-config\n").deploy.bootstrap_ttl == timedelta(minutes=1)
+
+
+UFM = '[ufm]\nurl = "https://ufm.north"\n'
+
+
+def test_a_fabric_manager_is_spoken_to_as_a_user_or_with_a_token(sites: Path) -> None:
+    with_user = site(sites, UFM + 'credential = "env:UFM"\nread_timeout = "5s"\n').ufm
+    assert with_user is not None and (with_user.credential, with_user.token) == ("env:UFM", "")
+    assert with_user.read_timeout == timedelta(seconds=5)
+    with_token = site(sites, UFM + 'token = "file:/run/ufm"\n').ufm
+    assert with_token is not None and with_token.token == "file:/run/ufm"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (UFM, "[ufm]: expected either credential, for a user and password, or token"),
+        (UFM + 'credential = "env:A"\ntoken = "env:B"\n', "expected either credential"),
+        (UFM + 'credential = "hunter2"\n', "[ufm] credential: expected a reference to it"),
+        (UFM + 'token = "hunter2"\n', "[ufm] token: expected a reference to it"),
+        (UFM + 'token = "env:A"\nca_file = "ca.pem"\n', "[ufm] ca_file: expected an absolute path"),
+        (UFM + 'token = "env:A"\nread_timeout = "1m"\n', "[ufm] read_timeout: expected 1s to 20s, got 1m"),
+        (UFM + 'token = "env:A"\nchange_timeout = "1m"\n', "[ufm] change_timeout: expected 1s to 45s, got 1m"),
+        ('[ufm]\nurl = "https://ufm.north/ufmRest"\ntoken = "env:A"\n', "[ufm] url"),
+        ('[ufm]\nurl = "https://me:hunter2@ufm.north"\ntoken = "env:A"\n', "[ufm] url: expected http[s]://host"),
+    ],
+)
+def test_a_fabric_manager_that_cannot_be_meant_is_refused_and_no_secret_repeated(
+    sites: Path, text: str, words: str
+) -> None:
+    (line,) = refusal(sites, text)
+    assert words in line
+    assert "hunter2" not in line
+
+
+def test_a_fabric_manager_belongs_to_one_site(sites: Path) -> None:
+    (sites / "south.toml").write_text('[ufm]\nurl = "https://UFM.north/"\ntoken = "env:A"\n')
+    (line,) = refusal(sites, UFM + 'token = "env:A"\n')
+    assert "north, south: [ufm] url" in line

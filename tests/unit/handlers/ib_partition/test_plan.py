@@ -1,0 +1,156 @@
+"""What is to be changed in UFM, given what it has: every difference has its change, and no difference none."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from farrier.handlers.ib_partition.doing import MOST_REQUESTS, make
+from farrier.handlers.ib_partition.plan import (
+    MOST_AT_ONCE,
+    SEEN_AGAIN_AFTER,
+    Add,
+    Create,
+    Remove,
+    SetPorts,
+    SetQos,
+    marks,
+    planned,
+)
+from farrier.model.ib_partition import IbPartition, Left, Marked, Member, MemberState, Stranger
+from farrier.model.ufm import Membership, Pkey, Port, Qos, RateLimit, UfmError, UfmFailure
+from farrier.services.ufm import READING_KEPT
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+GUIDS = tuple(f"{number:016x}" for number in range(1, 400))
+QOS = Qos(mtu_limit=2, rate_limit=2.5, service_level=0)
+HAVE = Pkey(number=16, name="api_pkey_0x10", qos=QOS, ports={GUIDS[0]: Port(), GUIDS[1]: Port()})
+
+
+def member(number: int, **changes: Any) -> Member:
+    fields: dict[str, Any] = {"guid": GUIDS[number], "owner": "me", "state": MemberState.APPLIED, "seq": 1}
+    return Member(**(fields | changes))
+
+
+def partition(**changes: Any) -> IbPartition:
+    fields: dict[str, Any] = {
+        "id": 1,
+        "version": 1,
+        "name": "ib",
+        "site": "north",
+        "state": "ready",
+        "state_entered_at": NOW,
+        "created_at": NOW,
+        "claimed_at": NOW,
+        "pkey": 16,
+        "mtu_limit": 2,
+        "rate_limit": RateLimit.G2_5,
+        "service_level": 0,
+        "members": (member(0), member(1)),
+    }
+    return IbPartition(**(fields | changes))
+
+
+def test_what_is_as_it_is_to_be_is_left_alone() -> None:
+    plan = planned(partition(), HAVE, NOW, named=False)
+    assert (plan.changes, plan.strangers) == ((), ())
+    assert not list(marks(partition(), HAVE, {}))
+
+
+def test_what_ufm_does_not_have_is_made_and_then_its_ports_are_added() -> None:
+    changes = planned(partition(members=(member(0), member(1, membership=Membership.LIMITED))), None, NOW, named=False)
+    assert [type(change) for change in changes.changes] == [Create, Add, Add]
+
+
+def test_a_ufm_that_tells_no_services_is_not_told_ours_for_ever() -> None:
+    assert planned(partition(), msgspec.structs.replace(HAVE, qos=None), NOW, named=False).changes == ()
+
+
+def test_services_that_differ_are_set_and_nothing_else() -> None:
+    (change,) = planned(partition(service_level=4), HAVE, NOW, named=False).changes
+    assert change == SetQos(16, Qos(mtu_limit=2, rate_limit=2.5, service_level=4))
+
+
+def test_ports_are_added_before_others_are_removed() -> None:
+    members = (member(0, state=MemberState.LEAVING), member(1), member(2, state=MemberState.PENDING))
+    add, remove = planned(partition(members=members), HAVE, NOW, named=False).changes
+    assert isinstance(add, Add) and add.guids == (GUIDS[2],)
+    assert remove == Remove(16, (GUIDS[0],))
+
+
+def test_those_that_were_refused_come_last() -> None:
+    members = (member(2, state=MemberState.REFUSED), member(3, state=MemberState.PENDING))
+    changes = planned(partition(members=members), None, NOW, named=False).changes
+    assert [change.guids for change in changes if isinstance(change, Add)] == [(GUIDS[3],), (GUIDS[2],)]
+
+
+def test_many_ports_go_in_requests_of_a_bounded_size() -> None:
+    members = tuple(member(number, state=MemberState.LEAVING) for number in range(350))
+    have = msgspec.structs.replace(HAVE, ports=dict.fromkeys(GUIDS[:350], Port()))
+    changes = planned(partition(members=members), have, NOW, named=False).changes
+    assert [len(change.guids) for change in changes if isinstance(change, Remove)] == [MOST_AT_ONCE] * 3 + [50]
+
+
+def test_a_stranger_is_noted_and_removed_only_once_it_was_seen_long_enough_ago() -> None:
+    have = msgspec.structs.replace(HAVE, ports={**HAVE.ports, GUIDS[9]: Port()})
+    first = planned(partition(), have, NOW, named=False)
+    assert (first.changes, first.strangers) == ((), (Stranger(GUIDS[9], NOW),))
+    known = partition(strangers=first.strangers)
+    early = planned(known, have, NOW + SEEN_AGAIN_AFTER - timedelta(seconds=1), named=False)
+    assert early.changes == () and early.strangers == first.strangers
+    late = planned(known, have, NOW + SEEN_AGAIN_AFTER, named=False)
+    assert late.changes == (Remove(16, (GUIDS[9],)),) and late.removed == (GUIDS[9],)
+
+
+def test_what_is_seen_again_comes_from_another_reading() -> None:
+    assert SEEN_AGAIN_AFTER >= 2 * READING_KEPT
+
+
+def test_ports_are_set_without_those_that_leave_and_with_those_that_nobody_asked_for_yet() -> None:
+    ports = {GUIDS[0]: Port(Membership.LIMITED), GUIDS[1]: Port(), GUIDS[9]: Port()}
+    members = (member(0), member(1, state=MemberState.LEAVING), member(2, state=MemberState.PENDING))
+    have = msgspec.structs.replace(HAVE, ports=ports)
+    (change,) = planned(partition(members=members), have, NOW, named=False).changes
+    assert isinstance(change, SetPorts)
+    assert change.ports == {GUIDS[0]: Port(), GUIDS[2]: Port(), GUIDS[9]: Port()}
+
+
+def test_members_are_marked_by_what_was_read() -> None:
+    members = (
+        member(0, state=MemberState.PENDING, seq=3),
+        member(1, membership=Membership.LIMITED),
+        member(2, state=MemberState.PENDING),
+        member(3, state=MemberState.LEAVING, seq=7),
+    )
+    assert list(marks(partition(members=members), HAVE, {GUIDS[2]: "no"})) == [
+        Marked(guid=GUIDS[0], seq=3, state=MemberState.APPLIED),
+        Marked(guid=GUIDS[1], seq=1, state=MemberState.PENDING),
+        Marked(guid=GUIDS[2], seq=1, state=MemberState.REFUSED, reason="no"),
+        Left(guid=GUIDS[3], seq=7),
+    ]
+
+
+class Refusing:
+    """`protocols.UfmClient` of which every addition is refused; nothing else is asked of it."""
+
+    named = False
+
+    def __init__(self) -> None:
+        self.requests = 0
+
+    async def add(self, _wanted: object, _guids: object, _membership: object) -> None:
+        self.requests += 1
+        raise UfmError(UfmFailure.ABSENT, "unknown port")
+
+
+@pytest.mark.parametrize(("ports", "requests"), [(1, 1), (4, 7), (300, MOST_REQUESTS)])
+async def test_ports_that_are_all_refused_cost_a_bounded_number_of_requests(ports: int, requests: int) -> None:
+    client: Any = Refusing()
+    members = tuple(member(number, state=MemberState.PENDING) for number in range(ports))
+    plan = planned(partition(members=members), msgspec.structs.replace(HAVE, ports={}), NOW, named=False)
+    refused = await make(client, plan.changes)
+    assert client.requests == requests
+    assert "unknown port" in refused.text
