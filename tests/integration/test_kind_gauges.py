@@ -28,8 +28,8 @@ Samples = dict[tuple[str, tuple[str, ...]], float]
 
 
 @pytest.fixture
-async def yard(db: pg.Database) -> AsyncIterator[Yard]:
-    async with crates.opened(db, pool_size=3) as opened:
+async def yard(every_db: pg.Database) -> AsyncIterator[Yard]:
+    async with crates.opened(every_db, pool_size=3) as opened:
         yield opened
 
 
@@ -64,7 +64,7 @@ async def test_what_is_there_is_counted_by_state_and_what_has_ended_is_not(yard:
     async with yard.running():
         await yard.until("SELECT count(*) = 3 FROM farrier_crates.crates WHERE state = 'packed'")
         await yard.ask("delete", "c-1")
-        await yard.until("SELECT count(*) = 1 FROM farrier_crates.crates WHERE ended_at IS NOT NULL")
+        await yard.until("SELECT count(*) = 2 FROM farrier.schedule WHERE kind = 'crate'")
     await yard.create("c-4")
     await yard.db.advance(timedelta(minutes=2))
     told = await scraped(yard)

@@ -21,8 +21,8 @@ LIMITS = Limits(sites={"north": {"crate.packing": timedelta(hours=1)}})
 
 
 @pytest.fixture
-async def yard(db: pg.Database) -> AsyncIterator[Yard]:
-    async with crates.opened(db) as opened:
+async def yard(every_db: pg.Database) -> AsyncIterator[Yard]:
+    async with crates.opened(every_db) as opened:
         yield opened
 
 

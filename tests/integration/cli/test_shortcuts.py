@@ -108,3 +108,30 @@ async def test_without_a_database_there_is_no_list(nowhere: Prompt) -> None:
     nowhere.environment["FARRIER_DATABASE_DSN"] = "postgresql://127.0.0.1:1/none"
     for command in ("segment", "ibp"):
         await nowhere(command, "list", ends=ExitCode.DATABASE_UNREACHABLE)
+
+
+async def test_a_reader_may_look_and_may_not_ask(farrier: Prompt, lan: Lan) -> None:
+    await lan.ready()
+    await lan.pool.execute("SELECT farrier.set_pool('pkey', 5, 6)")
+    await farrier("ibp", "add", "tenant-a")
+    reader = Prompt(FARRIER_DATABASE_DSN=f"{lan.db.dsn}&options=-c%20role%3Dfarrier_reader")
+    for command in (["list"], ["show", "lan"], ["why", "lan"], ["history", "lan"]):
+        assert "lan" in (await reader("segment", *command)).out, command
+    assert "network_segment" in (await reader("kind", "list")).out
+    await reader("segment", "addresses", "lan")
+    await reader("ibp", "members", "tenant-a")
+    await reader("sla", "breaches")
+    assert "permission denied" in (await reader("segment", "delete", "lan", ends=ExitCode.REFUSED)).err
+
+
+async def test_the_role_for_intents_may_ask_and_see_what_became_of_it(lan: Lan) -> None:
+    asking = Prompt(FARRIER_DATABASE_DSN=f"{lan.db.dsn}&options=-c%20role%3Dfarrier_intents")
+    await asking("segment", "add", "lan", *NET)
+    await lan.settle()
+    assert "ready" in (await asking("segment", "list")).out
+    await asking("segment", "addresses", "lan")
+    await asking("segment", "delete", "lan")
+    await lan.settle()
+    assert "lan" in (await asking("segment", "list", "--ended")).out
+    late = await asking("resource", "intent", "network_segment", "lan", "delete", ends=ExitCode.REFUSED)
+    assert "has ended" in late.err or "no network segment" in late.err

@@ -16,7 +16,8 @@ SELECT row_to_json(x)::text
                'maas_region', (SELECT coalesce(json_object_agg(state, n), '{}') FROM (
                     SELECT state, count(*) AS n FROM farrier.maas_regions GROUP BY state) c)) AS layers,
            d.due, d.oldest_due_seconds,
-           (SELECT count(*) FROM farrier.intents WHERE status = 'pending') AS intents_pending
+           (SELECT count(*) FROM farrier.intents WHERE status = 'pending')
+               + (SELECT count(*) FROM farrier.resource_intents WHERE status = 'pending') AS intents_pending
       FROM (SELECT count(*) AS due,
                    coalesce(extract(epoch FROM farrier.now() - min(s.due_at)), 0)::double precision AS oldest_due_seconds
               FROM farrier.schedule s
