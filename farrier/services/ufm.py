@@ -28,6 +28,10 @@ from farrier.services.ufm_transport import Pass, Transport, UfmSettings, open_ht
 READING_KEPT = timedelta(seconds=10)
 # So that partitions which look one after the other do not each wait for a UFM that is down.
 TROUBLE_KEPT = timedelta(seconds=5)
+# What would strike a reading of any other partition, too.
+_OF_ALL = frozenset(
+    {UfmFailure.AUTH, UfmFailure.TLS, UfmFailure.UNREACHABLE, UfmFailure.TIMEOUT, UfmFailure.BUSY, UfmFailure.FORBIDDEN}
+)
 
 
 class _Reading(msgspec.Struct, frozen=True):
@@ -62,11 +66,14 @@ class Ufm:
 
     async def read_anew(self, number: int) -> Pkey | None:
         """As of now, alone."""
+        self._refuse_in_trouble()
         try:
             return await self._transport.send(ufm_requests.pkey(number), partial(ufm_answers.pkey, number))
         except UfmError as error:
             if error.failure is UfmFailure.ABSENT:
                 return None
+            if error.failure in _OF_ALL:
+                self._trouble = self._now(), error
             raise
 
     async def create(self, wanted: Wanted) -> None:
@@ -93,9 +100,7 @@ class Ufm:
 
     async def _read_all(self) -> _Reading:
         began_at, turn = self._now(), next(self._turns)
-        if self._trouble is not None and began_at - self._trouble[0] < TROUBLE_KEPT.total_seconds():
-            known = self._trouble[1]
-            raise UfmError(known.failure, known.detail, operation=known.operation, retry_after=known.retry_after)
+        self._refuse_in_trouble()
         try:
             found = await self._transport.send(ufm_requests.list_ports(), ufm_answers.ports)
             services = await self._transport.send(ufm_requests.list_qos(), ufm_answers.qos)
@@ -106,6 +111,11 @@ class Ufm:
         self._trouble = None
         self._reading = _Reading(began_at, turn, pkeys)
         return self._reading
+
+    def _refuse_in_trouble(self) -> None:
+        if self._trouble is not None and self._now() - self._trouble[0] < TROUBLE_KEPT.total_seconds():
+            known = self._trouble[1]
+            raise UfmError(known.failure, known.detail, operation=known.operation, retry_after=known.retry_after)
 
     async def _change(self, number: int, request: Request) -> None:
         """Whatever becomes of it, what was read before says nothing of this partition any more."""

@@ -193,6 +193,15 @@ async def test_a_ufm_in_trouble_is_left_alone_for_a_moment_and_everybody_told_wh
         assert await world.client.read(1) is None
 
 
+@pytest.mark.parametrize(("status", "requests"), [(401, 1), (500, 2 * ATTEMPTS)])
+async def test_what_strikes_a_key_alone_keeps_nobody_else_from_asking(status: int, requests: int) -> None:
+    async with world_of(Scripted(text(status))) as world:
+        for number in (1, 2):
+            with failing():
+                await world.client.read_anew(number)
+    assert len(world.observed.requests) == requests
+
+
 # --- connections
 
 

@@ -20,6 +20,8 @@ from farrier.model.ufm import Membership, Pkey, Port, Qos, Wanted
 SEEN_AGAIN_AFTER = timedelta(seconds=20)
 # GUIDs of a removal are in the path: 1.7 kB, of the 8 that servers take.
 MOST_AT_ONCE = 100
+# Kept in the partition's row, 80 bytes each; others have their turn when these are gone.
+MOST_STRANGERS = 500
 
 
 class Create(msgspec.Struct, frozen=True):
@@ -112,7 +114,7 @@ def _is_off(wanted: Wanted, ports: Mapping[str, Port], have: Pkey) -> bool:
 def _strangers(partition: IbPartition, have: Pkey, now: datetime) -> tuple[Stranger, ...]:
     known = {one.guid: one.seen_at for one in partition.strangers}
     ours = {member.guid for member in partition.members}
-    return tuple(Stranger(guid, known.get(guid, now)) for guid in sorted(have.ports.keys() - ours))
+    return tuple(Stranger(guid, known.get(guid, now)) for guid in sorted(have.ports.keys() - ours)[:MOST_STRANGERS])
 
 
 def _leaves(partition: IbPartition, guid: str) -> bool:

@@ -105,6 +105,8 @@ async def _reconcile(partition: IbPartition, now: datetime, client: UfmClient) -
     # Another replica may have changed it since this one has read: what members wait for is not decided on that.
     waited_for = any(member.state in (MemberState.PENDING, MemberState.LEAVING) for member in partition.members)
     have = await client.read(partition.pkey, fresh=waited_for)
+    if have is None and not waited_for:
+        have = await client.read(partition.pkey, fresh=True)
     plan = planned(partition, have, now, named=client.named)
     refused = Refused()
     removed = plan.removed

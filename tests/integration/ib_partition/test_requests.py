@@ -109,6 +109,18 @@ async def test_a_drain_begins_at_once_and_waits_for_the_members_to_leave(fabric:
     assert KEY not in fabric.manager.partitions and await fabric.taken() == [] and await fabric.members() == {}
 
 
+async def test_a_partition_that_ufm_never_heard_of_drains_without_it(fabric: Fabric) -> None:
+    fabric.manager.faults.add(Fault(status=500, times=None))
+    made = await fabric.create()
+    await fabric.join(GUIDS[0])
+    assert (await fabric.asked("delete", drain=True))[0] == "accepted"
+    assert (await fabric.outcome(made))["reason"] == "waits for members to leave: node-1"
+    await fabric.leave(GUIDS[0])
+    await fabric.settle()
+    assert await fabric.history(made) == ["deleting", "gone"]
+    assert await fabric.members() == {} and await fabric.taken() == []
+
+
 async def test_a_drain_that_waits_costs_no_run_but_that_of_its_period(fabric: Fabric) -> None:
     await fabric.ready("ib", GUIDS[0])
     await fabric.asked("delete", drain=True)
