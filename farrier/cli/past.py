@@ -27,7 +27,7 @@ _PANEL = "Which changes"
 
 AsJsonLines = Annotated[bool, typer.Option("--json", help="Print JSON, one object on each line.")]
 
-COLUMNS = ("AT", "NODE", "LAYER", "FROM", "TO", "AFTER", "CAUSE", "REASON", "SOURCE")
+COLUMNS = ("AT", "NAME", "LAYER", "FROM", "TO", "AFTER", "CAUSE", "REASON", "SOURCE")
 
 
 def row(past: Past) -> tuple[Cell, ...]:

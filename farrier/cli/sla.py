@@ -99,7 +99,7 @@ async def breaches(session: Session, as_json: output.AsJson = False) -> None:
     if not found:
         typer.echo("no node, no region and no other resource is above a limit", err=True)
     output.table(
-        ("NODE", "LAYER", "STATE", "FOR", "LIMIT", "ABOVE", "PAUSED"),
+        ("NAME", "LAYER", "STATE", "FOR", "LIMIT", "ABOVE", "PAUSED"),
         (
             (
                 name,

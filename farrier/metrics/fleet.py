@@ -1,9 +1,9 @@
 """Gauges of the whole fleet, from the database: the same on every replica, and there right after a restart.
 
 The daemon lets them `run`; an exposition asks for new ones, at most every few seconds whoever asks (less often while
-they are dear), and waits a little: nothing is counted that nobody scrapes, and no scrape that goes away ends a count. While the database cannot be asked
-the last figures stay, and `farrier_fleet_collected_timestamp_seconds` says how old they are: never a zero that is not
-true. Whatever goes wrong in a count ends neither the daemon nor an exposition.
+they are dear), and waits a little: nothing is counted that nobody scrapes, and no scrape that goes away ends a count.
+While the database cannot be asked the last figures stay, and `farrier_fleet_collected_timestamp_seconds` says how old
+they are: never a zero that is not true. Whatever goes wrong in a count ends neither the daemon nor an exposition.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ async def test_layer_and_age_narrow_it(past: Prompt, db: pg.Database) -> None:
 
 async def test_the_table_says_from_where_to_where_after_how_long_and_why(past: Prompt) -> None:
     heading, line = (await past("node", "history", "gpu-1", "--limit", 1)).out.splitlines()
-    assert heading.split() == ["AT", "NODE", "LAYER", "FROM", "TO", "AFTER", "CAUSE", "REASON", "SOURCE"]
+    assert heading.split() == ["AT", "NAME", "LAYER", "FROM", "TO", "AFTER", "CAUSE", "REASON", "SOURCE"]
     assert line.split()[2:] == ["gpu-1", "status", "active", "offline", "1m", "30s", "timer", "silent", "x.py:1"]
 
 
