@@ -71,3 +71,10 @@ async def test_a_port_that_is_taken_is_said_before_anything_starts(db: pg.Databa
             assert await daemon.ended() == 2
     assert f"cannot listen on 127.0.0.1:{port}" in (await daemon.until("daemon.failed"))["error"]
     assert "database.reached" not in daemon.names
+
+
+async def test_a_kind_that_cannot_be_imported_is_refused_before_anything_is_started() -> None:
+    async with farrier("run", "--dsn", NOWHERE, "--kind", "no_such_package.volumes:VOLUME") as daemon:
+        assert await daemon.ended() == 2
+    assert "no_such_package.volumes:VOLUME cannot be imported" in (await daemon.until("daemon.failed"))["error"]
+    assert "http.listening" not in daemon.names

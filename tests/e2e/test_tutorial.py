@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import anyio
@@ -17,7 +19,7 @@ import asyncpg
 import msgspec
 import pytest
 
-from farrier.io.embedded import wheel_binaries
+from farrier.io.embedded import EmbeddedServer, wheel_binaries
 from tests.support.process import Farrier, farrier, until
 
 ROOT = Path(__file__).parents[2]
@@ -60,8 +62,12 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal(tmp_path: Path) -> Terminal:
-    return Terminal(tmp_path)
+def terminal() -> Iterator[Terminal]:
+    """Not in pytest's own directory: each session that starts closes that to all others, and so to PostgreSQL, too."""
+    with tempfile.TemporaryDirectory(prefix="farrier-tutorial-") as name:
+        directory = Path(name).resolve()
+        yield Terminal(directory)
+        EmbeddedServer(directory / "database").stop()
 
 
 @pytest.fixture
@@ -76,6 +82,8 @@ async def daemon(terminal: Terminal, installed: str) -> AsyncIterator[Farrier]:
     async with farrier("run", "--http-port", "0", environment=terminal.variables) as running:
         await running.until("daemon.ready")
         yield running
+        running.send(signal.SIGTERM)
+        assert await running.ended() == 0
 
 
 @pytest.mark.timeout(180)

@@ -336,6 +336,7 @@ BEGIN
     END IF;
     INSERT INTO kinds AS k VALUES (make_kind.kind, make_kind.relation)
         ON CONFLICT ON CONSTRAINT kinds_pkey DO UPDATE SET relation = excluded.relation;
+    EXECUTE format('ALTER TABLE %s SET (fillfactor = 80)', relation);  -- LIKE does not copy it
     EXECUTE format('CREATE UNIQUE INDEX IF NOT EXISTS %I ON %s (name) WHERE ended_at IS NULL', name_index(relation), relation);
     EXECUTE format('CREATE OR REPLACE TRIGGER begin_resource BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION farrier.begin_resource(%L)', relation, kind);
     EXECUTE format('CREATE OR REPLACE TRIGGER schedule_resource AFTER INSERT ON %s FOR EACH ROW EXECUTE FUNCTION farrier.schedule_resource(%L)', relation, kind);
@@ -357,9 +358,10 @@ BEGIN
     END LOOP;
 END $$;
 
--- Snapshots for a kind's load, with the requests that wait. One that adds something of its own builds on this.
+-- Snapshots for a kind's load, with the requests that wait. One that adds something of its own builds on this. Intervals
+-- are as ISO 8601 has them, which is what they are decoded from.
 CREATE FUNCTION farrier.load_resources(of_kind text, ids bigint[]) RETURNS TABLE (id bigint, now timestamptz, snapshot jsonb)
-    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp SET IntervalStyle = 'iso_8601' AS $$
 BEGIN
     RETURN QUERY EXECUTE format(
         'SELECT r.id, farrier.now(), to_jsonb(r) || jsonb_build_object(''requests'', (

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from farrier.errors import UndecodableState
+from farrier.io.resource import ResourceRows
 from farrier.model.outcome import Record
 from farrier.model.resource import Answer
 from farrier.model.schedule import Due, Finished, Lane, Move, Verdict
@@ -76,6 +77,21 @@ async def test_a_snapshot_has_the_row_and_the_requests_that_wait_oldest_first(ya
         zip(asked, ("update", "delete"), strict=True)
     )
     assert crate.requests[0].params == {"labels": ["a"]}
+
+
+async def test_a_column_that_is_a_span_of_time_is_read_and_written_as_one(yard: Yard) -> None:
+    await yard.pool.execute("ALTER TABLE farrier_crates.crates ADD keep interval NOT NULL DEFAULT '1 day 90 minutes'")
+    made = await yard.create()
+    rows: ResourceRows[KeptCrate, Answer] = ResourceRows(crates.SPEC, KeptCrate, columns=("keep",))
+    (record,) = await yard.pool.fetch(rows.load, [made])
+    crate = rows.decode(record["snapshot"])
+    assert crate.keep == timedelta(days=1, minutes=90)
+    kept = Finished[KeptCrate, Answer](
+        id=made, token=1, version=1, due=Due.PERIODIC, outcome="update", to=crate.but(keep=timedelta(seconds=1.5))
+    )
+    changes = {"runs": [{"run": made, "version": 1}], **rows.changes([kept])}
+    await yard.pool.fetch("SELECT * FROM farrier.write_resources($1::jsonb)", msgspec.json.encode(changes).decode())
+    assert (await yard.crate(made))["keep"] == timedelta(seconds=1.5)
 
 
 async def test_a_snapshot_that_cannot_be_decoded_says_what_is_wrong_with_it() -> None:
@@ -148,6 +164,10 @@ async def test_a_request_that_comes_during_a_run_is_answered_by_the_next(yard: Y
     again = await io.claim(Lane.WOKEN, 10, None)
     assert [row.id for row in again.rows] == [made]
     assert [request.id for request in (await io.load([made])).resources[made].requests] == [asked]
+
+
+class KeptCrate(Crate, frozen=True, kw_only=True):
+    keep: timedelta
 
 
 def packed(crate: Crate, token: int) -> Finished[Crate, Answer]:
