@@ -70,16 +70,17 @@ def planned(partition: IbPartition, have: Pkey | None, now: datetime, *, named: 
         return Plan((Create(wanted), *_additions(wanted, partition.users)), (), ())
     strangers = _strangers(partition, have, now)
     removed = tuple(one.guid for one in strangers if now - one.seen_at >= SEEN_AGAIN_AFTER)
+    leaving = {member.guid for member in partition.members if member.state is MemberState.LEAVING}
+    gone = dict.fromkeys(guid for guid in have.ports if guid in leaving or guid in removed)
     changes: list[PartitionChange] = []
     if have.qos is not None and have.qos != wanted.qos:
         changes.append(SetQos(partition.pkey, wanted.qos))
     if _is_off(wanted, ports, have):
-        kept = {guid: port for guid, port in have.ports.items() if guid not in removed and not _leaves(partition, guid)}
+        kept = {guid: port for guid, port in have.ports.items() if guid not in gone}
         changes.append(SetPorts(wanted, kept | ports))
     else:
         changes += _additions(wanted, [member for member in partition.users if member.guid not in have.ports])
-        gone = [*(guid for guid in have.ports if _leaves(partition, guid)), *removed]
-        changes += (Remove(partition.pkey, tuple(chunk)) for chunk in _chunks(gone))
+        changes += (Remove(partition.pkey, tuple(chunk)) for chunk in _chunks(list(gone)))
     return Plan(tuple(changes), strangers, removed)
 
 
@@ -115,10 +116,6 @@ def _strangers(partition: IbPartition, have: Pkey, now: datetime) -> tuple[Stran
     known = {one.guid: one.seen_at for one in partition.strangers}
     ours = {member.guid for member in partition.members}
     return tuple(Stranger(guid, known.get(guid, now)) for guid in sorted(have.ports.keys() - ours)[:MOST_STRANGERS])
-
-
-def _leaves(partition: IbPartition, guid: str) -> bool:
-    return any(member.guid == guid and member.state is MemberState.LEAVING for member in partition.members)
 
 
 def _additions(wanted: Wanted, members: Sequence[Member]) -> Iterator[Add]:

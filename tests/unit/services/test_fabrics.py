@@ -1,0 +1,69 @@
+"""The fabric managers of sites: which there are, and what stays when the sites are read anew."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from farrier.config.sites import Site, UfmSite
+from farrier.errors import ConfigError
+from farrier.services.fabrics import Fabrics, open_fabrics, settings_of
+from farrier.services.maas_transport import Times
+from farrier.services.ufm_transport import UfmSettings
+from farrier.sim.ufm import Manager, UfmTransport
+from tests.support.clock import HandClock
+from tests.support.ufm import Observed, OneCredential
+
+NORTH = Site(name="north", ufm=UfmSite(url="https://ufm.north/", credential="env:UFM"))
+SOUTH = Site(name="south", ufm=UfmSite(url="https://ufm.south", token="env:TOKEN", ca_file="/etc/ca.pem"))
+
+
+@pytest.fixture
+async def fabrics() -> AsyncIterator[Fabrics]:
+    manager = Manager()
+    async with open_fabrics(
+        credentials=OneCredential(manager.username, manager.password, manager.token),
+        times=Times(clock=HandClock()),
+        observer=Observed(),
+        transport=UfmTransport(manager),
+    ) as opened:
+        yield opened
+
+
+def test_a_site_says_all_that_its_client_needs() -> None:
+    found = settings_of({"north": NORTH, "south": SOUTH, "west": Site(name="west")})
+    assert found["north"].ufm == UfmSettings(url="https://ufm.north")
+    assert found["north"].reference == "env:UFM"
+    assert found["south"].ufm == UfmSettings(url="https://ufm.south", with_token=True, ca_file=Path("/etc/ca.pem"))
+    assert found["south"].reference == "env:TOKEN"
+    assert "west" not in found
+
+
+async def test_a_site_has_the_client_of_its_own_ufm_or_none(fabrics: Fabrics) -> None:
+    await fabrics.use(settings_of({"north": NORTH}))
+    client = fabrics.client("north")
+    assert client is not None and await client.read_anew(1) is None
+    assert fabrics.client("south") is None
+
+
+async def test_a_client_stays_when_its_settings_do_and_goes_with_its_site(fabrics: Fabrics) -> None:
+    await fabrics.use(settings_of({"north": NORTH}))
+    before = fabrics.client("north")
+    await fabrics.use(settings_of({"north": NORTH}))
+    assert fabrics.client("north") is before
+    slower = UfmSite(url="https://ufm.north", credential="env:UFM", read_timeout=timedelta(seconds=20))
+    await fabrics.use(settings_of({"north": Site(name="north", ufm=slower)}))
+    assert fabrics.client("north") is not before
+    await fabrics.use({})
+    assert fabrics.client("north") is None
+
+
+async def test_a_file_that_cannot_be_used_leaves_everything_as_it_was(fabrics: Fabrics) -> None:
+    await fabrics.use(settings_of({"north": NORTH}))
+    before = fabrics.client("north")
+    with pytest.raises(ConfigError):
+        await fabrics.use(settings_of({"south": SOUTH}))
+    assert fabrics.client("north") is before
