@@ -89,7 +89,7 @@ async def test_a_list_begins_with_the_newest_and_tells_how_to_go_on(farrier: Pro
     second = await farrier("history", "list", "--limit", 3, "--after", key, "--json")
     assert read(second.lines) == everything[-4:-7:-1]
     table = await farrier("history", "list", "--limit", 3)
-    assert table.out.splitlines()[0].split()[:2] == ["AT", "NODE"]
+    assert table.out.splitlines()[0].split()[:2] == ["AT", "NAME"]
     assert len(table.out.splitlines()) == 4
 
 
