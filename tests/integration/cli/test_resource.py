@@ -79,6 +79,18 @@ async def test_show_tells_its_own_columns_and_what_it_was_asked_for(farrier: Pro
     assert [request["id"] for request in told["requests"]] == [asked, asked - 1]
 
 
+async def test_what_a_function_of_the_kind_adds_is_shown_beside_its_columns(farrier: Prompt, yard: Yard) -> None:
+    await yard.create("c-1")
+    await yard.pool.execute(
+        """
+        CREATE FUNCTION farrier_crates.crate_detail(id bigint) RETURNS jsonb LANGUAGE sql STABLE
+            RETURN jsonb_build_object('weight', (SELECT 7 * c.size FROM farrier_crates.crates c WHERE c.id = $1))
+        """
+    )
+    told = (await farrier("resource", "show", "crate", "c-1", "--json")).json
+    assert (told["detail"]["weight"], told["detail"]["size"]) == (21, 3)
+
+
 async def test_why_says_what_it_waits_for_its_limit_its_error_and_where_that_was_decided(
     farrier: Prompt, yard: Yard
 ) -> None:
