@@ -321,6 +321,18 @@ BEGIN
     RETURN NEW;
 END $$;
 
+-- Whatever a handler forgot to answer: nobody runs any more who could. A request that comes later is a wake, which keeps
+-- the row on the schedule, or finds none and is refused.
+CREATE FUNCTION farrier.refuse_leftovers() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    UPDATE resource_intents i SET status = 'rejected', reason = format('this %s has ended', replace(OLD.kind, '_', ' ')), answered_at = farrier.now()
+     WHERE i.kind = OLD.kind AND i.resource_id = OLD.id AND i.status = 'pending';
+    RETURN NULL;
+END $$;
+CREATE TRIGGER refuse_leftovers AFTER DELETE ON farrier.schedule
+    FOR EACH ROW WHEN (OLD.kind NOT IN ('node', 'maas_region')) EXECUTE FUNCTION farrier.refuse_leftovers();
+
 -- Makes a table LIKE farrier.resources INCLUDING ALL a kind. May be called again.
 CREATE FUNCTION farrier.make_kind(kind text, relation regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$

@@ -11,8 +11,9 @@ import anyio
 import msgspec
 import pytest
 
-from farrier.errors import UndecodableState
+from farrier.errors import RefusedByModel, UndecodableState
 from farrier.io.resource import ResourceRows
+from farrier.library import open_enqueuer
 from farrier.model.outcome import Record
 from farrier.model.resource import Answer
 from farrier.model.schedule import Due, Finished, Lane, Move, Verdict
@@ -168,6 +169,33 @@ async def test_a_request_that_comes_during_a_run_is_answered_by_the_next(yard: Y
 
 class KeptCrate(Crate, frozen=True, kw_only=True):
     keep: timedelta
+
+
+async def test_a_request_that_a_handler_leaves_unanswered_is_refused_when_the_resource_leaves_the_schedule(
+    yard: Yard,
+) -> None:
+    made, asked = await yard.create(), await yard.ask("delete")
+    other = await yard.create("c-2")
+    waiting = await yard.ask("delete", "c-2")
+    io = yard.io()
+    claim = await io.claim(Lane.WOKEN, 10, None)
+    crate = (await io.load([made])).resources[made]
+    assert (await io.commit([ended(crate, claim.token)]))[made].verdict is Verdict.COMMITTED
+    answered = await yard.intent(asked)
+    assert (answered["status"], answered["reason"]) == ("rejected", "this crate has ended")
+    assert answered["answered_at"] is not None
+    assert (await yard.intent(waiting))["status"] == "pending", other
+
+
+async def test_python_wakes_a_resource_as_sql_does(yard: Yard) -> None:
+    made = await yard.create()
+    before = await yard.pool.fetchval("SELECT wake_seq FROM farrier.schedule WHERE kind = 'crate' AND id = $1", made)
+    async with open_enqueuer(yard.db.dsn) as enqueuer:
+        await enqueuer.enqueue("crate", made)
+        with pytest.raises(RefusedByModel, match="no crate with id 99 is scheduled"):
+            await enqueuer.enqueue("crate", 99)
+    after = await yard.pool.fetchval("SELECT wake_seq FROM farrier.schedule WHERE kind = 'crate' AND id = $1", made)
+    assert after == before + 1
 
 
 def packed(crate: Crate, token: int) -> Finished[Crate, Answer]:
