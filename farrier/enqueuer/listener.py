@@ -9,7 +9,7 @@ it still hears.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from typing import NoReturn
 
@@ -27,18 +27,18 @@ _LONGEST_PAUSE = timedelta(seconds=10)
 
 
 class Listener:
-    """Calls `wake` whenever something was asked for, and whenever something may have been missed."""
+    """Wakes the loop of a kind whenever something of it was asked for, and all whenever something may have been missed."""
 
     def __init__(
         self,
         notifications: Notifications,
         *,
-        wake: Sequence[Callable[[], None]],
+        wake: Mapping[str, Callable[[], None]],
         silence: timedelta = timedelta(seconds=10),
     ) -> None:
-        """`silence`: after so long without a notification the connection is put to the proof."""
+        """`wake` is by kind. `silence`: after so long without a notification the connection is put to the proof."""
         self._notifications = notifications
-        self._wake = tuple(wake)
+        self._wake = wake
         self._silence = silence
         self._failures = 0
 
@@ -58,19 +58,22 @@ class Listener:
             await subscription.prove()
             self._failures = 0
             _log.info("listen.begun")
-            self._wake_all()
+            self._ring({""})
             while True:
                 await self._hear(subscription)
 
     async def _hear(self, subscription: Subscription) -> None:
-        if await subscription.heard(self._silence):
-            self._wake_all()
+        kinds = await subscription.heard(self._silence)
+        if kinds:
+            self._ring(kinds)
         else:
             await subscription.prove()
 
-    def _wake_all(self) -> None:
-        for wake in self._wake:
-            wake()
+    def _ring(self, kinds: Collection[str]) -> None:
+        """A schema of before kinds were told says "", which is everybody."""
+        for kind, wake in self._wake.items():
+            if kind in kinds or "" in kinds:
+                wake()
 
     def _pause(self) -> float:
         """Seconds, doubling with each failure in a row; jittered, so that replicas do not come back as one."""

@@ -36,7 +36,7 @@ class _Subscription:
         self._conn = conn
         self._patience = patience
         self._something = anyio.Event()
-        self._woken = False
+        self._woken: set[str] = set()
         self._proofs: set[str] = set()
 
     async def begin(self) -> None:
@@ -44,11 +44,11 @@ class _Subscription:
         await self._conn.add_listener(_WAKE, self._hear)
         await self._conn.add_listener(_PROBE_CHANNEL, self._hear)
 
-    async def heard(self, patience: timedelta) -> bool:
+    async def heard(self, patience: timedelta) -> frozenset[str]:
         with anyio.move_on_after(patience.total_seconds()):
             while not self._woken:
                 await self._next()
-        woken, self._woken = self._woken, False
+        woken, self._woken = frozenset(self._woken), set()
         return woken
 
     async def prove(self) -> None:
@@ -80,7 +80,7 @@ class _Subscription:
 
     def _hear(self, _conn: Any, _pid: int, channel: str, payload: object) -> None:
         if channel == _WAKE:
-            self._woken = True
+            self._woken.add(str(payload))
         else:
             self._proofs.add(str(payload))
         self._tell()

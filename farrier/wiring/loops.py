@@ -130,7 +130,7 @@ async def runtime(
         processors = tuple(_processor(loop, database, progress, owner=owner, host=host) for loop in loops)
         listener = None
         if not config.database.pgbouncer:
-            wake = [processor.wake for processor in processors]
+            wake = {processor.kind: processor.wake for processor in processors}
             listener = Listener(PostgresNotifications(database.dsn), wake=wake)
         yield Runtime(
             owner=owner,

@@ -62,7 +62,7 @@ class Bell:
 async def listening(dsn: str, *, silence: timedelta = timedelta(seconds=10)) -> AsyncIterator[Bell]:
     """A listener that has begun; its first ring is spent."""
     bell = Bell()
-    listener = Listener(PostgresNotifications(dsn, patience=BRIEF), wake=[bell.ring], silence=silence)
+    listener = Listener(PostgresNotifications(dsn, patience=BRIEF), wake={toy.KIND: bell.ring}, silence=silence)
     async with anyio.create_task_group() as group:
         group.start_soon(listener.run)
         await bell.until(1)
@@ -93,10 +93,27 @@ async def test_a_listener_rings_when_it_begins_and_for_a_wake(shop: Shop) -> Non
         await bell.until(2)
 
 
+async def test_a_wake_rings_for_its_kind_alone_and_one_without_a_kind_for_all(shop: Shop) -> None:
+    widgets, others = Bell(), Bell()
+    listener = Listener(
+        PostgresNotifications(shop.db.dsn, patience=BRIEF), wake={toy.KIND: widgets.ring, "other": others.ring}
+    )
+    async with anyio.create_task_group() as group:
+        group.start_soon(listener.run)
+        await widgets.until(1)
+        await shop.ask(1)
+        await widgets.until(2)
+        assert others.rung == 1, "it rang when listening began"
+        await shop.pool.execute("NOTIFY farrier_wake")  # as a schema of before said it
+        await others.until(2)
+        await widgets.until(3)
+        group.cancel_scope.cancel()
+
+
 async def test_an_insert_reaches_the_loop_without_a_poll(shop: Shop) -> None:
     handler = toy.Scripted()
     async with shop.running(handler, config=NO_POLL) as (processor, ledger), anyio.create_task_group() as group:
-        listener = Listener(PostgresNotifications(shop.db.dsn), wake=[processor.wake])
+        listener = Listener(PostgresNotifications(shop.db.dsn), wake={processor.kind: processor.wake})
         group.start_soon(listener.run)
         await ledger.until(lambda: ledger.woken_by["notify"] > 0)
         await shop.ask(2)
@@ -185,7 +202,9 @@ async def test_through_a_pooler_listening_is_found_useless_and_the_poll_does_the
         io = shop.io(pool=opened)
         with capture_logs() as logs:
             async with shop.running(toy.Scripted(), io=io) as (processor, ledger), anyio.create_task_group() as group:
-                listener = Listener(PostgresNotifications(pooler, patience=BRIEF), wake=[processor.wake])
+                listener = Listener(
+                    PostgresNotifications(pooler, patience=BRIEF), wake={processor.kind: processor.wake}
+                )
                 group.start_soon(listener.run)
                 await ledger.until(lambda: ledger.outcomes.total() >= 197)
                 for id_ in (1, 2, 3):
