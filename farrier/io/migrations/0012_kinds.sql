@@ -244,13 +244,11 @@ CREATE TRIGGER wake AFTER INSERT ON farrier.resource_intents
 
 CREATE FUNCTION farrier.tell_resource_intent_answered() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM pg_notify('farrier_resource_intent_answered', NEW.id::text);
+    PERFORM pg_notify('farrier_resource_intent_answered', '');  -- once per commit: equal ones are told once
     RETURN NULL;
 END $$;
 CREATE TRIGGER tell_answered AFTER UPDATE ON farrier.resource_intents
     FOR EACH ROW WHEN (OLD.status = 'pending' AND NEW.status <> 'pending') EXECUTE FUNCTION farrier.tell_resource_intent_answered();
-CREATE TRIGGER tell_created AFTER INSERT ON farrier.resource_intents
-    FOR EACH ROW WHEN (NEW.status <> 'pending') EXECUTE FUNCTION farrier.tell_resource_intent_answered();
 
 -- An intent as one call: the id of the new intent, or of the first with this key. The same key with other content is
 -- an error.
