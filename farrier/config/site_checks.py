@@ -64,7 +64,9 @@ def faults(site: Site) -> Iterator[Fault]:
     yield from _durations(site)
     yield from _storage(site)
     yield from _network(site.network)
-    wrong = tuple(templates.faults(site.cloud_init.template, site.cloud_init.variables))
+    yield from _used(site)
+    given = site.cloud_init
+    wrong = tuple(templates.faults(given.template, given.variables, segments=site.network.segments))
     for text in wrong:
         yield Fault(place("cloud_init", site.cloud_init.template_file), text)
     if site.maas is not None and not wrong and templates.names_token(site.cloud_init.template):
@@ -166,6 +168,13 @@ def _network(network: NetworkSite) -> Iterator[Fault]:
         yield from _one_of(bond.xmit_hash_policy, _HASH_POLICIES, place(path, "xmit_hash_policy"))
         yield from _interface(bond, path)
     yield from _once((at for link in _links(network) for at in _spelled(link)), place("network"), "address")
+
+
+def _used(site: Site) -> Iterator[Fault]:
+    yield from _once(site.network.segments, place("network", "segments"), "segment")
+    yield from _once(site.infiniband.partitions, place("infiniband", "partitions"), "partition")
+    if site.infiniband.partitions and site.ufm is None:
+        yield Fault(place("infiniband", "partitions"), "expected a table [ufm], which says where partitions are kept")
 
 
 def _interface(interface: PortSite | BondSite, path: str) -> Iterator[Fault]:

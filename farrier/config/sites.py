@@ -20,6 +20,11 @@ from msgspec import Meta
 Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=500)]
 Mtu: TypeAlias = Annotated[int, Meta(ge=576, le=9216, description="Bytes; none: as commissioning found it.")]
 
+# As the database spells the names of resources; digits alone would be an id.
+ResourceName: TypeAlias = Annotated[str, Meta(pattern=r"^(?=.*[^0-9])[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$")]
+MOST_USED = 16
+"""Segments, and partitions, of one node: each is looked at in every run of an onboarding."""
+
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One table of a site's file."""
@@ -213,8 +218,28 @@ class NetworkSite(_Table, frozen=True, kw_only=True):
         Text | None,
         Meta(description="CIDR that the boot interface gets its address from. None: the one it was seen on."),
     ] = None
+    segments: Annotated[
+        tuple[ResourceName, ...],
+        Meta(
+            max_length=MOST_USED,
+            description="Network segments of which each node that is deployed gets an address, by name.",
+        ),
+    ] = ()
     ports: tuple[PortSite, ...] = ()
     bonds: tuple[BondSite, ...] = ()
+
+
+class InfinibandSite(_Table, frozen=True, kw_only=True):
+    """What nodes use of the site's InfiniBand."""
+
+    partitions: Annotated[
+        tuple[ResourceName, ...],
+        Meta(
+            max_length=MOST_USED,
+            description="IB partitions of which each port of a node that is deployed becomes a member, by name. Needs "
+            "[ufm].",
+        ),
+    ] = ()
 
 
 class DeploySite(_Table, frozen=True, kw_only=True):
@@ -282,6 +307,7 @@ class Site(_Table, frozen=True, kw_only=True):
     commission: CommissionSite = CommissionSite()
     storage: StorageSite = StorageSite()
     network: NetworkSite = NetworkSite()
+    infiniband: InfinibandSite = InfinibandSite()
     deploy: DeploySite = DeploySite()
     cloud_init: CloudInitSite = CloudInitSite()
     release: ReleaseSite = ReleaseSite()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 
 import jinja2
@@ -44,11 +44,24 @@ GIVEN: Mapping[str, str] = {
     "node": "the node; see below",
     "bootstrap_token": "what the agent enrols with, once; empty for an agentless node",
     "distro_series": "what is installed: `deploy.distro_series`",
+    "segments": "its addresses, by segment: `segments['tenant-a'].address`",
 }
 """What every template is given, beside the variables of its site."""
 
+SEGMENT: Mapping[str, str] = {
+    "address": "the node's address",
+    "prefix_length": "that of the prefix that it is in",
+    "gateway": "the gateway of that prefix, or none",
+    "mtu": "of the segment",
+    "vlan": "of the segment, or none",
+}
+"""What a template may ask of one of `segments`."""
+
 TOKEN = "bootstrap_token"
 
+_SEGMENTS = "segments"
+# What a template may call, of Python's mappings.
+_OF_MAPPINGS = frozenset({"items", "keys", "values", "get"})
 # More templates than sites there are is nothing to expect; one is some kilobytes.
 _KEPT = 256
 # Where an error is, as the template engine names a template that came from no file.
@@ -107,8 +120,9 @@ def names_token(text: str) -> bool:
     return TOKEN in meta.find_undeclared_variables(_environment.parse(text))
 
 
-def faults(text: str, variables: Iterable[str]) -> Iterator[str]:
-    """What is wrong with a template of a site with these variables, as far as one can tell without a node."""
+def faults(text: str, variables: Iterable[str], *, segments: Collection[str] = ()) -> Iterator[str]:
+    """What is wrong with a template of a site with these variables and segments, as far as one can tell without a
+    node."""
     names = tuple(variables)
     for name in names:
         if name in GIVEN:
@@ -116,19 +130,19 @@ def faults(text: str, variables: Iterable[str]) -> Iterator[str]:
         elif not _IDENTIFIER.fullmatch(name):
             yield f"variable {name!r} has no name that a template could use: a letter, then letters, digits and _"
     try:
-        yield from _faults_of(text, (*GIVEN, *names))
+        yield from _faults_of(text, (*GIVEN, *names), segments)
     except jinja2.TemplateSyntaxError as error:
         yield f"line {error.lineno}: {error.message}"
     except (RecursionError, MemoryError, SyntaxError):  # Python's own limits, for what the template becomes
         yield "it is nested too deeply"
 
 
-def _faults_of(text: str, names: tuple[str, ...]) -> list[str]:
+def _faults_of(text: str, names: tuple[str, ...], segments: Collection[str]) -> list[str]:
     tree = _environment.parse(text)
     compiled(text)
     whole = [*meta.find_referenced_templates(tree)]
     faults = ["it includes, imports or extends another template; it is to be one file"] if whole else []
-    return [*faults, *_unknown_names(tree, names)]
+    return [*faults, *_unknown_names(tree, names), *_unknown_segments(tree, segments)]
 
 
 def _unknown_names(tree: nodes.Template, known: tuple[str, ...]) -> Iterator[str]:
@@ -140,6 +154,25 @@ def _unknown_names(tree: nodes.Template, known: tuple[str, ...]) -> Iterator[str
     for what, attribute, line in _attributes(tree):
         if attribute not in what:
             yield f"line {line}: the node has no {attribute!r}; {nearest(attribute, what)}"
+
+
+def _unknown_segments(tree: nodes.Template, known: Collection[str]) -> Iterator[str]:
+    if any(name.ctx == "store" and name.name == _SEGMENTS for name in tree.find_all(nodes.Name)):
+        return  # the template has `segments` of its own
+    for found in (*tree.find_all(nodes.Getattr), *tree.find_all(nodes.Getitem)):
+        of, asked = _asked(found)
+        above, held = _asked(of)
+        if asked is None:
+            continue
+        if _is_segments(of) and asked not in known and not (isinstance(found, nodes.Getattr) and asked in _OF_MAPPINGS):
+            meant = nearest(asked, known) if known else "[network] segments names none"
+            yield f"line {found.lineno}: the site's nodes use no segment {asked!r}; {meant}"
+        elif _is_segments(above) and held in known and asked not in SEGMENT:
+            yield f"line {found.lineno}: a segment has no {asked!r}; {nearest(asked, SEGMENT)}"
+
+
+def _is_segments(found: nodes.Node | None) -> bool:
+    return isinstance(found, nodes.Name) and found.name == _SEGMENTS
 
 
 def _line(tree: nodes.Template, name: str) -> int:

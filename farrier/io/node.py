@@ -1,7 +1,7 @@
 """Nodes in PostgreSQL: how a snapshot is read, and how what a run returned is written.
 
-Implements `state.Rows`. Called by the StateIO; `farrier.write_nodes` takes what `changes` makes, whose fields are the
-columns' names. Touches no connection itself.
+Implements `state.Rows`. Called by the StateIO; `farrier.write_nodes_and_networks` takes what `changes` makes, whose
+fields are the columns' names. Touches no connection itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,16 @@ from farrier.model.node import Node, Workflow
 from farrier.model.schedule import Finished
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import LIVE
-from farrier.model.writes import AnswerIntent, CreateTask, EndTask, ForgetAgent, IssueBootstrap, RevokeBootstrap, Write
+from farrier.model.writes import (
+    AnswerIntent,
+    CreateTask,
+    EndTask,
+    ForgetAgent,
+    IssueBootstrap,
+    RevokeBootstrap,
+    UseNetworks,
+    Write,
+)
 
 _decode = msgspec.json.Decoder(Node).decode
 
@@ -48,7 +57,7 @@ class NodeRows:
     """`state.Rows` of kind `node`."""
 
     kind = "node"
-    writer = "farrier.write_nodes"
+    writer = "farrier.write_nodes_and_networks"
     load = statements.load("node/load")
     interrupted = statements.load("node/interrupted")
 
@@ -70,6 +79,7 @@ class NodeRows:
                     changes[section].append(_workflow_row(run.id, run.to.workflow))
                 if run.to.status is NodeStatus.DELETED:
                     changes["gone"].append({"run": run.id})
+                    changes["networks"].append({"run": run.id, **msgspec.structs.asdict(UseNetworks())})
             for write in run.writes:
                 section, row = _write_row(write)
                 changes[section].append({"run": run.id, **row})
@@ -113,5 +123,7 @@ def _write_row(write: Write) -> tuple[str, dict[str, Any]]:
             return "revoked", {}
         case ForgetAgent():
             return "forgotten", {}
+        case UseNetworks():
+            return "networks", msgspec.structs.asdict(write)
         case _ as never:
             assert_never(never)

@@ -19,6 +19,7 @@ from farrier.model.bmc import BmcFailure, PowerState
 from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.health import Health
 from farrier.model.management import Management
+from farrier.model.networks import Networks
 from farrier.model.observation import MaasObservation
 from farrier.model.params import PowerRequest
 from farrier.model.stages import DecommissionStage, OnboardingStage
@@ -281,8 +282,9 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
 class Node(msgspec.Struct, frozen=True, kw_only=True):
     """One node over all layers. `maas_created`: its machine in MAAS was made by us. `redeploying`: a reimage ended, and
     the onboarding that is to follow has not begun. `candidate_of` names the other node that has the machine which a
-    workflow found. `deployed_here`: the last onboarding that ended well deployed its machine. `labels` are there while
-    an onboarding is live. `region_doubt`: why nothing is to be asked of its site's region now."""
+    workflow found. `deployed_here`: the last onboarding that ended well deployed its machine. `region_doubt`: why
+    nothing is to be asked of its site's region now. `labels`, `networks` and `ib_guids` are there while an onboarding
+    is live: what it is to use, None for nothing, and the GUIDs of its InfiniBand ports, None while nobody told them."""
 
     id: int
     name: str
@@ -318,6 +320,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     region_doubt: str | None = None
     candidate_of: str | None = None
     deployed_here: bool = False
+    networks: Networks | None = None
+    ib_guids: tuple[str, ...] | None = None
     tasks: tuple[Task, ...] = ()
     intents: tuple[Intent, ...] = ()
 

@@ -63,4 +63,13 @@ class ForgetAgent(msgspec.Struct, frozen=True):
     """Makes the agent's key worthless; it has to enrol again."""
 
 
-Write: TypeAlias = AnswerIntent | CreateTask | EndTask | IssueBootstrap | RevokeBootstrap | ForgetAgent
+class UseNetworks(msgspec.Struct, frozen=True, kw_only=True):
+    """The node, not deployed, uses these segments and partitions, by name, and no others: an address of each segment,
+    and each of its ports as a member of each partition. What can be had now is taken; what is not named, or is being
+    deleted, is given back. With none, all is. Written again, it takes nothing twice."""
+
+    segments: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+
+
+Write: TypeAlias = AnswerIntent | CreateTask | EndTask | IssueBootstrap | RevokeBootstrap | ForgetAgent | UseNetworks

@@ -53,6 +53,11 @@ def token_of(machine: Record) -> str:
     return found[1]
 
 
+async def user_data_of(node: Machine) -> str:
+    """What its machine was deployed with."""
+    return base64.b64decode((await record(node)).user_data or "").decode()
+
+
 async def until(node: Machine, *wanted: str, every: timedelta = 30 * SECOND) -> None:
     """Time passes until the node or its workflow is in one of these, or at such a stage."""
 

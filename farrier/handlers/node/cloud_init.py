@@ -77,6 +77,16 @@ def of_node(node: Node) -> Mapping[str, Any]:
     }
 
 
+def of_segments(node: Node) -> Mapping[str, Mapping[str, Any]]:
+    """What a template may know of the segments that a node has an address of (`templates.SEGMENT`)."""
+    used = node.networks.segments if node.networks is not None else ()
+    return {
+        segment.name: {name: getattr(segment, name) for name in templates.SEGMENT}
+        for segment in used
+        if segment.address is not None
+    }
+
+
 def _rendered(site: Site, node: Node, token: str) -> str:
     most = site.cloud_init.max_bytes
     parts: list[str] = []
@@ -86,6 +96,7 @@ def _rendered(site: Site, node: Node, token: str) -> str:
         "node": of_node(node),
         templates.TOKEN: token,
         "distro_series": site.deploy.distro_series,
+        "segments": of_segments(node),
     }
     try:
         for part in templates.compiled(site.cloud_init.template).generate(given):

@@ -27,7 +27,7 @@ from farrier.model.outcome import Wait
 from farrier.model.stages import DETOUR, PATHS, OnboardingStage
 from farrier.model.workflow import OnboardingMode
 from farrier.model.workflow import WorkflowStatus as W
-from farrier.model.writes import ForgetAgent, RevokeBootstrap, Write
+from farrier.model.writes import ForgetAgent, RevokeBootstrap, UseNetworks, Write
 from farrier.protocols import MaasClient
 
 S = StatusNumber
@@ -226,6 +226,8 @@ def _gave_up(node: Node, detail: str) -> Outcome:
 def _undone(node: Node, done: Done) -> Outcome:
     workflow = _own(node)
     writes = _worthless(workflow)
+    if node.networks is not None:
+        writes = (*writes, UseNetworks())  # nothing runs any more that could use them
     if workflow.upstream.has_deployed:
         writes = (*writes, ForgetAgent())  # what it runs on is given back
     if workflow.after_undo is not AfterUndo.RESTART:

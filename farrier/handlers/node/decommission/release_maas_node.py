@@ -21,7 +21,7 @@ from farrier.model.maas import Machine
 from farrier.model.maas_changes import Abort, Release
 from farrier.model.node import Node
 from farrier.model.workflow import DecommissionMode
-from farrier.model.writes import ForgetAgent, RevokeBootstrap
+from farrier.model.writes import ForgetAgent, RevokeBootstrap, UseNetworks
 
 _RELEASABLE = frozenset(
     {
@@ -97,10 +97,12 @@ def _released(node: Node, machine: Machine) -> Done:
         return Done(
             reason=f"nothing to release: it is {shown}", skipped=f"the machine is {shown} in MAAS, not deployed"
         )
+    # What is installed anew keeps its addresses and memberships; whoever is deleted has them until it is switched off.
+    stays_empty = own(node).mode is DecommissionMode.REIMAGE and own(node).options.retire
     return Done(
         reason=f"released: it is {shown}",
         to=noted(node, released=True),
-        writes=(ForgetAgent(), RevokeBootstrap()),
+        writes=(ForgetAgent(), RevokeBootstrap(), *((UseNetworks(),) if stays_empty else ())),
     )
 
 

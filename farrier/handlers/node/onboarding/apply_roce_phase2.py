@@ -1,8 +1,9 @@
-"""Stage `apply_roce_phase2`: bonds, VLANs, MTU and links are as the site's fabric wants them.
+"""Stage `apply_roce_phase2`: the node has its addresses and memberships, and bonds, VLANs, MTU and links are as the
+site's fabric wants them.
 
-Each run reads the machine and the region's networks, plans what is missing (`network_plan`), and sends the first of it;
-an empty plan is the goal. Only a ready machine is changed. A site without network tables has nothing to apply, and
-tables that do not fit this machine change nothing.
+The first is `network_uses`. Of the second, each run reads the machine and the region's networks, plans what is missing
+(`network_plan`), and sends the first of it; an empty plan is the goal. Only a ready machine is changed. A site without
+network tables has nothing to apply, and tables that do not fit this machine change nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from farrier.config.sites import NetworkSite
 from farrier.errors import ConfigError
 from farrier.handlers.node import region
 from farrier.handlers.node.moves import Policy
+from farrier.handlers.node.onboarding import network_uses
 from farrier.handlers.node.onboarding.network_places import Places, nearby
 from farrier.handlers.node.onboarding.network_plan import Missing, Seen, plan
 from farrier.handlers.node.onboarding.preparing import asking, unready
@@ -26,7 +28,13 @@ from farrier.protocols import MaasClient
 def apply_roce_phase2(node: Node, now: datetime, policy: Policy) -> StageResult:
     site = policy.site_of(node)
     network = NetworkSite() if site is None else site.network
+    waits = None if site is None else network_uses.held_up(node, site)
+    if waits is not None:
+        return waits
+    has = network_uses.told(node)
     if site is not None and not network.ports and not network.bonds:
+        if has:
+            return Done(reason=f"it has {has}; no network to apply")
         return Done(reason="no network to apply", skipped="the site configures no network")
 
     async def ask(client: MaasClient) -> Settled:

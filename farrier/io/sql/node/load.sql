@@ -6,6 +6,9 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
            CASE WHEN n.maas_id IS NOT NULL THEN farrier.maas_observation(n.id, n.maas_id, n.site) END AS maas,
            CASE WHEN n.live_workflow_id IS NOT NULL THEN farrier.region_doubt(n.site) END AS region_doubt,
            CASE WHEN n.live_workflow_kind = 'onboarding' THEN n.labels ELSE '{}' END AS labels,
+           CASE WHEN n.live_workflow_kind = 'onboarding' THEN farrier.networks_of(n.id, n.name) END AS networks,
+           CASE WHEN n.live_workflow_kind = 'onboarding' THEN (
+             SELECT to_json(p.guids) FROM farrier.node_ib_ports p WHERE p.node = n.id) END AS ib_guids,
            CASE WHEN n.live_workflow_kind = 'onboarding' AND n.maas_id IS NULL THEN (
              SELECT other.name FROM farrier.node_onboardings o JOIN farrier.nodes other ON other.maas_id = o.upstream ->> 'candidate'
               WHERE o.id = n.live_workflow_id AND other.site IS NOT DISTINCT FROM n.site AND other.id <> n.id AND other.status <> 'deleted')

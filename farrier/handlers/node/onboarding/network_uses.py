@@ -1,0 +1,164 @@
+"""What a node takes of network segments and IB partitions before it is deployed: an address of each segment and a
+membership of each port, as its site says.
+
+Used by `apply_roce_phase2`. Pure: what is taken is a write of the run, and UFM is told by the partition's own handler,
+which wakes the node. Nothing that is missing fails a commit: the next run sees it and says what it waits for. What a
+machine was deployed with stays as it is until it is given back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import msgspec
+
+from farrier.config.sites import Site
+from farrier.handlers.node.onboarding.preparing import listed
+from farrier.handlers.node.stage import Failed, Waiting
+from farrier.model import ib_partition
+from farrier.model.failures import FailureClass
+from farrier.model.ib_partition import MemberState
+from farrier.model.network_segment import SegmentState
+from farrier.model.networks import Networks, PartitionUse, SegmentUse
+from farrier.model.node import Node
+from farrier.model.writes import UseNetworks
+
+_AT_ONCE = timedelta(0)
+# Something came free since the last run, or somebody had it locked.
+_TAKE_AGAIN = timedelta(seconds=1)
+_JOINABLE = (ib_partition.PROVISIONING, ib_partition.READY, ib_partition.ERROR)
+_DELETING = "deleting"
+
+
+class Lack(msgspec.Struct, frozen=True):
+    """Something that the node does not have yet. `own`: for a reason of its own, which counts as a failure in the end.
+    What a segment, a partition or UFM wants holds up every node of the site: each waits, and goes on by itself."""
+
+    what: str
+    own: bool = False
+
+
+def held_up(node: Node, site: Site) -> Waiting | Failed | None:
+    """What the stage says while the node has not all that it is to use; None: it has."""
+    assert node.workflow is not None, "a stage runs in a workflow"
+    if node.workflow.upstream.has_deployed:
+        return None
+    known = node.networks or Networks()
+    wanted = _wanted(node, site)
+    if _named(known) != wanted:
+        return Waiting(reason=f"takes what it is to use: {_told(wanted)}", look_again=_AT_ONCE, writes=(wanted,))
+    misfits = (*_elsewhere(node, known.segments, "segment"), *_elsewhere(node, known.partitions, "IB partition"))
+    if misfits:
+        return Failed(failure=FailureClass.INVALID_CONFIG, detail="; ".join(misfits))
+    if any(_segment_changes(each) for each in known.segments) or any(_ports_change(node, p) for p in known.partitions):
+        return Waiting(reason="takes what can be had of it now", look_again=_TAKE_AGAIN, writes=(wanted,))
+    lacks = [*_lacking_segments(known), *_lacking_partitions(node, known)]
+    if not lacks:
+        return None
+    return Waiting(reason="; ".join(lack.what for lack in lacks), timed=any(lack.own for lack in lacks))
+
+
+def told(node: Node) -> str:
+    """What the node has, in words; empty for nothing."""
+    known = node.networks or Networks()
+    addresses = [f"{each.address} of {each.name}" for each in known.segments if each.address is not None]
+    joined = [f"a member of {each.name}" for each in known.partitions]
+    return listed([*addresses, *joined]) if addresses or joined else ""
+
+
+def _wanted(node: Node, site: Site) -> UseNetworks:
+    """One that is known to have no ports is a member of nothing."""
+    partitions = () if node.ib_guids == () else site.infiniband.partitions
+    return UseNetworks(segments=tuple(sorted(site.network.segments)), partitions=tuple(sorted(partitions)))
+
+
+def _named(known: Networks) -> UseNetworks:
+    return UseNetworks(
+        segments=tuple(sorted(each.name for each in known.segments)),
+        partitions=tuple(sorted(each.name for each in known.partitions)),
+    )
+
+
+def _told(wanted: UseNetworks) -> str:
+    names = (*wanted.segments, *wanted.partitions)
+    return listed(names) if names else "nothing any more"
+
+
+def _elsewhere(node: Node, used: tuple[SegmentUse, ...] | tuple[PartitionUse, ...], what: str) -> Iterator[str]:
+    for each in used:
+        if each.state is not None and each.site != node.site:
+            yield f"{what} {each.name} is of site {each.site or '(none)'}, and the node is of {node.site}"
+
+
+def _segment_changes(use: SegmentUse) -> bool:
+    """Whether writing once more gets the node an address, or gives one back."""
+    if use.address is not None:
+        return _is_going(use.state)
+    return use.state == SegmentState.READY and use.free
+
+
+def _ports_change(node: Node, use: PartitionUse) -> bool:
+    """Whether writing once more makes a port a member, or ends what it is."""
+    guids = node.ib_guids or ()
+    ours = {port.guid for port in use.ports if port.ours and port.state is not MemberState.LEAVING}
+    if use.state not in _JOINABLE:
+        return bool(ours)
+    taken = {port.guid for port in use.ports if port.state is not MemberState.LEAVING and port.owner != node.name}
+    return bool(ours - set(guids)) or bool(set(guids) - ours - taken)
+
+
+def _lacking_segments(known: Networks) -> Iterator[Lack]:
+    for use in known.segments:
+        if use.address is not None:
+            continue
+        if use.state is None:
+            yield Lack(f"no segment is named {use.name}; create it, or take it out of the site's network.segments")
+        elif _is_going(use.state):
+            yield Lack(
+                f"segment {use.name} is being deleted; take it out of the site's network.segments, or create it anew"
+            )
+        elif use.state == SegmentState.READY:
+            yield Lack(f"segment {use.name} is full; `update` with add_prefixes makes it larger")
+        else:
+            yield Lack(f"segment {use.name} is {use.state}")
+
+
+def _lacking_partitions(node: Node, known: Networks) -> Iterator[Lack]:
+    if known.partitions and node.ib_guids is None:
+        yield Lack(
+            f"which IB ports the node has is not known; SELECT farrier.set_ib_ports('{node.name}', …) says it, "
+            "and an empty array that it has none",
+            own=True,
+        )
+    for use in known.partitions:
+        if use.state is None:
+            yield Lack(
+                f"no IB partition is named {use.name}; create it, or take it out of the site's infiniband.partitions"
+            )
+        elif _is_going(use.state):
+            yield Lack(
+                f"IB partition {use.name} is being deleted; take it out of the site's infiniband.partitions, "
+                "or create it anew"
+            )
+        else:
+            yield from _lacking_ports(node, use)
+
+
+def _lacking_ports(node: Node, use: PartitionUse) -> Iterator[Lack]:
+    theirs = [port for port in use.ports if not port.ours]
+    if theirs:
+        told_of = listed(f"{port.guid} for {port.owner}" for port in theirs)
+        yield Lack(f"ports of the node are members of IB partition {use.name} for somebody else: {told_of}", own=True)
+    refused = [port for port in use.ports if port.ours and port.state is MemberState.REFUSED]
+    if refused:
+        told_of = listed(f"{port.guid}: {port.reason or 'no reason'}" for port in refused)
+        yield Lack(f"UFM refuses ports in IB partition {use.name}: {told_of}", own=True)
+    pending = [port.guid for port in use.ports if port.ours and port.state is MemberState.PENDING]
+    if pending:
+        why = f" ({use.state}: {use.last_error})" if use.last_error else ""
+        yield Lack(f"waits until UFM has {listed(pending)} in IB partition {use.name}{why}")
+
+
+def _is_going(state: str | None) -> bool:
+    return state is not None and state.startswith(_DELETING)

@@ -1,0 +1,253 @@
+"""Nodes use segments and partitions: taken before they are deployed, given back when they are taken out, lost never."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from farrier.sim.faults import Fault
+from tests.support import onboarded, pg, tenancy
+from tests.support.onboarded import begun, cleaned, deployed, until
+from tests.support.site import MINUTE, SECOND
+from tests.support.tenancy import PARTITION, SEGMENT, Tenancy
+
+PORT = "0002c903000e0001"  # of the first node
+STAGE = "apply_roce_phase2"
+DOWN = Fault(status=500, times=None)
+
+
+@pytest.fixture
+async def lan(db: pg.Database) -> AsyncIterator[Tenancy]:
+    """A site whose nodes are to use a segment and a partition, both there."""
+    async with tenancy.opened(db) as opened:
+        await opened.segment(gateways=["10.9.0.1"], mtu=9000)
+        await opened.partition()
+        yield opened
+
+
+async def test_a_node_has_its_address_and_its_membership_before_it_is_deployed(lan: Tenancy) -> None:
+    node = await lan.active()
+    assert await lan.addresses(node) == ["10.9.0.2"]
+    assert (await lan.members(), list(lan.ports)) == ({PORT: "applied"}, [PORT])
+    assert "address: tenant-a 10.9.0.2/24 via 10.9.0.1" in await onboarded.user_data_of(node)
+
+
+async def test_what_a_node_uses_is_not_deleted_and_the_answer_names_the_node(lan: Tenancy) -> None:
+    node = await lan.active()
+    for kind, name in (("network_segment", SEGMENT), ("ib_partition", PARTITION)):
+        status, reason = await lan.asked(kind, name, "delete")
+        assert status == "rejected" and node.name in reason
+
+
+async def test_a_drain_ends_once_the_node_is_decommissioned_and_not_before(lan: Tenancy) -> None:
+    node = await lan.active()
+    for kind, name in (("network_segment", SEGMENT), ("ib_partition", PARTITION)):
+        assert (await lan.asked(kind, name, "delete", drain=True))[0] == "accepted"
+    await cleaned(await node.asked("decommission", mode="full_decommission"))
+    await until(node, "release_maas_node", every=SECOND)
+    assert await lan.addresses(node) == ["10.9.0.2"], "its machine may be at work still"
+    await until(node, "deleted")
+    assert await lan.addresses(node) == []
+    await lan.site.wait(10 * MINUTE)
+    assert await lan.state("farrier.network_segments", SEGMENT) == "gone"
+    assert await lan.state("farrier.ib_partitions", PARTITION) == "gone"
+    assert not lan.ports
+
+
+@pytest.mark.parametrize("mode", ["soft_reset", "storage_cleanup"])
+async def test_a_node_that_stays_in_service_keeps_what_it_has(lan: Tenancy, mode: str) -> None:
+    node = await lan.active()
+    await cleaned(await node.asked("decommission", mode=mode))
+    await until(node, "completed")
+    assert (await lan.addresses(node), list(lan.ports)) == (["10.9.0.2"], [PORT])
+
+
+async def test_what_is_installed_anew_keeps_its_address(lan: Tenancy) -> None:
+    await lan.site.conn.fetchval("SELECT farrier.allocate_address($1, 'somebody')", SEGMENT)
+    node = await lan.active()
+    await cleaned(await node.asked("decommission", mode="reimage"))
+    await until(node, "release_maas_node")
+    await lan.site.conn.execute("SELECT farrier.release_address($1, '10.9.0.2', 'somebody')", SEGMENT)
+    await deployed(node)
+    assert (await lan.addresses(node), list(lan.ports)) == (["10.9.0.3"], [PORT])
+    assert "10.9.0.3/24" in await onboarded.user_data_of(node)
+
+
+async def test_what_is_emptied_to_stay_empty_gives_back_what_it_had(lan: Tenancy) -> None:
+    node = await lan.active()
+    await cleaned(await node.asked("decommission", mode="reimage", retire=True))
+    await until(node, "completed")
+    assert (await node.state())[0] == "retired"
+    assert await lan.addresses(node) == []
+    await lan.site.wait(MINUTE)
+    assert not lan.ports
+
+
+async def test_while_ufm_is_down_a_node_waits_and_then_goes_on_by_itself(lan: Tenancy) -> None:
+    lan.manager.faults.add(DOWN)
+    node = await onboarded.begun(await lan.node())
+    await until(node, STAGE)
+    await lan.site.wait(2 * timedelta(hours=1))
+    assert (await node.state())[1:] == ("running", STAGE), "UFM is not the node's fault"
+    assert PORT in await lan.reason(node) and await lan.addresses(node) == ["10.9.0.2"]
+    lan.manager.faults.clear()
+    await deployed(node)
+    assert list(lan.ports) == [PORT]
+
+
+async def test_the_partition_wakes_the_node_that_waits_for_it(lan: Tenancy) -> None:
+    lan.manager.faults.add(DOWN)
+    node = await onboarded.begun(await lan.node())
+    await until(node, STAGE)
+    assert PORT in await lan.reason(node)
+    lan.manager.faults.clear()
+    # As its periodic run would: the node's own is not due.
+    await lan.site.conn.execute("UPDATE farrier.schedule SET due_at = farrier.now() + '1 day' WHERE kind = 'node'")
+    await lan.site.wait(2 * MINUTE)
+    assert (await node.state())[2] != STAGE
+
+
+async def test_a_node_for_which_a_segment_is_full_waits_and_others_go_on(db: pg.Database) -> None:
+    async with tenancy.opened(db, partitions=()) as lan:
+        await lan.segment("10.9.0.0/30")
+        nodes = [await lan.node() for _ in range(3)]
+        async with lan.site.conn.transaction():
+            for node in nodes:
+                await node.tell("onboard", mode="deploy")
+        for node in nodes:
+            await until(node, STAGE, "wait_for_agent_enrollment")
+        await lan.site.wait(120 * MINUTE)
+        stages = [(await node.state())[2] for node in nodes]
+        assert sorted(map(str, stages)) == [STAGE, *2 * ["wait_for_agent_enrollment"]]
+        late = nodes[stages.index(STAGE)]
+        assert "segment tenant-a is full" in await lan.reason(late)
+        await lan.asked("network_segment", SEGMENT, "update", add_prefixes=["10.9.1.0/30"])
+        await deployed(late)
+        assert await lan.addresses(late) == ["10.9.1.1"]
+
+
+async def test_what_is_made_later_wakes_those_that_wait_for_it(db: pg.Database) -> None:
+    async with tenancy.opened(db) as lan:
+        node = await lan.begun()
+        assert "no segment is named tenant-a" in await lan.reason(node)
+        assert "no IB partition is named ib-a" in await lan.reason(node)
+        await lan.segment()
+        assert "no segment" not in await lan.reason(node)
+        await lan.partition()
+        await lan.site.wait(2 * SECOND)
+        await deployed(node)
+        assert (await lan.addresses(node), list(lan.ports)) == (["10.9.0.1"], [PORT])
+
+
+async def test_what_is_of_another_site_needs_a_person(db: pg.Database) -> None:
+    async with tenancy.opened(db, partitions=()) as lan:
+        await lan.segment(site="south")
+        node = await onboarded.begun(await lan.node())
+        await until(node, "failed_manual_intervention")
+        assert (await node.look())["failure_class"] == "invalid_config"
+        assert "is of site south" in (await node.moves("onboarding"))[-1].reason
+        assert await lan.addresses(node) == []
+
+
+async def test_a_node_whose_ports_nobody_knows_waits_until_they_are_told(lan: Tenancy) -> None:
+    node = await onboarded.begun(await onboarded.manageable(lan.site))
+    await until(node, STAGE)
+    assert "set_ib_ports" in await lan.reason(node)
+    await lan.has_ports(node, "0x0002C903000E0009")
+    await lan.site.wait(2 * SECOND)
+    await deployed(node)
+    assert await lan.members() == {"0002c903000e0009": "applied"}
+
+
+async def test_a_node_without_ports_is_a_member_of_nothing(lan: Tenancy) -> None:
+    node = await onboarded.manageable(lan.site)
+    await lan.has_ports(node)
+    await deployed(await begun(node))
+    assert (await lan.addresses(node), await lan.members()) == (["10.9.0.2"], {})
+
+
+async def test_an_agent_tells_its_ports_where_nobody_has(lan: Tenancy) -> None:
+    node, given = await onboarded.manageable(lan.site), await lan.node()
+    facts = '{"ib_guids": ["0x0002C903000EAAAA", "nonsense"]}'
+    for each in (node, given):
+        token = await lan.site.conn.fetchval("SELECT farrier.issue_bootstrap($1)", each.name)
+        await lan.site.conn.execute("SELECT farrier.enroll_agent($1, $2::text::jsonb)", token, facts)
+    known = "SELECT guids FROM farrier.node_ib_ports WHERE node = $1"
+    assert await lan.site.conn.fetchval(known, node.id) == ["0002c903000eaaaa"]
+    assert await lan.site.conn.fetchval(known, given.id) == [PORT]
+
+
+async def test_a_port_belongs_to_one_node(lan: Tenancy) -> None:
+    node, other = await lan.node(), await lan.node()
+    with pytest.raises(pg.PostgresError, match=f"belongs to node {node.name}"):
+        await lan.has_ports(other, PORT)
+
+
+@pytest.mark.parametrize("stage", ["wait_for_deployed", "wait_for_agent_enrollment"])
+async def test_what_is_cancelled_gives_back_what_it_took(lan: Tenancy, stage: str) -> None:
+    node = await begun(await lan.node())
+    await until(node, stage)
+    assert await lan.addresses(node)
+    await node.asked("cancel")
+    await until(node, "cancelled")
+    await lan.site.wait(MINUTE)
+    assert (await lan.addresses(node), await lan.members(), list(lan.ports)) == ([], {}, [])
+
+
+async def test_what_begins_anew_has_one_address(lan: Tenancy) -> None:
+    node = await begun(await lan.node())
+    await until(node, "wait_for_deployed")
+    for action in ("restart_clean", "rerun"):
+        await node.asked("mark_manual_intervention_required")
+        await node.asked(action)
+        await deployed(node)
+        assert (await lan.addresses(node), list(lan.ports)) == (["10.9.0.2"], [PORT])
+
+
+async def test_a_node_that_is_deleted_gives_back_what_it_took(lan: Tenancy) -> None:
+    node = await begun(await lan.node())
+    await until(node, "wait_for_deployed")
+    await node.asked("delete")
+    await until(node, "deleted")
+    await lan.site.wait(MINUTE)
+    assert (await lan.addresses(node), await lan.members(), list(lan.ports)) == ([], {}, [])
+    await lan.has_ports(await lan.node(), PORT)  # its ports may be another's
+
+
+async def test_a_segment_that_is_drained_before_the_deployment_is_not_held_up(db: pg.Database) -> None:
+    async with tenancy.opened(db) as lan:
+        await lan.segment()
+        node = await lan.begun()  # the partition is missing
+        assert await lan.addresses(node) == ["10.9.0.1"]
+        assert (await lan.asked("network_segment", SEGMENT, "delete", drain=True))[0] == "accepted"
+        await lan.site.wait(MINUTE)
+        await lan.site.wait(SECOND)
+        assert await lan.addresses(node) == []
+        assert "is being deleted" in await lan.reason(node)
+        await lan.site.wait(10 * MINUTE)
+        assert await lan.state("farrier.network_segments", SEGMENT) == "gone"
+
+
+async def test_somebody_who_takes_an_address_for_a_node_beforehand_chooses_it(lan: Tenancy) -> None:
+    node = await lan.node()
+    await lan.site.conn.execute("SELECT farrier.allocate_address($1, $2, '10.9.0.77')", SEGMENT, node.name)
+    await deployed(await begun(node))
+    assert await lan.addresses(node) == ["10.9.0.77"]
+
+
+async def test_a_client_that_does_not_commit_holds_up_nobody_else(lan: Tenancy, db: pg.Database) -> None:
+    """It has the segment's lock: the node that wants an address is decided anew each second, and the rest goes on."""
+    node, other = await lan.node(), await onboarded.manageable(lan.site, macs=["52:54:00:00:02:01"], agentless=True)
+    async with db.connect() as client:
+        async with client.transaction():
+            await client.execute("SELECT farrier.allocate_address($1, 'vm-1')", SEGMENT)
+            await node.tell("onboard", mode="deploy")
+            await until(node, STAGE)
+            await lan.site.wait(5 * SECOND)
+            assert (await node.state())[1:] == ("running", STAGE)
+            assert (await other.ask("pause", reason="x")).status == "accepted"
+        await lan.site.conn.execute("SELECT farrier.release_address($1, '10.9.0.2', 'vm-1')", SEGMENT)
+    await deployed(node)
+    assert await lan.addresses(node) == ["10.9.0.3"] or await lan.addresses(node) == ["10.9.0.2"]

@@ -1,0 +1,236 @@
+"""A site whose nodes use a segment and a partition: nodes, region, segments and partitions at work in one database.
+
+`Tenancy.site` is the site of `tests.support.site`, with a simulated MAAS region; `manager` is its simulated UFM. The
+processors of all four kinds run; time passes for all of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import uuid4
+
+import anyio
+import msgspec
+
+from farrier.clock import MonotonicClock
+from farrier.config.sites import CloudInitSite, InfinibandSite, NetworkSite, UfmSite
+from farrier.config.sites import Site as SiteConfig
+from farrier.controller.host import Host
+from farrier.controller.processor import Processor
+from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler, PartitionServices
+from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
+from farrier.io.ib_partition import PartitionRows
+from farrier.io.network_segment import SegmentRows
+from farrier.io.state import PostgresStateIO
+from farrier.services.fabrics import FabricSettings, open_fabrics
+from farrier.services.maas_transport import Times
+from farrier.services.ufm_transport import UfmSettings
+from farrier.sim.maas import Region
+from farrier.sim.ufm import Manager, UfmTransport
+from tests.support import onboarded, pg
+from tests.support import site as sites
+from tests.support.loop import Ledger
+from tests.support.observatory import BRISK, MovedClock
+from tests.support.site import Machine, Site
+from tests.support.ufm import Observed, OneCredential
+from tests.support.wire import Wire
+
+SEGMENT = "tenant-a"
+PARTITION = "ib-a"
+KEY = 0x10
+TEMPLATE = """#cloud-config
+token: {{ bootstrap_token }}
+{% for name, segment in segments.items() %}
+address: {{ name }} {{ segment.address }}/{{ segment.prefix_length }} via {{ segment.gateway or 'none' }}
+{% endfor %}
+"""
+
+_ASK = (
+    "INSERT INTO farrier.resource_intents (kind, resource, action, params, requested_by)"
+    " VALUES ($1, $2, $3, $4::text::jsonb, 'ann') RETURNING id"
+)
+_ANSWER = "SELECT status, coalesce(reason, '') AS reason FROM farrier.resource_intents WHERE id = $1"
+_HELD = """
+    SELECT host(a.address) AS address
+      FROM farrier.segment_addresses a JOIN farrier.network_segments s ON s.id = a.segment
+     WHERE a.owner = $1 AND s.name = $2 AND s.ended_at IS NULL ORDER BY a.address
+"""
+# What must hold after every commit: what is held is a node's that is there and is to have it, once, and nothing is
+# lost.
+_WRONG = """
+    SELECT format('%s of segment %s is held by %s', host(a.address), a.segment, a.owner) AS wrong
+      FROM farrier.segment_addresses a
+      JOIN farrier.network_segments s ON s.id = a.segment
+      LEFT JOIN farrier.nodes n ON n.id = a.node
+     WHERE n.status = 'deleted' OR n.name <> a.owner OR n.site <> s.site
+        OR NOT EXISTS (SELECT FROM farrier.node_uses u
+                        WHERE u.node = n.id AND u.kind = 'network_segment' AND u.name = s.name)
+    UNION ALL
+    SELECT format('node %s has %s addresses of segment %s', a.node, count(*), a.segment)
+      FROM farrier.segment_addresses a GROUP BY a.node, a.segment HAVING count(*) > 1
+    UNION ALL
+    SELECT format('segment %s counts %s addresses, and has %s', u.segment, u.allocated, x.many)
+      FROM farrier.segment_usage u
+     CROSS JOIN LATERAL (SELECT count(*) AS many FROM farrier.segment_addresses a WHERE a.segment = u.segment) x
+     WHERE u.allocated <> x.many
+    UNION ALL
+    SELECT format('segment %s has lost addresses', p.segment)
+      FROM farrier.segment_prefixes p
+     WHERE p.usable <> (SELECT count(*) FROM farrier.segment_addresses a
+                         WHERE a.segment = p.segment AND a.prefix = p.prefix)
+                     + (SELECT coalesce(sum(f.last - f.first + 1), 0) FROM farrier.segment_free f
+                         WHERE f.segment = p.segment AND f.prefix = p.prefix)
+    UNION ALL
+    SELECT format('%s of partition %s is a member for %s', m.guid, m.partition, m.owner)
+      FROM farrier.ib_members m LEFT JOIN farrier.nodes n ON n.id = m.node
+     WHERE m.state <> 'leaving' AND (n.status = 'deleted' OR n.name <> m.owner
+        OR NOT EXISTS (SELECT FROM farrier.node_uses u WHERE u.node = n.id AND u.kind = 'ib_partition'))
+    UNION ALL
+    SELECT format('deleted node %s is to use %s', n.name, u.name)
+      FROM farrier.node_uses u JOIN farrier.nodes n ON n.id = u.node WHERE n.status = 'deleted'
+"""
+
+
+class Tenancy:
+    """See above. `config` is what the site's file says."""
+
+    def __init__(self, site: Site, config: SiteConfig, manager: Manager) -> None:
+        self.site = site
+        self.config = config
+        self.manager = manager
+        self._nodes = 0
+
+    async def ask(self, kind: str, name: str, action: str, **params: object) -> int:
+        """What another service does: one INSERT."""
+        asked: int = await self.site.conn.fetchval(_ASK, kind, name, action, json.dumps(params))
+        return asked
+
+    async def asked(self, kind: str, name: str, action: str, **params: object) -> tuple[str, str]:
+        """The same, and run: status and reason of the answer."""
+        id_ = await self.ask(kind, name, action, **params)
+        await self.site.settled()
+        (row,) = await self.site.conn.fetch(_ANSWER, id_)
+        return row["status"], row["reason"]
+
+    async def segment(self, *prefixes: str, name: str = SEGMENT, **params: object) -> None:
+        """A segment that is ready."""
+        given = {"site": self.config.name, "prefixes": list(prefixes or ("10.9.0.0/24",)), **params}
+        await self.asked("network_segment", name, "create", **given)
+
+    async def partition(self, name: str = PARTITION, **params: object) -> None:
+        """A partition, and what UFM makes of it."""
+        await self.asked("ib_partition", name, "create", **{"site": self.config.name, **params})
+
+    async def node(self, *ports: str, name: str = "") -> Machine:
+        """A node whose BMC answers; one port of its own unless others are given."""
+        self._nodes += 1
+        number = self._nodes
+        node = await onboarded.manageable(self.site, name=name, macs=[f"52:54:00:00:01:{number:02x}"])
+        await self.has_ports(node, *(ports or (f"0002c903000e{number:04x}",)))
+        return node
+
+    async def has_ports(self, node: Machine, *ports: str) -> None:
+        await self.site.conn.execute("SELECT farrier.set_ib_ports($1, $2)", node.name, list(ports))
+        await self.site.settled()
+
+    async def begun(self, *ports: str, name: str = "") -> Machine:
+        """One whose onboarding has got to where it takes what it is to use, or beyond."""
+        node = await onboarded.begun(await self.node(*ports, name=name))
+        await onboarded.until(node, "apply_roce_phase2", "deploy_via_maas", "wait_for_deployed")
+        return node
+
+    async def active(self, name: str = "") -> Machine:
+        """Onboarded, to the end."""
+        node = await onboarded.enrolled(await onboarded.deployed(await onboarded.begun(await self.node(name=name))))
+        assert (await node.state())[:2] == ("active", "completed")
+        return node
+
+    async def reason(self, node: Machine) -> str:
+        """Of its last outcome."""
+        return str(json.loads((await node.look())["outcome"])["reason"])
+
+    async def addresses(self, node: Machine, segment: str = SEGMENT) -> list[str]:
+        """Those that it has."""
+        return [row["address"] for row in await self.site.conn.fetch(_HELD, node.name, segment)]
+
+    async def members(self) -> dict[str, str]:
+        """States of all members, by GUID."""
+        rows = await self.site.conn.fetch("SELECT guid, state FROM farrier.ib_members ORDER BY guid")
+        return {row["guid"]: row["state"] for row in rows}
+
+    @property
+    def ports(self) -> Sequence[str]:
+        """What UFM has under the first key."""
+        known = self.manager.partitions.get(KEY)
+        return [] if known is None else sorted(known.ports)
+
+    async def state(self, table: str, name: str) -> str:
+        """The newest of this name."""
+        found = await self.site.conn.fetchval(
+            f"SELECT state FROM {table} WHERE name = $1 ORDER BY id DESC LIMIT 1", name
+        )
+        return str(found)
+
+    async def wrong(self) -> list[str]:
+        """What is held that should not be, or is lost."""
+        return [row["wrong"] for row in await self.site.conn.fetch(_WRONG)]
+
+
+def config_with(segments: Sequence[str], partitions: Sequence[str]) -> SiteConfig:
+    return msgspec.structs.replace(
+        onboarded.UNSYNCED,
+        network=NetworkSite(segments=tuple(segments)),
+        infiniband=InfinibandSite(partitions=tuple(partitions)),
+        ufm=UfmSite(url="http://ufm.test", token="env:UFM"),
+        cloud_init=CloudInitSite(template=TEMPLATE),
+    )
+
+
+@asynccontextmanager
+async def opened(
+    db: pg.Database,
+    *,
+    segments: Sequence[str] = (SEGMENT,),
+    partitions: Sequence[str] = (PARTITION,),
+    wire: Wire | None = None,
+) -> AsyncIterator[Tenancy]:
+    """A site at work; there is a pool for its partitions' numbers, and neither segment nor partition."""
+    config = config_with(segments, partitions)
+    manager, clock, ledger, stop = Manager(), MovedClock(), Ledger(), anyio.Event()
+    region: Any = wire or Region(durations=onboarded.QUICK)
+    async with (
+        sites.opened(db, region=region, config=config) as site,
+        open_fabrics(
+            credentials=OneCredential(manager.username, manager.password, manager.token),
+            times=Times(clock=clock, pause=_no_pause),
+            observer=Observed(),
+            transport=UfmTransport(manager),
+        ) as fabrics,
+        anyio.create_task_group() as group,
+    ):
+        await fabrics.use({config.name: FabricSettings(ufm=UfmSettings(url="http://ufm.test"), reference="env:UFM")})
+        site.clocks.append(clock)
+        host = Host(config=BRISK, sink=ledger, clock=MonotonicClock())
+        segments_io = PostgresStateIO(site.pool, SegmentRows(), owner=uuid4(), lease=BRISK.lease)
+        partitions_io = PostgresStateIO(site.pool, PartitionRows(), owner=uuid4(), lease=BRISK.lease)
+        lans: Any = Processor(SEGMENT_KIND, SegmentHandler(), segments_io, services=object(), host=host)
+        fabric: Any = Processor(
+            PARTITION_KIND, PartitionHandler(), partitions_io, services=PartitionServices(fabrics), host=host
+        )
+        group.start_soon(lans.run, stop)
+        group.start_soon(fabric.run, stop)
+        await site.conn.execute("SELECT farrier.set_pool($1, $2, $3)", f"pkey:{config.name}", KEY, KEY + 15)
+        tenancy = Tenancy(site, config, manager)
+        yield tenancy
+        assert not await tenancy.wrong()
+        stop.set()
+    assert not ledger.errors, ledger.errors
+    assert "refused" not in ledger.verdicts, ledger.verdicts
+
+
+async def _no_pause(_seconds: float) -> None:
+    """Between the tries of a request nothing is waited for here."""
+    await anyio.lowlevel.checkpoint()
