@@ -61,6 +61,7 @@ def _facts(node: NodeDetail, now: datetime) -> Iterable[tuple[str, Cell]]:
     yield "labels", ", ".join(f"{key}={value}" for key, value in node.labels.items())
     yield "MAAS id", node.maas_id
     yield "in MAAS", _in_maas(node, now) if node.maas is not None else None
+    yield from _networks(node)
     yield "BMC", node.bmc_address
     yield "credential", node.bmc_credential
     yield "power", _power(node, now) if node.bmc_address else None
@@ -76,6 +77,13 @@ def _facts(node: NodeDetail, now: datetime) -> Iterable[tuple[str, Cell]]:
     if node.outcome is not None:
         yield "last outcome", f"{node.outcome.outcome} {node.outcome.error} {node.outcome.reason}".replace("  ", " ")
         yield "source", node.outcome.source
+
+
+def _networks(node: NodeDetail) -> Iterable[tuple[str, Cell]]:
+    if node.ib_guids is not None:
+        yield "IB ports", ", ".join(node.ib_guids) or "none"
+    yield "addresses", ", ".join(f"{held.address} of {held.segment}" for held in node.addresses)
+    yield "partitions", ", ".join(f"{held.partition}: {held.guid} {held.state}" for held in node.memberships)
 
 
 def _in_maas(node: NodeDetail, now: datetime) -> str:

@@ -102,12 +102,28 @@ class MaasView(msgspec.Struct, frozen=True, kw_only=True):
     power_state: str | None = None
 
 
+class AddressView(msgspec.Struct, frozen=True, kw_only=True):
+    """An address of a network segment that is a node's; `owner` is who took it, mostly the node."""
+
+    segment: str
+    address: str
+    owner: str
+
+
+class MembershipView(msgspec.Struct, frozen=True, kw_only=True):
+    """A port of a node that is a member of an IB partition."""
+
+    partition: str
+    guid: str
+    state: str
+
+
 class NodeDetail(NodeView, frozen=True, kw_only=True):
     """Everything that is shown of one node, a deleted one included.
 
     `outcome` is what its last run said, unchanged since `outcome_at`; `next_run_at` is when it is due (None: never
     again) and `running` whether a controller holds it now. `last_workflow` is the newest workflow, live or ended;
-    `requests` are the newest, newest first.
+    `requests` are the newest, newest first. `ib_guids` are its InfiniBand ports, None while nobody told them.
     """
 
     version: int
@@ -126,6 +142,9 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     running: bool
     last_workflow: WorkflowView | None
     requests: tuple[RequestView, ...]
+    ib_guids: tuple[str, ...] | None = None
+    addresses: tuple[AddressView, ...] = ()
+    memberships: tuple[MembershipView, ...] = ()
 
 
 class TaskView(msgspec.Struct, frozen=True, kw_only=True):

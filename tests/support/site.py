@@ -33,7 +33,7 @@ from tests.support import pg
 from tests.support.fake_bmc import FakeBmc
 from tests.support.loop import PATIENCE, Ledger
 from tests.support.nodes import NoRegions, Secrets
-from tests.support.observatory import MovedClock, Observatory, observatory
+from tests.support.observatory import Observatory, observatory
 from tests.support.stages import SITE
 from tests.support.wire import Wire
 
@@ -61,7 +61,7 @@ _LOOK = """
       FROM farrier.nodes n JOIN farrier.node_lifecycle l ON l.id = n.id WHERE n.id = $1
 """
 _MOVES = """
-    SELECT layer, from_value, to_value, cause, reason FROM farrier.history
+    SELECT layer, from_value, to_value, cause FROM farrier.history
      WHERE kind = 'node' AND id = $1 ORDER BY version, layer
 """
 _TASKS = """
@@ -84,7 +84,6 @@ class Move(msgspec.Struct, frozen=True):
     source: str | None
     target: str
     cause: str
-    reason: str
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -230,7 +229,6 @@ class Site:
         self.ledger = Ledger()
         self.bmc = bmc or FakeBmc()
         self.secrets = Secrets()
-        self.clocks: list[MovedClock] = []  # of others, which time passes for, too
         self._count = 0
         sites = {} if maas is None else {maas.config.name: maas.config}
         self.processor = Processor(
@@ -334,8 +332,6 @@ class Site:
         """Time passes, here and in the region."""
         if self._maas is not None:
             self._maas.pass_time(by)
-        for clock in self.clocks:
-            clock.advance(by)
         await self.db.advance(by)
 
     async def wait_until(

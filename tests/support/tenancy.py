@@ -33,7 +33,7 @@ from farrier.sim.ufm import Manager, UfmTransport
 from tests.support import onboarded, pg
 from tests.support import site as sites
 from tests.support.loop import Ledger
-from tests.support.observatory import BRISK, MovedClock
+from tests.support.observatory import BRISK
 from tests.support.site import Machine, Site
 from tests.support.ufm import Observed, OneCredential
 from tests.support.wire import Wire
@@ -48,6 +48,9 @@ address: {{ name }} {{ segment.address }}/{{ segment.prefix_length }} via {{ seg
 {% endfor %}
 """
 
+CREATE = (
+    "INSERT INTO farrier.resource_intents (kind, resource, action, params) VALUES ($1, $2, 'create', $3::text::jsonb)"
+)
 _ASK = (
     "INSERT INTO farrier.resource_intents (kind, resource, action, params, requested_by)"
     " VALUES ($1, $2, $3, $4::text::jsonb, 'ann') RETURNING id"
@@ -196,23 +199,26 @@ async def opened(
     segments: Sequence[str] = (SEGMENT,),
     partitions: Sequence[str] = (PARTITION,),
     wire: Wire | None = None,
+    manager: Manager | None = None,
+    crash: bool = False,
 ) -> AsyncIterator[Tenancy]:
-    """A site at work; there is a pool for its partitions' numbers, and neither segment nor partition."""
+    """A site at work; there is a pool for its partitions' numbers, and neither segment nor partition. With `crash` all
+    processors die at the end, and leave their rows to their leases."""
     config = config_with(segments, partitions)
-    manager, clock, ledger, stop = Manager(), MovedClock(), Ledger(), anyio.Event()
+    manager = manager or Manager()
+    ledger, stop = Ledger(), anyio.Event()
     region: Any = wire or Region(durations=onboarded.QUICK)
     async with (
-        sites.opened(db, region=region, config=config) as site,
+        sites.opened(db, region=region, config=config, crash=crash) as site,
         open_fabrics(
             credentials=OneCredential(manager.username, manager.password, manager.token),
-            times=Times(clock=clock, pause=_no_pause),
+            times=Times(clock=site.maas.clock, pause=_no_pause),
             observer=Observed(),
             transport=UfmTransport(manager),
         ) as fabrics,
         anyio.create_task_group() as group,
     ):
         await fabrics.use({config.name: FabricSettings(ufm=UfmSettings(url="http://ufm.test"), reference="env:UFM")})
-        site.clocks.append(clock)
         host = Host(config=BRISK, sink=ledger, clock=MonotonicClock())
         segments_io = PostgresStateIO(site.pool, SegmentRows(), owner=uuid4(), lease=BRISK.lease)
         partitions_io = PostgresStateIO(site.pool, PartitionRows(), owner=uuid4(), lease=BRISK.lease)
@@ -226,6 +232,8 @@ async def opened(
         tenancy = Tenancy(site, config, manager)
         yield tenancy
         assert not await tenancy.wrong()
+        if crash:
+            group.cancel_scope.cancel()
         stop.set()
     assert not ledger.errors, ledger.errors
     assert "refused" not in ledger.verdicts, ledger.verdicts

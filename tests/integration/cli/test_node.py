@@ -195,6 +195,27 @@ async def test_a_power_that_cannot_be_enforced_is_shown(farrier: Prompt, db: pg.
     assert why["errors"] == ["power is off and to be kept on: unsupported: no action"]
 
 
+async def test_what_a_node_has_of_networks_is_shown(farrier: Prompt, db: pg.Database) -> None:
+    id_ = (await farrier("node", "add", "gpu-1", "--json")).json["id"]
+    assert "IB ports" not in (await farrier("node", "show", "gpu-1")).out
+    prefixes = '{"site": "ams", "prefixes": ["10.9.0.0/24"]}'
+    async with db.connect() as conn:
+        await conn.execute("SELECT farrier.set_ib_ports('gpu-1', '{}')")
+        assert "none" in (await farrier("node", "show", "gpu-1")).out
+        await conn.execute("SELECT farrier.set_ib_ports('gpu-1', '{0002c903000e0001}')")
+        await conn.execute(
+            "SELECT farrier.resource_intent('network_segment', 'lan', 'create', $1::text::jsonb)", prefixes
+        )
+        await conn.execute("UPDATE farrier.network_segments SET state = 'ready'")
+        await conn.execute("SELECT farrier.allocate_address('lan', 'gpu-1', node => $1)", id_)
+        await conn.execute("SELECT farrier.set_pool('pkey:ams', 1, 9)")
+        await conn.execute("SELECT farrier.resource_intent('ib_partition', 'ib', 'create', '{\"site\": \"ams\"}')")
+        await conn.execute("SELECT farrier.join_partition('ib', '0002c903000e0001', 'gpu-1', $1)", id_)
+    said = (await farrier("node", "show", "gpu-1")).out
+    for part in ("0002c903000e0001", "10.9.0.1 of lan", "ib: 0002c903000e0001 pending"):
+        assert part in said
+
+
 async def test_an_error_without_a_class_is_shown_without_one(farrier: Prompt, db: pg.Database) -> None:
     await farrier("node", "add", "gpu-1")
     await force(db, """UPDATE farrier.nodes SET management = 'error', bmc = '{"last_error": "details were removed"}'""")

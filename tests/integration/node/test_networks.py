@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 
 import pytest
 
+from farrier.io.queries import PostgresQueries
+from farrier.model.views import AddressView, MembershipView
 from farrier.sim.faults import Fault
 from tests.support import onboarded, pg, tenancy
 from tests.support.onboarded import begun, cleaned, deployed, until
-from tests.support.site import MINUTE, SECOND
+from tests.support.site import MINUTE, SECOND, Machine
 from tests.support.tenancy import PARTITION, SEGMENT, Tenancy
 
 PORT = "0002c903000e0001"  # of the first node
@@ -32,6 +35,17 @@ async def test_a_node_has_its_address_and_its_membership_before_it_is_deployed(l
     assert await lan.addresses(node) == ["10.9.0.2"]
     assert (await lan.members(), list(lan.ports)) == ({PORT: "applied"}, [PORT])
     assert "address: tenant-a 10.9.0.2/24 via 10.9.0.1" in await onboarded.user_data_of(node)
+
+
+async def test_people_are_shown_what_a_node_has(lan: Tenancy, db: pg.Database) -> None:
+    node = await lan.active()
+    async with db.pool(1) as pool:
+        (shown,) = (await PostgresQueries(pool).node(node.name)).rows
+        (other,) = (await PostgresQueries(pool).node((await onboarded.manageable(lan.site)).name)).rows
+    assert shown.ib_guids == (PORT,)
+    assert shown.addresses == (AddressView(segment=SEGMENT, address="10.9.0.2", owner=node.name),)
+    assert shown.memberships == (MembershipView(partition=PARTITION, guid=PORT, state="applied"),)
+    assert (other.ib_guids, other.addresses, other.memberships) == (None, (), ())
 
 
 async def test_what_a_node_uses_is_not_deleted_and_the_answer_names_the_node(lan: Tenancy) -> None:
@@ -147,7 +161,10 @@ async def test_what_is_of_another_site_needs_a_person(db: pg.Database) -> None:
         node = await onboarded.begun(await lan.node())
         await until(node, "failed_manual_intervention")
         assert (await node.look())["failure_class"] == "invalid_config"
-        assert "is of site south" in (await node.moves("onboarding"))[-1].reason
+        detail = await lan.site.conn.fetchval(
+            "SELECT failure_detail FROM farrier.node_lifecycle WHERE id = $1", node.id
+        )
+        assert "segment tenant-a is of site south, and the node is of north" in detail
         assert await lan.addresses(node) == []
 
 
@@ -237,17 +254,105 @@ async def test_somebody_who_takes_an_address_for_a_node_beforehand_chooses_it(la
     assert await lan.addresses(node) == ["10.9.0.77"]
 
 
-async def test_a_client_that_does_not_commit_holds_up_nobody_else(lan: Tenancy, db: pg.Database) -> None:
-    """It has the segment's lock: the node that wants an address is decided anew each second, and the rest goes on."""
-    node, other = await lan.node(), await onboarded.manageable(lan.site, macs=["52:54:00:00:02:01"], agentless=True)
+async def test_a_client_that_does_not_commit_holds_up_nobody_but_those_who_want_the_same(
+    lan: Tenancy, db: pg.Database
+) -> None:
+    """It has the segment's lock, and the loop waits for no client: the node is decided anew each second."""
+    node = await lan.node()
     async with db.connect() as client:
-        async with client.transaction():
-            await client.execute("SELECT farrier.allocate_address($1, 'vm-1')", SEGMENT)
-            await node.tell("onboard", mode="deploy")
-            await until(node, STAGE)
-            await lan.site.wait(5 * SECOND)
-            assert (await node.state())[1:] == ("running", STAGE)
-            assert (await other.ask("pause", reason="x")).status == "accepted"
-        await lan.site.conn.execute("SELECT farrier.release_address($1, '10.9.0.2', 'vm-1')", SEGMENT)
+        transaction = client.transaction()
+        await transaction.start()
+        await client.execute("SELECT farrier.allocate_address($1, 'vm-1')", SEGMENT)
+        await node.tell("onboard", mode="deploy")
+        await until(node, STAGE)
+        await lan.site.wait(5 * SECOND)
+        assert (await node.state())[1:] == ("running", STAGE) and await lan.members() == {}
+        await transaction.rollback()
     await deployed(node)
-    assert await lan.addresses(node) == ["10.9.0.3"] or await lan.addresses(node) == ["10.9.0.2"]
+    assert (await lan.addresses(node), await lan.members()) == (["10.9.0.2"], {PORT: "applied"})
+
+
+async def test_the_loop_may_do_all_of_it_in_the_controllers_role(db: pg.Database) -> None:
+    async with db.connect() as owner:
+        name = await owner.fetchval("SELECT current_database()")
+        await owner.execute(f"ALTER DATABASE {name} SET role = 'farrier_controller'")
+        await owner.execute("GRANT USAGE ON SCHEMA farrier_test TO farrier_controller")
+        await owner.execute("GRANT UPDATE ON farrier_test.clock TO farrier_controller")
+    async with tenancy.opened(db, partitions=()) as lan:
+        async with db.connect() as client:
+            await client.execute("SET ROLE farrier_intents")
+            await client.execute(
+                tenancy.CREATE, "network_segment", SEGMENT, '{"site": "north", "prefixes": ["10.9.0.0/24"]}'
+            )
+            await lan.site.settled()
+        node = await begun(await onboarded.manageable(lan.site))
+        await until(node, "wait_for_deployed")
+        assert await lan.addresses(node) == ["10.9.0.1"]
+        await node.asked("delete")
+        await until(node, "deleted")
+        assert await lan.addresses(node) == []
+
+
+# --- one commit of several runs
+
+
+def changes(*runs: tuple[Machine, int], wants: Sequence[Machine] = ()) -> str:
+    """Of a commit: each run with the version it was decided on, and who is to use the segment; each ends a token."""
+    made: dict[str, list[dict[str, object]]] = {
+        "runs": [{"run": node.id, "version": version} for node, version in runs],
+        "revoked": [{"run": node.id} for node, _ in runs],
+        "networks": [{"run": node.id, "segments": [SEGMENT], "partitions": []} for node in wants],
+    }
+    return json.dumps(made)
+
+
+_WRITE = "SELECT run, due_in FROM farrier.write_nodes_and_networks($1::text::jsonb) ORDER BY run"
+_VERSION = "SELECT version FROM farrier.nodes WHERE id = $1"
+_TOKENS = "SELECT node_id FROM farrier.bootstrap_tokens WHERE revoked_at IS NOT NULL ORDER BY node_id"
+
+
+async def with_tokens(lan: Tenancy, many: int) -> list[tuple[Machine, int]]:
+    """Nodes with a token each, and their versions."""
+    nodes = [await lan.site.register(bootstrap_token=f"token {number}") for number in range(many)]
+    return [(node, await lan.site.conn.fetchval(_VERSION, node.id)) for node in nodes]
+
+
+async def test_a_run_that_cannot_have_its_address_now_leaves_nothing_and_the_others_all(
+    lan: Tenancy, db: pg.Database
+) -> None:
+    (first, one), (second, two) = await with_tokens(lan, 2)
+    async with db.connect() as client, client.transaction():
+        await client.execute("SELECT farrier.allocate_address($1, 'vm-1')", SEGMENT)
+        unwritten = await lan.site.conn.fetch(_WRITE, changes((first, one), (second, two), wants=[first]))
+        assert [tuple(row) for row in unwritten] == [(first.id, SECOND)]
+        assert [row["node_id"] for row in await lan.site.conn.fetch(_TOKENS)] == [second.id]
+        await client.execute("SELECT farrier.release_address($1, '10.9.0.2', 'vm-1')", SEGMENT)
+
+
+async def test_a_run_that_was_overtaken_takes_nothing(lan: Tenancy) -> None:
+    (first, one), (second, two) = await with_tokens(lan, 2)
+    runs = ((first, one - 1), (second, two))
+    unwritten = await lan.site.conn.fetch(_WRITE, changes(*runs, wants=[first, second]))
+    assert [row["run"] for row in unwritten] == [first.id]
+    assert (await lan.addresses(first), await lan.addresses(second)) == ([], ["10.9.0.2"])
+
+
+async def test_a_run_that_is_written_again_takes_nothing_twice(lan: Tenancy) -> None:
+    ((node, version),) = await with_tokens(lan, 1)
+    for _ in range(2):
+        assert await lan.site.conn.fetch(_WRITE, changes((node, version), wants=[node])) == []
+    assert await lan.addresses(node) == ["10.9.0.2"]
+
+
+async def test_a_node_that_anybody_deletes_gives_back_what_it_had(lan: Tenancy) -> None:
+    """A process of the release before knows of no segments, and deletes nodes."""
+    node = await lan.active()
+    await cleaned(await node.asked("decommission", mode="full_decommission"))
+    await until(node, "release_maas_node", every=SECOND)
+    assert await lan.addresses(node) and await lan.members()
+    await lan.site.conn.execute("ALTER TABLE farrier.nodes DISABLE TRIGGER USER")
+    await lan.site.conn.execute("ALTER TABLE farrier.nodes ENABLE TRIGGER drop_networks")
+    await lan.site.conn.execute("UPDATE farrier.nodes SET status = 'deleted' WHERE id = $1", node.id)
+    assert await lan.addresses(node) == [] and await lan.members() == {PORT: "leaving"}
+    await lan.site.conn.execute("UPDATE farrier.nodes SET status = 'retired' WHERE id = $1", node.id)
+    await lan.site.conn.execute("ALTER TABLE farrier.nodes ENABLE TRIGGER USER")

@@ -30,6 +30,8 @@ TABLES = (
     "bootstrap_tokens",
     "node_observations",
     "maas_regions",
+    "node_uses",
+    "node_ib_ports",
 )
 OF_THE_LOOP = ("schedule", "outcomes", "history", "history_retention", "wake_requests")
 OF_THE_MODEL = ("edges", "initial_values", "workflow_mapping", "actions", "advice", "settings", "schema_migrations")

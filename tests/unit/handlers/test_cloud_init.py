@@ -12,6 +12,7 @@ from farrier.config import templates
 from farrier.config.sites import CloudInitSite, Site
 from farrier.errors import ConfigError
 from farrier.handlers.node import bootstrap, cloud_init
+from farrier.model.networks import Networks, SegmentUse
 from farrier.model.node import Bmc, Node
 from tests.support.nodes import node
 
@@ -63,6 +64,23 @@ def test_what_is_documented_of_a_node_is_what_a_template_gets() -> None:
     given = cloud_init.of_node(a_node())
     assert set(given) == set(templates.NODE)
     assert set(given["bmc"]) == set(templates.BMC)
+
+
+LAN = SegmentUse(name="tenant-a", state="ready", mtu=9000, vlan=7, address="10.9.0.2", prefix_length=24)
+
+
+def test_a_template_knows_the_nodes_addresses_by_their_segments() -> None:
+    used = Networks(segments=(LAN, SegmentUse(name="tenant-b", state="ready")))
+    assert set(cloud_init.of_segments(a_node(networks=used))["tenant-a"]) == set(templates.SEGMENT)
+    template = (
+        HEAD + "{% for name, lan in segments.items() %}{{ name }} {{ lan.address }}/{{ lan.prefix_length }}{% endfor %}"
+    )
+    made = cloud_init.render(site(template), a_node(networks=used), token=TOKEN)
+    assert made.removeprefix(HEAD) == "tenant-a 10.9.0.2/24"
+    assert "line 2: an expression has no value" in refusal(
+        HEAD + "{{ segments['tenant-a'].gateway }}", a_node(networks=used)
+    )
+    assert "has no attribute 'tenant-b'" in refusal(HEAD + "{{ segments['tenant-b'].address }}", a_node(networks=used))
 
 
 @pytest.mark.parametrize(

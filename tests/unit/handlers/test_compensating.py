@@ -13,13 +13,14 @@ from farrier.handlers.node.onboarding import detour
 from farrier.model.actions import Action
 from farrier.model.failures import FailureClass
 from farrier.model.maas_changes import Deploy, Release
+from farrier.model.networks import Networks, SegmentUse
 from farrier.model.node import AfterUndo, Onboarding, Upstream
 from farrier.model.stages import DETOUR, PATHS
 from farrier.model.stages import OnboardingStage as O
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import OnboardingMode
 from farrier.model.workflow import WorkflowStatus as W
-from farrier.model.writes import ForgetAgent, RevokeBootstrap
+from farrier.model.writes import ForgetAgent, RevokeBootstrap, UseNetworks
 from farrier.sim.maas import Status
 from tests.support.handled import Handled
 from tests.support.machines import created, machine_in, slow_region
@@ -285,6 +286,28 @@ async def test_what_was_deployed_can_neither_enrol_nor_report_any_more(at: Stand
     await it.ask(Action.CANCEL)
     await it.finish()
     assert RevokeBootstrap() in it.written and ForgetAgent() in it.written
+
+
+async def test_addresses_are_given_back_once_nothing_runs_that_has_them(at: Stand) -> None:
+    it = await standing(at, O.WAIT_FOR_AGENT_ENROLLMENT, S.DEPLOYED, upstream=ASKED)
+    at.node = change(at.node, networks=Networks(segments=(SegmentUse(name="lan", address="10.9.0.2"),)))
+    await it.ask(Action.CANCEL)
+    assert UseNetworks() not in it.written, "MAAS has the machine still"
+    assert await it.finish() is W.CANCELLED
+    assert it.written.count(UseNetworks()) == 1
+
+
+async def test_a_machine_that_is_left_as_it_is_keeps_its_addresses(at: Stand) -> None:
+    """Another node that got one of them would meet it there."""
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
+    at.node = change(at.node, networks=Networks(segments=(SegmentUse(name="lan", address="10.9.0.2"),)))
+    assert at.node.maas_id is not None
+    at.region.machines[at.node.maas_id].locked = True
+    await it.ask(Action.CANCEL)
+    assert await it.finish() is W.FAILED_MANUAL_INTERVENTION
+    await it.ask(Action.CANCEL)
+    assert await it.finish() is W.CANCELLED
+    assert UseNetworks() not in it.written
 
 
 async def test_maas_is_read_once_while_it_gives_a_machine_back(at: Stand) -> None:

@@ -11,7 +11,7 @@ from farrier.handlers.node.stage import Step
 from farrier.model.node import Options, TaskStatus, TaskType, Upstream
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.status import NodeStatus as N
-from farrier.model.writes import CreateTask, ForgetAgent, RevokeBootstrap
+from farrier.model.writes import CreateTask, ForgetAgent, RevokeBootstrap, UseNetworks
 from tests.support.decommissions import is_through, skips, waits
 from tests.support.nodes import task
 from tests.support.stages import Stand, open_stand
@@ -63,7 +63,7 @@ async def test_secrets_are_worthless_afterwards(stand: Stand) -> None:
     stand.decommissions(D.CLEANUP_SECRETS)
     stand.node = change(stand.node, status=N.REMOVING)
     is_through(await stand.settle())
-    assert set(stand.writes) == {RevokeBootstrap(), ForgetAgent()}
+    assert set(stand.writes) == {RevokeBootstrap(), ForgetAgent(), UseNetworks()}
 
 
 async def test_one_that_was_stopped_there_goes_back_into_its_removal_first(stand: Stand) -> None:

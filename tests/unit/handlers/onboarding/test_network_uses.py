@@ -1,0 +1,189 @@
+"""Stage `apply_roce_phase2`, first half: a node takes what its site has it use, and says what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from farrier.config.sites import InfinibandSite, NetworkSite
+from farrier.handlers.node.moves import change, noted
+from farrier.handlers.node.stage import Done, Failed, Settled, Waiting
+from farrier.model.failures import FailureClass
+from farrier.model.ib_partition import MemberState
+from farrier.model.networks import Networks, PartitionUse, PortUse, SegmentUse
+from farrier.model.stages import OnboardingStage
+from farrier.model.writes import UseNetworks
+from tests.support.stages import Stand, open_stand
+
+PORT, OTHER = "0002c903000e0001", "0002c903000e0002"
+HELD = SegmentUse(name="lan", state="ready", site="north", free=True, address="10.9.0.2", prefix_length=24)
+FREE = SegmentUse(name="lan", state="ready", site="north", free=True)
+READY = PartitionUse(name="ib", state="ready", site="north")
+
+
+def port(guid: str = PORT, state: MemberState = MemberState.APPLIED, **fields: Any) -> PortUse:
+    given: dict[str, Any] = {"guid": guid, "owner": "gpu-1", "ours": True, "state": state}
+    return PortUse(**given | fields)
+
+
+def partition(*ports: PortUse, **fields: Any) -> PartitionUse:
+    given: dict[str, Any] = {"name": "ib", "state": "ready", "site": "north", "ports": ports}
+    return PartitionUse(**given | fields)
+
+
+@pytest.fixture
+async def at() -> AsyncIterator[Stand]:
+    async with open_stand() as stand:
+        stand.use(network=NetworkSite(segments=("lan",)), infiniband=InfinibandSite(partitions=("ib",)))
+        stand.onboards(OnboardingStage.APPLY_ROCE_PHASE2)
+        stand.node = change(stand.node, ib_guids=(PORT,))
+        yield stand
+
+
+async def with_(at: Stand, segment: SegmentUse = HELD, of: PartitionUse | None = None) -> Settled:
+    """What the stage says of a node that has got so far."""
+    known = Networks(segments=(segment,), partitions=(of or partition(port()),))
+    at.node = change(at.node, networks=known)
+    return await at.once()
+
+
+async def test_it_begins_by_taking_all_that_it_is_to_use(at: Stand) -> None:
+    settled = await at.once()
+    assert isinstance(settled, Waiting) and settled.look_again == timedelta(0)
+    assert at.writes == [UseNetworks(segments=("lan",), partitions=("ib",))]
+
+
+async def test_it_is_done_with_its_address_once_ufm_has_its_ports(at: Stand) -> None:
+    settled = await with_(at)
+    assert isinstance(settled, Done) and settled.skipped is None
+    assert "10.9.0.2 of lan" in settled.reason and not at.writes
+
+
+@pytest.mark.parametrize(
+    ("segment", "of", "told", "timed"),
+    [
+        pytest.param(SegmentUse(name="lan"), None, "no segment is named lan", False, id="no segment"),
+        pytest.param(
+            SegmentUse(name="lan", state="provisioning", site="north", free=True),
+            None,
+            "segment lan is provisioning",
+            False,
+            id="a segment that is not ready",
+        ),
+        pytest.param(
+            SegmentUse(name="lan", state="ready", site="north"), None, "segment lan is full", False, id="a full segment"
+        ),
+        pytest.param(
+            SegmentUse(name="lan", state="deleting/drain_allocated_ips", site="north", free=True),
+            None,
+            "segment lan is being deleted",
+            False,
+            id="a segment that goes",
+        ),
+        pytest.param(HELD, PartitionUse(name="ib"), "no IB partition is named ib", False, id="no partition"),
+        pytest.param(HELD, partition(state="deleting"), "IB partition ib is being deleted", False, id="one that goes"),
+        pytest.param(
+            HELD,
+            partition(port(state=MemberState.PENDING), state="error", last_error="no such rate"),
+            f"until UFM has {PORT} in IB partition ib (error: no such rate)",
+            False,
+            id="a port that UFM has not yet",
+        ),
+        pytest.param(
+            HELD,
+            partition(port(state=MemberState.REFUSED, reason="not in the fabric")),
+            f"UFM refuses ports in IB partition ib: {PORT}: not in the fabric",
+            True,
+            id="a port that UFM refuses",
+        ),
+        pytest.param(
+            HELD,
+            partition(port(owner="vm-9", ours=False)),
+            f"somebody else: {PORT} for vm-9",
+            True,
+            id="somebody else's port",
+        ),
+    ],
+)
+async def test_what_is_missing_is_waited_for_in_words(
+    at: Stand, segment: SegmentUse, of: PartitionUse | None, told: str, timed: bool
+) -> None:
+    """Only what is the node's own counts against the stage's time."""
+    settled = await with_(at, segment, of)
+    assert isinstance(settled, Waiting), settled
+    assert told in settled.reason and settled.timed is timed
+    assert not at.writes
+
+
+@pytest.mark.parametrize(
+    ("segment", "of"),
+    [
+        pytest.param(FREE, None, id="an address that came free"),
+        pytest.param(
+            SegmentUse(name="lan", state="deleting/db_delete", site="north", address="10.9.0.2"),
+            None,
+            id="an address of a segment that goes",
+        ),
+        pytest.param(HELD, READY, id="a port that is no member"),
+        pytest.param(HELD, partition(state="provisioning"), id="a partition that is being made"),
+        pytest.param(HELD, partition(port(state=MemberState.LEAVING)), id="a port that was leaving"),
+        pytest.param(HELD, partition(port(ours=False)), id="a port that was joined for it beforehand"),
+        pytest.param(HELD, partition(port(), port(OTHER)), id="a port that it has no more"),
+        pytest.param(HELD, partition(port(), state="deleting"), id="a port in a partition that goes"),
+    ],
+)
+async def test_what_can_be_changed_is_asked_for_again_and_not_at_once(
+    at: Stand, segment: SegmentUse, of: PartitionUse | None
+) -> None:
+    """Somebody may hold it locked: a run at once would find the same."""
+    settled = await with_(at, segment, of)
+    assert isinstance(settled, Waiting) and settled.look_again == timedelta(seconds=1)
+    assert at.writes == [UseNetworks(segments=("lan",), partitions=("ib",))]
+
+
+@pytest.mark.parametrize(
+    ("segment", "of"),
+    [
+        pytest.param(SegmentUse(name="lan", state="ready", site="south", free=True), None, id="a segment"),
+        pytest.param(HELD, PartitionUse(name="ib", state="ready", site="south"), id="a partition"),
+        pytest.param(HELD, PartitionUse(name="ib", state="ready"), id="a partition of no site"),
+    ],
+)
+async def test_what_is_of_another_site_is_a_mistake_in_the_sites_file(
+    at: Stand, segment: SegmentUse, of: PartitionUse | None
+) -> None:
+    settled = await with_(at, segment, of)
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.INVALID_CONFIG
+    assert "and the node is of north" in settled.detail and not at.writes
+
+
+async def test_ports_that_nobody_knows_are_asked_for_and_that_has_a_limit(at: Stand) -> None:
+    at.node = change(at.node, ib_guids=None)
+    settled = await with_(at, of=READY)
+    assert isinstance(settled, Waiting) and settled.timed
+    assert "farrier.set_ib_ports('gpu-1'" in settled.reason and not at.writes
+
+
+async def test_a_node_without_ports_leaves_out_the_partitions(at: Stand) -> None:
+    at.node = change(at.node, ib_guids=())
+    await at.once()
+    assert at.writes == [UseNetworks(segments=("lan",))]
+
+
+async def test_what_the_sites_file_does_not_name_any_more_is_given_back(at: Stand) -> None:
+    at.use(network=NetworkSite(), infiniband=InfinibandSite())
+    await with_(at)
+    assert at.writes == [UseNetworks()]
+    at.node = change(at.node, networks=None)
+    settled = await at.once()
+    assert isinstance(settled, Done) and settled.skipped == "the site configures no network"
+
+
+async def test_what_a_machine_was_deployed_with_stays_as_it_is(at: Stand) -> None:
+    at.use(network=NetworkSite(segments=("other",)))
+    at.node = noted(at.node, deploys=1)
+    settled = await with_(at)
+    assert isinstance(settled, Done) and not at.writes

@@ -1,0 +1,87 @@
+"""What a site's file says its nodes use of segments and partitions, and what its template may ask of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from farrier.config import site_files
+from farrier.config.sites import Site
+from farrier.errors import ConfigError
+
+TEMPLATE = '[cloud_init]\ntemplate_file = "user-data.j2"\n'
+USES = """[maas]
+url = "http://maas.north:5240/MAAS"
+key = "env:MAAS_KEY"
+[ufm]
+url = "https://ufm.north"
+token = "env:UFM"
+[network]
+segments = ["tenant-a", "10.lan"]
+[infiniband]
+partitions = ["ib-a"]
+"""
+
+
+@pytest.fixture
+def sites(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def site(sites: Path, text: str, template: str = "#cloud-config\n") -> Site:
+    (sites / "north.toml").write_text(text)
+    (sites / "user-data.j2").write_text(template)
+    return site_files.load(str(sites))["north"]
+
+
+def refusal(sites: Path, text: str, template: str = "#cloud-config\n") -> list[str]:
+    """What is wrong, line by line."""
+    with pytest.raises(ConfigError) as refused:
+        site(sites, text, template)
+    return str(refused.value).splitlines()[1:]
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "told"),
+    [
+        ('"10.lan"', '"tenant-a"', "[network] segments: segment 'tenant-a' is there 2 times"),
+        ('"10.lan"', '"10"', "[network] segments"),
+        ('"10.lan"', '"a b"', "[network] segments"),
+        ('"ib-a"', '"ib-a", "ib-a"', "partition 'ib-a' is there 2 times"),
+        ('[ufm]\nurl = "https://ufm.north"\ntoken = "env:UFM"\n', "", "expected a table [ufm]"),
+        ('["ib-a"]', str([f"p{number}" for number in range(17)]), "[infiniband] partitions"),
+    ],
+    ids=["twice", "a number", "a blank", "a partition twice", "no UFM", "too many"],
+)
+def test_what_nodes_are_to_use_is_named_once_by_good_names(sites: Path, was: str, becomes: str, told: str) -> None:
+    assert was in USES
+    (line,) = refusal(sites, USES.replace(was, becomes))
+    assert told in line
+
+
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        ("{{ segments['tenant-b'].address }}", "line 2: the site's nodes use no segment 'tenant-b'; did you mean"),
+        ("{{ segments.tenant.address }}", "line 2: the site's nodes use no segment 'tenant'"),
+        ("{{ segments['tenant-a'].adress }}", "line 2: a segment has no 'adress'; did you mean 'address'?"),
+    ],
+)
+def test_segments_and_what_is_asked_of_them_are_looked_at(sites: Path, template: str, told: str) -> None:
+    (line,) = refusal(sites, USES + TEMPLATE, f"#cloud-config\n{template}\n")
+    assert told in line
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ segments['tenant-a'].address }} {{ segments['10.lan']['mtu'] }}",
+        "{% for name, lan in segments.items() %}{{ name }} {{ lan.gateway or 'none' }}{% endfor %}",
+        "{% if 'tenant-c' in segments %}{{ segments[other].address }}{% endif %}",
+        "{% set segments = {} %}{{ segments.anything }}",
+    ],
+)
+def test_segments_that_the_site_names_may_be_asked_for(sites: Path, template: str) -> None:
+    text = USES + TEMPLATE + 'variables = { other = "tenant-a" }\n'
+    assert site(sites, text, f"#cloud-config\n{template}\n").infiniband.partitions == ("ib-a",)
