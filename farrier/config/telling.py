@@ -9,6 +9,9 @@ from msgspec import Meta
 
 from farrier.log import Format, Level
 
+# Kinds of places that a credential store knows.
+_SCHEMES = frozenset({"file", "env", "systemd", "vault"})
+
 
 class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Metrics, health, API and views."""
@@ -24,6 +27,11 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             "refused."
         ),
     ] = ""
+
+    def __post_init__(self) -> None:
+        scheme, _, where = self.bearer_token.partition(":")
+        if self.bearer_token and not (scheme in _SCHEMES and where):
+            raise ValueError("bearer_token is a reference, file:, env:, systemd: or vault:, to where the token is")
 
 
 class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

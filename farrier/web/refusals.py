@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
+import structlog
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from farrier.errors import DatabaseUnreachable, MalformedRequest, RefusedByModel
+from farrier.errors import CredentialError, DatabaseUnreachable, MalformedRequest, RefusedByModel
 from farrier.web import render
+
+_log = structlog.stdlib.get_logger(__name__)
 
 _NO_DATABASE = "/readyz says what the daemon waits for"
 
@@ -31,6 +34,16 @@ async def unreachable(request: Request, error: Exception) -> Response:
     """The database cannot be asked; the text may name a server, which is not for everybody."""
     assert isinstance(error, DatabaseUnreachable), "registered for this class"
     return answer(request, HTTPStatus.SERVICE_UNAVAILABLE, "the database cannot be reached now", _NO_DATABASE)
+
+
+async def no_token(request: Request, error: Exception) -> Response:
+    """The token that a request is compared with cannot be read. Where it should be is for the log."""
+    assert isinstance(error, CredentialError), "registered for this class"
+    _log.warning("http.token_unreadable", error=str(error))
+    if error.temporary:
+        return answer(request, HTTPStatus.SERVICE_UNAVAILABLE, "the token cannot be read now", "try again later")
+    hint = "what http.bearer_token leads to is to be mended; the log says why"
+    return answer(request, HTTPStatus.INTERNAL_SERVER_ERROR, "the token of this server cannot be read", hint)
 
 
 async def wrong_path(request: Request, error: Exception) -> Response:

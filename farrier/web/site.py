@@ -19,10 +19,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from farrier.errors import DatabaseUnreachable, RefusedByModel
+from farrier.errors import CredentialError, DatabaseUnreachable, RefusedByModel
 from farrier.web import api, breaches, pages, resources
 from farrier.web.backend import Backend
-from farrier.web.refusals import refused, unreachable, wrong_path
+from farrier.web.refusals import no_token, refused, unreachable, wrong_path
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -62,6 +62,7 @@ class Site:
                 HTTPException: wrong_path,
                 RefusedByModel: refused,
                 DatabaseUnreachable: unreachable,
+                CredentialError: no_token,
             },
         )
 

@@ -112,6 +112,8 @@ def test_the_environment_spells_numbers_switches_lists_and_labels() -> None:
     [
         pytest.param("[http]\nport = 70000\n", "'port' in [http]", id="out of range"),
         pytest.param('[http]\nport = "80"\n', "'port' in [http]", id="text for a number"),
+        pytest.param('[http]\nbearer_token = "s3kr1t"\n', "bearer_token is a reference", id="a token itself"),
+        pytest.param('[http]\nbearer_token = "https:s3kr1t"\n', "is a reference", id="no such place for a token"),
         pytest.param('[log]\nlevel = "loud"\n', "'level' in [log]", id="no such label"),
         pytest.param("port = 80\n", "outside of a section", id="outside of a section"),
         pytest.param("[http\n", "is not TOML", id="not TOML"),
