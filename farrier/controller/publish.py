@@ -13,7 +13,7 @@ import structlog
 
 from farrier.controller.attempt import Run
 from farrier.controller.lease import Leases
-from farrier.model.schedule import Due, Result, Verdict
+from farrier.model.schedule import Result, Verdict
 from farrier.protocols import Kind, MetricsSink, Signal
 
 R = TypeVar("R")
@@ -41,7 +41,7 @@ class Publisher(Generic[R, S]):
             result = results[run.finished.id]
             if result.verdict is Verdict.COMMITTED:
                 seconds[run.finished.outcome].append(run.seconds)
-                if run.finished.moves or run.finished.writes or run.error:
+                if run.finished.moves or run.finished.writes or run.error or run.finished.limited:
                     self._publish_one(run)
             else:
                 self._publish_loss(run, result)
@@ -84,7 +84,7 @@ class Publisher(Generic[R, S]):
                 reason=finished.reason,
                 cause=finished.cause,
             )
-        if finished.moves and finished.due is Due.PERIODIC:
+        if finished.limited:
             self._sink.rerun_limited(kind)
 
     def _publish_loss(self, run: Run[R, S, Any], result: Result) -> None:

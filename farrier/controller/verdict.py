@@ -38,6 +38,11 @@ def _key(record: Record) -> int:
     return zlib.crc32(text.encode()) - (1 << 31)
 
 
+# Whoever stays where it is and still wants to look again at once has spun by then. One that moves gets somewhere, and
+# is let through.
+_SPINNING = timedelta(seconds=1)
+
+
 class Assessor(Generic[R, S, W]):
     """Turns the outcomes of one kind into `Finished` runs."""
 
@@ -101,6 +106,7 @@ class Assessor(Generic[R, S, W]):
             token=token,
             version=version,
             due=Due.PERIODIC if tired else Due.RERUN,
+            limited=tired,
             outcome=record.outcome,
             to=outcome.to,
             moves=moves,
@@ -128,13 +134,15 @@ class Assessor(Generic[R, S, W]):
         # At once means at once, like after a transition, and as often in a row: in the other lane it would be found by
         # the poll, and one that always asks for it would have no limit.
         at_once = outcome.look_again is not None and outcome.look_again <= timedelta(0)
+        tired = at_once and claimed.reruns >= self._config.rerun_limit
         return Finished(
             id=claimed.id,
             token=token,
             version=version,
-            due=Due.RERUN if at_once and claimed.reruns < self._config.rerun_limit else Due.PERIODIC,
+            due=Due.RERUN if at_once and not tired else Due.PERIODIC,
+            limited=tired,
             outcome=record.outcome,
-            delay=self._delay(outcome.look_again),
+            delay=self._delay(_SPINNING if tired else outcome.look_again),
             to=to,
             writes=outcome.writes,
             record=None if told else record,

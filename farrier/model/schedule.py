@@ -101,6 +101,7 @@ class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
     due: Due
     outcome: str
     delay: timedelta = timedelta(0)
+    limited: bool = False  # it wanted to run again at once, and has done so too often in a row
     to: S | None = None
     moves: tuple[Move, ...] = ()
     writes: tuple[W, ...] = ()

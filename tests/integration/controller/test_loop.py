@@ -187,6 +187,18 @@ async def test_after_fifty_reruns_a_resource_takes_its_turn_in_the_sweep_once_an
     assert len(ledger.waits["periodic"]) == 2
 
 
+async def test_whoever_always_wants_to_look_at_once_is_counted_and_left_for_a_second(shop: Shop) -> None:
+    await shop.register(1)
+    handler = Scripted(default=lambda _widget, _now: DoNothing(look_again=timedelta(0)))
+    async with shop.running(handler) as (_, ledger):
+        await ledger.until(lambda: ledger.limited == 1)
+        row = await shop.given_back(1)
+        assert len(handler.order) == BRISK.rerun_limit + 1
+        assert timedelta(0) < row["ahead"] <= SECOND
+        await shop.db.advance(2 * SECOND)
+        await ledger.until(lambda: ledger.limited == 2)
+
+
 async def test_a_rerun_too_many_waits_in_the_periodic_lane_due_now(shop: Shop) -> None:
     await shop.register(1)
     await shop.pool.execute("UPDATE farrier.schedule SET reruns = $1", BRISK.rerun_limit)

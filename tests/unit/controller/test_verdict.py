@@ -41,6 +41,7 @@ def test_the_fifty_first_transition_in_a_row_takes_its_turn_in_the_sweep() -> No
     assert finish(transition, reruns=49).due is Due.RERUN
     assert finish(transition, reruns=50).due is Due.PERIODIC
     assert finish(transition, reruns=50).delay == timedelta(0)
+    assert (finish(transition, reruns=49).limited, finish(transition, reruns=50).limited) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,11 @@ def test_whoever_wants_to_look_at_once_does_so_as_after_a_transition_and_as_ofte
     outcome: Wait[Answer] | DoNothing[Answer],
 ) -> None:
     assert finish(outcome, reruns=49).due is Due.RERUN
-    assert finish(outcome, reruns=50).due is Due.PERIODIC
+    assert not finish(outcome, reruns=49).limited
+    spinning = finish(outcome, reruns=50)
+    assert spinning.due is Due.PERIODIC
+    assert spinning.limited
+    assert spinning.delay == timedelta(seconds=1), "it would go on at the speed of the database"
 
 
 def test_an_update_moves_nothing_and_runs_with_the_sweep() -> None:
