@@ -223,8 +223,9 @@ ONBOARDING = Benchmark(
         Goal("overhead, p95", "%", Bound.AT_MOST, 5),
         Goal("poll to run, p50", "ms", Bound.AT_MOST, 100),
         Goal("poll to run, p99", "ms", Bound.AT_MOST, 100),
-        Goal("event to run, p50", "ms", Bound.AT_MOST, 100),
-        Goal("event to run, p99", "ms", Bound.AT_MOST, 100),
+        # A page of events names a machine; it takes another look to see what became of it.
+        Goal("event to run, p50", "ms", Bound.AT_MOST, 200),
+        Goal("event to run, p99", "ms", Bound.AT_MOST, 500),
     ),
     open=_onboardings,
 )
