@@ -158,6 +158,14 @@ class Lan:
             while await self.conn.fetchval(_BUSY):
                 await anyio.lowlevel.checkpoint()
 
+    async def until_blocked(self) -> None:
+        """Return once some session of this database waits for a lock."""
+        with anyio.fail_after(loop.PATIENCE):
+            while not await self.conn.fetchval(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            ):
+                await anyio.lowlevel.checkpoint()
+
     async def next_run(self, id_: int) -> timedelta:
         """Move the clock to when it is due next; answers by how much."""
         ahead: timedelta = (await self.schedule(id_))["ahead"]

@@ -89,7 +89,7 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
         answers = refuse(segment)
         if segment.allocated:
             return self._held_up(segment, now, answers)
-        until = self._drained_at(segment, segment.state_entered_at)
+        until = self._never_nearer(segment, self._drained_at(segment, segment.state_entered_at), now)
         if now >= until:
             return Transition(
                 to=_in(segment, SegmentState.DB_DELETE),
@@ -117,6 +117,13 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
         if segment.last_released_at is None:
             return never_used
         return segment.last_released_at + self._drain_period
+
+    def _never_nearer(self, segment: NetworkSegment, until: datetime, now: datetime) -> datetime:
+        """The end of a drain is not before the one that was told last: runs that saw an address pushed it. A period
+        that was made shorter since counts from now."""
+        if segment.drain_until is None:
+            return until
+        return max(until, min(segment.drain_until, now + self._drain_period))
 
 
 def _in(segment: NetworkSegment, state: SegmentState) -> NetworkSegment:

@@ -17,14 +17,16 @@ CREATE TABLE farrier.network_segments (
 -- Also where there is no pool: two networks with one tag are one network.
 CREATE UNIQUE INDEX network_segments_vlan ON farrier.network_segments (site, vlan) WHERE ended_at IS NULL;
 CREATE UNIQUE INDEX network_segments_vni ON farrier.network_segments (vni) WHERE ended_at IS NULL;
+CREATE INDEX network_segments_ended_name ON farrier.network_segments (name, id) WHERE ended_at IS NOT NULL;
 
--- What is given out, and to how many. The row is the lock under which a segment's addresses change: an allocation holds it
--- to the end of its transaction, and the loop never waits for it. Nobody who holds it wants another row that the loop has.
+-- What is given out, and to how many. The row is the lock under which a segment's addresses change: an allocation or a
+-- release holds it to the end of its transaction, and the loop never waits for it: the only commit that changes the row is
+-- the one that closes a segment, and that takes it with SKIP LOCKED. Nobody who holds it wants another row that the loop has.
 CREATE TABLE farrier.segment_usage (
     segment          bigint      PRIMARY KEY REFERENCES farrier.network_segments,
-    open             boolean     NOT NULL DEFAULT false,  -- new addresses are given out: the segment is ready
+    open             boolean     NOT NULL DEFAULT true,  -- until its deletion begins; nothing is given out before it is ready, either
     allocated        bigint      NOT NULL DEFAULT 0 CHECK (allocated >= 0),
-    last_released_at timestamptz
+    last_released_at timestamptz                         -- when that was committed
 ) WITH (fillfactor = 50);
 
 -- Prefixes of segments that have not ended. No two of a site overlap, proven by the constraint: it sees what others have
@@ -103,29 +105,51 @@ BEGIN
     END IF;
 END $$;
 
--- VLAN and VNI: the one that was given, or the pool's next. A segment may have one from before there was a pool: then the
--- pool learns it here, and goes on to the next. A segment that is just being committed is not waited for; should it keep
--- its number, the unique index refuses the second.
+-- Which live segment has this VLAN at the site, or this VNI; null: none.
+CREATE FUNCTION farrier.who_has_number(of_column text, for_site text, wanted integer) RETURNS text
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF of_column = 'vlan' THEN
+        RETURN (SELECT s.name FROM network_segments s WHERE s.site = for_site AND s.vlan = wanted AND s.ended_at IS NULL);
+    END IF;
+    RETURN (SELECT s.name FROM network_segments s WHERE s.vni = wanted AND s.ended_at IS NULL);
+END $$;
+
+-- VLAN and VNI: the one that was given, or the pool's next. A segment may have one from before there was a pool: then this
+-- one keeps it from others in the pool, until either of them ends, and goes on to the next. No segment is locked for that:
+-- the loop would wait for whoever creates. Whoever else is about to make a segment with the number is waited for.
 CREATE FUNCTION farrier.take_segment_number(of_pool text, of_column text, for_site text, for_id bigint, wanted integer) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
+    pooled boolean := EXISTS (SELECT FROM number_pools p WHERE p.pool = of_pool);
     taken integer := wanted;
-    holder record;
+    holder text;
 BEGIN
+    IF wanted IS NULL AND NOT pooled THEN RETURN NULL; END IF;
     LOOP
-        IF EXISTS (SELECT FROM number_pools p WHERE p.pool = of_pool) THEN
-            taken := take_number(of_pool, 'network_segment', for_id, wanted);
+        IF pooled THEN taken := take_number(of_pool, 'network_segment', for_id, wanted); END IF;
+        holder := who_has_number(of_column, for_site, taken);
+        IF holder IS NULL THEN
+            PERFORM pg_advisory_xact_lock(hashtextextended(format('farrier.%s:%s', of_pool, taken), 0));
+            holder := who_has_number(of_column, for_site, taken);
+            IF holder IS NULL THEN RETURN taken; END IF;
         END IF;
-        SELECT s.id, s.name INTO holder FROM network_segments s
-         WHERE CASE of_column WHEN 'vlan' THEN s.site = for_site AND s.vlan = taken ELSE s.vni = taken END AND s.ended_at IS NULL
-           FOR SHARE SKIP LOCKED;
-        IF NOT FOUND THEN RETURN taken; END IF;
         IF wanted IS NOT NULL THEN
-            RAISE EXCEPTION '% % is taken by segment %', upper(of_column), wanted, holder.name
+            RAISE EXCEPTION '% % is taken by segment %', upper(of_column), wanted, holder
                 USING ERRCODE = 'FR409', HINT = 'Leave it out to get one of the pool, if there is one.';
         END IF;
-        UPDATE pool_numbers n SET id = holder.id WHERE n.pool = of_pool AND n.number = taken;
     END LOOP;
+END $$;
+
+-- Numbers that another segment keeps in a pool for this one, which ends, are given back with its own.
+CREATE FUNCTION farrier.free_segment_numbers(ended farrier.network_segments) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    UPDATE pool_numbers n SET id = ended.id
+     WHERE n.pool = 'vlan:' || ended.site AND n.number = ended.vlan AND n.kind = 'network_segment' AND n.id <> ended.id;
+    UPDATE pool_numbers n SET id = ended.id
+     WHERE n.pool = 'vni' AND n.number = ended.vni AND n.kind = 'network_segment' AND n.id <> ended.id;
+    PERFORM free_numbers('network_segment', ended.id);
 END $$;
 
 CREATE FUNCTION farrier.prepare_segment() RETURNS trigger
@@ -155,8 +179,9 @@ BEGIN
         RAISE EXCEPTION 'segment %: an MTU of % is too small for IPv6, which needs 1280', NEW.name, NEW.mtu USING ERRCODE = 'FR400';
     END IF;
     IF TG_OP = 'INSERT' THEN
-        NEW.vlan := take_segment_number('vlan:' || NEW.site, 'vlan', NEW.site, NEW.id, NEW.vlan);
+        -- The pool of all sites first: creations at two sites cannot wait for each other in a circle.
         NEW.vni := take_segment_number('vni', 'vni', NEW.site, NEW.id, NEW.vni);
+        NEW.vlan := take_segment_number('vlan:' || NEW.site, 'vlan', NEW.site, NEW.id, NEW.vlan);
     END IF;
     RETURN NEW;
 END $$;
@@ -194,8 +219,14 @@ BEGIN
         RAISE EXCEPTION 'segment %: prefix % has no address left to give out; % can be hosts, and % of them are reserved or the gateway',
             of_segment.name, opened, hosts.many, hosts.many - usable USING ERRCODE = 'FR400';
     END IF;
-    INSERT INTO segment_prefixes (segment, prefix, site, gateway, reserved_first, reserved_last, first, last, usable)
-    VALUES (of_segment.id, opened, of_segment.site, way, of_segment.reserved_first, of_segment.reserved_last, low, high, usable);
+    BEGIN
+        INSERT INTO segment_prefixes (segment, prefix, site, gateway, reserved_first, reserved_last, first, last, usable)
+        VALUES (of_segment.id, opened, of_segment.site, way, of_segment.reserved_first, of_segment.reserved_last, low, high, usable);
+    EXCEPTION WHEN exclusion_violation THEN
+        -- Only where the transaction cannot see what others have committed since it began; a new one can.
+        RAISE EXCEPTION 'segment %: prefix % overlaps one that was added meanwhile', of_segment.name, opened
+            USING ERRCODE = 'serialization_failure', CONSTRAINT = 'segment_prefixes_apart', HINT = 'Ask again in a new transaction.';
+    END;
     IF way BETWEEN low AND high THEN
         IF way > low THEN INSERT INTO segment_free VALUES (of_segment.id, opened, low, way - 1); END IF;
         IF way < high THEN INSERT INTO segment_free VALUES (of_segment.id, opened, way + 1, high); END IF;
@@ -254,17 +285,18 @@ CREATE TRIGGER open_prefixes AFTER INSERT ON farrier.network_segments
 CREATE TRIGGER open_more_prefixes AFTER UPDATE ON farrier.network_segments
     FOR EACH ROW WHEN (OLD.prefixes <> NEW.prefixes OR OLD.gateways <> NEW.gateways) EXECUTE FUNCTION farrier.open_prefixes();
 
--- Addresses are given out in ready; what ends gives back its prefixes and numbers, and no address may be left then.
+-- No more addresses are given out when a deletion begins; what ends gives back its prefixes and numbers, and no address may
+-- be left then.
 CREATE FUNCTION farrier.follow_segment() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
-    UPDATE segment_usage u SET open = (NEW.state = 'ready') WHERE u.segment = NEW.id AND u.open <> (NEW.state = 'ready');
+    UPDATE segment_usage u SET open = NOT u.open WHERE u.segment = NEW.id AND u.open <> (NEW.state IN ('provisioning', 'ready'));
     IF NEW.ended_at IS NOT NULL THEN
         IF EXISTS (SELECT FROM segment_usage u WHERE u.segment = NEW.id AND u.allocated > 0) THEN
             RAISE EXCEPTION 'segment %: addresses of it are allocated', NEW.name USING ERRCODE = 'FR409';
         END IF;
         DELETE FROM segment_prefixes p WHERE p.segment = NEW.id;
-        PERFORM free_numbers('network_segment', NEW.id);
+        PERFORM free_segment_numbers(NEW);
     END IF;
     RETURN NULL;
 END $$;
@@ -370,6 +402,7 @@ DECLARE
     called text := allocate_address.segment;
     who text := allocate_address.owner;
     usage segment_usage;
+    state text;
     within cidr;
     exact boolean := coalesce(masklen(wanted) = CASE family(wanted) WHEN 4 THEN 32 ELSE 128 END, false);
     mine inet;
@@ -378,7 +411,7 @@ BEGIN
     IF who IS NULL OR who !~ '\S' OR char_length(who) > 253 THEN
         RAISE EXCEPTION 'an address has an owner: a text of 1 to 253 characters, not blank' USING ERRCODE = 'FR400';
     END IF;
-    IF allocate_address.node IS NOT NULL AND NOT EXISTS (SELECT FROM nodes n WHERE n.id = allocate_address.node) THEN
+    IF allocate_address.node IS NOT NULL AND NOT EXISTS (SELECT FROM nodes n WHERE n.id = allocate_address.node AND n.status <> 'deleted') THEN
         RAISE EXCEPTION 'no node has id %', allocate_address.node USING ERRCODE = 'FR404', HINT = 'Leave it out if it is for no node.';
     END IF;
     SELECT * INTO usage FROM segment_usage u WHERE u.segment = here FOR NO KEY UPDATE;
@@ -393,8 +426,9 @@ BEGIN
          WHERE a.segment = here AND a.address = mine AND allocate_address.node IS NOT NULL AND a.node IS DISTINCT FROM allocate_address.node;
         RETURN mine;
     END IF;
-    IF NOT usage.open THEN
-        RAISE EXCEPTION 'segment % is %; addresses are given out in state ready', called, (SELECT s.state FROM network_segments s WHERE s.id = here)
+    SELECT s.state INTO state FROM network_segments s WHERE s.id = here;
+    IF NOT usage.open OR state = 'provisioning' THEN
+        RAISE EXCEPTION 'segment % is %; addresses are given out in state ready', called, state
             USING ERRCODE = 'FR409', HINT = 'One that is being deleted gives out no more; one that is being provisioned is ready in a moment.';
     END IF;
     IF wanted IS NOT NULL THEN
@@ -411,7 +445,8 @@ BEGIN
     IF exact AND (gap.first IS NULL OR gap.first > wanted) THEN
         RAISE EXCEPTION '% of segment % %', host(wanted), called, why_not_free(here, within, wanted) USING ERRCODE = 'FR409';
     ELSIF gap.first IS NULL OR gap.prefix <> within THEN
-        RAISE EXCEPTION '% is full: all its % addresses are allocated', coalesce(format('prefix %s of segment %s', within, called), 'segment ' || called),
+        RAISE EXCEPTION '% is full: all its % addresses are allocated',
+            CASE WHEN within IS NULL THEN 'segment ' || called ELSE format('prefix %s of segment %s', within, called) END,
             (SELECT sum(p.usable) FROM segment_prefixes p WHERE p.segment = here AND (within IS NULL OR p.prefix = within))
             USING ERRCODE = 'FR409', HINT = 'An update of the segment adds prefixes.';
     END IF;
@@ -421,6 +456,17 @@ BEGIN
     UPDATE segment_usage u SET allocated = u.allocated + 1 WHERE u.segment = here;
     RETURN mine;
 END $$;
+
+-- An address is back when others see that it is: a drain counts from the COMMIT, however long the transaction was.
+CREATE FUNCTION farrier.mark_release() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    UPDATE segment_usage u SET last_released_at = farrier.now()
+     WHERE u.segment = NEW.segment AND (u.last_released_at IS NULL OR u.last_released_at < farrier.now());
+    RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER mark_release AFTER UPDATE ON farrier.segment_usage
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.allocated < OLD.allocated) EXECUTE FUNCTION farrier.mark_release();
 
 -- Gives an address back: true if it was the owner's until now, false if it was nobody's. Wakes a segment that drains.
 CREATE FUNCTION farrier.release_address(segment text, address inet, owner text) RETURNS boolean
@@ -434,8 +480,14 @@ DECLARE
     held segment_addresses;
 BEGIN
     -- One that has ended has no addresses any more: a release that comes again is no mistake.
-    SELECT s.id INTO here FROM network_segments s
-     WHERE CASE WHEN called ~ '^[0-9]{1,18}$' THEN s.id = called::bigint ELSE s.name = called END ORDER BY s.ended_at DESC NULLS FIRST, s.id DESC LIMIT 1;
+    IF called ~ '^[0-9]{1,18}$' THEN
+        SELECT s.id INTO here FROM network_segments s WHERE s.id = called::bigint;
+    ELSE
+        SELECT s.id INTO here FROM network_segments s WHERE s.name = called AND s.ended_at IS NULL;
+        IF here IS NULL THEN
+            SELECT s.id INTO here FROM network_segments s WHERE s.name = called AND s.ended_at IS NOT NULL ORDER BY s.id DESC LIMIT 1;
+        END IF;
+    END IF;
     IF here IS NULL THEN here := find_resource('network_segment', called); END IF;
     IF given IS NULL OR release_address.owner IS NULL THEN
         RAISE EXCEPTION 'which address, and whose? Neither may be null' USING ERRCODE = 'FR400';
@@ -449,7 +501,7 @@ BEGIN
     END IF;
     DELETE FROM segment_addresses a WHERE a.segment = here AND a.address = given;
     PERFORM put_back(here, held.prefix, given);
-    UPDATE segment_usage u SET allocated = u.allocated - 1, last_released_at = farrier.now() WHERE u.segment = here;
+    UPDATE segment_usage u SET allocated = u.allocated - 1 WHERE u.segment = here;
     IF NOT usage.open THEN PERFORM enqueue('network_segment', here); END IF;
     RETURN true;
 END $$;

@@ -46,7 +46,7 @@ async def test_all_that_hosts_may_have_is_given_out_then_the_segment_is_full_and
     owners = segments.names(len(given))
     assert [await lan.take(owner) for owner in owners] == given
     with pytest.raises(
-        pg.PostgresError, match=f"segment lan is full: all its {len(given)} addresses are allocated"
+        pg.PostgresError, match=f"^segment lan is full: all its {len(given)} addresses are allocated"
     ) as full:
         await lan.take("late")
     assert full.value.sqlstate == "FR409"
@@ -112,6 +112,28 @@ async def test_an_address_that_cannot_be_had_is_refused_with_the_reason(
         await lan.take("me", wanted)
     assert told in str(refused.value)
     assert refused.value.sqlstate == sqlstate
+
+
+async def test_a_prefix_that_is_full_is_named_and_another_still_gives(lan: Lan) -> None:
+    await lan.ready("lan", "10.0.0.0/31", "10.0.1.0/31")
+    for owner in "ab":
+        await lan.take(owner, "10.0.0.0/31")
+    with pytest.raises(
+        pg.PostgresError, match=r"^prefix 10.0.0.0/31 of segment lan is full: all its 2 addresses are allocated"
+    ):
+        await lan.take("c", "10.0.0.0/31")
+    assert await lan.take("c") == "10.0.1.0"
+
+
+async def test_a_node_that_is_deleted_gets_no_address(lan: Lan) -> None:
+    await lan.ready()
+    node = await lan.conn.fetchval("SELECT farrier.register_node('gpu-1')")
+    await lan.conn.execute("SET session_replication_role = replica")
+    await lan.conn.execute("UPDATE farrier.nodes SET status = 'deleted' WHERE id = $1", node)
+    await lan.conn.execute("SET session_replication_role = origin")
+    with pytest.raises(pg.PostgresError, match=f"no node has id {node}") as refused:
+        await lan.take("gpu-1", node=node)
+    assert refused.value.sqlstate == "FR404"
 
 
 async def test_requests_that_make_no_sense_are_refused(lan: Lan) -> None:

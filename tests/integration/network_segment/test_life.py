@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import anyio
 import pytest
 
 from farrier.handlers.network_segment import SegmentHandler
@@ -112,6 +113,48 @@ async def test_with_drain_it_gives_out_no_more_at_once_and_ends_when_the_last_ad
     await lan.settle()
     assert await lan.state(made) == "gone"
     assert await lan.history(made) == [PROVISIONED, CLOSED, DRAINED, ENDED]
+
+
+async def test_the_period_counts_from_when_others_see_that_the_address_is_back(lan: Lan) -> None:
+    """A release in a transaction that stays open is none yet, for a deletion that is to come as for a drain."""
+    deleted_later, draining = await lan.ready("later", "10.0.1.0/24"), await lan.ready("drains", "10.0.2.0/24")
+    held = {name: await lan.take("a", segment=name) for name in ("later", "drains")}
+    await lan.ask("drains", "delete", drain=True)
+    await lan.settle()
+    async with lan.db.connect() as client:
+        transaction = client.transaction()
+        await transaction.start()
+        for name, address in held.items():
+            await segments.give(client, "a", address, segment=name)
+        await lan.advance(PERIOD * 2)
+        await lan.settle()
+        await transaction.commit()
+    await lan.ask("later", "delete")
+    await lan.settle()
+    for made in (deleted_later, draining):
+        assert await lan.state(made) == "deleting/drain_allocated_ips"
+        row = await lan.row("SELECT last_released_at FROM farrier.segment_usage WHERE segment = $1", made)
+        assert (await lan.segment(made))["drain_until"] == row["last_released_at"] + PERIOD
+    await lan.advance(PERIOD)
+    await lan.settle()
+    assert [await lan.state(made) for made in (deleted_later, draining)] == ["gone", "gone"]
+
+
+async def test_the_last_release_is_not_moved_back_by_one_that_began_before_it_and_waited(lan: Lan) -> None:
+    made = await lan.ready()
+    first, second = await lan.take("a"), await lan.take("b")
+    async with lan.db.connect() as client, lan.db.connect() as late:
+        transaction = client.transaction()
+        await transaction.start()
+        await segments.give(client, "a", first)
+        async with anyio.create_task_group() as group:
+            group.start_soon(segments.give, late, "b", second)
+            await lan.until_blocked()
+            await lan.advance(timedelta(minutes=1))
+            since = await lan.now()
+            await transaction.commit()
+    row = await lan.row("SELECT * FROM farrier.segment_usage WHERE segment = $1", made)
+    assert row["allocated"] == 0 and row["last_released_at"] >= since
 
 
 async def test_a_release_wakes_a_segment_that_drains_and_one_in_use_is_left_alone(lan: Lan) -> None:

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from farrier.io.pool import Connection
-from tests.support import loop, pg, segments
+from tests.support import pg, segments
 from tests.support.segments import Lan
 
 
@@ -177,7 +177,7 @@ async def test_of_two_creations_that_overlap_at_once_the_second_waits_and_is_tol
                 assert refused.value.sqlstate == "FR409"
 
             group.start_soon(late)
-            await until_blocked(lan)
+            await lan.until_blocked()
             await transaction.commit()
     assert await lan.conn.fetchval("SELECT array_agg(name) FROM farrier.network_segments") == ["one"]
 
@@ -189,7 +189,7 @@ async def test_a_creation_that_is_rolled_back_leaves_its_prefix_to_whoever_waite
         await segments.ask(first, "one", "create", site="ams", prefixes=["10.0.0.0/16"])
         async with anyio.create_task_group() as group:
             group.start_soon(create, second, "two")
-            await until_blocked(lan)
+            await lan.until_blocked()
             await transaction.rollback()
     assert await lan.conn.fetchval("SELECT array_agg(name) FROM farrier.network_segments") == ["two"]
 
@@ -200,8 +200,9 @@ async def test_the_constraint_alone_keeps_prefixes_apart_from_a_snapshot_that_ca
         await blind.start()
         await second.fetchval("SELECT count(*) FROM farrier.network_segments")
         await create(first, "one")
-        with pytest.raises(pg.PostgresError, match="segment_prefixes_apart"):
+        with pytest.raises(pg.PostgresError, match=r"10.0.0.0/16 overlaps one that was added meanwhile") as refused:
             await create(second, "two")
+        assert refused.value.sqlstate == "40001", "what a transaction of this isolation is repeated for"
         await blind.rollback()
     assert await lan.conn.fetchval("SELECT array_agg(name) FROM farrier.network_segments") == ["one"]
 
@@ -260,6 +261,50 @@ async def test_numbers_come_from_the_pools_and_one_from_before_there_was_a_pool_
     assert (await lan.segment(await lan.create("more", "10.0.3.0/24")))["vlan"] == 100
 
 
+@pytest.mark.parametrize(
+    ("site", "number", "told"),
+    [("ams", {"vlan": 7}, "VLAN 7 is taken by segment one"), ("fra", {"vni": 7}, "VNI 7 is taken by segment one")],
+)
+async def test_of_two_creations_at_once_that_want_one_number_the_second_waits_and_is_told_by_whom(
+    lan: Lan, site: str, number: dict[str, int], told: str
+) -> None:
+    async with lan.db.connect() as first, lan.db.connect() as second:
+        transaction = first.transaction()
+        await transaction.start()
+        await segments.ask(first, "one", "create", site="ams", prefixes=["10.0.0.0/24"], **number)
+        async with anyio.create_task_group() as group:
+
+            async def late() -> None:
+                with pytest.raises(pg.PostgresError, match=told) as refused:
+                    await segments.ask(second, "two", "create", site=site, prefixes=["10.0.1.0/24"], **number)
+                assert refused.value.sqlstate == "FR409"
+
+            group.start_soon(late)
+            await lan.until_blocked()
+            await transaction.commit()
+
+
+async def test_creations_at_two_sites_of_which_one_makes_two_segments_take_turns_and_do_not_deadlock(lan: Lan) -> None:
+    await lan.conn.execute(
+        "SELECT farrier.set_pool('vni', 1, 9), farrier.set_pool('vlan:ams', 1, 9), farrier.set_pool('vlan:fra', 1, 9)"
+    )
+    async with lan.db.connect() as first, lan.db.connect() as second:
+        transaction = first.transaction()
+        await transaction.start()
+        await segments.ask(first, "one", "create", site="ams", prefixes=["10.0.0.0/24"])
+        async with anyio.create_task_group() as group:
+
+            async def late() -> None:
+                await segments.ask(second, "two", "create", site="fra", prefixes=["10.0.0.0/24"])
+
+            group.start_soon(late)
+            await lan.until_blocked()
+            await segments.ask(first, "three", "create", site="fra", prefixes=["10.0.1.0/24"])
+            await transaction.commit()
+    names = await lan.conn.fetchval("SELECT array_agg(name ORDER BY name) FROM farrier.network_segments")
+    assert names == ["one", "three", "two"]
+
+
 async def test_without_pools_a_segment_has_the_numbers_that_were_given_or_none(lan: Lan) -> None:
     row = await lan.segment(await lan.create())
     assert (row["vlan"], row["vni"], row["mtu"]) == (None, None, 1500)
@@ -277,12 +322,3 @@ async def test_a_state_that_is_written_by_hand_cannot_end_a_segment_whose_addres
 
 async def create(conn: Connection, name: str) -> None:
     await segments.ask(conn, name, "create", site="ams", prefixes=["10.0.0.0/16"])
-
-
-async def until_blocked(lan: Lan) -> None:
-    """Return once some session of this database waits for a lock."""
-    with anyio.fail_after(loop.PATIENCE):
-        while not await lan.conn.fetchval(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        ):
-            await anyio.lowlevel.checkpoint()

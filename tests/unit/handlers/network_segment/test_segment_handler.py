@@ -155,3 +155,20 @@ def test_labels_are_the_states_of_the_spec(state: SegmentState) -> None:
 
 def test_a_huge_prefix_is_counted_and_not_listed() -> None:
     assert room(parse_prefix("::/0"), (), 10, 10) == (1 << 128) - 21
+
+
+def test_a_release_that_is_dated_back_ends_no_drain_before_the_time_that_was_told_while_it_was_held_up() -> None:
+    told = NOW + PERIOD / 2
+    decided = HANDLER.handle(draining(drain_until=told, last_released_at=NOW - PERIOD), NOW)
+    assert isinstance(decided, Wait)
+    assert decided.look_again == PERIOD / 2
+    after = HANDLER.handle(draining(drain_until=told, last_released_at=NOW - PERIOD), told)
+    assert isinstance(after, Transition)
+
+
+def test_a_period_that_was_made_shorter_counts_from_now_and_then_ends_the_drain() -> None:
+    held = draining(drain_until=NOW + timedelta(days=1), last_released_at=NOW - PERIOD)
+    decided = HANDLER.handle(held, NOW)
+    assert isinstance(decided, Update)
+    assert decided.to.drain_until == NOW + PERIOD
+    assert isinstance(HANDLER.handle(decided.to, NOW + PERIOD), Transition)
