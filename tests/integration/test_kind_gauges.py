@@ -107,6 +107,8 @@ async def test_a_state_without_a_limit_has_one_as_soon_as_it_is_given_one(yard: 
         Limits({"crate.packing": 3 * MINUTE}),
         Limits({"crate.packing": 9 * MINUTE}, sites={"north": {"crate.packing": MINUTE}}),
         Limits(sites={"south": {"crate.packing": timedelta(hours=1)}}),
+        Limits(sites={"north": {"crate.packing": 2 * MINUTE}, "south": {"crate.packing": 8 * MINUTE}}),
+        Limits({"crate.packing": MINUTE}, sites={"north": {"crate.packing": 4 * MINUTE}, "nowhere": {}}),
     ],
 )
 async def test_what_is_counted_above_a_limit_is_what_people_are_shown_above_it(yard: Yard, limits: Limits) -> None:
@@ -124,6 +126,38 @@ async def test_what_is_counted_above_a_limit_is_what_people_are_shown_above_it(y
     excess = [late.now - each.since - timedelta(seconds=each.limit) for each in late.rows]
     assert excess == sorted(excess, reverse=True)
     assert (await scraped(yard, limits))["farrier_resources_above_sla", PACKING] == len(shown)
+
+
+async def test_of_a_state_without_a_limit_only_those_of_sites_that_give_it_one_are_late(yard: Yard) -> None:
+    for name, site in (("c-1", "north"), ("c-2", "north"), ("c-3", "south"), ("c-4", None)):
+        await yard.pool.execute("INSERT INTO farrier_crates.crates (name, site) VALUES ($1, $2)", name, site)
+    async with yard.running():
+        await yard.until("SELECT count(*) = 4 FROM farrier_crates.crates WHERE state = 'packed'")
+    await yard.db.advance(timedelta(hours=2))
+    limits = Limits(
+        sites={"north": {"crate.packed": timedelta(hours=1)}, "south": {"crate.packed": timedelta(hours=3)}}
+    )
+    assert (await scraped(yard, limits))["farrier_resources_above_sla", ("crate", "packed", "")] == 2
+
+
+@pytest.mark.parametrize("limits", [([], [], [], []), (["crate"], ["packing"], ["north"], [timedelta(hours=3)])])
+@pytest.mark.parametrize("function", ["count_resources($1, $2, $3, $4)", "late_resources($1, $2, $3, $4, 1000)"])
+async def test_the_clock_is_read_once_for_each_kind_and_not_for_each_resource(
+    yard: Yard, function: str, limits: tuple[list[object], ...]
+) -> None:
+    await yard.pool.execute("SELECT farrier.set_pool('slots', 1, 100)")
+    await yard.pool.execute(
+        "INSERT INTO farrier_crates.crates (name, site) SELECT 'c-' || n, 'north' FROM generate_series(1, 100) n"
+    )
+    await yard.db.advance(timedelta(hours=2))
+    async with yard.db.connect() as conn:
+        await conn.execute("SET track_functions = 'all'")
+        async with conn.transaction():
+            await conn.fetch(f"SELECT * FROM farrier.{function}", *limits)
+            calls = await conn.fetchval(
+                "SELECT calls FROM pg_stat_xact_user_functions WHERE schemaname = 'farrier' AND funcname = 'now'"
+            )
+            assert calls <= await conn.fetchval("SELECT count(*) FROM farrier.kinds")
 
 
 async def test_what_was_asked_of_resources_is_unanswered_with_what_was_asked_of_nodes(yard: Yard) -> None:
