@@ -67,6 +67,9 @@ CREATE UNIQUE INDEX resource_intents_key ON farrier.resource_intents (kind, reso
 -- Before it is made, a resource has no id: a name's creations are told apart by their keys.
 CREATE UNIQUE INDEX resource_intents_create_key ON farrier.resource_intents (kind, resource, idempotency_key)
     WHERE idempotency_key IS NOT NULL AND action = 'create';
+-- What a call is found by that comes again when its resource has ended.
+CREATE INDEX resource_intents_asked ON farrier.resource_intents (kind, resource, idempotency_key, action, id)
+    WHERE idempotency_key IS NOT NULL;
 CREATE INDEX resource_intents_pending ON farrier.resource_intents (kind, resource_id, id) WHERE status = 'pending';
 CREATE INDEX resource_intents_resource ON farrier.resource_intents (kind, resource_id, id);
 
@@ -114,16 +117,22 @@ BEGIN
     RETURN NULL;
 END $$;
 
+-- A table of a kind may have been dropped: whatever goes over all kinds passes such a kind over, and this refuses it.
 CREATE FUNCTION farrier.relation_of(of_kind text) RETURNS regclass
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     found regclass;
+    there boolean;
 BEGIN
-    SELECT k.relation INTO found FROM kinds k WHERE k.kind = of_kind;
+    SELECT k.relation, EXISTS (SELECT FROM pg_class c WHERE c.oid = k.relation) INTO found, there FROM kinds k WHERE k.kind = of_kind;
     IF found IS NULL THEN
         RAISE EXCEPTION 'unknown kind %', coalesce(quote_literal(of_kind), 'null')
             USING ERRCODE = 'FR400',
                   HINT = coalesce((SELECT 'Known: ' || string_agg(k.kind, ', ' ORDER BY k.kind) FROM kinds k), 'No kind is installed.');
+    END IF;
+    IF NOT there THEN
+        RAISE EXCEPTION 'the table of kind % was dropped', of_kind
+            USING ERRCODE = 'FR409', HINT = format('farrier kind remove %s forgets the kind, farrier kind install makes it anew.', of_kind);
     END IF;
     RETURN found;
 END $$;
@@ -156,6 +165,7 @@ DECLARE
     columns text := (SELECT string_agg(format('%I', k), ', ' ORDER BY k) FROM jsonb_object_keys(params || '{"name": ""}') k);
     made bigint;
     violated text;
+    advice text;
 BEGIN
     EXECUTE format('INSERT INTO %1$s (%2$s) SELECT %2$s FROM jsonb_populate_record(NULL::%1$s, $1) RETURNING id', relation, columns)
        INTO made USING params || jsonb_build_object('name', called);
@@ -163,7 +173,7 @@ BEGIN
 EXCEPTION
     WHEN unique_violation THEN
         GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
-        IF violated <> name_index(relation) THEN RAISE; END IF;
+        IF violated <> name_index(of_kind) THEN RAISE; END IF;
         RAISE EXCEPTION 'there is a % named % already', replace(of_kind, '_', ' '), quote_literal(called)
             USING ERRCODE = 'unique_violation', CONSTRAINT = violated,
                   HINT = 'Its name is free again when it has ended. farrier.resource_intent() with an idempotency key may be repeated.';
@@ -172,11 +182,15 @@ EXCEPTION
         IF violated NOT IN ('resources_name_check') THEN RAISE; END IF;
         RAISE EXCEPTION '% is no name: it has 1 to 253 letters, digits, dots, dashes and underscores, not digits alone', quote_literal(called)
             USING ERRCODE = 'FR400';
+    WHEN data_exception THEN  -- a number, or another text, that the column cannot hold
+        GET STACKED DIAGNOSTICS advice = PG_EXCEPTION_HINT;
+        RAISE EXCEPTION 'create: %', SQLERRM USING ERRCODE = 'FR400', HINT = advice;
 END $$;
 
-CREATE FUNCTION farrier.name_index(relation regclass) RETURNS text
-    LANGUAGE sql STABLE
-    RETURN (SELECT left(c.relname, 50) || '_live_name' FROM pg_class c WHERE c.oid = relation);
+-- A name of a kind is 40 bytes at most, so this is never cut short.
+CREATE FUNCTION farrier.name_index(of_kind text) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    RETURN of_kind || '_live_name';
 
 CREATE FUNCTION farrier.validate_resource_intent() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -202,10 +216,13 @@ BEGIN
     IF NEW.resource IS NULL THEN
         RAISE EXCEPTION '%: which one? `resource` is missing', NEW.action USING ERRCODE = 'FR400';
     END IF;
-    NEW.resource_id := CASE WHEN NEW.action <> 'create' THEN find_resource(NEW.kind, NEW.resource) END;
+    IF char_length(NEW.idempotency_key) > 255 OR char_length(NEW.requested_by) > 255 THEN
+        RAISE EXCEPTION '% is longer than 255 characters',
+            CASE WHEN char_length(NEW.idempotency_key) > 255 THEN 'idempotency_key' ELSE 'requested_by' END USING ERRCODE = 'FR400';
+    END IF;
     NEW.created_at := farrier.now();
     IF NEW.idempotency_key IS NOT NULL THEN
-        first_id := resource_intent_by_key(NEW.kind, NEW.resource, NEW.resource_id, NEW.idempotency_key);
+        first_id := resource_intent_by_key(NEW.kind, NEW.resource, NEW.action, NEW.idempotency_key);
         IF first_id IS NOT NULL THEN
             RAISE EXCEPTION '% % already has an intent with idempotency key %: intent %', replace(NEW.kind, '_', ' '), NEW.resource,
                 quote_literal(NEW.idempotency_key), first_id
@@ -213,23 +230,33 @@ BEGIN
                       HINT = 'farrier.resource_intent() returns the first intent instead of failing.';
         END IF;
     END IF;
-    IF NEW.action = 'create' THEN
-        NEW.resource_id := create_resource(NEW.kind, NEW.resource, NEW.params);
-    END IF;
+    NEW.resource_id := CASE NEW.action WHEN 'create' THEN create_resource(NEW.kind, NEW.resource, NEW.params)
+                                       ELSE find_resource(NEW.kind, NEW.resource) END;
     NEW.status := CASE NEW.action WHEN 'create' THEN 'accepted' ELSE 'pending' END;
     NEW.reason := NULL;
     NEW.answered_at := CASE NEW.action WHEN 'create' THEN farrier.now() END;
     RETURN NEW;
 END $$;
 
--- The intent that has this key: of a name's creations where there is no id yet, else of the resource.
-CREATE FUNCTION farrier.resource_intent_by_key(of_kind text, called text, of_id bigint, key text) RETURNS bigint
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
-    SELECT i.id FROM resource_intents i
-     WHERE i.kind = of_kind AND i.idempotency_key = key
-       AND CASE WHEN of_id IS NULL THEN i.resource = called AND i.action = 'create' ELSE i.resource_id = of_id END
-     LIMIT 1;
-$$;
+-- The intent that has this key: of the resource that is meant now, whatever it asked for; else the newest that asked the
+-- same of this name, or of this id, so that a call may be repeated when its resource has ended meanwhile.
+CREATE FUNCTION farrier.resource_intent_by_key(of_kind text, called text, of_action text, key text) RETURNS bigint
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    meant bigint := CASE WHEN called ~ '^[0-9]{1,18}$' THEN called::bigint END;
+    found_id bigint;
+BEGIN
+    IF meant IS NULL THEN
+        EXECUTE format('SELECT r.id FROM %s r WHERE r.name = $1 AND r.ended_at IS NULL', relation_of(of_kind)) INTO meant USING called;
+    END IF;
+    SELECT i.id INTO found_id FROM resource_intents i WHERE i.kind = of_kind AND i.resource_id = meant AND i.idempotency_key = key;
+    IF found_id IS NULL THEN
+        SELECT i.id INTO found_id FROM resource_intents i
+         WHERE i.kind = of_kind AND i.resource = called AND i.idempotency_key = key AND i.action = of_action
+         ORDER BY i.id DESC LIMIT 1;
+    END IF;
+    RETURN found_id;
+END $$;
 CREATE TRIGGER validate BEFORE INSERT ON farrier.resource_intents
     FOR EACH ROW EXECUTE FUNCTION farrier.validate_resource_intent();
 
@@ -264,12 +291,13 @@ BEGIN
             resource_intent.idempotency_key, resource_intent.requested_by)
     RETURNING id INTO new_id;
     RETURN new_id;
-EXCEPTION WHEN unique_violation THEN
+EXCEPTION WHEN OTHERS THEN
+    -- The first may have committed while this one waited for its name, its number or its addresses, which are taken now:
+    -- whatever this one was refused for, the first's answer is the answer.
     SELECT i.id, i.action, i.params INTO first FROM resource_intents i
-     WHERE i.id = resource_intent_by_key(
-               resource_intent.kind, resource_intent.resource,
-               CASE WHEN resource_intent.action <> 'create' THEN find_resource(resource_intent.kind, resource_intent.resource) END,
-               resource_intent.idempotency_key);
+     WHERE resource_intent.idempotency_key IS NOT NULL
+       AND i.id = resource_intent_by_key(resource_intent.kind, resource_intent.resource, resource_intent.action,
+                                         resource_intent.idempotency_key);
     IF NOT FOUND THEN RAISE; END IF;
     IF first.action = resource_intent.action AND first.params = resource_intent.params THEN
         RETURN first.id;
@@ -280,7 +308,8 @@ EXCEPTION WHEN unique_violation THEN
 END $$;
 
 -- Triggers of every kind's table. A resource begins in its kind's first state and is scheduled at once; it moves along
--- edges of the model only; one that enters a terminal state has ended. The argument is the kind.
+-- edges of the model only; one that enters a terminal state has ended, and gives
+-- back its numbers. The argument is the kind.
 CREATE FUNCTION farrier.begin_resource() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -315,6 +344,7 @@ BEGIN
     NEW.state_entered_at := farrier.now();
     IF EXISTS (SELECT FROM kind_states s WHERE s.kind = TG_ARGV[0] AND s.state = NEW.state AND s.terminal) THEN
         NEW.ended_at := farrier.now();
+        PERFORM free_numbers(TG_ARGV[0], NEW.id);
     END IF;
     RETURN NEW;
 END $$;
@@ -331,7 +361,8 @@ END $$;
 CREATE TRIGGER refuse_leftovers AFTER DELETE ON farrier.schedule
     FOR EACH ROW WHEN (OLD.kind NOT IN ('node', 'maas_region')) EXECUTE FUNCTION farrier.refuse_leftovers();
 
--- Makes a table LIKE farrier.resources INCLUDING ALL a kind. May be called again.
+-- Makes a table LIKE farrier.resources INCLUDING ALL a kind. May be called again; what is there already is not touched, so
+-- nobody who works with the table is waited for.
 CREATE FUNCTION farrier.make_kind(kind text, relation regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -339,32 +370,117 @@ DECLARE
                       WHERE t.attrelid = 'farrier.resources'::regclass AND t.attnum > 0 AND NOT t.attisdropped
                         AND NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = relation AND a.attname = t.attname
                                                                      AND a.atttypid = t.atttypid AND NOT a.attisdropped));
+    other record;
+    one record;
 BEGIN
     IF missing IS NOT NULL THEN
         RAISE EXCEPTION '% lacks columns: %', relation, missing
             USING ERRCODE = 'FR400', HINT = 'CREATE TABLE ... (LIKE farrier.resources INCLUDING ALL, ...)';
     END IF;
-    INSERT INTO kinds AS k VALUES (make_kind.kind, make_kind.relation)
-        ON CONFLICT ON CONSTRAINT kinds_pkey DO UPDATE SET relation = excluded.relation;
-    EXECUTE format('ALTER TABLE %s SET (fillfactor = 80)', relation);  -- LIKE does not copy it
-    EXECUTE format('CREATE UNIQUE INDEX IF NOT EXISTS %I ON %s (name) WHERE ended_at IS NULL', name_index(relation), relation);
-    EXECUTE format('CREATE OR REPLACE TRIGGER begin_resource BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION farrier.begin_resource(%L)', relation, kind);
-    EXECUTE format('CREATE OR REPLACE TRIGGER schedule_resource AFTER INSERT ON %s FOR EACH ROW EXECUTE FUNCTION farrier.schedule_resource(%L)', relation, kind);
-    EXECUTE format('CREATE OR REPLACE TRIGGER enter_state BEFORE UPDATE ON %s FOR EACH ROW WHEN (OLD.state <> NEW.state) EXECUTE FUNCTION farrier.enter_state(%L)', relation, kind);
+    SELECT k.* INTO other FROM kinds k
+     WHERE (k.kind = make_kind.kind) <> (k.relation = make_kind.relation) AND EXISTS (SELECT FROM pg_class c WHERE c.oid = k.relation);
+    IF FOUND THEN
+        RAISE EXCEPTION 'kind % has table % already', other.kind, other.relation
+            USING ERRCODE = 'FR409', HINT = 'A kind has one table, and a table one kind; farrier kind remove forgets a kind.';
+    END IF;
+    IF NOT EXISTS (SELECT FROM kinds k WHERE k.kind = make_kind.kind AND k.relation = make_kind.relation) THEN
+        INSERT INTO kinds AS k VALUES (make_kind.kind, make_kind.relation)
+            ON CONFLICT ON CONSTRAINT kinds_pkey DO UPDATE SET relation = excluded.relation;
+        EXECUTE format('ALTER TABLE %s SET (fillfactor = 80)', relation);  -- LIKE does not copy it
+        PERFORM begin_ids(make_kind.kind, relation);
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+                    WHERE i.indrelid = relation AND c.relname = name_index(kind) AND i.indisunique) THEN
+        EXECUTE format('CREATE UNIQUE INDEX %I ON %s (name) WHERE ended_at IS NULL', name_index(kind), relation);
+    END IF;
+    FOR one IN SELECT w.* FROM (VALUES ('begin_resource', 'BEFORE INSERT', ''), ('schedule_resource', 'AFTER INSERT', ''),
+                                       ('enter_state', 'BEFORE UPDATE', 'WHEN (OLD.state <> NEW.state)')) w (name, at, condition)
+                WHERE NOT EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = relation AND t.tgname = w.name
+                                     AND t.tgfoid = to_regproc('farrier.' || w.name)) LOOP
+        EXECUTE format('CREATE TRIGGER %1$I %2$s ON %3$s FOR EACH ROW %4$s EXECUTE FUNCTION farrier.%1$I(%5$L)',
+            one.name, one.at, relation, one.condition, kind);
+    END LOOP;
     PERFORM grant_kind_rights(relation);
 END $$;
 
--- The controller works on a kind's table; who asks and who reads may look at it.
+-- Ids of a kind whose table was dropped do not come again: they are in its history and requests.
+CREATE FUNCTION farrier.begin_ids(of_kind text, relation regclass) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    known bigint := greatest((SELECT max(i.resource_id) FROM resource_intents i WHERE i.kind = of_kind),
+                             (SELECT max(h.id) FROM history h WHERE h.kind = of_kind));
+    here bigint;
+BEGIN
+    EXECUTE format('SELECT max(r.id) FROM %s r', relation) INTO here;
+    IF known > coalesce(here, 0) THEN
+        EXECUTE format('ALTER TABLE %s ALTER id RESTART WITH %s', relation, known + 1);
+    END IF;
+END $$;
+
+-- The states that resources of a kind are in, which nobody changes until this transaction ends.
+CREATE FUNCTION farrier.inhabited_states(of_kind text) RETURNS SETOF text
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+BEGIN
+    EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', relation_of(of_kind));
+    RETURN QUERY EXECUTE format('SELECT DISTINCT r.state FROM %s r WHERE r.ended_at IS NULL ORDER BY r.state', relation_of(of_kind));
+END $$;
+
+-- Forgets a kind, of which nothing may be left that has not ended. Its table stays, and so do history and requests; only its
+-- rows of the schedule, its last outcomes and its numbers go. Does the same for a kind whose table was dropped.
+CREATE FUNCTION farrier.forget_kind(of_kind text) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    relation regclass := (SELECT k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation WHERE k.kind = of_kind);
+    living record;
+    hook text;
+BEGIN
+    IF NOT EXISTS (SELECT FROM kinds k WHERE k.kind = of_kind) THEN PERFORM relation_of(of_kind); END IF;
+    IF relation IS NOT NULL THEN
+        EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', relation);
+        EXECUTE format('SELECT count(*) AS n, min(r.name) AS first FROM %s r WHERE r.ended_at IS NULL', relation) INTO living;
+        IF living.n > 0 THEN
+            RAISE EXCEPTION '% of kind % have not ended, such as %', living.n, of_kind, living.first
+                USING ERRCODE = 'FR409', HINT = 'Delete them first, and let the daemon end them; then the kind may go.';
+        END IF;
+        FOREACH hook IN ARRAY ARRAY['begin_resource', 'schedule_resource', 'enter_state'] LOOP
+            EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', hook, relation);
+        END LOOP;
+    END IF;
+    PERFORM free_numbers(n.kind, n.id) FROM (SELECT DISTINCT kind, id FROM pool_numbers WHERE kind = of_kind) n;
+    DELETE FROM schedule WHERE kind = of_kind;
+    UPDATE resource_intents i SET status = 'rejected', reason = 'its kind was removed', answered_at = farrier.now()
+     WHERE i.kind = of_kind AND i.status = 'pending';
+    DELETE FROM outcomes WHERE kind = of_kind;
+    DELETE FROM edges WHERE kind = of_kind;
+    DELETE FROM initial_values WHERE kind = of_kind;
+    DELETE FROM kind_actions WHERE kind = of_kind;
+    DELETE FROM kind_states WHERE kind = of_kind;
+    DELETE FROM kinds WHERE kind = of_kind;
+    DELETE FROM callable WHERE to_regprocedure(function) IS NULL;
+END $$;
+
+-- The controller works on a kind's table; who asks and who reads may look at it. They see the schema, in which functions are
+-- everybody's: those that act with their owner's rights are left to the controller, and to whom let_call names.
 CREATE FUNCTION farrier.grant_kind_rights(relation regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
     role_name text;
-    schema_name text := (SELECT c.relnamespace::regnamespace::text FROM pg_class c WHERE c.oid = relation);
+    place record;
+    mighty record;
 BEGIN
+    SELECT c.relnamespace::regnamespace AS name, c.relnamespace AS id, c.relowner AS owner INTO place FROM pg_class c WHERE c.oid = relation;
     FOR role_name IN SELECT rolname FROM pg_roles WHERE rolname IN ('farrier_controller', 'farrier_intents', 'farrier_reader') LOOP
-        EXECUTE format('GRANT USAGE ON SCHEMA %s TO %I', schema_name, role_name);
+        EXECUTE format('GRANT USAGE ON SCHEMA %s TO %I', place.name, role_name);
         EXECUTE format('GRANT %s ON %s TO %I',
             CASE role_name WHEN 'farrier_controller' THEN 'SELECT, INSERT, UPDATE, DELETE' ELSE 'SELECT' END, relation, role_name);
+    END LOOP;
+    IF place.name::text IN ('farrier', 'public') THEN RETURN; END IF;
+    FOR mighty IN SELECT p.oid::regprocedure AS function FROM pg_proc p
+                   WHERE p.pronamespace = place.id AND p.prosecdef AND p.proowner = place.owner AND p.prokind = 'f' LOOP
+        EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', mighty.function);
+        IF to_regrole('farrier_controller') IS NOT NULL THEN
+            EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO farrier_controller', mighty.function);
+        END IF;
     END LOOP;
 END $$;
 
@@ -413,8 +529,18 @@ BEGIN
      WHERE i.id = a.request AND i.kind = of_kind AND i.resource_id = a.run AND i.status = 'pending';
 END $$;
 
--- Resources of a kind, or of all kinds, with what their last run said; `ended` adds those that are no more. `detail` are
--- the columns of the kind's own, and what farrier.<kind>_detail(id) says of one, where there is that function.
+-- How `detail` is read of a row `r`: the columns of the kind's own, and what KIND_detail(id) adds, where there is such a
+-- function in the schema of the kind's table.
+CREATE FUNCTION farrier.detail_of(of_kind text, relation regclass) RETURNS text
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    adds text := (SELECT format('%I.%I', c.relnamespace::regnamespace::text, of_kind || '_detail') FROM pg_class c WHERE c.oid = relation);
+BEGIN
+    RETURN 'to_jsonb(r) - ''{id,name,site,version,state,state_entered_at,created_at,ended_at,last_error}''::text[]'
+           || CASE WHEN to_regprocedure(adds || '(bigint)') IS NULL THEN '' ELSE format(' || coalesce(%s(r.id), ''{}'')', adds) END;
+END $$;
+
+-- Resources of a kind, or of all kinds, with what their last run said; `ended` adds those that are no more.
 CREATE FUNCTION farrier.list_resources(of_kind text, ended boolean DEFAULT false)
     RETURNS TABLE (kind text, id bigint, name text, site text, state text, state_entered_at timestamptz, created_at timestamptz,
                    ended_at timestamptz, last_error text, detail jsonb, outcome jsonb, outcome_at timestamptz, due_at timestamptz)
@@ -423,26 +549,28 @@ DECLARE
     one record;
 BEGIN
     IF of_kind IS NOT NULL THEN PERFORM relation_of(of_kind); END IF;
-    FOR one IN SELECT k.* FROM kinds k WHERE of_kind IS NULL OR k.kind = of_kind ORDER BY k.kind LOOP
+    FOR one IN SELECT k.* FROM kinds k JOIN pg_class c ON c.oid = k.relation WHERE of_kind IS NULL OR k.kind = of_kind ORDER BY k.kind LOOP
         RETURN QUERY EXECUTE format(
             'SELECT $1, r.id, r.name, r.site, r.state, r.state_entered_at, r.created_at, r.ended_at, r.last_error,
-                    to_jsonb(r) - ''{id,name,site,version,state,state_entered_at,created_at,ended_at,last_error}''::text[] %s,
+                    %s,
                     o.outcome, o.at, s.due_at
                FROM %s r
                LEFT JOIN farrier.outcomes o ON o.kind = $1 AND o.id = r.id
                LEFT JOIN farrier.schedule s ON s.kind = $1 AND s.id = r.id
               WHERE $2 OR r.ended_at IS NULL
-              ORDER BY r.name, r.id', '|| ' || to_regprocedure(format('farrier.%I(bigint)', one.kind || '_detail'))::regproc || '(r.id)',
-            one.relation) USING one.kind, ended;
+              ORDER BY r.name, r.id', detail_of(one.kind, one.relation), one.relation) USING one.kind, ended;
     END LOOP;
 END $$;
 
--- Pools of numbers that resources take: VLANs, keys of partitions.
+-- Pools of numbers that resources take: VLANs, keys of partitions. However many are taken, the lowest free one is found at
+-- once: it is the lowest that was given back, or the first that nobody has at or above the mark `next`, below which every
+-- number of the pool is taken or was given back.
 CREATE TABLE farrier.number_pools (
     pool  text    PRIMARY KEY,
     first integer NOT NULL,
     last  integer NOT NULL,
-    CHECK (first <= last)
+    next  bigint  NOT NULL,
+    CHECK (first <= last AND first <= next)
 );
 CREATE TABLE farrier.pool_numbers (
     pool   text    NOT NULL REFERENCES farrier.number_pools,
@@ -452,8 +580,14 @@ CREATE TABLE farrier.pool_numbers (
     PRIMARY KEY (pool, number)
 );
 CREATE INDEX pool_numbers_holder ON farrier.pool_numbers (kind, id);
+-- No reference to the pool: whoever gives back waits for no taker.
+CREATE TABLE farrier.freed_numbers (
+    pool   text    NOT NULL,
+    number integer NOT NULL,
+    PRIMARY KEY (pool, number)
+);
 
--- Makes a pool, or gives it other bounds. May be called again.
+-- Makes a pool, or gives it other bounds. May be called again. Waits for those who take numbers.
 CREATE FUNCTION farrier.set_pool(pool text, first integer, last integer) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 #variable_conflict use_column
@@ -463,8 +597,10 @@ BEGIN
     IF set_pool.first > set_pool.last THEN
         RAISE EXCEPTION 'pool % would go from % to %', set_pool.pool, set_pool.first, set_pool.last USING ERRCODE = 'FR400';
     END IF;
-    INSERT INTO number_pools VALUES (set_pool.pool, set_pool.first, set_pool.last)
-        ON CONFLICT (pool) DO UPDATE SET first = excluded.first, last = excluded.last;
+    -- What is below the old bounds was never looked at: the mark goes back, and the next taker finds its place again.
+    INSERT INTO number_pools AS p VALUES (set_pool.pool, set_pool.first, set_pool.last, set_pool.first)
+        ON CONFLICT (pool) DO UPDATE SET first = excluded.first, last = excluded.last,
+            next = CASE WHEN excluded.first < p.first THEN excluded.first ELSE greatest(p.next, excluded.first) END;
     SELECT string_agg(format('%s (%s %s)', t.number, replace(t.kind, '_', ' '), t.id), ', ' ORDER BY t.number) INTO outside
       FROM (SELECT n.* FROM pool_numbers n WHERE n.pool = set_pool.pool
                AND n.number NOT BETWEEN set_pool.first AND set_pool.last ORDER BY n.number LIMIT 5) t;
@@ -474,25 +610,38 @@ BEGIN
     END IF;
 END $$;
 
--- Takes a number for a resource: the one that is wanted, else the lowest that is free. Takers of one pool take turns.
+-- Takes a number for a resource: the one that is wanted, else the lowest that is free. Takers of one pool take turns: each
+-- has the pool until its transaction ends.
 CREATE FUNCTION farrier.take_number(pool text, kind text, id bigint, wanted integer DEFAULT NULL) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     bounds record;
     holder record;
+    ahead integer;
+    mark bigint;
     taken integer;
 BEGIN
-    SELECT p.first, p.last INTO bounds FROM number_pools p WHERE p.pool = take_number.pool FOR NO KEY UPDATE;
+    SELECT p.first, p.last, p.next INTO bounds FROM number_pools p WHERE p.pool = take_number.pool FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no pool %', coalesce(quote_literal(pool), 'null')
             USING ERRCODE = 'FR409', HINT = format('SELECT farrier.set_pool(%L, first, last) makes one.', pool);
     END IF;
     IF wanted IS NULL THEN
-        SELECT min(free.number) INTO taken FROM (
-            SELECT bounds.first AS number
-            UNION ALL
-            SELECT n.number + 1 FROM pool_numbers n WHERE n.pool = take_number.pool AND n.number BETWEEN bounds.first AND bounds.last - 1) free
-         WHERE NOT EXISTS (SELECT FROM pool_numbers t WHERE t.pool = take_number.pool AND t.number = free.number);
+        mark := bounds.next;
+        SELECT f.number INTO taken FROM freed_numbers f
+         WHERE f.pool = take_number.pool AND f.number BETWEEN bounds.first AND bounds.last ORDER BY f.number LIMIT 1;
+        IF taken IS NULL OR taken >= mark THEN
+            -- Past numbers that were wanted, each of which is passed once.
+            FOR ahead IN SELECT n.number FROM pool_numbers n WHERE n.pool = take_number.pool AND n.number >= mark ORDER BY n.number LOOP
+                EXIT WHEN ahead > mark;
+                mark := mark + 1;
+            END LOOP;
+            IF mark <= bounds.last THEN
+                taken := mark;
+                mark := mark + 1;
+            END IF;
+        END IF;
+        IF mark <> bounds.next THEN UPDATE number_pools p SET next = mark WHERE p.pool = take_number.pool; END IF;
         IF taken IS NULL THEN
             RAISE EXCEPTION 'pool % is empty: all of % to % are taken', pool, bounds.first, bounds.last
                 USING ERRCODE = 'FR409', HINT = 'farrier.set_pool() widens it.';
@@ -507,14 +656,16 @@ BEGIN
         END IF;
         taken := wanted;
     END IF;
+    DELETE FROM freed_numbers f WHERE f.pool = take_number.pool AND f.number = taken;
     INSERT INTO pool_numbers VALUES (pool, taken, take_number.kind, take_number.id);
     RETURN taken;
 END $$;
 
--- Gives back all numbers of a resource. May be called again.
+-- Gives back all numbers of a resource; waits for nobody. May be called again. A resource that ends does it by itself.
 CREATE FUNCTION farrier.free_numbers(kind text, id bigint) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
-    DELETE FROM pool_numbers n WHERE n.kind = $1 AND n.id = $2;
+    WITH gone AS (DELETE FROM pool_numbers n WHERE n.kind = $1 AND n.id = $2 RETURNING n.pool, n.number)
+    INSERT INTO freed_numbers SELECT g.pool, g.number FROM gone g ON CONFLICT DO NOTHING;
 $$;
 
 -- Rights, besides those that were: of the kinds' tables, and of functions that later migrations or kinds of others let a
@@ -530,11 +681,11 @@ DECLARE
     one record;
 BEGIN
     PERFORM grant_basic_rights();
-    PERFORM grant_kind_rights(k.relation) FROM kinds k;
+    PERFORM grant_kind_rights(k.relation) FROM kinds k JOIN pg_class c ON c.oid = k.relation;
     IF to_regrole('farrier_controller') IS NOT NULL THEN
         REVOKE INSERT, UPDATE, DELETE ON kinds, kind_states, kind_actions, callable FROM farrier_controller;
         REVOKE EXECUTE ON FUNCTION grant_rights(), grant_basic_rights(), grant_kind_rights(regclass), make_kind(text, regclass),
-            let_call(text, text) FROM farrier_controller;
+            forget_kind(text), let_call(text, text) FROM farrier_controller;
     END IF;
     IF to_regrole('farrier_intents') IS NOT NULL THEN
         GRANT INSERT (kind, resource, action, params, idempotency_key, requested_by) ON resource_intents TO farrier_intents;
@@ -545,7 +696,8 @@ BEGIN
         GRANT SELECT ON resource_intents, kinds, kind_states, kind_actions, number_pools, pool_numbers TO farrier_reader;
         GRANT EXECUTE ON FUNCTION list_resources(text, boolean) TO farrier_reader;
     END IF;
-    FOR one IN SELECT c.* FROM callable c WHERE to_regrole(c.role_name) IS NOT NULL LOOP
+    -- One that was dropped, with the schema of its kind, is passed over.
+    FOR one IN SELECT c.* FROM callable c WHERE to_regrole(c.role_name) IS NOT NULL AND to_regprocedure(c.function) IS NOT NULL LOOP
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', one.function::regprocedure, one.role_name);
     END LOOP;
 END $$;

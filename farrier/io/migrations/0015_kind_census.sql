@@ -87,14 +87,14 @@ BEGIN
     RETURN found_id;
 END $$;
 
--- The name of a resource, an ended one included; null where there is no such kind or resource.
+-- The name of a resource, an ended one included; null where there is no such kind, table or resource.
 CREATE FUNCTION farrier.resource_name(kind text, id bigint) RETURNS text
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     found_relation regclass;
     found_name text;
 BEGIN
-    SELECT k.relation INTO found_relation FROM kinds k WHERE k.kind = resource_name.kind;
+    SELECT k.relation INTO found_relation FROM kinds k JOIN pg_class c ON c.oid = k.relation WHERE k.kind = resource_name.kind;
     IF found_relation IS NOT NULL THEN
         EXECUTE format('SELECT r.name FROM %s r WHERE r.id = $1', found_relation) INTO found_name USING id;
     END IF;
@@ -109,15 +109,13 @@ CREATE FUNCTION farrier.show_resources(
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     relation regclass := relation_of(kind);
-    adds text := (SELECT format('%I.%I', c.relnamespace::regnamespace::text, kind || '_detail') FROM pg_class c WHERE c.oid = relation);
 BEGIN
     RETURN QUERY EXECUTE format($q$
         SELECT jsonb_build_object(
                    'kind', $1, 'id', r.id, 'name', r.name, 'site', r.site, 'version', r.version, 'state', r.state,
                    'state_entered_at', r.state_entered_at, 'created_at', r.created_at, 'ended_at', r.ended_at,
                    'last_error', r.last_error, 'default_limit', extract(epoch FROM s.sla), 'why_none', coalesce(s.why_none, ''),
-                   'detail', to_jsonb(r) - ARRAY['id', 'name', 'site', 'version', 'state', 'state_entered_at', 'created_at', 'ended_at', 'last_error']
-                             || coalesce(%2$s, '{}'),
+                   'detail', %2$s,
                    'outcome', o.outcome, 'outcome_at', o.at, 'next_run_at', c.due_at, 'running', c.claim_token IS NOT NULL)
           FROM (SELECT * FROM %1$s r
                  WHERE ($2 IS NULL OR r.id = $2) AND ($5 OR r.ended_at IS NULL)
@@ -128,7 +126,7 @@ BEGIN
           LEFT JOIN farrier.outcomes o ON o.kind = $1 AND o.id = r.id
           LEFT JOIN farrier.schedule c ON c.kind = $1 AND c.id = r.id
          ORDER BY r.name, r.id
-    $q$, relation, CASE WHEN to_regprocedure(adds || '(bigint)') IS NULL THEN 'NULL::jsonb' ELSE adds || '(r.id)' END) USING kind, one_id, states, sites, ended, after_name, after_id, most;
+    $q$, relation, detail_of(kind, relation)) USING kind, one_id, states, sites, ended, after_name, after_id, most;
 END $$;
 
 SELECT farrier.let_call(role_name, function)

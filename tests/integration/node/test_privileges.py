@@ -42,6 +42,7 @@ OF_KINDS = (
     "resources",
     "number_pools",
     "pool_numbers",
+    "freed_numbers",
     "callable",
 )
 OF_SEGMENTS = ("network_segments", "segment_usage", "segment_prefixes", "segment_free", "segment_addresses")
