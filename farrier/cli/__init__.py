@@ -26,7 +26,7 @@ COMMANDS = {
     "db": "The database: schema, roles, and where the embedded one is.",
     "node": "Nodes: register, list, look into.",
     "intent": "Ask for something to be done with a node.",
-    "kind": "Kinds of resources: install one, list all.",
+    "kind": "Kinds of resources: install or remove one, list all.",
     "segment": "Network segments: make, list, look into, end.",
     "ibp": "InfiniBand partitions: make, list, look into, end.",
     "resource": "Resources of any kind that is not a node: list, look into, ask for something.",

@@ -1,4 +1,4 @@
-"""`farrier kind`: bring kinds of resources from other packages into the database, and list all that are there."""
+"""`farrier kind`: bring kinds of resources from other packages into the database, or out of it, and list all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from farrier.cli import resource_commands
 from farrier.cli.connection import with_database, with_settings
 from farrier.config import Config
 
-kind = typer.Typer(no_args_is_help=True, add_completion=False, help="Kinds of resources: install one, list all.")
+_HELP = "Kinds of resources: install or remove one, list all."
+kind = typer.Typer(no_args_is_help=True, add_completion=False, help=_HELP)
 
 kind.command("list")(with_database(resource_commands.kinds))
 
@@ -39,3 +40,23 @@ def install(
 
     new = anyio.run(installed)
     typer.echo(f"kind {found.spec.name}: {'installed' if new else 'brought up to date'}, table {found.spec.relation}")
+
+
+@kind.command("remove")
+@with_settings
+def remove(
+    settings: Config,
+    name: Annotated[str, typer.Argument(metavar="KIND", help="Its name, as `farrier kind list` has it.")],
+) -> None:
+    """Forget a kind that another package brought, when nothing of it is left but what has ended. Its table stays, and
+    so do its history and requests."""
+    from farrier.io import kinds, migrate
+    from farrier.io.client import administrator
+
+    async def removed() -> None:
+        async with administrator(settings.database) as conn:
+            (await migrate.check(conn)).require_current()
+            await kinds.remove(conn, name)
+
+    anyio.run(removed)
+    typer.echo(f"kind {name}: removed; its table, history and requests are still there")

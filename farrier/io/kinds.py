@@ -1,24 +1,35 @@
-"""Kinds in the database that do not come with farrier: installed once, brought up to date, and checked before they run.
+"""Kinds in the database that do not come with farrier: installed once, brought up to date, checked before they run, and
+removed.
 
-Called by `farrier kind install`, by the daemon, and by the tests. Guarantees: an installation is whole or not at all,
-any number may be tried at once, and a second one runs no SQL of the kind again.
+Called by `farrier kind`, by the daemon, and by the tests. Guarantees: an installation or removal is whole or not at
+all, any number may be tried at once, a second installation runs no SQL of the kind again, and nobody is kept waiting
+behind a lock that one waits for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
+import asyncpg
 import msgspec
 
 from farrier.errors import ConfigError, RefusedByModel
 from farrier.io import catalog, session, statements
+from farrier.io.patience import PATIENT, LockPatience, patiently
 from farrier.io.pool import Connection
-from farrier.model.kinds import KindSpec
+from farrier.model.built_in import BUILT_IN
+from farrier.model.kinds import CREATE, KindSpec
+from farrier.model.params import describe
 
 _LOCK = statements.load("schema/lock_kinds")
 _KIND = statements.load("schema/kind")
 _MAKE = statements.load("schema/make_kind")
 _MISSING_COLUMNS = statements.load("schema/missing_columns")
+_LOST = statements.load("schema/lost_states")
+_TABLE_EXISTS = statements.load("schema/table_exists")
+_TRY_PATTERN = statements.load("schema/try_pattern")
+_FORGET = statements.load("schema/forget_kind")
 _INHABITED = statements.load("schema/inhabited_states")
 _FINGERPRINT = statements.load("schema/kind_fingerprint")
 _GRANT_RIGHTS = statements.load("schema/grant_rights")
@@ -32,47 +43,90 @@ class Installable(msgspec.Struct, frozen=True, kw_only=True):
     columns: frozenset[str]
 
 
-async def install(conn: Connection, kind: Installable) -> bool:
+async def install(conn: Connection, kind: Installable, *, patience: LockPatience = PATIENT) -> bool:
     """Make the database know this kind, by this spec; answers whether it was new. May be called again: what there is of
-    it stays. Raises RefusedByModel, and then nothing has changed."""
-    spec = kind.spec
-    async with conn.transaction():
+    it stays. Raises RefusedByModel, and then nothing has changed; also when a table stays locked for longer than
+    `patience`."""
+
+    async def installed() -> bool:
         await conn.execute(_LOCK)
-        known = await conn.fetchval(_KIND, spec.name)
-        if known is None:
-            await _run(conn, kind)
-        elif known != spec.relation:
-            raise RefusedByModel(
-                f"kind {spec.name} is installed with table {known}, and not {spec.relation}",
-                hint="Two packages bring a kind of this name; one must take another.",
-            )
-        await conn.execute(_MAKE, spec.name, spec.relation)
+        new = await _make(conn, kind)
         await _require_columns(conn, kind)
-        await _require_states(conn, spec)
-        await catalog.sync_kinds(conn, [spec])
+        await _require_patterns(conn, kind.spec)
+        await _require_states(conn, kind.spec, new=new)
+        await catalog.sync_kinds(conn, [kind.spec])
         await conn.execute(_GRANT_RIGHTS)
-    return known is None
+        return new
+
+    return await patiently(conn, f"kind {kind.spec.name}", installed, patience)
+
+
+async def remove(conn: Connection, name: str, *, patience: LockPatience = PATIENT) -> None:
+    """Forget a kind; its table, history and requests stay. Raises RefusedByModel while something of it has not ended,
+    or for a kind that comes with farrier, and then nothing has changed."""
+    if any(spec.name == name for spec in BUILT_IN):
+        raise RefusedByModel(f"kind {name} comes with farrier, and cannot be removed")
+
+    async def removed() -> None:
+        await conn.execute(_LOCK)
+        with _refusals():
+            await conn.execute(_FORGET, name)
+
+    await patiently(conn, f"kind {name}", removed, patience)
 
 
 async def require(conn: Connection, specs: Iterable[tuple[str, KindSpec]]) -> None:
     """Raises ConfigError unless the database knows these kinds (each with what installs it) as this program does."""
     for name, spec in specs:
-        known = await conn.fetchval(_FINGERPRINT, spec.name)
-        if known is None:
+        known = await conn.fetchrow(_FINGERPRINT, spec.name)
+        if known is None or known["fingerprint"] is None:
             raise ConfigError(f"kind {spec.name} is not in this database; run: farrier kind install {name}")
-        if known != catalog.fingerprint(spec):
+        if not known["there"]:
+            raise ConfigError(
+                f"the table of kind {spec.name} was dropped; run: farrier kind install {name} to have it anew, or "
+                "leave the kind out of controller.kinds"
+            )
+        if known["fingerprint"] != catalog.fingerprint(spec):
             raise ConfigError(
                 f"kind {spec.name} is in this database with other states, edges, limits or actions; "
                 f"run: farrier kind install {name}"
             )
 
 
+async def _make(conn: Connection, kind: Installable) -> bool:
+    """Its table, by its SQL where there is none: one that was kept when the kind was removed is taken up again."""
+    spec = kind.spec
+    known = await conn.fetchrow(_KIND, spec.name)
+    if known is not None and known["relation"] is None:
+        await conn.execute(_FORGET, spec.name)
+        known = None
+    if known is not None and known["relation"] != spec.relation:
+        raise RefusedByModel(
+            f"kind {spec.name} is installed with table {known['relation']}, and not {spec.relation}",
+            hint="Two packages bring a kind of this name; one must take another.",
+        )
+    if known is None and not await conn.fetchval(_TABLE_EXISTS, spec.relation):
+        await _run(conn, kind)
+    with _refusals():
+        await conn.execute(_MAKE, spec.name, spec.relation)
+    return known is None
+
+
 async def _run(conn: Connection, kind: Installable) -> None:
-    try:
+    with _refusals(f"the SQL of kind {kind.spec.name} fails: "):
         if kind.sql:
             await conn.execute(kind.sql)
+
+
+@contextmanager
+def _refusals(told: str = "") -> Iterator[None]:
+    """What the database refuses, as an error of the model. A lock that is not to be had is for `patiently`."""
+    try:
+        yield
+    except asyncpg.LockNotAvailableError:
+        raise
     except session.Refusal as refusal:
-        raise RefusedByModel(f"the SQL of kind {kind.spec.name} fails: {session.reason_of(refusal)}") from refusal
+        raise RefusedByModel(f"{told}{session.reason_of(refusal)}") from refusal
 
 
 async def _require_columns(conn: Connection, kind: Installable) -> None:
@@ -84,11 +138,29 @@ async def _require_columns(conn: Connection, kind: Installable) -> None:
         )
 
 
-async def _require_states(conn: Connection, spec: KindSpec) -> None:
-    """Whoever is in a state that is no more could never leave it."""
+async def _require_patterns(conn: Connection, spec: KindSpec) -> None:
+    """One that the database cannot read, as Python can, would fail every INSERT."""
+    for action, params in {CREATE: spec.create, **{name: each.params for name, each in spec.actions.items()}}.items():
+        for name, field in describe(params).fields.items():
+            pattern = (field.items or field).pattern
+            with _refusals(f"kind {spec.name}: {action} has a pattern for {name} that PostgreSQL cannot read: "):
+                await conn.fetchval(_TRY_PATTERN, pattern)
+
+
+async def _require_states(conn: Connection, spec: KindSpec, *, new: bool) -> None:
+    """Whoever is in a state that is no more could never leave it, and whoever is in one that is terminal from now on
+    would never end. The table is locked only if there may be such."""
+    living = set(spec.states) - spec.terminal
+    if not new and not await conn.fetchval(_LOST, spec.name, sorted(living)):
+        return
     inhabited = {row["state"] for row in await conn.fetch(_INHABITED, spec.name)}
     if lost := sorted(inhabited - set(spec.states)):
         raise RefusedByModel(
             f"there are resources of kind {spec.name} in states that it no longer has: {', '.join(lost)}",
             hint="Keep the state, with an edge out of it, until nothing is in it.",
+        )
+    if stuck := sorted(inhabited - living):
+        raise RefusedByModel(
+            f"there are resources of kind {spec.name} in states that were not terminal before: {', '.join(stuck)}",
+            hint="A resource ends by entering such a state. Keep an edge out of it until nothing is in it.",
         )

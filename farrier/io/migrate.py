@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,20 +21,11 @@ import msgspec
 
 from farrier import errors
 from farrier.io import statements
+from farrier.io.patience import PATIENT, LockPatience, patiently
 
 if TYPE_CHECKING:
     from farrier.io.pool import Connection
 
-
-class LockPatience(msgspec.Struct, frozen=True):
-    """How long a migration waits for a lock at a time, how long it lets others pass, and how often it tries."""
-
-    wait: timedelta
-    pause: timedelta
-    tries: int
-
-
-PATIENT = LockPatience(wait=timedelta(seconds=2), pause=timedelta(seconds=5), tries=12)
 
 DIRECTORY = Path(__file__).parent / "migrations"
 
@@ -46,7 +36,6 @@ _PREPARE = statements.load("schema/prepare")
 _APPLIED = statements.load("schema/applied")
 _RECORD = statements.load("schema/record")
 _ROLES = statements.load("schema/roles")
-_WAIT_FOR_LOCK = statements.load("schema/wait_for_lock")
 
 # What a session that ends anyway may take to give up its lock.
 _UNLOCK_SECONDS = 5
@@ -117,24 +106,11 @@ async def migrate(
 
 
 async def _apply(conn: Connection, migration: Migration, patience: LockPatience) -> None:
-    """Whoever waits for a lock on a table makes everybody wait who wants the table after him, the loop's own reads too:
-    so it waits briefly, lets them pass, and tries again."""
-    for tries_left in reversed(range(patience.tries)):
-        try:
-            async with conn.transaction():
-                await conn.execute(_WAIT_FOR_LOCK, f"{patience.wait // timedelta(milliseconds=1)}ms")
-                await conn.execute(_RECORD, migration.version, migration.name, migration.checksum)
-                await conn.execute(migration.sql)
-        except asyncpg.LockNotAvailableError as locked:
-            if not tries_left:
-                raise errors.RefusedByModel(
-                    f"migration {migration.version} ({migration.name}) needs a table that a transaction elsewhere "
-                    "keeps locked, such as a dump or a forgotten session; end it (pg_stat_activity tells which), then "
-                    "migrate again"
-                ) from locked
-            await anyio.sleep(patience.pause.total_seconds())
-        else:
-            return
+    async def applied() -> None:
+        await conn.execute(_RECORD, migration.version, migration.name, migration.checksum)
+        await conn.execute(migration.sql)
+
+    await patiently(conn, f"migration {migration.version} ({migration.name})", applied, patience)
 
 
 async def check(conn: Connection, *, migrations: Sequence[Migration] | None = None) -> SchemaStatus:

@@ -11,6 +11,7 @@ import pytest
 
 from farrier import errors
 from farrier.io import migrate
+from farrier.io.patience import LockPatience
 from farrier.io.pool import Connection
 from tests.support import pg
 
@@ -150,7 +151,7 @@ async def test_a_table_that_somebody_keeps_locked_is_not_waited_for_in_front_of_
     empty_db: pg.Database,
 ) -> None:
     """Each try gives way to those behind it; at the end the operator is told, and nothing is half applied."""
-    hasty = migrate.LockPatience(wait=timedelta(milliseconds=20), pause=timedelta(0), tries=3)
+    hasty = LockPatience(wait=timedelta(milliseconds=20), pause=timedelta(0), tries=3)
     async with empty_db.connect() as conn, empty_db.connect() as dump:
         await migrate.migrate(conn, migrations=toys(FIRST))
         async with dump.transaction():

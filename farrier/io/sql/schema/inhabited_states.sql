@@ -1,2 +1,2 @@
--- The states that resources of a kind are in, ended ones left out.
-SELECT DISTINCT state FROM farrier.list_resources($1) ORDER BY state
+-- The states that resources of a kind are in, ended ones left out; whoever changes one waits until this transaction ends.
+SELECT state FROM farrier.inhabited_states($1) AS s (state)

@@ -1,2 +1,2 @@
--- One installation at a time; those who run kinds go on.
+-- One installation or removal at a time; those who run kinds go on.
 LOCK TABLE farrier.kinds IN SHARE ROW EXCLUSIVE MODE

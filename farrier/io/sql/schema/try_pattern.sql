@@ -1,0 +1,2 @@
+-- Fails for a regular expression that PostgreSQL cannot read.
+SELECT '' ~ $1::text
