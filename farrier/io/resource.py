@@ -65,15 +65,16 @@ class ResourceRows(Generic[R, W]):
 
     def changes(self, runs: Sequence[Finished[R, W]]) -> Changes:
         # Each element names its run, also those of `kind`: what belongs to runs that have lost their claim is left out.
+        # The run comes last, so that no column or field can name another.
         changes: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
         for run in runs:
             changes["kind"].append({"run": run.id, "kind": self.kind})
             if run.to is not None:
                 values = {name: getattr(run.to, name) for name in self._columns}
-                changes["resources"].append({"run": run.id, **values})
+                changes["resources"].append({**values, "run": run.id})
             for write in run.writes:
                 section, row = self.section(write)
-                changes[section].append({"run": run.id, **row})
+                changes[section].append({**row, "run": run.id})
         return changes
 
     def section(self, write: W) -> tuple[str, Mapping[str, Any]]:

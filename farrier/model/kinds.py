@@ -148,15 +148,19 @@ def _faults_of_edges(spec: KindSpec) -> Iterator[str]:
             yield f"edge {edge.source} -> {edge.target} leads nowhere: a change without a move is an Update"
         if edge.source in spec.terminal:
             yield f"edge {edge.source} -> {edge.target} leaves a terminal state"
-    unreachable = spec.states.keys() - _reached(spec)
+    unreachable = spec.states.keys() - _reached({spec.initial}, spec.pairs)
     if unreachable:
         yield f"no edges lead from {spec.initial} to {', '.join(sorted(unreachable))}"
+    endless = spec.states.keys() - _reached(spec.terminal, {(target, source) for source, target in spec.pairs})
+    if spec.terminal and endless:
+        yield f"no edges lead to an end from {', '.join(sorted(endless))}: what is there could never be deleted"
 
 
-def _reached(spec: KindSpec) -> set[str]:
-    reached, front = {spec.initial}, {spec.initial}
+def _reached(begin: Collection[str], edges: Collection[tuple[str, str]]) -> set[str]:
+    """What edges lead to, in any number of moves, and where they begin."""
+    reached, front = set(begin), set(begin)
     while front:
-        front = {edge.target for edge in spec.edges if edge.source in front} - reached
+        front = {target for source, target in edges if source in front} - reached
         reached |= front
     return reached
 

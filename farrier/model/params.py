@@ -7,6 +7,7 @@ an intent is asked for by another program, and a typo must not become a default.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, ClassVar, TypeAlias
@@ -23,6 +24,11 @@ REFERENCE_MAX = 500
 # Some character that is no blank; no blank at all. PostgreSQL writes both patterns the same way.
 Reason: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=REASON_MAX, pattern=r"\S")]
 Reference: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=REFERENCE_MAX, pattern=r"\A\S+\Z")]
+
+
+# The edge of a word in Python's patterns; in PostgreSQL's a backspace and a backslash.
+_WORD_EDGE = frozenset({"\\b", "\\B"})
+_ESCAPE = re.compile(r"\\.", re.DOTALL)
 
 
 class PowerRequest(StrEnum):
@@ -139,6 +145,8 @@ def _field(info: msgspec.inspect.Type, required: bool) -> Field:
         case msgspec.inspect.BoolType():
             return Field("boolean", required)
         case msgspec.inspect.StrType(min_length=None | 0 | 1):
+            if info.pattern and _WORD_EDGE & set(_ESCAPE.findall(info.pattern)):
+                raise TypeError(f"the pattern {info.pattern} has \\b or \\B, which PostgreSQL reads otherwise")
             return Field("string", required, info.max_length, info.pattern or (r"." if info.min_length else None))
         case msgspec.inspect.EnumType():
             return Field("enum", required, enum=tuple(info.cls))

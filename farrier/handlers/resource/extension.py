@@ -21,6 +21,8 @@ R = TypeVar("R", bound=Resource)
 W = TypeVar("W")
 V = TypeVar("V")
 
+KEPT = frozenset((*Resource.__struct_fields__, "ended_at", "run"))
+"""Names that are no column which a kind's runs write: each is the database's own, or an element's of a commit."""
 
 Decided: TypeAlias = Decision[R, Answer, V]
 """What a `Handler` of snapshots `R` and services `V` returns."""
@@ -71,6 +73,12 @@ class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
             raise ConfigError(
                 f"kind {self.spec.name}: a run may write {', '.join(sorted(missing))}, "
                 f"which its snapshot {self.snapshot.__name__} does not have"
+            )
+        kept = KEPT & set(self.columns)
+        if kept:
+            raise ConfigError(
+                f"kind {self.spec.name}: a run may not write {', '.join(sorted(kept))}: commits and the database have "
+                "these names for themselves, and `state` and `last_error` are written anyway"
             )
         if (self.writer is None) != (self.section is None):
             raise ConfigError(f"kind {self.spec.name}: `writer` and `section` go together")
