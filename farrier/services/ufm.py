@@ -19,8 +19,10 @@ import msgspec
 
 from farrier import protocols
 from farrier.model.ufm import Membership, Pkey, Port, Qos, UfmError, UfmFailure, Wanted
-from farrier.services import ufm_answers, ufm_requests
+from farrier.services import ufm_answers, ufm_failure, ufm_requests
 from farrier.services.maas_transport import Times
+from farrier.services.ufm_answers import Listed
+from farrier.services.ufm_failure import Garbled
 from farrier.services.ufm_requests import Request
 from farrier.services.ufm_transport import Pass, Transport, UfmSettings, open_http
 
@@ -39,7 +41,15 @@ class _Reading(msgspec.Struct, frozen=True):
 
     began_at: float
     turn: int
-    pkeys: Mapping[int, Pkey]
+    ports: Listed
+    qos: Listed
+
+    def pkey(self, number: int) -> Pkey | None:
+        """Raises `UfmError` for what cannot be understood of this partition; no other is struck by that."""
+        try:
+            return ufm_answers.of_lists(number, self.ports, self.qos)
+        except Garbled as error:
+            raise ufm_failure.garbled(ufm_requests.list_ports(), error.detail) from None
 
 
 class Ufm:
@@ -62,19 +72,21 @@ class Ufm:
             reading = self._reading
             if reading is None or not self._serves(reading, max(since, self._changed.get(number, 0))):
                 reading = await self._read_all()
-            return reading.pkeys.get(number)
+            return reading.pkey(number)
 
     async def read_anew(self, number: int) -> Pkey | None:
-        """As of now, alone."""
+        """As of now. That UFM does not have it is believed when the list of all does not, either: a 404 and `{}` are
+        what anything in front of UFM may answer, and a number is claimed or given back on it."""
         self._refuse_in_trouble()
+        found: Pkey | None = None
         try:
-            return await self._transport.send(ufm_requests.pkey(number), partial(ufm_answers.pkey, number))
+            found = await self._transport.send(ufm_requests.pkey(number), partial(ufm_answers.pkey, number))
         except UfmError as error:
-            if error.failure is UfmFailure.ABSENT:
-                return None
             if error.failure in _OF_ALL:
                 self._trouble = self._now(), error
-            raise
+            if error.failure is not UfmFailure.ABSENT:
+                raise
+        return found or await self.read(number, fresh=True)
 
     async def create(self, wanted: Wanted) -> None:
         await self._change(wanted.number, ufm_requests.creation(wanted))
@@ -102,14 +114,13 @@ class Ufm:
         began_at, turn = self._now(), next(self._turns)
         self._refuse_in_trouble()
         try:
-            found = await self._transport.send(ufm_requests.list_ports(), ufm_answers.ports)
-            services = await self._transport.send(ufm_requests.list_qos(), ufm_answers.qos)
+            ports = await self._transport.send(ufm_requests.list_ports(), ufm_answers.listed)
+            services = await self._transport.send(ufm_requests.list_qos(), ufm_answers.listed)
         except UfmError as error:
             self._trouble = self._now(), error
             raise
-        pkeys = {number: msgspec.structs.replace(one, qos=services.get(number)) for number, one in found.items()}
         self._trouble = None
-        self._reading = _Reading(began_at, turn, pkeys)
+        self._reading = _Reading(began_at, turn, ports, services)
         return self._reading
 
     def _refuse_in_trouble(self) -> None:

@@ -1,13 +1,14 @@
 """What a successful answer of UFM says: the structs of the model, or `Garbled`. Pure.
 
-Used by the UFM client. Fields that we do not read may be anything. A list that contradicts itself is garbled: nothing
-is decided on the word of a UFM that is confused.
+Used by the UFM client. Fields that we do not read may be anything. Of a list each partition is understood by itself,
+when it is asked for: what is odd about somebody else's keeps nobody from his own. One that contradicts itself is
+garbled: nothing is decided on the word of a UFM that is confused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -15,6 +16,8 @@ from farrier.model.ufm import Membership, Pkey, Port, Qos, guid
 from farrier.services.ufm_failure import Answer, Garbled
 
 _T = TypeVar("_T")
+Listed: TypeAlias = Mapping[int, tuple[msgspec.Raw, ...]]
+"""What a list says of each number, not understood yet: once, unless two keys of it are the same number."""
 # The sixteenth bit says how somebody is a member and is no part of the number.
 _NUMBER = 0x7FFF
 
@@ -40,14 +43,23 @@ class _Pkey(msgspec.Struct, frozen=True):
     qos_conf: _Qos | None = None
 
 
-def ports(answer: Answer) -> Mapping[int, Pkey]:
-    """Every partition by its number, with its ports."""
-    return {number: _pkey(number, told) for number, told in _listed(answer).items()}
+def listed(answer: Answer) -> Listed:
+    """Every partition of a list, by its number."""
+    found: dict[int, tuple[msgspec.Raw, ...]] = {}
+    for key, told in _shaped(answer, dict[str, msgspec.Raw]).items():
+        number = _number(key)
+        found[number] = (*found.get(number, ()), told)
+    return found
 
 
-def qos(answer: Answer) -> Mapping[int, Qos]:
-    """What the services of each partition may use, by its number."""
-    return {number: _qos(told.qos_conf) for number, told in _listed(answer).items() if told.qos_conf is not None}
+def of_lists(number: int, with_ports: Listed, with_qos: Listed) -> Pkey | None:
+    """One partition of the two lists that UFM tells; None if the first does not have it."""
+    told = _one(number, with_ports)
+    if told is None:
+        return None
+    services = _one(number, with_qos)
+    qos = None if services is None or services.qos_conf is None else _qos(services.qos_conf)
+    return msgspec.structs.replace(_pkey(number, told), qos=qos)
 
 
 def pkey(number: int, answer: Answer) -> Pkey | None:
@@ -67,20 +79,22 @@ def done(answer: Answer) -> None:
 def _shaped(answer: Answer, shape: type[_T]) -> _T:
     if answer.is_page:
         raise Garbled("a page came instead of JSON")
+    return _understood(answer.body, shape)
+
+
+def _understood(body: bytes | msgspec.Raw, shape: type[_T]) -> _T:
     try:
-        return msgspec.json.decode(answer.body, type=shape)
+        return msgspec.json.decode(body, type=shape)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         # Its reasons name places and types, never values.
         raise Garbled(f"the answer is not what UFM answers: {error}") from None
 
 
-def _listed(answer: Answer) -> dict[int, _Pkey]:
-    found: dict[int, _Pkey] = {}
-    for key, told in _shaped(answer, dict[str, _Pkey]).items():
-        number = _number(key)
-        if found.setdefault(number, told) != told:
-            raise Garbled(f"the answer lists {number:#x} twice, and differently")
-    return found
+def _one(number: int, told: Listed) -> _Pkey | None:
+    found = [_understood(one, _Pkey) for one in told.get(number, ())]
+    if any(one != found[0] for one in found[1:]):
+        raise Garbled(f"the answer lists {number:#x} twice, and differently")
+    return found[0] if found else None
 
 
 def _number(key: str) -> int:

@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from farrier.model.ufm import UfmError, UfmFailure
 from farrier.services.maas_failure import quoted
-from farrier.services.ufm_requests import Request
+from farrier.services.ufm_requests import Operation, Request
 
 # What UFM, or a proxy in front of it, may tell us to stay away.
 _LONGEST_STAY = timedelta(minutes=5)
@@ -53,7 +53,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 def of_answer(request: Request, answer: Answer, *, secrets: Iterable[str]) -> UfmError:
     """The error that an answer other than 2xx is."""
-    failure = _class(answer)
+    failure = _class(request, answer)
     return UfmError(
         failure,
         _detail(failure, answer, secrets),
@@ -63,8 +63,12 @@ def of_answer(request: Request, answer: Answer, *, secrets: Iterable[str]) -> Uf
     )
 
 
-def _class(answer: Answer) -> UfmFailure:
+def _class(request: Request, answer: Answer) -> UfmFailure:
+    # Only a change is refused, and only of a key there is none: UFM has always a list.
+    refusals = (400, 404, 409, 422) if request.changes else (404,) if request.operation is Operation.PKEY else ()
     match answer.status:
+        case 400 | 404 | 409 | 422 as status if status not in refusals:
+            return UfmFailure.PROTOCOL
         case 401:
             return UfmFailure.AUTH
         case 403 if not answer.is_page:
@@ -148,8 +152,8 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _stay(text: str) -> timedelta | None:
-    """Seconds; a date is told by nobody's clock we know."""
+    """Seconds; a date is told by nobody's clock we know. None at all is no answer to how long."""
     text = text.strip()
     if not (text.isascii() and text.isdecimal()):
         return _LONGEST_STAY if text else None
-    return min(timedelta(seconds=int(text[:9])), _LONGEST_STAY)
+    return min(timedelta(seconds=int(text[:9])), _LONGEST_STAY) or None

@@ -44,6 +44,9 @@ FIRST_PAUSE = timedelta(seconds=1)
 PATIENCE = timedelta(seconds=10)
 # A caller that is told to wait longer than this is told so, and may do something else.
 LONGEST_PAUSE = timedelta(seconds=5)
+# Some wrong passwords in a row lock a user out: one that was refused is not shown again so soon, unless it is another
+# by then.
+REFUSED_KEPT = timedelta(minutes=1)
 # As for keys of MAAS: a rotation is seen this much later, or after the first request that is refused.
 KEPT = timedelta(seconds=1)
 
@@ -126,6 +129,7 @@ class Transport:
         self._observer = observer
         self._slots = anyio.CapacityLimiter(CONCURRENCY)
         self._known: tuple[float, Pass] | None = None
+        self._refused: tuple[float, Pass, UfmError] | None = None
 
     async def send(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
         """What `understand` makes of a success; it raises `Garbled` for what it cannot. Raises `UfmError`."""
@@ -176,15 +180,26 @@ class Transport:
 
     async def _answered(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
         shown = await self._shows(request.operation)
+        self._refuse_again(request.operation, shown)
         answer = await self._exchange(request, shown)
-        if answer.status == 401:
-            self._known = None
         if not 200 <= answer.status < 300:
-            raise ufm_failure.of_answer(request, answer, secrets=shown.secrets)
+            error = ufm_failure.of_answer(request, answer, secrets=shown.secrets)
+            if error.failure is UfmFailure.AUTH:
+                self._known = None
+                self._refused = self._times.clock.monotonic(), shown, error
+            raise error
         try:
             return understand(answer)
         except Garbled as error:
             raise ufm_failure.garbled(request, error.detail) from None
+
+    def _refuse_again(self, operation: Operation, shown: Pass) -> None:
+        """Raises the `UfmError` that this credential got a moment ago."""
+        if self._refused is None:
+            return
+        at, before, error = self._refused
+        if before == shown and self._times.clock.monotonic() - at < REFUSED_KEPT.total_seconds():
+            raise UfmError(error.failure, error.detail, operation=operation)
 
     async def _shows(self, operation: Operation) -> Pass:
         """What UFM is shown now, or was a moment ago. Raises `UfmError`."""

@@ -64,21 +64,35 @@ async def failure_of_read(world: World) -> UfmError:
         b"\xff\xfe",
         b"[" * 100_000,
         json.dumps({"twelve": PKEYS["0x12"]}).encode(),
-        json.dumps({"0x12": {"guids": [{"guid": "xyz"}]}}).encode(),
-        json.dumps({"0x12": {"guids": [{"guid": GUIDS[0], "membership": "half"}]}}).encode(),
-        json.dumps({**PKEYS, "0x0012": {"partition": "b"}}).encode(),
-        json.dumps({"0x12": {"guids": [{"guid": GUIDS[0]}, {"guid": GUIDS[0], "membership": "limited"}]}}).encode(),
     ],
-    ids=[
-        *("page", "cut", "empty", "null", "list", "bytes", "deep", "no number", "no guid", "no membership"),
-        *("key twice", "port twice"),
-    ],
+    ids=["page", "cut", "empty", "null", "list", "bytes", "deep", "no number"],
 )
 async def test_a_body_that_cannot_be_meant_is_a_protocol_failure(body: bytes) -> None:
     async with world_of(Scripted(httpx.Response(200, content=body))) as world:
         error = await failure_of_read(world)
     assert error.failure is UfmFailure.PROTOCOL
     assert world.observed.requests == [("list_ports", "protocol")]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"0x12": {"guids": [{"guid": "xyz"}]}},
+        {"0x12": {"guids": [{"guid": GUIDS[0], "membership": "both"}]}},
+        {"0x12": {"partition": "a"}, "0x0012": {"partition": "b"}},
+        {"0x12": {"guids": [{"guid": GUIDS[0]}, {"guid": GUIDS[0], "membership": "limited"}]}},
+        {"0x12": {"qos_conf": {"mtu_limit": "4K", "rate_limit": 2.5, "service_level": 0}}},
+        {"0x12": [[[]]]},
+    ],
+    ids=["no guid", "another membership", "key twice", "port twice", "another unit", "no object"],
+)
+async def test_what_is_odd_about_one_partition_is_the_trouble_of_that_one_alone(odd: dict[str, object]) -> None:
+    body = json.dumps({**odd, "0x13": {"partition": "mine"}}).encode()
+    async with world_of(Scripted(httpx.Response(200, content=body))) as world:
+        assert (await failure_of_read(world)).failure is UfmFailure.PROTOCOL
+        mine = await world.client.read(0x13)
+        assert mine is not None and mine.name == "mine"
+    assert len(world.observed.requests) == 2, "a reading that was made serves the others"
 
 
 async def test_a_list_without_end_is_read_no_further_than_its_bound() -> None:
@@ -181,9 +195,51 @@ async def test_who_is_told_to_stay_away_for_long_is_told_so() -> None:
     assert len(world.observed.requests) == 1
 
 
+@pytest.mark.parametrize("status", [400, 409, 422])
+async def test_a_reading_is_never_refused_so_whoever_says_so_is_no_ufm(status: int) -> None:
+    async with world_of(Scripted(text(status))) as world:
+        assert (await failure_of_read(world)).failure is UfmFailure.PROTOCOL
+        with failing() as caught:
+            await world.client.read_anew(0x12)
+    assert caught[0].failure is UfmFailure.PROTOCOL
+
+
+async def test_a_404_without_a_list_is_the_word_of_a_proxy() -> None:
+    async with world_of(Scripted(text(404, b"404 page not found"))) as world:
+        with failing() as caught:
+            await world.client.read_anew(0x12)
+    assert caught[0].failure is UfmFailure.PROTOCOL and "404 page not found" in caught[0].detail
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(op="pkey", status=404, body=b"404 page not found\n", content_type="text/plain; charset=utf-8"),
+        Fault(op="pkey", status=404, body=b'{"message": "no Route matched"}', content_type="application/json"),
+        Fault(op="pkey", body=b"{}", content_type="application/json"),
+    ],
+    ids=["text", "json", "nothing"],
+)
+async def test_a_key_is_absent_only_when_the_list_of_all_lacks_it_too(fault: Fault) -> None:
+    manager = Manager()
+    async with world_with(manager) as world:
+        await world.client.create(wanted(0x12))
+        manager.faults.add(fault)
+        found = await world.client.read_anew(0x12)
+        assert found is not None and found.name == "api_pkey_0x12"
+        del manager.partitions[0x12]
+        assert await world.client.read_anew(0x12) is None
+
+
+async def test_a_ufm_that_says_come_back_in_no_time_is_left_alone_for_as_long_as_any_other() -> None:
+    async with world_of(Scripted(text(503, retry_after="0"))) as world:
+        error = await failure_of_read(world)
+    assert error.retry_after is None and world.pauses == [1.0, 2.0]
+
+
 async def test_a_ufm_in_trouble_is_left_alone_for_a_moment_and_everybody_told_why() -> None:
     manager = Manager()
-    manager.faults.add(Fault(op="list", status=401, times=1))
+    manager.faults.add(Fault(op="list", status=403, times=1))
     async with world_with(manager) as world:
         first = await failure_of_read(world)
         second = await failure_of_read(world)
@@ -286,6 +342,21 @@ async def test_a_credential_that_cannot_be_had_is_told_and_nothing_is_sent(
         error = await failure_of_read(world)
     assert error.failure is failure and "env:UFM" in error.detail
     assert not manager.requests
+
+
+async def test_a_password_that_was_refused_is_not_shown_again_for_a_minute() -> None:
+    manager = Manager(password="rotated")
+    async with world_with(manager) as world:
+        for _ in range(11):
+            error = await failure_of_read(world)
+            assert error.failure is UfmFailure.AUTH and "refuses the user" in error.detail
+            world.clock.advance(timedelta(seconds=5))
+        with failing():
+            await world.client.create(wanted())
+        assert len(manager.requests) == 1
+        world.clock.advance(timedelta(seconds=5))
+        await failure_of_read(world)
+    assert len(manager.requests) == 2
 
 
 async def test_a_rotated_password_is_used_after_the_old_one_is_refused() -> None:

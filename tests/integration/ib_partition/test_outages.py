@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from farrier.sim.faults import Broken, Fault
+from farrier.sim.ufm.manager import Partition, Port
 from tests.support.partitions import GUIDS, KEY, Fabric
 
 DOWN = {
@@ -20,6 +21,11 @@ DOWN = {
     "cut": Fault(op="list", broken=Broken.TRUNCATE, times=None),
     "ten megabytes": Fault(body=b"{" + b" " * 10_000_000 + b"}", content_type="application/json", times=None),
     "404 of a proxy": Fault(status=404, body=b"<html>", times=None),
+    "404 in text": Fault(status=404, body=b"404 page not found\n", content_type="text/plain", times=None),
+    "404 in JSON": Fault(
+        status=404, body=b'{"message": "no Route matched"}', content_type="application/json", times=None
+    ),
+    "404 to readings": Fault(method="GET", status=404, body=b"not found", content_type="text/plain", times=None),
 }
 every_way = pytest.mark.parametrize("way", DOWN)
 # A partition that is made, or that goes, is asked for alone.
@@ -110,6 +116,21 @@ async def test_a_drain_goes_on_when_ufm_is_there_again(fabric: Fabric, way: str)
     assert await fabric.state(made) == "deleting"
     await come_back(fabric)
     assert await fabric.history(made) == ["ready", "deleting", "gone"]
+
+
+async def test_a_key_whose_address_alone_is_not_found_is_neither_forgotten_nor_taken(fabric: Fabric) -> None:
+    made = await fabric.ready()
+    theirs = Partition("somebody's", ports={GUIDS[9]: Port()})
+    fabric.manager.partitions[KEY + 1] = theirs
+    route = Fault(op="pkey", status=404, body=b"404 page not found\n", content_type="text/plain", times=None)
+    fabric.manager.faults.add(route)
+    other = await fabric.create("other", pkey=KEY + 1)
+    await fabric.asked("delete")
+    for _ in range(3):
+        await fabric.wait()
+    assert await fabric.state(made) == "gone" and KEY not in fabric.manager.partitions
+    assert await fabric.state(other) == "provisioning" and "somebody's" in (await fabric.outcome(other))["reason"]
+    assert fabric.manager.partitions[KEY + 1] is theirs and list(theirs.ports) == [GUIDS[9]]
 
 
 async def test_what_it_waits_for_is_told_in_words_that_stay(fabric: Fabric) -> None:
