@@ -14,6 +14,7 @@ CREATE TABLE farrier.ib_partitions (
     fabric_name   text    NOT NULL DEFAULT '',          -- what UFM calls it
     strangers     jsonb   NOT NULL DEFAULT '[]'         -- ports in UFM that nobody asked for: [{guid, seen_at}]
 );
+CREATE INDEX ib_partitions_ended_name ON farrier.ib_partitions (name) WHERE ended_at IS NOT NULL;
 
 CREATE TABLE farrier.ib_members (
     partition  bigint      NOT NULL REFERENCES farrier.ib_partitions,
@@ -108,11 +109,18 @@ DECLARE
     of_id bigint;
     known ib_members;
 BEGIN
-    IF EXISTS (SELECT FROM ib_partitions p WHERE (p.name = leave_partition.partition OR p.id::text = leave_partition.partition) AND p.ended_at IS NOT NULL)
-       AND NOT EXISTS (SELECT FROM ib_partitions p WHERE (p.name = leave_partition.partition OR p.id::text = leave_partition.partition) AND p.ended_at IS NULL) THEN
-        RETURN;  -- it has no members any more
+    IF leave_partition.partition ~ '^[0-9]{1,18}$' THEN
+        SELECT p.id INTO of_id FROM ib_partitions p WHERE p.id = leave_partition.partition::bigint;
+    ELSE
+        SELECT p.id INTO of_id FROM ib_partitions p WHERE p.name = leave_partition.partition AND p.ended_at IS NULL;
+        IF of_id IS NULL AND EXISTS (SELECT FROM ib_partitions p WHERE p.name = leave_partition.partition AND p.ended_at IS NOT NULL) THEN
+            RETURN;  -- it has no members any more
+        END IF;
     END IF;
-    of_id := find_resource('ib_partition', leave_partition.partition);
+    IF of_id IS NULL THEN of_id := find_resource('ib_partition', leave_partition.partition); END IF;
+    -- Looked at first without a lock, which would be held to the end of the transaction for nothing.
+    SELECT m.* INTO known FROM ib_members m WHERE m.partition = of_id AND m.guid = port;
+    IF NOT FOUND OR (known.state = 'leaving' AND known.owner = leave_partition.owner) THEN RETURN; END IF;
     SELECT m.* INTO known FROM ib_members m WHERE m.partition = of_id AND m.guid = port FOR NO KEY UPDATE;
     IF NOT FOUND OR (known.state = 'leaving' AND known.owner = leave_partition.owner) THEN RETURN; END IF;
     IF known.owner IS DISTINCT FROM leave_partition.owner THEN
@@ -165,20 +173,25 @@ CREATE FUNCTION farrier.partition_members(partition text DEFAULT NULL)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
     SELECT p.name, m.guid, m.owner, n.name, m.membership, m.state, m.reason, m.since
       FROM ib_members m JOIN ib_partitions p ON p.id = m.partition LEFT JOIN nodes n ON n.id = m.node
-     WHERE $1 IS NULL OR p.id = find_resource('ib_partition', $1)
+     WHERE $1 IS NULL OR p.id = (SELECT find_resource('ib_partition', $1))  -- asked once, and not for each member
      ORDER BY p.name, m.owner, m.guid;
 $$;
 
--- Partitions of a commit, and what became of their members. A deletion that has overlooked a member is decided anew; one
--- that ends gives its number back.
+-- Partitions of a commit, and what became of their members. It waits for no client: a partition that somebody holds, or one
+-- that ends while somebody holds a member of it, is decided anew in a second; a member that somebody holds is about to be
+-- something else, and is left to the next run. A deletion that has overlooked a member is decided anew; one that ends gives
+-- its number back.
 CREATE FUNCTION farrier.write_ib_partitions(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    unwritten bigint[];
+    unwritten bigint[] := farrier.held_partitions(changes);
 BEGIN
-    PERFORM FROM farrier.ib_partitions p JOIN jsonb_to_recordset(changes -> 'runs') c (run bigint) ON c.run = p.id
-      ORDER BY p.id FOR NO KEY UPDATE OF p;
+    IF cardinality(unwritten) > 0 THEN
+        RETURN QUERY SELECT u, interval '1 second' FROM unnest(unwritten) u;
+        changes := farrier.runs_without(changes, unwritten);
+        IF jsonb_array_length(changes -> 'runs') = 0 THEN RETURN; END IF;
+    END IF;
     unwritten := ARRAY(
         SELECT c.run FROM jsonb_to_recordset(changes -> 'resources') c (run bigint, state text, draining boolean)
          WHERE (c.state = 'gone' OR (c.state = 'deleting' AND NOT c.draining))
@@ -193,17 +206,44 @@ BEGIN
         RETURN QUERY SELECT u, interval '0' FROM unnest(unwritten) u;
         changes := farrier.runs_without(changes, unwritten);
     END IF;
+    WITH free AS MATERIALIZED (
+        SELECT m.partition, m.guid, c.state, c.reason
+          FROM jsonb_to_recordset(changes -> 'marks') c (run bigint, guid text, seq bigint, state text, reason text)
+          JOIN farrier.ib_members m ON m.partition = c.run AND m.guid = c.guid AND m.seq = c.seq
+         ORDER BY m.partition, m.guid FOR NO KEY UPDATE OF m SKIP LOCKED)
     UPDATE farrier.ib_members m
-       SET state = c.state, reason = c.reason, since = CASE WHEN m.state = c.state THEN m.since ELSE farrier.now() END
-      FROM jsonb_to_recordset(changes -> 'marks') c (run bigint, guid text, seq bigint, state text, reason text)
-     WHERE m.partition = c.run AND m.guid = c.guid AND m.seq = c.seq;
-    DELETE FROM farrier.ib_members m
-     USING jsonb_to_recordset(changes -> 'left') c (run bigint, guid text, seq bigint)
-     WHERE m.partition = c.run AND m.guid = c.guid AND m.seq = c.seq AND m.state = 'leaving';
+       SET state = f.state, reason = f.reason, since = CASE WHEN m.state = f.state THEN m.since ELSE farrier.now() END
+      FROM free f WHERE m.partition = f.partition AND m.guid = f.guid;
+    WITH free AS MATERIALIZED (
+        SELECT m.partition, m.guid FROM jsonb_to_recordset(changes -> 'left') c (run bigint, guid text, seq bigint)
+          JOIN farrier.ib_members m ON m.partition = c.run AND m.guid = c.guid AND m.seq = c.seq AND m.state = 'leaving'
+         ORDER BY m.partition, m.guid FOR UPDATE OF m SKIP LOCKED)
+    DELETE FROM farrier.ib_members m USING free f WHERE m.partition = f.partition AND m.guid = f.guid;
     DELETE FROM farrier.ib_members m
      USING jsonb_to_recordset(changes -> 'resources') c (run bigint, state text) WHERE c.state = 'gone' AND m.partition = c.run;
     PERFORM farrier.free_numbers('ib_partition', c.run)
        FROM jsonb_to_recordset(changes -> 'resources') c (run bigint, state text) WHERE c.state = 'gone';
+END $$;
+
+-- Runs whose partition somebody holds, or which end it while somebody holds a member. The others are locked.
+CREATE FUNCTION farrier.held_partitions(changes jsonb) RETURNS bigint[]
+    LANGUAGE plpgsql AS $$
+DECLARE
+    free bigint[];
+    ending bigint[] := ARRAY(SELECT c.run FROM jsonb_to_recordset(changes -> 'resources') c (run bigint, state text) WHERE c.state = 'gone');
+    busy bigint[] := '{}';
+BEGIN
+    free := ARRAY(
+        SELECT p.id FROM farrier.ib_partitions p JOIN jsonb_to_recordset(changes -> 'runs') c (run bigint) ON c.run = p.id
+         ORDER BY p.id FOR NO KEY UPDATE OF p SKIP LOCKED);
+    IF ending <> '{}' THEN
+        WITH unheld AS MATERIALIZED (
+            SELECT m.partition, m.guid FROM farrier.ib_members m WHERE m.partition = ANY (ending)
+             ORDER BY m.partition, m.guid FOR UPDATE SKIP LOCKED)
+        SELECT coalesce(array_agg(DISTINCT m.partition), '{}') INTO busy FROM farrier.ib_members m
+         WHERE m.partition = ANY (ending) AND NOT EXISTS (SELECT FROM unheld u WHERE u.partition = m.partition AND u.guid = m.guid);
+    END IF;
+    RETURN ARRAY(SELECT c.run FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (free) OR c.run = ANY (busy));
 END $$;
 CREATE FUNCTION farrier.runs_without(changes jsonb, runs bigint[]) RETURNS jsonb
     LANGUAGE sql STABLE

@@ -1,0 +1,159 @@
+"""No commit of the loop waits for a client's open transaction, whatever the client did in it and to which partition.
+
+A client acts on one partition and keeps its transaction open; partitions beside it, of the same batch, have their run
+then. A commit that waited would never end, because the client ends its transaction afterwards.
+"""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from farrier.io.pool import Connection
+from tests.support import loop, pg
+from tests.support.partitions import GUIDS, SITE, Fabric
+
+HELD, OTHERS = "held", ("one", "two")
+PORT, NEW_PORT = GUIDS[0], GUIDS[9]
+WAKES_NOW = "; SET CONSTRAINTS ALL IMMEDIATE"  # anybody may: what waits for COMMIT is done at once
+
+JOIN = f"SELECT farrier.join_partition('held', '{NEW_PORT}', 'node-9')"
+CHANGE = f"SELECT farrier.join_partition('held', '{PORT}', 'owner', NULL, 'limited')"
+LEAVE = f"SELECT farrier.leave_partition('held', '{PORT}', 'owner')"
+UPDATE = "SELECT farrier.resource_intent('ib_partition', 'held', 'update', '{\"service_level\": 3}')"
+ACTS = {
+    "joins": ("intents", JOIN),
+    "joins, wakes now": ("intents", JOIN + WAKES_NOW),
+    "joins again": ("intents", f"SELECT farrier.join_partition('held', '{PORT}', 'owner')"),
+    "changes a membership": ("intents", CHANGE),
+    "changes a membership, wakes now": ("intents", CHANGE + WAKES_NOW),
+    "leaves": ("intents", LEAVE),
+    "leaves, wakes now": ("intents", LEAVE + WAKES_NOW),
+    "leaves without being there": ("intents", f"SELECT farrier.leave_partition('held', '{NEW_PORT}', 'nobody')"),
+    "creates": (
+        "intents",
+        f"SELECT farrier.resource_intent('ib_partition', 'new', 'create', '{{\"site\": \"{SITE}\"}}')",
+    ),
+    "changes": ("intents", UPDATE),
+    "changes, wakes now": ("intents", UPDATE + WAKES_NOW),
+    "deletes": ("intents", "SELECT farrier.resource_intent('ib_partition', 'held', 'delete', '{\"drain\": true}')"),
+    "lists members": ("reader", "SELECT * FROM farrier.partition_members('held')"),
+    "lists": ("reader", "SELECT * FROM farrier.list_resources('ib_partition')"),
+}
+STAGES = ("provisioning", "ready, to add", "ready, to remove", "ready, to change", "deleting", "draining")
+
+
+async def prepare(fabric: Fabric, stage: str) -> None:
+    """All three partitions where the stage begins; nothing runs."""
+    for number, name in enumerate((HELD, *OTHERS)):
+        await fabric.create(name, pkey=0x10 + number)
+        if stage == "provisioning":
+            await fabric.join(PORT, "owner", name)
+    if stage == "provisioning":
+        return
+    await fabric.settle()
+    for name in (HELD, *OTHERS):
+        if stage != "deleting":
+            await fabric.join(PORT, "owner", name)
+    if stage == "ready, to add":
+        return
+    await fabric.settle()
+    if stage == "draining":
+        for name in (HELD, *OTHERS):
+            await fabric.ask("delete", name, drain=True)
+        await fabric.settle()
+
+
+async def ask(fabric: Fabric, stage: str, names: tuple[str, ...]) -> None:
+    """What the stage is asked for, while the client's transaction is open."""
+    for name in names:
+        match stage:
+            case "ready, to remove" | "draining":
+                await fabric.leave(PORT, "owner", name)
+            case "ready, to change":
+                await fabric.ask("update", name, service_level=2)
+            case "deleting":
+                await fabric.ask("delete", name)
+
+
+async def act(client: Connection, role: str, statement: str) -> None:
+    """Done or refused; whatever it holds, it holds until the transaction ends."""
+    await client.execute(f"SET LOCAL ROLE farrier_{role}")
+    try:
+        async with client.transaction():
+            await client.execute(statement)
+    except pg.PostgresError as refused:
+        if not (refused.sqlstate or "").startswith("FR"):
+            raise
+
+
+async def until_settled(fabric: Fabric, names: tuple[str, ...]) -> None:
+    """Return once these have nothing to run."""
+    with anyio.fail_after(loop.PATIENCE):
+        while await fabric.conn.fetchval(
+            "SELECT EXISTS (SELECT FROM farrier.ib_partitions p JOIN farrier.schedule s ON s.id = p.id"
+            " WHERE s.kind = 'ib_partition' AND p.name = ANY ($1)"
+            " AND (s.claim_token IS NOT NULL OR s.due_at <= farrier.now()))",
+            names,
+        ):
+            await anyio.lowlevel.checkpoint()
+
+
+async def there(fabric: Fabric, names: tuple[str, ...]) -> set[tuple[str, str | None]]:
+    """State and member of each."""
+    rows = await fabric.conn.fetch(
+        "SELECT p.state, m.state AS member FROM farrier.ib_partitions p LEFT JOIN farrier.ib_members m"
+        " ON m.partition = p.id AND m.guid = $2 WHERE p.name = ANY ($1)",
+        names,
+        PORT,
+    )
+    return {(row["state"], row["member"]) for row in rows}
+
+
+ARRIVED = {
+    "provisioning": ("ready", "applied"),
+    "ready, to add": ("ready", "applied"),
+    "ready, to remove": ("ready", None),
+    "ready, to change": ("ready", "applied"),
+    "deleting": ("gone", None),
+    "draining": ("gone", None),
+}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("name", ACTS)
+async def test_the_loop_goes_on_beside_a_client_that_acts_and_keeps_its_transaction_open(
+    every_fabric: Fabric, stage: str, name: str
+) -> None:
+    fabric = every_fabric
+    await prepare(fabric, stage)
+    async with fabric.db.connect() as client:
+        transaction = client.transaction()
+        await transaction.start()
+        # Where the held one's member is to leave, that was asked for before: the client has its row now.
+        early = stage in ("ready, to remove", "draining")
+        if early:
+            await ask(fabric, stage, (HELD,))
+        await act(client, *ACTS[name])
+        late = early or "wakes now" in name  # its requests would wait for the client
+        await ask(fabric, stage, OTHERS if late else (HELD, *OTHERS))
+        async with fabric.running():
+            await until_settled(fabric, OTHERS)
+        assert await there(fabric, OTHERS) == {ARRIVED[stage]}
+        await transaction.rollback()
+    if late and not early:
+        await ask(fabric, stage, (HELD,))
+    await fabric.wait()
+    assert await there(fabric, (HELD, *OTHERS)) == {ARRIVED[stage]}
+    assert set(fabric.ledger.verdicts) <= {"conflict", "locked"}, "no commit was given up"
+
+
+async def test_a_port_that_leaves_an_ended_partition_by_name_or_id_is_content_and_an_unknown_one_is_refused(
+    every_fabric: Fabric,
+) -> None:
+    made = await every_fabric.ready()
+    await every_fabric.asked("delete")
+    for given in ("ib", str(made)):
+        await every_fabric.leave(GUIDS[0], "node-1", given)
+    with pytest.raises(pg.PostgresError, match="no ib partition is named 'other'"):
+        await every_fabric.leave(GUIDS[0], "node-1", "other")
