@@ -16,14 +16,17 @@ import anyio
 import msgspec
 
 from farrier.clock import MonotonicClock
+from farrier.config import NodeConfig
 from farrier.config.sites import CloudInitSite, InfinibandSite, NetworkSite, UfmSite
 from farrier.config.sites import Site as SiteConfig
 from farrier.controller.host import Host
 from farrier.controller.processor import Processor
 from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler, PartitionServices
 from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
+from farrier.handlers.node import NODE_KIND, NodeHandler, NodeServices
 from farrier.io.ib_partition import PartitionRows
 from farrier.io.network_segment import SegmentRows
+from farrier.io.node import NodeRows
 from farrier.io.state import PostgresStateIO
 from farrier.services.fabrics import FabricSettings, open_fabrics
 from farrier.services.maas_transport import Times
@@ -176,6 +179,22 @@ class Tenancy:
             f"SELECT state FROM {table} WHERE name = $1 ORDER BY id DESC LIMIT 1", name
         )
         return str(found)
+
+    @asynccontextmanager
+    async def another_replica(self) -> AsyncIterator[None]:
+        """One more process has the nodes, too, with connections of its own."""
+        stop, site = anyio.Event(), self.site
+        async with site.db.pool(3) as pool, anyio.create_task_group() as group:
+            replica: Any = Processor(
+                NODE_KIND,
+                NodeHandler(NodeConfig(), sites={self.config.name: self.config}),
+                PostgresStateIO(pool, NodeRows(), owner=uuid4(), lease=BRISK.lease),
+                services=NodeServices(site.bmc, site.secrets, site.maas.regions),
+                host=Host(config=BRISK, sink=site.ledger, clock=MonotonicClock()),
+            )
+            group.start_soon(replica.run, stop)
+            yield
+            stop.set()
 
     async def wrong(self) -> list[str]:
         """What is held that should not be, or is lost."""

@@ -71,7 +71,8 @@ CREATE TRIGGER learn_ib_ports_again AFTER UPDATE OF facts ON farrier.node_agents
 
 -- What a node is to use, and how far it has it: what a run decides on. Null for a node that is to use nothing.
 CREATE FUNCTION farrier.networks_of(of_node bigint, called text) RETURNS jsonb
-    LANGUAGE sql STABLE
+    LANGUAGE plpgsql STABLE AS $$
+BEGIN  -- which keeps its plan, unlike SQL
     RETURN (SELECT jsonb_build_object(
         'segments', coalesce(jsonb_agg(jsonb_build_object(
             'name', u.name, 'state', s.state, 'site', s.site, 'mtu', s.mtu, 'vlan', s.vlan,
@@ -97,6 +98,7 @@ CREATE FUNCTION farrier.networks_of(of_node bigint, called text) RETURNS jsonb
       LEFT JOIN farrier.ib_partitions p ON u.kind = 'ib_partition' AND p.name = u.name AND p.ended_at IS NULL
      WHERE u.node = of_node
     HAVING count(*) > 0);
+END $$;
 
 -- Has a node that is not deployed use these and no others: takes what can be had now, gives back what is not named or is
 -- being deleted, and fails for nothing that cannot be had; the node's next run sees what is missing, and why. May be called

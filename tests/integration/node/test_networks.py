@@ -16,6 +16,7 @@ from tests.support.onboarded import begun, cleaned, deployed, until
 from tests.support.site import MINUTE, SECOND, Machine
 from tests.support.tenancy import PARTITION, SEGMENT, Tenancy
 
+_DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
 PORT = "0002c903000e0001"  # of the first node
 STAGE = "apply_roce_phase2"
 DOWN = Fault(status=500, times=None)
@@ -30,6 +31,15 @@ async def lan(db: pg.Database) -> AsyncIterator[Tenancy]:
         yield opened
 
 
+@pytest.fixture
+async def every_lan(every_db: pg.Database) -> AsyncIterator[Tenancy]:
+    """The same on each supported server in turn: for tests of what lives in SQL."""
+    async with tenancy.opened(every_db) as opened:
+        await opened.segment(gateways=["10.9.0.1"], mtu=9000)
+        await opened.partition()
+        yield opened
+
+
 async def test_a_node_has_its_address_and_its_membership_before_it_is_deployed(lan: Tenancy) -> None:
     node = await lan.active()
     assert await lan.addresses(node) == ["10.9.0.2"]
@@ -37,11 +47,11 @@ async def test_a_node_has_its_address_and_its_membership_before_it_is_deployed(l
     assert "address: tenant-a 10.9.0.2/24 via 10.9.0.1" in await onboarded.user_data_of(node)
 
 
-async def test_people_are_shown_what_a_node_has(lan: Tenancy, db: pg.Database) -> None:
-    node = await lan.active()
-    async with db.pool(1) as pool:
+async def test_people_are_shown_what_a_node_has(every_lan: Tenancy, every_db: pg.Database) -> None:
+    node = await every_lan.active()
+    async with every_db.pool(1) as pool:
         (shown,) = (await PostgresQueries(pool).node(node.name)).rows
-        (other,) = (await PostgresQueries(pool).node((await onboarded.manageable(lan.site)).name)).rows
+        (other,) = (await PostgresQueries(pool).node((await onboarded.manageable(every_lan.site)).name)).rows
     assert shown.ib_guids == (PORT,)
     assert shown.addresses == (AddressView(segment=SEGMENT, address="10.9.0.2", owner=node.name),)
     assert shown.memberships == (MembershipView(partition=PARTITION, guid=PORT, state="applied"),)
@@ -55,19 +65,19 @@ async def test_what_a_node_uses_is_not_deleted_and_the_answer_names_the_node(lan
         assert status == "rejected" and node.name in reason
 
 
-async def test_a_drain_ends_once_the_node_is_decommissioned_and_not_before(lan: Tenancy) -> None:
-    node = await lan.active()
+async def test_a_drain_ends_once_the_node_is_decommissioned_and_not_before(every_lan: Tenancy) -> None:
+    node = await every_lan.active()
     for kind, name in (("network_segment", SEGMENT), ("ib_partition", PARTITION)):
-        assert (await lan.asked(kind, name, "delete", drain=True))[0] == "accepted"
+        assert (await every_lan.asked(kind, name, "delete", drain=True))[0] == "accepted"
     await cleaned(await node.asked("decommission", mode="full_decommission"))
     await until(node, "release_maas_node", every=SECOND)
-    assert await lan.addresses(node) == ["10.9.0.2"], "its machine may be at work still"
+    assert await every_lan.addresses(node) == ["10.9.0.2"], "its machine may be at work still"
     await until(node, "deleted")
-    assert await lan.addresses(node) == []
-    await lan.site.wait(10 * MINUTE)
-    assert await lan.state("farrier.network_segments", SEGMENT) == "gone"
-    assert await lan.state("farrier.ib_partitions", PARTITION) == "gone"
-    assert not lan.ports
+    assert await every_lan.addresses(node) == []
+    await every_lan.site.wait(10 * MINUTE)
+    assert await every_lan.state("farrier.network_segments", SEGMENT) == "gone"
+    assert await every_lan.state("farrier.ib_partitions", PARTITION) == "gone"
+    assert not every_lan.ports
 
 
 @pytest.mark.parametrize("mode", ["soft_reset", "storage_cleanup"])
@@ -111,15 +121,17 @@ async def test_while_ufm_is_down_a_node_waits_and_then_goes_on_by_itself(lan: Te
     assert list(lan.ports) == [PORT]
 
 
-async def test_the_partition_wakes_the_node_that_waits_for_it(lan: Tenancy) -> None:
-    lan.manager.faults.add(DOWN)
-    node = await onboarded.begun(await lan.node())
+async def test_the_partition_wakes_the_node_that_waits_for_it(every_lan: Tenancy) -> None:
+    every_lan.manager.faults.add(DOWN)
+    node = await onboarded.begun(await every_lan.node())
     await until(node, STAGE)
-    assert PORT in await lan.reason(node)
-    lan.manager.faults.clear()
+    assert PORT in await every_lan.reason(node)
+    every_lan.manager.faults.clear()
     # As its periodic run would: the node's own is not due.
-    await lan.site.conn.execute("UPDATE farrier.schedule SET due_at = farrier.now() + '1 day' WHERE kind = 'node'")
-    await lan.site.wait(2 * MINUTE)
+    await every_lan.site.conn.execute(
+        "UPDATE farrier.schedule SET due_at = farrier.now() + '1 day' WHERE kind = 'node'"
+    )
+    await every_lan.site.wait(2 * MINUTE)
     assert (await node.state())[2] != STAGE
 
 
@@ -185,15 +197,15 @@ async def test_a_node_without_ports_is_a_member_of_nothing(lan: Tenancy) -> None
     assert (await lan.addresses(node), await lan.members()) == (["10.9.0.2"], {})
 
 
-async def test_an_agent_tells_its_ports_where_nobody_has(lan: Tenancy) -> None:
-    node, given = await onboarded.manageable(lan.site), await lan.node()
+async def test_an_agent_tells_its_ports_where_nobody_has(every_lan: Tenancy) -> None:
+    node, given = await onboarded.manageable(every_lan.site), await every_lan.node()
     facts = '{"ib_guids": ["0x0002C903000EAAAA", "nonsense"]}'
     for each in (node, given):
-        token = await lan.site.conn.fetchval("SELECT farrier.issue_bootstrap($1)", each.name)
-        await lan.site.conn.execute("SELECT farrier.enroll_agent($1, $2::text::jsonb)", token, facts)
+        token = await every_lan.site.conn.fetchval("SELECT farrier.issue_bootstrap($1)", each.name)
+        await every_lan.site.conn.execute("SELECT farrier.enroll_agent($1, $2::text::jsonb)", token, facts)
     known = "SELECT guids FROM farrier.node_ib_ports WHERE node = $1"
-    assert await lan.site.conn.fetchval(known, node.id) == ["0002c903000eaaaa"]
-    assert await lan.site.conn.fetchval(known, given.id) == [PORT]
+    assert await every_lan.site.conn.fetchval(known, node.id) == ["0002c903000eaaaa"]
+    assert await every_lan.site.conn.fetchval(known, given.id) == [PORT]
 
 
 async def test_a_port_belongs_to_one_node(lan: Tenancy) -> None:
@@ -293,6 +305,21 @@ async def test_the_loop_may_do_all_of_it_in_the_controllers_role(db: pg.Database
         assert await lan.addresses(node) == []
 
 
+async def test_many_nodes_at_once_have_an_address_each_and_wait_for_one_another_by_no_lock(lan: Tenancy) -> None:
+    """Of two replicas. Their commits want rows that the commits of segment and partition want, too."""
+    nodes = [await lan.node() for _ in range(24)]
+    async with lan.another_replica():
+        async with lan.site.conn.transaction():
+            for node in nodes:
+                await node.tell("onboard", mode="deploy")
+        for node in nodes:
+            await until(node, "wait_for_agent_enrollment", every=10 * SECOND)
+    held = [await lan.addresses(node) for node in nodes]
+    assert {len(each) for each in held} == {1} and len({each[0] for each in held}) == len(nodes)
+    assert set((await lan.members()).values()) == {"applied"} and len(lan.ports) == len(nodes)
+    assert await lan.site.conn.fetchval(_DEADLOCKS) == 0
+
+
 # --- one commit of several runs
 
 
@@ -318,41 +345,41 @@ async def with_tokens(lan: Tenancy, many: int) -> list[tuple[Machine, int]]:
 
 
 async def test_a_run_that_cannot_have_its_address_now_leaves_nothing_and_the_others_all(
-    lan: Tenancy, db: pg.Database
+    every_lan: Tenancy, every_db: pg.Database
 ) -> None:
-    (first, one), (second, two) = await with_tokens(lan, 2)
-    async with db.connect() as client, client.transaction():
+    (first, one), (second, two) = await with_tokens(every_lan, 2)
+    async with every_db.connect() as client, client.transaction():
         await client.execute("SELECT farrier.allocate_address($1, 'vm-1')", SEGMENT)
-        unwritten = await lan.site.conn.fetch(_WRITE, changes((first, one), (second, two), wants=[first]))
+        unwritten = await every_lan.site.conn.fetch(_WRITE, changes((first, one), (second, two), wants=[first]))
         assert [tuple(row) for row in unwritten] == [(first.id, SECOND)]
-        assert [row["node_id"] for row in await lan.site.conn.fetch(_TOKENS)] == [second.id]
+        assert [row["node_id"] for row in await every_lan.site.conn.fetch(_TOKENS)] == [second.id]
         await client.execute("SELECT farrier.release_address($1, '10.9.0.2', 'vm-1')", SEGMENT)
 
 
-async def test_a_run_that_was_overtaken_takes_nothing(lan: Tenancy) -> None:
-    (first, one), (second, two) = await with_tokens(lan, 2)
+async def test_a_run_that_was_overtaken_takes_nothing(every_lan: Tenancy) -> None:
+    (first, one), (second, two) = await with_tokens(every_lan, 2)
     runs = ((first, one - 1), (second, two))
-    unwritten = await lan.site.conn.fetch(_WRITE, changes(*runs, wants=[first, second]))
+    unwritten = await every_lan.site.conn.fetch(_WRITE, changes(*runs, wants=[first, second]))
     assert [row["run"] for row in unwritten] == [first.id]
-    assert (await lan.addresses(first), await lan.addresses(second)) == ([], ["10.9.0.2"])
+    assert (await every_lan.addresses(first), await every_lan.addresses(second)) == ([], ["10.9.0.2"])
 
 
-async def test_a_run_that_is_written_again_takes_nothing_twice(lan: Tenancy) -> None:
-    ((node, version),) = await with_tokens(lan, 1)
+async def test_a_run_that_is_written_again_takes_nothing_twice(every_lan: Tenancy) -> None:
+    ((node, version),) = await with_tokens(every_lan, 1)
     for _ in range(2):
-        assert await lan.site.conn.fetch(_WRITE, changes((node, version), wants=[node])) == []
-    assert await lan.addresses(node) == ["10.9.0.2"]
+        assert await every_lan.site.conn.fetch(_WRITE, changes((node, version), wants=[node])) == []
+    assert await every_lan.addresses(node) == ["10.9.0.2"]
 
 
-async def test_a_node_that_anybody_deletes_gives_back_what_it_had(lan: Tenancy) -> None:
+async def test_a_node_that_anybody_deletes_gives_back_what_it_had(every_lan: Tenancy) -> None:
     """A process of the release before knows of no segments, and deletes nodes."""
-    node = await lan.active()
+    node = await every_lan.active()
     await cleaned(await node.asked("decommission", mode="full_decommission"))
     await until(node, "release_maas_node", every=SECOND)
-    assert await lan.addresses(node) and await lan.members()
-    await lan.site.conn.execute("ALTER TABLE farrier.nodes DISABLE TRIGGER USER")
-    await lan.site.conn.execute("ALTER TABLE farrier.nodes ENABLE TRIGGER drop_networks")
-    await lan.site.conn.execute("UPDATE farrier.nodes SET status = 'deleted' WHERE id = $1", node.id)
-    assert await lan.addresses(node) == [] and await lan.members() == {PORT: "leaving"}
-    await lan.site.conn.execute("UPDATE farrier.nodes SET status = 'retired' WHERE id = $1", node.id)
-    await lan.site.conn.execute("ALTER TABLE farrier.nodes ENABLE TRIGGER USER")
+    assert await every_lan.addresses(node) and await every_lan.members()
+    await every_lan.site.conn.execute("ALTER TABLE farrier.nodes DISABLE TRIGGER USER")
+    await every_lan.site.conn.execute("ALTER TABLE farrier.nodes ENABLE TRIGGER drop_networks")
+    await every_lan.site.conn.execute("UPDATE farrier.nodes SET status = 'deleted' WHERE id = $1", node.id)
+    assert await every_lan.addresses(node) == [] and await every_lan.members() == {PORT: "leaving"}
+    await every_lan.site.conn.execute("UPDATE farrier.nodes SET status = 'retired' WHERE id = $1", node.id)
+    await every_lan.site.conn.execute("ALTER TABLE farrier.nodes ENABLE TRIGGER USER")

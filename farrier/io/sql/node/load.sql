@@ -6,7 +6,8 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
            CASE WHEN n.maas_id IS NOT NULL THEN farrier.maas_observation(n.id, n.maas_id, n.site) END AS maas,
            CASE WHEN n.live_workflow_id IS NOT NULL THEN farrier.region_doubt(n.site) END AS region_doubt,
            CASE WHEN n.live_workflow_kind = 'onboarding' THEN n.labels ELSE '{}' END AS labels,
-           CASE WHEN n.live_workflow_kind = 'onboarding' THEN farrier.networks_of(n.id, n.name) END AS networks,
+           CASE WHEN n.live_workflow_kind = 'onboarding' AND EXISTS (SELECT FROM farrier.node_uses u WHERE u.node = n.id)
+             THEN farrier.networks_of(n.id, n.name) END AS networks,
            CASE WHEN n.live_workflow_kind = 'onboarding' THEN (
              SELECT to_json(p.guids) FROM farrier.node_ib_ports p WHERE p.node = n.id) END AS ib_guids,
            CASE WHEN n.live_workflow_kind = 'onboarding' AND n.maas_id IS NULL THEN (
