@@ -73,5 +73,7 @@ async def _until(session: Session, node: int, status: NodeStatus, seconds: float
             found = page.rows[0].status
             if found == status:
                 return page.rows[0].name
+            if found == NodeStatus.DELETED:
+                raise asking.late(f"{page.rows[0].name} is deleted, and will never be {status}")
             await anyio.sleep(_LOOK_EVERY_SECONDS)
     raise asking.late(f"the node is {found or 'unknown'} and not {status} after {timeout}; farrier node why says why")

@@ -47,6 +47,11 @@ _COLOURS = {
 Cell = str | Text | None
 
 
+def words(kind: str) -> str:
+    """A kind in a sentence, as the database has it there."""
+    return kind.replace("_", " ")
+
+
 def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
     """Print rows under headings; nothing at all if there are none."""
     found = [[shown(cell) for cell in row] for row in rows]

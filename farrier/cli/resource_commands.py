@@ -18,6 +18,7 @@ import typer
 
 from farrier.cli import arguments, asking, output, past, resource_view
 from farrier.cli.connection import Session
+from farrier.model.kinds import CREATE, is_in
 from farrier.model.params import Field
 from farrier.model.past import Order, Past, WantedPast
 from farrier.model.requests import ResourceRequest
@@ -35,7 +36,7 @@ _LOOK_EVERY_SECONDS = 0.2
 KindArgument = Annotated[str, typer.Argument(metavar="KIND", help="Its kind; farrier kind list has them.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name or id.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the answer: 0 accepted, 3 rejected.")]
-Until = Annotated[str | None, typer.Option(metavar="STATE", help="Wait until it is in this state.")]
+Until = Annotated[str | None, typer.Option(metavar="STATE", help="Wait until it is in this state or a substate.")]
 Timeout = Annotated[str, typer.Option(help="How long to wait.")]
 Key = Annotated[str | None, typer.Option(help="Idempotency key: sent twice, it is one request.")]
 By = Annotated[str | None, typer.Option(help="Who asks; otherwise this user.")]
@@ -88,6 +89,7 @@ async def list_(
     as_json: output.AsJson = False,
 ) -> None:
     """List resources by name."""
+    await _refuse_unknown(session, kind, *(state or ()))
     wanted = WantedResources(kind=kind, states=tuple(state or ()), sites=tuple(site or ()), ended=ended)
     limits = session.settings.sla
     if as_json:
@@ -102,7 +104,22 @@ async def list_(
         there = there or bool(page.rows)
         output.table(resource_view.COLUMNS, [resource_view.row(each, page.now, limits) for each in page.rows])
     if not there:
-        typer.echo(f"there is no such {kind}", err=True)
+        typer.echo(f"there is no such {output.words(kind)}", err=True)
+
+
+async def _refuse_unknown(session: Session, kind: str, *states: str) -> None:
+    """Raises a usage error for what is no state of the kind. Of a kind that is unknown, the database says so."""
+    if not states:
+        return
+    known = [
+        state.state
+        for each in await session.resources.kinds(counted=False)
+        if each.kind == kind
+        for state in each.states
+    ]
+    for state in states:
+        if known and not any(is_in(each, state) for each in known):
+            raise typer.BadParameter(f"no {output.words(kind)} is ever {state!r}; there are: {', '.join(known)}")
 
 
 async def _pages(session: Session, wanted: WantedResources) -> AsyncIterator[Page[ResourceView]]:
@@ -188,7 +205,7 @@ async def intent(  # noqa: PLR0913 - one parameter is one option
 
 async def _fields(session: Session, kind: str, action: str) -> Mapping[str, Field]:
     """The rules of an action's parameters; none for one that is unknown, of which the database says so."""
-    found = await session.resources.kinds()
+    found = await session.resources.kinds(counted=False)
     return next((a.params.fields for k in found if k.kind == kind for a in k.actions if a.action == action), {})
 
 
@@ -196,12 +213,14 @@ async def ask(session: Session, asked: Asking) -> None:
     """Ask, and wait as long as is wanted. Raises as `farrier intent` does."""
     request, timeout = asked.request, asked.timeout
     patience = arguments.patience(timeout)
+    await _refuse_unknown(session, request.kind, *filter(None, [asked.until]))
     intent = await session.requests.ask_resource(request)
-    if not asked.wait and asked.until is None:
+    answered = request.action == CREATE  # by the database, at once
+    if not (asked.wait or answered) and asked.until is None:
         asking.tell_pending(intent, f"{request.action} of {request.kind} {request.resource}", as_json=asked.as_json)
         return
     started = anyio.current_time()
-    see = f"{request.kind}: see farrier resource why"
+    see = f"{output.words(request.kind)}: see farrier resource why"
     found = await session.requests.answer_resource(intent, patience)
     answer = asking.judged(intent, found, timeout, see=see, as_json=asked.as_json)
     if asked.until is not None:
@@ -219,8 +238,10 @@ async def _until(session: Session, kind: str, id_: int, asked: Asking, seconds: 
             page = await session.resources.resource(kind, str(id_))
             resource = page.rows[0].resource
             found = resource.state
-            if found == asked.until:
+            if is_in(found, asked.until or ""):
                 return resource.name
+            if resource.ended_at is not None:
+                raise asking.late(f"{resource.name} has ended, is {found}, and will never be {asked.until}")
             await anyio.sleep(_LOOK_EVERY_SECONDS)
     raise asking.late(
         f"it is {found or 'unknown'} and not {asked.until} after {asked.timeout}; farrier resource why says why"

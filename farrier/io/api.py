@@ -79,6 +79,9 @@ class PostgresRequests:
         return intent
 
     async def answer_resource(self, intent: int, patience: timedelta) -> ResourceAnswer | None:
+        answer = ResourceAnswer(**await self._look(_ANSWER_RESOURCE, intent))
+        if answer.status != "pending":
+            return answer  # it need not be listened for
         with anyio.move_on_after(patience.total_seconds()):
             async with self._bell(_RESOURCE_ANSWERED) as bell:
                 while (answer := ResourceAnswer(**await self._look(_ANSWER_RESOURCE, intent))).status == "pending":

@@ -45,5 +45,5 @@ async def find_resource(conn: Connection, kind: str, given: str) -> int:
     id_: int | None = await conn.fetchval(_FIND_RESOURCE, kind, given)
     if id_ is None:
         hint = f"farrier resource list {kind} --ended shows all"
-        raise RefusedByModel(f"no {kind} is named {given!r}", hint=hint, sqlstate="FR404")
+        raise RefusedByModel(f"no {kind.replace('_', ' ')} is named {given!r}", hint=hint, sqlstate="FR404")
     return id_

@@ -11,6 +11,7 @@ from typing import Any
 from farrier.io import reading, refusals, statements
 from farrier.io.census import kind_columns
 from farrier.io.pool import Pool
+from farrier.model import ib_partition, network_segment
 from farrier.model.limits import Limits
 from farrier.model.resource_views import (
     AddressView,
@@ -37,9 +38,9 @@ class PostgresResourceQueries:
     def __init__(self, connections: Pool) -> None:
         self._pool = connections
 
-    async def kinds(self) -> tuple[KindView, ...]:
+    async def kinds(self, *, counted: bool = True) -> tuple[KindView, ...]:
         async with refusals.borrowed(self._pool) as conn:
-            return await reading.fetch(conn, KindView, _KINDS)
+            return await reading.fetch(conn, KindView, _KINDS, counted)
 
     async def resources(
         self, wanted: WantedResources, *, after: tuple[str, int] = ("", 0), limit: int = 1000
@@ -63,9 +64,11 @@ class PostgresResourceQueries:
     async def addresses(self, segment: str) -> Page[AddressView]:
         async with refusals.borrowed(self._pool) as conn:
             now = await reading.now(conn)
-            return Page(now, await reading.fetch(conn, AddressView, _ADDRESSES, segment))
+            id_ = await reading.find_resource(conn, network_segment.SPEC.name, segment)
+            return Page(now, await reading.fetch(conn, AddressView, _ADDRESSES, id_))
 
     async def members(self, partition: str) -> Page[MemberView]:
         async with refusals.borrowed(self._pool) as conn:
             now = await reading.now(conn)
-            return Page(now, await reading.fetch(conn, MemberView, _MEMBERS, partition))
+            id_ = await reading.find_resource(conn, ib_partition.SPEC.name, partition)
+            return Page(now, await reading.fetch(conn, MemberView, _MEMBERS, id_))

@@ -104,6 +104,11 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(field.encode_name for field in msgspec.structs.fields(self.create))
 
 
+def is_in(state: str, wanted: str) -> bool:
+    """Whether a state is the one that is meant: a state is meant with its substates."""
+    return wanted in (state, state.partition("/")[0])
+
+
 def label(state: str) -> tuple[str, str]:
     """(state, substate) as metrics have them."""
     first, _, second = state.partition("/")

@@ -23,7 +23,8 @@ from farrier.model.views import RequestView
 
 
 class StateView(msgspec.Struct, frozen=True, kw_only=True):
-    """A state of a kind. `count` is how many are in it, None for one that ends a resource; `limit` is in seconds."""
+    """A state of a kind. `count` is how many are in it, None for one that ends a resource and where none are counted;
+    `limit` is in seconds."""
 
     state: str
     initial: bool

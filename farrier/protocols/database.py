@@ -149,8 +149,9 @@ class ResourceQueries(Protocol):
     `RefusedByModel` for a kind that is not registered, for a resource that never was and for what the connection's role
     may not see, and `DatabaseUnreachable`."""
 
-    async def kinds(self) -> tuple[KindView, ...]:
-        """All registered kinds, with their states, what is in them, and what may be asked for."""
+    async def kinds(self, *, counted: bool = True) -> tuple[KindView, ...]:
+        """All registered kinds, with their states, what is in them, and what may be asked for. Unless it is `counted`,
+        nothing is said of what is in them, and it costs the same however many that are."""
 
     async def resources(
         self, wanted: WantedResources, *, after: tuple[str, int] = ("", 0), limit: int = 1000
@@ -165,10 +166,10 @@ class ResourceQueries(Protocol):
         own."""
 
     async def addresses(self, segment: str) -> Page[AddressView]:
-        """Who has which addresses of a network segment that has not ended."""
+        """Who has which addresses of a network segment; nobody any of one that has ended."""
 
     async def members(self, partition: str) -> Page[MemberView]:
-        """The ports of an IB partition that has not ended."""
+        """The ports of an IB partition; one that has ended has none."""
 
 
 class Requests(Protocol):

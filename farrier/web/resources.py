@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from farrier.errors import MalformedRequest
+from farrier.model.kinds import CREATE
 from farrier.model.limits import Limits
 from farrier.model.past import Order
 from farrier.model.requests import ResourceRequest
@@ -27,6 +28,8 @@ from farrier.web.backend import backend_of, limit
 from farrier.web.breaches import told
 
 _MOST_ROWS = 1000
+# What the database says of a kind that it does not know.
+_UNKNOWN = "FR400"
 
 
 class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,13 +47,16 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def _of_a_kind(endpoint: Endpoint) -> Endpoint:
-    """A path that names no kind leads nowhere; in the body of a request, the same is a mistake."""
+    """A path that names no kind leads nowhere; in the body of a request, the same is a mistake. A text that no database
+    takes is one everywhere."""
 
     @wraps(endpoint)
     async def found(request: Request) -> Response:
         try:
             return await endpoint(request)
         except MalformedRequest as error:
+            if error.sqlstate != _UNKNOWN:
+                raise
             raise HTTPException(404, f"{error.text}. {error.hint}".rstrip(". ")) from error
 
     return found
@@ -97,7 +103,7 @@ async def list_history(request: Request) -> Response:
 
 
 async def ask(request: Request) -> Response:
-    """POST /resource-intents?wait=SECONDS: as POST /intents. What creates a resource is answered at once."""
+    """POST /resource-intents?wait=SECONDS: as POST /intents. What creates a resource is answered at once, 200."""
     backend = backend_of(request)
     await api.authorize(request, backend)
     body = await api.body(request, Ask)
@@ -112,7 +118,8 @@ async def ask(request: Request) -> Response:
         )
     )
     patience: timedelta = api.patience(request)
-    answer = await backend.requests.answer_resource(intent, patience) if patience else None
+    looks = patience or body.action == CREATE
+    answer = await backend.requests.answer_resource(intent, patience) if looks else None
     if answer is None:
         return api.json({"intent": intent, "status": "pending"}, HTTPStatus.ACCEPTED)
     return api.json(answer)

@@ -107,6 +107,24 @@ async def test_a_page_that_cannot_be_is_refused(web: httpx.AsyncClient, given: d
     assert (await web.get("/api/v1/resources/crate", params=given)).status_code == 400
 
 
+@pytest.mark.parametrize("path", ["crate?state=%00", "crate?site=%00", "crate/%00", "crate/%00/history", "%00"])
+async def test_a_text_that_no_database_takes_is_a_mistake_and_not_something_missing(
+    web: httpx.AsyncClient, path: str
+) -> None:
+    answer = await web.get(f"/api/v1/resources/{path}")
+    assert answer.status_code == 400
+    assert answer.json()["error"]
+
+
+async def test_what_is_made_is_accepted_also_if_nobody_waits(web: httpx.AsyncClient) -> None:
+    asked = {"kind": "crate", "resource": "c-1", "action": "create", "params": {"size": 3}, "idempotency_key": "k"}
+    for _ in range(2):
+        made = await web.post("/api/v1/resource-intents", json=asked, headers=WITH_TOKEN)
+        assert (made.status_code, made.json()["status"]) == (200, "accepted")
+        shown = await web.get(f"/api/v1/resources/crate/{made.json()['resource']}")
+        assert shown.json()["resource"]["name"] == "c-1"
+
+
 async def test_asking_takes_the_token(web: httpx.AsyncClient) -> None:
     asked = {"kind": "crate", "resource": "c-1", "action": "create", "params": {"size": 3}}
     assert (await web.post("/api/v1/resource-intents", json=asked)).status_code == 401

@@ -159,6 +159,12 @@ async def test_until_ends_once_the_node_is_there(gpu: Prompt, db: pg.Database) -
     assert said.out.splitlines()[-1] == "gpu-1 is draining"
 
 
+async def test_until_does_not_wait_for_a_node_that_is_deleted(gpu: Prompt, db: pg.Database) -> None:
+    async with controller(db, "accepted", None, "UPDATE farrier.nodes SET status = 'deleted'"):
+        said = await gpu("intent", "gpu-1", "drain", "--until", "retired", "--timeout", "1h", ends=ExitCode.FAILED)
+    assert "gpu-1 is deleted, and will never be retired" in said.err
+
+
 async def test_until_gives_up_and_says_where_the_node_is_instead(gpu: Prompt, db: pg.Database) -> None:
     async with controller(db, "accepted"):
         late = await gpu("intent", "gpu-1", "drain", "--until", "retired", "--timeout", "2s", ends=ExitCode.FAILED)

@@ -137,6 +137,47 @@ async def test_an_intent_makes_one_and_is_answered(farrier: Prompt, yard: Yard) 
         assert "c-9 is gone" in said.out
 
 
+async def test_what_is_made_is_accepted_also_if_nobody_waits(farrier: Prompt, yard: Yard) -> None:
+    said = (await farrier("resource", "intent", "crate", "c-9", "create", "size=7", "--json")).json
+    assert (said["status"], said["kind"]) == ("accepted", "crate")
+    assert "accepted" in (await farrier("resource", "intent", "crate", "c-8", "create", "size=0x7")).out
+    assert (await farrier("resource", "show", "crate", "c-8", "--json")).json["detail"]["size"] == 7
+
+
+async def test_a_state_that_the_kind_does_not_have_is_refused_before_anything_is_asked(
+    farrier: Prompt, yard: Yard
+) -> None:
+    await yard.create("c-1")
+    for words in (
+        ("list", "crate", "--state", "lost"),
+        ("intent", "crate", "c-1", "delete", "--until", "lost"),
+        ("intent", "crate", "c-1", "delete", "--until", "unpack"),
+    ):
+        said = (await farrier("resource", *words, ends=ExitCode.USAGE)).err
+        assert "emptying/unpack" in said
+        assert "packed" in said
+    assert await yard.pool.fetchval("SELECT count(*) FROM farrier.resource_intents WHERE action = 'delete'") == 0
+
+
+async def test_nobody_waits_for_a_state_of_what_has_ended(farrier: Prompt, yard: Yard) -> None:
+    await yard.create("c-1")
+    async with yard.running():
+        await yard.until(PACKED)
+        words = ("c-1", "delete", "--until", "packing", "--timeout", "1h")
+        said = await farrier("resource", "intent", "crate", *words, ends=ExitCode.FAILED)
+    assert "c-1 has ended, is gone, and will never be packing" in said.err
+
+
+async def test_a_state_that_is_waited_for_is_meant_with_its_substates(farrier: Prompt, yard: Yard) -> None:
+    yard.hand.hold()
+    await yard.create("c-1")
+    async with yard.running():
+        await yard.until(PACKED)
+        said = await farrier("resource", "intent", "crate", "c-1", "delete", "--until", "emptying")
+        yard.hand.free.set()
+    assert "c-1 is emptying" in said.out
+
+
 async def test_what_cannot_be_is_refused_with_what_could(farrier: Prompt, yard: Yard) -> None:
     await yard.create("c-1")
     unknown = await farrier("resource", "list", "barrel", ends=ExitCode.USAGE)

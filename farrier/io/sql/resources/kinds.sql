@@ -1,10 +1,11 @@
--- The kinds that are registered, by name: their states with limits and what is in them, and what may be asked for.
-WITH counted AS MATERIALIZED (SELECT * FROM farrier.count_resources('{}', '{}', '{}', '{}'))
+-- The kinds that are registered, by name: their states with limits and what is in them if $1, and what may be asked for.
+WITH counted AS MATERIALIZED (
+    SELECT c.* FROM (SELECT WHERE $1::boolean) wanted CROSS JOIN LATERAL farrier.count_resources('{}', '{}', '{}', '{}') c)
 SELECT json_build_object(
            'kind', k.kind,
            'states', (SELECT coalesce(json_agg(json_build_object(
                           'state', s.state, 'initial', s.initial, 'terminal', s.terminal, 'limit', extract(epoch FROM s.sla),
-                          'why_none', coalesce(s.why_none, ''), 'count', CASE WHEN NOT s.terminal THEN coalesce(c.n, 0) END)
+                          'why_none', coalesce(s.why_none, ''), 'count', CASE WHEN $1 AND NOT s.terminal THEN coalesce(c.n, 0) END)
                           ORDER BY s.terminal, NOT s.initial, s.state), '[]')
                         FROM farrier.kind_states s LEFT JOIN counted c ON c.kind = s.kind AND c.state = s.state
                        WHERE s.kind = k.kind),

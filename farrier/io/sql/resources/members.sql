@@ -1,5 +1,6 @@
--- The ports of a partition, by whose they are.
+-- The ports of a partition, by whose they are; none of one that has ended.
 SELECT json_build_object('guid', m.guid, 'owner', m.owner, 'node', m.node, 'membership', m.membership, 'state', m.state,
                          'since', m.since, 'reason', m.reason)::text
-  FROM farrier.partition_members($1) m
+  FROM farrier.show_resources('ib_partition', $1, '{}', '{}', false, '', 0, 1) r
+ CROSS JOIN LATERAL farrier.partition_members(r ->> 'id') m
  ORDER BY m.owner, m.guid
