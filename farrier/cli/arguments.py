@@ -12,7 +12,7 @@ from farrier.model import duration, past
 from farrier.model.params import Field
 
 _BOOLEANS = {"true": True, "false": False}
-_WHOLE = re.compile(r"-?[0-9]{1,18}")  # what fits into 64 bits
+_WHOLE = re.compile(r"-?[0-9]{1,18}|0[xX][0-9a-fA-F]{1,15}")  # what fits into 64 bits
 
 
 def pairs(given: Sequence[str]) -> dict[str, str]:
@@ -39,11 +39,22 @@ def _typed(type_: str, text: str) -> object:
         case "boolean":
             return _BOOLEANS.get(text, text)
         case "integer":
-            return int(text) if _WHOLE.fullmatch(text) else text
+            return _number(text) if _WHOLE.fullmatch(text) else text
         case "array":
             return [element for element in text.split(",") if element]
         case _:
             return text
+
+
+def whole(text: str) -> int:
+    """A whole number; 0x begins one in hexadecimal, as the keys of partitions are written elsewhere."""
+    if not _WHOLE.fullmatch(text):
+        raise typer.BadParameter(f"expected a whole number, 0x… for hexadecimal; got {text!r}")
+    return _number(text)
+
+
+def _number(text: str) -> int:
+    return int(text, 16 if text[:2].lower() == "0x" else 10)
 
 
 def patience(text: str) -> timedelta:

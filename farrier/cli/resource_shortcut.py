@@ -67,7 +67,6 @@ def _asks(spec: KindSpec, action: str, takes: type[params.Params], text: str) ->
             key=key,
             requested_by=requested_by or asking.this_user(),
         )
-        wait = wait or action == CREATE  # which is answered at once
         await commands.ask(session, Asking(request=request, wait=wait, until=until, timeout=timeout, as_json=as_json))
 
     signature = inspect.signature(command, eval_str=True)
@@ -99,6 +98,8 @@ def _options(fields: Mapping[str, Field]) -> Iterator[inspect.Parameter]:
             ... if field.required else None,
             f"--{flag}/--no-{flag}" if field.type == "boolean" else f"--{flag}",
             help=_help(field),
+            parser=arguments.whole if field.type == "integer" else None,
+            metavar="INTEGER" if field.type == "integer" else None,
             rich_help_panel=_PANEL,
         )
         wanted = type_ if field.required else type_ | None
@@ -117,7 +118,7 @@ def _help(field: Field) -> str:
                 f"from {field.min}" if field.min is not None else "",
                 f"to {field.max}" if field.max is not None else "",
             )
-            return " ".join(filter(None, ("A whole number", *bounds))) + "."
+            return " ".join(filter(None, ("A whole number, perhaps as 0x…,", *bounds))).rstrip(",") + "."
         case "array":
             return "May be given again, or several with commas."
         case "enum":

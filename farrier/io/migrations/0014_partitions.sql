@@ -167,6 +167,12 @@ CREATE CONSTRAINT TRIGGER admit_again AFTER UPDATE ON farrier.ib_members
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.seq <> OLD.seq AND NEW.state <> 'leaving')
     EXECUTE FUNCTION farrier.admit_member();
 
+-- Its number as UFM, subnet managers and hosts write it.
+CREATE FUNCTION farrier.ib_partition_detail(id bigint) RETURNS jsonb
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+    SELECT jsonb_build_object('pkey_hex', '0x' || to_hex(p.pkey)) FROM ib_partitions p WHERE p.id = $1;
+$$;
+
 -- Members of a partition that has not ended, or of all.
 CREATE FUNCTION farrier.partition_members(partition text DEFAULT NULL)
     RETURNS TABLE (partition text, guid text, owner text, node text, membership text, state text, reason text, since timestamptz)

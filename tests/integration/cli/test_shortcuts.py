@@ -104,6 +104,32 @@ async def test_a_partition_is_made_with_a_number_of_its_pool_and_its_members_are
     assert "one of" in choice.err
 
 
+async def test_a_number_may_be_given_and_is_shown_as_the_fabric_writes_it(farrier: Prompt, lan: Lan) -> None:
+    await lan.pool.execute("SELECT farrier.set_pool('pkey', 1, 100)")
+    await farrier("ibp", "add", "tenant-a", "--pkey", "0x1F")
+    assert "pkey_hex=0x1f" in (await farrier("ibp", "list")).out
+    detail = (await farrier("ibp", "show", "tenant-a", "--json")).json["detail"]
+    assert (detail["pkey"], detail["pkey_hex"]) == (31, "0x1f")
+    wrong = await farrier("ibp", "add", "tenant-b", "--pkey", "1f", ends=ExitCode.USAGE)
+    assert "0x" in wrong.err
+
+
+async def test_what_has_ended_has_no_members_and_no_addresses(farrier: Prompt, lan: Lan) -> None:
+    await lan.pool.execute("SELECT farrier.set_pool('pkey', 5, 6)")
+    await lan.ready()
+    await lan.take("gpu-1")
+    await farrier("ibp", "add", "tenant-a")
+    await lan.pool.execute("SELECT farrier.join_partition('tenant-a', '0002c903000e0b72', 'gpu-1')")
+    for table in ("network_segments", "ib_partitions"):
+        async with lan.db.connect() as conn:
+            await conn.execute("SET session_replication_role = replica")
+            await conn.execute(f"UPDATE farrier.{table} SET state = 'gone', ended_at = farrier.now()")
+    assert (await farrier("ibp", "members", "tenant-a", "--json")).json == []
+    assert (await farrier("segment", "addresses", "lan", "--json")).json == []
+    unknown = await farrier("ibp", "members", "tenant-b", ends=ExitCode.REFUSED)
+    assert "no ib partition is named 'tenant-b'\nhint: farrier resource list ib_partition --ended" in unknown.err
+
+
 async def test_without_a_database_there_is_no_list(nowhere: Prompt) -> None:
     nowhere.environment["FARRIER_DATABASE_DSN"] = "postgresql://127.0.0.1:1/none"
     for command in ("segment", "ibp"):
