@@ -203,3 +203,12 @@ def test_a_process_has_every_counter_of_the_kinds_that_it_runs_at_zero() -> None
     sink.failed("crate", "emptying", "unpack", "timeout")
     after = {(s.name, *s.labels.values()) for family in sink.registry.collect() for s in family.samples}
     assert after == before
+
+
+async def test_a_kind_whose_table_was_dropped_takes_no_other_kinds_gauges_away(yard: Yard) -> None:
+    await yard.pool.execute("DROP SCHEMA farrier_crates CASCADE")
+    counted = {labels[0] for (name, labels) in await scraped(yard) if name == "farrier_resources"}
+    assert "network_segment" in counted
+    assert "crate" not in counted
+    listed = {kind.kind for kind in await PostgresResourceQueries(yard.pool).kinds()}
+    assert listed == {"crate", "ib_partition", "network_segment"}

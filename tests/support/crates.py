@@ -89,14 +89,6 @@ CREATE = """
     END $$;
     CREATE TRIGGER take_slot BEFORE INSERT ON farrier_crates.crates
         FOR EACH ROW EXECUTE FUNCTION farrier_crates.take_slot();
-    CREATE FUNCTION farrier_crates.give_slot_back() RETURNS trigger LANGUAGE plpgsql AS $$
-    BEGIN
-        PERFORM farrier.free_numbers('crate', NEW.id);
-        RETURN NULL;
-    END $$;
-    CREATE TRIGGER give_slot_back AFTER UPDATE ON farrier_crates.crates
-        FOR EACH ROW WHEN (NEW.ended_at IS NOT NULL AND OLD.ended_at IS NULL)
-        EXECUTE FUNCTION farrier_crates.give_slot_back();
     SELECT farrier.make_kind('crate', 'farrier_crates.crates');
     SELECT farrier.set_pool('slots', 1, 4);
 """

@@ -439,7 +439,7 @@ BEGIN
         EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', relation);
         EXECUTE format('SELECT count(*) AS n, min(r.name) AS first FROM %s r WHERE r.ended_at IS NULL', relation) INTO living;
         IF living.n > 0 THEN
-            RAISE EXCEPTION '% of kind % have not ended, such as %', living.n, of_kind, living.first
+            RAISE EXCEPTION 'resources of kind % have not ended: % in all, such as %', of_kind, living.n, living.first
                 USING ERRCODE = 'FR409', HINT = 'Delete them first, and let the daemon end them; then the kind may go.';
         END IF;
         FOREACH hook IN ARRAY ARRAY['begin_resource', 'schedule_resource', 'enter_state'] LOOP

@@ -50,3 +50,18 @@ async def test_what_is_no_kind_is_refused(farrier: Prompt) -> None:
 async def test_a_database_without_a_schema_is_told_to_be_migrated_first(empty_db: pg.Database) -> None:
     said = await Prompt(FARRIER_DATABASE_DSN=empty_db.dsn)("kind", "install", NAME, ends=ExitCode.FAILED)
     assert "run: farrier db migrate" in said.err
+
+
+async def test_a_kind_is_removed_by_its_name_and_not_while_something_of_it_is_there(
+    farrier: Prompt, db: pg.Database
+) -> None:
+    await farrier("kind", "install", NAME)
+    await farrier("resource", "intent", "crate", "c-1", "create", "size=3")
+    refused = await farrier("kind", "remove", "crate", ends=ExitCode.REFUSED)
+    assert "have not ended: 1 in all, such as c-1" in refused.err
+    async with db.connect() as conn:
+        for state in ("packed", "emptying/unpack", "gone"):
+            await conn.execute("UPDATE farrier_crates.crates SET state = $1", state)
+    said = await farrier("kind", "remove", "crate")
+    assert said.out == "kind crate: removed; its table, history and requests are still there\n"
+    assert "crate" not in (await farrier("kind", "list")).out

@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 from uuid import uuid4
 
 import anyio
@@ -21,7 +21,8 @@ from farrier.handlers.resource import Extension, Surroundings
 from farrier.io import kinds
 from farrier.io.pool import Connection
 from farrier.io.state import PostgresStateIO
-from farrier.model.kinds import KindState
+from farrier.model.kinds import KindEdge, KindState
+from farrier.model.params import Params
 from farrier.model.resource import Answer
 from farrier.model.schedule import Due, Finished, Lane, Verdict
 from farrier.wiring.kinds import loop_of
@@ -99,12 +100,19 @@ class Other(msgspec.Struct):
     id: int
 
 
+class Running(Crate, frozen=True, kw_only=True):
+    run: int = 0
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
         ({"snapshot": Other}, "its snapshot Other is no Resource"),
         ({"columns": ("labels", "colour")}, "a run may write colour, which its snapshot Crate does not have"),
         ({"writer": "farrier_crates.write"}, "`writer` and `section` go together"),
+        ({"snapshot": Running, "columns": ("run",)}, "a run may not write run: commits and the database have these"),
+        ({"columns": ("labels", "version", "id")}, "a run may not write id, version"),
+        ({"columns": ("requests",)}, "a run may not write requests"),
     ],
 )
 def test_an_extension_that_does_not_fit_together_is_refused(changes: dict[str, Any], told: str) -> None:
@@ -162,6 +170,33 @@ async def test_a_state_that_something_is_in_cannot_be_taken_away(conn: Connectio
     for state in ("packed", "emptying/unpack", "gone"):
         await conn.execute("UPDATE farrier_crates.crates SET state = $1", state)
     assert not await install(conn, spec=other)
+
+
+async def test_a_state_that_something_is_in_cannot_become_its_end(conn: Connection) -> None:
+    """It would never end: it ends by entering such a state."""
+    await install(conn)
+    await conn.execute("INSERT INTO farrier_crates.crates (name) VALUES ('c-1'), ('c-2')")
+    await conn.execute("UPDATE farrier_crates.crates SET state = 'packed' WHERE name = 'c-1'")
+    edges = (KindEdge("packing", "packed", "x"), KindEdge("packing", "gone", "x"))
+    states = {name: each for name, each in SPEC.states.items() if name != "emptying/unpack"}
+    other = changed(states=states, edges=edges, terminal=frozenset({"packed", "gone"}))
+    with pytest.raises(RefusedByModel, match="in states that were not terminal before: packed"):
+        await install(conn, spec=other)
+    for state in ("emptying/unpack", "gone"):
+        await conn.execute("UPDATE farrier_crates.crates SET state = $1 WHERE name = 'c-1'", state)
+    assert not await install(conn, spec=other)
+
+
+class Unreadable(Params, frozen=True, kw_only=True):
+    labels: Annotated[
+        tuple[Annotated[str, msgspec.Meta(max_length=9, pattern="(?P<a>x)")], ...], msgspec.Meta(max_length=2)
+    ] = ()
+
+
+async def test_a_pattern_that_the_database_cannot_read_is_refused_before_anybody_asks(conn: Connection) -> None:
+    with pytest.raises(RefusedByModel, match="create has a pattern for labels that PostgreSQL cannot read"):
+        await install(conn, spec=changed(create=Unreadable))
+    assert not await conn.fetchval(CRATES)
 
 
 async def test_of_two_installations_at_once_one_makes_the_table(db: pg.Database) -> None:
@@ -319,6 +354,18 @@ def weighed(crate: Crate, token: int) -> Finished[Crate, Any]:
         to=crate,
         writes=(Weighed(70),),
     )
+
+
+def test_no_write_can_name_another_run() -> None:
+    """A field `run` of a section's row, as one of its own data, would write what another run has claimed."""
+    weighing = extension(writer="x.y", section=lambda write: ("weights", {"kg": write.kg, "run": 2}))
+    run = weighed(
+        Crate(
+            id=1, version=1, name="c", state="packed", state_entered_at=NOW, created_at=NOW, size=1, labels=(), slot=1
+        ),
+        1,
+    )
+    assert loop_of(weighing, None).rows.changes([run])["weights"] == [{"kg": 70, "run": 1}]
 
 
 async def test_a_write_that_no_section_is_known_for_is_refused_in_words() -> None:

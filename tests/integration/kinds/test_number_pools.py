@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator
 
 import anyio
@@ -92,3 +93,95 @@ async def test_a_number_taken_in_a_transaction_that_fails_is_free_again(pool: Po
         assert await conn.fetchval(TAKE, 1, None) == 5
         await transaction.rollback()
     assert await take(pool, 2) == 5
+
+
+async def test_numbers_that_were_wanted_ahead_are_passed_over_and_come_again(pool: Pool) -> None:
+    assert [await take(pool, 1, 5), await take(pool, 2, 6), await take(pool, 3)] == [5, 6, 7]
+    await pool.execute("SELECT farrier.free_numbers('crate', 1), farrier.free_numbers('crate', 2)")
+    assert await take(pool, 4, 6) == 6
+    assert [await take(pool, id_) for id_ in (5, 6)] == [5, 8]
+
+
+async def test_a_pool_that_shrinks_and_grows_again_loses_no_number(pool: Pool) -> None:
+    await pool.execute("SELECT farrier.set_pool('vlan', 1, 9)")
+    for id_ in range(1, 8):
+        await take(pool, id_)
+    for id_ in (1, 2, 7):
+        await pool.execute("SELECT farrier.free_numbers('crate', $1::bigint)", id_)
+    await pool.execute("SELECT farrier.set_pool('vlan', 3, 6)")
+    with pytest.raises(pg.PostgresError, match="pool vlan is empty: all of 3 to 6"):
+        await take(pool, 9)
+    await pool.execute("SELECT farrier.set_pool('vlan', 2, 9)")
+    await pool.execute("SELECT farrier.set_pool('vlan', 0, 9)")
+    assert [await take(pool, id_) for id_ in range(11, 17)] == [0, 1, 2, 7, 8, 9]
+    with pytest.raises(pg.PostgresError, match="is empty"):
+        await take(pool, 17)
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_a_pool_gives_what_a_simple_model_of_it_gives(pool: Pool, seed: int) -> None:
+    chance, first, last, held = random.Random(seed), 5, 8, dict[int, int]()
+    for id_ in range(60):
+        free = [n for n in range(first, last + 1) if n not in held]
+        match chance.choice(("take", "take", "want", "free", "bounds")):
+            case "take" if free:
+                held[await take(pool, id_)] = id_
+                assert free[0] in held
+            case "want" if free:
+                wanted = chance.choice(free)
+                held[await take(pool, id_, wanted)] = id_
+                assert wanted in held
+            case "free" if held:
+                number, holder = chance.choice(list(held.items()))
+                del held[number]
+                await pool.execute("SELECT farrier.free_numbers('crate', $1::bigint)", holder)
+            case "bounds":
+                first = min([*held, chance.randint(0, 12)])
+                last = max([*held, first, chance.randint(0, 20)])
+                await pool.execute("SELECT farrier.set_pool('vlan', $1, $2)", first, last)
+            case _:
+                pass
+    rows = await pool.fetch("SELECT number, id FROM farrier.pool_numbers")
+    assert {row["number"]: row["id"] for row in rows} == held
+
+
+async def test_the_lowest_free_number_is_found_without_looking_at_those_that_are_taken(every_db: pg.Database) -> None:
+    """By what the statements read, not by how long they take: 20,000 numbers are taken, two were given back."""
+    async with every_db.connect() as conn, every_db.connect() as client:
+        await conn.execute("SELECT farrier.set_pool('vni', 1, 16777215)")
+        await conn.execute(
+            "INSERT INTO farrier.pool_numbers SELECT 'vni', n, 'crate', n FROM generate_series(1, 20000) n"
+        )
+        assert await conn.fetchval("SELECT farrier.take_number('vni', 'crate', 20001)") == 20001
+        await conn.execute("SELECT farrier.free_numbers('crate', 7), farrier.free_numbers('crate', 9000)")
+        await conn.execute("VACUUM ANALYZE farrier.pool_numbers, farrier.freed_numbers")
+        async with client.transaction():
+            taken = [await client.fetchval("SELECT farrier.take_number('vni', 'crate', 20002)") for _ in range(30)]
+            assert taken == [7, 9000, *range(20002, 20030)]
+            read = await client.fetchrow(READ)
+    assert read is not None
+    assert read["tuples"] < 30 * 10
+    assert read["blocks"] < 30 * 30
+
+
+READ = """
+    SELECT sum(seq_tup_read + idx_tup_fetch)::bigint AS tuples,
+           sum(pg_stat_get_xact_blocks_fetched(relid) + (
+               SELECT sum(pg_stat_get_xact_blocks_fetched(i.indexrelid)) FROM pg_index i WHERE i.indrelid = relid))::bigint AS blocks
+      FROM pg_stat_xact_user_tables WHERE relname IN ('pool_numbers', 'freed_numbers')
+"""
+
+
+async def test_whoever_gives_numbers_back_waits_for_nobody_who_takes_one(every_db: pg.Database) -> None:
+    """It is the loop that gives back, and a client's transaction may stay open for long."""
+    async with every_db.connect() as conn, every_db.connect() as client:
+        await conn.execute("SELECT farrier.set_pool('vlan', 1, 9)")
+        await conn.execute("SELECT farrier.take_number('vlan', 'crate', 1)")
+        transaction = client.transaction()
+        await transaction.start()
+        assert await client.fetchval("SELECT farrier.take_number('vlan', 'crate', 2)") == 2
+        await conn.execute("SET lock_timeout = '1s'")
+        await conn.execute("SELECT farrier.free_numbers('crate', 1)")
+        assert await client.fetchval("SELECT farrier.take_number('vlan', 'crate', 3)") == 1
+        await transaction.commit()
+        assert await conn.fetchval("SELECT count(*) FROM farrier.freed_numbers") == 0

@@ -240,6 +240,75 @@ async def test_of_two_creations_of_a_name_at_once_one_is_made(yard: Yard, keys: 
         assert "there is a crate named 'c-1' already" in str(outcomes[0])
 
 
+@pytest.mark.parametrize(
+    ("bounds", "params"), [((1, 4), '{"size": 3, "slot": 2}'), ((1, 1), PACK)], ids=["the number", "the last number"]
+)
+async def test_a_call_that_comes_again_before_the_first_is_committed_gets_the_firsts_id(
+    yard: Yard, bounds: tuple[int, int], params: str
+) -> None:
+    """Its own number is taken by then, by itself."""
+    await yard.pool.execute("SELECT farrier.set_pool('slots', $1, $2)", *bounds)
+    found: list[int] = []
+
+    async def again() -> None:
+        found.append(await yard.pool.fetchval(CALL, "c-1", "create", params, "k-1"))
+
+    async with yard.db.connect() as conn:
+        transaction = conn.transaction()
+        await transaction.start()
+        first = await conn.fetchval(CALL, "c-1", "create", params, "k-1")
+        async with anyio.create_task_group() as group:
+            group.start_soon(again)
+            await yard.until(
+                "SELECT count(*) > 0 FROM pg_stat_activity"
+                " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            )
+            await transaction.commit()
+    assert found == [first]
+
+
+@pytest.mark.parametrize("given", ["c-1", "1"])
+async def test_a_call_may_be_repeated_when_what_it_ended_is_gone(yard: Yard, given: str) -> None:
+    await yard.create()
+    delete = await yard.pool.fetchval(CALL, given, "delete", "{}", "k-2")
+    for state in ("packed", "emptying/unpack", "gone"):
+        await yard.pool.execute("UPDATE farrier_crates.crates SET state = $1", state)
+    assert await yard.pool.fetchval(CALL, given, "delete", "{}", "k-2") == delete
+    with pytest.raises(pg.PostgresError) as refused:
+        await yard.pool.fetchval(CALL, given, "delete", "{}", "k-3")
+    assert refused.value.sqlstate == "FR404"
+
+
+async def test_a_late_repetition_ends_no_later_resource_of_the_same_name(yard: Yard) -> None:
+    await yard.create()
+    delete = await yard.pool.fetchval(CALL, "c-1", "delete", "{}", "k-2")
+    for state in ("packed", "emptying/unpack", "gone"):
+        await yard.pool.execute("UPDATE farrier_crates.crates SET state = $1", state)
+    await yard.create()
+    assert await yard.pool.fetchval(CALL, "c-1", "delete", "{}", "k-2") == delete
+    assert await yard.pool.fetchval("SELECT count(*) FROM farrier.resource_intents WHERE action = 'delete'") == 1
+
+
+@pytest.mark.parametrize("column", ["idempotency_key", "requested_by"])
+async def test_texts_that_travel_with_a_request_are_short(yard: Yard, column: str) -> None:
+    text = "SELECT string_agg(md5(n::text), '') FROM generate_series(1, 300) n"
+    insert = (
+        f"INSERT INTO farrier.resource_intents (kind, resource, action, params, {column})"
+        f" SELECT 'crate', 'c-1', 'create', $1::jsonb, left(({text}), $2)"
+    )
+    for length in (256, 9600):
+        with pytest.raises(pg.PostgresError, match=f"{column} is longer than 255 characters") as refused:
+            await yard.pool.execute(insert, PACK, length)
+        assert refused.value.sqlstate == "FR400"
+    await yard.pool.execute(insert, PACK, 255)
+
+
+async def test_a_number_that_its_column_cannot_hold_is_refused_in_words(yard: Yard) -> None:
+    with pytest.raises(pg.PostgresError, match=r"create: .*99999999999.* out of range") as refused:
+        await yard.ask("create", "c-1", '{"size": 3, "slot": 99999999999}')
+    assert refused.value.sqlstate == "FR400"
+
+
 # --- who may
 
 
@@ -316,3 +385,41 @@ async def test_making_a_kind_and_filling_it_in_may_be_repeated(yard: Yard) -> No
         assert await conn.fetchval("SELECT count(*) FROM farrier.kind_states WHERE kind = 'crate'") == 4
         assert await conn.fetchval("SELECT count(*) FROM farrier.kind_actions WHERE kind = 'crate'") == 3
     assert await yard.create("c-2") != made
+
+
+async def test_a_kind_has_one_table_and_a_table_one_kind(yard: Yard) -> None:
+    await yard.pool.execute("CREATE TABLE farrier_crates.boxes (LIKE farrier.resources INCLUDING ALL)")
+    for kind, table in (("crate", "boxes"), ("box", "crates")):
+        with pytest.raises(pg.PostgresError, match=r"kind crate has table farrier_crates.crates already") as refused:
+            await yard.pool.execute(f"SELECT farrier.make_kind('{kind}', 'farrier_crates.{table}')")
+        assert refused.value.sqlstate == "FR409"
+    await yard.create()
+
+
+async def test_names_are_unique_in_tables_whose_long_names_begin_alike(yard: Yard) -> None:
+    for kind in ("one", "two"):
+        table = f"farrier_crates.{'x' * 52}_{kind}"
+        await yard.pool.execute(f"CREATE TABLE {table} (LIKE farrier.resources INCLUDING ALL)")
+        await yard.pool.execute(f"SELECT farrier.make_kind('{kind}', '{table}')")
+        await yard.pool.execute(f"INSERT INTO farrier.initial_values VALUES ('{kind}', 'state', 'new')")
+        await yard.pool.execute(f"INSERT INTO {table} (name) VALUES ('a')")
+        with pytest.raises(pg.PostgresError) as refused:
+            await yard.pool.execute(f"INSERT INTO {table} (name) VALUES ('a')")
+        assert refused.value.sqlstate == "23505"
+
+
+async def test_a_function_with_its_owners_rights_is_for_the_controller_and_whom_let_call_names(yard: Yard) -> None:
+    await yard.pool.execute("""
+        CREATE FUNCTION farrier_crates.wipe() RETURNS text LANGUAGE sql SECURITY DEFINER AS 'SELECT current_user::text';
+        CREATE FUNCTION farrier_crates.sum(integer) RETURNS integer LANGUAGE sql AS 'SELECT $1';
+        SELECT farrier.grant_rights();
+    """)
+    async with yard.db.connect() as conn:
+        for role, may in (("farrier_reader", False), ("farrier_intents", False), ("farrier_controller", True)):
+            may_wipe = "SELECT has_function_privilege($1, 'farrier_crates.wipe()', 'EXECUTE')"
+            assert await conn.fetchval(may_wipe, role) is may
+            may_sum = "SELECT has_function_privilege($1, 'farrier_crates.sum(integer)', 'EXECUTE')"
+            assert await conn.fetchval(may_sum, role)
+        await conn.execute("SELECT farrier.let_call('farrier_intents', 'farrier_crates.wipe()')")
+        await conn.execute("SELECT farrier.grant_rights()")
+        assert await conn.fetchval(may_wipe, "farrier_intents")

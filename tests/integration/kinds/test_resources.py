@@ -276,3 +276,28 @@ async def test_the_listing_has_what_is_there_with_its_own_columns_and_its_last_o
 async def test_a_listing_of_an_unknown_kind_is_refused(yard: Yard) -> None:
     with pytest.raises(pg.PostgresError, match="unknown kind 'barrel'"):
         await yard.pool.fetch("SELECT * FROM farrier.list_resources('barrel')")
+
+
+@pytest.mark.parametrize("schema", ["farrier_crates", "farrier"])
+async def test_what_a_kind_tells_of_a_resource_is_told_by_both_listings(yard: Yard, schema: str) -> None:
+    """By a function beside the kind's table, and by no other."""
+    await yard.create()
+    await yard.pool.execute(
+        f"CREATE FUNCTION {schema}.crate_detail(bigint) RETURNS jsonb LANGUAGE sql AS $$ SELECT '{{\"mine\": 1}}'::jsonb $$"
+    )
+    listed = await yard.pool.fetchval("SELECT detail FROM farrier.list_resources('crate')")
+    shown = await yard.pool.fetchval(
+        "SELECT s -> 'detail' FROM farrier.show_resources('crate', NULL, '{}', '{}', false, '', 0, 10) s"
+    )
+    own = {"size": 3, "labels": [], "slot": 1}
+    assert json.loads(listed) == json.loads(shown) == (own | {"mine": 1} if schema == "farrier_crates" else own)
+
+
+async def test_what_ends_gives_its_numbers_back_without_being_told_to(yard: Yard) -> None:
+    made = await yard.create()
+    await yard.pool.execute("SELECT farrier.take_number('slots', 'crate', $1)", made)
+    for state in ("packed", "emptying/unpack"):
+        await yard.pool.execute("UPDATE farrier_crates.crates SET state = $1", state)
+    assert await yard.pool.fetchval("SELECT count(*) FROM farrier.pool_numbers") == 2
+    await yard.pool.execute("UPDATE farrier_crates.crates SET state = 'gone'")
+    assert await yard.pool.fetchval("SELECT count(*) FROM farrier.pool_numbers") == 0

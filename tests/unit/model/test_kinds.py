@@ -26,6 +26,10 @@ class Share(Params, frozen=True, kw_only=True):
     share: float
 
 
+class Worded(Params, frozen=True, kw_only=True):
+    word: Annotated[str, msgspec.Meta(max_length=9, pattern=r"^\bfoo\b")]
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -37,6 +41,10 @@ class Share(Params, frozen=True, kw_only=True):
         ({"states": {**SPEC.states, "in transit": LASTS}}, "'in transit' must match"),
         ({"states": {**SPEC.states, "a/b/c": LASTS}}, "'a/b/c' must match"),
         ({"states": {**SPEC.states, "lost": LASTS}}, "no edges lead from packing to lost"),
+        (
+            {"edges": (*SPEC.edges[:2], KindEdge("packing", "gone", "x"))},
+            "to an end from emptying/unpack, packed: what",
+        ),
         ({"initial": "raw"}, "begins as raw, which is no state of it; there are: packing, packed"),
         ({"initial": "gone"}, "begins as gone, which is terminal"),
         ({"terminal": frozenset()}, "no state is terminal"),
@@ -49,6 +57,7 @@ class Share(Params, frozen=True, kw_only=True):
         ({"actions": {"Move": KindAction(description="x")}}, "'Move' must match"),
         ({"actions": {"move": KindAction(description="x", params=Share)}}, "action move: a parameter is a text"),
         ({"create": Filled}, "create may not set version"),
+        ({"create": Worded}, r"action create: the pattern ^\bfoo\b has \b or \B, which PostgreSQL reads otherwise"),
     ],
 )
 def test_a_spec_that_does_not_hold_together_is_refused_with_what_is_wrong(change: dict[str, Any], told: str) -> None:

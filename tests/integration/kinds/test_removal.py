@@ -1,0 +1,152 @@
+"""Kinds that are removed, or whose tables were dropped: others go on, and the kind may come again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import anyio
+import pytest
+
+from farrier import wiring
+from farrier.errors import ConfigError, RefusedByModel
+from farrier.handlers.resource import Extension
+from farrier.io import kinds
+from farrier.io.patience import LockPatience
+from farrier.io.pool import Connection
+from farrier.model.resource import Answer
+from tests.support import crates, loop, pg
+from tests.support.crates import SPEC, Crate, CrateHandler, Hand, ask
+
+NAME = "tests.support.crates:CRATE"
+PACK = '{"size": 3}'
+HASTY = LockPatience(wait=timedelta(milliseconds=20), pause=timedelta(0), tries=2)
+REGISTRY = ("kinds", "kind_states", "kind_actions", "edges", "initial_values", "schedule", "outcomes", "pool_numbers")
+
+
+@pytest.fixture
+async def conn(every_db: pg.Database) -> AsyncIterator[Connection]:
+    async with every_db.connect() as conn:
+        await install(conn)
+        yield conn
+
+
+async def install(conn: Connection) -> bool:
+    crate: Extension[Crate, Answer, Hand] = Extension(
+        spec=SPEC, snapshot=Crate, handler=CrateHandler(), columns=("labels",), sql=crates.CREATE
+    )
+    return await kinds.install(conn, wiring.installable(crate))
+
+
+async def end(conn: Connection) -> None:
+    for state in ("packed", "emptying/unpack", "gone"):
+        await conn.execute("UPDATE farrier_crates.crates SET state = $1 WHERE ended_at IS NULL", state)
+
+
+async def traces(conn: Connection) -> list[str]:
+    """Where the database still knows the kind."""
+    return [
+        table
+        for table in REGISTRY
+        if await conn.fetchval(f"SELECT EXISTS (SELECT FROM farrier.{table} WHERE kind = 'crate')")
+    ]
+
+
+async def test_a_kind_with_something_alive_is_not_removed(conn: Connection) -> None:
+    await ask(conn, "create", "c-1", PACK)
+    with pytest.raises(RefusedByModel, match="resources of kind crate have not ended: 1 in all, such as c-1"):
+        await kinds.remove(conn, "crate")
+    await ask(conn, "create", "c-2", PACK)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("barrel", "unknown kind 'barrel'"), ("network_segment", "comes with farrier")]
+)
+async def test_what_cannot_be_removed_is_refused(conn: Connection, name: str, told: str) -> None:
+    with pytest.raises(RefusedByModel, match=told):
+        await kinds.remove(conn, name)
+
+
+async def test_a_removed_kind_leaves_its_table_and_requests_and_may_come_again(conn: Connection) -> None:
+    await ask(conn, "create", "c-1", PACK)
+    late = await ask(conn, "delete", "c-1")
+    await end(conn)
+    await kinds.remove(conn, "crate")
+    assert await traces(conn) == []
+    answer = await conn.fetchval("SELECT status FROM farrier.resource_intents WHERE id = $1", late)
+    assert answer == "rejected"
+    assert await conn.fetchval("SELECT name FROM farrier_crates.crates") == "c-1"
+    with pytest.raises(pg.PostgresError, match="unknown kind 'crate'"):
+        await ask(conn, "create", "c-2", PACK)
+
+    assert await install(conn)
+    await ask(conn, "create", "c-1", PACK)
+    assert await conn.fetchval("SELECT count(*) FROM farrier.list_resources('crate', true)") == 2
+    assert await conn.fetchval("SELECT count(*) FROM farrier.schedule WHERE kind = 'crate'") == 1
+
+
+async def test_a_dropped_schema_harms_no_other_kind(conn: Connection) -> None:
+    """Whatever goes over all kinds: rights, listings, counts, what is late, names."""
+    await ask(conn, "create", "c-1", PACK)
+    await conn.execute("CREATE FUNCTION farrier_crates.f(bigint) RETURNS integer LANGUAGE sql AS 'SELECT 1'")
+    await conn.execute("SELECT farrier.let_call('farrier_intents', 'farrier_crates.f(bigint)')")
+    await conn.execute("DROP SCHEMA farrier_crates CASCADE")
+    await conn.execute("SELECT farrier.grant_rights()")
+    assert await conn.fetch("SELECT * FROM farrier.list_resources(NULL)") == []
+    counted = await conn.fetch(
+        "SELECT DISTINCT kind FROM farrier.count_resources('{}', '{}', '{}', '{}') ORDER BY kind"
+    )
+    assert [row["kind"] for row in counted] == ["ib_partition", "network_segment"]
+    assert await conn.fetch("SELECT * FROM farrier.late_resources('{}', '{}', '{}', '{}', 9)") == []
+    assert await conn.fetchval("SELECT farrier.resource_name('crate', 1)") is None
+    for asks in ("SELECT farrier.resource_intent('crate', 'c-2', 'create')", "SELECT farrier.list_resources('crate')"):
+        with pytest.raises(pg.PostgresError, match="the table of kind crate was dropped") as refused:
+            await conn.execute(asks)
+        assert refused.value.sqlstate == "FR409"
+    with pytest.raises(ConfigError, match="the table of kind crate was dropped"):
+        await kinds.require(conn, [(NAME, SPEC)])
+
+
+async def test_a_kind_without_its_table_is_removed(conn: Connection) -> None:
+    await ask(conn, "create", "c-1", PACK)
+    await conn.execute("DROP SCHEMA farrier_crates CASCADE")
+    await kinds.remove(conn, "crate")
+    assert await traces(conn) == []
+
+
+async def test_a_table_that_is_made_anew_gives_no_id_a_second_time(conn: Connection) -> None:
+    """History and requests are by id."""
+    await ask(conn, "create", "c-1", PACK)
+    before = await ask(conn, "delete", "c-1")
+    await conn.execute("DROP SCHEMA farrier_crates CASCADE")
+    assert await install(conn)
+    again = await ask(conn, "create", "c-1", PACK)
+    ids = [
+        await conn.fetchval("SELECT resource_id FROM farrier.resource_intents WHERE id = $1", asked)
+        for asked in (before, again)
+    ]
+    assert ids[1] > ids[0]
+    assert await conn.fetchval("SELECT status FROM farrier.resource_intents WHERE id = $1", before) == "rejected"
+    assert await conn.fetchval("SELECT array_agg(id) FROM farrier.schedule WHERE kind = 'crate'") == [ids[1]]
+    assert await conn.fetchval("SELECT slot FROM farrier_crates.crates") == 1
+
+
+async def test_a_removal_waits_for_nobody_in_front_of_others(every_db: pg.Database, conn: Connection) -> None:
+    async with every_db.connect() as client:
+        transaction = client.transaction()
+        await transaction.start()
+        await ask(client, "create", "c-1", PACK)
+        with pytest.raises(RefusedByModel, match="kind crate needs a table that a transaction elsewhere keeps locked"):
+            await kinds.remove(conn, "crate", patience=HASTY)
+        await transaction.rollback()
+    await kinds.remove(conn, "crate", patience=HASTY)
+
+
+async def test_an_upgrade_of_a_kind_waits_for_no_open_transaction(every_db: pg.Database, conn: Connection) -> None:
+    async with every_db.connect() as client:
+        transaction = client.transaction()
+        await transaction.start()
+        await ask(client, "create", "c-1", PACK)
+        with anyio.fail_after(loop.PATIENCE):
+            assert not await install(conn)
+        await transaction.rollback()
