@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -37,7 +38,7 @@ from tests.support import onboarded, pg
 from tests.support import site as sites
 from tests.support.loop import Ledger
 from tests.support.observatory import BRISK
-from tests.support.site import Machine, Site
+from tests.support.site import SECOND, Machine, Site
 from tests.support.ufm import Observed, OneCredential
 from tests.support.wire import Wire
 
@@ -179,6 +180,22 @@ class Tenancy:
             f"SELECT state FROM {table} WHERE name = $1 ORDER BY id DESC LIMIT 1", name
         )
         return str(found)
+
+    async def until_gone(self, table: str, name: str) -> None:
+        """Time passes until it has ended."""
+
+        async def is_gone() -> bool:
+            return await self.state(table, name) == "gone"
+
+        await self.site.wait_until(is_gone, every=30 * SECOND)
+
+    async def until_left(self) -> None:
+        """Time passes until no port is a member any more."""
+
+        async def have_left() -> bool:
+            return not await self.members()
+
+        await self.site.wait_until(have_left, every=10 * SECOND, longest=timedelta(minutes=10))
 
     @asynccontextmanager
     async def another_replica(self) -> AsyncIterator[None]:

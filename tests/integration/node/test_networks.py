@@ -74,9 +74,8 @@ async def test_a_drain_ends_once_the_node_is_decommissioned_and_not_before(every
     assert await every_lan.addresses(node) == ["10.9.0.2"], "its machine may be at work still"
     await until(node, "deleted")
     assert await every_lan.addresses(node) == []
-    await every_lan.site.wait(10 * MINUTE)
-    assert await every_lan.state("farrier.network_segments", SEGMENT) == "gone"
-    assert await every_lan.state("farrier.ib_partitions", PARTITION) == "gone"
+    await every_lan.until_gone("farrier.network_segments", SEGMENT)
+    await every_lan.until_gone("farrier.ib_partitions", PARTITION)
     assert not every_lan.ports
 
 
@@ -105,7 +104,7 @@ async def test_what_is_emptied_to_stay_empty_gives_back_what_it_had(lan: Tenancy
     await until(node, "completed")
     assert (await node.state())[0] == "retired"
     assert await lan.addresses(node) == []
-    await lan.site.wait(MINUTE)
+    await lan.until_left()
     assert not lan.ports
 
 
@@ -221,8 +220,8 @@ async def test_what_is_cancelled_gives_back_what_it_took(lan: Tenancy, stage: st
     assert await lan.addresses(node)
     await node.asked("cancel")
     await until(node, "cancelled")
-    await lan.site.wait(MINUTE)
-    assert (await lan.addresses(node), await lan.members(), list(lan.ports)) == ([], {}, [])
+    await lan.until_left()
+    assert (await lan.addresses(node), list(lan.ports)) == ([], [])
 
 
 async def test_what_begins_anew_has_one_address(lan: Tenancy) -> None:
@@ -240,8 +239,8 @@ async def test_a_node_that_is_deleted_gives_back_what_it_took(lan: Tenancy) -> N
     await until(node, "wait_for_deployed")
     await node.asked("delete")
     await until(node, "deleted")
-    await lan.site.wait(MINUTE)
-    assert (await lan.addresses(node), await lan.members(), list(lan.ports)) == ([], {}, [])
+    await lan.until_left()
+    assert (await lan.addresses(node), list(lan.ports)) == ([], [])
     await lan.has_ports(await lan.node(), PORT)  # its ports may be another's
 
 
@@ -255,8 +254,7 @@ async def test_a_segment_that_is_drained_before_the_deployment_is_not_held_up(db
         await lan.site.wait(SECOND)
         assert await lan.addresses(node) == []
         assert "is being deleted" in await lan.reason(node)
-        await lan.site.wait(10 * MINUTE)
-        assert await lan.state("farrier.network_segments", SEGMENT) == "gone"
+        await lan.until_gone("farrier.network_segments", SEGMENT)
 
 
 async def test_somebody_who_takes_an_address_for_a_node_beforehand_chooses_it(lan: Tenancy) -> None:
