@@ -30,7 +30,18 @@ async def take(conn: Connection, rules: Rules) -> str:
 
 
 def _columns(rules: Rules) -> tuple[Any, ...]:
-    found = tuple(limits.rules(rules.limits))
+    return (
+        *node_columns(rules.limits),
+        rules.offline_after,
+        rules.observation_ttl,
+        rules.name_at_most,
+        *kind_columns(rules.limits),
+    )
+
+
+def node_columns(held: Limits) -> tuple[list[Any], ...]:
+    """Limits of nodes, their workflows and regions, as statements take them."""
+    found = tuple(limits.rules(held))
     return (
         [rule.place.kind for rule in found],
         [rule.place.state for rule in found],
@@ -38,10 +49,6 @@ def _columns(rules: Rules) -> tuple[Any, ...]:
         [rule.scope for rule in found],
         [rule.name for rule in found],
         [rule.lasts for rule in found],
-        rules.offline_after,
-        rules.observation_ttl,
-        rules.name_at_most,
-        *kind_columns(rules.limits),
     )
 
 

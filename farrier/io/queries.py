@@ -19,9 +19,8 @@ from farrier.io import census, reading, refusals, statements
 from farrier.io.pool import Connection, Pool
 from farrier.model import clocks
 from farrier.model.census import Census, Rules
-from farrier.model.clocks import Overdue
-from farrier.model.edges import Layer
-from farrier.model.limits import Limits
+from farrier.model.clocks import Overdue, OverduePage
+from farrier.model.limits import STATES, Limits
 from farrier.model.past import Bound, HistoryKey, Order, Past, PastPage, WantedPast
 from farrier.model.views import (
     Figures,
@@ -36,13 +35,16 @@ from farrier.model.views import (
 _FIND_NODE = statements.load("queries/find_node")
 _FIND_REGION = statements.load("queries/find_region")
 _INVENTORY = statements.load("queries/inventory")
-_WITH_A_CLOCK = statements.load("queries/with_a_clock")
+_OVERDUE = statements.load("queries/overdue")
 _NODES = statements.load("queries/nodes")
 _DETAIL = statements.load("queries/detail")
 _HISTORY = statements.load("queries/history")
 _TASKS = statements.load("queries/tasks")
 _REGIONS = statements.load("queries/regions")
 _FIGURES = statements.load("queries/figures")
+
+# Kind, state and substate of all that this program can read.
+_KNOWN = tuple(list(column) for column in zip(*((p.kind, p.state, p.substate) for p in STATES), strict=True))
 
 # Nodes of one statement: a round trip of a few megabytes at most, however large the fleet.
 _CHUNK = 1000
@@ -65,16 +67,16 @@ class PostgresQueries:
             ids = [record[0] for record in await conn.fetch(_INVENTORY, *_columns(wanted), after, limit)]
             return Page(now, await _nodes(conn, ids))
 
-    async def overdue(self, wanted: Wanted, limits: Limits) -> Page[Overdue]:
-        limited = [list(clocks.limited_states(layer, limits)) for layer in (Layer.STATUS, Layer.MANAGEMENT)]
+    async def overdue(self, wanted: Wanted, limits: Limits, *, limit: int | None = None) -> OverduePage:
         found: list[Overdue] = []
         async with refusals.borrowed(self._pool) as conn:
             now = await reading.now(conn)
-            ids = [record[0] for record in await conn.fetch(_WITH_A_CLOCK, *_columns(wanted), *limited)]
-            for chunk in _chunks(ids):
+            late = await conn.fetch(_OVERDUE, *_columns(wanted), now, *census.node_columns(limits), *_KNOWN, limit)
+            for chunk in _chunks([record["id"] for record in late]):
                 above = ((node, clocks.above(node, now, limits)) for node in await _nodes(conn, chunk))
                 found += [Overdue(node, over) for node, over in above if over]
-        return Page(now, tuple(sorted(found, key=lambda overdue: overdue.excess, reverse=True)))
+        rows = tuple(sorted(found, key=lambda overdue: overdue.excess, reverse=True))
+        return OverduePage(now, rows, more=late[0]["n"] - len(late) if late else 0)
 
     async def node(self, node: str) -> Page[NodeDetail]:
         async with refusals.borrowed(self._pool) as conn:

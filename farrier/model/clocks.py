@@ -48,6 +48,14 @@ class Overdue(msgspec.Struct, frozen=True):
         return self.clocks[0].above or timedelta(0)
 
 
+class OverduePage(msgspec.Struct, frozen=True):
+    """Nodes above a limit at `now`, the worst first, and how many more there are."""
+
+    now: datetime
+    rows: tuple[Overdue, ...]
+    more: int = 0
+
+
 def running(node: NodeView, now: datetime, limits: Limits) -> tuple[Clock, ...]:
     """Every clock of the node, by layer. `limits` are those that differ from the defaults. None for a node in a
     state that this program does not know: nothing can be said of it."""
@@ -67,15 +75,6 @@ def of_region(region: RegionView, now: datetime, limits: Limits) -> Clock:
     """The one clock of a MAAS region."""
     limit = region_limit(limits, region.site, region.state)
     return _clock(maas_region.KIND, region.state, region.since, now, limit=limit)
-
-
-def limited_states(layer: Layer, limits: Limits) -> frozenset[str]:
-    """The states of a layer in which some node's clock may run: all others cannot be above a limit."""
-    return frozenset(
-        str(state)
-        for state, default in sla.DEFAULTS[layer].items()
-        if default.limit is not None or any(sla.key(layer, state) in overrides for overrides in limits.all().values())
-    )
 
 
 def _clocks(node: NodeView, now: datetime, limits: Overrides) -> Iterator[Clock]:

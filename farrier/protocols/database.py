@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from farrier.model.actions import Action
 from farrier.model.agent import AgentTask, Enrolled, Heartbeat
 from farrier.model.census import Census, Rules
-from farrier.model.clocks import Overdue
+from farrier.model.clocks import OverduePage
 from farrier.model.fleet import NewNode, NodeGlance, PastMove
 from farrier.model.limits import Limits
 from farrier.model.node import TaskType
@@ -113,8 +113,9 @@ class Queries(Protocol):
     async def inventory(self, wanted: Wanted, *, after: str = "", limit: int = 1000) -> Page[NodeView]:
         """Nodes by name, those whose name comes behind `after`. Fewer than `limit` rows: that was the last page."""
 
-    async def overdue(self, wanted: Wanted, limits: Limits) -> Page[Overdue]:
-        """All nodes above one of their limits, the worst first. `limits` are those that are not the default."""
+    async def overdue(self, wanted: Wanted, limits: Limits, *, limit: int | None = None) -> OverduePage:
+        """Nodes above one of their limits, the worst first, at most `limit`, and how many more there are. `limits` are
+        those that are not the default."""
 
     async def node(self, node: str) -> Page[NodeDetail]:
         """One row: everything of one node."""

@@ -26,7 +26,7 @@ async def list_breaches(request: Request) -> Response:
     """GET /breaches?status=…&management=…&site=…"""
     backend = backend_of(request)
     chosen = wanted(request)
-    late = await backend.queries.overdue(chosen, backend.limits)
+    late = await backend.queries.overdue(chosen, backend.limits, limit=MOST_NODES)
     nodes = [
         {
             "node": overdue.node.name,
@@ -35,7 +35,7 @@ async def list_breaches(request: Request) -> Response:
             "paused": overdue.node.paused,
             "clocks": [told(clock) for clock in overdue.clocks],
         }
-        for overdue in late.rows[:MOST_NODES]
+        for overdue in late.rows
     ]
     regions = [
         {"site": site, "clocks": [told(clock)]}
@@ -47,11 +47,10 @@ async def list_breaches(request: Request) -> Response:
         for each, clock in await late_resources(backend)
         if not chosen.sites or each.site in chosen.sites
     ]
-    more = len(late.rows) - len(nodes)
     content = {
         "now": late.now,
         "nodes": nodes,
-        "more_nodes": more,
+        "more_nodes": late.more,
         "maas_regions": regions,
         "resources": resources,
     }

@@ -29,15 +29,15 @@ async def inventory(request: Request) -> Response:
     backend = backend_of(request)
     chosen = wanted(request)
     found = await backend.queries.inventory(chosen, after=request.query_params.get("after", ""), limit=_ROWS)
-    late = await backend.queries.overdue(chosen, backend.limits)
+    late = await backend.queries.overdue(chosen, backend.limits, limit=_MOST_LATE)
     following = [(key, value) for key, value in request.query_params.multi_items() if key != "after"]
     if len(found.rows) == _ROWS:
         following.append(("after", found.rows[-1].name))
     values = {
         "now": found.now,
         "nodes": found.rows,
-        "late": late.rows[:_MOST_LATE],
-        "more_late": max(len(late.rows) - _MOST_LATE, 0),
+        "late": late.rows,
+        "more_late": late.more,
         "late_regions": [each for each in await late_regions(backend) if not chosen.sites or each[0] in chosen.sites],
         "late_resources": [
             (each, clock)

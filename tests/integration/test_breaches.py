@@ -29,5 +29,8 @@ async def test_of_a_fleet_that_is_late_as_a_whole_the_worst_thousand_are_told_an
         resources = PostgresResourceQueries(connections)
         site.open(Backend(PostgresQueries(connections), requests, Limits(), None, resources))
         told = (await web.get("/api/v1/breaches")).json()
+        page = (await web.get("/")).text
     assert told["more_nodes"] == 3
+    assert "gpu-1003" in page
+    assert "983 more" in page
     assert [node["node"] for node in told["nodes"]] == [f"gpu-{n}" for n in range(1003, 3, -1)]

@@ -10,9 +10,11 @@ import pytest
 from farrier.errors import RefusedByModel
 from farrier.io.pool import Connection
 from farrier.io.queries import PostgresQueries
-from farrier.model import clocks
+from farrier.model import clocks, edges
+from farrier.model.edges import Layer
 from farrier.model.limits import Limits
 from farrier.model.views import Wanted
+from farrier.model.workflow import WorkflowStatus
 from tests.support import pg
 
 STATUSES = (
@@ -88,6 +90,83 @@ async def test_the_short_cut_to_overdue_nodes_misses_none(queries: PostgresQueri
     assert {overdue.node.name for overdue in found} == expected
     assert 0 < len(expected) < len(everything.rows)
     assert [overdue.excess for overdue in found] == sorted((o.excess for o in found), reverse=True)
+
+
+# Workflows of every kind, status and stage, of all ages that matter, also of nodes in states that are unknown here; a
+# third with a pause, a site and a model of their own.
+AT_WORK = """
+    WITH placed AS (
+        SELECT row_number() OVER () AS n, w.*
+          FROM (SELECT k, s, CASE s WHEN 'running' THEN stage END AS stage, h
+                  FROM unnest('{onboarding,decommission}'::text[]) k, unnest($1::text[]) s,
+                       unnest(CASE WHEN s = 'running' THEN $2::text[] ELSE '{""}' END) stage,
+                       unnest('{0, 2, 5, 30}'::integer[]) h) w),
+    made AS (
+        INSERT INTO farrier.nodes (name, status, management, status_entered_at, management_entered_at,
+                                   live_workflow_kind, live_workflow_id, site, model, paused)
+        SELECT k || '-' || n, (ARRAY['enrolling', 'active', 'offline', 'draining', 'hibernating'])[1 + n % 5],
+               (ARRAY['manageable', 'manageable', 'error', 'dreaming'])[1 + n % 4],
+               farrier.now() - (n % 9) * interval '1 h', farrier.now() - (n % 7) * interval '20 min', k, n,
+               (ARRAY['north', 'south', NULL])[1 + n % 3], (ARRAY['h100', 'b200'])[1 + n % 2],
+               CASE WHEN n % 3 = 0 THEN '{"reason": "x"}'::jsonb END
+          FROM placed RETURNING id, live_workflow_id AS n),
+    onboardings AS (
+        INSERT INTO farrier.node_onboardings
+               (id, node_id, mode, status, status_entered_at, stage, stage_entered_at, mode_given_at)
+        OVERRIDING SYSTEM VALUE
+        SELECT n, m.id, CASE WHEN n % 2 = 0 THEN 'manual' END, s, farrier.now() - h * interval '1 h', stage,
+               farrier.now() - h * interval '15 min', CASE WHEN n % 2 = 0 THEN farrier.now() - h * interval '1 h' END
+          FROM placed JOIN made m USING (n) WHERE k = 'onboarding')
+    INSERT INTO farrier.node_decommissions
+           (id, node_id, mode, status, status_entered_at, stage, stage_entered_at, mode_given_at)
+    OVERRIDING SYSTEM VALUE
+    SELECT n, m.id, 'soft_reset', s, farrier.now() - h * interval '1 h', stage, farrier.now() - h * interval '15 min',
+           farrier.now() - h * interval '1 h'
+      FROM placed JOIN made m USING (n) WHERE k = 'decommission'
+"""
+
+
+@pytest.mark.usefixtures("fleet")
+@pytest.mark.parametrize(
+    "limits",
+    [
+        Limits(),
+        Limits(
+            {"onboarding.end_to_end": timedelta(hours=3), "status.offline": timedelta(hours=6)},
+            models={
+                "h100": {"decommission.failed_retryable": timedelta(hours=20), "status.active": timedelta(hours=2)}
+            },
+            sites={
+                "north": {
+                    "onboarding.running.wait_for_ready": timedelta(minutes=1),
+                    "status.active": timedelta(hours=7),
+                },
+                "south": {"decommission.end_to_end": timedelta(hours=40)},
+            },
+        ),
+    ],
+    ids=["the defaults", "of sites and models"],
+)
+@pytest.mark.parametrize("wanted", [Wanted(), Wanted(sites=("north",)), Wanted(statuses=("offline",))])
+async def test_the_worst_are_those_that_looking_at_every_node_would_find_and_the_others_are_counted(
+    queries: PostgresQueries, conn: Connection, limits: Limits, wanted: Wanted
+) -> None:
+    statuses = [str(s) for s in WorkflowStatus if s not in edges.TERMINAL[Layer.ONBOARDING]]
+    stages = ["load_site_config", "wait_for_ready", "drain_node", "cleanup_storage", "daydream"]
+    await conn.execute(AT_WORK, [*statuses, "adrift"], stages)
+    everything = await queries.inventory(wanted, limit=10_000)
+    now = (await queries.overdue(wanted, limits)).now
+    late = {node.name: clocks.above(node, now, limits) for node in everything.rows}
+    excess = {name: over[0].above or timedelta(0) for name, over in late.items() if over}
+    assert 0 < len(excess) < len(everything.rows)
+    worst = sorted(excess.values(), reverse=True)
+    for most in (None, 10, 1):
+        found = await queries.overdue(wanted, limits, limit=most)
+        assert len(found.rows) == min(len(excess), most or len(excess))
+        assert found.more == len(excess) - len(found.rows)
+        passed = found.now - now
+        assert [overdue.excess - passed for overdue in found.rows] == worst[:most]
+        assert {o.node.name: o.excess - passed for o in found.rows}.items() <= excess.items()
 
 
 async def test_a_workflow_counts_by_its_stage_and_from_end_to_end(queries: PostgresQueries, conn: Connection) -> None:

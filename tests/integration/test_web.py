@@ -10,7 +10,6 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from farrier import wiring
-from farrier.errors import CredentialError
 from farrier.io.api import PostgresRequests
 from farrier.io.pool import Connection
 from farrier.io.queries import PostgresQueries
@@ -198,23 +197,6 @@ async def test_requests_are_off_until_a_token_is_configured(backend: Backend) ->
         answer = await client.post("/api/v1/intents", json={}, headers=WITH_TOKEN)
     assert answer.status_code == 403
     assert "http.bearer_token" in answer.json()["error"]
-
-
-@pytest.mark.parametrize(("temporary", "status"), [(True, 503), (False, 500)], ids=["for now", "until it is mended"])
-@pytest.mark.parametrize("path", ["intents", "resource-intents"])
-async def test_a_token_that_cannot_be_read_is_told_as_json_and_where_it_should_be_is_not(
-    backend: Backend, path: str, temporary: bool, status: int
-) -> None:
-    async def unreadable() -> str:
-        raise CredentialError("file:/secret/place", "no such file", temporary=temporary)
-
-    site = closed_site()
-    site.open(Backend(backend.queries, backend.requests, Limits(), unreadable, backend.resources))
-    async with client_of(site) as client:
-        answer = await client.post(f"/api/v1/{path}", json={}, headers=WITH_TOKEN)
-    assert answer.status_code == status
-    assert "token" in answer.json()["error"]
-    assert "secret/place" not in answer.text
 
 
 @pytest.mark.parametrize(

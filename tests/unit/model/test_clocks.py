@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from farrier.model import clocks, edges, sla
-from farrier.model.edges import Layer
+from farrier.model import clocks
 from farrier.model.limits import Limits
 from farrier.model.views import NodeView, RegionView, WorkflowView
 
@@ -142,14 +141,6 @@ def test_a_deleted_node_is_late_nowhere() -> None:
     assert [(clock.layer, clock.limit) for clock in clocks.running(node, NOW, Limits())] == [("status", None)]
 
 
-def test_states_with_a_limit_are_the_model_s_and_those_that_the_configuration_adds() -> None:
-    assert "active" not in clocks.limited_states(Layer.STATUS, Limits())
-    assert "active" in clocks.limited_states(Layer.STATUS, Limits({"status.active": HOUR}))
-    for layer in (Layer.STATUS, Layer.MANAGEMENT):
-        resting = edges.RESTING[layer] | edges.TERMINAL[layer]
-        assert clocks.limited_states(layer, Limits()) == {str(s) for s in sla.DEFAULTS[layer]} - resting
-
-
 def test_a_limit_of_the_node_s_site_holds_there_and_nowhere_else() -> None:
     limits = Limits(sites={"north": {"status.offline": 2 * HOUR}}, models={"h100": {"status.active": HOUR}})
     late: dict[str, Any] = {"status": "offline", "status_entered_at": NOW - HOUR}
@@ -157,9 +148,8 @@ def test_a_limit_of_the_node_s_site_holds_there_and_nowhere_else() -> None:
     assert above(view(**late, site="south"), limits) == [("status", "offline", 30 * MINUTE)]
 
 
-def test_a_limit_that_only_some_have_makes_the_state_one_to_look_at() -> None:
+def test_a_limit_that_only_some_have_runs_for_them() -> None:
     limits = Limits(models={"h100": {"status.active": HOUR}})
-    assert "active" in clocks.limited_states(Layer.STATUS, limits)
     node = view(status_entered_at=NOW - 2 * HOUR, model="h100")
     assert above(node, limits) == [("status", "active", HOUR)]
 

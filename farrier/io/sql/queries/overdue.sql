@@ -1,0 +1,76 @@
+-- The nodes above a limit, the worst first, and how many those are: each with the moment at which the first of its limits was over.
+-- $1 to $3: statuses, managements and sites that are wanted, empty for any; $4 the time; $5 to $10: limits as
+-- (kind, state, substate, scope, name, lasts), scope '', 'model' or 'site'; $11 to $13: states that this program knows, because
+-- of a node in another it can say nothing; $14 how many, null for all. By index, only what is older than the shortest limit
+-- that anything in its state may have; which clocks do not run is as in `farrier.model.sla`.
+WITH limits AS MATERIALIZED (
+    SELECT * FROM unnest($5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::interval[])
+                  AS l (kind, state, substate, scope, name, lasts)),
+known AS MATERIALIZED (
+    SELECT * FROM unnest($11::text[], $12::text[], $13::text[]) AS k (kind, state, substate)),
+floors AS MATERIALIZED (
+    SELECT row_number() OVER () AS place, kind, state, substate, min(lasts) AS lasts, min(lasts) FILTER (WHERE scope = '') AS usual,
+           jsonb_object_agg(name, lasts) FILTER (WHERE scope = 'model') AS models,
+           jsonb_object_agg(name, lasts) FILTER (WHERE scope = 'site') AS sites
+      FROM limits GROUP BY kind, state, substate),
+workflows AS MATERIALIZED (
+    SELECT 'onboarding' AS kind, o.id, o.status, o.mode, o.mode_given_at,
+           CASE o.status WHEN 'running' THEN coalesce(o.stage, '') ELSE '' END AS substate,
+           CASE o.status WHEN 'running' THEN o.stage_entered_at ELSE o.status_entered_at END AS entered_at, o.node_id
+      FROM farrier.node_onboardings o WHERE o.status NOT IN ('completed', 'cancelled', 'reconciled')
+    UNION ALL
+    SELECT 'decommission', d.id, d.status, d.mode, d.mode_given_at,
+           CASE d.status WHEN 'running' THEN coalesce(d.stage, '') ELSE '' END,
+           CASE d.status WHEN 'running' THEN d.stage_entered_at ELSE d.status_entered_at END, d.node_id
+      FROM farrier.node_decommissions d WHERE d.status NOT IN ('completed', 'cancelled', 'reconciled')),
+late AS (
+    SELECT f.place, n.id, n.site, n.model, n.entered_at
+      FROM floors f CROSS JOIN LATERAL (
+           SELECT x.id, x.site, x.model, x.status_entered_at AS entered_at FROM farrier.nodes x
+            WHERE x.status = f.state AND x.status_entered_at < $4::timestamptz - f.lasts
+              AND (x.status <> 'enrolling' OR x.management NOT IN ('unmanaged', 'enroll', 'error')
+                   AND (x.live_workflow_kind IS DISTINCT FROM 'onboarding'
+                        OR (SELECT o.mode FROM farrier.node_onboardings o WHERE o.id = x.live_workflow_id) IS NOT NULL)
+                   AND coalesce((SELECT o.status FROM farrier.node_onboardings o WHERE o.node_id = x.id ORDER BY o.id DESC LIMIT 1), '')
+                       NOT IN ('cancelled', 'failed_manual_intervention'))
+           OFFSET 0) n
+     WHERE f.kind = 'node'
+    UNION ALL
+    SELECT f.place, n.id, n.site, n.model, n.entered_at
+      FROM floors f CROSS JOIN LATERAL (
+           SELECT x.id, x.site, x.model, x.management_entered_at AS entered_at FROM farrier.nodes x
+            WHERE x.management = f.state AND x.management_entered_at < $4 - f.lasts AND x.status <> 'deleted'
+              AND (x.management <> 'enroll' OR x.bmc ->> 'asked_at' IS NOT NULL) OFFSET 0) n
+     WHERE f.kind = 'management'
+    UNION ALL
+    SELECT w.place, n.id, n.site, n.model, w.entered_at
+      FROM (SELECT f.place, w.kind, w.id, w.node_id, w.entered_at
+              FROM floors f JOIN workflows w ON w.kind = f.kind AND w.status = f.state AND w.substate = f.substate
+             WHERE w.entered_at < $4 - f.lasts AND (w.status <> 'pending' OR w.mode IS NOT NULL)
+            UNION ALL
+            SELECT f.place, w.kind, w.id, w.node_id, w.mode_given_at
+              FROM floors f JOIN workflows w ON w.kind = f.kind AND f.state = 'end_to_end'
+             WHERE w.mode_given_at < $4 - f.lasts) w
+      JOIN farrier.nodes n ON n.id = w.node_id AND n.live_workflow_kind = w.kind AND n.live_workflow_id = w.id),
+above AS MATERIALIZED (
+    SELECT id, min(over_at) AS over_at
+      FROM (SELECT l.id, l.entered_at + coalesce((f.sites ->> l.site)::interval, (f.models ->> l.model)::interval, f.usual) AS over_at
+              FROM late l JOIN floors f USING (place) OFFSET 0) c
+     WHERE over_at < $4
+     GROUP BY id)
+SELECT n.id, count(*) OVER () AS n
+  FROM above a
+  JOIN farrier.nodes n USING (id)
+ WHERE n.status <> 'deleted'
+   AND (cardinality($1::text[]) = 0 OR n.status = ANY ($1))
+   AND (cardinality($2::text[]) = 0 OR n.management = ANY ($2))
+   AND (cardinality($3::text[]) = 0 OR n.site = ANY ($3))
+   AND n.status = ANY (ARRAY(SELECT k.state FROM known k WHERE k.kind = 'node'))
+   AND n.management = ANY (ARRAY(SELECT k.state FROM known k WHERE k.kind = 'management'))
+   AND (n.live_workflow_id IS NULL
+        OR EXISTS (SELECT FROM workflows w
+                    WHERE w.kind = n.live_workflow_kind AND w.id = n.live_workflow_id
+                      AND (w.status = 'running' AND w.substate = ''
+                           OR (w.kind, w.status, w.substate) IN (SELECT k.kind, k.state, k.substate FROM known k))))
+ ORDER BY a.over_at, n.id
+ LIMIT $14

@@ -1,0 +1,32 @@
+"""What is told where the token that requests over HTTP need cannot be read."""
+
+from __future__ import annotations
+
+import pytest
+
+from farrier.errors import CredentialError
+from farrier.io.api import PostgresRequests
+from farrier.io.queries import PostgresQueries
+from farrier.io.resource_queries import PostgresResourceQueries
+from farrier.model.limits import Limits
+from farrier.web.backend import Backend
+from tests.integration.test_web import WITH_TOKEN, client_of, closed_site
+from tests.support import pg
+
+
+@pytest.mark.parametrize(("temporary", "status"), [(True, 503), (False, 500)], ids=["for now", "until it is mended"])
+@pytest.mark.parametrize("path", ["intents", "resource-intents"])
+async def test_a_token_that_cannot_be_read_is_told_as_json_and_where_it_should_be_is_not(
+    db: pg.Database, path: str, temporary: bool, status: int
+) -> None:
+    async def unreadable() -> str:
+        raise CredentialError("file:/secret/place", "no such file", temporary=temporary)
+
+    site = closed_site()
+    async with db.pool(size=1) as connections, client_of(site) as client:
+        requests, resources = PostgresRequests(connections, db.dsn), PostgresResourceQueries(connections)
+        site.open(Backend(PostgresQueries(connections), requests, Limits(), unreadable, resources))
+        answer = await client.post(f"/api/v1/{path}", json={}, headers=WITH_TOKEN)
+    assert answer.status_code == status
+    assert "token" in answer.json()["error"]
+    assert "secret/place" not in answer.text
