@@ -1,0 +1,65 @@
+"""Among many segments, ended ones too, each is found by a key: by what statements read, not by how long they take."""
+
+from __future__ import annotations
+
+import json
+
+from farrier.io.pool import Connection
+from tests.support.segments import Lan
+
+MANY = """
+    WITH made AS (
+        INSERT INTO farrier.network_segments (name, site, state, prefixes, vlan, vni, ended_at)
+        SELECT 'seg-' || n, 'site-' || n % 5, 'ready', ARRAY[format('10.%s.%s.0/24', n / 256, n % 256)], 1 + n / 5, n,
+               CASE WHEN n % 2 = 0 THEN farrier.now() END
+          FROM generate_series(1, 6000) n RETURNING id, prefixes[1]::cidr AS prefix, site
+    ), used AS (
+        INSERT INTO farrier.segment_usage (segment) SELECT id FROM made
+    ), given AS (
+        INSERT INTO farrier.segment_prefixes
+        SELECT id, prefix, site, NULL, 0, 0, host(prefix)::inet + 1, host(prefix)::inet + 254, 254 FROM made
+    )
+    INSERT INTO farrier.segment_free SELECT id, prefix, host(prefix)::inet + 1, host(prefix)::inet + 254 FROM made
+"""
+SEQUENTIAL = """
+    SELECT jsonb_object_agg(relname, seq_scan) FROM pg_stat_user_tables
+     WHERE relname = 'network_segments' OR relname LIKE 'segment\\_%'
+"""
+CREATE = "SELECT farrier.resource_intent('network_segment', $1, 'create', $2::text::jsonb)"
+# More than the five that are planned one by one before a plan is kept.
+TIMES = 8
+
+
+async def read(conn: Connection) -> dict[str, int]:
+    """How often each table was read from its beginning; what this session did is told first."""
+    await conn.execute("SELECT pg_stat_force_next_flush()")
+    counted: dict[str, int] = json.loads(await conn.fetchval(SEQUENTIAL))
+    return counted
+
+
+async def test_no_call_looks_through_all_segments(lan: Lan) -> None:
+    async with lan.db.connect() as client:
+        await client.execute("SET session_replication_role = replica")
+        await client.execute(MANY)
+        await client.execute("SET session_replication_role = origin")
+        await client.execute(
+            "ANALYZE farrier.network_segments, farrier.segment_usage, farrier.segment_prefixes, farrier.segment_free"
+        )
+        before = await read(client)
+        for number in range(TIMES):
+            owner = f"o-{number}"
+            for segment in ("seg-77", "79"):
+                address = await client.fetchval("SELECT farrier.allocate_address($1, $2)", segment, owner)
+                assert await client.fetchval("SELECT farrier.release_address($1, $2, $3)", segment, address, owner)
+            for ended in ("seg-78", "80"):
+                assert not await client.fetchval("SELECT farrier.release_address($1, '10.0.78.1', $2)", ended, owner)
+            asked = {"site": "site-1", "prefixes": [f"172.16.{number}.0/24"]}
+            await client.execute(CREATE, f"new-{number}", json.dumps(asked))
+            numbered = {
+                "site": "site-9",
+                "prefixes": [f"172.16.{number}.0/24"],
+                "vlan": 1 + number,
+                "vni": 9000 + number,
+            }
+            await client.execute(CREATE, f"numbered-{number}", json.dumps(numbered))
+        assert await read(client) == before
