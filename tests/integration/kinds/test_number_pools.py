@@ -166,8 +166,9 @@ async def test_the_lowest_free_number_is_found_without_looking_at_those_that_are
 
 READ = """
     SELECT sum(seq_tup_read + idx_tup_fetch)::bigint AS tuples,
-           sum(pg_stat_get_xact_blocks_fetched(relid) + (
-               SELECT sum(pg_stat_get_xact_blocks_fetched(i.indexrelid)) FROM pg_index i WHERE i.indrelid = relid))::bigint AS blocks
+           sum(pg_stat_get_xact_blocks_fetched(relid)
+               + (SELECT sum(pg_stat_get_xact_blocks_fetched(i.indexrelid)) FROM pg_index i WHERE i.indrelid = relid)
+           )::bigint AS blocks
       FROM pg_stat_xact_user_tables WHERE relname IN ('pool_numbers', 'freed_numbers')
 """
 

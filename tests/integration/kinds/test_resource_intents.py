@@ -52,7 +52,7 @@ async def yard(every_db: pg.Database) -> AsyncIterator[Yard]:
         ("create", "c-2", json.dumps({"size": 3, "site": "x" * 17_000}), "FR400", "16384 is the most"),
         ("create", "4711", PACK, "FR400", "'4711' is no name"),
         ("create", "a b", PACK, "FR400", "'a b' is no name"),
-        ("create", "c-1", PACK, "23505", "there is a crate named 'c-1' already"),
+        ("create", "c-1", PACK, "23505", "crate 'c-1' exists already"),
         ("create", "c-2", '{"size": 3, "slot": 9}', "FR409", "9 is not in pool slots, which goes from 1 to 4"),
         ("create", "c-2", '{"size": 3, "slot": 1}', "FR409", "1 of pool slots is taken by crate 1"),
         ("create", "c-2", '{"size": 3, "labels": ["poison"]}', "23514", "crates"),
@@ -208,7 +208,7 @@ async def test_a_plain_insert_with_a_used_key_is_refused_and_names_the_first(yar
 async def test_a_name_that_is_taken_is_no_earlier_request_of_ours(yard: Yard) -> None:
     await yard.pool.fetchval(CALL, "c-1", "create", PACK, "k-1")
     for key in ("k-2", None):
-        with pytest.raises(pg.PostgresError, match="there is a crate named 'c-1' already"):
+        with pytest.raises(pg.PostgresError, match="crate 'c-1' exists already"):
             await yard.pool.fetchval(CALL, "c-1", "create", PACK, key)
 
 
@@ -237,7 +237,7 @@ async def test_of_two_creations_of_a_name_at_once_one_is_made(yard: Yard, keys: 
     if keys[0] == keys[1]:
         assert outcomes == [first]
     else:
-        assert "there is a crate named 'c-1' already" in str(outcomes[0])
+        assert "crate 'c-1' exists already" in str(outcomes[0])
 
 
 @pytest.mark.parametrize(

@@ -283,7 +283,8 @@ async def test_what_a_kind_tells_of_a_resource_is_told_by_both_listings(yard: Ya
     """By a function beside the kind's table, and by no other."""
     await yard.create()
     await yard.pool.execute(
-        f"CREATE FUNCTION {schema}.crate_detail(bigint) RETURNS jsonb LANGUAGE sql AS $$ SELECT '{{\"mine\": 1}}'::jsonb $$"
+        f"CREATE FUNCTION {schema}.crate_detail(bigint) RETURNS jsonb LANGUAGE sql"
+        " AS $$ SELECT '{\"mine\": 1}'::jsonb $$"
     )
     listed = await yard.pool.fetchval("SELECT detail FROM farrier.list_resources('crate')")
     shown = await yard.pool.fetchval(
