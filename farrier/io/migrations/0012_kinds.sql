@@ -174,7 +174,7 @@ EXCEPTION
     WHEN unique_violation THEN
         GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
         IF violated <> name_index(of_kind) THEN RAISE; END IF;
-        RAISE EXCEPTION 'there is a % named % already', replace(of_kind, '_', ' '), quote_literal(called)
+        RAISE EXCEPTION '% % exists already', replace(of_kind, '_', ' '), quote_literal(called)
             USING ERRCODE = 'unique_violation', CONSTRAINT = violated,
                   HINT = 'Its name is free again when it has ended. farrier.resource_intent() with an idempotency key may be repeated.';
     WHEN check_violation THEN

@@ -115,7 +115,7 @@ async def test_a_number_may_be_given_and_is_shown_as_the_fabric_writes_it(farrie
 
 
 async def test_what_has_ended_has_no_members_and_no_addresses(farrier: Prompt, lan: Lan) -> None:
-    await lan.pool.execute("SELECT farrier.set_pool('pkey', 5, 6)")
+    await lan.pool.execute("SELECT farrier.set_pool('pkey', 5, 9)")
     await lan.ready()
     await lan.take("gpu-1")
     await farrier("ibp", "add", "tenant-a")
@@ -126,8 +126,11 @@ async def test_what_has_ended_has_no_members_and_no_addresses(farrier: Prompt, l
             await conn.execute(f"UPDATE farrier.{table} SET state = 'gone', ended_at = farrier.now()")
     assert (await farrier("ibp", "members", "tenant-a", "--json")).json == []
     assert (await farrier("segment", "addresses", "lan", "--json")).json == []
-    unknown = await farrier("ibp", "members", "tenant-b", ends=ExitCode.REFUSED)
-    assert "no ib partition is named 'tenant-b'\nhint: farrier resource list ib_partition --ended" in unknown.err
+    await farrier("ibp", "add", "tenant-b")
+    twice = await farrier("ibp", "add", "tenant-b", ends=ExitCode.REFUSED)
+    assert "ib partition 'tenant-b' exists already" in twice.err
+    unknown = await farrier("ibp", "members", "tenant-c", ends=ExitCode.REFUSED)
+    assert "no ib partition is named 'tenant-c'\nhint: farrier resource list ib_partition --ended" in unknown.err
 
 
 async def test_without_a_database_there_is_no_list(nowhere: Prompt) -> None:
