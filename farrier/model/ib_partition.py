@@ -22,7 +22,7 @@ KIND = "ib_partition"
 
 PROVISIONING = "provisioning"  # UFM does not have it yet
 READY = "ready"  # UFM has it, as it is to be
-ERROR = "error"  # UFM refuses something of it
+ERROR = "error"  # UFM refuses something of it, or does not do it
 DELETING = "deleting"  # waits for its members to leave, and for UFM to forget it
 GONE = "gone"
 
@@ -72,9 +72,9 @@ SPEC = KindSpec(
     },
     edges=(
         KindEdge(PROVISIONING, READY, "UFM has it"),
-        KindEdge(PROVISIONING, ERROR, "UFM refuses it"),
+        KindEdge(PROVISIONING, ERROR, "UFM refuses it, or takes it and does not do it"),
         KindEdge(PROVISIONING, DELETING, "request `delete`", "operator"),
-        KindEdge(READY, ERROR, "UFM refuses something of it"),
+        KindEdge(READY, ERROR, "UFM refuses something of it, or does not do it"),
         KindEdge(READY, DELETING, "request `delete`", "operator"),
         KindEdge(ERROR, READY, "UFM takes it again, by itself or after request `update`"),
         KindEdge(ERROR, DELETING, "request `delete`", "operator"),
@@ -122,8 +122,10 @@ class Stranger(msgspec.Struct, frozen=True):
 class IbPartition(Resource, frozen=True, kw_only=True):
     """A partition as one run sees it.
 
-    `claimed_at`: from then on its number in UFM is ours, because UFM was seen without it. `draining`: it was deleted
-    although it had members. `fabric_name` is what UFM calls it. `strangers` are ports that nobody asked for.
+    `claimed_at`: from then on its number is ours in the UFM at `claimed_in`, because that was seen without it.
+    `asked_at`: since then UFM has not done what it took. `absent_at`: since then UFM was seen without it, while it is
+    deleted. `draining`: it was deleted although it had members. `fabric_name` is what UFM calls it. `strangers` are
+    ports that nobody asked for.
     """
 
     pkey: int
@@ -133,6 +135,9 @@ class IbPartition(Resource, frozen=True, kw_only=True):
     ip_over_ib: bool = True
     index0: bool = False
     claimed_at: datetime | None = None
+    claimed_in: str = ""
+    asked_at: datetime | None = None
+    absent_at: datetime | None = None
     draining: bool = False
     fabric_name: str = ""
     strangers: tuple[Stranger, ...] = ()
@@ -173,6 +178,9 @@ COLUMNS: tuple[str, ...] = (
     "rate_limit",
     "service_level",
     "claimed_at",
+    "claimed_in",
+    "asked_at",
+    "absent_at",
     "draining",
     "fabric_name",
     "strangers",

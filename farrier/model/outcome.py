@@ -69,9 +69,11 @@ class Update(Made, Generic[S, W], frozen=True, kw_only=True):
 
 class Wait(Made, Generic[W], frozen=True, kw_only=True):
     """Stay, for a stated reason. The text must not vary from run to run (no ages, no counters): it is stored
-    only when it changed. `look_again` can only bring the next periodic run nearer."""
+    only when it changed. `look_again` can only bring the next periodic run nearer. `error` is an error's label where it
+    waits for something that fails: it then counts among those that fail, in whatever state it is."""
 
     reason: str
+    error: str = ""
     look_again: timedelta | None = None
     writes: tuple[W, ...] = ()
 
@@ -114,8 +116,8 @@ AnyOutcome: TypeAlias = Transition[Any, Any] | Update[Any, Any] | Wait[Any] | Do
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An outcome as it is stored and shown: which, why, from which line; for a failed run the error's
-    label."""
+    """An outcome as it is stored and shown: which, why, from which line; for a run that failed, or waits for what
+    fails, the error's label."""
 
     outcome: str
     reason: str = ""
@@ -131,7 +133,7 @@ def describe(outcome: AnyOutcome) -> Record:
         case Update():
             return Record("update", outcome.reason, outcome.source)
         case Wait():
-            return Record("wait", outcome.reason, outcome.source)
+            return Record("wait", outcome.reason, outcome.source, outcome.error)
         case DoNothing():
             return Record("do_nothing", "", outcome.source)
         case Deleted():

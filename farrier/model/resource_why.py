@@ -63,3 +63,5 @@ def _advice(resource: ResourceView, now: datetime) -> Iterator[str]:
         yield from why.of_runs(resource.outcome, resource.next_run_at, now)
     if resource.last_error is not None:
         yield "see to what the error says; it is tried again by itself"
+    if resource.outcome is not None and resource.outcome.outcome == "wait":
+        yield "see to what it waits for, where that does not come by itself"

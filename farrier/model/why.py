@@ -152,7 +152,9 @@ def of_runs(outcome: Record | None, next_run_at: datetime, now: datetime) -> Ite
     """What to do about how runs of a resource of any kind go."""
     if now - next_run_at > _NOBODY_RUNS_IT:
         yield "no controller works on it: is `farrier run` up, and does it reach this database?"
-    if outcome is not None and outcome.error:
+    if outcome is not None and outcome.error and outcome.outcome == "wait":
+        yield "see to what it waits for; it goes on by itself"
+    elif outcome is not None and outcome.error:
         yield "read the controller's log of its last run; the error says what was expected"
 
 

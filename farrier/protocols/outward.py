@@ -151,6 +151,10 @@ class UfmClient(Protocol):
     for again, after reading what became of the last one."""
 
     @property
+    def url(self) -> str:
+        """Which UFM this is."""
+
+    @property
     def named(self) -> bool:
         """Whether this UFM is told our names of partitions."""
 
@@ -159,7 +163,8 @@ class UfmClient(Protocol):
         as can be: a reading is shared by all who ask. `fresh`: not before this call; shared by all who ask together."""
 
     async def read_anew(self, number: int) -> Pkey | None:
-        """The partition as it is now, without its services: proves that a number is free."""
+        """The partition as it is now, perhaps without its services. None only where neither the key nor the list of all
+        has it: proves that a number is free."""
 
     async def create(self, wanted: Wanted) -> None:
         """Make it, without ports."""

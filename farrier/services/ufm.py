@@ -55,7 +55,8 @@ class _Reading(msgspec.Struct, frozen=True):
 class Ufm:
     """A client of one UFM."""
 
-    def __init__(self, transport: Transport, *, clock: protocols.Clock, named: bool) -> None:
+    def __init__(self, transport: Transport, *, clock: protocols.Clock, url: str, named: bool) -> None:
+        self.url = url
         self.named = named
         self._transport = transport
         self._now = clock.monotonic
@@ -148,4 +149,4 @@ async def open_ufm(
     """A client of one UFM. Raises `ConfigError` for an unusable file of authorities. Nothing is sent yet."""
     async with open_http(settings, transport=transport) as http:
         sender = Transport(settings, http, shown=shown, times=times, observer=observer)
-        yield Ufm(sender, clock=times.clock, named=settings.named)
+        yield Ufm(sender, clock=times.clock, url=settings.url, named=settings.named)

@@ -8,14 +8,16 @@ client alike, and settles. `crash` makes a run whose process dies after it has s
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import Any, TypeAlias
 from uuid import uuid4
 
 import anyio
+import httpx
 import msgspec
+from typing_extensions import override
 
 from farrier.clock import MonotonicClock
 from farrier.controller.host import Host
@@ -61,6 +63,7 @@ class Fabric:
         self.manager = manager
         self.clock = MovedClock()
         self.observed = Observed()
+        self.hosts = {"ufm.test": manager}
         self.ledger = loop.Ledger()
         self.settings = {SITE: FabricSettings(ufm=UfmSettings(url="http://ufm.test"), reference="env:UFM")}
         self.fabrics: Fabrics
@@ -113,6 +116,12 @@ class Fabric:
             settings = msgspec.structs.replace(settings, ufm=ufm)
         await self.fabrics.use({site: settings})
 
+    async def named(self) -> None:
+        """UFM is told our names of partitions from now on."""
+        (site, settings), *_ = self.settings.items()
+        ufm = msgspec.structs.replace(settings.ufm, named=True)
+        await self.fabrics.use({site: msgspec.structs.replace(settings, ufm=ufm)})
+
     # --- what there is
 
     async def answer(self, request: int) -> tuple[str, str]:
@@ -155,6 +164,13 @@ class Fabric:
     def ports(self) -> dict[str, str]:
         """Memberships that UFM has under the first key."""
         return {guid: port.membership for guid, port in self.manager.partitions[KEY].ports.items()}
+
+    @asynccontextmanager
+    async def another_replica(self) -> AsyncIterator[Fabrics]:
+        """Clients of a process of its own, which share no reading with ours."""
+        async with _fabrics(self) as fabrics:
+            await fabrics.use(self.settings)
+            yield fabrics
 
     # --- running
 
@@ -211,14 +227,30 @@ async def opened(db: pg.Database, manager: Manager | None = None) -> AsyncIterat
     async with db.pool(10) as pool, db.connect() as conn:
         await conn.execute("SELECT farrier.set_pool($1, $2, $3)", f"pkey:{SITE}", KEY, KEY + 15)
         fabric = Fabric(db, pool, conn, manager)
-        async with open_fabrics(
-            credentials=OneCredential(manager.username, manager.password, manager.token),
-            times=Times(clock=fabric.clock, pause=_no_pause),
-            observer=fabric.observed,
-            transport=UfmTransport(manager),
-        ) as fabric.fabrics:
+        async with _fabrics(fabric) as fabric.fabrics:
             await fabric.fabrics.use(fabric.settings)
             yield fabric
+
+
+class _ByHost(httpx.AsyncBaseTransport):
+    """Each UFM under its own name, of which more may come."""
+
+    def __init__(self, hosts: Mapping[str, Manager]) -> None:
+        self._hosts = hosts
+
+    @override
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return await UfmTransport(self._hosts[request.url.host]).handle_async_request(request)
+
+
+def _fabrics(fabric: Fabric) -> AbstractAsyncContextManager[Fabrics]:
+    manager = fabric.manager
+    return open_fabrics(
+        credentials=OneCredential(manager.username, manager.password, manager.token),
+        times=Times(clock=fabric.clock, pause=_no_pause),
+        observer=fabric.observed,
+        transport=_ByHost(fabric.hosts),
+    )
 
 
 async def _no_pause(_seconds: float) -> None:

@@ -1,7 +1,8 @@
 """Makes the changes of a plan in UFM, one after the other, and keeps what UFM refuses.
 
 Called by the handler's steps. Ports that UFM refuses together are tried in halves, so that one bad port keeps no other
-out. Anything but a refusal ends it: the caller waits, reads, and plans anew, so a change is never sent twice blindly.
+out, and a change that is refused keeps no other from being made. Anything but a refusal ends it: the caller waits,
+reads, and plans anew, so a change is never sent twice blindly.
 """
 
 from __future__ import annotations
@@ -41,12 +42,15 @@ class Refused(msgspec.Struct):
 async def make(client: UfmClient, changes: Sequence[PartitionChange]) -> Refused:
     """What UFM refuses of these changes. Raises `UfmError` for whatever is no refusal; some may be made then."""
     refused = Refused()
+    put: SetPorts | None = None
     for change in changes:
         if refused.requests >= MOST_REQUESTS:
             break
         if isinstance(change, Add):
             await _add(client, change, refused)
             continue
+        if isinstance(change, Remove) and put is not None and put.ports.keys().isdisjoint(change.guids):
+            continue  # they are gone by that
         refused.requests += 1
         try:
             await _send(client, change)
@@ -56,6 +60,10 @@ async def make(client: UfmClient, changes: Sequence[PartitionChange]) -> Refused
             refused.partition.append(f"{error.operation}: {error.detail}")
             if isinstance(change, Create):
                 break
+            if isinstance(change, SetPorts):
+                refused.ports |= dict.fromkeys(change.off, error.detail)
+        else:
+            put = change if isinstance(change, SetPorts) else put
     return refused
 
 

@@ -71,7 +71,7 @@ def _deleting(partition: IbPartition, now: datetime) -> Decision:
     if partition.claimed_at is None:
         to = msgspec.structs.replace(partition, state=GONE, last_error=None)
         return Transition(to=to, reason="UFM was never told of it; its number is free again", cause="deleted")
-    return _step("give up", partial(give_up, partition))
+    return _step("give up", partial(give_up, partition, now))
 
 
 def _step(

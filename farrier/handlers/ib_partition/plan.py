@@ -1,8 +1,9 @@
 """What UFM has of a partition against what it is to have: the changes that are due, and the marks of its members. Pure.
 
-Ports are added before others are removed, and those that were refused come last. A number that farrier gave out is
-farrier's alone, so a port that nobody asked for is removed; but only when it is still there in a later reading, for it
-may be on its way to being asked for.
+Each change stands alone, so that one which UFM refuses keeps no other from being made. Ports are removed before others
+are added, unless none would be left, and those that were refused come last. A number that farrier gave out is farrier's
+alone, so a port that nobody asked for is removed; but only when it is still there in a later reading, for it may be on
+its way to being asked for.
 """
 
 from __future__ import annotations
@@ -40,10 +41,12 @@ class Add(msgspec.Struct, frozen=True):
 
 
 class SetPorts(msgspec.Struct, frozen=True):
-    """Puts back what an addition cannot: name, IP, and how ports are members."""
+    """Puts back what an addition cannot: name, IP, and how ports are members. `ports` are those that UFM has, without
+    those that go; `off` are those of them that it has otherwise."""
 
     wanted: Wanted
     ports: Mapping[str, Port]
+    off: tuple[str, ...] = ()
 
 
 class Remove(msgspec.Struct, frozen=True):
@@ -75,12 +78,16 @@ def planned(partition: IbPartition, have: Pkey | None, now: datetime, *, named: 
     changes: list[PartitionChange] = []
     if have.qos is not None and have.qos != wanted.qos:
         changes.append(SetQos(partition.pkey, wanted.qos))
-    if _is_off(wanted, ports, have):
-        kept = {guid: port for guid, port in have.ports.items() if guid not in gone}
-        changes.append(SetPorts(wanted, kept | ports))
-    else:
-        changes += _additions(wanted, [member for member in partition.users if member.guid not in have.ports])
-        changes += (Remove(partition.pkey, tuple(chunk)) for chunk in _chunks(list(gone)))
+    missing = [member for member in partition.users if member.guid not in have.ports]
+    kept = {guid: ports.get(guid, port) for guid, port in have.ports.items() if guid not in gone}
+    off = tuple(guid for guid, port in kept.items() if have.ports[guid] != port)
+    # A list without ports may end the key; an addition puts back most of it, and the next run the rest.
+    if (off or _is_off(wanted, have)) and (kept or not missing):
+        changes.append(SetPorts(wanted, kept, off))
+    removals = [Remove(partition.pkey, tuple(chunk)) for chunk in _chunks(list(gone))]
+    changes += removals if kept else ()
+    changes += _additions(wanted, missing)
+    changes += removals if not kept else ()
     return Plan(tuple(changes), strangers, removed)
 
 
@@ -106,10 +113,8 @@ def _state(member: Member, ports: Mapping[str, Port], refused: Mapping[str, str]
     return MemberState.PENDING, None
 
 
-def _is_off(wanted: Wanted, ports: Mapping[str, Port], have: Pkey) -> bool:
-    misnamed = bool(wanted.name) and have.name != wanted.name
-    changed = any(guid in have.ports and have.ports[guid] != port for guid, port in ports.items())
-    return misnamed or changed or have.ip_over_ib != wanted.ip_over_ib
+def _is_off(wanted: Wanted, have: Pkey) -> bool:
+    return (bool(wanted.name) and have.name != wanted.name) or have.ip_over_ib != wanted.ip_over_ib
 
 
 def _strangers(partition: IbPartition, have: Pkey, now: datetime) -> tuple[Stranger, ...]:

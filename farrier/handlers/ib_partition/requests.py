@@ -81,6 +81,10 @@ def _delete(partition: IbPartition, request: Pending) -> tuple[IbPartition, Answ
 
 def named(members: Sequence[Member]) -> str:
     """Whose ports they are, each once: the first, and how many more there are."""
-    owners = list(dict.fromkeys(member.owner for member in members))
-    more = len(owners) - MOST_NAMED
-    return ", ".join(owners[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return listed(list(dict.fromkeys(member.owner for member in members)))
+
+
+def listed(words: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    more = len(words) - MOST_NAMED
+    return ", ".join(words[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

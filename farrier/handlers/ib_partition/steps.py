@@ -1,7 +1,8 @@
 """What a partition's run does in UFM: claim its number, keep UFM as it is to be, or give the number up.
 
 Each may be cut off anywhere and made again: it reads before it changes, and what it committed is only what it read
-afterwards. A number is claimed, and that committed, before the first change: what is then found in UFM is ours.
+afterwards. A number is claimed, and that committed, before the first change: what is then found in that UFM is ours.
+In another one, as after a change of the site's file, nothing is ours until it is claimed there.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from typing import TypeAlias
 import msgspec
 import structlog
 
+from farrier.handlers.ib_partition.differences import differences
 from farrier.handlers.ib_partition.doing import Refused, make
 from farrier.handlers.ib_partition.plan import SEEN_AGAIN_AFTER, Plan, marks, planned
-from farrier.handlers.ib_partition.requests import named
+from farrier.handlers.ib_partition.requests import MOST_NAMED, listed, named
 from farrier.model.ib_partition import (
     DELETING,
     ERROR,
@@ -33,8 +35,9 @@ _log = structlog.stdlib.get_logger(__name__)
 
 # What UFM does later than it answers, and what a change did whose answer was lost, is read soon.
 SOON = timedelta(seconds=5)
+# What UFM takes is mostly done by the next reading; what is not done by then will hardly ever be.
+DONE_WITHIN = timedelta(minutes=2)
 _AT_ONCE = timedelta(0)
-_MOST_NAMED = 10
 
 
 class PartitionServices(msgspec.Struct, frozen=True):
@@ -59,25 +62,37 @@ async def keep(partition: IbPartition, now: datetime, services: PartitionService
     try:
         if partition.claimed_at is None:
             return await _claim(partition, now, client)
+        if partition.claimed_in != client.url:
+            return await _claim_elsewhere(partition, now, client)
         return await _reconcile(partition, now, client)
     except UfmError as error:
         return _cannot_ask(partition, error)
 
 
-async def give_up(partition: IbPartition, services: PartitionServices) -> Outcome:
-    """Have UFM forget the partition; it ends when UFM is seen without it."""
+async def give_up(partition: IbPartition, now: datetime, services: PartitionServices) -> Outcome:
+    """Have UFM forget the partition; it ends when UFM is seen without it. Where that is not our own doing, it has to be
+    so a while later, too: what UFM took before, it may be doing only now."""
     client = _client(partition, services)
     if client is None:
         return _no_client(partition)
     try:
-        if await client.read_anew(partition.pkey) is not None:
+        if partition.claimed_in != client.url:
+            return await _claim_elsewhere(partition, now, client)
+        found = await client.read_anew(partition.pkey)
+        if found is not None:
             await _delete(client, partition.pkey)
             if await client.read_anew(partition.pkey) is not None:
-                return Wait(reason="UFM has not given it up yet", look_again=SOON)
+                there = msgspec.structs.replace(partition, absent_at=None)
+                return _waits(there, partition, "UFM has not given it up yet", SOON)
     except UfmError as error:
         if error.is_refusal:
             return Wait(reason=f"UFM does not give it up: {error.detail}")
         return _cannot_ask(partition, error)
+    since = partition.absent_at or now
+    if found is None and now - since < SEEN_AGAIN_AFTER:
+        absent = msgspec.structs.replace(partition, absent_at=since)
+        left = since + SEEN_AGAIN_AFTER - now
+        return _waits(absent, partition, "UFM does not have it; it ends when that stays so", left)
     to = msgspec.structs.replace(partition, state=GONE, last_error=None, strangers=())
     return Transition(to=to, reason="UFM does not have it any more; its number is free again", cause="deleted")
 
@@ -97,17 +112,35 @@ async def _claim(partition: IbPartition, now: datetime, client: UfmClient) -> Ou
             reason=f"UFM has {spelled(partition.pkey)} already, as {found.name or 'a partition'!r}, and farrier did "
             f"not make it: remove it there, or delete this one and create it with another pkey"
         )
-    to = msgspec.structs.replace(partition, claimed_at=now)
+    to = msgspec.structs.replace(partition, claimed_at=now, claimed_in=client.url)
     return Update(to=to, reason="its number is free in UFM", look_again=_AT_ONCE)
 
 
+async def _claim_elsewhere(partition: IbPartition, now: datetime, client: UfmClient) -> Outcome:
+    """The site has another UFM now, or the same at another address: nothing is touched that is not plainly ours."""
+    found = await client.read_anew(partition.pkey)
+    ours = {member.guid for member in partition.members}
+    known = found is not None and found.name == partition.fabric_name and found.ports.keys() <= ours
+    place = f"it was made in the UFM at {partition.claimed_in}, and its site has {client.url} now, which"
+    if found is not None and not known:
+        has = f"has {spelled(partition.pkey)} as {found.name or 'a partition'!r}, with {len(found.ports)} port(s)"
+        return Wait(reason=f"{place} {has}: that is not plainly this one, and is left alone", error=UfmError.label)
+    if found is None and partition.state == DELETING and not partition.users:
+        return Wait(reason=f"{place} does not have it: it is to be deleted there, not here", error=UfmError.label)
+    _log.warning("ib_partition.another_ufm", partition=partition.name, before=partition.claimed_in, now=client.url)
+    to = msgspec.structs.replace(partition, claimed_at=now, claimed_in=client.url, strangers=(), absent_at=None)
+    return Update(to=to, reason=f"it is kept in the UFM at {client.url} from now on", look_again=_AT_ONCE)
+
+
 async def _reconcile(partition: IbPartition, now: datetime, client: UfmClient) -> Outcome:
-    # Another replica may have changed it since this one has read: what members wait for is not decided on that.
+    # Another replica may have changed it since this one has read: neither what members wait for nor any change is
+    # decided on that.
     waited_for = any(member.state in (MemberState.PENDING, MemberState.LEAVING) for member in partition.members)
     have = await client.read(partition.pkey, fresh=waited_for)
-    if have is None and not waited_for:
-        have = await client.read(partition.pkey, fresh=True)
     plan = planned(partition, have, now, named=client.named)
+    if plan.changes and not waited_for:
+        have = await client.read(partition.pkey, fresh=True)
+        plan = planned(partition, have, now, named=client.named)
     refused = Refused()
     removed = plan.removed
     if plan.changes:
@@ -116,22 +149,32 @@ async def _reconcile(partition: IbPartition, now: datetime, client: UfmClient) -
         plan = planned(partition, have, now, named=client.named)
     taken = tuple(guid for guid in removed if have is None or guid not in have.ports)
     if taken:
-        _log.warning("ib_partition.strangers_removed", partition=partition.name, guids=list(taken[:_MOST_NAMED]))
-    return _settled(partition, have, plan, refused, taken)
+        _log.warning("ib_partition.strangers_removed", partition=partition.name, guids=list(taken[:MOST_NAMED]))
+    off = differences(partition, have, plan, named=client.named) if plan.changes else ""
+    return _settled(partition, now, Seen(have, plan, off, refused, taken))
 
 
-def _settled(
-    partition: IbPartition, have: Pkey | None, plan: Plan, refused: Refused, taken: tuple[str, ...]
-) -> Outcome:
+class Seen(msgspec.Struct, frozen=True):
+    """What a run has read last, and what is left to be done, in words, too; what UFM refused of what it was asked, and
+    the ports that nobody asked for and that it removed."""
+
+    have: Pkey | None
+    plan: Plan
+    off: str
+    refused: Refused
+    taken: tuple[str, ...]
+
+
+def _settled(partition: IbPartition, now: datetime, seen: Seen) -> Outcome:
     """What a run that could ask UFM leaves."""
-    writes = tuple(marks(partition, have, refused.ports))
-    to = msgspec.structs.replace(
-        partition, strangers=plan.strangers, fabric_name=have.name if have is not None else partition.fabric_name
-    )
-    if plan.changes and refused.text:
-        return _refused(partition, to, refused.text, writes)
+    plan, taken = seen.plan, seen.taken
+    writes = tuple(marks(partition, seen.have, seen.refused.ports))
+    fabric_name = seen.have.name if seen.have is not None else partition.fabric_name
+    to = msgspec.structs.replace(partition, strangers=plan.strangers, fabric_name=fabric_name, asked_at=None)
+    if plan.changes and seen.refused.text:
+        return _refused(partition, to, seen.refused.text, f"UFM refuses it: {seen.refused.text}", writes)
     if plan.changes:
-        return _waits(to, partition, "UFM has not done yet all that it was asked for", SOON, writes)
+        return _not_done(partition, to, now, seen.off, writes)
     to = msgspec.structs.replace(to, last_error=None)
     if partition.state == DELETING:
         return _waits(to, partition, f"waits for members to leave: {named(partition.users)}", None, writes)
@@ -140,19 +183,32 @@ def _settled(
         reason = "UFM has it" if partition.state == PROVISIONING else "UFM takes it again"
         return Transition(to=to, reason=reason, cause="reconciled", writes=writes)
     if taken:
-        return Update(to=to, reason=f"removed from UFM ports that nobody asked for: {_some(taken)}", writes=writes)
+        return Update(to=to, reason=f"removed from UFM ports that nobody asked for: {listed(taken)}", writes=writes)
     if plan.strangers:
         guids = tuple(one.guid for one in plan.strangers)
-        reason = f"UFM has ports in it that nobody asked for, which are removed if they stay: {_some(guids)}"
+        reason = f"UFM has ports in it that nobody asked for, which are removed if they stay: {listed(guids)}"
         return _waits(to, partition, reason, SEEN_AGAIN_AFTER, writes)
     if to != partition:
         return Update(to=to, reason="UFM has it as it is to be", quiet=True, writes=writes)
     return DoNothing(writes=writes)
 
 
-def _refused(partition: IbPartition, to: IbPartition, text: str, writes: tuple[PartitionWrite, ...]) -> Outcome:
+def _not_done(
+    partition: IbPartition, to: IbPartition, now: datetime, off: str, writes: tuple[PartitionWrite, ...]
+) -> Outcome:
+    """UFM took it and does not have it: asked again after twice the time each time, and then it is an error."""
+    since = partition.asked_at or now
+    to = msgspec.structs.replace(to, asked_at=since)
+    reason = f"UFM has not done yet all that it took: {off}"
+    if now - since >= DONE_WITHIN:
+        return _refused(partition, to, reason, reason, writes)
+    return _waits(to, partition, reason, max(SOON, now - since), writes)
+
+
+def _refused(
+    partition: IbPartition, to: IbPartition, text: str, reason: str, writes: tuple[PartitionWrite, ...]
+) -> Outcome:
     to = msgspec.structs.replace(to, last_error=text)
-    reason = f"UFM refuses it: {text}"
     if partition.state in (PROVISIONING, READY):
         to = msgspec.structs.replace(to, state=ERROR)
         return Transition(to=to, reason=reason, cause="refused", writes=writes)
@@ -164,7 +220,7 @@ def _waits(
     partition: IbPartition,
     reason: str,
     look_again: timedelta | None,
-    writes: tuple[PartitionWrite, ...],
+    writes: tuple[PartitionWrite, ...] = (),
 ) -> Outcome:
     """It stays, and what is known of it may be new."""
     if to != partition:
@@ -177,16 +233,13 @@ def _client(partition: IbPartition, services: PartitionServices) -> UfmClient | 
 
 
 def _no_client(partition: IbPartition) -> Outcome:
-    return Wait(reason=f"site {partition.site} has no [ufm] here")
+    return Wait(reason=f"site {partition.site} has no [ufm] here", error=UfmError.label)
 
 
 def _cannot_ask(partition: IbPartition, error: UfmError) -> Outcome:
+    """It waits, in whatever state it is; one that is ready has no limit, so this counts as failing all the same."""
     if error.ambiguous:
-        return Wait(reason=f"UFM did not say what became of {error.operation}: {error.detail}", look_again=SOON)
+        reason = f"UFM of site {partition.site} did not say what became of {error.operation}: {error.detail}"
+        return Wait(reason=reason, look_again=SOON, error=error.label)
     reason = f"UFM of site {partition.site} cannot be asked: {error.failure}: {error.detail}"
-    return Wait(reason=reason, look_again=error.retry_after)
-
-
-def _some(guids: tuple[str, ...]) -> str:
-    more = len(guids) - _MOST_NAMED
-    return ", ".join(guids[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return Wait(reason=reason, look_again=error.retry_after, error=error.label)

@@ -10,6 +10,9 @@ CREATE TABLE farrier.ib_partitions (
     ip_over_ib    boolean NOT NULL DEFAULT true,
     index0        boolean NOT NULL DEFAULT false,
     claimed_at    timestamptz,                          -- since when the number is ours in UFM
+    claimed_in    text    NOT NULL DEFAULT '',          -- in which UFM: its URL
+    asked_at      timestamptz,                          -- since when UFM has not done what it took
+    absent_at     timestamptz,                          -- since when UFM was seen without it, while it is deleted
     draining      boolean NOT NULL DEFAULT false,       -- deleted although it had members
     fabric_name   text    NOT NULL DEFAULT '',          -- what UFM calls it
     strangers     jsonb   NOT NULL DEFAULT '[]'         -- ports in UFM that nobody asked for: [{guid, seen_at}]

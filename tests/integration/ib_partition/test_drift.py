@@ -119,10 +119,7 @@ async def test_ports_of_nobody_do_not_leave_by_way_of_another_change(fabric: Fab
 async def test_the_name_is_ufms_own_unless_the_site_wants_ours(fabric: Fabric) -> None:
     made = await fabric.ready("tenant-a", GUIDS[0])
     assert fabric.manager.partitions[KEY].name == "api_pkey_0x10"
-    (site,) = fabric.settings
-    settings = fabric.settings[site]
-    named = msgspec.structs.replace(settings, ufm=msgspec.structs.replace(settings.ufm, named=True))
-    await fabric.fabrics.use({site: named})
+    await fabric.named()
     await fabric.wait()
     assert fabric.manager.partitions[KEY].name == "tenant-a"
     fabric.manager.partitions[KEY].name = "renamed"

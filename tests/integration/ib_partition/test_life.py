@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import anyio
 import pytest
 
 from farrier.model.ib_partition import SPEC
+from farrier.model.kinds import KindEdge
 from farrier.sim.faults import Broken, Fault
 from farrier.sim.ufm.manager import Partition, Port
 from tests.support import loop
@@ -93,6 +95,7 @@ async def test_error_to_deleting(fabric: Fabric) -> None:
     made = await fabric.create()
     await fabric.settle()
     assert (await fabric.asked("delete"))[0] == "accepted"
+    await fabric.wait()
     assert await fabric.history(made) == ["error", "deleting", "gone"]
 
 
@@ -106,17 +109,26 @@ async def test_provisioning_to_deleting_without_ufm_where_it_was_never_told(fabr
     assert await fabric.taken() == []
 
 
-async def test_every_edge_of_the_model_is_taken_by_a_test_above() -> None:
-    assert {(edge.source, edge.target) for edge in SPEC.edges} == {
-        ("provisioning", "ready"),
-        ("provisioning", "error"),
-        ("provisioning", "deleting"),
-        ("ready", "error"),
-        ("ready", "deleting"),
-        ("error", "ready"),
-        ("error", "deleting"),
-        ("deleting", "gone"),
-    }
+# What brings each edge of the model about; every edge has to be here, and to be taken.
+WAYS: dict[tuple[str, str], Callable[[Fabric], Awaitable[None]]] = {
+    ("provisioning", "ready"): test_what_is_left_out_is_ufms_own_default,
+    ("provisioning", "error"): test_an_error_is_entered_once_however_long_it_lasts,
+    ("provisioning", "deleting"): test_provisioning_to_deleting_without_ufm_where_it_was_never_told,
+    ("ready", "error"): test_ready_to_error_and_back_by_an_update,
+    ("ready", "deleting"): test_ready_to_deleting_to_gone_and_ufm_has_it_no_more,
+    ("error", "ready"): test_provisioning_to_error_to_ready_by_itself,
+    ("error", "deleting"): test_error_to_deleting,
+    ("deleting", "gone"): test_ready_to_deleting_to_gone_and_ufm_has_it_no_more,
+}
+
+
+@pytest.mark.parametrize("edge", SPEC.edges, ids=lambda edge: f"{edge.source} {edge.target}")
+async def test_every_edge_of_the_model_is_taken(fabric: Fabric, edge: KindEdge) -> None:
+    await WAYS[edge.source, edge.target](fabric)
+    taken = await fabric.conn.fetch(
+        "SELECT DISTINCT from_value, to_value FROM farrier.history WHERE kind = 'ib_partition'"
+    )
+    assert (edge.source, edge.target) in {tuple(one) for one in taken}
 
 
 async def test_a_number_is_free_again_once_and_the_next_partition_has_it(fabric: Fabric) -> None:
@@ -137,8 +149,43 @@ async def test_a_number_is_kept_as_long_as_ufm_has_it(fabric: Fabric) -> None:
     assert await fabric.taken() == [KEY]
     fabric.manager.settle()
     await fabric.wait(SOON)
+    await fabric.wait()
     assert await fabric.state(made) == "gone"
     assert await fabric.taken() == []
+
+
+async def test_a_number_is_kept_while_ufm_may_still_do_what_it_took(fabric: Fabric) -> None:
+    fabric.manager.asynchronous = True
+    made = await fabric.create()
+    await fabric.join(GUIDS[0])
+    await fabric.settle()
+    await fabric.leave(GUIDS[0])
+    await fabric.asked("delete")
+    assert await fabric.state(made) == "deleting" and await fabric.taken() == [KEY]
+    assert "ends when that stays so" in (await fabric.outcome(made))["reason"]
+    fabric.manager.settle()
+    assert GUIDS[0] in fabric.ports
+    fabric.manager.asynchronous = False
+    await fabric.wait(timedelta(seconds=21))
+    assert KEY not in fabric.manager.partitions
+    assert await fabric.state(made) == "gone" and await fabric.taken() == []
+
+
+async def test_what_comes_up_in_ufm_between_two_looks_is_seen_absent_anew(fabric: Fabric) -> None:
+    fabric.manager.refuses[KEY] = "no"
+    made = await fabric.create()
+    await fabric.settle()
+    await fabric.asked("delete")
+    fabric.manager.refuses.clear()
+    fabric.manager.partitions[KEY] = Partition("late")
+    fabric.manager.asynchronous = True
+    await fabric.wait(timedelta(seconds=21))
+    assert (await fabric.row(made))["absent_at"] is None
+    fabric.manager.settle()
+    await fabric.wait(SOON)
+    assert await fabric.state(made) == "deleting" and await fabric.taken() == [KEY]
+    await fabric.wait(timedelta(seconds=21))
+    assert await fabric.state(made) == "gone"
 
 
 async def test_a_number_that_ufm_has_already_is_not_taken_over(fabric: Fabric) -> None:
@@ -173,6 +220,59 @@ async def test_a_ufm_that_does_things_later_is_waited_for(fabric: Fabric) -> Non
     fabric.manager.settle()
     await fabric.wait(SOON)
     assert await fabric.state(made) == "ready"
+    assert (await fabric.row(made))["asked_at"] is None
+
+
+async def test_what_ufm_takes_and_never_does_is_asked_for_less_and_less_and_then_an_error(fabric: Fabric) -> None:
+    fabric.manager.knows_names = False
+    await fabric.named()
+    made = await fabric.create("tenant-a")
+    await fabric.join(GUIDS[0], partition="tenant-a")
+    await fabric.settle()
+    before = len(fabric.manager.changes)
+    for _ in range(12):
+        await fabric.wait(timedelta(seconds=5))
+    assert 2 <= len(fabric.manager.changes) - before <= 5
+    told = "its name is 'api_pkey_0x10', not 'tenant-a'"
+    assert told in (await fabric.outcome(made))["reason"]
+    assert await fabric.state(made) == "provisioning"
+    for _ in range(5):
+        await fabric.wait()
+    assert await fabric.state(made) == "error" and told in (await fabric.row(made))["last_error"]
+    fabric.manager.knows_names = True
+    await fabric.wait()
+    assert await fabric.history(made) == ["error", "ready"]
+
+
+@pytest.mark.parametrize(
+    ("op", "action", "words"),
+    [
+        ("qos", "update", "mtu_limit is 2, not 4"),
+        ("add", "join", f"it lacks {GUIDS[1]}"),
+        ("remove", "leave", f"it still has {GUIDS[0]}"),
+        ("set", "limit", f"otherwise than they are to be are {GUIDS[0]}"),
+    ],
+)
+async def test_it_is_told_what_ufm_takes_and_does_not_do(fabric: Fabric, op: str, action: str, words: str) -> None:
+    made = await fabric.ready("ib", GUIDS[0])
+    fabric.manager.faults.add(Fault(op=op, status=200, times=None, body=b"{}", content_type="application/json"))
+    match action:
+        case "update":
+            await fabric.asked("update", mtu_limit=4)
+        case "join":
+            await fabric.join(GUIDS[1], "node-2")
+        case "leave":
+            await fabric.leave(GUIDS[0])
+        case _:
+            await fabric.join(GUIDS[0], membership="limited")
+    for _ in range(6):
+        await fabric.wait()
+    assert await fabric.history(made) == ["ready", "error"]
+    assert words in (await fabric.row(made))["last_error"]
+    fabric.manager.faults.clear()
+    await fabric.wait()
+    await fabric.wait()  # the last port to leave takes the key with it, which is made again
+    assert await fabric.history(made) == ["ready", "error", "ready"]
 
 
 async def test_one_without_a_site_says_so_and_can_be_deleted(fabric: Fabric) -> None:

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from tests.support import pg
-from tests.support.partitions import GUIDS, KEY, Fabric
+from tests.support.partitions import GUIDS, KEY, SITE, Fabric
 
 
 async def test_who_joins_is_a_member_in_ufm_and_who_leaves_is_none(fabric: Fabric) -> None:
@@ -103,6 +103,55 @@ async def test_one_bad_port_keeps_no_other_out_and_is_tried_again(fabric: Fabric
     await fabric.wait()
     assert await fabric.state(made) == "ready"
     assert set((await fabric.members()).values()) == {"applied"}
+
+
+async def test_one_bad_port_keeps_no_other_from_leaving_joining_or_being_told(fabric: Fabric) -> None:
+    made = await fabric.ready("ib", *GUIDS[:4])
+    fabric.manager.ports = set(GUIDS) - {GUIDS[0]}  # its server was pulled, and UFM keeps it
+    async with fabric.conn.transaction():
+        for membership, guid in (("limited", GUIDS[1]), ("full", GUIDS[7]), ("full", "0002c903deadbeef")):
+            owner = f"node-{GUIDS.index(guid) + 1}" if guid in GUIDS else "typo"
+            await fabric.conn.execute("SELECT farrier.join_partition('ib', $1, $2, NULL, $3)", guid, owner, membership)
+        await fabric.conn.execute("SELECT farrier.leave_partition('ib', $1, 'node-3')", GUIDS[2])
+    await fabric.settle()
+    assert set(fabric.ports) == {GUIDS[0], GUIDS[1], GUIDS[3], GUIDS[7]}
+    states = {GUIDS[0]: "applied", GUIDS[1]: "refused", GUIDS[3]: "applied", GUIDS[7]: "applied"}
+    assert await fabric.members() == {**states, "0002c903deadbeef": "refused"}
+    reason = await fabric.conn.fetchval("SELECT reason FROM farrier.ib_members WHERE guid = $1", GUIDS[1])
+    assert f"GUID {GUIDS[0]} is not in the fabric" in reason
+    assert await fabric.state(made) == "error"
+    await fabric.leave("0002c903deadbeef", "typo")
+    fabric.manager.ports = None
+    await fabric.wait()
+    assert fabric.ports == {GUIDS[0]: "full", GUIDS[1]: "limited", GUIDS[3]: "full", GUIDS[7]: "full"}
+    assert await fabric.state(made) == "ready"
+
+
+async def test_many_bad_ports_keep_nobody_from_leaving(fabric: Fabric) -> None:
+    await fabric.ready("ib", *GUIDS[:2])
+    fabric.manager.ports = set(GUIDS[:2])
+    await fabric.conn.execute(
+        "SELECT farrier.join_partition('ib', lpad(to_hex(n), 16, '0'), 'node-' || n) FROM generate_series(1, 250) n"
+    )
+    await fabric.leave(GUIDS[0])
+    await fabric.settle()
+    assert fabric.ports == {GUIDS[1]: "full"}
+
+
+async def test_a_replica_with_an_old_reading_puts_nobody_back_who_has_left(fabric: Fabric) -> None:
+    made = await fabric.ready("ib", *GUIDS[:3])
+    async with fabric.another_replica() as another:
+        client = another.client(SITE)
+        assert client is not None and await client.read(KEY) is not None
+        await fabric.join(GUIDS[1], "node-2", membership="limited")
+        await fabric.leave(GUIDS[2], "node-3")
+        await fabric.settle()
+        before = len(fabric.manager.changes)
+        await fabric.pool.execute("SELECT farrier.enqueue('ib_partition', $1)", made)
+        fabric.fabrics = another
+        await fabric.settle()
+    assert fabric.manager.changes[before:] == []
+    assert fabric.ports == {GUIDS[0]: "full", GUIDS[1]: "limited"}
 
 
 async def test_hundreds_of_ports_join_with_a_few_requests(fabric: Fabric) -> None:

@@ -6,9 +6,14 @@ from datetime import timedelta
 
 import pytest
 
+from farrier.io.queries import PostgresQueries
+from farrier.io.resource_queries import PostgresResourceQueries
+from farrier.model.census import Census, Rules
+from farrier.model.limits import Limits
+from farrier.model.resource_why import explain
 from farrier.sim.faults import Broken, Fault
 from farrier.sim.ufm.manager import Partition, Port
-from tests.support.partitions import GUIDS, KEY, Fabric
+from tests.support.partitions import GUIDS, KEY, SITE, Fabric
 
 DOWN = {
     "500": Fault(status=500, times=None),
@@ -60,7 +65,7 @@ async def test_a_partition_that_is_ready_waits_and_loses_nothing(fabric: Fabric,
     await fabric.wait()
     assert await fabric.history(made) == ["ready"]
     outcome = await fabric.outcome(made)
-    assert outcome["outcome"] == "wait" and "UFM" in outcome["reason"]
+    assert (outcome["outcome"], outcome["error"]) == ("wait", "ufm") and f"UFM of site {SITE}" in outcome["reason"]
     assert await fabric.members() == {GUIDS[0]: "leaving", GUIDS[1]: "applied", GUIDS[2]: "pending"}
     await come_back(fabric)
     assert fabric.ports == {GUIDS[1]: "full", GUIDS[2]: "full"} and fabric.manager.partitions[KEY].mtu_limit == 4
@@ -133,6 +138,35 @@ async def test_a_key_whose_address_alone_is_not_found_is_neither_forgotten_nor_t
     assert fabric.manager.partitions[KEY + 1] is theirs and list(theirs.ports) == [GUIDS[9]]
 
 
+async def test_a_ufm_that_cannot_be_asked_is_counted_and_told_with_its_site(fabric: Fabric) -> None:
+    made = await fabric.ready()
+    await go_down(fabric, "forbidden")
+    await fabric.wait()
+    await fabric.wait(timedelta(minutes=5))
+    failing = (await census(fabric)).failing
+    assert [(each.kind, each.error, each.count) for each in failing] == [("ib_partition", "ufm", 1)]
+    page = await PostgresResourceQueries(fabric.pool).resource("ib_partition", "ib")
+    said = explain(page.rows[0], page.now, Limits())
+    assert f"UFM of site {SITE} cannot be asked: forbidden" in said.waits_for
+    assert any("ufm" in error for error in said.errors) and "see to what it waits for" in said.advice
+    await come_back(fabric)
+    assert (await census(fabric)).failing == () and "error" not in await fabric.outcome(made)
+
+
+async def census(fabric: Fabric) -> Census:
+    minute = timedelta(minutes=1)
+    rules = Rules(limits=Limits(), offline_after=minute, observation_ttl=minute, name_at_most=10)
+    return await PostgresQueries(fabric.pool).census(rules)
+
+
+async def test_a_site_without_ufm_is_counted_although_its_partitions_are_ready(fabric: Fabric) -> None:
+    made = await fabric.ready()
+    await fabric.fabrics.use({})
+    await fabric.wait()
+    outcome = await fabric.outcome(made)
+    assert (outcome["error"], outcome["reason"]) == ("ufm", f"site {SITE} has no [ufm] here")
+
+
 async def test_what_it_waits_for_is_told_in_words_that_stay(fabric: Fabric) -> None:
     made = await fabric.ready()
     await go_down(fabric, "500")
@@ -157,7 +191,9 @@ async def test_partitions_that_wait_together_do_not_each_try_ufm(fabric: Fabric)
 
 async def test_a_number_that_was_claimed_is_made_once_and_recognised(fabric: Fabric) -> None:
     made = await fabric.create()
-    await fabric.conn.execute("UPDATE farrier.ib_partitions SET claimed_at = farrier.now()")
+    await fabric.conn.execute(
+        "UPDATE farrier.ib_partitions SET claimed_at = farrier.now(), claimed_in = 'http://ufm.test'"
+    )
     await fabric.crash(made)
     assert KEY in fabric.manager.partitions
     await fabric.settle()
@@ -194,5 +230,6 @@ async def test_a_key_that_was_deleted_by_one_that_died_frees_its_number_once(fab
     fabric.manager.settle()
     await fabric.crash(made)
     assert KEY not in fabric.manager.partitions and await fabric.taken() == [KEY]
+    await fabric.wait()
     await fabric.wait()
     assert await fabric.state(made) == "gone" and await fabric.taken() == []

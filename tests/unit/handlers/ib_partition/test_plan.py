@@ -74,11 +74,14 @@ def test_services_that_differ_are_set_and_nothing_else() -> None:
     assert change == SetQos(16, Qos(mtu_limit=2, rate_limit=2.5, service_level=4))
 
 
-def test_ports_are_added_before_others_are_removed() -> None:
+def test_ports_are_removed_before_others_are_added_unless_none_would_be_left() -> None:
     members = (member(0, state=MemberState.LEAVING), member(1), member(2, state=MemberState.PENDING))
-    add, remove = planned(partition(members=members), HAVE, NOW, named=False).changes
+    remove, add = planned(partition(members=members), HAVE, NOW, named=False).changes
     assert isinstance(add, Add) and add.guids == (GUIDS[2],)
     assert remove == Remove(16, (GUIDS[0],))
+    alone = msgspec.structs.replace(HAVE, ports={GUIDS[0]: Port()})
+    changes = planned(partition(members=members), alone, NOW, named=False).changes
+    assert [type(change) for change in changes] == [Add, Remove]
 
 
 def test_those_that_were_refused_come_last() -> None:
@@ -113,9 +116,18 @@ def test_ports_are_set_without_those_that_leave_and_with_those_that_nobody_asked
     ports = {GUIDS[0]: Port(Membership.LIMITED), GUIDS[1]: Port(), GUIDS[9]: Port()}
     members = (member(0), member(1, state=MemberState.LEAVING), member(2, state=MemberState.PENDING))
     have = msgspec.structs.replace(HAVE, ports=ports)
-    (change,) = planned(partition(members=members), have, NOW, named=False).changes
+    change, remove, add = planned(partition(members=members), have, NOW, named=False).changes
     assert isinstance(change, SetPorts)
-    assert change.ports == {GUIDS[0]: Port(), GUIDS[2]: Port(), GUIDS[9]: Port()}
+    assert change.ports == {GUIDS[0]: Port(), GUIDS[9]: Port()} and change.off == (GUIDS[0],)
+    assert remove == Remove(16, (GUIDS[1],))
+    assert isinstance(add, Add) and add.guids == (GUIDS[2],)
+
+
+def test_ports_are_not_set_to_none_while_others_are_to_be_added() -> None:
+    members = (member(0, state=MemberState.LEAVING), member(2, state=MemberState.PENDING))
+    have = msgspec.structs.replace(HAVE, name="theirs", ports={GUIDS[0]: Port()})
+    changes = planned(partition(members=members), have, NOW, named=True).changes
+    assert [type(change) for change in changes] == [Add, Remove]
 
 
 def test_members_are_marked_by_what_was_read() -> None:

@@ -1,0 +1,45 @@
+"""What UFM has otherwise than it is to be, in words that stay the same while UFM does. Pure.
+
+Told by the handler's steps when UFM took what was asked of it and has not done it, so that somebody can see to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from farrier.handlers.ib_partition.plan import Plan, Remove
+from farrier.handlers.ib_partition.requests import listed
+from farrier.model.ib_partition import IbPartition
+from farrier.model.ufm import Pkey, Port, Wanted, spelled
+
+
+def differences(partition: IbPartition, have: Pkey | None, plan: Plan, *, named: bool) -> str:
+    """Every difference that `plan` is to end."""
+    if have is None:
+        return f"there is no {spelled(partition.pkey)}"
+    ports = {member.guid: Port(member.membership, partition.index0) for member in partition.users}
+    leaving = [guid for change in plan.changes if isinstance(change, Remove) for guid in change.guids]
+    return "; ".join([*_of_itself(partition.wanted(named=named), have), *_of_ports(ports, have.ports, leaving)])
+
+
+def _of_itself(wanted: Wanted, have: Pkey) -> Iterator[str]:
+    if wanted.name and have.name != wanted.name:
+        yield f"its name is {have.name!r}, not {wanted.name!r}"
+    if have.ip_over_ib != wanted.ip_over_ib:
+        yield f"ip_over_ib is {have.ip_over_ib}, not {wanted.ip_over_ib}"
+    if have.qos is not None:
+        found, asked = msgspec.structs.asdict(have.qos), msgspec.structs.asdict(wanted.qos)
+        yield from (f"{name} is {found[name]:g}, not {asked[name]:g}" for name in asked if found[name] != asked[name])
+
+
+def _of_ports(wanted: Mapping[str, Port], have: Mapping[str, Port], leaving: list[str]) -> Iterator[str]:
+    missing = [guid for guid in wanted if guid not in have]
+    if missing:
+        yield f"it lacks {listed(missing)}"
+    otherwise = [guid for guid, port in wanted.items() if guid in have and have[guid] != port]
+    if otherwise:
+        yield f"members otherwise than they are to be are {listed(otherwise)}"
+    if leaving:
+        yield f"it still has {listed(leaving)}"

@@ -1,0 +1,85 @@
+"""A site that has another UFM from one reload to the next: nothing in it is touched that is not plainly ours."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from farrier.sim.ufm import Manager, Partition
+from farrier.sim.ufm.manager import Port
+from tests.support.partitions import GUIDS, KEY, SITE, Fabric
+
+URL = "http://ufm2.test"
+
+
+async def move(fabric: Fabric, other: Manager) -> None:
+    """The site's file names another UFM, and is read anew."""
+    fabric.hosts["ufm2.test"] = other
+    settings = fabric.settings[SITE]
+    ufm = msgspec.structs.replace(settings.ufm, url=URL)
+    await fabric.fabrics.use({SITE: msgspec.structs.replace(settings, ufm=ufm)})
+
+
+async def test_what_somebody_has_under_the_number_there_is_left_alone_and_told(fabric: Fabric) -> None:
+    made = await fabric.ready("ib", GUIDS[0])
+    other = Manager()
+    theirs = Partition("storage", mtu_limit=4, rate_limit=200.0, ports={GUIDS[30]: Port(), GUIDS[31]: Port()})
+    other.partitions[KEY] = theirs
+    await move(fabric, other)
+    for _ in range(3):
+        await fabric.wait()
+    assert other.changes == [] and other.partitions[KEY] is theirs
+    outcome = await fabric.outcome(made)
+    assert outcome["error"] == "ufm" and all(word in outcome["reason"] for word in ("storage", URL, "http://ufm.test"))
+    await fabric.leave(GUIDS[0])
+    await fabric.asked("delete")
+    await fabric.wait()
+    assert other.changes == [] and await fabric.state(made) == "deleting" and await fabric.taken() == [KEY]
+
+
+@pytest.mark.parametrize("name", ["api_pkey_0x10", "storage"])
+async def test_a_port_that_is_none_of_ours_is_enough_to_leave_it_alone(fabric: Fabric, name: str) -> None:
+    await fabric.ready("ib", GUIDS[0])
+    other = Manager()
+    other.partitions[KEY] = Partition(name, ports={GUIDS[0]: Port(), GUIDS[30]: Port()})
+    await move(fabric, other)
+    await fabric.wait()
+    await fabric.wait()
+    assert other.changes == []
+
+
+async def test_where_the_number_is_free_it_is_claimed_and_made_anew(fabric: Fabric) -> None:
+    made = await fabric.ready("ib", GUIDS[0], mtu_limit=4)
+    other = Manager()
+    await move(fabric, other)
+    await fabric.wait()
+    assert list(other.partitions[KEY].ports) == [GUIDS[0]] and other.partitions[KEY].mtu_limit == 4
+    assert await fabric.history(made) == ["ready"]
+    assert (await fabric.row(made))["claimed_in"] == URL
+
+
+async def test_the_same_ufm_at_another_address_goes_on_as_before(fabric: Fabric) -> None:
+    made = await fabric.ready("ib", *GUIDS[:2])
+    before = len(fabric.manager.changes)
+    await move(fabric, fabric.manager)
+    await fabric.wait()
+    assert len(fabric.manager.changes) == before
+    assert (await fabric.row(made))["claimed_in"] == URL
+    await fabric.asked("delete", drain=True)
+    await fabric.leave(GUIDS[0])
+    await fabric.leave(GUIDS[1], "node-2")
+    await fabric.wait()
+    assert await fabric.state(made) == "gone" and KEY not in fabric.manager.partitions
+
+
+async def test_what_is_to_be_deleted_is_not_given_up_by_a_ufm_that_never_had_it(fabric: Fabric) -> None:
+    made = await fabric.ready()
+    await move(fabric, Manager())
+    await fabric.asked("delete")
+    for _ in range(2):
+        await fabric.wait()
+    assert await fabric.state(made) == "deleting" and await fabric.taken() == [KEY]
+    assert "http://ufm.test" in (await fabric.outcome(made))["reason"]
+    await fabric.fabrics.use(fabric.settings)
+    await fabric.wait()
+    assert await fabric.state(made) == "gone" and KEY not in fabric.manager.partitions
