@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from farrier.errors import MalformedRequest
+from farrier.model import ib_partition, network_segment
 from farrier.model.kinds import CREATE
 from farrier.model.limits import Limits
 from farrier.model.past import Order
@@ -102,6 +103,18 @@ async def list_history(request: Request) -> Response:
     return await api.tell_history(request, wanted, "before", Order.NEWEST)
 
 
+async def list_addresses(request: Request) -> Response:
+    """GET /resources/network_segment/{name}/addresses: those that are given out, and to whom."""
+    page = await backend_of(request).resources.addresses(request.path_params["name"])
+    return api.json({"now": page.now, "addresses": page.rows})
+
+
+async def list_members(request: Request) -> Response:
+    """GET /resources/ib_partition/{name}/members: the ports in it, and whose they are."""
+    page = await backend_of(request).resources.members(request.path_params["name"])
+    return api.json({"now": page.now, "members": page.rows})
+
+
 async def ask(request: Request) -> Response:
     """POST /resource-intents?wait=SECONDS: as POST /intents. What creates a resource is answered at once, 200."""
     backend = backend_of(request)
@@ -153,5 +166,7 @@ ROUTES = [
     Route("/resources/{kind}", list_resources),
     Route("/resources/{kind}/{name}", show_resource),
     Route("/resources/{kind}/{name}/history", list_history),
+    Route(f"/resources/{network_segment.SPEC.name}/{{name}}/addresses", list_addresses),
+    Route(f"/resources/{ib_partition.SPEC.name}/{{name}}/members", list_members),
     Route("/resource-intents", ask, methods=["POST"]),
 ]

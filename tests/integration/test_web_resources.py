@@ -107,6 +107,21 @@ async def test_a_page_that_cannot_be_is_refused(web: httpx.AsyncClient, given: d
     assert (await web.get("/api/v1/resources/crate", params=given)).status_code == 400
 
 
+async def test_members_and_addresses_are_told_with_whose_they_are(web: httpx.AsyncClient, yard: Yard) -> None:
+    await yard.pool.execute("SELECT farrier.set_pool('pkey', 5, 6)")
+    made = {"network_segment": '{"site": "ams", "prefixes": ["10.0.0.0/24"]}', "ib_partition": "{}"}
+    for kind, params in made.items():
+        await yard.pool.execute("SELECT farrier.resource_intent($1, 'lan', 'create', $2::text::jsonb)", kind, params)
+    await yard.pool.execute("SELECT farrier.join_partition('lan', '0002c903000e0b72', 'gpu-1')")
+    members = (await web.get("/api/v1/resources/ib_partition/lan/members")).json()["members"]
+    assert [(m["guid"], m["owner"], m["state"]) for m in members] == [("0002c903000e0b72", "gpu-1", "pending")]
+    assert (await web.get("/api/v1/resources/network_segment/lan/addresses")).json()["addresses"] == []
+    for path in ("ib_partition/wan/members", "network_segment/wan/addresses"):
+        assert (await web.get(f"/api/v1/resources/{path}")).status_code == 404
+    for path in ("ib_partition/%00/members", "network_segment/%00/addresses"):
+        assert (await web.get(f"/api/v1/resources/{path}")).status_code == 400
+
+
 @pytest.mark.parametrize("path", ["crate?state=%00", "crate?site=%00", "crate/%00", "crate/%00/history", "%00"])
 async def test_a_text_that_no_database_takes_is_a_mistake_and_not_something_missing(
     web: httpx.AsyncClient, path: str
