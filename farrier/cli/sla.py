@@ -142,7 +142,7 @@ async def _registered(settings: Config, known: set[str]) -> tuple[KindView, ...]
         return ()
     try:
         async with client(settings.database) as reached:
-            return tuple(kind for kind in await reached.resources.kinds() if kind.kind not in known)
+            return tuple(kind for kind in await reached.resources.kinds(counted=False) if kind.kind not in known)
     except FarrierError as error:
         typer.echo(f"limits of kinds that only a database knows are not known: {error}", err=True)
         return ()

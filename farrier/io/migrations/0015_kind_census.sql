@@ -102,7 +102,9 @@ BEGIN
 END $$;
 
 -- Resources of a kind as they are shown, by name, behind a key: `most` lines, each with what the kind's own columns say in
--- `detail`, and whatever a function KIND_detail(bigint) RETURNS jsonb beside the table adds, if there is one. `one_id` is the only one wanted, or null; empty arrays take any, and a state is meant with its substates; `ended` shows those that have ended, too.
+-- `detail`, and whatever a function KIND_detail(bigint) RETURNS jsonb beside the table adds, if there is one. `one_id` is the
+-- only one wanted, or null; empty arrays take any, and a state is meant with its substates; `ended` shows those that have
+-- ended, too.
 CREATE FUNCTION farrier.show_resources(
     kind text, one_id bigint, states text[], sites text[], ended boolean, after_name text, after_id bigint, most integer)
     RETURNS SETOF jsonb
@@ -119,7 +121,8 @@ BEGIN
                    'outcome', o.outcome, 'outcome_at', o.at, 'next_run_at', c.due_at, 'running', c.claim_token IS NOT NULL)
           FROM (SELECT * FROM %1$s r
                  WHERE ($2 IS NULL OR r.id = $2) AND ($5 OR r.ended_at IS NULL)
-                   AND (cardinality($3) = 0 OR r.state = ANY ($3) OR split_part(r.state, '/', 1) = ANY ($3)) AND (cardinality($4) = 0 OR r.site = ANY ($4))
+                   AND (cardinality($3) = 0 OR r.state = ANY ($3) OR split_part(r.state, '/', 1) = ANY ($3))
+                   AND (cardinality($4) = 0 OR r.site = ANY ($4))
                    AND (r.name, r.id) > ($6, $7)
                  ORDER BY r.name, r.id LIMIT $8) r
           LEFT JOIN farrier.kind_states s ON s.kind = $1 AND s.state = r.state
