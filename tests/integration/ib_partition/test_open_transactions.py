@@ -67,13 +67,12 @@ async def prepare(fabric: Fabric, stage: str) -> None:
 async def ask(fabric: Fabric, stage: str, names: tuple[str, ...]) -> None:
     """What the stage is asked for, while the client's transaction is open."""
     for name in names:
-        match stage:
-            case "ready, to remove" | "draining":
-                await fabric.leave(PORT, "owner", name)
-            case "ready, to change":
-                await fabric.ask("update", name, service_level=2)
-            case "deleting":
-                await fabric.ask("delete", name)
+        if stage in ("ready, to remove", "draining"):
+            await fabric.leave(PORT, "owner", name)
+        elif stage == "ready, to change":
+            await fabric.ask("update", name, service_level=2)
+        elif stage == "deleting":
+            await fabric.ask("delete", name)
 
 
 async def act(client: Connection, role: str, statement: str) -> None:

@@ -12,9 +12,9 @@ MANY = """
         INSERT INTO farrier.network_segments (name, site, state, prefixes, vlan, vni, ended_at)
         SELECT 'seg-' || n, 'site-' || n % 5, 'ready', ARRAY[format('10.%s.%s.0/24', n / 256, n % 256)], 1 + n / 5, n,
                CASE WHEN n % 2 = 0 THEN farrier.now() END
-          FROM generate_series(1, 6000) n RETURNING id, prefixes[1]::cidr AS prefix, site
+          FROM generate_series(1, 6000) n RETURNING id, prefixes[1]::cidr AS prefix, site, ended_at
     ), used AS (
-        INSERT INTO farrier.segment_usage (segment) SELECT id FROM made
+        INSERT INTO farrier.segment_usage (segment, open) SELECT id, ended_at IS NULL FROM made
     ), given AS (
         INSERT INTO farrier.segment_prefixes
         SELECT id, prefix, site, NULL, 0, 0, host(prefix)::inet + 1, host(prefix)::inet + 254, 254 FROM made

@@ -93,13 +93,12 @@ async def prepare(lan: Lan, stage: str) -> None:
 async def ask(lan: Lan, stage: str, names: tuple[str, ...]) -> None:
     """What the stage is asked for, while the client's transaction is open."""
     for number, name in enumerate(names):
-        match stage:
-            case "ready, to change":
-                await lan.ask(name, "update", mtu=9000)
-            case "ready, to grow":
-                await lan.ask(name, "update", add_prefixes=[f"10.{len(names)}.{number}.0/24"])
-            case "ready, to delete":
-                await lan.ask(name, "delete")
+        if stage == "ready, to change":
+            await lan.ask(name, "update", mtu=9000)
+        elif stage == "ready, to grow":
+            await lan.ask(name, "update", add_prefixes=[f"10.{len(names)}.{number}.0/24"])
+        elif stage == "ready, to delete":
+            await lan.ask(name, "delete")
 
 
 async def act(client: Connection, role: str, statement: str) -> None:
