@@ -34,6 +34,21 @@ CREATE TABLE farrier.ib_members (
 CREATE INDEX ib_members_node ON farrier.ib_members (node) WHERE node IS NOT NULL;
 CREATE INDEX ib_members_guid ON farrier.ib_members (guid);
 
+-- Every number of a pool is one that a partition can have: the lowest is given first, so one that no partition can have would
+-- be tried by all, for ever.
+CREATE FUNCTION farrier.check_pkey_pool() RETURNS trigger
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF NEW.first < 1 OR NEW.last > 32766 THEN
+        RAISE EXCEPTION 'pool % would go from % to %, and keys of partitions from 1 (0x0001) to 32766 (0x7ffe)',
+            NEW.pool, NEW.first, NEW.last
+            USING ERRCODE = 'FR400', HINT = '0x7fff is the key of UFM itself.';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER check_pkey_pool BEFORE INSERT OR UPDATE ON farrier.number_pools FOR EACH ROW
+    WHEN (NEW.pool = 'pkey' OR starts_with(NEW.pool, 'pkey:')) EXECUTE FUNCTION farrier.check_pkey_pool();
+
 -- A partition takes its number as it is made; the pool is that of its site.
 CREATE FUNCTION farrier.take_pkey() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -41,11 +56,8 @@ BEGIN
     IF NEW.mtu_limit NOT IN (2, 4) THEN
         RAISE EXCEPTION 'mtu_limit is 2 or 4, in KiB; got %', NEW.mtu_limit USING ERRCODE = 'FR400';
     END IF;
-    NEW.pkey := take_number(CASE WHEN NEW.site IS NULL THEN 'pkey' ELSE 'pkey:' || NEW.site END, 'ib_partition', NEW.id, NEW.pkey);
-    IF NEW.pkey NOT BETWEEN 1 AND 32766 THEN
-        RAISE EXCEPTION 'pkey % is out of range: 1 (0x0001) to 32766 (0x7ffe)', NEW.pkey
-            USING ERRCODE = 'FR409', HINT = 'Give the pool bounds within 1 and 32766: 0x7fff is the key of UFM itself.';
-    END IF;
+    NEW.pkey := take_number(CASE WHEN NEW.site IS NULL THEN 'pkey' ELSE 'pkey:' || NEW.site END,
+                            'ib_partition', NEW.id, NEW.pkey);
     RETURN NEW;
 END $$;
 CREATE TRIGGER take_pkey BEFORE INSERT ON farrier.ib_partitions FOR EACH ROW EXECUTE FUNCTION farrier.take_pkey();
@@ -239,7 +251,8 @@ CREATE FUNCTION farrier.held_partitions(changes jsonb) RETURNS bigint[]
     LANGUAGE plpgsql AS $$
 DECLARE
     free bigint[];
-    ending bigint[] := ARRAY(SELECT c.run FROM jsonb_to_recordset(changes -> 'resources') c (run bigint, state text) WHERE c.state = 'gone');
+    ending bigint[] := ARRAY(
+        SELECT c.run FROM jsonb_to_recordset(changes -> 'resources') c (run bigint, state text) WHERE c.state = 'gone');
     busy bigint[] := '{}';
 BEGIN
     free := ARRAY(

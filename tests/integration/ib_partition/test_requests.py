@@ -60,10 +60,20 @@ async def test_a_pool_that_is_empty_says_so(every_fabric: Fabric) -> None:
     assert error.sqlstate == "FR409" and "is empty" in str(error)
 
 
-async def test_a_pool_with_numbers_that_are_no_keys_gives_none_of_them(every_fabric: Fabric) -> None:
-    await every_fabric.conn.execute("SELECT farrier.set_pool('pkey:south', 32767, 32768)")
-    error = await refusal(every_fabric, site="south")
-    assert error.sqlstate == "FR409" and "0x7ffe" in str(error)
+@pytest.mark.parametrize("pool", ["pkey", "pkey:south", f"pkey:{SITE}"])
+@pytest.mark.parametrize(("first", "last"), [(0, 31), (-5, 31), (16, 32767)])
+async def test_a_pool_with_numbers_that_are_no_keys_is_refused(
+    every_fabric: Fabric, pool: str, first: int, last: int
+) -> None:
+    with pytest.raises(pg.PostgresError, match="0x7ffe") as caught:
+        await every_fabric.conn.execute("SELECT farrier.set_pool($1, $2, $3)", pool, first, last)
+    assert caught.value.sqlstate == "FR400"
+
+
+async def test_pools_of_other_kinds_may_have_any_numbers(every_fabric: Fabric) -> None:
+    await every_fabric.conn.execute("SELECT farrier.set_pool('pkeys', 0, 40000)")
+    await every_fabric.conn.execute("SELECT farrier.set_pool('pkey:south', 1, 32766)")
+    assert (await every_fabric.row(await every_fabric.create(site="south")))["pkey"] == 1
 
 
 async def test_an_update_that_names_nothing_is_refused(fabric: Fabric) -> None:
