@@ -23,8 +23,8 @@ from farrier.io.client import client
 from farrier.model import duration
 from farrier.model.views import Page, RegionView
 from farrier.protocols import MaasClient, ServiceObserver
-from farrier.services.maas_transport import Times
 from farrier.services.regions import open_regions, settings_of
+from farrier.services.times import Times
 
 site = typer.Typer(
     no_args_is_help=True,

@@ -16,7 +16,7 @@ import msgspec
 
 from farrier import protocols
 from farrier.config.sites import Sites
-from farrier.services.maas_transport import Times
+from farrier.services.times import Times
 from farrier.services.ufm import Ufm, open_ufm
 from farrier.services.ufm_transport import UfmSettings, pass_of
 

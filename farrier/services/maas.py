@@ -32,8 +32,9 @@ from farrier.model.maas_changes import Change, LookUp, NewMachine
 from farrier.services import maas_answers, maas_requests
 from farrier.services.maas_requests import Operation
 from farrier.services.maas_signing import ApiKey
-from farrier.services.maas_transport import Sends, Slot, Times, Transport
+from farrier.services.maas_transport import Sends, Slot, Transport
 from farrier.services.maas_wire import MaasSettings, open_wire
+from farrier.services.times import Times
 
 # Between reading a machine and acting on it lies one decision of ours. Whatever is older is read again.
 FRESH = timedelta(seconds=10)

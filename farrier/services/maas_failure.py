@@ -7,13 +7,11 @@ caller reads once too often rather than taking a change that was made for one th
 
 from __future__ import annotations
 
-import json
 import re
 import socket
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
-from urllib.parse import quote, quote_plus
 
 import httpx
 import msgspec
@@ -21,16 +19,10 @@ from typing_extensions import override
 
 from farrier.model.maas import MaasError, MaasFailure
 from farrier.services.maas_requests import Request
+from farrier.services.quoting import quoted
 
 # What a region may tell us to stay away. It says 5 or 10 s; a proxy in front of it may say anything.
 LONGEST_STAY = timedelta(minutes=5)
-# A sentence or two: what MAAS says is one, unless it lists all of something.
-_LONGEST_QUOTE = 300
-
-# Characters of a secret that is not quoted whole, as user data with a token in it; a password or a key is shorter.
-_LONG = 128
-# A token in it is several times as long, so most of it goes wherever the quoted part begins.
-_PIECE = 12
 
 _NO_MACHINE = re.compile(r"No (Machine|Node) matches the given query")
 _OLD_TIMESTAMP = re.compile(r"expired timestamp|timestamp", re.IGNORECASE)
@@ -157,50 +149,6 @@ def _before_any_request(error: Exception) -> tuple[MaasFailure, str] | None:
 def garbled(request: Request, detail: str) -> MaasError:
     """A success whose body cannot be used: what was asked for was perhaps done."""
     return MaasError(MaasFailure.PROTOCOL, detail, operation=request.operation, ambiguous=request.changes)
-
-
-def quoted(body: bytes, secrets: Iterable[str]) -> str:
-    """What the region said: one line, not too long, no secret in any spelling in which it was sent or may come back."""
-    # Cut after the secrets are out: one that is cut through would not be found.
-    text = scrubbed(" ".join(body[: 64 * _LONGEST_QUOTE].decode(errors="replace").split()), secrets)
-    text = "".join(one if one.isprintable() else "?" for one in text)
-    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
-
-
-def scrubbed(text: str, secrets: Iterable[str]) -> str:
-    """`text` without the secrets."""
-    spellings = {
-        spelling
-        for secret in secrets
-        for spelling in (
-            secret,
-            quote(secret, safe=""),
-            quote_plus(secret),
-            json.dumps(secret)[1:-1],
-            repr(secret)[1:-1],
-            " ".join(secret.split()),
-        )
-    }
-    for spelling in sorted(filter(None, spellings), key=len, reverse=True):
-        text = text.replace(spelling, "***")
-    for long in (spelling for spelling in spellings if len(spelling) >= _LONG):
-        text = _without_parts(text, long)
-    return text
-
-
-def _without_parts(text: str, secret: str) -> str:
-    """`text` without what it quotes of a long secret: whoever quotes that shortens it. Fewer than two pieces of what is
-    quoted may stay, one at each of its ends."""
-    pieces = {secret[at : at + _PIECE] for at in range(0, len(secret) - _PIECE + 1, _PIECE)}
-    kept: list[str] = []
-    end = 0
-    for at in range(len(text)):
-        if text[at : at + _PIECE] in pieces:
-            kept.append("***" if at >= end else "")
-            end = at + _PIECE
-        elif at >= end:
-            kept.append(text[at])
-    return "".join(kept)
 
 
 def _fields(answer: Answer, secrets: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -7,7 +7,6 @@ whatever becomes of it. Waiting for a slot is no part of a request's time.
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -15,7 +14,6 @@ from typing import Protocol, TypeVar
 
 import anyio
 import httpx
-import msgspec
 
 from farrier import protocols
 from farrier.errors import CredentialError
@@ -25,6 +23,7 @@ from farrier.services.maas_failure import Answer
 from farrier.services.maas_requests import Operation, Request
 from farrier.services.maas_signing import ApiKey, authorization, parsed
 from farrier.services.maas_wire import CONCURRENCY, MaasSettings, Wire
+from farrier.services.times import Times
 
 _T = TypeVar("_T")
 
@@ -39,14 +38,6 @@ LONGEST_PAUSE = timedelta(seconds=10)
 KEY_KEPT = timedelta(seconds=1)
 
 _PASSES = frozenset({MaasFailure.BUSY, MaasFailure.UPSTREAM, MaasFailure.UNREACHABLE})
-
-
-class Times(msgspec.Struct, frozen=True, kw_only=True):
-    """What tells the time: `wall` for signatures alone, `pause` between the tries of a read."""
-
-    clock: protocols.Clock
-    wall: Callable[[], float] = time.time
-    pause: Callable[[float], Awaitable[None]] = anyio.sleep
 
 
 class Transport:

@@ -18,10 +18,10 @@ import msgspec
 from farrier import protocols
 from farrier.config.sites import Sites
 from farrier.model.maas import MaasError, MaasFailure
-from farrier.services.maas_transport import Times
 from farrier.services.maas_wire import MaasSettings
 from farrier.services.region_turns import Turns
 from farrier.services.sharing_client import SharingClient, open_sharing
+from farrier.services.times import Times
 
 
 class RegionSettings(msgspec.Struct, frozen=True, kw_only=True):

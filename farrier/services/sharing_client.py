@@ -17,8 +17,9 @@ from typing_extensions import override
 from farrier import protocols
 from farrier.model.maas import PowerAddress
 from farrier.services.maas import Maas
-from farrier.services.maas_transport import Times, Transport
+from farrier.services.maas_transport import Transport
 from farrier.services.maas_wire import MaasSettings, open_wire
+from farrier.services.times import Times
 
 # All BMC addresses of a region take it 1.2 ms for each machine, and every node that looks for its own wants them. A
 # machine that was made since is found by its other marks, and is read by its id before it is taken.

@@ -17,7 +17,7 @@ import msgspec
 from typing_extensions import override
 
 from farrier.model.ufm import UfmError, UfmFailure
-from farrier.services.maas_failure import quoted
+from farrier.services.quoting import quoted
 from farrier.services.ufm_requests import Operation, Request
 
 # What UFM, or a proxy in front of it, may tell us to stay away.

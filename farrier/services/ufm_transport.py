@@ -25,7 +25,7 @@ from farrier import protocols
 from farrier.errors import CredentialError
 from farrier.model.ufm import UfmError, UfmFailure
 from farrier.services import ufm_failure
-from farrier.services.maas_transport import Times
+from farrier.services.times import Times
 from farrier.services.trust import CaFile, SystemCa, connector_ssl
 from farrier.services.ufm_failure import Answer, Garbled
 from farrier.services.ufm_requests import Operation, Request

@@ -33,8 +33,8 @@ from farrier.protocols import CredentialStore, MetricsSink, ServiceObserver
 from farrier.services import fabrics as fabric_services
 from farrier.services.bmc import open_bmc
 from farrier.services.fabrics import Fabrics, open_fabrics
-from farrier.services.maas_transport import Times
 from farrier.services.regions import Regions, open_regions, settings_of
+from farrier.services.times import Times
 from farrier.wiring.kinds import Extensions, Loop, built_in_loops, loop_of
 from farrier.wiring.progress import Progress, WatchedIO
 from farrier.wiring.settings import bmc_settings, credentials

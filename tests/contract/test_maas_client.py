@@ -17,8 +17,9 @@ from farrier.model import maas_changes as changes
 from farrier.model.maas import MaasError, MaasFailure, MaasStatus, PowerAddress
 from farrier.model.maas_changes import Change, LookUp
 from farrier.services.maas import FRESH, MOST_MACHINES, open_maas
-from farrier.services.maas_transport import KEY_KEPT, Times
+from farrier.services.maas_transport import KEY_KEPT
 from farrier.services.maas_wire import CONCURRENCY
+from farrier.services.times import Times
 from farrier.sim.maas import ADMIN, OPERATOR, Region, RegionTransport, Status
 from farrier.sim.maas.records import Subnet, Vlan
 from tests.support.clock import HandClock

@@ -14,8 +14,9 @@ from farrier.errors import CredentialError
 from farrier.model.maas import Machine
 from farrier.model.maas_changes import Abort, Commission, Deploy, NewMachine, PowerAccess, Release
 from farrier.services.maas import Maas, open_maas
-from farrier.services.maas_transport import KEY_KEPT, Times
+from farrier.services.maas_transport import KEY_KEPT
 from farrier.services.maas_wire import MaasSettings
+from farrier.services.times import Times
 from farrier.sim.maas import ADMIN, Region, RegionTransport
 from tests.support.clock import HandClock
 

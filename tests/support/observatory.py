@@ -25,9 +25,9 @@ from farrier.io import maas_region as region_rows
 from farrier.io.maas_region import RegionPace, RegionRows
 from farrier.io.pool import Pool
 from farrier.io.state import PostgresStateIO
-from farrier.services.maas_transport import Times
 from farrier.services.maas_wire import MaasSettings
 from farrier.services.regions import Regions, RegionSettings, open_regions
+from farrier.services.times import Times
 from farrier.sim.maas import ADMIN, Region, RegionTransport
 from tests.support.loop import Ledger
 from tests.support.maas import Observed

@@ -29,7 +29,7 @@ from farrier.io.state import PostgresStateIO
 from farrier.model.ib_partition import KIND, IbPartition, PartitionWrite
 from farrier.model.outcome import Step
 from farrier.services.fabrics import Fabrics, FabricSettings, open_fabrics
-from farrier.services.maas_transport import Times
+from farrier.services.times import Times
 from farrier.services.ufm_transport import UfmSettings
 from farrier.sim.ufm import Manager, UfmTransport
 from tests.support import loop, pg

@@ -30,7 +30,7 @@ from farrier.io.network_segment import SegmentRows
 from farrier.io.node import NodeRows
 from farrier.io.state import PostgresStateIO
 from farrier.services.fabrics import FabricSettings, open_fabrics
-from farrier.services.maas_transport import Times
+from farrier.services.times import Times
 from farrier.services.ufm_transport import UfmSettings
 from farrier.sim.maas import Region
 from farrier.sim.ufm import Manager, UfmTransport

@@ -20,7 +20,7 @@ from farrier import protocols
 from farrier.errors import CredentialError
 from farrier.model.credential import Credential
 from farrier.model.ufm import Qos, UfmError, Wanted
-from farrier.services.maas_transport import Times
+from farrier.services.times import Times
 from farrier.services.ufm import Ufm, open_ufm
 from farrier.services.ufm_transport import Pass, UfmSettings, pass_of
 from farrier.sim.ufm import Manager, UfmTransport

@@ -11,7 +11,7 @@ import pytest
 from farrier.config.sites import Site, UfmSite
 from farrier.errors import ConfigError
 from farrier.services.fabrics import Fabrics, open_fabrics, settings_of
-from farrier.services.maas_transport import Times
+from farrier.services.times import Times
 from farrier.services.ufm_transport import UfmSettings
 from farrier.sim.ufm import Manager, UfmTransport
 from tests.support.clock import HandClock

@@ -9,8 +9,9 @@ import httpx
 import pytest
 
 from farrier.model.maas import MaasFailure
-from farrier.services.maas_failure import LONGEST_STAY, Answer, of_answer, of_exception, scrubbed
+from farrier.services.maas_failure import LONGEST_STAY, Answer, of_answer, of_exception
 from farrier.services.maas_requests import Operation, Request, read
+from farrier.services.quoting import scrubbed
 
 READ = read(Operation.MACHINE, "machines/abc123/")
 CHANGE = Request(operation=Operation.RELEASE, method="POST", path="machines/abc123/", query=(("op", "release"),))

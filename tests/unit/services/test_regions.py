@@ -12,10 +12,10 @@ from typing_extensions import override
 
 from farrier.model.maas import MaasError, MaasFailure
 from farrier.services import sharing_client
-from farrier.services.maas_transport import Times
 from farrier.services.maas_wire import MaasSettings
 from farrier.services.region_turns import TURNS
 from farrier.services.regions import Regions, RegionSettings, open_regions
+from farrier.services.times import Times
 from farrier.sim.maas import ADMIN, Broken, Fault, Region, RegionTransport
 from tests.support.clock import HandClock
 from tests.support.maas import NEW, Observed
