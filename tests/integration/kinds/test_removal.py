@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import anyio
+import msgspec
 import pytest
 
 from farrier import wiring
@@ -14,6 +15,7 @@ from farrier.handlers.resource import Extension
 from farrier.io import kinds
 from farrier.io.patience import LockPatience
 from farrier.io.pool import Connection
+from farrier.model.kinds import KindEdge, KindState
 from farrier.model.resource import Answer
 from tests.support import crates, loop, pg
 from tests.support.crates import SPEC, Crate, CrateHandler, Hand, ask
@@ -150,3 +152,47 @@ async def test_an_upgrade_of_a_kind_waits_for_no_open_transaction(every_db: pg.D
         with anyio.fail_after(loop.PATIENCE):
             assert not await install(conn)
         await transaction.rollback()
+
+
+async def test_an_upgrade_that_takes_a_state_away_gives_way_to_those_behind_it(
+    every_db: pg.Database, conn: Connection
+) -> None:
+    """It has to know that nobody enters that state meanwhile."""
+    lasts = KindState(why_none="it has ended")
+    edges = (KindEdge("packing", "packed", "x"), KindEdge("packed", "gone", "x"))
+    states = {**{name: SPEC.states[name] for name in ("packing", "packed")}, "gone": lasts}
+    fewer = msgspec.structs.replace(SPEC, states=states, edges=edges)
+    wanted = kinds.Installable(spec=fewer, sql="", columns=frozenset())
+    async with every_db.connect() as client:
+        transaction = client.transaction()
+        await transaction.start()
+        await ask(client, "create", "c-1", PACK)
+        with pytest.raises(RefusedByModel, match="kind crate needs a table that a transaction elsewhere keeps locked"):
+            await kinds.install(conn, wanted, patience=HASTY)
+        await kinds.require(conn, [(NAME, SPEC)])
+        await transaction.rollback()
+    assert not await kinds.install(conn, wanted, patience=HASTY)
+    await kinds.require(conn, [(NAME, fewer)])
+
+
+async def test_the_loop_of_a_kind_outlives_its_table_and_goes_on_with_a_new_one(db: pg.Database) -> None:
+    """It runs beside nodes: one schema that is dropped ends no controller."""
+    async with crates.opened(db) as yard, db.connect() as conn:
+        made = await yard.create()
+        async with yard.running():
+            await yard.until("SELECT state = 'packed' FROM farrier_crates.crates WHERE id = $1", made)
+            await yard.until("SELECT claim_token IS NULL FROM farrier.schedule WHERE kind = 'crate'")
+            await yard.pool.execute("DROP SCHEMA farrier_crates CASCADE")
+            before = await yard.pool.fetchval("SELECT xmin::text FROM farrier.schedule WHERE kind = 'crate'")
+            await yard.pool.execute("SELECT farrier.enqueue('crate', $1)", made)
+            await yard.until(TRIED, before)
+            await install(conn)
+            again = await yard.create("c-2")
+            await yard.until("SELECT state = 'packed' FROM farrier_crates.crates WHERE id = $1", again)
+
+
+# Woken, run and given back: due again after a while.
+TRIED = """
+    SELECT xmin::text <> $1 AND claim_token IS NULL AND due_at > farrier.now()
+      FROM farrier.schedule WHERE kind = 'crate'
+"""
