@@ -27,7 +27,7 @@ _LONGEST_PAUSE = timedelta(seconds=10)
 
 
 class Listener:
-    """Wakes the loop of a kind whenever something of it was asked for, and all whenever something may have been missed."""
+    """Wakes the loop of a kind whenever something of it was asked for, all whenever something may have been missed."""
 
     def __init__(
         self,

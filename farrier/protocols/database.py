@@ -49,8 +49,8 @@ class Subscription(Protocol):
     """One listening connection."""
 
     async def heard(self, patience: timedelta) -> frozenset[str]:
-        """Wait for a wake-up; the kinds that were woken, "" for all of them, none when `patience` is over. One that came
-        before the call counts. Raises `DatabaseUnreachable` when the connection is gone."""
+        """Wait for a wake-up; the kinds that were woken, "" for all of them, none when `patience` is over. One that
+        came before the call counts. Raises `DatabaseUnreachable` when the connection is gone."""
 
     async def prove(self) -> None:
         """Send a message around and wait for it. Raises `DatabaseUnreachable` when it does not come: the
