@@ -132,7 +132,7 @@ BEGIN
         PERFORM farrier.leave_partition(one.partition::text, one.guid, who);
     END LOOP;
 
-    FOR one IN SELECT s.id FROM farrier.network_segments s JOIN farrier.segment_usage u ON u.segment = s.id AND u.open
+    FOR one IN SELECT s.id FROM farrier.network_segments s JOIN farrier.segment_usage u ON u.segment = s.id AND u.open AND s.state = 'ready'
                 WHERE s.name = ANY (segments) AND s.ended_at IS NULL AND s.site = at_site
                   AND NOT EXISTS (SELECT FROM farrier.segment_addresses a WHERE a.segment = s.id AND a.owner = who AND a.node = of_node)
                   AND (EXISTS (SELECT FROM farrier.segment_free f WHERE f.segment = s.id)

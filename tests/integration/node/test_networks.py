@@ -362,6 +362,17 @@ async def test_a_run_that_was_overtaken_takes_nothing(every_lan: Tenancy) -> Non
     assert (await every_lan.addresses(first), await every_lan.addresses(second)) == ([], ["10.9.0.2"])
 
 
+async def test_a_segment_that_is_not_ready_yet_is_passed_over_and_refuses_no_run(every_db: pg.Database) -> None:
+    """Nothing runs here that would make it ready."""
+    async with every_db.connect() as conn:
+        create = "INSERT INTO farrier.resource_intents (kind, resource, action, params) VALUES ($1, $2, 'create', $3)"
+        await conn.execute(create, "network_segment", SEGMENT, '{"site": "north", "prefixes": ["10.9.0.0/24"]}')
+        node = await conn.fetchval("SELECT farrier.register_node('gpu-1', site => 'north')")
+        await conn.execute("SELECT farrier.use_networks($1, ARRAY[$2], '{}')", node, SEGMENT)
+        assert await conn.fetchval("SELECT state FROM farrier.network_segments") == "provisioning"
+        assert await conn.fetchval("SELECT count(*) FROM farrier.segment_addresses") == 0
+
+
 async def test_a_run_that_is_written_again_takes_nothing_twice(every_lan: Tenancy) -> None:
     ((node, version),) = await with_tokens(every_lan, 1)
     for _ in range(2):
