@@ -31,9 +31,9 @@ from farrier.metrics.sink import PrometheusSink
 from farrier.model.credential import Credential
 from farrier.model.maas_changes import Commission, Deploy, NewMachine, PowerAccess
 from farrier.protocols import CredentialStore, MaasClient, ServiceObserver
-from farrier.services.maas_transport import Times
 from farrier.services.maas_wire import MaasSettings
 from farrier.services.regions import Regions, RegionSettings, open_regions
+from farrier.services.times import Times
 from farrier.sim.maas import ADMIN, Region, RegionTransport, Status
 from farrier.sim.maas.records import Machine
 from farrier.wiring import vocabulary
