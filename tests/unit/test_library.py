@@ -62,7 +62,7 @@ PARAMETERS = {
     "Step": "act deadline if_cut name reads_only",
     "Transition": "cause reason source to writes",
     "Update": "look_again quiet reason source to writes",
-    "Wait": "look_again reason source writes",
+    "Wait": "error look_again reason source writes",
     "DoNothing": "look_again source writes",
     "Deleted": "source writes",
     "Answer": "accepted reason request",
