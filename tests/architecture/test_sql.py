@@ -10,6 +10,7 @@ import pytest
 
 from farrier.io import statements
 from tests.architecture import sources
+from tests.architecture.test_python import LONGEST_FILE
 from tests.support import pg
 
 READS_TIME = re.compile(
@@ -29,6 +30,11 @@ SCRIPTS = {"schema/prepare"}
 def test_a_file_begins_with_a_line_that_says_what_it_is_for(path: Path) -> None:
     first = path.read_text(encoding="utf-8").partition("\n")[0]
     assert re.fullmatch(r"-- \S.{15,}", first)
+
+
+@pytest.mark.parametrize("path", sources.sql_files(), ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_a_file_is_short(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST_FILE
 
 
 def test_the_time_is_read_through_farrier_now_and_nowhere_else() -> None:

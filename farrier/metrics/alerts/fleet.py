@@ -203,8 +203,8 @@ def _region_unconfigured() -> Alert:
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary="{{ $value }} MAAS region(s) are in no controller's settings any more",
-        description="Nobody reads them, and nothing of their sites goes on that needs MAAS. Put the site back, or run: "
-        "farrier site forget SITE. Which: farrier site list",
+        description="Nobody reads them, and nothing of their sites goes on that needs MAAS. Put the site back, or run "
+        "farrier site forget SITE. Run: farrier site list",
     )
 
 
