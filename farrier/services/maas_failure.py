@@ -8,17 +8,15 @@ caller reads once too often rather than taking a change that was made for one th
 from __future__ import annotations
 
 import re
-import socket
-import ssl
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
-import httpx
 import msgspec
 from typing_extensions import override
 
 from farrier.model.maas import MaasError, MaasFailure
 from farrier.services.maas_requests import Request
+from farrier.services.no_answer import no_answer
 from farrier.services.quoting import quoted
 
 # What a region may tell us to stay away. It says 5 or 10 s; a proxy in front of it may say anything.
@@ -108,42 +106,9 @@ def _detail(failure: MaasFailure, answer: Answer, secrets: Iterable[str]) -> str
 
 def of_exception(request: Request, error: Exception, *, within: timedelta) -> MaasError:
     """The error that it is that there was no complete answer."""
-    failure, detail, arrived = _of_chain(error, within)
-    return MaasError(failure, detail, operation=request.operation, ambiguous=request.changes and arrived)
-
-
-def _of_chain(error: Exception, within: timedelta) -> tuple[MaasFailure, str, bool]:
-    """Class, text, and whether the request may have arrived."""
-    before = _before_any_request(error)
-    if before is not None:
-        return *before, False
-    if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
-        return MaasFailure.TIMEOUT, "no connection to MAAS in time", False
-    if isinstance(error, TimeoutError | httpx.TimeoutException):
-        return MaasFailure.TIMEOUT, f"no complete answer of MAAS within {within.total_seconds():g} s", True
-    if isinstance(error, httpx.ConnectError):
-        return MaasFailure.UNREACHABLE, "no connection to MAAS", False
-    if isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL):
-        return MaasFailure.PROTOCOL, "the URL of MAAS is none", False
-    if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError | OSError):
-        return MaasFailure.UNREACHABLE, "MAAS closed the connection", True
-    return MaasFailure.PROTOCOL, f"no usable answer of MAAS ({type(error).__name__})", True
-
-
-def _before_any_request(error: Exception) -> tuple[MaasFailure, str] | None:
-    """Names and certificates, which the layers above hide in a failed connection."""
-    connecting = isinstance(error, httpx.ConnectError)
-    for cause in _chain(error):
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return MaasFailure.TLS, f"the certificate of MAAS is not trusted: {cause.verify_message}"
-        if connecting and isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError):
-            # A region that is starting more often than a certificate in question.
-            return MaasFailure.UNREACHABLE, "MAAS closed the connection during the TLS handshake"
-        if connecting and isinstance(cause, ssl.SSLError):
-            return MaasFailure.TLS, f"the TLS handshake failed: {getattr(cause, 'reason', '') or type(cause).__name__}"
-        if isinstance(cause, socket.gaierror):
-            return MaasFailure.UNREACHABLE, "the host name of MAAS does not resolve"
-    return None
+    why = no_answer("MAAS", error, within=within)
+    ambiguous = request.changes and why.arrived
+    return MaasError(MaasFailure(why.reason), why.detail, operation=request.operation, ambiguous=ambiguous)
 
 
 def garbled(request: Request, detail: str) -> MaasError:
@@ -174,9 +139,3 @@ def _stay(text: str) -> timedelta | None:
     if not (text.isascii() and text.isdecimal()):
         return LONGEST_STAY if text else None
     return min(timedelta(seconds=int(text[:9])), LONGEST_STAY)
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__

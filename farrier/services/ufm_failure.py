@@ -7,16 +7,14 @@ made for one that was not.
 
 from __future__ import annotations
 
-import socket
-import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import timedelta
 
-import httpx
 import msgspec
 from typing_extensions import override
 
 from farrier.model.ufm import UfmError, UfmFailure
+from farrier.services.no_answer import no_answer
 from farrier.services.quoting import quoted
 from farrier.services.ufm_requests import Operation, Request
 
@@ -102,53 +100,14 @@ def _detail(failure: UfmFailure, answer: Answer, secrets: Iterable[str]) -> str:
 
 def of_exception(request: Request, error: Exception, *, within: timedelta) -> UfmError:
     """The error that it is that there was no complete answer."""
-    failure, detail, arrived = _of_chain(error, within)
-    return UfmError(failure, detail, operation=request.operation, ambiguous=request.changes and arrived)
+    why = no_answer("UFM", error, within=within)
+    ambiguous = request.changes and why.arrived
+    return UfmError(UfmFailure(why.reason), why.detail, operation=request.operation, ambiguous=ambiguous)
 
 
 def garbled(request: Request, detail: str) -> UfmError:
     """A success whose body cannot be used: what was asked for was perhaps done."""
     return UfmError(UfmFailure.PROTOCOL, detail, operation=request.operation, ambiguous=request.changes)
-
-
-def _of_chain(error: Exception, within: timedelta) -> tuple[UfmFailure, str, bool]:
-    """Class, text, and whether the request may have arrived."""
-    before = _before_any_request(error)
-    if before is not None:
-        return *before, False
-    if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
-        return UfmFailure.TIMEOUT, "no connection to UFM in time", False
-    if isinstance(error, TimeoutError | httpx.TimeoutException):
-        return UfmFailure.TIMEOUT, f"no complete answer of UFM within {within.total_seconds():g} s", True
-    if isinstance(error, httpx.ConnectError):
-        return UfmFailure.UNREACHABLE, "no connection to UFM", False
-    if isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL):
-        return UfmFailure.PROTOCOL, "the URL of UFM is none", False
-    if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError | OSError):
-        return UfmFailure.UNREACHABLE, "UFM closed the connection", True
-    return UfmFailure.PROTOCOL, f"no usable answer of UFM ({type(error).__name__})", True
-
-
-def _before_any_request(error: Exception) -> tuple[UfmFailure, str] | None:
-    """Names and certificates, which the layers above hide in a failed connection."""
-    connecting = isinstance(error, httpx.ConnectError)
-    for cause in _chain(error):
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return UfmFailure.TLS, f"the certificate of UFM is not trusted: {cause.verify_message}"
-        if connecting and isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError):
-            return UfmFailure.UNREACHABLE, "UFM closed the connection during the TLS handshake"
-        if connecting and isinstance(cause, ssl.SSLError):
-            return UfmFailure.TLS, f"the TLS handshake failed: {getattr(cause, 'reason', '') or type(cause).__name__}"
-        if isinstance(cause, socket.gaierror):
-            return UfmFailure.UNREACHABLE, "the host name of UFM does not resolve"
-    return None
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and what it came of."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def _stay(text: str) -> timedelta | None:
