@@ -35,7 +35,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 test: install ## run the tests (needs no server: PostgreSQL comes with the packages)
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadgroup $(ARGS)
 
 check: install lint format-check types imports docs-check ## lint, format, types, import contracts, generated docs
 

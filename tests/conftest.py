@@ -14,6 +14,17 @@ from tests.support import pg
 PG15 = "FARRIER_TEST_PG15_BIN"
 
 
+# Tests of whole programs: of what only one of them at a time may have, such as the port that a page of the docs names.
+ONE_AT_A_TIME = Path(__file__).parent / "e2e"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where tests run in several processes, those run in one."""
+    for item in items:
+        if item.path.is_relative_to(ONE_AT_A_TIME):
+            item.add_marker(pytest.mark.xdist_group("one at a time"))
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> tuple[str, dict[str, Any]]:
     """Tests run on the event loop that the daemon runs on."""
