@@ -26,7 +26,7 @@ from farrier.controller.stream import Stream
 from farrier.controller.verdict import Assessor
 from farrier.errors import DatabaseUnreachable, UndecodableState
 from farrier.model.outcome import Step
-from farrier.model.schedule import Claim, Claimed, Lane, Loaded
+from farrier.model.schedule import Claimed, Lane, Loaded, Taken
 from farrier.protocols import Kind, StateHandler, StateIO
 
 R = TypeVar("R")
@@ -69,7 +69,7 @@ class Processor(Generic[R, S, W, V]):
             leases=leases,
             max_handling_time=config.max_handling_time,
         )
-        self._settler: Settler[R, S, W] = Settler(kind.name, io, publisher)
+        self._settler: Settler[R, S, W] = Settler(self._core, publisher)
         self._steps: Steps[R, S, W, V] = Steps(self._core, self._attempt, self._settler)
         self._streams = (
             Stream(self._core, Lane.WOKEN, self._woken),
@@ -94,13 +94,16 @@ class Processor(Generic[R, S, W, V]):
     async def run(self, stop: anyio.Event) -> None:
         """Work until `stop` is set, then drain. Cancelling instead leaves the rows to their leases."""
         async with anyio.create_task_group() as background:
-            for serve in (self._settler.serve, self._steps.renew, self._steps.interrupt):
+            for serve in (self._steps.renew, self._steps.interrupt):
                 background.start_soon(serve)
             async with anyio.create_task_group() as work:
+                one_pass = self._pass_in(work)
+                background.start_soon(self._settler.serve, lambda kept: work.start_soon(one_pass.go_on, kept))
                 async with anyio.create_task_group() as streams:
                     for stream in self._streams:
-                        streams.start_soon(stream.run, work, self._pass_in(work), stop)
+                        streams.start_soon(stream.run, work, one_pass, stop)
                     await stop.wait()
+                    self._settler.close()
                     self._woken.set("stop")
                     self._periodic.set("stop")
                 self._steps.close()
@@ -138,10 +141,23 @@ class _Pass(Generic[R, S, W, V]):
         self._steps = steps
         self._tasks = tasks
 
-    async def __call__(self, claim: Claim) -> None:
+    async def __call__(self, claim: Taken) -> None:
+        """What was due, and whatever of it runs again at once."""
+        kept = await self._once(claim, on_disk=False)
+        if kept is not None:
+            await self.go_on(kept)
+
+    async def go_on(self, taken: Taken) -> None:
+        """Rows that their last commit kept, until none is left."""
+        left: Taken | None = taken
+        while left is not None:
+            left = await self._once(left, on_disk=True)
+
+    async def _once(self, claim: Taken, *, on_disk: bool) -> Taken | None:
+        """One run of each; answers those that go on at once. `on_disk`: the claim outlives a crash of the server."""
         loaded = await self._load(claim)
         if loaded is None:
-            return
+            return None
         runs: list[Run[R, S, W]] = []
         planned: list[Planned[R, S, W, V]] = []
         put_off: list[Claimed] = []
@@ -156,15 +172,16 @@ class _Pass(Generic[R, S, W, V]):
                 runs.append(begun)
             else:
                 planned.append(begun)
-        await self._settler.settle(runs)
+        kept = await self._settler.settle(runs)
         delay = SOONEST
         if planned:
-            refused, delay = await self._steps.begin(self._tasks, planned)
+            refused, delay = await self._steps.begin(self._tasks, planned, on_disk=on_disk)
             put_off += [plan.claimed for plan in refused]
         # One that was taken over is left to its lease: given back, its next run would not know of the one before.
         again = {claimed.id: claim.token for claimed in put_off if not claimed.taken_over}
         await self._settler.give_back(again, delay, claim.lane)
         self._leases.drop((claimed.id, claim.token) for claimed in put_off)
+        return kept
 
     def _decide(self, claimed: Claimed, token: int, loaded: Loaded[R]) -> Run[R, S, W] | Planned[R, S, W, V]:
         """A finished run, or a step to begin."""
@@ -179,7 +196,7 @@ class _Pass(Generic[R, S, W, V]):
             return Planned(claimed=claimed, token=token, resource=resource, now=loaded.now, step=decision)
         return decision
 
-    async def _load(self, claim: Claim) -> Loaded[R] | None:
+    async def _load(self, claim: Taken) -> Loaded[R] | None:
         """Snapshots of the claim; None when the database is away, and then the leases run out."""
         ids = [row.id for row in claim.rows]
         try:

@@ -33,10 +33,10 @@ class Publisher(Generic[R, S]):
 
     def publish(self, runs: Sequence[Run[R, S, Any]], results: Mapping[int, Result]) -> None:
         """Report `runs`, committed with `results`. Every run's lease ends here, whatever became of it: what
-        was not given back runs out by itself."""
+        was neither given back nor kept runs out by itself."""
         self._leases.drop((run.finished.id, run.finished.token) for run in runs)
         seconds: dict[str, list[float]] = defaultdict(list)
-        again = False
+        again = kept = False
         for run in runs:
             result = results[run.finished.id]
             if result.verdict is Verdict.COMMITTED:
@@ -46,10 +46,13 @@ class Publisher(Generic[R, S]):
             else:
                 self._publish_loss(run, result)
             again |= result.again
+            kept |= result.kept is not None
         if seconds:
             self._sink.ran(self._kind.name, seconds)
         if again:
             self._signal.set("transition")
+        elif kept:  # the loop goes on without being told, and it is counted all the same
+            self._sink.woken("transition")
 
     def _publish_one(self, run: Run[R, S, Any]) -> None:
         finished, kind = run.finished, self._kind.name

@@ -68,19 +68,20 @@ class Steps(Generic[R, S, W, V]):
         self._maybe_interrupted = Wakeup()
 
     async def begin(
-        self, tasks: TaskGroup, planned: Sequence[Planned[R, S, W, V]]
+        self, tasks: TaskGroup, planned: Sequence[Planned[R, S, W, V]], *, on_disk: bool
     ) -> tuple[list[Planned[R, S, W, V]], timedelta]:
         """Begin steps in `tasks`; answers those for which there is no room, or whose claim could not be confirmed, and
         how long to leave them.
 
         A claim does not wait for the disk, so a server that crashes may forget it and give the row to another. That is
         harmless for a decision, which its commit would refuse, but not for what a BMC is told: before a step acts, its
-        claim is on disk.
+        claim is on disk. One that a commit made is so already.
         """
         room = 0 if self._closed else max(0, self._config.max_in_flight - self._running)
         chosen = planned[:room]
         self._running += len(chosen)
-        confirmed = await self._confirm({plan.claimed.id: plan.token for plan in chosen})
+        ours = {plan.claimed.id: plan.token for plan in chosen}
+        confirmed = frozenset(ours) if on_disk else await self._confirm(ours)
         self._running -= len(chosen) - len(confirmed)
         for plan in chosen:
             if plan.claimed.id in confirmed:

@@ -12,13 +12,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, assert_never
 from uuid import UUID
 
+import asyncpg
 import msgspec
 
 from farrier.errors import DatabaseUnreachable, FarrierError, RefusedByModel
 from farrier.io import session, statements
 from farrier.io.pool import Pool
 from farrier.model.outcome import Record
-from farrier.model.schedule import Due, Finished, Lane, Move, Result, Verdict
+from farrier.model.schedule import Claimed, Due, Finished, Lane, Move, Result, Verdict
 
 if TYPE_CHECKING:
     from farrier.io.state import Changes, Rows
@@ -54,25 +55,29 @@ _RESULTS = {
 class Committer(Generic[R, S, W]):
     """Turns finished runs into rows, and says for each what became of it."""
 
-    def __init__(self, connections: Pool, rows: Rows[R, S, W], owner: UUID) -> None:
+    def __init__(self, connections: Pool, rows: Rows[R, S, W], owner: UUID, lease: timedelta) -> None:
         self._pool = connections
         self._rows = rows
         self._owner = owner
+        self._lease = lease
 
-    async def commit(self, runs: Sequence[Finished[S, W]], *, patient: bool) -> Mapping[int, Result]:
+    async def commit(
+        self, runs: Sequence[Finished[S, W]], *, patient: bool, keep: int | None = None
+    ) -> Mapping[int, Result]:
         """`StateIO.commit`. Idle runs take one statement; the others share a transaction."""
+        how = _How(patient=patient, keep=keep)
         if patient:
-            return await self._together(runs, patient=True)
+            return await self._together(runs, how)
         idle = [run for run in runs if run.idle]
         busy = [run for run in runs if not run.idle]
         results: dict[int, Result] = {}
         if busy:
-            results |= await self._together(busy)
+            results |= await self._together(busy, how)
         if idle:
-            results |= await self._release(idle)
+            results |= await self._release(idle, how)
         return results
 
-    async def _release(self, idle: Sequence[Finished[S, W]]) -> dict[int, Result]:
+    async def _release(self, idle: Sequence[Finished[S, W]], how: _How) -> dict[int, Result]:
         try:
             async with session.borrowed(self._pool) as conn:
                 released = await conn.fetch(
@@ -81,55 +86,53 @@ class Committer(Generic[R, S, W]):
         except DatabaseUnreachable:
             return _all_unknown(idle)
         except session.Refusal:
-            return await self._together(idle)  # finds out whose words it refuses
+            return await self._together(idle, how)  # finds out whose words it refuses
         results = {record["id"]: _DONE if record["lane"] == Lane.PERIODIC else _DONE_AND_DUE for record in released}
         if len(results) < len(idle):
             # Lost, or locked by a wake under way: the transaction tells the two apart.
-            results |= await self._together([run for run in idle if run.id not in results])
+            results |= await self._together([run for run in idle if run.id not in results], how)
         return results
 
-    async def _together(
-        self, batch: Sequence[Finished[S, W]], *, patient: bool = False, again: bool = False
-    ) -> dict[int, Result]:
+    async def _together(self, batch: Sequence[Finished[S, W]], how: _How, *, again: bool = False) -> dict[int, Result]:
         """One call; `again` when it is the second try after trouble of the moment."""
         try:
-            return await self._call(batch, patient=patient)
+            return await self._call(batch, how)
         except session.ReplyLost:
-            return await self._look_up(batch)
+            return await self._look_up(batch, how)
         except DatabaseUnreachable:
             return _all_unknown(batch)
         except session.Refusal as error:
             if session.classify(error) is not session.Trouble.MOMENT:
-                return await self._blame(batch, error, patient=patient)
-            if again or patient:
+                return await self._blame(batch, error, how)
+            if again or how.patient:
                 return _all_unknown(batch)
-            return await self._together(batch, again=True)
+            return await self._together(batch, how, again=True)
 
-    async def _blame(self, batch: Sequence[Finished[S, W]], error: Exception, *, patient: bool) -> dict[int, Result]:
+    async def _blame(self, batch: Sequence[Finished[S, W]], error: Exception, how: _How) -> dict[int, Result]:
         """The database refuses something in this batch: halve it until the culprit is alone."""
         if len(batch) > 1:
             middle = len(batch) // 2
-            first = await self._together(batch[:middle], patient=patient)
-            return first | await self._together(batch[middle:], patient=patient)
+            first = await self._together(batch[:middle], how)
+            return first | await self._together(batch[middle:], how)
         run = batch[0]
         refusal = RefusedByModel(f"the database refused this run: {session.reason_of(error)}")
         try:
-            told = await self._call([_confession(run, refusal)], patient=patient)
+            told = await self._call([_confession(run, refusal)], how)
         except (session.ReplyLost, DatabaseUnreachable, *session.Refusal):
             return {run.id: Result(Verdict.UNKNOWN, refusal)}
         if told[run.id].verdict is Verdict.COMMITTED:
             return {run.id: Result(Verdict.REFUSED, refusal, again=told[run.id].again)}
         return told
 
-    async def _call(self, batch: Sequence[Finished[S, W]], *, patient: bool) -> dict[int, Result]:
+    async def _call(self, batch: Sequence[Finished[S, W]], how: _How) -> dict[int, Result]:
         try:
             changes = _encode(self._changes(batch)).decode()
         except _UNENCODABLE as error:
             raise session.Unsendable(f"{type(error).__name__} while encoding what the handler returned") from error
-        arguments = self._rows.kind, self._owner, patient, self._rows.writer, changes, *_settlement(batch)
+        to = self._rows.kind, self._owner, how.patient, self._rows.writer, changes
         async with session.borrowed(self._pool) as conn:
-            records = await session.commit_by(conn, _COMMIT, *arguments)
-        return {record["id"]: _RESULTS[record["verdict"], record["woken"]] for record in records}
+            records = await session.commit_by(conn, _COMMIT, *to, *_settlement(batch), how.keep, self._lease)
+        return {record["id"]: _result(record) for record in records}
 
     def _changes(self, batch: Sequence[Finished[S, W]]) -> Changes:
         """What the kind's writer gets: its own sections, and the version that each of their runs was decided on."""
@@ -138,18 +141,34 @@ class Committer(Generic[R, S, W]):
             return {}
         return {"runs": [{"run": run.id, "version": run.version} for run in changed], **self._rows.changes(changed)}
 
-    async def _look_up(self, batch: Sequence[Finished[S, W]]) -> dict[int, Result]:
+    async def _look_up(self, batch: Sequence[Finished[S, W]], how: _How) -> dict[int, Result]:
         """After a lost reply: runs whose history is there were committed; of the rest nothing can be said."""
         moved = [(run.id, _next_version(run), run.token) for run in batch if run.moves]
         if not moved:
             return _all_unknown(batch)
         try:
             async with session.borrowed(self._pool) as conn:
-                records = await conn.fetch(_COMMITTED, self._rows.kind, *_columns(moved, width=3))
+                records = await conn.fetch(_COMMITTED, self._rows.kind, *_columns(moved, width=3), how.keep)
         except (DatabaseUnreachable, *session.Refusal):
             return _all_unknown(batch)
-        there = {record["id"] for record in records}
-        return {run.id: _DONE_AND_DUE if run.id in there else _UNKNOWN for run in batch}
+        there = {record["id"]: _going_on(record) if record["kept"] else _DONE_AND_DUE for record in records}
+        return {run.id: there.get(run.id, _UNKNOWN) for run in batch}
+
+
+class _How(msgspec.Struct, frozen=True):
+    """Whether locked rows are waited for, and under which token rows go on that run again at once."""
+
+    patient: bool
+    keep: int | None
+
+
+def _result(record: asyncpg.Record) -> Result:
+    return _going_on(record) if record["kept"] else _RESULTS[record["verdict"], record["woken"]]
+
+
+def _going_on(record: asyncpg.Record) -> Result:
+    """Committed, and the row as it was claimed anew."""
+    return Result(Verdict.COMMITTED, kept=Claimed(record["id"], record["outcome_key"], _NOW, record["reruns"]))
 
 
 def _all_unknown(batch: Iterable[Finished[Any, Any]]) -> dict[int, Result]:

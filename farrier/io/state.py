@@ -7,7 +7,6 @@ trip or one transaction and holds none when it returns.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -19,7 +18,7 @@ import asyncpg
 from farrier.errors import DatabaseUnreachable, FarrierError, UndecodableState
 from farrier.io import commit, session, statements
 from farrier.io.pool import Pool
-from farrier.model.schedule import Claim, Claimed, Finished, Lane, Loaded, Result
+from farrier.model.schedule import Claim, Claimed, Finished, Lane, Loaded, Result, new_token
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -82,7 +81,7 @@ class PostgresStateIO(Generic[R, S, W]):
         self._rows = rows
         self._owner = owner
         self._lease = lease
-        self._committer = commit.Committer(connections, rows, owner)
+        self._committer = commit.Committer(connections, rows, owner, lease)
 
     @property
     def owner(self) -> UUID:
@@ -90,8 +89,7 @@ class PostgresStateIO(Generic[R, S, W]):
         return self._owner
 
     async def claim(self, lane: Lane, limit: int, floor: datetime | None) -> Claim:
-        # Random and not from a sequence: a server that crashes may hand out the same numbers again.
-        token = secrets.randbits(63)
+        token = new_token()
         records = await self._fetch(
             _CLAIM, self._rows.kind, lane.value, floor or _EPOCH, limit, self._owner, token, self._lease
         )
@@ -122,8 +120,10 @@ class PostgresStateIO(Generic[R, S, W]):
                 unreadable[record["id"]] = error
         return Loaded(now, resources, unreadable)
 
-    async def commit(self, runs: Sequence[Finished[S, W]], *, patient: bool = False) -> Mapping[int, Result]:
-        return await self._committer.commit(runs, patient=patient)
+    async def commit(
+        self, runs: Sequence[Finished[S, W]], *, patient: bool = False, keep: int | None = None
+    ) -> Mapping[int, Result]:
+        return await self._committer.commit(runs, patient=patient, keep=keep)
 
     async def renew(self, tokens: Mapping[int, int]) -> frozenset[int]:
         return await self._touch(_RENEW, tokens, self._lease)

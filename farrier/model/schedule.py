@@ -4,6 +4,7 @@ no kind."""
 from __future__ import annotations
 
 import enum
+import secrets
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
@@ -16,6 +17,11 @@ from farrier.model.outcome import Record
 R = TypeVar("R")
 S = TypeVar("S")
 W = TypeVar("W")
+
+
+def new_token() -> int:
+    """A fencing token. Random and not from a sequence: a server that crashes may hand out the same numbers again."""
+    return secrets.randbits(63)
 
 
 class Lane(enum.IntEnum):
@@ -38,13 +44,18 @@ class Claimed(msgspec.Struct, frozen=True):
     taken_over: bool = False
 
 
-class Claim(msgspec.Struct, frozen=True):
-    """Rows taken together under one fencing token. Up to `floor` the lane holds no due row any more, save
-    those that others had locked or that are committed late: the due time the next claim may scan from."""
+class Taken(msgspec.Struct, frozen=True):
+    """Rows taken together under one fencing token."""
 
     token: int
     lane: Lane
     rows: tuple[Claimed, ...]
+
+
+class Claim(Taken, frozen=True):
+    """What was due. Up to `floor` the lane holds no due row any more, save those that others had locked or that are
+    committed late: the due time the next claim may scan from."""
+
     floor: datetime
 
 
@@ -130,8 +141,10 @@ class Verdict(enum.StrEnum):
 
 class Result(msgspec.Struct, frozen=True):
     """Verdict of one run; `error` says why for `refused`. `again` when the row is due in the woken lane
-    already, be it by its own transition or by a wake that came in meanwhile."""
+    already, be it by its own transition or by a wake that came in meanwhile; `kept` when it was claimed anew for
+    the run that follows at once."""
 
     verdict: Verdict
     error: FarrierError | None = None
     again: bool = False
+    kept: Claimed | None = None

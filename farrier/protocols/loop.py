@@ -76,10 +76,13 @@ class StateIO(Protocol[R, S, W]):
         """Snapshots of all layers. A second statement on purpose: joined to the claim it could take over a
         `wake_seq` whose cause its snapshot cannot see."""
 
-    async def commit(self, runs: Sequence[Finished[S, W]], *, patient: bool = False) -> Mapping[int, Result]:
+    async def commit(
+        self, runs: Sequence[Finished[S, W]], *, patient: bool = False, keep: int | None = None
+    ) -> Mapping[int, Result]:
         """Commit finished runs together, each all or nothing, and give their rows back. Answers for every
         run and never raises for one. A row that somebody has locked is `locked` and untouched; `patient`
-        waits for it up to a second."""
+        waits for it up to a second. With `keep`, rows that are to run again at once are not given back but claimed
+        under this token, on disk."""
 
     async def renew(self, tokens: Mapping[int, int]) -> frozenset[int]:
         """Extend the leases of {id: token}; answers the ids renewed. Rows locked by others are passed

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 )
 
 from farrier.model.outcome import Outcome, Step, Transition
-from farrier.model.schedule import Due, Finished, Lane, Move, Verdict
+from farrier.model.schedule import Due, Finished, Lane, Move, Verdict, new_token
 from tests.support import loop, pg, toy
 from tests.support.loop import BRISK, Ledger, Shop, WidgetIO
 from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget, answered
@@ -170,22 +170,27 @@ class Statements(RuleBasedStateMachine):
     def load(self, run: Run) -> None:
         run.snapshot = self.call(self.ios[run.owner].load([run.id])).resources[run.id]
 
-    @rule(run=consumes(runs), moves=strategies.booleans())
-    def commit(self, run: Run, moves: bool) -> None:
+    @rule(target=runs, run=consumes(runs), moves=strategies.booleans(), keeps=strategies.booleans())
+    def commit(self, run: Run, moves: bool, keeps: bool) -> Any:
         seen = run.snapshot
         if seen is None:
-            return
-        finished = self._finished(run, seen, moves=moves)
-        result = self.call(self.ios[run.owner].commit([finished]))[run.id]
+            return multiple()
+        finished, token = self._finished(run, seen, moves=moves), new_token()
+        result = self.call(self.ios[run.owner].commit([finished], keep=token if keeps else None))[run.id]
         if self.holders.get(run.id) != run.token:
             assert result.verdict is Verdict.LOST
-            return
+            return multiple()
         assert result.verdict is Verdict.COMMITTED
         self.asked[run.id] -= set(seen.requests)
         self.moves[run.id] += moves
         self._free(run.id)
+        if moves and keeps:
+            assert result.kept is not None, "it moved, and does not go on"
+            self.holders[run.id] = token
+            return Run(run.owner, Lane.WOKEN, token, run.id)
         if self.asked[run.id]:
             assert result.again, "asked since it was loaded, and not due"
+        return multiple()
 
     @rule(run=consumes(runs))
     def give_back(self, run: Run) -> None:
