@@ -1,0 +1,196 @@
+"""Requests of httpx over the connections of aiohttp, at half the CPU: an `httpx.AsyncBaseTransport`.
+
+Used by `maas_wire`. Sends each request at most once and as it is: no redirect, cookie, proxy, decompression or queue.
+Every failure is an exception of httpx, and `ConnectError`, `ConnectTimeout` and `UnsupportedProtocol` only for what
+was never sent; all others leave open whether the request arrived. How long all of it may take is the caller's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import ssl
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Final, NoReturn
+from weakref import WeakSet
+
+import aiohttp
+import httpx
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.client_reqrep import ClientRequest
+from aiohttp.connector import Connection
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.tracing import Trace
+from typing_extensions import override
+from yarl import URL
+
+# Idle for longer than this, a connection is closed. Servers keep theirs for a minute or more, so that ours is rarely
+# sent on while it is being closed.
+KEPT = timedelta(seconds=5)
+
+# A ValueError is a header that cannot be sent, or a host that is none.
+_FORESEEN = (aiohttp.ClientError, HttpProcessingError, OSError, ValueError)
+
+# The first that fits says what httpx calls it; anything else is a `ReadError`. Those that say that nothing was sent
+# are raised by aiohttp before it has a connection, and never after.
+_KINDS: Final[tuple[tuple[type[Exception], type[httpx.TransportError]], ...]] = (
+    (aiohttp.ConnectionTimeoutError, httpx.ConnectTimeout),
+    (aiohttp.ClientConnectorError, httpx.ConnectError),
+    (aiohttp.InvalidURL, httpx.UnsupportedProtocol),
+    (aiohttp.NonHttpUrlClientError, httpx.UnsupportedProtocol),
+    (aiohttp.ServerTimeoutError, httpx.ReadTimeout),
+    (aiohttp.ServerDisconnectedError, httpx.RemoteProtocolError),
+    (aiohttp.ClientPayloadError, httpx.RemoteProtocolError),
+    (aiohttp.ClientResponseError, httpx.RemoteProtocolError),
+    (HttpProcessingError, httpx.RemoteProtocolError),
+    (ValueError, httpx.LocalProtocolError),
+)
+
+
+class AioTransport(httpx.AsyncBaseTransport):
+    """Connections for whoever sends through this; made in the loop that runs, closed at the end."""
+
+    def __init__(self, *, context: ssl.SSLContext, connect_timeout: timedelta) -> None:
+        self._session = aiohttp.ClientSession(
+            connector=_Connector(context),
+            # From the name to the end of the handshake.
+            timeout=aiohttp.ClientTimeout(total=None, connect=connect_timeout.total_seconds()),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            # Or a POST without a body would claim to have one of octets.
+            skip_auto_headers=("Content-Type",),
+            auto_decompress=False,
+            trust_env=False,
+        )
+        # Or a GET would be sent twice when the connection ends; there is no other switch for it.
+        self._session._retry_connection = False
+
+    @override
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        body = await request.aread()
+        try:
+            response = await self._session.request(
+                request.method,
+                _url(request.url),
+                headers=[(name.decode(), value.decode()) for name, value in request.headers.raw],
+                data=body or None,
+                allow_redirects=False,
+            )
+        except _FORESEEN as error:
+            _raise(error, request)
+        if response.status == httpx.codes.SWITCHING_PROTOCOLS:
+            response.close()
+            raise httpx.RemoteProtocolError("the answer is in another protocol", request=request)
+        return httpx.Response(response.status, headers=response.raw_headers, stream=_Body(response, request))
+
+    @override
+    async def aclose(self) -> None:
+        await self._session.close()
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Gives out no kept connection with something to be read on it: its end, or an answer that nobody asked for.
+
+    aiohttp itself would send on it, and lose the request or take that answer for the one to it.
+    """
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        super().__init__(
+            ssl=context,
+            limit=0,
+            keepalive_timeout=KEPT.total_seconds(),
+            # A name that moved is asked for again, and its errors are the system's own.
+            use_dns_cache=False,
+            resolver=aiohttp.ThreadedResolver(),
+        )
+        # On a connection that carried no request yet, something to be read is part of its handshake.
+        self._used: WeakSet[ResponseHandler] = WeakSet()
+
+    @override
+    async def connect(self, req: ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout) -> Connection:
+        while True:
+            connection = await super().connect(req, traces, timeout)
+            protocol = connection.protocol
+            assert protocol is not None, "it was just given out"
+            if protocol not in self._used:
+                self._used.add(protocol)
+                if protocol.closed is not None:
+                    protocol.closed.add_done_callback(_take_note)
+                return connection
+            if not _has_something(protocol):
+                return connection
+            connection.close()
+
+
+def _take_note(closed: asyncio.Future[None]) -> None:
+    """Or asyncio would complain that nobody asked why a connection that nothing was sent on ended."""
+    if not closed.cancelled():
+        closed.exception()
+
+
+def _has_something(protocol: ResponseHandler) -> bool:
+    if len(protocol) > 0:
+        return True
+    assert protocol.transport is not None, "what is not connected is not given out"
+    poll = select.poll()
+    poll.register(protocol.transport.get_extra_info("socket").fileno(), select.POLLIN)
+    return bool(poll.poll(0))
+
+
+class _Body(httpx.AsyncByteStream):
+    """The body of an answer, read as far as it is asked for. Closed before its end, it ends the connection, too."""
+
+    def __init__(self, response: aiohttp.ClientResponse, request: httpx.Request) -> None:
+        self._response = response
+        self._request = request
+        connection = response.connection  # None: all of the body is here
+        protocol = None if connection is None else connection.protocol
+        self._closed = None if protocol is None else protocol.closed
+        if self._closed is not None:
+            self._closed.add_done_callback(self._no_more)
+
+    @override
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            chunk = await self._response.content.readany()
+        except _FORESEEN as error:
+            _raise(error, self._request)
+        if chunk:
+            return chunk
+        if self._was_reset():
+            raise httpx.ReadError("the connection was reset in the answer", request=self._request)
+        raise StopAsyncIteration
+
+    @override
+    async def aclose(self) -> None:
+        if self._closed is not None:
+            self._closed.remove_done_callback(self._no_more)
+        self._response.close()
+
+    def _no_more(self, _: asyncio.Future[None]) -> None:
+        """aiohttp hangs up on who breaks off HTTP within a body, and lets its reader wait for the rest for ever."""
+        content = self._response.content
+        if not content.is_eof() and content.exception() is None:
+            content.set_exception(aiohttp.ClientPayloadError("the connection ended within the body"))
+
+    def _was_reset(self) -> bool:
+        """Of a body that only the end of the connection ends, which for aiohttp is whole also after a reset."""
+        headers = self._response.headers
+        if self._closed is None or "Content-Length" in headers or "Transfer-Encoding" in headers:
+            return False
+        return self._closed.done() and not self._closed.cancelled() and self._closed.exception() is not None
+
+
+def _url(url: httpx.URL) -> URL:
+    """Every byte as it is, but no user and password: they would become a header."""
+    return URL(f"{url.scheme}://{url.netloc.decode()}{url.raw_path.decode()}", encoded=True)
+
+
+def _raise(error: Exception, request: httpx.Request) -> NoReturn:
+    """What httpx calls it. Reasons of a failed connection are chained as the system gave them."""
+    kind = next((ours for theirs, ours in _KINDS if isinstance(error, theirs)), httpx.ReadError)
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    raise kind(type(error).__name__, request=request) from cause

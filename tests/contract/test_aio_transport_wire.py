@@ -1,0 +1,203 @@
+"""The transport to regions, where all goes well: which connections are kept and used again, and what is on the wire.
+
+Each server is real. What becomes of a request where something goes wrong is in `test_aio_transport`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import httpx
+import msgspec
+import pytest
+
+from farrier.model.maas import MaasError, MaasFailure
+from farrier.services.maas_requests import Operation, Request, read
+from farrier.services.maas_wire import LARGEST_BODY_BYTES, MaasSettings, Wire, open_wire
+from tests.support.answers import http
+from tests.support.asking import PATIENCE, answer, request, transport, why
+from tests.support.sockets import Peer, talking
+
+OK = b"HTTP/1.1 200 OK\r\n"
+DONE = http("200 OK", "Set-Cookie: sessionid=1", body=b"done")
+
+
+async def test_a_connection_is_kept_for_the_next_request() -> None:
+    opened = 0
+
+    async def script(peer: Peer) -> None:
+        nonlocal opened
+        opened += 1
+        while True:
+            await peer.request()
+            await peer.say(DONE)
+
+    async with talking(script) as (port, requests), transport() as sender:
+        for method in ("GET", "POST", "DELETE", "GET"):
+            assert await answer(sender, request(port, method)) == b"done"
+    assert (opened, len(requests)) == (1, 4)
+    assert not any(b"cookie" in one.lower() for one in requests)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_kept_connection_that_ends_on_a_request_loses_it_and_it_is_not_sent_again(method: str) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(DONE)
+        await peer.request()
+
+    async with talking(script) as (port, requests), transport() as sender:
+        assert await answer(sender, request(port)) == b"done"
+        kind, reason = await why(sender, request(port, method))
+    assert (kind, reason.arrived) == (httpx.RemoteProtocolError, True)
+    assert len(requests) == 2
+
+
+@pytest.mark.parametrize("unasked", [b"", DONE], ids=["end", "answer"])
+async def test_a_kept_connection_with_something_unread_carries_no_request(unasked: bytes) -> None:
+    """Neither is the request lost in it, nor is what was not asked for taken for its answer."""
+    said = anyio.Event()
+    opened = 0
+
+    async def script(peer: Peer) -> None:
+        nonlocal opened
+        opened += 1
+        request = await peer.request()
+        await peer.say(DONE if opened == 1 else http("200 OK", body=request.split()[0]))
+        if opened == 1 and unasked:
+            await peer.say(unasked)
+            said.set()
+            await peer.until_closed()
+        elif opened == 1:
+            await peer.end()
+            said.set()
+        else:
+            await peer.until_closed()
+
+    async with talking(script) as (port, requests), transport() as sender:
+        assert await answer(sender, request(port)) == b"done"
+        await said.wait()
+        assert await answer(sender, request(port, "DELETE")) == b"DELETE"
+    assert (opened, len(requests)) == (2, 2)
+
+
+async def test_whoever_is_cancelled_leaves_no_connection_on_which_his_answer_may_come() -> None:
+    asked, closed = anyio.Event(), anyio.Event()
+    opened = 0
+
+    async def script(peer: Peer) -> None:
+        nonlocal opened
+        opened += 1
+        await peer.request()
+        if opened == 1:
+            asked.set()
+            await peer.until_closed()
+            closed.set()
+        else:
+            await peer.say(DONE)
+
+    async with talking(script) as (port, _), transport() as sender:
+        async with anyio.create_task_group() as callers:
+            callers.start_soon(sender.handle_async_request, request(port))
+            await asked.wait()
+            callers.cancel_scope.cancel()
+        with anyio.fail_after(PATIENCE.total_seconds()):
+            await closed.wait()
+        assert await answer(sender, request(port)) == b"done"
+    assert opened == 2
+
+
+# --- what is on the wire
+
+
+@asynccontextmanager
+async def wire_to(port: int, *, user: str = "") -> AsyncIterator[Wire]:
+    async with open_wire(MaasSettings(url=f"http://{user}127.0.0.1:{port}/MAAS")) as wire:
+        yield wire
+
+
+async def once(peer: Peer) -> None:
+    await peer.request()
+    await peer.say(DONE)
+
+
+def heads(sent: bytes) -> tuple[bytes, dict[str, bytes], bytes]:
+    """The first line, the headers and the body."""
+    head, _, body = sent.partition(b"\r\n\r\n")
+    first, *lines = head.split(b"\r\n")
+    pairs = [line.partition(b": ") for line in lines]
+    return first, {name.decode().title(): value for name, _, value in pairs}, body
+
+
+COMMON = {"Accept": b"*/*", "Accept-Encoding": b"identity", "User-Agent": b"farrier", "Authorization": b"OAuth x=%26y"}
+CHANGE = Request(operation=Operation.CREATE, method="POST", path="machines/")
+
+
+@pytest.mark.parametrize(
+    ("asked", "first", "more", "body"),
+    [
+        (read(Operation.MACHINE, "machines/abc/"), b"GET /MAAS/api/2.0/machines/abc/ HTTP/1.1", {}, b""),
+        (
+            read(Operation.MACHINES, "machines/", ("id", "a/b c"), ("id", "ü%2F&+"), ("x", "")),
+            b"GET /MAAS/api/2.0/machines/?id=a%2Fb+c&id=%C3%BC%252F%26%2B&x= HTTP/1.1",
+            {},
+            b"",
+        ),
+        (
+            msgspec.structs.replace(CHANGE, query=(("op", "x"),), form=(("m", "52:54"), ("m", "a b"), ("p", "c&o%1ü"))),
+            b"POST /MAAS/api/2.0/machines/?op=x HTTP/1.1",
+            {"Content-Type": b"application/x-www-form-urlencoded", "Content-Length": b"33"},
+            b"m=52%3A54&m=a+b&p=c%26o%251%C3%BC",
+        ),
+        (CHANGE, b"POST /MAAS/api/2.0/machines/ HTTP/1.1", {"Content-Length": b"0"}, b""),
+    ],
+    ids=["read", "query", "form", "no form"],
+)
+async def test_a_request_is_written_so(asked: Request, first: bytes, more: dict[str, bytes], body: bytes) -> None:
+    async with talking(once) as (port, requests), wire_to(port, user="root:calvin@") as wire:
+        await wire.exchange(asked, "OAuth x=%26y")
+    expected = {"Host": f"127.0.0.1:{port}".encode(), **COMMON, **more}
+    if body:
+        expected["Content-Length"] = str(len(body)).encode()
+    assert heads(requests[0]) == (first, expected, body)
+
+
+async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    async with talking(once) as (port, _), wire_to(port) as wire:
+        assert (await wire.exchange(CHANGE, "OAuth")).body == b"done"
+
+
+async def test_a_body_is_not_unpacked() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(http("200 OK", "Content-Encoding: gzip", body=b"as it is"))
+
+    async with talking(script) as (port, _), wire_to(port) as wire:
+        assert (await wire.exchange(CHANGE, "OAuth")).body == b"as it is"
+
+
+async def test_a_flood_is_not_read_past_the_bound() -> None:
+    sent = 0
+    ended = anyio.Event()
+
+    async def script(peer: Peer) -> None:
+        nonlocal sent
+        await peer.request()
+        await peer.say(OK + b"\r\n")
+        try:
+            while True:
+                await peer.say(b"x" * 65_536)
+                sent += 65_536
+        finally:
+            ended.set()
+
+    async with talking(script) as (port, _), wire_to(port) as wire:
+        with anyio.fail_after(PATIENCE.total_seconds()), pytest.raises(MaasError, match="larger") as refused:
+            await wire.exchange(CHANGE, "OAuth")
+        await ended.wait()
+    assert (refused.value.failure, refused.value.ambiguous) == (MaasFailure.PROTOCOL, True)
+    assert sent < 3 * LARGEST_BODY_BYTES, "what the system buffers on the way comes on top"

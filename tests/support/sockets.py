@@ -1,0 +1,81 @@
+"""A server that does on each connection what a test says, byte by byte, and remembers what it was sent.
+
+Used by the tests of transports, for what no HTTP server can be brought to do.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+
+import anyio
+import anyio.abc
+
+
+class Peer:
+    """The other end of one connection. `requests` are those of all connections."""
+
+    def __init__(self, stream: anyio.abc.SocketStream, requests: list[bytes]) -> None:
+        self._stream = stream
+        self._unread = b""
+        self._requests = requests
+
+    async def request(self) -> bytes:
+        """The next request with its body. Raises `anyio.EndOfStream` when there comes none."""
+        while b"\r\n\r\n" not in self._unread:
+            self._unread += await self._stream.receive()
+        head, _, rest = self._unread.partition(b"\r\n\r\n")
+        length = next(
+            (int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")), 0
+        )
+        while len(rest) < length:
+            rest += await self._stream.receive()
+        self._unread = rest[length:]
+        self._requests.append(head + b"\r\n\r\n" + rest[:length])
+        return self._requests[-1]
+
+    async def say(self, text: bytes) -> None:
+        await self._stream.send(text)
+
+    async def until_closed(self) -> None:
+        """Wait for the other side to end the connection, reading what it says before."""
+        try:
+            while True:
+                await self._stream.receive()
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            return
+
+    async def end(self) -> None:
+        """Say that nothing more comes."""
+        await self._stream.send_eof()
+
+    async def reset(self) -> None:
+        """End the connection so that the other side gets an error instead of an end."""
+        raw = self._stream.extra(anyio.abc.SocketAttribute.raw_socket)
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await self._stream.aclose()
+
+
+Script: TypeAlias = Callable[[Peer], Awaitable[None]]
+
+
+@asynccontextmanager
+async def talking(script: Script) -> AsyncIterator[tuple[int, list[bytes]]]:
+    """A server on 127.0.0.1 that plays `script` on each connection and hangs up; its port, and what it was sent."""
+    requests: list[bytes] = []
+
+    async def handle(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            try:
+                await script(Peer(stream, requests))
+            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                return
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, handle)
+        yield listener.extra(anyio.abc.SocketAttribute.local_port), requests
+        tasks.cancel_scope.cancel()
