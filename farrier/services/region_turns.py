@@ -20,8 +20,10 @@ from farrier.model.maas import MaasError
 from farrier.model.maas import MaasFailure as F
 from farrier.services.maas_wire import CONCURRENCY
 
-# One of the region's slots is always left to its observer, which everybody waits for.
+# One of the region's slots is left to its observer, which everybody waits for, unless turns are so short that one comes
+# free at once.
 TURNS = CONCURRENCY - 1
+QUICK = timedelta(milliseconds=250)
 # Whoever would wait longer may as well come again: while he waits, he takes the place of a node that needs no region.
 PATIENCE = timedelta(seconds=10)
 # Nobody is left alone for longer because of a line: it may dissolve.
@@ -82,6 +84,7 @@ class Turns:
         finally:
             self._takes += _WEIGHT * (self._clock.monotonic() - began - self._takes)
             self._places.release_on_behalf_of(me)
+            self._places.total_tokens = CONCURRENCY if self._takes < QUICK.total_seconds() else TURNS
 
     def _refuse_in_trouble(self) -> None:
         trouble, now = self._trouble, self._clock.monotonic()
@@ -110,14 +113,14 @@ class Turns:
 
     def _refuse_in_a_long_line(self) -> None:
         waiting = self._places.statistics().tasks_waiting
-        wait = (waiting + 1) * self._takes / TURNS if self._places.available_tokens == 0 else 0.0
+        wait = (waiting + 1) * self._takes / self._places.total_tokens if self._places.available_tokens <= 0 else 0.0
         if wait > PATIENCE.total_seconds():
             raise self._too_long(wait)
 
     def _too_long(self, wait: float) -> MaasError:
         """A refusal, with the next place behind all that were promised one."""
         now, longest = self._clock.monotonic(), LONGEST_AGAIN.total_seconds()
-        self._promised = min(max(self._promised, now + wait) + self._takes / TURNS, now + longest)
+        self._promised = min(max(self._promised, now + wait) + self._takes / self._places.total_tokens, now + longest)
         # Early rather than late: a line that is too long costs nothing, and one that is empty costs everybody.
         again = (self._promised - now) * random.uniform(0.5, 1)  # spreads, and protects nothing
         detail = f"the line of our own requests to site {self._site} is longer than {PATIENCE.total_seconds():.0f} s"

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from farrier.model.maas import MaasError, MaasFailure
 from farrier.services import sharing_client
-from farrier.services.maas_wire import MaasSettings
+from farrier.services.maas_wire import CONCURRENCY, MaasSettings
 from farrier.services.region_turns import TURNS
 from farrier.services.regions import Regions, RegionSettings, open_regions
 from farrier.services.times import Times
@@ -116,6 +116,35 @@ async def _in_line(at: Place) -> None:
 async def test_without_a_line_nobody_is_refused_however_long_a_turn_takes(at: Place) -> None:
     for _ in range(50):
         await at.turn(takes=timedelta(minutes=5))
+
+
+async def _at_once(at: Place) -> int:
+    """How many have a turn while twice as many want one."""
+    inside = 0
+
+    async def stay() -> None:
+        nonlocal inside
+        async with at.found.turn(SITE):
+            inside += 1
+            await anyio.sleep_forever()
+
+    async with anyio.create_task_group() as group:
+        for _ in range(2 * CONCURRENCY):
+            group.start_soon(stay)
+        await anyio.wait_all_tasks_blocked()
+        group.cancel_scope.cancel()
+    return inside
+
+
+async def test_a_slot_is_left_to_the_observer_where_it_would_have_to_wait_for_one(at: Place) -> None:
+    await at.turn(takes=timedelta(milliseconds=20))
+    assert await _at_once(at) == CONCURRENCY
+    for _ in range(10):
+        await at.turn(takes=timedelta(seconds=1))
+    assert await _at_once(at) == TURNS
+    for _ in range(50):
+        await at.turn(takes=timedelta(milliseconds=20))
+    assert await _at_once(at) == CONCURRENCY
 
 
 @pytest.mark.parametrize("failure", ["auth", "clock_skew", "tls", "unreachable"])
