@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,14 +12,17 @@ from rich.pretty import pretty_repr
 
 from farrier.errors import CredentialError
 from farrier.model.credential import Credential
-from farrier.services.credential_files import LARGEST_SECRET_BYTES
+from farrier.services import credential_files
+from farrier.services.credential_files import LARGEST_SECRET_BYTES, read_file
 from farrier.services.credentials import CredentialPlaces, Credentials
 
 PASSWORD = "s3kr1t:with\"quotes'and blanks "
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
+@pytest.fixture(params=["Linux", "elsewhere"])
+def root(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
+    if request.param == "elsewhere":
+        monkeypatch.setattr(credential_files, "_ONLY_LOOK", None)
     directory = tmp_path / "creds"
     directory.mkdir()
     return directory
@@ -87,6 +92,8 @@ async def test_a_file_outside_the_roots_is_refused_however_it_is_spelled(root: P
         f"{root}/link",
         f"{root}/directory/outside",
         f"{neighbour}/bmc",
+        f"{root.parent}/missing",
+        f"{root}/directory/missing",
     ):
         assert "outside the configured directories" in await refusal(store(root), f"file:{name}")
 
@@ -96,6 +103,36 @@ async def test_a_symlink_that_stays_inside_is_followed(root: Path) -> None:
     (root / "2026-01").write_text(f"admin\n{PASSWORD}\n")
     (root / "current").symlink_to("2026-01")
     assert (await store(root).resolve(f"file:{root}/current")).password == PASSWORD
+
+
+async def test_a_directory_that_is_a_symlink_is_where_it_leads_to(root: Path) -> None:
+    (root / "bmc").write_text(f"admin\n{PASSWORD}\n")
+    link = root.parent / "link"
+    link.symlink_to(root)
+    for configured, named in ((link, root), (root, link)):
+        assert (await store(configured).resolve(f"file:{named}/bmc")).password == PASSWORD
+
+
+def test_whoever_reads_during_a_rotation_gets_the_one_or_the_other(root: Path) -> None:
+    """Each is put in the place of the one before by renaming it, as often as there is time for during the reads."""
+    key, ended = root / "key", threading.Event()
+    key.write_text("key 0")
+
+    def rotate() -> None:
+        for number in itertools.count(1):
+            (root / "next").write_text(f"key {number}")
+            (root / "next").rename(key)
+            if ended.is_set():
+                return
+
+    rotating = threading.Thread(target=rotate)
+    rotating.start()
+    try:
+        for _ in range(2_000):
+            assert read_file("file:key", str(key), roots=(root,)).startswith("key ")
+    finally:
+        ended.set()
+        rotating.join()
 
 
 async def test_what_is_not_a_readable_regular_file_is_refused_at_once(root: Path) -> None:
