@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
+import anyio.lowlevel
 import httpx
 import msgspec
 import pytest
@@ -107,6 +108,38 @@ async def test_whoever_is_cancelled_leaves_no_connection_on_which_his_answer_may
             await closed.wait()
         assert await answer(sender, request(port)) == b"done"
     assert opened == 2
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_whoever_comes_after_one_that_was_cancelled_at_any_moment_gets_his_own_answer(method: str) -> None:
+    """Cancelled before the connection, within the request, in the answer, after it: so many turns of the loop later."""
+
+    async def script(peer: Peer) -> None:
+        while True:
+            target = (await peer.request()).split()[1]
+            whole = http("200 OK", body=target * 1_000)
+            for start in range(0, len(whole), 1_000):
+                await peer.say(whole[start : start + 1_000])
+                await anyio.lowlevel.checkpoint()
+
+    answered = 0
+    async with talking(script) as (port, requests), transport() as sender:
+
+        async def ask(name: str) -> None:
+            nonlocal answered
+            asked = httpx.Request(method, f"http://127.0.0.1:{port}/{name}", content=b"x" if method == "POST" else b"")
+            assert await answer(sender, asked) == f"/{name}".encode() * 1_000
+            answered += 1
+
+        for turns in range(40):
+            async with anyio.create_task_group() as cancelled:
+                cancelled.start_soon(ask, f"cancelled{turns}")
+                for _ in range(turns):
+                    await anyio.lowlevel.checkpoint()
+                cancelled.cancel_scope.cancel()
+            await ask(f"whole{turns}")
+    assert 40 < answered < 70, "some were cancelled, and some were not"
+    assert len({one.split()[1] for one in requests}) == len(requests), "none was sent twice"
 
 
 # --- what is on the wire
