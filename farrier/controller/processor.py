@@ -98,7 +98,7 @@ class Processor(Generic[R, S, W, V]):
                 background.start_soon(serve)
             async with anyio.create_task_group() as work:
                 one_pass = self._pass_in(work)
-                background.start_soon(self._settler.serve, lambda kept: work.start_soon(one_pass.go_on, kept))
+                self._settler.serve(background, lambda kept: work.start_soon(one_pass.go_on, kept))
                 async with anyio.create_task_group() as streams:
                     for stream in self._streams:
                         streams.start_soon(stream.run, work, one_pass, stop)
@@ -172,7 +172,7 @@ class _Pass(Generic[R, S, W, V]):
                 runs.append(begun)
             else:
                 planned.append(begun)
-        kept = await self._settler.settle(runs)
+        kept = await self._settler.settle(runs) if runs else None
         delay = SOONEST
         if planned:
             refused, delay = await self._steps.begin(self._tasks, planned, on_disk=on_disk)

@@ -1,24 +1,26 @@
 """Commits finished runs and publishes what came of it. The one place of the loop that writes.
 
-A pass settles its runs together. Steps end one by one: each submits its run and waits, and whatever is
-waiting when the previous commit ends goes into the next one. Whatever runs again at once stays claimed by the
-commit, and is handed on as taken.
+A large pass settles its runs together. Steps end one by one, and passes after wakes are small: their runs stand in a
+line and share commits, in one for those that write and in one for those that only give their row back. Whatever runs
+again at once stays claimed by the commit, and goes on as taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Generic, NoReturn, TypeVar
+from typing import Generic, TypeVar
 
 import anyio
 import structlog
+from anyio.abc import TaskGroup
 
 from farrier.controller.attempt import Run
 from farrier.controller.host import Core
+from farrier.controller.line import Line
 from farrier.controller.publish import Publisher
 from farrier.errors import DatabaseUnreachable
-from farrier.model.schedule import Claimed, Lane, Result, Taken, Verdict, new_token
+from farrier.model.schedule import Lane, Result, Taken, Verdict, new_token
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -28,6 +30,8 @@ _log = structlog.stdlib.get_logger(__name__)
 
 # Shorter than a lease: a commit that takes longer has lost its claims by the time it is through.
 _COMMIT_SECONDS = 10.0
+# A pass of so many is committed by itself: it gains nothing from others, and they would wait for it.
+_MANY = 64
 
 
 class Settler(Generic[R, S, W]):
@@ -39,22 +43,40 @@ class Settler(Generic[R, S, W]):
         self._leases = core.leases
         self._clock = core.host.clock
         self._publisher = publisher
-        self._waiting: list[tuple[Run[R, S, W], anyio.Event]] = []
-        self._arrived = anyio.Event()
+        self._busy: Line[R, S, W] = Line(self._commit_line, self._clock)
+        self._idle: Line[R, S, W] = Line(self._commit_line, self._clock)
+        self._go_on: Callable[[Taken], object] = _nobody
         self._closed = False
 
     def close(self) -> None:
         """Keep nothing from now on: whatever is to run again is for others."""
         self._closed = True
 
+    def serve(self, background: TaskGroup, go_on: Callable[[Taken], object]) -> None:
+        """Commit what stands in line, in `background`; what runs again at once is told to `go_on`."""
+        self._go_on = go_on
+        background.start_soon(self._busy.serve)
+        background.start_soon(self._idle.serve)
+
     async def settle(self, runs: Sequence[Run[R, S, W]]) -> Taken | None:
-        """Commit `runs` in one go and publish them; then, one by one, those whose rows somebody had
-        locked. Answers those that run again at once."""
-        token = None if self._closed else new_token()
-        kept, locked = await self._commit(runs, token, patient=False)
-        for run in locked:
-            kept += (await self._commit([run], token, patient=True))[0]
-        return Taken(token, Lane.WOKEN, tuple(kept)) if token is not None and kept else None
+        """Commit `runs` and publish them. Answers those that run again at once, unless the line has told of them."""
+        if len(runs) < _MANY:
+            await self.submit(runs)
+            return None
+        kept, locked = await self._commit(runs, patient=False)
+        await self._wait_for(locked)
+        return kept
+
+    async def submit(self, runs: Sequence[Run[R, S, W]]) -> None:
+        """Commit `runs` together with others that are ready; returns when they are settled."""
+        busy = [run for run in runs if not run.finished.idle]
+        idle = [run for run in runs if run.finished.idle]
+        locked: list[Run[R, S, W]] = []
+        if busy:
+            locked += await self._busy.join(busy)
+        if idle:
+            locked += await self._idle.join(idle)
+        await self._wait_for(locked)
 
     async def give_back(self, tokens: Mapping[int, int], delay: timedelta, lane: Lane) -> None:
         """Let rows go without an outcome; if the database is away, their leases do it."""
@@ -66,35 +88,28 @@ class Settler(Generic[R, S, W]):
         except (DatabaseUnreachable, TimeoutError) as error:
             _log.warning("give_back.failed", kind=self._kind, rows=len(tokens), error=str(error))
 
-    async def submit(self, run: Run[R, S, W]) -> None:
-        """Commit `run` together with others that are ready; returns when it is settled."""
-        settled = anyio.Event()
-        self._waiting.append((run, settled))
-        self._arrived.set()
-        await settled.wait()
+    async def _commit_line(self, runs: Sequence[Run[R, S, W]]) -> Sequence[Run[R, S, W]]:
+        kept, locked = await self._commit(runs, patient=False)
+        await self._hand_on(kept)
+        return locked
 
-    async def serve(self, go_on: Callable[[Taken], object]) -> NoReturn:
-        """Settle what is submitted, for ever; what runs again at once is told to `go_on`."""
-        while True:
-            await self._arrived.wait()
-            self._arrived = anyio.Event()
-            batch, self._waiting = self._waiting, []
-            kept = await self.settle([run for run, _ in batch])
-            # A commit is not torn by a cancellation; what would go on after it is gone by then.
-            await anyio.lowlevel.checkpoint_if_cancelled()
-            if kept is not None:
-                go_on(kept)
-            for _, settled in batch:
-                settled.set()
+    async def _wait_for(self, locked: Sequence[Run[R, S, W]]) -> None:
+        """One by one, and out of the line: each waits for whoever holds its row."""
+        for run in locked:
+            kept, _ = await self._commit([run], patient=True)
+            await self._hand_on(kept)
 
-    async def _commit(
-        self, runs: Sequence[Run[R, S, W]], token: int | None, *, patient: bool
-    ) -> tuple[list[Claimed], list[Run[R, S, W]]]:
-        """Commit and publish; answers the rows that go on under `token`, and the runs left over because their rows are
-        locked. Shielded and bounded: a run that was decided is not torn by a cancellation."""
-        if not runs:
-            return [], []
+    async def _hand_on(self, kept: Taken | None) -> None:
+        # A commit is not torn by a cancellation; what would go on after it is gone by then.
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        if kept is not None:
+            self._go_on(kept)
+
+    async def _commit(self, runs: Sequence[Run[R, S, W]], *, patient: bool) -> tuple[Taken | None, list[Run[R, S, W]]]:
+        """Commit and publish; answers the rows that go on, and the runs left over because their rows are locked.
+        Shielded and bounded: a run that was decided is not torn by a cancellation."""
         results: Mapping[int, Result] = {run.finished.id: Result(Verdict.UNKNOWN) for run in runs}
+        token = None if self._closed else new_token()
         sent_at = self._clock.monotonic()
         try:
             with anyio.fail_after(_COMMIT_SECONDS, shield=True):
@@ -106,7 +121,15 @@ class Settler(Generic[R, S, W]):
         for run in runs:
             (locked if results[run.finished.id].verdict is Verdict.LOCKED else settled).append(run)
         self._publisher.publish(settled, results)
-        kept = [result.kept for result in results.values() if result.kept is not None]
-        if token is not None:
-            self._leases.take((row.id for row in kept), token, sent_at)
-        return kept, locked
+        return self._taken(results, token, sent_at), locked
+
+    def _taken(self, results: Mapping[int, Result], token: int | None, sent_at: float) -> Taken | None:
+        kept = tuple(result.kept for result in results.values() if result.kept is not None)
+        if token is None or not kept:
+            return None
+        self._leases.take((row.id for row in kept), token, sent_at)
+        return Taken(token, Lane.WOKEN, kept)
+
+
+def _nobody(_taken: Taken) -> None:
+    """Before there is a line nothing stands in it."""

@@ -132,7 +132,7 @@ class Steps(Generic[R, S, W, V]):
             await self._settler.give_back({claimed.id: token}, _NOW, Lane.WOKEN)
             self._leases.drop([(claimed.id, token)])
         else:
-            await self._settler.submit(run)
+            await self._settler.submit([run])
 
     async def _interrupt_once(self) -> None:
         reading = self._leases.reading()

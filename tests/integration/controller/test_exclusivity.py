@@ -242,7 +242,7 @@ class Statements(RuleBasedStateMachine):
             id=run.id,
             token=run.token,
             version=seen.version,
-            due=Due.PERIODIC,
+            due=Due.RERUN if moves else Due.PERIODIC,
             outcome="transition" if moves else "do_nothing",
             delay=30 * SECOND,
             to=Shape(to) if moves else None,
