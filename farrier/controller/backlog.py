@@ -1,7 +1,8 @@
 """When a step that found no slot may find one: the later, the more have been put off before it.
 
 Held by `steps`. A thousand that came again each second would be claimed, loaded and decided only to be put off again.
-How fast slots become free is measured while there are too few of them.
+How fast they are let in is measured while there are too few slots. It is slower than slots become free: whoever goes on
+from one step to the next takes its own again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from farrier.protocols import Clock
 SOONEST = timedelta(seconds=1)
 # Slots may become free sooner than they have until now, and then somebody should be there.
 LATEST = timedelta(seconds=15)
-# About the last twenty ends.
+# About the last twenty who were let in.
 _WEIGHT = 0.1
 _FIRST_GUESS_SECONDS = 0.02
 
@@ -25,27 +26,28 @@ class Backlog:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._each = _FIRST_GUESS_SECONDS
-        self._last_end: float | None = None
+        self._last_in: float | None = None
         self._promised = float("-inf")
 
-    def ended(self) -> None:
-        """A slot is free again."""
+    def let_in(self, count: int) -> None:
+        """So many of those who come anew found a slot."""
         now = self._clock.monotonic()
-        if self._last_end is not None:
-            self._each += _WEIGHT * (now - self._last_end - self._each)
-            self._last_end = now
+        if self._last_in is not None and count > 0:
+            each = (now - self._last_in) / count
+            self._each += (1 - (1 - _WEIGHT) ** count) * (each - self._each)
+            self._last_in = now
 
     def over(self) -> None:
-        """There was room for all: how fast slots become free says nothing from now on."""
-        self._last_end = None
+        """There is room again: how fast it was found says nothing from now on."""
+        self._last_in = None
         self._promised = float("-inf")
 
     def put_off(self, count: int) -> timedelta:
         """How long until so many, of whom this is told now, should try again."""
         now = self._clock.monotonic()
-        if self._last_end is None:
-            self._last_end = now
+        if self._last_in is None:
+            self._last_in = now
         wait = min(max(self._promised - now, SOONEST.total_seconds()), LATEST.total_seconds())
-        # Where none has ended for long, the next takes as long at the least.
-        self._promised = now + wait + count * max(self._each, now - self._last_end)
+        # Where none was let in for long, the next waits as long at the least.
+        self._promised = now + wait + count * max(self._each, now - self._last_in)
         return timedelta(seconds=wait)

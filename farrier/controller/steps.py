@@ -36,6 +36,8 @@ _QUERY_SECONDS = 5.0
 # Share of the interval of renewals. Small: a lease passed over now has to last until the renewal after the next,
 # in case the next fails.
 _WORTH_RENEWING = 0.2
+# Of all slots taken. One that is free for a moment while hundreds wait is not the end of waiting.
+_ROOM = 0.5
 # A storm of wakes asks the database about running steps no more often than this.
 _ASK_AT_MOST_EVERY = 0.1
 
@@ -86,12 +88,15 @@ class Steps(Generic[R, S, W, V]):
         for plan in chosen:
             if plan.claimed.id in confirmed:
                 tasks.start_soon(self._run, plan, name=f"{self._kind} {plan.claimed.id} {plan.step.name}")
+        if not on_disk:  # whoever goes on had a slot a moment ago
+            self._backlog.let_in(len(confirmed))
         return [plan for plan in planned if plan.claimed.id not in confirmed], self._until_room(len(planned) - room)
 
     def _until_room(self, without: int) -> timedelta:
         if without > 0 and not self._closed:
             return self._backlog.put_off(without)
-        self._backlog.over()
+        if self._running < self._config.max_in_flight * _ROOM:
+            self._backlog.over()
         return SOONEST
 
     def close(self) -> None:
@@ -127,7 +132,6 @@ class Steps(Generic[R, S, W, V]):
             return
         finally:
             self._running -= 1
-            self._backlog.ended()
         if run is None:
             await self._settler.give_back({claimed.id: token}, _NOW, Lane.WOKEN)
             self._leases.drop([(claimed.id, token)])

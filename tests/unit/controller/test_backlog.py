@@ -4,28 +4,31 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from farrier.controller.backlog import LATEST, SOONEST, Backlog
 from tests.support.clock import HandClock
 
 SECOND = timedelta(seconds=1)
 
 
-def served(backlog: Backlog, clock: HandClock, ends: int, each: timedelta) -> None:
-    """So many slots become free, one after the other."""
-    for _ in range(ends):
+def served(backlog: Backlog, clock: HandClock, times: int, each: timedelta, *, together: int = 1) -> None:
+    """So often, so many find a slot together."""
+    for _ in range(times):
         clock.advance(each)
-        backlog.ended()
+        backlog.let_in(together)
 
 
 def test_the_first_come_again_soon() -> None:
     assert Backlog(HandClock()).put_off(3) == SOONEST
 
 
-def test_whoever_comes_behind_many_comes_later_as_slots_become_free() -> None:
+@pytest.mark.parametrize("together", [1, 7, 100])
+def test_whoever_comes_behind_many_comes_later_as_others_are_let_in(together: int) -> None:
     clock = HandClock()
     backlog = Backlog(clock)
     backlog.put_off(1)
-    served(backlog, clock, 200, SECOND / 10)
+    served(backlog, clock, 200, together * SECOND / 10, together=together)
     first = backlog.put_off(50)
     second = backlog.put_off(1)
     assert first == SOONEST
