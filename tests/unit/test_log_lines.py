@@ -1,0 +1,285 @@
+"""A line of the log: what it looks like to the letter, that it is whole, and that writing it harms nobody."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC, datetime
+from enum import Enum, IntEnum, StrEnum
+from typing import Any, NamedTuple, TextIO
+
+import pytest
+import structlog
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+from typing_extensions import override
+
+from farrier import log
+
+
+@pytest.fixture(autouse=True)
+def _restore_logging() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+
+
+@pytest.fixture
+def out() -> io.StringIO:
+    stream = io.StringIO()
+    log.configure(log.Level.INFO, log.Format.AUTO, stream=stream)
+    return stream
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Stage(StrEnum):
+    PROBE = "bmc.probe"
+
+
+class Number(IntEnum):
+    ONE = 1
+
+
+class Spelled(str):
+    """A text that msgspec does not know."""
+
+    __slots__ = ()
+
+
+class Shown(NamedTuple):
+    name: str
+    since: datetime
+
+
+def _nested(inside: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+    return st.lists(inside, max_size=3) | st.dictionaries(st.text() | st.integers(), inside, max_size=3)
+
+
+# Among them half surrogate pairs, what is no ASCII, numbers of any size, and floats that are none.
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(codec=None, categories=None))
+    | st.text(st.characters(max_codepoint=0x9F))
+    | st.binary()
+    | st.datetimes(timezones=st.just(UTC))
+    | st.timedeltas()
+    | st.decimals()
+    | st.uuids()
+    | st.frozensets(st.integers(), max_size=1)
+    | st.builds(Spelled, st.text())
+    | st.sampled_from(
+        [
+            Colour.RED,
+            Stage.PROBE,
+            Number.ONE,
+            2**64,
+            -(2**70),
+            Shown("a", datetime.min.replace(tzinfo=UTC)),
+            ValueError("é"),
+        ]
+    ),
+    _nested,
+    max_leaves=5,
+)
+
+
+@given(value=VALUES, key=st.text(st.characters(min_codepoint=0x20, categories=None)))
+@example(value="\x7f", key="x")
+@example(value=1, key="Ä")
+@example(value="\udcff", key="x")
+@example(value=1e16, key="x")
+def test_a_line_is_to_the_letter_what_json_makes_of_it(value: object, key: str) -> None:
+    assume(key not in {"event", "level", "timestamp", "exc_info"})
+    stream = io.StringIO()
+    log.configure(form=log.Format.JSON, stream=stream)
+    structlog.stdlib.get_logger().info("state.moved", **{key: value}, stage=Stage.PROBE)
+    (line,) = lines(stream)
+    told = {key: value, "stage": Stage.PROBE, "event": "state.moved", "level": "info", "timestamp": line["timestamp"]}
+    assert stream.getvalue() == json.dumps(log.redact(None, "info", told), default=str) + "\n"
+
+
+def test_what_was_harmless_once_is_looked_at_again_in_the_next_line_of_its_event(out: io.StringIO) -> None:
+    url = "https://me:hunter2@bmc.example/"
+    for where, token in [("here", 1), (url, 1), ([url], 1), ({"by": {"password": "hunter2"}}, 1), ("here", "hunter2")]:
+        structlog.stdlib.get_logger().info("connecting", where=where, token=token)
+    assert "hunter2" not in out.getvalue()
+    assert [line["token"] for line in lines(out)] == [1, 1, 1, 1, log.MASK]
+
+
+def test_each_line_has_its_own_time(out: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seconds in (1_700_000_000.0, 1_700_000_000.5, 1_700_000_001.25, 1_699_999_999.75):
+        monkeypatch.setattr(time, "time", lambda now=seconds: now)
+        structlog.stdlib.get_logger().info("tick")
+    assert [line["timestamp"] for line in lines(out)] == [
+        "2023-11-14T22:13:20.000000Z",
+        "2023-11-14T22:13:20.500000Z",
+        "2023-11-14T22:13:21.250000Z",
+        "2023-11-14T22:13:19.750000Z",
+    ]
+
+
+def test_another_level_holds_for_loggers_that_were_there_before(out: io.StringIO) -> None:
+    logger = structlog.stdlib.get_logger("farrier.test")
+    for level in (log.Level.ERROR, log.Level.DEBUG, log.Level.WARNING):
+        log.configure(level, stream=out)
+        logger.debug("detail", least=level)
+        logger.warning("trouble", least=level)
+        logging.getLogger("other.library").info("theirs at %s", level)
+    assert [line["event"] for line in lines(out)] == ["detail", "trouble", "theirs at debug", "trouble"]
+
+
+def test_a_logger_is_what_its_annotation_says(out: io.StringIO) -> None:
+    logger = structlog.stdlib.get_logger("farrier.test").bind(kind="node")
+    assert isinstance(logger, structlog.stdlib.BoundLogger)
+    assert (logger.isEnabledFor(logging.INFO), logger.isEnabledFor(logging.DEBUG)) == (True, False)
+    logger.bind(id=7).info("ran")
+    (line,) = lines(out)
+    assert (line["kind"], line["id"]) == ("node", 7)
+
+
+def test_lines_that_a_test_captures_are_not_written_and_those_after_it_are(out: io.StringIO) -> None:
+    logger = structlog.stdlib.get_logger()
+    with capture_logs() as captured:
+        logger.info("inside", id=7)
+    logger.info("outside")
+    assert captured == [{"event": "inside", "id": 7, "log_level": "info"}]
+    assert [line["event"] for line in lines(out)] == ["outside"]
+
+
+class Slow(io.StringIO):
+    """Lets other threads run after each letter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flushed = ""
+
+    @override
+    def write(self, text: str) -> int:
+        for letter in text:
+            super().write(letter)
+            time.sleep(0)
+        return len(text)
+
+    @override
+    def flush(self) -> None:
+        self.flushed = self.getvalue()
+
+
+def test_lines_of_threads_are_whole_and_flushed_whosever_they_are() -> None:
+    stream = Slow()
+    log.configure(stream=stream)
+
+    def talk(number: int) -> None:
+        for _ in range(10):
+            structlog.stdlib.get_logger().info("ours", by=number)
+            logging.getLogger("other.library").info("theirs")
+            assert stream.flushed
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(talk, range(4)))
+    assert stream.flushed == stream.getvalue()
+    assert sorted(line["event"] for line in lines(stream)) == ["ours"] * 40 + ["theirs"] * 40
+
+
+def test_a_line_is_one_write() -> None:
+    class Pieces(io.StringIO):
+        @override
+        def write(self, text: str) -> int:
+            pieces.append(text)
+            return super().write(text)
+
+    pieces: list[str] = []
+    stream = Pieces()
+    log.configure(stream=stream)
+    structlog.stdlib.get_logger().info("started")
+    structlog.stdlib.get_logger().info("seen", sites=["a"], where="é")
+    assert "".join(pieces).splitlines(keepends=True) == pieces
+
+
+def closed() -> tuple[TextIO, Callable[[], None]]:
+    stream = io.StringIO()
+    return stream, stream.close
+
+
+def unread() -> tuple[TextIO, Callable[[], None]]:
+    """A pipe whose reader goes."""
+    reads, writes = os.pipe()
+    return open(writes, "w", encoding="utf-8"), lambda: os.close(reads)
+
+
+def narrow() -> tuple[TextIO, Callable[[], None]]:
+    """One that has no letter for what is said."""
+    return io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict"), lambda: None
+
+
+@pytest.mark.parametrize("make", [closed, unread, narrow])
+def test_a_stream_that_cannot_be_written_to_is_told_of_and_raises_in_nobody_who_logs(
+    make: Callable[[], tuple[TextIO, Callable[[], None]]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream, spoil = make()
+    log.configure(form=log.Format.CONSOLE, stream=stream)
+    spoil()
+    structlog.stdlib.get_logger().info("connecting", where="zürich", password="".join(["hunter", "2"]))
+    logging.getLogger("other.library").warning("zürich")
+    told = capsys.readouterr().err
+    assert told.count("--- Logging error ---") == 2
+    assert "'event': 'connecting'" in told
+    assert "hunter2" not in told
+    with suppress(OSError):  # it tries again to write what it could not
+        stream.close()
+
+
+@pytest.mark.parametrize("make", [closed, unread])
+def test_a_standard_error_that_is_gone_raises_in_nobody_who_logs(
+    make: Callable[[], tuple[TextIO, Callable[[], None]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, spoil = make()
+    monkeypatch.setattr("sys.stderr", stream)
+    log.configure()
+    spoil()
+    structlog.stdlib.get_logger().info("started")
+    logging.getLogger("other.library").warning("trouble")
+    monkeypatch.undo()
+    with suppress(OSError):
+        stream.close()
+
+
+@pytest.mark.parametrize("form", [log.Format.JSON, log.Format.CONSOLE])
+def test_a_value_that_cannot_be_shown_costs_its_own_line_alone(
+    form: log.Format, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Shy:
+        @override
+        def __str__(self) -> str:
+            raise RuntimeError("not me")
+
+        __repr__ = __str__
+
+    stream = io.StringIO()
+    log.configure(form=form, stream=stream)
+    structlog.stdlib.get_logger().info("seen", what=Shy())
+    structlog.stdlib.get_logger().info("started")
+    assert "seen" not in stream.getvalue()
+    assert "started" in stream.getvalue()
+    assert "not me" in capsys.readouterr().err
