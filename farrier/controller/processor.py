@@ -140,12 +140,21 @@ class _Pass(Generic[R, S, W, V]):
         self._settler = settler
         self._steps = steps
         self._tasks = tasks
+        self._going_on = anyio.CapacityLimiter(core.host.config.passes)
 
     async def __call__(self, claim: Taken) -> None:
-        """What was due, and whatever of it runs again at once."""
+        """What was due. Whatever of it runs again at once is made room for before another claim takes this pass's place."""
         kept = await self._once(claim, on_disk=False)
         if kept is not None:
-            await self.go_on(kept)
+            place = object()
+            await self._going_on.acquire_on_behalf_of(place)
+            self._tasks.start_soon(self._in_place, kept, place)
+
+    async def _in_place(self, taken: Taken, place: object) -> None:
+        try:
+            await self.go_on(taken)
+        finally:
+            self._going_on.release_on_behalf_of(place)
 
     async def go_on(self, taken: Taken) -> None:
         """Rows that their last commit kept, until none is left."""
