@@ -130,7 +130,7 @@ async def _answer(conn: pool.Connection) -> None:
             changes = msgspec.json.encode({"runs": [], "answers": answers}).decode()
             place = [row["id"]], [token], [Lane.PERIODIC.value], [CONTROLLER.period], [None], [None]
             nothing: list[list[Any]] = [[]] * 12
-            await conn.fetch(_COMMIT, "node", uuid4(), False, NodeRows.writer, changes, *place, *nothing)
+            await conn.fetch(_COMMIT, "node", uuid4(), False, NodeRows.writer, changes, *place, *nothing, None, CONTROLLER.lease)
 
 
 @asynccontextmanager
