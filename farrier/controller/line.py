@@ -1,8 +1,8 @@
 """Runs that wait to be committed: whatever is there when the commit before ends goes into the next one.
 
 Made by the settler. A commit of a few runs costs little more than one of a single run, so those that end one by one
-share it. Where they come faster than that, the line also waits for more of them, twice as long as its last commit took:
-half as many commits leave that much time to everybody. Whoever comes alone is never kept waiting.
+share it. In a crowd the line also waits for more of them, twice as long as its last commit took: half as many commits
+leave that much time to everybody. Whoever comes alone, or with few, is never kept waiting.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ R = TypeVar("R")
 S = TypeVar("S")
 W = TypeVar("W")
 
+# So many shared a commit: they come faster than one by one they could be committed.
+_CROWD = 4
 # Of the last commit's time. More would save little, and be felt.
 _SHARE = 2
-# Seconds: a commit that hung says nothing of the next.
-_LONGEST_PAUSE = 0.05
+# Seconds. Whoever waits for what is committed here would feel more.
+_LONGEST_PAUSE = 0.02
 
 Runs: TypeAlias = Sequence[Run[R, S, W]]
 
@@ -70,7 +72,7 @@ class Line(Generic[R, S, W]):
             for each in batch:
                 each.left = [run for run in each.runs if id(run) in left]
                 each.done.set()
-            if len(batch) > 1:
+            if len(batch) >= _CROWD:
                 await self._pause(min(_SHARE * (self._clock.monotonic() - began), _LONGEST_PAUSE))
 
     def _next(self) -> list[_Waiting[R, S, W]]:

@@ -143,7 +143,7 @@ class _Pass(Generic[R, S, W, V]):
         self._going_on = anyio.CapacityLimiter(core.host.config.passes)
 
     async def __call__(self, claim: Taken) -> None:
-        """What was due. Whatever of it runs again at once is made room for before another claim takes this pass's place."""
+        """What was due. What runs again at once finds room before another claim takes the place of this pass."""
         kept = await self._once(claim, on_disk=False)
         if kept is not None:
             place = object()

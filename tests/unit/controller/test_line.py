@@ -92,26 +92,36 @@ async def test_those_who_come_during_a_commit_share_the_next(counter: Counter) -
     assert sorted(counter.through) == [1, 2, 3, 4]
 
 
-async def test_after_a_shared_commit_the_line_waits_for_more_twice_as_long_as_it_took(counter: Counter) -> None:
-    for number in (1, 2, 3):
+async def test_after_a_crowd_the_line_waits_for_more_twice_as_long_as_its_commit_took(counter: Counter) -> None:
+    for number in (1, 2, 3, 4, 5):
         await counter.bring(run(number))
     await counter.go()
     await counter.go(0.004)
-    assert sorted(counter.through) == [1, 2, 3], "who is through waits for nobody"
+    assert sorted(counter.through) == [1, 2, 3, 4, 5], "who is through waits for nobody"
     assert counter.pauses == [pytest.approx(0.008)]
-    await counter.bring(run(4))
-    await counter.bring(run(5))
-    assert counter.commits == [[1], [2, 3]]
+    await counter.bring(run(6))
+    await counter.bring(run(7))
+    assert counter.commits == [[1], [2, 3, 4, 5]]
     await counter.go()
-    assert counter.commits == [[1], [2, 3], [4, 5]]
+    assert counter.commits == [[1], [2, 3, 4, 5], [6, 7]]
+
+
+async def test_a_few_who_share_a_commit_keep_nobody_waiting(counter: Counter) -> None:
+    for number in (1, 2, 3, 4):
+        await counter.bring(run(number))
+    await counter.go()
+    await counter.go(0.004)
+    await counter.bring(run(5))
+    assert counter.commits == [[1], [2, 3, 4], [5]]
+    assert counter.pauses == []
 
 
 async def test_a_commit_that_hung_does_not_make_the_next_ones_wait_as_long(counter: Counter) -> None:
-    for number in (1, 2, 3):
+    for number in (1, 2, 3, 4, 5):
         await counter.bring(run(number))
     await counter.go()
     await counter.go(9.0)
-    assert counter.pauses == [pytest.approx(0.05)]
+    assert counter.pauses == [pytest.approx(0.02)]
 
 
 async def test_two_claims_of_one_row_are_committed_one_after_the_other(counter: Counter) -> None:
