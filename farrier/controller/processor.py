@@ -97,11 +97,11 @@ class Processor(Generic[R, S, W, V]):
             for serve in (self._steps.renew, self._steps.interrupt):
                 background.start_soon(serve)
             async with anyio.create_task_group() as work:
-                one_pass = self._pass_in(work)
-                self._settler.serve(background, lambda kept: work.start_soon(one_pass.go_on, kept))
+                small = self._pass_in(work)
+                self._settler.serve(background, lambda kept: work.start_soon(small.go_on, kept))
                 async with anyio.create_task_group() as streams:
                     for stream in self._streams:
-                        streams.start_soon(stream.run, work, one_pass, stop)
+                        streams.start_soon(stream.run, work, self._pass_in(work), stop)
                     await stop.wait()
                     self._settler.close()
                     self._woken.set("stop")

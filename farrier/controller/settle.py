@@ -64,8 +64,11 @@ class Settler(Generic[R, S, W]):
             await self.submit(runs)
             return None
         kept, locked = await self._commit(runs, patient=False)
+        if not locked:
+            return kept
+        await self._hand_on(kept)  # nobody waits for the rows of others
         await self._wait_for(locked)
-        return kept
+        return None
 
     async def submit(self, runs: Sequence[Run[R, S, W]]) -> None:
         """Commit `runs` together with others that are ready; returns when they are settled."""

@@ -6,7 +6,7 @@ reading step, and cut off when the process stops or the lease could not be renew
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Generic, NoReturn, TypeVar
 
@@ -77,13 +77,13 @@ class Steps(Generic[R, S, W, V]):
 
         A claim does not wait for the disk, so a server that crashes may forget it and give the row to another. That is
         harmless for a decision, which its commit would refuse, but not for what a BMC is told: before a step acts, its
-        claim is on disk. One that a commit made is so already.
+        claim is on disk. One that a commit made is so already, and only has to be fresh enough.
         """
         room = 0 if self._closed else max(0, self._config.max_in_flight - self._running)
         chosen = planned[:room]
         self._running += len(chosen)
         ours = {plan.claimed.id: plan.token for plan in chosen}
-        confirmed = frozenset(ours) if on_disk else await self._confirm(ours)
+        confirmed = self._fresh(ours) if on_disk else await self._confirm(ours)
         self._running -= len(chosen) - len(confirmed)
         for plan in chosen:
             if plan.claimed.id in confirmed:
@@ -91,6 +91,10 @@ class Steps(Generic[R, S, W, V]):
         if not on_disk:  # whoever goes on had a slot a moment ago
             self._backlog.let_in(len(confirmed))
         return [plan for plan in planned if plan.claimed.id not in confirmed], self._until_room(len(planned) - room)
+
+    def _fresh(self, ours: Mapping[int, int]) -> frozenset[int]:
+        """Those with enough left of their lease: a commit of others may have been waited for meanwhile."""
+        return frozenset(id_ for id_, token in ours.items() if self._leases.may_start(id_, token))
 
     def _until_room(self, without: int) -> timedelta:
         if without > 0 and not self._closed:

@@ -104,9 +104,17 @@ class Committer(Generic[R, S, W]):
         except session.Refusal as error:
             if session.classify(error) is not session.Trouble.MOMENT:
                 return await self._blame(batch, error, how)
-            if again or how.patient:
-                return _all_unknown(batch)
-            return await self._together(batch, how, again=True)
+            return (
+                await self._apart(batch, how) if again or how.patient else await self._together(batch, how, again=True)
+            )
+
+    async def _apart(self, batch: Sequence[Finished[S, W]], how: _How) -> dict[int, Result]:
+        """Somebody holds what one of these writes, and goes on holding it: halve them until that run stands alone."""
+        if len(batch) == 1:
+            return _all_unknown(batch)
+        middle = len(batch) // 2
+        first = await self._together(batch[:middle], how, again=True)
+        return first | await self._together(batch[middle:], how, again=True)
 
     async def _blame(self, batch: Sequence[Finished[S, W]], error: Exception, how: _How) -> dict[int, Result]:
         """The database refuses something in this batch: halve it until the culprit is alone."""
@@ -142,13 +150,17 @@ class Committer(Generic[R, S, W]):
         return {"runs": [{"run": run.id, "version": run.version} for run in changed], **self._rows.changes(changed)}
 
     async def _look_up(self, batch: Sequence[Finished[S, W]], how: _How) -> dict[int, Result]:
-        """After a lost reply: runs whose history is there were committed; of the rest nothing can be said."""
-        moved = [(run.id, _next_version(run), run.token) for run in batch if run.moves]
-        if not moved:
+        """After a lost reply: what left history, or kept its row, was committed; of the rest nothing can be said."""
+        telling = [
+            (run.id, _next_version(run) if run.moves else None, run.token)
+            for run in batch
+            if run.moves or run.due is Due.RERUN
+        ]
+        if not telling:
             return _all_unknown(batch)
         try:
             async with session.borrowed(self._pool) as conn:
-                records = await conn.fetch(_COMMITTED, self._rows.kind, *_columns(moved, width=3), how.keep)
+                records = await conn.fetch(_COMMITTED, self._rows.kind, *_columns(telling, width=3), how.keep)
         except (DatabaseUnreachable, *session.Refusal):
             return _all_unknown(batch)
         there = {record["id"]: _going_on(record) if record["kept"] else _DONE_AND_DUE for record in records}

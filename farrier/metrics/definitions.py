@@ -55,9 +55,14 @@ HANDLER_ERRORS = Definition(
 RERUN_LIMITED = Definition(
     "farrier_rerun_limited", "Resources sent to the periodic lane for too many reruns in a row.", ("kind",)
 )
-WAKEUPS = Definition("farrier_wakeups", "What made the loop look for due rows.", ("source",))
+WAKEUPS = Definition(
+    "farrier_wakeups", "What made the loop look for due rows, or go on with those that moved.", ("source",)
+)
 CLAIM_WAIT = Definition(
-    "farrier_claim_wait_seconds", "How long claimed rows had been due.", ("kind", "lane"), _WAIT_SECONDS
+    "farrier_claim_wait_seconds",
+    "How long claimed rows had been due; what goes on at once is not among them.",
+    ("kind", "lane"),
+    _WAIT_SECONDS,
 )
 COMMIT_CONFLICTS = Definition(
     "farrier_commit_conflicts", "Runs whose commit did not win, by verdict.", ("kind", "verdict")

@@ -27,8 +27,9 @@ DECLARE
     failed_dues interval[];
     all_won boolean;
 BEGIN
+    -- What a run writes besides its own rows may be held by anybody, and many runs wait together.
+    PERFORM set_config('lock_timeout', '1s', true);
     IF patient THEN
-        PERFORM set_config('lock_timeout', '1s', true);
         PERFORM FROM farrier.schedule s WHERE s.kind = of_kind AND s.id = ANY (ids) ORDER BY s.id FOR NO KEY UPDATE;
     END IF;
     SELECT array_agg(l.id), array_agg(l.id) FILTER (WHERE l.claim_token = r.token) INTO locked, won

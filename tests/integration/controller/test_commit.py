@@ -230,6 +230,15 @@ async def test_a_commit_that_never_arrived_is_unknown_and_runs_again_when_its_le
     assert [row.id for row in (await shop.io().claim(Lane.WOKEN, 10, None)).rows] == [1]
 
 
+async def test_a_run_that_waits_for_what_somebody_holds_costs_the_others_nothing_but_time(shop: Shop) -> None:
+    held = await hold(shop, 1, 2, 3)
+    async with shop.db.connect() as somebody, somebody.transaction():
+        await somebody.execute("SELECT FROM farrier_toy.widgets WHERE id = 2 FOR UPDATE")
+        verdicts = await held.commit(*(held.finish(id_, MADE) for id_ in (1, 2, 3)))
+    assert verdicts == {1: Verdict.COMMITTED, 2: Verdict.UNKNOWN, 3: Verdict.COMMITTED}
+    assert await shop.history(2) == []
+
+
 async def test_a_row_whose_load_fails_is_unreadable_and_the_others_are_read(shop: Shop) -> None:
     """The query itself fails on what is stored: not a decoder's error but PostgreSQL's."""
     rows = toy.WidgetRows()

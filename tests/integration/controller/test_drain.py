@@ -37,6 +37,7 @@ async def test_a_step_that_runs_is_finished_and_committed_before_the_end(shop: S
     assert processor.in_flight == 0
     row = await shop.row(1)
     assert (row["claim_token"], row["lane"]) == (None, Lane.WOKEN)
+    assert row["ahead"] <= timedelta(0), "it goes on elsewhere at once"
 
 
 async def test_a_step_that_does_not_end_is_cut_off_and_its_row_given_back_without_an_error(shop: Shop) -> None:
