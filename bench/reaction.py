@@ -129,8 +129,8 @@ async def _answer(conn: pool.Connection) -> None:
             answers = [{"run": row["id"], "intent": intent, "status": "accepted"} for intent in asked]
             changes = msgspec.json.encode({"runs": [], "answers": answers}).decode()
             place = [row["id"]], [token], [Lane.PERIODIC.value], [CONTROLLER.period], [None], [None]
-            nothing: list[list[Any]] = [[]] * 12
-            await conn.fetch(_COMMIT, "node", uuid4(), False, NodeRows.writer, changes, *place, *nothing, None, CONTROLLER.lease)
+            nothing: list[Any] = [*[[]] * 12, None, None]
+            await conn.fetch(_COMMIT, "node", uuid4(), False, NodeRows.writer, changes, *place, *nothing)
 
 
 @asynccontextmanager
