@@ -181,7 +181,8 @@ class _Pass(Generic[R, S, W, V]):
                 runs.append(begun)
             else:
                 planned.append(begun)
-        kept = await self._settler.settle(runs) if runs else None
+        # Somebody waits for what was woken; what goes on has been answered.
+        kept = await self._settler.settle(runs, share=on_disk) if runs else None
         delay = SOONEST
         if planned:
             refused, delay = await self._steps.begin(self._tasks, planned, on_disk=on_disk)

@@ -1,8 +1,8 @@
 """Commits finished runs and publishes what came of it. The one place of the loop that writes.
 
-A large pass settles its runs together. Steps end one by one, and passes after wakes are small: their runs stand in a
-line and share commits, in one for those that write and in one for those that only give their row back. Whatever runs
-again at once stays claimed by the commit, and goes on as taken.
+What was woken or is due is committed at once, a pass together. Steps end one by one, and passes that go on are small:
+their runs stand in a line and share commits, in one for those that write and in one for those that only give their row
+back. Whatever runs again at once stays claimed by the commit, and goes on as taken.
 """
 
 from __future__ import annotations
@@ -58,9 +58,10 @@ class Settler(Generic[R, S, W]):
         background.start_soon(self._busy.serve)
         background.start_soon(self._idle.serve)
 
-    async def settle(self, runs: Sequence[Run[R, S, W]]) -> Taken | None:
-        """Commit `runs` and publish them. Answers those that run again at once, unless the line has told of them."""
-        if len(runs) < _MANY:
+    async def settle(self, runs: Sequence[Run[R, S, W]], *, share: bool) -> Taken | None:
+        """Commit `runs` and publish them, with others if they are few and are to `share`. Answers those that run again
+        at once, unless the line has told of them."""
+        if share and len(runs) < _MANY:
             await self.submit(runs)
             return None
         kept, locked = await self._commit(runs, patient=False)
