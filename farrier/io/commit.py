@@ -104,9 +104,9 @@ class Committer(Generic[R, S, W]):
         except session.Refusal as error:
             if session.classify(error) is not session.Trouble.MOMENT:
                 return await self._blame(batch, error, how)
-            return (
-                await self._apart(batch, how) if again or how.patient else await self._together(batch, how, again=True)
-            )
+            if again or how.patient:
+                return await self._apart(batch, how)
+            return await self._together(batch, how, again=True)
 
     async def _apart(self, batch: Sequence[Finished[S, W]], how: _How) -> dict[int, Result]:
         """Somebody holds what one of these writes, and goes on holding it: halve them until that run stands alone."""

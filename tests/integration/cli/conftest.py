@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -10,12 +9,11 @@ from typing import Any
 import anyio.to_thread
 import msgspec
 import pytest
-import structlog
 from typer.testing import CliRunner
 
 from farrier.cli import app
 from farrier.errors import ExitCode
-from tests.support import pg
+from tests.support import logged, pg
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -71,9 +69,5 @@ def farrier(db: pg.Database) -> Prompt:
 @pytest.fixture(autouse=True)
 def _restore_logging() -> Iterator[None]:
     """Commands set up logging for their process, which here is everybody's."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    structlog.reset_defaults()
+    with logged.restored():
+        yield

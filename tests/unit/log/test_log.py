@@ -3,44 +3,20 @@
 from __future__ import annotations
 
 import io
-import json
 import logging
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import structlog
 from typing_extensions import override
 
 from farrier import log
+from tests.support.logged import lines
 
 
 class Terminal(io.StringIO):
     @override
     def isatty(self) -> bool:  # what a person's standard error says
         return True
-
-
-@pytest.fixture(autouse=True)
-def _restore_logging() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    structlog.reset_defaults()
-    structlog.contextvars.clear_contextvars()
-
-
-@pytest.fixture
-def out() -> io.StringIO:
-    stream = io.StringIO()
-    log.configure(log.Level.INFO, log.Format.AUTO, stream=stream)
-    return stream
-
-
-def lines(stream: io.StringIO) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
 def test_nobody_watching_means_one_json_object_per_line_with_time_and_level(out: io.StringIO) -> None:

@@ -7,12 +7,12 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 from enum import Enum, IntEnum, StrEnum
-from typing import Any, NamedTuple, TextIO
+from typing import NamedTuple, TextIO
 
 import pytest
 import structlog
@@ -22,28 +22,7 @@ from structlog.testing import capture_logs
 from typing_extensions import override
 
 from farrier import log
-
-
-@pytest.fixture(autouse=True)
-def _restore_logging() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    structlog.reset_defaults()
-    structlog.contextvars.clear_contextvars()
-
-
-@pytest.fixture
-def out() -> io.StringIO:
-    stream = io.StringIO()
-    log.configure(log.Level.INFO, log.Format.AUTO, stream=stream)
-    return stream
-
-
-def lines(stream: io.StringIO) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in stream.getvalue().splitlines()]
+from tests.support.logged import lines
 
 
 class Colour(Enum):
