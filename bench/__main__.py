@@ -8,7 +8,7 @@ from typing import Annotated
 import anyio
 import typer
 
-from bench import report
+from bench import report, yardstick
 from bench.bmc_polls import BMC_POLL
 from bench.bmcs import BMC_DEAD
 from bench.endurance import OLD_SNAPSHOT, RSS
@@ -50,7 +50,8 @@ def main(
     runs: Annotated[int, typer.Option(min=1, help="How often each is run; its figures are the medians.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output, and nothing else there.")] = False,
     dsn: Annotated[
-        str | None, typer.Option(help="A server to use instead of an embedded one; it must have no schema farrier.")
+        str | None,
+        typer.Option(help="A server to use instead of an embedded one; it must have no schema farrier or yardstick."),
     ] = None,
     only_list: Annotated[bool, typer.Option("--list", help="List the benchmarks and their targets, and end.")] = False,
 ) -> None:
@@ -83,10 +84,18 @@ def _chosen(only: str) -> Sequence[Benchmark]:
 
 
 async def _take(benchmarks: Sequence[Benchmark], dsn: str, nodes: int | None, runs: int) -> report.Report:
+    before = await _take_yardstick(dsn)
     figures: list[Figure] = []
     for benchmark in benchmarks:
         figures += await _take_one(benchmark, dsn, nodes or benchmark.nodes, runs)
-    return report.report(figures, await settings(dsn))
+    measured = yardstick.Yardstick(before, after=await _take_yardstick(dsn))
+    return report.report(figures, measured, await settings(dsn))
+
+
+async def _take_yardstick(dsn: str) -> yardstick.Speed:
+    speed = await yardstick.take(dsn)
+    _tell(f"yardstick: {speed.transitions_per_second:,.0f} transitions/s, {speed.reaction_p50_ms:.3g} ms reaction")
+    return speed
 
 
 async def _take_one(benchmark: Benchmark, dsn: str, nodes: int, runs: int) -> Sequence[Figure]:

@@ -1,7 +1,7 @@
 """The PostgreSQL that a benchmark runs on: an embedded one in a new directory, or the one whose DSN is given.
 
 Durability is as in production: fsync on. A given database must not have a schema `farrier`: the benchmarks make it,
-fill it with invented nodes, and drop it.
+fill it with invented nodes, and drop it. The same goes for `yardstick`, which has no nodes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PATIENCE = timedelta(seconds=20)
 # As many as the daemon has by default.
 POOL_SIZE = 8
 
-_EXISTS = "SELECT to_regnamespace('farrier') IS NOT NULL"
+_EXISTS = "SELECT to_regnamespace($1::text) IS NOT NULL"
 _DROP = "DROP SCHEMA farrier CASCADE"
 _SETTINGS = """
     SELECT name, current_setting(name) AS value
@@ -59,10 +59,7 @@ async def ground(dsn: str) -> AsyncIterator[Ground]:
     connections = await pool.open_pool(dsn, size=POOL_SIZE, patience=PATIENCE)
     try:
         async with connections.acquire() as conn:
-            if await conn.fetchval(_EXISTS):
-                raise ConfigError(
-                    "the database has a schema farrier already; benchmarks need one without, and drop theirs"
-                )
+            await refuse_if_there(conn, "farrier")
             await migrate.migrate(conn, after=catalog.sync)
         try:
             yield Ground(dsn, connections)
@@ -70,6 +67,12 @@ async def ground(dsn: str) -> AsyncIterator[Ground]:
             await connections.execute(_DROP)
     finally:
         connections.terminate()
+
+
+async def refuse_if_there(conn: pool.Connection, schema: str) -> None:
+    """Raises ConfigError if the database has that schema: it is somebody's, and would be dropped."""
+    if await conn.fetchval(_EXISTS, schema):
+        raise ConfigError(f"the database has a schema {schema} already; benchmarks need one without, and drop theirs")
 
 
 async def settings(dsn: str) -> dict[str, str]:

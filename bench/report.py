@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.figures import Benchmark, Figure
+from bench.yardstick import Speed, Yardstick
 
 _WIDTH = 160
 
@@ -24,14 +25,15 @@ class Report(msgspec.Struct, frozen=True):
     """Everything one invocation measured, and on what."""
 
     figures: Sequence[Figure]
+    yardstick: Yardstick
     postgresql: Mapping[str, str]
     python: str
     cpus: int
 
 
-def report(figures: Sequence[Figure], postgresql: Mapping[str, str]) -> Report:
+def report(figures: Sequence[Figure], yardstick: Yardstick, postgresql: Mapping[str, str]) -> Report:
     """The figures with what they were taken on."""
-    return Report(figures, postgresql, platform.python_version(), len(os.sched_getaffinity(0)))
+    return Report(figures, yardstick, postgresql, platform.python_version(), len(os.sched_getaffinity(0)))
 
 
 def show_json(report: Report) -> None:
@@ -55,6 +57,10 @@ def show_table(report: Report) -> None:
         )
     console = _console()
     console.print(table)
+    machine = report.yardstick
+    for when, speed in (("before", machine.before), ("after", machine.after)):
+        beside = _beside(speed, machine.where_the_targets_were_set)
+        console.print(f"this machine, {when}: raw SQL {beside}", highlight=False)
     server = ", ".join(f"{name} {value}" for name, value in report.postgresql.items())
     console.print(
         f"PostgreSQL: {server}; Python {report.python}; {report.cpus} CPUs; medians of the runs", highlight=False
@@ -68,6 +74,17 @@ def show_list(benchmarks: Sequence[Benchmark]) -> None:
         goals = "\n".join(f"{g.name} {g.bound} {_quantity(g.target, g.unit)}" for g in benchmark.goals)
         table.add_row(benchmark.name, benchmark.what, f"{benchmark.nodes:,}", goals)
     _console().print(table)
+
+
+def _beside(here: Speed, there: Speed) -> str:
+    """What is reached here and there, and how fast that makes this machine."""
+    rate = here.transitions_per_second / there.transitions_per_second
+    haste = there.reaction_p50_ms / here.reaction_p50_ms
+    return (
+        f"{_number(here.transitions_per_second)} transitions/s ({_number(there.transitions_per_second)} where the "
+        f"targets were set: {rate:.0%} of its speed), "
+        f"{_number(here.reaction_p50_ms)} ms reaction ({_number(there.reaction_p50_ms)} ms: {haste:.0%})"
+    )
 
 
 def _console() -> Console:

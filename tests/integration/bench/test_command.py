@@ -35,6 +35,10 @@ async def test_a_met_target_ends_with_0_and_json_alone_on_standard_output(empty:
     assert len(figure["runs"]) == 2 and 0 < figure["value"] <= figure["target"]
     assert figure["of_floor"] > 0
     assert b"life: run 2 of 2" in done.stderr
+    yardstick = report["yardstick"]
+    assert set(yardstick) == {"before", "after", "where_the_targets_were_set"}
+    for speed in yardstick.values():
+        assert set(speed) == {"transitions_per_second", "reaction_p50_ms"} and min(speed.values()) > 0
 
 
 async def test_a_missed_target_ends_with_1_and_still_shows_the_figure(empty: pg.Database) -> None:
@@ -45,16 +49,20 @@ async def test_a_missed_target_ends_with_1_and_still_shows_the_figure(empty: pg.
     assert not figure["met"] and 0 < figure["value"] < figure["target"]
 
 
-async def test_the_schema_is_gone_afterwards(empty: pg.Database) -> None:
-    await bench("--dsn", empty.dsn, "--only", "transitions", "--nodes", "2", "--runs", "1")
+async def test_the_table_says_how_fast_the_machine_is_and_no_schema_is_left(empty: pg.Database) -> None:
+    done = await bench("--dsn", empty.dsn, "--only", "transitions", "--nodes", "2", "--runs", "1")
+    for when in ("before", "after"):
+        assert f"this machine, {when}: raw SQL" in done.stdout.decode(), done.stderr.decode()
     async with empty.connect() as conn:
         assert await conn.fetchval("SELECT to_regnamespace('farrier')") is None
+        assert await conn.fetchval("SELECT to_regnamespace('yardstick')") is None
 
 
 async def test_a_database_that_is_in_use_is_left_alone(db: pg.Database) -> None:
     done = await bench("--dsn", db.dsn, "--only", "life", "--nodes", "1", "--runs", "1")
     assert done.returncode == ExitCode.USAGE
     assert b"has a schema farrier already" in done.stderr
+    assert b"yardstick:" not in done.stderr, "nothing is measured beside a farrier that may be at work"
     async with db.connect() as conn:
         assert await conn.fetchval("SELECT count(*) FROM farrier.schema_migrations") > 0
 

@@ -1,0 +1,202 @@
+"""The yardstick: what plain SQL reaches on this server, with no table and no statement of farrier's.
+
+Targets are absolute and machines are not: on one with a slow disk or busy neighbours they are missed whatever the
+program does. The runner takes the yardstick before the first benchmark and after the last, so that a reader can tell
+the machine from the program. It judges no figure. Its tables are gone afterwards, whatever happens. It is not the
+floor: that is farrier's own statements, and says nothing of the machine alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from statistics import median
+from typing import Any
+
+import anyio
+import msgspec
+from anyio.abc import TaskStatus
+
+from bench.ground import PATIENCE, refuse_if_there
+from farrier.io import pool
+
+_THINGS = 20_000
+_BATCH = 500
+# Some hundred commits: a disk that stumbles once does not decide.
+_MOVING = timedelta(seconds=1)
+_REQUESTS = 500
+# Before them, so that each connection has planned its statement.
+_FIRST_REQUESTS = 50
+# With fewer of them by then the disk is so slow that they will do.
+_ASKING = timedelta(seconds=2)
+_ANSWER_SECONDS = 10
+
+_CREATE = """
+    CREATE SCHEMA yardstick;
+    CREATE TABLE yardstick.things (
+        id bigint PRIMARY KEY, state text NOT NULL, version bigint NOT NULL, changed_at timestamptz NOT NULL);
+    CREATE TABLE yardstick.history (
+        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        thing bigint NOT NULL, state text NOT NULL, version bigint NOT NULL, changed_at timestamptz NOT NULL);
+    CREATE TABLE yardstick.requests (
+        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, thing bigint NOT NULL, state text NOT NULL);
+"""
+_FILL = "INSERT INTO yardstick.things SELECT id, 'here', 0, now() FROM generate_series(1, $1::bigint) id"
+_DROP = "DROP SCHEMA yardstick CASCADE"
+_MOVE = """
+    WITH moved AS (
+        UPDATE yardstick.things SET state = $2, version = version + 1, changed_at = now()
+         WHERE id = ANY ($1::bigint[])
+     RETURNING id, state, version, changed_at)
+    INSERT INTO yardstick.history (thing, state, version, changed_at) SELECT * FROM moved
+"""
+# Each of these is one trip to the server and one commit.
+_ASK = """
+    WITH asked AS (INSERT INTO yardstick.requests (thing, state) VALUES ($1, $2) RETURNING id)
+    SELECT pg_notify('yardstick_asked', id::text) FROM asked
+"""
+_ANSWER = """
+    WITH taken AS (
+        DELETE FROM yardstick.requests
+         WHERE id = (SELECT id FROM yardstick.requests ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)
+     RETURNING id, thing, state),
+    moved AS (
+        UPDATE yardstick.things t SET state = taken.state, version = t.version + 1, changed_at = now()
+          FROM taken WHERE t.id = taken.thing
+     RETURNING t.id, t.state, t.version, t.changed_at),
+    kept AS (INSERT INTO yardstick.history (thing, state, version, changed_at) SELECT * FROM moved)
+    SELECT pg_notify('yardstick_answered', id::text) FROM taken
+"""
+_KEPT = "SELECT count(*) FROM yardstick.history"
+
+
+class Speed(msgspec.Struct, frozen=True):
+    """What raw SQL reaches on one machine at one time."""
+
+    transitions_per_second: float  # rows changed, each with a row of history; 500 a commit
+    reaction_p50_ms: float  # from before a client's INSERT until it hears that a worker has committed the answer
+
+
+# What plain SQL reached, without any of farrier's code, on the machine with two cores on which the targets were set.
+WHERE_THE_TARGETS_WERE_SET = Speed(transitions_per_second=80_000, reaction_p50_ms=0.75)
+
+
+class Yardstick(msgspec.Struct, frozen=True):
+    """This machine before the first benchmark and after the last, and what to hold it against."""
+
+    before: Speed
+    after: Speed
+    where_the_targets_were_set: Speed = WHERE_THE_TARGETS_WERE_SET
+
+
+async def take(dsn: str) -> Speed:
+    """Some two seconds of work. Raises ConfigError if the database has a schema `yardstick` or `farrier` already."""
+    async with tables(dsn):
+        return Speed(await transitions_per_second(dsn), await reaction_p50_ms(dsn))
+
+
+@asynccontextmanager
+async def tables(dsn: str) -> AsyncIterator[None]:
+    """Things, their history and requests, dropped after the block. Raises as `take` does, and leaves all alone then."""
+    async with _connected(dsn) as conn:
+        await refuse_if_there(conn, "farrier")  # it may be at work: not the machine alone, and not to be disturbed
+        await refuse_if_there(conn, "yardstick")
+        await conn.execute(_CREATE)
+        try:
+            await conn.execute(_FILL, _THINGS)
+            await conn.execute("VACUUM ANALYZE yardstick.things")
+            # What a benchmark before left to be written is not to be written meanwhile.
+            await conn.execute("CHECKPOINT")
+            yield
+        finally:
+            with anyio.CancelScope(shield=True):
+                await conn.execute(_DROP)
+
+
+async def transitions_per_second(dsn: str) -> float:
+    """Batch after batch on one connection, after a round over all things that does not count."""
+    moves = _moves()
+    async with _connected(dsn) as conn:
+        for batch, state in itertools.islice(moves, _THINGS // _BATCH):
+            await conn.execute(_MOVE, batch, state)
+        before = await conn.fetchval(_KEPT)
+        moved, took, began = 0, 0.0, time.perf_counter()
+        while took < _MOVING.total_seconds():
+            await conn.execute(_MOVE, *next(moves))
+            moved, took = moved + _BATCH, time.perf_counter() - began
+        kept = await conn.fetchval(_KEPT) - before
+    assert kept == moved, f"{moved} things were moved, but {kept} rows of history kept"
+    return moved / took
+
+
+async def reaction_p50_ms(dsn: str) -> float:
+    """One request after another, by a client and a worker with a connection each, both in this process."""
+    async with _connected(dsn) as asking, _connected(dsn) as working, anyio.create_task_group() as group:
+        await group.start(_work, working)
+        took = await _ask(asking)
+        group.cancel_scope.cancel()
+    return median(took)
+
+
+@asynccontextmanager
+async def _connected(dsn: str) -> AsyncIterator[pool.Single]:
+    conn = await pool.connect(dsn, patience=PATIENCE)
+    try:
+        yield conn
+    finally:
+        await conn.close()
+
+
+def _moves() -> Iterator[tuple[range, str]]:
+    """All things to the other state, batch by batch, and back again, without an end."""
+    batches = [range(first, first + _BATCH) for first in range(1, _THINGS + 1, _BATCH)]
+    return ((batch, state) for state in itertools.cycle(("there", "here")) for batch in batches)
+
+
+class _Bell:
+    """Whether the server has notified since one last listened."""
+
+    def __init__(self) -> None:
+        self._rung = anyio.Event()
+
+    def ring(self, *_: Any) -> None:
+        """The callback of the listening connection."""
+        self._rung.set()
+
+    async def heard(self) -> None:
+        await self._rung.wait()
+        self._rung = anyio.Event()
+
+
+async def _work(conn: pool.Single, *, task_status: TaskStatus[None]) -> None:
+    """The worker: answers one request whenever it hears of one."""
+    bell = _Bell()
+    await conn.add_listener("yardstick_asked", bell.ring)
+    task_status.started()
+    while True:
+        await bell.heard()
+        await conn.fetchval(_ANSWER)  # execute() would have it planned anew each time
+
+
+async def _ask(conn: pool.Single) -> list[float]:
+    """The client: how many milliseconds each request took."""
+    bell, things = _Bell(), itertools.count(1)
+    await conn.add_listener("yardstick_answered", bell.ring)
+
+    async def one() -> float:
+        began = time.perf_counter()
+        await conn.fetchval(_ASK, next(things), "elsewhere")
+        with anyio.fail_after(_ANSWER_SECONDS):
+            await bell.heard()
+        return (time.perf_counter() - began) * 1000
+
+    for _ in range(_FIRST_REQUESTS):
+        await one()
+    took: list[float] = []
+    end = time.perf_counter() + _ASKING.total_seconds()
+    while len(took) < _REQUESTS and time.perf_counter() < end:
+        took.append(await one())
+    return took
