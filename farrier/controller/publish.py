@@ -36,13 +36,14 @@ class Publisher(Generic[R, S]):
         was neither given back nor kept runs out by itself."""
         self._leases.drop((run.finished.id, run.finished.token) for run in runs)
         seconds: dict[str, list[float]] = defaultdict(list)
+        log = _log.bind()  # once: every look at the lazy one assembles it anew
         again = kept = False
         for run in runs:
             result = results[run.finished.id]
             if result.verdict is Verdict.COMMITTED:
                 seconds[run.finished.outcome].append(run.seconds)
                 if run.finished.moves or run.finished.writes or run.error or run.finished.limited:
-                    self._publish_one(run)
+                    self._publish_one(run, log)
             else:
                 self._publish_loss(run, result)
             again |= result.again
@@ -54,18 +55,18 @@ class Publisher(Generic[R, S]):
         elif kept:  # the loop goes on without being told, and it is counted all the same
             self._sink.woken("transition")
 
-    def _publish_one(self, run: Run[R, S, Any]) -> None:
+    def _publish_one(self, run: Run[R, S, Any], log: structlog.stdlib.BoundLogger) -> None:
         finished, kind = run.finished, self._kind.name
         if run.error:
             state, substate = ("unknown", "") if run.resource is None else self._kind.label(run.resource)
             self._sink.failed(kind, state, substate, run.error)
             text = "" if finished.record is None else finished.record.reason
-            _log.warning(
+            log.warning(
                 "run.failed", kind=kind, id=finished.id, state=state, substate=substate, label=run.error, error=text
             )
         answers = () if run.resource is None else self._kind.answers(run.resource, finished.writes)
         for answer in answers:
-            _log.info(
+            log.info(
                 "intent.answered",
                 kind=kind,
                 id=finished.id,
@@ -77,7 +78,7 @@ class Publisher(Generic[R, S]):
             )
         for move in finished.moves:
             self._sink.moved(kind, move.layer, move.source, move.target, move.seconds_in_source)
-            _log.info(
+            log.info(
                 "state.moved",
                 kind=kind,
                 id=finished.id,

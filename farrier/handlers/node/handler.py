@@ -81,16 +81,26 @@ class NodeHandler:
         soonest: timedelta | None = None
         policy = self._policy_for(node)
         for rule in _RULES:
-            decision = rule(node, now, policy)
-            if isinstance(decision, Wait | DoNothing):
-                soonest = min((at for at in (soonest, decision.look_again) if at is not None), default=None)
-            if isinstance(decision, Wait):
-                waits[rule] = decision
-            elif decision is not None and not isinstance(decision, DoNothing):
-                return _the_bmc_first(decision, node, now, policy)
+            match rule(node, now, policy):
+                case None:
+                    pass
+                case Wait() as wait:
+                    waits[rule] = wait
+                    soonest = _sooner(soonest, wait.look_again)
+                case DoNothing() as nothing:
+                    soonest = _sooner(soonest, nothing.look_again)
+                case decision:
+                    return _the_bmc_first(decision, node, now, policy)
         if not waits:
             return DoNothing(look_again=soonest)
         return _most_telling(waits, soonest)
+
+
+def _sooner(one: timedelta | None, other: timedelta | None) -> timedelta | None:
+    """The sooner of two times to look again; None is none."""
+    if one is None or other is None:
+        return one if other is None else other
+    return min(one, other)
 
 
 def _the_bmc_first(decision: Decision, node: Node, now: datetime, policy: Policy) -> Decision:
