@@ -98,6 +98,28 @@ async def test_a_name_that_is_not_usable_is_refused(site: Site) -> None:
         assert sqlstate == "FR400" and "is not usable" in text, name
 
 
+ONE_OF = "INSERT INTO farrier.nodes (name, status, management) VALUES ($1, 'enrolling', 'unmanaged') RETURNING name"
+OF_NAMES = """
+    SELECT DISTINCT pg_get_constraintdef(c.oid) FROM pg_constraint c JOIN pg_class t ON t.oid = c.conrelid
+     WHERE t.relnamespace = 'farrier'::regnamespace AND c.conname IN ('node_name_form', 'resources_name_check')
+"""
+
+
+async def test_a_name_has_the_same_form_in_every_table_whoever_writes_it(every_db: pg.Database) -> None:
+    usable = ("a", "Z9", "0a", "1.2", "a._-b", "1" * 252 + "x", "x" * 253)
+    unusable = ("", "0", "0123456789", "1" * 253, "x" * 254, "1" * 253 + "x", "-a", "a.", "_", "7-", "a b", "a/b")
+    lines = ("a\n", "\na", "a\nb", "1\n", "1\n2", "a\r", "a\t")
+    letters = ("\u00e4", "a\u00e4a", "a\u00e4", "\u0661\u0662", "x" * 252 + "\u00e9")
+    async with every_db.connect() as conn:
+        assert len(await conn.fetch(OF_NAMES)) == 1
+        for name in usable:
+            assert await conn.fetchval(ONE_OF, name) == name
+        for name in (*unusable, *lines, *letters):
+            with pytest.raises(pg.PostgresError) as refused:
+                await conn.fetchval(ONE_OF, name)
+            assert refused.value.sqlstate == "23514" and "node_name_form" in str(refused.value), name
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
