@@ -89,8 +89,10 @@ class NodeHandler:
                     soonest = _sooner(soonest, wait.look_again)
                 case DoNothing() as nothing:
                     soonest = _sooner(soonest, nothing.look_again)
-                case decision:
+                case Transition() | Update() | Deleted() | Step() as decision:
                     return _the_bmc_first(decision, node, now, policy)
+                case _ as never:
+                    assert_never(never)
         if not waits:
             return DoNothing(look_again=soonest)
         return _most_telling(waits, soonest)
