@@ -18,6 +18,7 @@ import msgspec
 
 from bench import fleet
 from bench.ground import Ground
+from farrier import memory
 from farrier.io.agents import PostgresAgents
 from farrier.sim.agents import SimulatedAgents
 from farrier.sim.installs import TEMPLATE, Installations
@@ -77,6 +78,7 @@ async def upstream(
     installations = Installations(region, agents, boot=boot)
     with tempfile.TemporaryDirectory(prefix="farrier-maas-") as directory:
         async with open_region(region, speed=1.0) as url:
+            memory.settle()  # a full collection in this process would be a pause of the region's
             files = write_site(
                 Path(directory),
                 SITE,
