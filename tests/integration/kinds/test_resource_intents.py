@@ -306,3 +306,26 @@ async def test_a_number_that_its_column_cannot_hold_is_refused_in_words(yard: Ya
     with pytest.raises(pg.PostgresError, match=r"create: .*99999999999.* out of range") as refused:
         await yard.ask("create", "c-1", '{"size": 3, "slot": 99999999999}')
     assert refused.value.sqlstate == "FR400"
+
+
+async def test_an_answer_is_found_by_its_id_however_many_requests_are_pending(every_db: pg.Database) -> None:
+    """Planned when there was next to none, and none has been counted since."""
+    answer = """SELECT farrier.write_resources(format(
+        '{"kind": [{"kind": "network_segment"}], "runs": [], "answers": [{"run": 1, "request": %s, "accepted": true}]}',
+        $1::bigint)::jsonb)"""
+    read = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'resource_intents'"
+    ask = """INSERT INTO farrier.resource_intents (kind, resource, resource_id, action)
+             SELECT 'network_segment', '1', 1, 'delete' FROM generate_series(1, $1)"""
+    async with every_db.connect() as conn:
+        await conn.execute("SET session_replication_role = replica")
+        await conn.execute(ask, 1)
+        await conn.execute("VACUUM ANALYZE farrier.resource_intents")
+        for _ in range(10):
+            await conn.execute(answer, 1)
+        await conn.execute(ask, 3000)
+        async with conn.transaction():
+            before = await conn.fetchval(read)
+            await conn.execute(answer, 2000)
+            assert await conn.fetchval(read) - before <= 2
+        accepted = await conn.fetch("SELECT id FROM farrier.resource_intents WHERE status = 'accepted' ORDER BY id")
+        assert [record["id"] for record in accepted] == [1, 2000]
