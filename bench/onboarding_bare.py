@@ -25,9 +25,9 @@ from bench.calls import Calls
 from bench.figures import Benchmark, Bound, Goal, Measure, Reading, Readings
 from bench.ground import Ground
 from bench.onboarding import stuck, until_active
-from bench.upstream import Pace, onboard, register, upstream
+from bench.upstream import Pace, onboard, register, served, upstream
 from farrier.errors import FarrierError
-from farrier.sim.maas import Durations, Region, open_region
+from farrier.sim.maas import Durations, Region
 
 # Work is done within the call, or right after it. A sync counts until the next one is half an interval late, so with a
 # shorter interval some would be too old by the time they are looked at, and waited for again.
@@ -68,7 +68,7 @@ async def by_bare_client(calls: Calls, region: Region) -> Took:
     with tempfile.TemporaryDirectory(prefix="farrier-calls-") as directory:
         file = Path(directory) / "calls.json"
         file.write_bytes(msgspec.json.encode(calls.made))
-        async with open_region(region, speed=1.0) as url:
+        async with served(region) as url:
             command = [sys.executable, "-m", "bench.bare_client", url, str(file)]
             done = await anyio.run_process(command, stderr=None, stdout=subprocess.PIPE)
     took = msgspec.json.decode(done.stdout, type=Took)

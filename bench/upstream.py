@@ -69,6 +69,15 @@ class Upstream(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
+async def served(region: Region) -> AsyncIterator[str]:
+    """The URL of `region` over a socket, its clock as fast as ours. What this process holds is left out of later
+    garbage collections: a full one would be a pause that no region has, the longer the more was measured before."""
+    async with open_region(region, speed=1.0) as url:
+        memory.settle()
+        yield url
+
+
+@asynccontextmanager
 async def upstream(
     ground: Ground, region: Region, pace: Pace, *, boot: timedelta = timedelta(0)
 ) -> AsyncIterator[Upstream]:
@@ -77,8 +86,7 @@ async def upstream(
     agents = SimulatedAgents(PostgresAgents(ground.pool))
     installations = Installations(region, agents, boot=boot)
     with tempfile.TemporaryDirectory(prefix="farrier-maas-") as directory:
-        async with open_region(region, speed=1.0) as url:
-            memory.settle()  # a full collection in this process would be a pause of the region's
+        async with served(region) as url:
             files = write_site(
                 Path(directory),
                 SITE,
