@@ -25,8 +25,8 @@ from farrier.protocols import AgentApi
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# The fleet's heartbeats go out in so many batches per interval: real agents do not keep step, and a hundred in one transaction
-# keep a core busy for as long as a reaction may take.
+# The fleet's heartbeats go out in so many batches per interval: real agents do not keep step, and a hundred in one
+# transaction keep a core busy for as long as a reaction may take.
 _BATCHES = 100
 
 
