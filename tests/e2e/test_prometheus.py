@@ -18,6 +18,8 @@ from tests.support import pg, promtool
 from tests.support.process import PATIENCE, Farrier, farrier, replica, until
 
 LISTENS = re.compile(r"msg=\"Listening on\" address=(127\.0\.0\.1:\d+)")
+# It listens before it has read its storage, and answers 503 until then.
+IS_READY = "Server is ready to receive web requests"
 # Figures are counted every five seconds at most, so a second's patience is none; and of the five minutes that an alert
 # has, nobody wants to wait for one. As long as this, and its being pending is seen.
 HELD_FOR = "5s"
@@ -65,9 +67,8 @@ async def prometheus(directory: Path, targets: Iterable[str], rules: Path) -> As
         ]
     )
     async with process, anyio.create_task_group() as reading:
-        said: list[str] = []
         try:
-            address = await _listening(process, said)
+            address = await _ready(process)
             reading.start_soon(_read_on, process)
             yield Prometheus(f"http://{address}")
         finally:
@@ -76,11 +77,13 @@ async def prometheus(directory: Path, targets: Iterable[str], rules: Path) -> As
             reading.cancel_scope.cancel()
 
 
-async def _listening(process: anyio.abc.Process, said: list[str]) -> str:
+async def _ready(process: anyio.abc.Process) -> str:
+    """Its address, once it answers there."""
     assert process.stderr is not None
+    said = ""
     with anyio.fail_after(PATIENCE):
-        while not (found := LISTENS.search("".join(said))):
-            said.append((await process.stderr.receive()).decode())
+        while IS_READY not in said or not (found := LISTENS.search(said)):
+            said += (await process.stderr.receive()).decode()
     return found[1]
 
 
