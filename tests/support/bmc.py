@@ -252,14 +252,17 @@ async def fake_bmc(
 
     async def serve(stream: TLSStream) -> None:
         async with stream:
-            # A client may leave when it has heard enough.
-            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream):
+            with suppress(*_LEFT):
                 await _respond(bmc, stream)
 
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(TLSListener(listener, context, standard_compatible=False).serve, serve)
         yield bmc
         tasks.cancel_scope.cancel()
+
+
+# What it is when a client leaves, as it may at any point: before it has asked, and when it has heard enough.
+_LEFT = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, anyio.IncompleteRead)
 
 
 async def _respond(bmc: FakeBmc, stream: TLSStream) -> None:
