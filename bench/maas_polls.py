@@ -57,7 +57,12 @@ _CLOCK = """
         RETURN statement_timestamp() + (SELECT shift FROM farrier.bench_clock);
 """
 _ADVANCE = "UPDATE farrier.bench_clock SET shift = shift + $1"
-_BUSY = "SELECT bool_or(claim_token IS NOT NULL OR due_at <= farrier.now()) FROM farrier.schedule WHERE kind = $1"
+# Between many looks in a row that did not read all, the observer pauses: a machine that was never read is work, too.
+_BUSY = """
+    SELECT bool_or(claim_token IS NOT NULL OR due_at <= farrier.now())
+           OR EXISTS (SELECT FROM farrier.node_observations WHERE read_at IS NULL)
+      FROM farrier.schedule WHERE kind = $1
+"""
 _NODES = """
     INSERT INTO farrier.nodes (name, site, maas_id, status, management)
     SELECT 'gpu-' || m, 'bench', m, 'enrolling', 'unmanaged' FROM unnest($1::text[]) m

@@ -168,6 +168,7 @@ class Assessor(Generic[R, S, W]):
 
     def _delay(self, look_again: timedelta | None) -> timedelta:
         """The period with its jitter, or less when the handler wants to look sooner."""
-        jittered = self._period * (1 + self._config.jitter * (2 * random.random() - 1))
-        period = timedelta(seconds=jittered)
-        return period if look_again is None else min(period, max(look_again, timedelta(0)))
+        seconds = self._period * (1 + self._config.jitter * (2 * random.random() - 1))
+        if look_again is not None:
+            seconds = min(seconds, max(look_again.total_seconds(), 0.0))
+        return timedelta(0, seconds)

@@ -83,9 +83,10 @@ def next_read(node: Node, config: Policy) -> datetime:
     if bmc.power_at is None:
         return node.management_entered_at
     # The node's own moment within each interval, but not right after the last read.
-    earliest = bmc.power_at + interval / 2
-    phase = node.id * _GOLDEN % 1 * interval.total_seconds()
-    return earliest + timedelta(seconds=(phase - earliest.timestamp()) % interval.total_seconds())
+    seconds = interval.total_seconds()
+    earliest = bmc.power_at.timestamp() + seconds / 2
+    phase = node.id * _GOLDEN % 1 * seconds
+    return bmc.power_at + timedelta(0, seconds / 2 + (phase - earliest) % seconds)
 
 
 def _read(node: Node, now: datetime, config: Policy) -> Decision:
