@@ -9,13 +9,12 @@ from __future__ import annotations
 import base64
 import signal
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
+from itertools import cycle
 from pathlib import Path
 from urllib.parse import quote
 
-import anyio
-import anyio.abc
 import httpx
 import msgspec
 import pytest
@@ -23,6 +22,7 @@ import pytest
 from farrier.sim.certificates import Authority
 from tests.support import bmc, pg, vault
 from tests.support.process import Farrier, farrier, until
+from tests.support.sockets import Peer, talking
 from tools import log_events
 
 DSN, API, STRANGER = "pl4nted-dsn", "pl4nted-api", "pl4nted-api-wrong"
@@ -45,25 +45,16 @@ class Bystander(msgspec.Struct, frozen=True):
 @asynccontextmanager
 async def echo() -> AsyncIterator[Bystander]:
     """On a free port of 127.0.0.1. Answers in turn with refusals, failures and what is no MAAS at all."""
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    port = listener.extra(anyio.abc.SocketAttribute.local_port)
-    region = Bystander(f"http://127.0.0.1:{port}/MAAS", [])
-    statuses = ["500 Internal Server Error", "401 Unauthorized", "200 OK", "403 Forbidden", "409 Conflict"]
+    statuses = cycle(["500 Internal Server Error", "401 Unauthorized", "200 OK", "403 Forbidden", "409 Conflict"])
 
-    async def answer(stream: anyio.abc.SocketStream) -> None:
-        async with stream:
-            with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
-                request = await stream.receive()
-                status = statuses[len(region.heard) % len(statuses)]
-                region.heard.append(request)
-                reason = quote(request.decode()).encode()
-                head = f"HTTP/1.1 {status}\r\nConnection: close\r\nX-Heard: ".encode() + reason
-                await stream.send(head + f"\r\nContent-Length: {len(request)}\r\n\r\n".encode() + request)
+    async def answer(peer: Peer) -> None:
+        request = await peer.request()
+        reason = quote(request.decode()).encode()
+        head = f"HTTP/1.1 {next(statuses)}\r\nConnection: close\r\nX-Heard: ".encode() + reason
+        await peer.say(head + f"\r\nContent-Length: {len(request)}\r\n\r\n".encode() + request)
 
-    async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, answer)
-        yield region
-        tasks.cancel_scope.cancel()
+    async with talking(answer) as (port, heard):
+        yield Bystander(f"http://127.0.0.1:{port}/MAAS", heard)
 
 
 PLACES = (("/nodes/", ""), ("/api/v1/nodes/", ""), ("/api/v1/nodes/", "/history"))

@@ -10,12 +10,11 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import anyio
-import anyio.abc
 import anyio.lowlevel
 import httpx
-from anyio.streams.tls import TLSListener
 from typing_extensions import override
+
+from tests.support.sockets import Peer, talking
 
 PAGE = b"<html><body>Bad Gateway</body></html>"
 
@@ -77,22 +76,14 @@ def said(value: object, status: int = 200) -> httpx.Response:
 
 @asynccontextmanager
 async def serving(answer: bytes, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[int, list[bytes]]]:
-    """A server that takes a request, answers so, and hangs up; its port, and the heads it got."""
-    heads: list[bytes] = []
+    """A server that takes a request, answers so, and hangs up; its port, and the requests it got."""
 
-    async def handle(stream: anyio.abc.ByteStream) -> None:
-        async with stream:
-            heads.append(await stream.receive())
-            await stream.send(answer)
+    async def once(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(answer)
 
-    tcp = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    port = tcp.extra(anyio.abc.SocketAttribute.local_port)
-    listener = tcp if tls is None else TLSListener(tcp, tls, standard_compatible=False)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, handle)
-        yield port, heads
-        tasks.cancel_scope.cancel()
-    await listener.aclose()
+    async with talking(once, tls=tls) as server:
+        yield server
 
 
 def http(status: str, *headers: str, body: bytes = b"") -> bytes:

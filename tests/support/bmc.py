@@ -29,6 +29,7 @@ from farrier.services.bmc_settings import BmcSettings
 from farrier.services.credentials import CredentialPlaces, Credentials
 from farrier.services.trust import CaFile
 from farrier.sim.certificates import Authority, ServerFiles
+from tests.support.sockets import LEFT
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 
@@ -252,17 +253,13 @@ async def fake_bmc(
 
     async def serve(stream: TLSStream) -> None:
         async with stream:
-            with suppress(*_LEFT):
+            with suppress(*LEFT):
                 await _respond(bmc, stream)
 
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(TLSListener(listener, context, standard_compatible=False).serve, serve)
         yield bmc
         tasks.cancel_scope.cancel()
-
-
-# What it is when a client leaves, as it may at any point: before it has asked, and when it has heard enough.
-_LEFT = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, anyio.IncompleteRead)
 
 
 async def _respond(bmc: FakeBmc, stream: TLSStream) -> None:

@@ -16,9 +16,9 @@ import anyio
 from anyio.abc import ByteStream, SocketAttribute
 from typing_extensions import override
 
+from tests.support.sockets import LEFT
+
 _MOST = 1 << 16
-# What anyio raises when either side is gone.
-_ENDED = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
 class _UnixStream(ByteStream):
@@ -103,7 +103,7 @@ class Proxy:
                     self._messages += 1
                     self._on_message(self._messages)
                 await server.send(data)
-        except _ENDED:
+        except LEFT:
             await server.aclose()
 
     async def _pass_down(self, client: ByteStream, server: ByteStream, doomed: anyio.Event, number: int) -> None:
@@ -116,7 +116,7 @@ class Proxy:
                     self.cuts += 1
                     return
                 await client.send(answer)
-        except _ENDED:
+        except LEFT:
             return
 
     async def _connect(self) -> ByteStream:

@@ -1,11 +1,13 @@
 """A server that does on each connection what a test says, byte by byte, and remembers what it was sent.
 
-Used by the tests of transports, for what no HTTP server can be brought to do.
+Used by the tests of transports and clients, for what no HTTP server can be brought to do. `LEFT` is for every server
+of the tests.
 """
 
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -13,12 +15,16 @@ from typing import TypeAlias
 
 import anyio
 import anyio.abc
+from anyio.streams.tls import TLSListener
+
+# What it is when a client leaves, as it may at any point: before it has asked, and when it has heard enough.
+LEFT = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, anyio.IncompleteRead)
 
 
 class Peer:
     """The other end of one connection. `requests` are those of all connections."""
 
-    def __init__(self, stream: anyio.abc.SocketStream, requests: list[bytes]) -> None:
+    def __init__(self, stream: anyio.abc.ByteStream, requests: list[bytes]) -> None:
         self._stream = stream
         self._unread = b""
         self._requests = requests
@@ -45,7 +51,7 @@ class Peer:
         try:
             while True:
                 await self._stream.receive()
-        except (anyio.EndOfStream, anyio.BrokenResourceError):
+        except LEFT:
             return
 
     async def end(self) -> None:
@@ -63,19 +69,20 @@ Script: TypeAlias = Callable[[Peer], Awaitable[None]]
 
 
 @asynccontextmanager
-async def talking(script: Script) -> AsyncIterator[tuple[int, list[bytes]]]:
+async def talking(script: Script, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[int, list[bytes]]]:
     """A server on 127.0.0.1 that plays `script` on each connection and hangs up; its port, and what it was sent."""
     requests: list[bytes] = []
 
-    async def handle(stream: anyio.abc.SocketStream) -> None:
+    async def handle(stream: anyio.abc.ByteStream) -> None:
         async with stream:
             try:
                 await script(Peer(stream, requests))
-            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            except LEFT:
                 return
 
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    tcp = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    listener = tcp if tls is None else TLSListener(tcp, tls, standard_compatible=False)
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, handle)
-        yield listener.extra(anyio.abc.SocketAttribute.local_port), requests
+        yield tcp.extra(anyio.abc.SocketAttribute.local_port), requests
         tasks.cancel_scope.cancel()

@@ -22,6 +22,7 @@ from anyio.streams.tls import TLSListener, TLSStream
 
 from farrier.sim.certificates import Authority, ServerFiles
 from tests.support import vault_recorded as recorded
+from tests.support.sockets import LEFT
 from tests.support.vault_recorded import Recorded
 
 TOKEN = "hvs.t0k3n"
@@ -169,10 +170,7 @@ async def fake_vault(
 
     async def serve(stream: TLSStream) -> None:
         async with stream:
-            # A client may leave when it has heard enough.
-            with suppress(
-                anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, anyio.IncompleteRead
-            ):
+            with suppress(*LEFT):
                 await _converse(vault, stream)
 
     async with listener, anyio.create_task_group() as tasks:
