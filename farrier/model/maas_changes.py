@@ -20,7 +20,6 @@ class LookUp(StrEnum):
     ID = "id"
     HOSTNAME = "hostname"
     MAC_ADDRESS = "mac_address"
-    AGENT_NAME = "agent_name"
 
 
 class LinkMode(StrEnum):

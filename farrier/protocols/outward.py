@@ -9,7 +9,6 @@ from typing import Protocol
 from farrier.model.bmc import BmcReading, BmcTarget
 from farrier.model.credential import Credential
 from farrier.model.maas import (
-    BlockDevice,
     Event,
     Identity,
     Interface,
@@ -99,9 +98,6 @@ class MaasClient(Protocol):
 
     async def power_addresses(self, ids: Sequence[str] = ()) -> Mapping[str, PowerAddress]:
         """Where the BMCs of these machines, or of all, are, by system id."""
-
-    async def block_devices(self, system_id: str) -> tuple[BlockDevice, ...]:
-        """The machine's disks."""
 
     async def interfaces(self, system_id: str) -> tuple[Interface, ...]:
         """The machine's network interfaces."""

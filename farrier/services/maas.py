@@ -16,7 +16,6 @@ import msgspec
 
 from farrier import protocols
 from farrier.model.maas import (
-    BlockDevice,
     Event,
     Identity,
     Interface,
@@ -98,10 +97,6 @@ class Maas:
         wanted = (("id", system_id) for system_id in ids)
         request = maas_requests.read(Operation.POWER_ADDRESSES, "machines/", ("op", "power_parameters"), *wanted)
         return await self._transport.send(request, maas_answers.shaped(dict[str, PowerAddress]))
-
-    async def block_devices(self, system_id: str) -> tuple[BlockDevice, ...]:
-        request = maas_requests.read(Operation.BLOCK_DEVICES, maas_requests.node_path(system_id, "blockdevices"))
-        return await self._transport.send(request, maas_answers.shaped(tuple[BlockDevice, ...]))
 
     async def interfaces(self, system_id: str) -> tuple[Interface, ...]:
         request = maas_requests.read(Operation.INTERFACES, maas_requests.node_path(system_id, "interfaces"))

@@ -35,7 +35,6 @@ class Operation(StrEnum):
     MACHINES = "machines"
     MACHINE = "machine"
     POWER_ADDRESSES = "power_addresses"
-    BLOCK_DEVICES = "block_devices"
     INTERFACES = "interfaces"
     SUBNETS = "subnets"
     FABRICS = "fabrics"
