@@ -148,7 +148,6 @@ class BlockDevice(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None = None
     type: str | None = None
     model: str | None = None
-    serial: str | None = None
     id_path: str | None = None
     size: int | None = None
     filesystem: Filesystem | None = None
@@ -181,7 +180,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Interface(msgspec.Struct, frozen=True, kw_only=True):
-    """A network interface. Parents and children are names."""
+    """A network interface. Parents are names."""
 
     id: int
     name: str
@@ -190,11 +189,9 @@ class Interface(msgspec.Struct, frozen=True, kw_only=True):
     vlan: Vlan | None = None
     links: tuple[Link, ...] = ()
     parents: tuple[str, ...] = ()
-    children: tuple[str, ...] = ()
     effective_mtu: int | None = None
     vendor: str | None = None
     product: str | None = None
-    link_connected: bool | None = None
     params: dict[str, object] | str | None = None
 
 
@@ -204,8 +201,6 @@ class HardwareInfo(msgspec.Struct, frozen=True, kw_only=True):
     system_serial: str | None = None
     mainboard_serial: str | None = None
     chassis_serial: str | None = None
-    system_vendor: str | None = None
-    system_product: str | None = None
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -233,7 +228,6 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     boot_interface: Interface | None = None
     interface_set: tuple[Interface, ...] = ()
     blockdevice_set: tuple[BlockDevice, ...] = ()
-    ip_addresses: tuple[str, ...] = ()
     commissioning_status_name: str | None = None
     testing_status_name: str | None = None
     enable_hw_sync: bool | None = None
@@ -258,14 +252,12 @@ class PowerAddress(msgspec.Struct, frozen=True, kw_only=True):
 class ScriptResult(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     status_name: str | None = None
-    exit_status: int | None = None
 
 
 class ScriptSet(msgspec.Struct, frozen=True, kw_only=True):
     """One round of commissioning, testing or installation scripts."""
 
     id: int
-    type_name: str | None = None
     status_name: str | None = None
     results: tuple[ScriptResult, ...] = ()
 
@@ -278,7 +270,6 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     level: str
     description: str | None = None
-    username: str | None = None
     created: str | None = None
 
     @property
