@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 
 import anyio
 import msgspec
@@ -23,7 +17,7 @@ from farrier.errors import RefusedByModel
 from farrier.io.notifications import PostgresNotifications
 from farrier.io.pool import open_pool
 from farrier.io.wakes import PostgresWakes
-from tests.support import loop, pg, proxy, toy
+from tests.support import loop, pg, pgbouncer, proxy, toy
 from tests.support.loop import BRISK, Shop
 
 BRIEF = timedelta(milliseconds=200)
@@ -157,40 +151,8 @@ async def test_without_a_listener_the_poll_finds_what_was_asked(shop: Shop) -> N
 @pytest.fixture
 def pooler(db: pg.Database) -> Iterator[str]:
     """The DSN of the database by way of PgBouncer in transaction mode; skipped where that is not installed."""
-    program = shutil.which("pgbouncer", path=f"{os.defpath}:/usr/sbin")
-    if program is None:
-        pytest.skip("pgbouncer is not installed")
-    with pooling(program, db.dsn) as dsn:
+    with pgbouncer.before(db.dsn) as dsn:
         yield dsn
-
-
-@contextmanager
-def pooling(program: str, dsn: str) -> Iterator[str]:
-    """PgBouncer on a socket of its own in front of the server of `dsn`. It will not run as root: then it runs as the
-    account that may open the server's socket."""
-    parts = urlsplit(dsn)
-    host = parse_qs(parts.query).get("host", [parts.hostname or "127.0.0.1"])[0]
-    user = parts.username or "postgres"
-    password = f" password='{parts.password}'" if parts.password else ""
-    directory = Path(tempfile.mkdtemp(prefix="farrier-test-pooler-"))
-    command = [program, "-q"]
-    if os.geteuid() == 0:
-        account = Path(host).owner() if Path(host).is_dir() else "nobody"
-        shutil.chown(directory, account)
-        command += ["-u", account]
-    (directory / "pgbouncer.ini").write_text(
-        f"[databases]\n{parts.path[1:]} = host={host} port={parts.port or 5432} user={user}{password}\n"
-        f"[pgbouncer]\npool_mode = transaction\nauth_type = any\nlisten_port = 6432\ndefault_pool_size = 3\n"
-        f"unix_socket_dir = {directory}\n"
-    )
-    (directory / "pgbouncer.ini").chmod(0o644)
-    bouncer = subprocess.Popen([*command, str(directory / "pgbouncer.ini")])
-    try:
-        yield f"postgresql://{user}@{parts.path}?host={directory}&port=6432"
-    finally:
-        bouncer.terminate()
-        bouncer.wait(timeout=10)
-        shutil.rmtree(directory)
 
 
 async def test_through_a_pooler_listening_is_found_useless_and_the_poll_does_the_work(shop: Shop, pooler: str) -> None:

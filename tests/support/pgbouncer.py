@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -11,51 +10,56 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
+
 from farrier.io import account
 
+# Only a part of the socket's name: nothing listens on TCP, so no port has to be free.
+PORT = 6432
 CONFIGURATION = """
 [databases]
-{database} = host={host} dbname={database} user=postgres
+{database} = host={host} port={port} user={user}{password}
 [pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = {port}
-unix_socket_dir =
+unix_socket_dir = {directory}
+listen_port = {listen_port}
 auth_type = any
 pool_mode = transaction
-default_pool_size = 2
+default_pool_size = 3
 """
 
 
 @contextmanager
 def before(dsn: str) -> Iterator[str]:
-    """Run it before the database of an embedded server; gives the DSN that leads through it.
+    """Run it before the database of `dsn`, on three of the server's sessions; gives the DSN that leads through it.
+    Skips the test where it is not installed.
 
     It is not waited for: whoever connects tries until it listens.
     """
+    program = shutil.which("pgbouncer", path="/usr/sbin:/usr/local/bin:/usr/bin")
+    if program is None:
+        pytest.skip("pgbouncer is not installed")
     parts = urlsplit(dsn)
-    database, (host,) = parts.path.removeprefix("/"), parse_qs(parts.query)["host"]
-    port = _free_port()
+    host = parse_qs(parts.query).get("host", [parts.hostname or "127.0.0.1"])[0]
+    user, database = parts.username or "postgres", parts.path.removeprefix("/")
     directory = Path(tempfile.mkdtemp(prefix="farrier-test-pgbouncer-"))
-    runner = account.for_server(directory / "absent")  # like PostgreSQL, it refuses to run as root
+    runner = account.for_server(Path(host))  # like PostgreSQL, it refuses to run as root
     runner.take(directory)
     file = directory / "pgbouncer.ini"
-    file.write_text(CONFIGURATION.format(database=database, host=host, port=port))
-    process = subprocess.Popen([program(), "--quiet", str(file)], stderr=subprocess.DEVNULL, **runner.identity())
+    file.write_text(
+        CONFIGURATION.format(
+            database=database,
+            host=host,
+            port=parts.port or 5432,
+            user=user,
+            password=f" password='{parts.password}'" if parts.password else "",
+            directory=directory,
+            listen_port=PORT,
+        )
+    )
+    process = subprocess.Popen([program, "--quiet", str(file)], **runner.identity())
     try:
-        yield f"postgresql://postgres@127.0.0.1:{port}/{database}"
+        yield f"postgresql://{user}@/{database}?host={directory}&port={PORT}"
     finally:
         process.terminate()
         process.wait(timeout=10)
         shutil.rmtree(directory)
-
-
-def program() -> str:
-    """Where it is installed, or an empty string."""
-    return shutil.which("pgbouncer", path="/usr/sbin:/usr/local/bin:/usr/bin") or ""
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
