@@ -1,8 +1,8 @@
 """The stages of both workflows, in order, and which mode goes through which.
 
 Handlers ask `first_stage` and `next_stage`; a stage that does not apply to the node at hand is passed in
-`skip` and recorded as skipped by the caller. The two stages of a failed deployment are on no path: they are
-entered only through `AFTER_DEPLOY_FAILURE`.
+`skip` and recorded as skipped by the caller. The two stages of a failed deployment are on no path: only
+`to_judgement` and `to_recovery` of `handlers/node/onboarding/detour.py` lead there.
 """
 
 from __future__ import annotations
@@ -57,19 +57,6 @@ _RESET = DecommissionMode.SOFT_RESET
 _REIMAGE = DecommissionMode.REIMAGE
 _FULL = DecommissionMode.FULL_DECOMMISSION
 _STORAGE = DecommissionMode.STORAGE_CLEANUP
-
-AFTER_DEPLOY_FAILURE: Mapping[OnboardingStage, OnboardingStage] = {
-    _O.DEPLOY_VIA_MAAS: _O.CLASSIFY_DEPLOY_FAILURE,
-    _O.WAIT_FOR_DEPLOYED: _O.CLASSIFY_DEPLOY_FAILURE,
-    _O.CLASSIFY_DEPLOY_FAILURE: _O.RECOVER_FOR_DATASOURCE_RETRY,
-    _O.RECOVER_FOR_DATASOURCE_RETRY: _O.DEPLOY_VIA_MAAS,
-}
-"""The detour of a failed deployment. A failure of the datasource goes round it at once; any other fails the
-first of its stages, whose next attempt goes on."""
-
-MAX_DATASOURCE_RETRIES = 2
-"""How often the detour may lead back to `deploy_via_maas`; a third failure is not the network's mood any
-more."""
 
 DETOUR = frozenset({_O.CLASSIFY_DEPLOY_FAILURE, _O.RECOVER_FOR_DATASOURCE_RETRY})
 """Entered only when a deployment failed."""

@@ -56,15 +56,6 @@ def test_the_stages_of_a_failed_deployment_are_never_walked_into(mode: Mode) -> 
     assert not set(walk(mode)) & stages.DETOUR
 
 
-def test_a_failed_deployment_leads_through_the_detour_back_to_deploying() -> None:
-    stage = OnboardingStage.WAIT_FOR_DEPLOYED
-    passed = []
-    while stage is not OnboardingStage.DEPLOY_VIA_MAAS:
-        stage = stages.AFTER_DEPLOY_FAILURE[stage]
-        passed.append(str(stage))
-    assert passed == ["classify_deploy_failure", "recover_for_datasource_retry", "deploy_via_maas"]
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_skipped_stages_are_left_out_and_the_others_keep_their_order(mode: Mode) -> None:
     path = stages.PATHS[mode]

@@ -12,14 +12,14 @@ from datetime import datetime
 
 from farrier.config.sites import CommissionSite
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import Policy, change, job, noted
+from farrier.handlers.node.moves import Policy, noted
+from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.region import CONFLICT_AGAIN, Send
 from farrier.handlers.node.stage import Done, Failed, Settled, StageResult, Step, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasError, MaasFailure, MaasStatus, Machine, StatusNumber
 from farrier.model.maas_changes import Commission
-from farrier.model.node import Node, StopRequest, Upstream
-from farrier.model.stages import OnboardingStage
+from farrier.model.node import Node, StopRequest
 from farrier.protocols import MaasClient
 
 PASSED = "Passed"
@@ -107,20 +107,19 @@ def told(said: str | None) -> str:
 
 
 def _ready(node: Node) -> Done:
-    if _upstream(node).commissions > 0:
+    if detour.upstream(node).commissions > 0:
         return Done(reason="commissioned and ready")
     return Done(reason="ready, and commissioned before", skipped="the machine was commissioned already")
 
 
 def _beyond(node: Node, machine: Machine, stands: str) -> Settled:
     """Further on than commissioning: by this onboarding, or by somebody else."""
-    if _upstream(node).has_deployed and machine.owner:
+    if detour.upstream(node).has_deployed and machine.owner:
         if machine.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED}:
             return Done(reason=f"this onboarding deploys the machine already: {stands}")
         if machine.status in _LEFT_BEHIND:
-            again = job(node, stage=OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY, attempt=1)
             reason = f"a deployment of this onboarding left the machine behind as {stands}; it has to be released first"
-            return Step(to=change(node, workflow=again), reason=reason)
+            return Step(to=detour.to_recovery(node), reason=reason)
     if machine.status in _GOING:
         return Waiting(reason=f"waits for MAAS to give the machine back: {stands}")
     detail = f"machine {machine.system_id} is {stands} in MAAS, and this onboarding has not asked for that"
@@ -129,9 +128,4 @@ def _beyond(node: Node, machine: Machine, stands: str) -> Settled:
 
 def _counted(node: Node) -> Node:
     """One more commissioning to wait for, whoever asked for it: the answer to our own request may have been lost."""
-    return noted(node, commissions=_upstream(node).commissions + 1)
-
-
-def _upstream(node: Node) -> Upstream:
-    assert node.workflow is not None, "a stage runs in a workflow"
-    return node.workflow.upstream
+    return noted(node, commissions=detour.upstream(node).commissions + 1)
