@@ -18,7 +18,6 @@ from farrier.config.sites import (
     BondSite,
     DeploySite,
     Layout,
-    LinkMode,
     LinkSite,
     MaasSite,
     NetworkSite,
@@ -28,10 +27,10 @@ from farrier.config.sites import (
 )
 from farrier.config.tables import Fault, place
 from farrier.model import duration
+from farrier.model.maas_changes import LinkMode
 
 _SECOND = timedelta(seconds=1)
 _MINUTE = timedelta(minutes=1)
-_HOUR = timedelta(hours=1)
 _DAY = timedelta(days=1)
 
 # Each with the least and the most that makes sense: faster than the first is a load on the region, slower than the

@@ -17,6 +17,8 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from farrier.model import maas_changes
+
 Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=500)]
 Mtu: TypeAlias = Annotated[int, Meta(ge=576, le=9216, description="Bytes; none: as commissioning found it.")]
 
@@ -134,11 +136,8 @@ class StorageSite(_Table, frozen=True, kw_only=True):
             raise ValueError(f"boot_disk_model is no regular expression: {error}") from None
 
 
-class LinkMode(StrEnum):
-    AUTO = "auto"
-    DHCP = "dhcp"
-    STATIC = "static"
-    LINK_UP = "link_up"
+LinkMode: TypeAlias = maas_changes.LinkMode
+"""How an interface gets its address: as MAAS is asked for it, so that a table is passed on as it stands."""
 
 
 class LinkSite(_Table, frozen=True, kw_only=True):

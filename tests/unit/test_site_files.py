@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from farrier.config import site_files, site_settings
-from farrier.config.sites import Erase, LinkMode, Site
+from farrier.config.sites import Erase, Site
 from farrier.errors import ConfigError, ExitCode
 from farrier.handlers.node import cloud_init
+from farrier.model.maas_changes import LinkMode
 from tests.support.nodes import node
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "operating"

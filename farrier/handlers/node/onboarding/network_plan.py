@@ -18,7 +18,7 @@ from farrier.handlers.node.onboarding.network_places import Place, Places, Wante
 from farrier.handlers.node.onboarding.network_tables import Bonded, Port
 from farrier.handlers.node.onboarding.preparing import listed
 from farrier.model.maas import Interface, Vlan
-from farrier.model.maas_changes import Change, CreateBond, CreateVlan, LinkMode, LinkSubnet, UpdateInterface
+from farrier.model.maas_changes import Change, CreateBond, CreateVlan, LinkSubnet, UpdateInterface
 
 _WITH_LACP = frozenset({"802.3ad"})
 _WITH_HASH = frozenset({"802.3ad", "balance-xor", "balance-tlb"})
@@ -164,9 +164,7 @@ def _settings(interface: Interface, vlan: Vlan | None, mtu: int | None) -> Itera
 def _linked(interface: Interface, link: WantedLink | None, *, anew: bool) -> Iterator[Missing]:
     if link is None or (link.is_met_by(interface.links) and not anew):
         return
-    change = LinkSubnet(
-        interface=interface.id, mode=LinkMode(link.mode.value), subnet=link.subnet, ip_address=link.address
-    )
+    change = LinkSubnet(interface=interface.id, mode=link.mode, subnet=link.subnet, ip_address=link.address)
     yield Missing(change, f"link {interface.name}: {link.mode}")
 
 
