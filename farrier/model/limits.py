@@ -15,7 +15,6 @@ from typing import TypeAlias
 import msgspec
 
 from farrier.model import edges, maas_region, sla
-from farrier.model.edges import Layer
 from farrier.model.kinds import KindSpec, label
 from farrier.model.maas_region import RegionState
 from farrier.model.workflow import WorkflowStatus
@@ -32,8 +31,6 @@ SUBSTATE = "/"
 REGION_KEYS = frozenset(f"{maas_region.KIND}.{state}" for state in RegionState)
 KEYS = sla.KEYS | REGION_KEYS
 """Every name that a limit of a node, its workflows or a region may have; `keys_of` has those of other kinds."""
-
-_NODE_KIND = edges.LAYER_KIND[Layer.STATUS]
 
 
 class Limits(msgspec.Struct, frozen=True):

@@ -33,8 +33,6 @@ MOST_PREFIXES = 16
 """Of one segment. Several are for a second family and for growth; each is looked through when an address is wanted."""
 MOST_RESERVED = 65_536
 """Addresses kept back at one end of a prefix: a whole /16."""
-USERS_NAMED = 10
-"""How many of those who have addresses a refusal names; the load reads no more."""
 
 # The longest way to write an IPv6 network, and an address. What else is wrong with one is told in words.
 Prefix: TypeAlias = Annotated[str, Meta(min_length=1, max_length=49)]

@@ -54,8 +54,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 class EventLog:
     """All events of a region, oldest first."""
 
-    def __init__(self, *, first_id: int = 1) -> None:
-        self._next_id = first_id
+    def __init__(self) -> None:
+        self._next_id = 1
         self._all: list[Event] = []
         self._by_node: dict[str, list[Event]] = {}
 

@@ -42,7 +42,3 @@ class Timeline:
             self._now = max(self._now, moment)
             step()
         self._now = max(self._now, until)
-
-    def next_due(self) -> timedelta | None:
-        """How far away the next step is; None when nothing is planned."""
-        return self._due[0][0] - self._now if self._due else None
