@@ -1,7 +1,7 @@
 """One run of one resource: decide, perhaps act outside, and say how it ended. Commits nothing.
 
-This and the supervisor are the only places that catch every exception: whatever a handler does costs its own
-run and no other. What ended a step — its own limit, the lease, an interrupting request, the shutdown — is
+The only place of the loop that catches every exception: whatever a handler does costs its own run and no
+other. What ended a step — its own limit, the lease, an interrupting request, the shutdown — is
 told apart here.
 """
 
