@@ -49,7 +49,7 @@ async def open_bmc(
     trusts = {settings.trust, *settings.trust_by_host.values()}
     if Insecure() in trusts:
         hosts = [host for host, trust in settings.trust_by_host.items() if trust == Insecure()]
-        log.warning("bmc_tls_not_verified", hosts="all" if settings.trust == Insecure() else hosts)
+        log.warning("bmc.tls_not_verified", hosts="all" if settings.trust == Insecure() else hosts)
     networks = address.Networks(settings.networks)
     shared = Shared(settings=settings, logins=Logins(clock or MonotonicClock()), sessions=Sessions(), observer=observer)
     async with open_sessions(trusts, networks=networks, connect_timeout=settings.connect_timeout) as https:
@@ -126,7 +126,7 @@ class RedfishBmc(protocols.BmcClient):
         secrets = exchange.secrets if exchange is not None else ()
         if failure is BmcFailure.INTERNAL:
             trace = "".join(traceback.format_exception(error))
-            log.error("bmc_client_bug", traceback=bmc_failure.scrub(trace, credential, *secrets))
+            log.error("bmc.client_bug", traceback=bmc_failure.scrub(trace, credential, *secrets))
         return BmcError(
             failure,
             bmc_failure.scrub(detail, credential, *secrets),

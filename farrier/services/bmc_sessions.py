@@ -72,7 +72,7 @@ class Sessions:
         except (redfish.RedfishError, errors.ServiceError, OSError) as error:
             reason = type(error).__name__  # its text may quote what the BMC sent
         if reason is not None:
-            log.warning("bmc_session_left", bmc=str(bmc), error=reason)
+            log.warning("bmc.session_left", bmc=str(bmc), error=reason)
 
     async def close(self) -> None:
         """End all of them, within a bound, even when the program is cancelled."""

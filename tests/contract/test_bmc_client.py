@@ -28,6 +28,7 @@ from farrier.sim.bmc import SimulatedBmc, fake_systems, simulated_bmc
 from farrier.sim.certificates import Authority, ServerFiles
 from tests.support import bmc as support
 from tests.support.bmc import CREDENTIAL, Observed, connect, fake_bmc
+from tests.support.sockets import free_port
 
 SOON = timedelta(milliseconds=500)
 HOUR = timedelta(hours=1)
@@ -215,9 +216,7 @@ async def assert_refused(double: Double, reason: str) -> None:
 
 
 async def test_nothing_listening_is_unreachable(double: Double) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    with free_port() as port:
         async with connect(double.ca_file) as client:
             error = await failure(client, double.target(address=f"127.0.0.1:{port}"))
     assert error.failure is BmcFailure.UNREACHABLE
@@ -251,7 +250,7 @@ async def test_one_host_may_have_a_policy_of_its_own_and_an_insecure_one_is_logg
         with capture_logs() as logs:
             async with connect(double.ca_file, trust_by_host={"127.0.0.1": Insecure()}) as client:
                 assert (await client.verify(double.target())).power is PowerState.ON
-    assert logs == [{"event": "bmc_tls_not_verified", "log_level": "warning", "hosts": ["127.0.0.1"]}]
+    assert logs == [{"event": "bmc.tls_not_verified", "log_level": "warning", "hosts": ["127.0.0.1"]}]
 
 
 async def test_calls_for_one_bmc_run_one_after_the_other(double: Double) -> None:

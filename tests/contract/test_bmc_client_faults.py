@@ -347,7 +347,7 @@ async def test_a_bug_of_ours_is_internal_with_its_traceback_in_the_log_only(bmc:
         error = await failure_of(bmc, observed=Broken())
     assert error.failure is BmcFailure.INTERNAL
     assert "ZeroDivisionError" in error.detail
-    assert [entry["event"] for entry in logs] == ["bmc_client_bug"]
+    assert [entry["event"] for entry in logs] == ["bmc.client_bug"]
     assert "observed ***" in logs[0]["traceback"]
 
 

@@ -145,7 +145,7 @@ async def test_the_log_of_a_bug_is_as_clean(bmc: FakeBmc, caplog: pytest.LogCapt
             with pytest.raises(BmcError) as raised:
                 await client.read(target)
     assert raised.value.failure is BmcFailure.INTERNAL
-    assert [entry["event"] for entry in logs] == ["bmc_client_bug"]
+    assert [entry["event"] for entry in logs] == ["bmc.client_bug"]
     assert "ZeroDivisionError: observed ***" in logs[0]["traceback"]
     assert clean(logs[0]["traceback"])
     assert clean(told(raised.value) + caplog.text)
