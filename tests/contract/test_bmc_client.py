@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
-import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager

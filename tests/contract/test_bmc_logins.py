@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from itertools import cycle
@@ -17,6 +16,7 @@ from farrier.model.params import PowerRequest
 from farrier.services.bmc import RedfishBmc
 from farrier.sim.certificates import Authority
 from tests.support.bmc import CREDENTIAL, PASSWORD, SYSTEM, USERNAME, FakeBmc, Page, Silence, connect, fake_bmc, system
+from tests.support.sockets import free_port
 
 WRONG = f"{USERNAME}:wr0ng"
 RIGHT = f"{USERNAME}:{PASSWORD}"
@@ -201,9 +201,8 @@ async def test_a_good_credential_may_go_without_an_answer_any_number_of_times(bm
 
 async def test_what_never_reached_the_bmc_or_was_answered_otherwise_does_not_count(bmc: FakeBmc) -> None:
     bmc.answer(SYSTEM, Page(503))
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        nobody = BmcTarget(address=f"127.0.0.1:{taken.getsockname()[1]}", credential=CREDENTIAL, system_path=SYSTEM)
+    with free_port() as port:
+        nobody = BmcTarget(address=f"127.0.0.1:{port}", credential=CREDENTIAL, system_path=SYSTEM)
         async with connect(bmc.ca_file, clock=MovedClock()) as client:
             for _ in range(5):
                 assert (await failure(client, nobody)).dialled

@@ -28,6 +28,7 @@ from farrier.sim.certificates import Authority
 from farrier.sim.maas import ADMIN, Broken, Fault, Region
 from tests.support.answers import PAGE, Endless, Scripted, http, said, serving, text
 from tests.support.maas import NEW, POWER, RELEASE, World, world_of, world_with
+from tests.support.sockets import free_port
 
 SOON = timedelta(seconds=0.3)
 RECORD = {"system_id": "abc123", "hostname": "gpu001", "status": 6, "owner": None}
@@ -266,10 +267,9 @@ async def test_a_connection_that_ends_in_the_middle_leaves_a_change_open(answer:
 
 
 async def test_nobody_there_means_that_nothing_was_done() -> None:
-    async with serving(b"") as (port, _):
-        pass
-    async with world_of(None, url=f"http://127.0.0.1:{port}/MAAS") as world:
-        error = await failure_of_change(world)
+    with free_port() as port:
+        async with world_of(None, url=f"http://127.0.0.1:{port}/MAAS") as world:
+            error = await failure_of_change(world)
     assert (error.failure, error.ambiguous) == (MaasFailure.UNREACHABLE, False)
 
 

@@ -10,8 +10,6 @@ import ssl
 from datetime import timedelta
 from pathlib import Path
 
-import anyio
-import anyio.abc
 import httpx
 import pytest
 
@@ -21,6 +19,7 @@ from farrier.services.ufm_transport import ATTEMPTS, LARGEST_BODY_BYTES
 from farrier.sim.certificates import Authority
 from farrier.sim.ufm import Broken, Fault, Manager, UfmTransport
 from tests.support.answers import PAGE, Endless, Scripted, http, serving, text
+from tests.support.sockets import free_port
 from tests.support.ufm import GUIDS, QOS, Call, OneCredential, World, failing, wanted, world_of, world_with
 
 SECRETS = ("123456", "YWRtaW46MTIzNDU2", "a-token-of-ufm")
@@ -282,12 +281,10 @@ async def test_a_ufm_that_hangs_is_a_timeout() -> None:
 
 
 async def test_a_port_that_nobody_listens_on_is_unreachable_and_nothing_was_sent() -> None:
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    port = listener.extra(anyio.abc.SocketAttribute.local_port)
-    await listener.aclose()
-    async with world_of(None, url=f"http://127.0.0.1:{port}") as world:
-        with failing() as caught:
-            await world.client.create(wanted())
+    with free_port() as port:
+        async with world_of(None, url=f"http://127.0.0.1:{port}") as world:
+            with failing() as caught:
+                await world.client.create(wanted())
     assert (caught[0].failure, caught[0].ambiguous) == (UfmFailure.UNREACHABLE, False)
 
 

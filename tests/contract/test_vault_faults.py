@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,6 +22,7 @@ from farrier.services.trust import CaFile
 from farrier.services.vault_answers import Answer as Heard
 from farrier.sim.certificates import Authority
 from tests.support import bmc as bmcs
+from tests.support.sockets import free_port
 from tests.support.vault import TOKEN, Answer, FakeVault, Misbehaviour, Raw
 from tests.support.vault_client import KEEP, PATH, REFERENCE, URL_PATH, Client, client_of, refusal
 from tests.support.vault_recorded import PASSWORD, USERNAME
@@ -235,9 +235,8 @@ async def test_what_was_read_before_an_outage_is_good_as_long_as_it_is_kept(serv
 
 
 async def test_nobody_at_the_address_is_temporary(client: Client) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and does not listen
-        async with client.connect(address=f"https://127.0.0.1:{taken.getsockname()[1]}") as store:
+    with free_port() as port:
+        async with client.connect(address=f"https://127.0.0.1:{port}") as store:
             error = await refusal(store)
     assert (error.reason, error.temporary) == ("no connection to Vault", True)
 

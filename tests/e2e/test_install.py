@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -27,6 +26,7 @@ from farrier.io import account
 from farrier.io.embedded import EmbeddedServer
 from farrier.sim.certificates import Authority
 from tests.support import pg, units
+from tests.support.sockets import free_port
 from tests.support.supervised import Systemd, supervised
 
 ROOT = Path(__file__).parents[2]
@@ -75,20 +75,18 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def server_with_tls(binaries: Path, authority: Authority) -> AsyncIterator[str]:
+async def server_with_tls(binaries: Path, authority: Authority, *, port: int) -> AsyncIterator[str]:
     """Where it listens. Its administrator did what the page asks of one."""
     directory = Path(tempfile.mkdtemp(prefix="farrier-test-tls-"))
     files = authority.issue(directory, hosts=("127.0.0.1",))
     hba = directory / "hba.conf"
     hba.write_text(HBA)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
     own = account.for_server(directory / "absent")
     for path in (directory, files.key, files.certificate, hba):
         own.take(path)
     files.key.chmod(0o600)
     secured = {"ssl": "on", "ssl_cert_file": str(files.certificate), "ssl_key_file": str(files.key)}
-    listening = {"listen_addresses": "127.0.0.1", "port": port, "hba_file": str(hba)}
+    listening = {"listen_addresses": "127.0.0.1", "port": str(port), "hba_file": str(hba)}
     server = EmbeddedServer(directory / "server", binaries=binaries, settings=pg.FAST | secured | listening)
     try:
         server.start()
@@ -121,8 +119,9 @@ async def machine(tmp_path: Path, pg15_binaries: Path) -> AsyncIterator[Machine]
     (tmp_path / "etc/systemd/system").mkdir(parents=True)
     authority = Authority("database", now=datetime.now(UTC))
     authority.write(tmp_path / "db-ca.pem")
-    async with server_with_tls(pg15_binaries, authority) as database:
-        yield Machine(tmp_path, database)
+    with free_port() as port:
+        async with server_with_tls(pg15_binaries, authority, port=port) as database:
+            yield Machine(tmp_path, database)
 
 
 async def test_the_page_leads_from_nothing_to_a_service_that_is_ready(machine: Machine, tmp_path: Path) -> None:

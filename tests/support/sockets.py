@@ -1,7 +1,7 @@
 """A server that does on each connection what a test says, byte by byte, and remembers what it was sent.
 
 Used by the tests of transports and clients, for what no HTTP server can be brought to do. `LEFT` is for every server
-of the tests.
+of the tests, and `free_port` for whoever needs a port without one.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TypeAlias
 
 import anyio
@@ -19,6 +19,16 @@ from anyio.streams.tls import TLSListener
 
 # What it is when a client leaves, as it may at any point: before it has asked, and when it has heard enough.
 LEFT = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, anyio.IncompleteRead)
+
+
+@contextmanager
+def free_port() -> Iterator[int]:
+    """A port of 127.0.0.1 on which nobody listens. It is bound as long as the block lasts, so that nobody else is given
+    it; a server that is told to use it may, because servers reuse addresses."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
 
 
 class Peer:
