@@ -9,6 +9,7 @@ session state on it: no SET without LOCAL, no LISTEN, no session advisory lock. 
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import sys
@@ -79,9 +80,11 @@ _TRY_AGAIN = (
 _DEFINITE = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
 
 
-# Hosts with ports; what stands where a port should may be a piece of a password.
-_HOST = r"(\[[0-9A-Fa-f:.%]+\]|[^\[\]:,]*)(:\d+)?"
+# Hosts with ports; what stands where a port should may be a piece of a password, and is where it is too long for one.
+_HOST = r"(\[[0-9A-Fa-f:.%]+\]|[^\[\]:,]*)(:[0-9]{1,5})?"
 _HOSTS = re.compile(f"{_HOST}(,{_HOST})*")
+_PORTS = range(1, 65536)
+_NUMBER = re.compile(r"-?[0-9]{1,20}")
 
 
 class _Pooled(Single):
@@ -156,8 +159,27 @@ def _session(*, pgbouncer: bool) -> dict[str, str]:
     return APPLICATION if pgbouncer else SESSION | APPLICATION
 
 
+def _check_ports(dsn: str, where: str) -> None:
+    """The driver hands a number that is no port to the event loop, which crashes or takes a part of it."""
+    try:
+        parts = urlsplit(dsn)
+        query = parse_qsl(parts.query)
+    except ValueError:
+        return  # which the driver says, too
+    hosts = parts.netloc.rpartition("@")[2].split(",")
+    given = [host.rpartition(":")[2] for host in hosts if ":" in host and not host.endswith("]")]
+    given += [port for key, value in query if key == "port" for port in value.split(",")]
+    given += os.environ.get("PGPORT", "").split(",")
+    if any(_NUMBER.fullmatch(port) and int(port) not in _PORTS for port in given):
+        raise errors.ConfigError(
+            f"cannot connect to {where}: expected a port from 1 to 65535, got a number that is none; "
+            "correct the DSN, or PGPORT"
+        )
+
+
 async def _until_reachable(attempt: Callable[[], Awaitable[T]], dsn: str, *, patience: timedelta) -> T:
     where = redacted(dsn)
+    _check_ports(dsn, where)
     deadline = anyio.current_time() + patience.total_seconds()
     pause = FIRST_PAUSE.total_seconds()
     while True:

@@ -65,30 +65,6 @@ async def test_a_dsn_that_cannot_be_read_is_a_matter_of_configuration_and_is_not
     assert caught.value.__suppress_context__
 
 
-@pytest.mark.parametrize(
-    ("dsn", "shown"),
-    [
-        ("postgresql://me:hunter2@127.0.0.1:99999/farrier", "postgresql://me@127.0.0.1:99999/farrier"),
-        ("postgresql://me:hunter2@127.0.0.1:-1/farrier", "(unreadable DSN)"),
-        ("postgresql://127.0.0.1:20010911/farrier", "(unreadable DSN)"),  # may be somebody's name and date
-    ],
-)
-async def test_a_port_that_is_none_is_a_matter_of_configuration(dsn: str, shown: str) -> None:
-    for opened in (pool.connect(dsn, patience=NOW), pool.open_pool(dsn, size=1, patience=NOW)):
-        with pytest.raises(errors.ConfigError, match="expected a port from 1 to 65535") as caught:
-            await opened
-        assert shown in str(caught.value)
-        assert caught.value.__suppress_context__
-        assert caught.value.exit_code is errors.ExitCode.USAGE
-        assert "hunter2" not in str(caught.value)
-
-
-async def test_a_port_of_the_environment_that_is_none_is_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PGPORT", "99999")
-    with pytest.raises(errors.ConfigError, match="PGPORT"):
-        await pool.connect("postgresql://127.0.0.1/farrier", patience=NOW)
-
-
 async def test_a_session_reads_farrier_first_and_in_utc(db: pg.Database) -> None:
     async with db.pool() as opened, opened.acquire() as conn:
         settings = await conn.fetchrow(
@@ -141,7 +117,6 @@ async def test_the_database_s_clock_is_moved_for_one_database_only(pg_server: pg
         ("postgresql://postgres@/farrier?host=/var/lib/x", "postgresql://postgres@/farrier?host=/var/lib/x"),
         ("postgresql://me:hun/ter2@db/farrier", "(unreadable DSN)"),
         ("postgresql://me:hun[ter2@db/farrier", "(unreadable DSN)"),
-        ("postgresql://me:123456/farrier", "(unreadable DSN)"),
         ("not a url", "(unreadable DSN)"),
     ],
 )
