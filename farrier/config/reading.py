@@ -29,6 +29,11 @@ ENV_PREFIX = "FARRIER_"
 
 _ENVIRONMENT = "the environment"
 _DIGITS = re.compile(r"\d+(\.\d+)?")
+# Some editors begin a file with it; it says nothing.
+_BYTE_ORDER_MARK = "\ufeff"
+# Nothing that is to be set stands as deep by half.
+_DEEPEST = 20
+_TOO_DEEP = f"it is nested too deeply; expected at most {_DEEPEST} tables and arrays in one another"
 
 SECTIONS: Mapping[str, type[Any]] = get_type_hints(Config)
 _SLA = "sla"  # its keys are the model's, in tables of sites and models that the operator names; all others are structs
@@ -80,10 +85,10 @@ def _from_file(path: Path | None) -> dict[str, dict[str, object]]:
     if path is None:
         return {}
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = toml(path.read_text(encoding="utf-8"))
     except OSError as failure:
         raise errors.ConfigError(f"cannot read {path}: {failure.strerror}") from failure
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as failure:
+    except ValueError as failure:
         raise errors.ConfigError(f"{path} is not TOML: {failure}") from failure
     for section, pairs in content.items():
         if not isinstance(pairs, dict):
@@ -91,6 +96,25 @@ def _from_file(path: Path | None) -> dict[str, dict[str, object]]:
                 f"{path}: {section!r} stands outside of a section; expected one of [{'], ['.join(SECTIONS)}]"
             )
     return content
+
+
+def toml(text: str) -> dict[str, Any]:
+    """What a file says. Raises ValueError, also for what is too much for those who go through it."""
+    try:
+        content = tomllib.loads(text.removeprefix(_BYTE_ORDER_MARK))
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError:  # Python's own limit, whose text is for programmers
+        raise ValueError("it has a number with thousands of digits") from None
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    level: list[Any] = [content]
+    for _ in range(_DEEPEST):
+        within = (inner for held in level for inner in (held.values() if isinstance(held, dict) else held))
+        level = [inner for inner in within if isinstance(inner, dict | list)]
+        if not level:
+            return content
+    raise ValueError(_TOO_DEEP)
 
 
 def _flat(table: Mapping[str, object], above: str = "") -> Iterator[tuple[str, object]]:
@@ -211,7 +235,7 @@ def _overrides(given: Mapping[str, object], section: str, source: str, known: It
 def _limit(section: str, key: str, given: _Given) -> timedelta:
     try:
         return read_duration(given.value)
-    except (ValueError, OverflowError) as failure:
+    except ValueError as failure:
         raise errors.ConfigError(f"{key!r} in [{section}] of {given.source}: {failure}") from failure
 
 
@@ -222,7 +246,7 @@ def _value(section: str, key: str, given: _Given, wanted: Any) -> object:
         if isinstance(given.value, str) and given.source == _ENVIRONMENT:
             return _from_text(given.value, wanted)
         return msgspec.convert(given.value, wanted)
-    except (ValueError, OverflowError) as failure:
+    except ValueError as failure:
         raise errors.ConfigError(f"{key!r} in [{section}] of {given.source}: {failure}") from failure
 
 
@@ -234,14 +258,14 @@ def _from_text(value: str, wanted: Any) -> object:
 
 
 def read_duration(value: object) -> timedelta:
-    """A duration as a file has it: a number of seconds or a text with units. Raises ValueError or OverflowError."""
+    """A duration as a file has it: a number of seconds or a text with units. Raises ValueError."""
     match value:
         case timedelta():
             found = value
         case int() | float() if not isinstance(value, bool):
-            found = timedelta(seconds=value)
+            found = _seconds(value)
         case str() if _DIGITS.fullmatch(value):
-            found = timedelta(seconds=float(value))
+            found = _seconds(float(value))
         case str():
             found = duration.parse(value)
         case _:
@@ -249,3 +273,11 @@ def read_duration(value: object) -> timedelta:
     if found <= timedelta(0):
         raise ValueError("a duration is more than nothing")
     return found
+
+
+def _seconds(number: float) -> timedelta:
+    try:
+        return timedelta(seconds=number)
+    except (ValueError, OverflowError):  # nan, inf, and what is as good as that
+        most = timedelta.max // timedelta(seconds=1)
+        raise ValueError(f"a duration in seconds is a finite number, at most {most}") from None

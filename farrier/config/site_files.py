@@ -7,7 +7,6 @@ everything that is wrong in any of them, so that no site runs on half a change. 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import msgspec
 
 from farrier.config import site_checks
+from farrier.config.reading import toml
 from farrier.config.sites import DERIVED, Site, Sites
 from farrier.config.tables import Fault, Reader, place
 from farrier.errors import ConfigError
@@ -65,10 +65,10 @@ def _site(path: Path, root: Path) -> tuple[Site | None, list[Fault]]:
     if not _NAME.fullmatch(path.stem):
         return None, [Fault("", "a site's name has letters, digits and ._- and begins with a letter or digit")]
     try:
-        table = tomllib.loads(_text(path, _LARGEST_SITE))
+        table = toml(_text(path, _LARGEST_SITE))
     except _UnreadableError as error:
         return None, [Fault("", str(error))]
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except ValueError as error:
         return None, [Fault("", f"is not TOML: {error}")]
     reader = Reader(DERIVED)
     site = reader.struct(Site, table)

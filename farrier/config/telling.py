@@ -16,9 +16,11 @@ _SCHEMES = frozenset({"file", "env", "systemd", "vault"})
 class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Metrics, health, API and views."""
 
-    host: Annotated[str, Meta(description="Address to listen on. Beyond loopback, put a proxy with TLS in front.")] = (
-        "127.0.0.1"
-    )
+    host: Annotated[
+        str,
+        # Nothing would be every address there is.
+        Meta(min_length=1, description="Address to listen on. Beyond loopback, put a proxy with TLS in front."),
+    ] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535, description="Port to listen on; 0 lets the system choose.")] = 9464
     bearer_token: Annotated[
         str,

@@ -1,0 +1,94 @@
+"""Files of settings and of sites as editors, programs and accidents write them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from farrier import config
+from farrier.config import site_files
+from farrier.errors import ConfigError
+
+Load = Callable[[Path], object]
+
+
+def settings(file: Path) -> object:
+    return config.load(file, environment={})
+
+
+def sites(file: Path) -> object:
+    return site_files.load(str(file.parent))
+
+
+@pytest.fixture(params=[settings, sites])
+def load(request: pytest.FixtureRequest) -> Load:
+    """Either of the two that read such files."""
+    found: Load = request.param
+    return found
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "north.toml"
+
+
+@pytest.mark.parametrize("reads", [settings, sites])
+def test_a_byte_order_mark_says_nothing(file: Path, reads: Load) -> None:
+    text = "[http]\nport = 8080\n" if reads is settings else "[deploy]\nhardware_sync = false\n"
+    file.write_text(text, encoding="utf-8")
+    plain = reads(file)
+    file.write_text(text, encoding="utf-8-sig")
+    assert file.read_bytes().startswith(b"\xef\xbb\xbf")
+    assert reads(file) == plain
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        pytest.param("[" * 100_000, "is not TOML", id="headings"),
+        pytest.param("x = " + "[" * 100_000, "nested too deeply; expected at most 20", id="arrays"),
+        pytest.param("[bmc]\nallowed_networks = " + "[" * 300 + "]" * 300, "nested too deeply", id="whole arrays"),
+        pytest.param("[sla]\n" + ".".join("a" * 3000) + " = 1\n", "nested too deeply", id="dotted keys"),
+        pytest.param("[http]\nport = " + "1" * 5000, "a number with thousands of digits", id="digits"),
+    ],
+)
+def test_a_file_that_is_too_much_is_refused_like_any_other(file: Path, load: Load, text: str, complaint: str) -> None:
+    file.write_text(text)
+    with pytest.raises(ConfigError, match="is not TOML") as refused:
+        load(file)
+    assert complaint in str(refused.value)
+    assert "recursion" not in str(refused.value)
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf", "1e300", "9" * 400])
+@pytest.mark.parametrize(
+    ("heading", "key", "reads"),
+    [
+        ("[controller]", "period", settings),
+        ("[sla]", "status.offline", settings),
+        ("[observe]", "events_every", sites),
+    ],
+)
+def test_a_duration_is_a_number_that_time_can_have(
+    file: Path, heading: str, key: str, reads: Load, number: str
+) -> None:
+    file.write_text(f"{heading}\n{key} = {number}\n")
+    with pytest.raises(ConfigError, match="a duration in seconds is a finite number, at most 8639999") as refused:
+        reads(file)
+    assert heading in str(refused.value)
+    assert key in str(refused.value)
+
+
+def test_a_duration_that_is_less_than_nothing_is_refused_with_its_name(file: Path) -> None:
+    file.write_text("[controller]\nperiod = -1\n")
+    with pytest.raises(ConfigError, match=r"'period' in \[controller\] of .*: a duration is more than nothing"):
+        settings(file)
+
+
+@pytest.mark.parametrize("environment", [{"FARRIER_HTTP_HOST": ""}, {}])
+def test_an_address_to_listen_on_is_never_left_to_mean_all_of_them(file: Path, environment: dict[str, str]) -> None:
+    file.write_text("" if environment else '[http]\nhost = ""\n')
+    with pytest.raises(ConfigError, match=r"'host' in \[http\] of .*length >= 1"):
+        config.load(file, environment=environment)
