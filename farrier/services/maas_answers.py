@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from farrier.model.maas import Event, Machine, Vlan
-from farrier.services.maas_failure import Answer
-from farrier.services.maas_transport import Garbled
+from farrier.services.answer import Answer, Garbled, understood
 
 _T = TypeVar("_T")
 
@@ -32,17 +31,7 @@ class Version(msgspec.Struct, frozen=True):
 
 def shaped(shape: type[_T]) -> Callable[[Answer], _T]:
     """The decoder of a JSON body of this shape."""
-
-    def understand(answer: Answer) -> _T:
-        if answer.is_page:
-            raise Garbled("a page came instead of JSON")
-        try:
-            return msgspec.json.decode(answer.body, type=shape)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            # Its reasons name places and types, never values.
-            raise Garbled(f"the answer is not what MAAS answers: {error}") from None
-
-    return understand
+    return lambda answer: understood(answer, shape, service="MAAS")
 
 
 def machine(system_id: str) -> Callable[[Answer], Machine]:

@@ -12,55 +12,33 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 import msgspec
-from typing_extensions import override
 
 from farrier.model.maas import MaasError, MaasFailure
+from farrier.services.answer import Answer
 from farrier.services.maas_requests import Request
 from farrier.services.no_answer import no_answer
-from farrier.services.quoting import quoted
-
-# What a region may tell us to stay away. It says 5 or 10 s; a proxy in front of it may say anything.
-LONGEST_STAY = timedelta(minutes=5)
+from farrier.services.quoting import quoted, said
 
 _NO_MACHINE = re.compile(r"No (Machine|Node) matches the given query")
 _OLD_TIMESTAMP = re.compile(r"expired timestamp|timestamp", re.IGNORECASE)
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer as it came. Not for representations: bodies hold passwords."""
-
-    status: int
-    body: bytes
-    content_type: str = ""
-    retry_after: str = ""
-
-    @property
-    def is_page(self) -> bool:
-        """HTML: of a proxy, or of Django when nothing else worked."""
-        start = self.body[:64].lstrip().lower()
-        return "html" in self.content_type.lower() or start.startswith((b"<!doctype", b"<html"))
-
-    @override
-    def __repr__(self) -> str:
-        return f"Answer(status={self.status}, body=***)"
-
-
 def of_answer(request: Request, answer: Answer, *, secrets: Iterable[str]) -> MaasError:
     """The error that an answer other than 2xx is."""
-    stay = _stay(answer.retry_after)
-    failure = _class(answer, told_to_stay=stay is not None)
+    failure = _class(answer)
     fields = _fields(answer, secrets) if failure is MaasFailure.INVALID else {}
     return MaasError(
         failure,
         _detail(failure, answer, secrets),
         operation=request.operation,
         ambiguous=request.changes and answer.status >= 500,
-        retry_after=stay,
+        retry_after=answer.stay,
         fields=fields,
     )
 
 
-def _class(answer: Answer, *, told_to_stay: bool) -> MaasFailure:
+def _class(answer: Answer) -> MaasFailure:
+    told_to_stay = answer.stay is not None
     text = "" if answer.is_page else answer.body[:4096].decode(errors="replace")
     match answer.status:
         case 400 if text.startswith("Unrecognised signature"):
@@ -97,11 +75,7 @@ def _detail(failure: MaasFailure, answer: Answer, secrets: Iterable[str]) -> str
         return f"{start}: it refuses the API key"
     if 300 <= answer.status < 400:
         return f"{start}, a redirect; these are not followed, the URL has to name the region itself"
-    if answer.is_page:
-        return f"{start} with a page instead of a text"
-    if not answer.body.strip():
-        return f"{start} without a text"
-    return f"{start}: {quoted(answer.body, secrets)}"
+    return f"{start}{said(answer, secrets)}"
 
 
 def of_exception(request: Request, error: Exception, *, within: timedelta) -> MaasError:
@@ -127,15 +101,7 @@ def _fields(answer: Answer, secrets: Iterable[str]) -> dict[str, tuple[str, ...]
     secrets = tuple(secrets)
     return {
         quoted(str(name).encode(), secrets): tuple(
-            quoted(str(one).encode(), secrets) for one in (said if isinstance(said, list) else [said])
+            quoted(str(one).encode(), secrets) for one in (words if isinstance(words, list) else [words])
         )
-        for name, said in form.items()
+        for name, words in form.items()
     }
-
-
-def _stay(text: str) -> timedelta | None:
-    """Seconds; a date means that something else than MAAS speaks, and is told by nobody's clock we know."""
-    text = text.strip()
-    if not (text.isascii() and text.isdecimal()):
-        return LONGEST_STAY if text else None
-    return min(timedelta(seconds=int(text[:9])), LONGEST_STAY)

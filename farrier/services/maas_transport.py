@@ -19,7 +19,7 @@ from farrier import protocols
 from farrier.errors import CredentialError
 from farrier.model.maas import MaasError, MaasFailure
 from farrier.services import maas_failure
-from farrier.services.maas_failure import Answer
+from farrier.services.answer import Answer, Garbled
 from farrier.services.maas_requests import Operation, Request
 from farrier.services.maas_signing import ApiKey, authorization, parsed
 from farrier.services.maas_wire import CONCURRENCY, MaasSettings, Wire
@@ -161,11 +161,3 @@ class Slot:
 
 class _Once(Protocol):
     async def __call__(self, request: Request, understand: Callable[[Answer], _T]) -> _T: ...
-
-
-class Garbled(Exception):
-    """A success that cannot be understood. `detail` quotes nothing of it."""
-
-    def __init__(self, detail: str) -> None:
-        super().__init__(detail)
-        self.detail = detail

@@ -20,7 +20,7 @@ import structlog
 
 from farrier.services import maas_failure
 from farrier.services.aio_transport import AioTransport
-from farrier.services.maas_failure import Answer
+from farrier.services.answer import Answer, Garbled, received
 from farrier.services.maas_requests import Request
 from farrier.services.trust import CaFile, SystemCa, connector_ssl
 
@@ -61,12 +61,9 @@ class Wire:
         response = await self._transport.handle_async_request(self._written(request, authorization))
         assert isinstance(response.stream, httpx.AsyncByteStream), "it is an asynchronous transport's"
         try:
-            return Answer(
-                status=response.status_code,
-                body=await _bounded(request, response.stream),
-                content_type=response.headers.get("Content-Type", ""),
-                retry_after=response.headers.get("Retry-After", ""),
-            )
+            return await received(response, response.stream, most=LARGEST_BODY_BYTES)
+        except Garbled as error:
+            raise maas_failure.garbled(request, error.detail) from None
         finally:
             await response.stream.aclose()
 
@@ -92,13 +89,3 @@ async def open_wire(
     own = AioTransport(context=context, connect_timeout=settings.connect_timeout) if transport is None else transport
     async with own as opened:
         yield Wire(settings, opened)
-
-
-async def _bounded(request: Request, stream: httpx.AsyncByteStream) -> bytes:
-    body = bytearray()
-    async for chunk in stream:
-        body += chunk
-        if len(body) > LARGEST_BODY_BYTES:
-            detail = f"the answer is larger than {LARGEST_BODY_BYTES} bytes"
-            raise maas_failure.garbled(request, detail)
-    return bytes(body)

@@ -1,6 +1,6 @@
 """Why a service beyond HTTP gave no complete answer: total, in words of our own, because its texts may be anybody's.
 
-Used by what classifies the failures of MAAS and of UFM; pure.
+Used by what classifies the failures of MAAS and of UFM; that of Vault has its own words, and uses the chain. Pure.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def no_answer(service: str, error: Exception, *, within: timedelta) -> NoAnswer:
 def _before_any_request(service: str, error: Exception) -> NoAnswer | None:
     """Names and certificates, which the layers above hide in a failed connection."""
     connecting = isinstance(error, httpx.ConnectError)
-    for cause in _chain(error):
+    for cause in chain(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             detail = f"the certificate of {service} is not trusted: {cause.verify_message}"
             return NoAnswer(Reason.TLS, detail, arrived=False)
@@ -70,8 +70,8 @@ def _before_any_request(service: str, error: Exception) -> NoAnswer | None:
     return None
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and what it came of."""
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what it came of, the outermost first."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

@@ -9,6 +9,8 @@ import json
 from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
 
+from farrier.services.answer import Answer
+
 # A sentence or two: what a service says is one, unless it lists all of something.
 _LONGEST_QUOTE = 300
 
@@ -16,6 +18,15 @@ _LONGEST_QUOTE = 300
 _LONG = 128
 # A token in it is several times as long, so most of it goes wherever the quoted part begins.
 _PIECE = 12
+
+
+def said(answer: Answer, secrets: Iterable[str]) -> str:
+    """What follows "it answered HTTP 500": the text that came with it. A page is no text, and is quoted nowhere."""
+    if answer.is_page:
+        return " with a page instead of a text"
+    if not answer.body.strip():
+        return " without a text"
+    return f": {quoted(answer.body, secrets)}"
 
 
 def quoted(body: bytes, secrets: Iterable[str]) -> str:

@@ -20,9 +20,9 @@ import msgspec
 from farrier import protocols
 from farrier.model.ufm import Membership, Pkey, Port, Qos, UfmError, UfmFailure, Wanted
 from farrier.services import ufm_answers, ufm_failure, ufm_requests
+from farrier.services.answer import Garbled
 from farrier.services.times import Times
 from farrier.services.ufm_answers import Listed
-from farrier.services.ufm_failure import Garbled
 from farrier.services.ufm_requests import Request
 from farrier.services.ufm_transport import Pass, Transport, UfmSettings, open_http
 

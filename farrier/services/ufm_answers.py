@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from farrier.model.ufm import Membership, Pkey, Port, Qos, guid
-from farrier.services.ufm_failure import Answer, Garbled
+from farrier.services.answer import Answer, Garbled, decoded, understood
 
 _T = TypeVar("_T")
 Listed: TypeAlias = Mapping[int, tuple[msgspec.Raw, ...]]
@@ -77,21 +77,11 @@ def done(answer: Answer) -> None:
 
 
 def _shaped(answer: Answer, shape: type[_T]) -> _T:
-    if answer.is_page:
-        raise Garbled("a page came instead of JSON")
-    return _understood(answer.body, shape)
-
-
-def _understood(body: bytes | msgspec.Raw, shape: type[_T]) -> _T:
-    try:
-        return msgspec.json.decode(body, type=shape)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        # Its reasons name places and types, never values.
-        raise Garbled(f"the answer is not what UFM answers: {error}") from None
+    return understood(answer, shape, service="UFM")
 
 
 def _one(number: int, told: Listed) -> _Pkey | None:
-    found = [_understood(one, _Pkey) for one in told.get(number, ())]
+    found = [decoded(one, _Pkey, service="UFM") for one in told.get(number, ())]
     if any(one != found[0] for one in found[1:]):
         raise Garbled(f"the answer lists {number:#x} twice, and differently")
     return found[0] if found else None

@@ -10,43 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import timedelta
 
-import msgspec
-from typing_extensions import override
-
 from farrier.model.ufm import UfmError, UfmFailure
+from farrier.services.answer import Answer
 from farrier.services.no_answer import no_answer
-from farrier.services.quoting import quoted
+from farrier.services.quoting import said
 from farrier.services.ufm_requests import Operation, Request
-
-# What UFM, or a proxy in front of it, may tell us to stay away.
-_LONGEST_STAY = timedelta(minutes=5)
-
-
-class Garbled(Exception):
-    """A success that cannot be understood. `detail` quotes nothing of it."""
-
-    def __init__(self, detail: str) -> None:
-        super().__init__(detail)
-        self.detail = detail
-
-
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer as it came."""
-
-    status: int
-    body: bytes
-    content_type: str = ""
-    retry_after: str = ""
-
-    @property
-    def is_page(self) -> bool:
-        """HTML: of a proxy, or of UFM's web server when UFM itself does not run."""
-        start = self.body[:64].lstrip().lower()
-        return "html" in self.content_type.lower() or start.startswith((b"<!doctype", b"<html"))
-
-    @override
-    def __repr__(self) -> str:
-        return f"Answer(status={self.status}, body={len(self.body)} bytes)"
 
 
 def of_answer(request: Request, answer: Answer, *, secrets: Iterable[str]) -> UfmError:
@@ -57,7 +25,7 @@ def of_answer(request: Request, answer: Answer, *, secrets: Iterable[str]) -> Uf
         _detail(failure, answer, secrets),
         operation=request.operation,
         ambiguous=request.changes and answer.status >= 500,
-        retry_after=_stay(answer.retry_after),
+        retry_after=answer.stay or None,  # none at all is no answer to how long
     )
 
 
@@ -91,11 +59,7 @@ def _detail(failure: UfmFailure, answer: Answer, secrets: Iterable[str]) -> str:
         return f"{start}: it refuses the user or the token"
     if 300 <= answer.status < 400:
         return f"{start}, a redirect; these are not followed, the URL has to name UFM itself"
-    if answer.is_page:
-        return f"{start} with a page instead of a text"
-    if not answer.body.strip():
-        return f"{start} without a text"
-    return f"{start}: {quoted(answer.body, secrets)}"
+    return f"{start}{said(answer, secrets)}"
 
 
 def of_exception(request: Request, error: Exception, *, within: timedelta) -> UfmError:
@@ -108,11 +72,3 @@ def of_exception(request: Request, error: Exception, *, within: timedelta) -> Uf
 def garbled(request: Request, detail: str) -> UfmError:
     """A success whose body cannot be used: what was asked for was perhaps done."""
     return UfmError(UfmFailure.PROTOCOL, detail, operation=request.operation, ambiguous=request.changes)
-
-
-def _stay(text: str) -> timedelta | None:
-    """Seconds; a date is told by nobody's clock we know. None at all is no answer to how long."""
-    text = text.strip()
-    if not (text.isascii() and text.isdecimal()):
-        return _LONGEST_STAY if text else None
-    return min(timedelta(seconds=int(text[:9])), _LONGEST_STAY) or None

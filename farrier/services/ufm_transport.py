@@ -25,9 +25,9 @@ from farrier import protocols
 from farrier.errors import CredentialError
 from farrier.model.ufm import UfmError, UfmFailure
 from farrier.services import ufm_failure
+from farrier.services.answer import Answer, Garbled, received
 from farrier.services.times import Times
 from farrier.services.trust import CaFile, SystemCa, connector_ssl
-from farrier.services.ufm_failure import Answer, Garbled
 from farrier.services.ufm_requests import Operation, Request
 
 _T = TypeVar("_T")
@@ -181,17 +181,17 @@ class Transport:
     async def _answered(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
         shown = await self._shows(request.operation)
         self._refuse_again(request.operation, shown)
-        answer = await self._exchange(request, shown)
-        if not 200 <= answer.status < 300:
-            error = ufm_failure.of_answer(request, answer, secrets=shown.secrets)
-            if error.failure is UfmFailure.AUTH:
-                self._known = None
-                self._refused = self._times.clock.monotonic(), shown, error
-            raise error
         try:
-            return understand(answer)
+            answer = await self._exchange(request, shown)
+            if 200 <= answer.status < 300:
+                return understand(answer)
         except Garbled as error:
             raise ufm_failure.garbled(request, error.detail) from None
+        refusal = ufm_failure.of_answer(request, answer, secrets=shown.secrets)
+        if refusal.failure is UfmFailure.AUTH:
+            self._known = None
+            self._refused = self._times.clock.monotonic(), shown, refusal
+        raise refusal
 
     def _refuse_again(self, operation: Operation, shown: Pass) -> None:
         """Raises the `UfmError` that this credential got a moment ago."""
@@ -226,20 +226,6 @@ class Transport:
                     json=request.body,
                     headers={"Authorization": shown.header},
                 ) as response:
-                    return await _bounded(request, response)
+                    return await received(response, response.aiter_raw(), most=LARGEST_BODY_BYTES)
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:  # TimeoutError is one of the last
             raise ufm_failure.of_exception(request, error, within=within) from None
-
-
-async def _bounded(request: Request, response: httpx.Response) -> Answer:
-    body = bytearray()
-    async for chunk in response.aiter_raw():
-        body += chunk
-        if len(body) > LARGEST_BODY_BYTES:
-            raise ufm_failure.garbled(request, f"the answer is larger than {LARGEST_BODY_BYTES} bytes")
-    return Answer(
-        status=response.status_code,
-        body=bytes(body),
-        content_type=response.headers.get("Content-Type", ""),
-        retry_after=response.headers.get("Retry-After", ""),
-    )

@@ -26,10 +26,11 @@ from farrier import protocols
 from farrier.errors import CredentialError
 from farrier.model.credential import is_plain_path
 from farrier.services import vault_answers
+from farrier.services.answer import Answer, Garbled, received
 from farrier.services.credential_files import LARGEST_SECRET_BYTES
 from farrier.services.credential_forms import Source
 from farrier.services.trust import CaFile, SystemCa, connector_ssl
-from farrier.services.vault_answers import Answer, Failure, Operation, Result
+from farrier.services.vault_answers import Failure, Operation, Result
 
 _T = TypeVar("_T")
 
@@ -190,18 +191,11 @@ class Vault:
         try:
             with anyio.fail_after(seconds):
                 async with self._client.stream("GET", path, headers={"X-Vault-Token": token}) as response:
-                    return await _bounded(response)
+                    # As it is on the wire: we asked for no compression, so nothing grows behind the bound.
+                    return await received(response, response.aiter_raw(), most=LARGEST_SECRET_BYTES)
         except TimeoutError:
             return Failure(Result.TIMEOUT, f"no complete answer of Vault within {seconds:g} s")
+        except Garbled as error:
+            return Failure(Result.PROTOCOL, error.detail, temporary=False)
         except httpx.HTTPError as error:
             return vault_answers.of_exception(error)
-
-
-async def _bounded(response: httpx.Response) -> Answer | Failure:
-    """The answer as it is on the wire: we asked for no compression, so nothing grows behind the bound."""
-    body = bytearray()
-    async for chunk in response.aiter_raw():
-        body += chunk
-        if len(body) > LARGEST_SECRET_BYTES:
-            return Failure(Result.PROTOCOL, f"the answer is larger than {LARGEST_SECRET_BYTES} bytes", temporary=False)
-    return Answer(response.status_code, bytes(body))

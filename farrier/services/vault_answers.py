@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Iterator
 from enum import StrEnum
 from typing import TypeVar
 
 import httpx
 import msgspec
-from typing_extensions import override
 
+from farrier.services.answer import Answer
 from farrier.services.credential_forms import Form, Source
+from farrier.services.no_answer import chain
 
 _T = TypeVar("_T")
 
@@ -41,17 +41,6 @@ class Result(StrEnum):
     TIMEOUT = "timeout"
     TLS = "tls"
     PROTOCOL = "protocol"  # no answer of a KV v2 engine
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """An answer as it came."""
-
-    status: int
-    body: bytes
-
-    @override
-    def __repr__(self) -> str:
-        return f"Answer(status={self.status}, body=***)"
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -134,7 +123,7 @@ def failed(status: int) -> Failure:
 
 def of_exception(error: httpx.HTTPError) -> Failure:
     """What it means that there is no answer."""
-    for cause in _chain(error):
+    for cause in chain(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return Failure(Result.TLS, f"Vault's certificate is not trusted: {cause.verify_message}")
         if isinstance(cause, ssl.SSLError):
@@ -159,9 +148,3 @@ def _decoded(body: bytes, shape: type[_T]) -> _T | None:
         return msgspec.json.decode(body, type=shape)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__

@@ -14,12 +14,12 @@ from structlog.testing import capture_logs
 from farrier.errors import ConfigError
 from farrier.model.bmc import BmcError, BmcFailure, BmcTarget
 from farrier.services import vault
+from farrier.services.answer import Answer as Heard
 from farrier.services.bmc import open_bmc
 from farrier.services.bmc_settings import BmcSettings
 from farrier.services.credential_files import LARGEST_SECRET_BYTES
 from farrier.services.credential_forms import Form, Source
 from farrier.services.trust import CaFile
-from farrier.services.vault_answers import Answer as Heard
 from farrier.sim.certificates import Authority
 from tests.support import bmc as bmcs
 from tests.support.sockets import free_port

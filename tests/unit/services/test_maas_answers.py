@@ -10,8 +10,7 @@ import pytest
 
 from farrier.model.maas import Event, Identity, Interface, PowerAddress, ScriptSet
 from farrier.services import maas_answers
-from farrier.services.maas_failure import Answer
-from farrier.services.maas_transport import Garbled
+from farrier.services.answer import Answer, Garbled
 
 RECORDED = Path(__file__).parents[2] / "data" / "maas"
 STATES = {

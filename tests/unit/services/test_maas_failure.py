@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 from farrier.model.maas import MaasFailure
-from farrier.services.maas_failure import LONGEST_STAY, Answer, of_answer, of_exception
+from farrier.services.answer import LONGEST_STAY, Answer
+from farrier.services.maas_failure import of_answer, of_exception
 from farrier.services.maas_requests import Operation, Request, read
 from farrier.services.quoting import scrubbed
 

@@ -1,0 +1,87 @@
+"""An answer over HTTP, whoever gave it: read no further than it may be, shown to nobody, understood or `Garbled`.
+
+Used by the clients of MAAS, UFM and Vault. What an answer means is said beside each client; nothing here knows a
+service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable
+from datetime import timedelta
+from typing import TypeVar
+
+import httpx
+import msgspec
+from typing_extensions import override
+
+_T = TypeVar("_T")
+
+# What a service, or a proxy in front of it, may tell us to stay away: 5 or 10 s are usual, but it may say anything.
+LONGEST_STAY = timedelta(minutes=5)
+
+
+class Garbled(Exception):
+    """An answer that cannot be understood. `detail` quotes nothing of it."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """An answer as it came. Not for representations: bodies hold passwords."""
+
+    status: int
+    body: bytes
+    content_type: str = ""
+    retry_after: str = ""
+
+    @property
+    def is_page(self) -> bool:
+        """HTML: of a proxy, or of a web server behind which nothing else works."""
+        start = self.body[:64].lstrip().lower()
+        return "html" in self.content_type.lower() or start.startswith((b"<!doctype", b"<html"))
+
+    @property
+    def stay(self) -> timedelta | None:
+        """How long we are told to stay away. A date is told by nobody's clock we know, so it is as long as can be."""
+        text = self.retry_after.strip()
+        if not (text.isascii() and text.isdecimal()):
+            return LONGEST_STAY if text else None
+        return min(timedelta(seconds=int(text[:9])), LONGEST_STAY)
+
+    @override
+    def __repr__(self) -> str:
+        return f"Answer(status={self.status}, body=***)"
+
+
+async def received(response: httpx.Response, chunks: AsyncIterable[bytes], *, most: int) -> Answer:
+    """The answer of which `chunks` are the body. Raises `Garbled` for one of more than `most` bytes, and reads no
+    further."""
+    body = bytearray()
+    async for chunk in chunks:
+        body += chunk
+        if len(body) > most:
+            raise Garbled(f"the answer is larger than {most} bytes")
+    return Answer(
+        status=response.status_code,
+        body=bytes(body),
+        content_type=response.headers.get("Content-Type", ""),
+        retry_after=response.headers.get("Retry-After", ""),
+    )
+
+
+def understood(answer: Answer, shape: type[_T], *, service: str) -> _T:
+    """The JSON of an answer of `service`. Raises `Garbled`."""
+    if answer.is_page:
+        raise Garbled("a page came instead of JSON")
+    return decoded(answer.body, shape, service=service)
+
+
+def decoded(body: bytes | msgspec.Raw, shape: type[_T], *, service: str) -> _T:
+    """A part of such an answer. Raises `Garbled`."""
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        # Its reasons name places and types, never values.
+        raise Garbled(f"the answer is not what {service} answers: {error}") from None
