@@ -118,11 +118,13 @@ class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         Meta(
             ge=1,
             le=16,
-            description="Passes of each lane at the same time: while one computes, the others wait for the database.",
+            description="Passes of each kind and lane at the same time, and as many over rows that go on: while one "
+            "computes, the others wait for the database.",
         ),
     ] = 3
     max_in_flight: Annotated[
-        int, Meta(ge=1, description="Steps (calls to the outside) under way at the same time in one process.")
+        int,
+        Meta(ge=1, description="Steps (calls to the outside) of one kind under way at the same time in one process."),
     ] = 1000
     max_handling_time: Annotated[
         timedelta,
