@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Protocol, TypeVar
 
 import anyio
@@ -23,13 +24,13 @@ from farrier.services.answer import Answer, Garbled
 from farrier.services.maas_requests import Operation, Request
 from farrier.services.maas_signing import ApiKey, authorization, parsed
 from farrier.services.maas_wire import CONCURRENCY, MaasSettings, Wire
+from farrier.services.sending import reported, tried
 from farrier.services.times import Times
 
 _T = TypeVar("_T")
 
 # A region that is restarted is away longer than any number of tries that is worth holding a caller for.
 ATTEMPTS = 3
-FIRST_PAUSE = timedelta(seconds=1)
 # A caller that is told to wait longer than this is told so, and may do something else.
 LONGEST_PAUSE = timedelta(seconds=10)
 
@@ -62,16 +63,13 @@ class Transport:
 
     async def send(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
         """What `understand` makes of a success; it raises `Garbled` for what it cannot. Raises `MaasError`."""
-        attempt = 1
-        while True:
-            try:
-                return await self._once(request, understand)
-            except MaasError as error:
-                pause = self._before_next(request, attempt, error)
-                if pause is None:
-                    raise
-            await self._times.pause(pause.total_seconds())
-            attempt += 1
+        return await tried(
+            partial(self._once, request, understand),
+            attempts=1 if request.changes else ATTEMPTS,
+            passes=_PASSES,
+            longest_pause=LONGEST_PAUSE,
+            times=self._times,
+        )
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[Slot]:
@@ -79,30 +77,13 @@ class Transport:
         async with self._slots:
             yield Slot(self._reported)
 
-    def _before_next(self, request: Request, attempt: int, error: MaasError) -> timedelta | None:
-        """How long to wait before the request is sent again; None: it is not."""
-        if request.changes or attempt >= ATTEMPTS or error.failure not in _PASSES:
-            return None
-        pause = error.retry_after or FIRST_PAUSE * (1 << (attempt - 1))
-        return pause if pause <= LONGEST_PAUSE else None
-
     async def _once(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
         async with self._slots:
             return await self._reported(request, understand)
 
     async def _reported(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
-        """One request, reported to the observer however it ends."""
-        started = self._times.clock.monotonic()
-        result = "cancelled"
-        try:
-            understood = await self._answered(request, understand)
-            result = "ok"
-        except MaasError as error:
-            result = error.failure.value
-            raise
-        finally:
-            self._observer.requested("maas", request.operation, result, self._times.clock.monotonic() - started)
-        return understood
+        with reported("maas", request.operation, clock=self._times.clock, observer=self._observer):
+            return await self._answered(request, understand)
 
     async def _answered(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
         key = await self.api_key(request.operation)

@@ -12,6 +12,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,6 +27,7 @@ from farrier.errors import CredentialError
 from farrier.model.ufm import UfmError, UfmFailure
 from farrier.services import ufm_failure
 from farrier.services.answer import Answer, Garbled, received
+from farrier.services.sending import reported, tried
 from farrier.services.times import Times
 from farrier.services.trust import CaFile, SystemCa, connector_ssl
 from farrier.services.ufm_requests import Operation, Request
@@ -39,7 +41,6 @@ CONCURRENCY = 4
 # A port has 80 bytes in the list: a thousand partitions with a hundred ports each.
 LARGEST_BODY_BYTES = 9 * 1024 * 1024
 ATTEMPTS = 3
-FIRST_PAUSE = timedelta(seconds=1)
 # Whoever would wait longer for a place may as well come again.
 PATIENCE = timedelta(seconds=10)
 # A caller that is told to wait longer than this is told so, and may do something else.
@@ -133,23 +134,13 @@ class Transport:
 
     async def send(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
         """What `understand` makes of a success; it raises `Garbled` for what it cannot. Raises `UfmError`."""
-        attempt = 1
-        while True:
-            try:
-                return await self._in_turn(request, understand)
-            except UfmError as error:
-                pause = self._before_next(request, attempt, error)
-                if pause is None:
-                    raise
-            await self._times.pause(pause.total_seconds())
-            attempt += 1
-
-    def _before_next(self, request: Request, attempt: int, error: UfmError) -> timedelta | None:
-        """How long to wait before the request is sent again; None: it is not."""
-        if request.changes or attempt >= ATTEMPTS or error.failure not in _PASSES:
-            return None
-        pause = error.retry_after or FIRST_PAUSE * (1 << (attempt - 1))
-        return pause if pause <= LONGEST_PAUSE else None
+        return await tried(
+            partial(self._in_turn, request, understand),
+            attempts=1 if request.changes else ATTEMPTS,
+            passes=_PASSES,
+            longest_pause=LONGEST_PAUSE,
+            times=self._times,
+        )
 
     async def _in_turn(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
         me = object()
@@ -160,23 +151,10 @@ class Transport:
             detail = f"the line of our own requests to UFM is longer than {PATIENCE.total_seconds():g} s"
             raise UfmError(UfmFailure.BUSY, detail, operation=request.operation, retry_after=PATIENCE) from None
         try:
-            return await self._reported(request, understand)
+            with reported("ufm", request.operation, clock=self._times.clock, observer=self._observer):
+                return await self._answered(request, understand)
         finally:
             self._slots.release_on_behalf_of(me)
-
-    async def _reported(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
-        """One request, reported to the observer however it ends."""
-        started = self._times.clock.monotonic()
-        result = "cancelled"
-        try:
-            understood = await self._answered(request, understand)
-            result = "ok"
-        except UfmError as error:
-            result = error.failure.value
-            raise
-        finally:
-            self._observer.requested("ufm", request.operation, result, self._times.clock.monotonic() - started)
-        return understood
 
     async def _answered(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
         shown = await self._shows(request.operation)
