@@ -33,10 +33,10 @@ from tests.support.bmc import (
     connect,
     system,
 )
+from tests.support.sockets import ENOUGH
 
 ON, OFF, RESTART = PowerRequest.ON, PowerRequest.OFF, PowerRequest.RESET
 SOON = timedelta(milliseconds=300)
-ENOUGH = timedelta(seconds=2)  # for one answer, on a busy machine too
 HOUR = timedelta(hours=1)
 INFO = "/redfish/v1/Systems/Self/ResetActionInfo"
 

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from farrier.sim.maas import Broken, Fault, Region, Status, open_region
+from tests.support.asking import PATIENCE
 from tests.support.maas_region import Caller, ready, signed
 
 
@@ -91,12 +92,13 @@ async def test_a_slow_answer_still_comes(region: Region, caller: Caller) -> None
 
 async def test_over_a_socket_drops_and_hangs_are_failures_of_the_connection() -> None:
     region = Region()
-    async with open_region(region) as url, httpx.AsyncClient(base_url=f"{url}/api/2.0/", timeout=0.3) as client:
+    patience = PATIENCE.total_seconds()
+    async with open_region(region) as url, httpx.AsyncClient(base_url=f"{url}/api/2.0/", timeout=patience) as client:
         region.faults.add(Fault(path="*/machines/", broken=Broken.DROP))
         with pytest.raises(httpx.RemoteProtocolError):
             await client.post("machines/", headers={"Authorization": signed()}, data={"hostname": "n1"})
         assert list(region.hostnames) == ["n1"]
         region.faults.add(Fault(broken=Broken.HANG))
         with pytest.raises(httpx.ReadTimeout):
-            await client.get("version/")
+            await client.get("version/", timeout=httpx.Timeout(patience, read=0.3))
         assert (await client.get("version/")).status_code == 200

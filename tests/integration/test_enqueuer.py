@@ -53,10 +53,12 @@ class Bell:
 
 
 @asynccontextmanager
-async def listening(dsn: str, *, silence: timedelta = timedelta(seconds=10)) -> AsyncIterator[Bell]:
+async def listening(
+    dsn: str, *, silence: timedelta = timedelta(seconds=10), patience: timedelta = pg.PATIENCE
+) -> AsyncIterator[Bell]:
     """A listener that has begun; its first ring is spent."""
     bell = Bell()
-    listener = Listener(PostgresNotifications(dsn, patience=BRIEF), wake={toy.KIND: bell.ring}, silence=silence)
+    listener = Listener(PostgresNotifications(dsn, patience=patience), wake={toy.KIND: bell.ring}, silence=silence)
     async with anyio.create_task_group() as group:
         group.start_soon(listener.run)
         await bell.until(1)
@@ -90,7 +92,7 @@ async def test_a_listener_rings_when_it_begins_and_for_a_wake(shop: Shop) -> Non
 async def test_a_wake_rings_for_its_kind_alone_and_one_without_a_kind_for_all(shop: Shop) -> None:
     widgets, others = Bell(), Bell()
     listener = Listener(
-        PostgresNotifications(shop.db.dsn, patience=BRIEF), wake={toy.KIND: widgets.ring, "other": others.ring}
+        PostgresNotifications(shop.db.dsn, patience=pg.PATIENCE), wake={toy.KIND: widgets.ring, "other": others.ring}
     )
     async with anyio.create_task_group() as group:
         group.start_soon(listener.run)
@@ -134,7 +136,10 @@ async def test_a_lost_listener_is_back_and_rings_for_what_it_may_have_missed(sho
 
 
 async def test_a_connection_that_is_dead_without_saying_so_is_noticed_and_replaced(shop: Shop) -> None:
-    async with proxy.before(shop.db.dsn) as between, listening(between.dsn, silence=BRIEF) as bell:
+    async with (
+        proxy.before(shop.db.dsn) as between,
+        listening(between.dsn, silence=BRIEF, patience=BRIEF) as bell,
+    ):
         between.freeze()
         await bell.until(2)
         await shop.ask(1)

@@ -11,11 +11,15 @@ import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
 from typing import TypeAlias
 
 import anyio
 import anyio.abc
 from anyio.streams.tls import TLSListener
+
+ENOUGH = timedelta(seconds=2)
+"""For one answer, on a busy machine too. Where a server is silent on purpose nothing has to fit, and less will do."""
 
 # What it is when a client leaves, as it may at any point: before it has asked, and when it has heard enough.
 LEFT = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, anyio.IncompleteRead)
