@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import anyio
@@ -10,10 +11,17 @@ from structlog.testing import capture_logs
 
 from farrier.model.outcome import Transition
 from farrier.model.schedule import Lane
-from tests.support.loop import BRISK, Bench, Ledger, Shop
+from tests.support.loop import BRISK, PATIENCE, Bench, Ledger, Shop
 from tests.support.toy import Answer, Scripted, Shape, State
 
 MADE = Transition[Shape, Answer](to=Shape(State.MADE), reason="it was raw", cause="timer")
+
+
+async def drains(logs: Sequence[Mapping[str, object]]) -> None:
+    """Return once the streams have ended; until then a claim that was under way may still take what it finds."""
+    with anyio.fail_after(PATIENCE):
+        while not any(line["event"] == "drain.begun" for line in logs):
+            await anyio.lowlevel.checkpoint()
 
 
 async def test_a_step_that_runs_is_finished_and_committed_before_the_end(shop: Shop) -> None:
@@ -25,9 +33,7 @@ async def test_a_step_that_runs_is_finished_and_committed_before_the_end(shop: S
             group.start_soon(processor.run, stop)
             await bench.begun.wait()
             stop.set()
-            with anyio.fail_after(20):
-                while not any(line["event"] == "drain.begun" for line in logs):
-                    await anyio.lowlevel.checkpoint()
+            await drains(logs)
             assert ledger.moves == []
             bench.let_go.set()
     events = [line["event"] for line in logs]
@@ -62,13 +68,15 @@ async def test_after_the_stop_nothing_more_is_claimed(shop: Shop) -> None:
     handler = Scripted({1: bench.script})
     stop = anyio.Event()
     processor = shop.processor(handler, Ledger())
-    async with anyio.create_task_group() as group:
-        group.start_soon(processor.run, stop)
-        await bench.begun.wait()
-        stop.set()
-        await shop.register(2)
-        await shop.ask(2)
-        processor.wake()
-        bench.let_go.set()
+    with capture_logs() as logs:
+        async with anyio.create_task_group() as group:
+            group.start_soon(processor.run, stop)
+            await bench.begun.wait()
+            stop.set()
+            await drains(logs)
+            await shop.register(2)
+            await shop.ask(2)
+            processor.wake()
+            bench.let_go.set()
     assert handler.order == [1]
     assert (await shop.row(2))["claim_token"] is None
