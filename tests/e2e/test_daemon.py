@@ -14,7 +14,7 @@ import pytest
 from farrier.io.embedded import EmbeddedServer
 from farrier.sim.certificates import Authority
 from tests.support import bmc, pg
-from tests.support.process import Farrier, farrier, replica, until
+from tests.support.process import PATIENCE, Farrier, farrier, replica, until
 
 UP = ["daemon.starting", "http.listening", "database.reached", "schema.current", "daemon.ready"]
 DOWN = ["signal.stop", "daemon.stopping", "drain.begun", "drain.done", "database.closed", "daemon.stopped"]
@@ -239,7 +239,7 @@ async def test_a_request_over_http_is_answered_by_the_loop(db: pg.Database) -> N
         async with db.connect() as conn:
             await conn.execute("SELECT farrier.register_node('gpu-1')")
         url = (await daemon.until("http.listening"))["url"]
-        async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as client:
+        async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=PATIENCE) as client:
             answer = await client.post(
                 "/api/v1/intents?wait=20",
                 json={"node": "gpu-1", "action": "quarantine", "params": {"reason": "smoke"}},

@@ -33,7 +33,7 @@ class Prometheus:
 
     async def alert(self, name: str, **labels: str) -> dict[str, Any] | None:
         """The alert of this name and with these labels, pending or firing."""
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE) as client:
             answer = (await client.get(f"{self._url}/api/v1/alerts")).raise_for_status().json()
         for alert in answer["data"]["alerts"]:
             if alert["labels"]["alertname"] == name and labels.items() <= alert["labels"].items():
@@ -43,7 +43,7 @@ class Prometheus:
 
     async def rules(self) -> list[dict[str, Any]]:
         """Every rule as it was read, with how its last evaluation went."""
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE) as client:
             answer = (await client.get(f"{self._url}/api/v1/rules")).raise_for_status().json()
         return [rule for group in answer["data"]["groups"] for rule in group["rules"]]
 

@@ -12,7 +12,7 @@ from anyio.abc import TaskStatus
 
 from farrier.errors import ExitCode
 from tests.support import pg, proxy
-from tests.support.process import until
+from tests.support.process import PATIENCE, until
 from tests.support.supervised import supervised
 
 # For longer than the watchdog of the test waits.
@@ -127,7 +127,7 @@ async def test_the_unit_s_credentials_hold_the_dsn_and_the_token(db: pg.Database
     settings = ("--config", str(tmp_path / "farrier.toml"))
     async with supervised(tmp_path, *settings, CREDENTIALS_DIRECTORY=str(credentials)) as systemd:
         await systemd.hears("READY=1")
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE) as client:
             url = f"{(await systemd.daemon.until('http.listening'))['url']}/api/v1/intents"
             request = {"node": "gpu-1", "action": "drain"}
             unknown = await client.post(url, json=request, headers={"Authorization": "Bearer wrong"})

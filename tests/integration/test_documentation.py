@@ -124,7 +124,7 @@ async def test_a_mode_that_needs_maas_is_rejected_without_a_site_that_has_it_and
 
 async def test_the_architecture_lists_the_metrics_that_are_served_and_no_other(db: pg.Database) -> None:
     async with daemon(db.dsn) as serving, httpx.AsyncClient(base_url=serving.url, trust_env=False) as client:
-        exposition = (await client.get("/metrics")).text
+        exposition = (await client.get("/metrics", timeout=pg.PATIENCE.total_seconds())).text
     served = set(re.findall(r"^# TYPE (\w+) ", exposition, re.MULTILINE))
     listed = set(re.findall(r"^\| `(farrier_\w+)` \|", ARCHITECTURE.read_text(encoding="utf-8"), re.MULTILINE))
     assert listed == served

@@ -62,7 +62,7 @@ class Farrier:
     async def get(self, path: str) -> httpx.Response:
         """What it answers over HTTP."""
         url = (await self.until("http.listening"))["url"]
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE) as client:
             return await client.get(f"{url}{path}")
 
     async def read_log(self) -> None:
