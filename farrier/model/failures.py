@@ -103,7 +103,7 @@ FAILURES: Mapping[FailureClass, Advice] = {
     ),
     FailureClass.MACHINE_DELETED_UPSTREAM: Advice(
         False,
-        "find out who deleted the machine in MAAS; restart_clean to create it again, or delete the node",
+        "find out who deleted it in MAAS; restart_clean makes an onboarding create it again; cancel a decommission",
     ),
     FailureClass.DATASOURCE_FAILED_REPEATEDLY: Advice(
         False, "check that the node reaches the MAAS metadata service (routes, DNS, proxy), then retry_stage"
@@ -115,7 +115,8 @@ FAILURES: Mapping[FailureClass, Advice] = {
         False, "check the SSH seed and the agent's log on the node, then retry_stage"
     ),
     FailureClass.STATE_DISAGREEMENT: Advice(
-        False, "compare the node with MAAS; adopt_observed_state if MAAS is right, restart_clean if it is not"
+        False,
+        "free in MAAS what somebody else holds; then adopt_observed_state if MAAS is right, restart_clean if it is not",
     ),
     FailureClass.IDENTITY_MISMATCH: Advice(
         False, "the BMC answers for another machine: correct its address with set_bmc, then adopt or retry_stage"

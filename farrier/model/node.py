@@ -153,6 +153,7 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     bootstrap token in the user data, made at `token_at`. `synced_at` is the hardware sync that MAAS showed, by its own
     clock, when it first said deployed.
 
+    `restarted_at` is when a decommission was last begun anew, and `unpaused_at` when the last pause of the node ended.
     `cuts` counts the calls of the stage that came to no end. `touched`: a run before the last rerun got as far as MAAS.
     `released`: a decommission gave the machine back, so nothing of the node's own runs there any more."""
 
@@ -172,6 +173,8 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     synced_at: datetime | None = None
     failure_class: FailureClass | None = None
     failure_detail: str | None = None
+    restarted_at: datetime | None = None
+    unpaused_at: datetime | None = None
     cuts: int = 0
 
     @property
@@ -329,6 +332,12 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     def has_bmc(self) -> bool:
         """Both details are given."""
         return self.bmc_address is not None and self.bmc_credential is not None
+
+    @property
+    def is_bare(self) -> bool:
+        """It was in service, and its agent is gone since: what that ran on was given back, or uninstalled."""
+        out_of_service = self.status in (NodeStatus.RETIRED, NodeStatus.REMOVING)
+        return out_of_service and self.ever_onboarded and self.agent is None and not self.agentless
 
     def task(self, type_: TaskType) -> Task | None:
         """The newest task of this type in the live workflow."""

@@ -13,7 +13,7 @@ from typing import assert_never
 
 from farrier.handlers.node import region
 from farrier.handlers.node.failing import fallback, freeze
-from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy, become, change, job, noted
+from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy, become, change, job, noted, waits_since
 from farrier.handlers.node.onboarding import detour, discovery
 from farrier.handlers.node.region import Send
 from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Step, Waiting
@@ -79,12 +79,16 @@ def compensate(node: Node, now: datetime, policy: Policy) -> Decision:
     result = _undo(node, now, policy)
     if not isinstance(result, Call):
         return _settled(node, result, now, policy)
-    call = result
+    call, cuts = result, _own(node).upstream.cuts
+    if cuts and _is_late(node, now, policy):
+        return _gave_up(noted(node, cuts=0), f"not done in time: {cuts} calls of MAAS came to no end")
 
     async def act(services: NodeServices) -> Outcome:
         return _settled(node, await call.act(services), now, policy)
 
-    return outcome.Step(name=call.name, act=act, deadline=call.deadline, reads_only=call.reads_only)
+    # A call that errs, or does not end in time, says nothing: without a count the undo would begin it for ever.
+    cut = outcome.Update[Node, Write](to=noted(node, cuts=cuts + 1), reason=f"{call.name} came to no end", quiet=True)
+    return outcome.Step(name=call.name, act=act, deadline=call.deadline, reads_only=call.reads_only, if_cut=cut)
 
 
 def _without_a_site(node: Node, now: datetime, policy: Policy) -> Outcome:
@@ -208,10 +212,14 @@ def _settled(node: Node, result: Settled, now: datetime, policy: Policy) -> Outc
 
 def _waiting(node: Node, result: Waiting, now: datetime, policy: Policy) -> Outcome:
     """For a region that does not answer, too: an undo that nobody hears of again would hold the node for ever."""
-    workflow = _own(node)
-    if now - workflow.status_entered_at > sla.undo_deadline(Layer(workflow.kind), overrides=policy.sla):
+    if _is_late(node, now, policy):
         return _gave_up(node, f"not done in time: {result.reason}")
     return Wait(reason=f"undoes: {result.reason}", look_again=result.look_again, source=result.source)
+
+
+def _is_late(node: Node, now: datetime, policy: Policy) -> bool:
+    workflow = _own(node)
+    return now - waits_since(workflow) > sla.undo_deadline(Layer(workflow.kind), overrides=policy.sla)
 
 
 def _gave_up(node: Node, detail: str) -> Outcome:

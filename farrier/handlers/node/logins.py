@@ -7,8 +7,9 @@ to have been refused.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime, timedelta
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
@@ -95,15 +96,24 @@ def _of_class(failure: BmcFailure, failures: int) -> timedelta | None:
 def target_of(node: Node) -> BmcTarget:
     """Where to dial. An address may carry the path of the system, for several systems behind one BMC."""
     assert node.bmc_address is not None and node.bmc_credential is not None, "asked for only with both details"
-    parts = urlsplit(node.bmc_address)
+    parts = split(node.bmc_address)
     path = parts.path.rstrip("/") if parts.scheme else ""
     address = f"{parts.scheme}://{parts.netloc}" if parts.scheme else node.bmc_address
     return BmcTarget(address=address, credential=node.bmc_credential, system_path=path or node.bmc.system_path)
 
 
+def split(address: str) -> SplitResult:
+    """The parts of an address that is a URL. Any other has no scheme: `host:port`, whose host is none, and what is
+    malformed, which the client that is to dial it refuses in words for whoever can correct it."""
+    with suppress(ValueError):
+        if "://" in address:
+            return urlsplit(address)
+    return SplitResult("", "", address, "", "")
+
+
 def is_shared(node: Node) -> bool:
     """True when other nodes may log in at the same BMC: the address names one of its systems, or others did."""
-    parts = urlsplit(node.bmc_address or "")
+    parts = split(node.bmc_address or "")
     return bool(node.bmc.others) or bool(parts.scheme and parts.path.rstrip("/"))
 
 

@@ -15,9 +15,10 @@ import msgspec
 from farrier.config import NodeConfig
 from farrier.config.sites import Site
 from farrier.handlers.node.kind import NODE_KIND
-from farrier.model import health
+from farrier.model import health, sla
+from farrier.model.edges import Layer
 from farrier.model.maas import MaasStatus
-from farrier.model.node import Node, Workflow
+from farrier.model.node import NO_TIME, Node, Workflow
 from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait, line_of
 from farrier.model.writes import Write
 from farrier.protocols import BmcClient, CredentialStore, Regions
@@ -71,6 +72,17 @@ def job(node: Node, **fields: Any) -> Workflow:
 def attempt_began_at(workflow: Workflow) -> datetime:
     """When the running attempt of the stage began: another attempt does not enter the stage anew."""
     return max(workflow.stage_entered_at, workflow.status_entered_at)
+
+
+def waits_since(workflow: Workflow) -> datetime:
+    """When the deadline of what the running attempt waits for began: a pause does not count against it."""
+    return max(attempt_began_at(workflow), workflow.upstream.unpaused_at or NO_TIME)
+
+
+def is_late(workflow: Workflow, now: datetime, policy: Policy) -> bool:
+    """Whether the running attempt has waited for longer than its stage may."""
+    assert workflow.stage is not None, "only a stage has a deadline"
+    return now - waits_since(workflow) > sla.stage_deadline(Layer(workflow.kind), workflow.stage, overrides=policy.sla)
 
 
 def noted(node: Node, **fields: Any) -> Node:

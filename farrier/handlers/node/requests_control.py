@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import change, noted
 from farrier.handlers.node.reply import Accept, Reply, Request, Respond
 from farrier.model.actions import Action
 from farrier.model.node import Pause
@@ -19,10 +19,13 @@ def pause(request: Request) -> Reply:
 
 
 def unpause(request: Request) -> Reply:
-    """The pause ends."""
-    if request.node.paused is None:
+    """The pause ends. What the live workflow waits for has all its time again: in a pause nothing could come of it."""
+    node = request.node
+    if node.paused is None:
         return Accept(reason="was not paused")
-    return Accept(reason="unpaused", to=change(request.node, paused=None))
+    if node.workflow is not None:
+        node = noted(node, unpaused_at=request.now)
+    return Accept(reason="unpaused", to=change(node, paused=None))
 
 
 RESPONSES: dict[Action, Respond] = {Action.PAUSE: pause, Action.UNPAUSE: unpause}

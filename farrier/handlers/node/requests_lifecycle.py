@@ -26,6 +26,7 @@ from farrier.model.writes import RevokeBootstrap
 D = DecommissionStage
 # Draining alone is a soft reset that only empties the node.
 _MORE_THAN_DRAINING = (D.FORCE_RELEASE_ALLOCATIONS, D.SCRUB_GPU, D.VALIDATE_CLEAN_NODE)
+_NOT_SCRUBBED = "it is not scrubbed, its cleaning was given up; decommission it with a finished scrub first"
 _FULL_PATH = PATHS[DecommissionMode.FULL_DECOMMISSION]
 _BEFORE_REMOVAL = tuple(s for s in _FULL_PATH[: _FULL_PATH.index(REMOVE_STARTS_AT)] if isinstance(s, D))
 
@@ -38,6 +39,13 @@ def onboard(request: Request) -> Reply:
         return Reject(reason=f"onboard: {why}")
     if node.status is N.QUARANTINED and node.ever_active:
         return Reject(reason="onboard: this quarantined node was in service; release or decommission it")
+    if node.not_scrubbed and params.mode is not OnboardingMode.DEPLOY:
+        return Reject(reason=f"onboard: {_NOT_SCRUBBED}")
+    if node.status is N.RETIRED and _in_maas_as(request, deployed=True):
+        return Reject(
+            reason=f"onboard: machine {node.maas_id} is still deployed in MAAS; reactivate the node, or decommission "
+            "it with mode reimage first"
+        )
     if params.mode is OnboardingMode.ADOPT:
         return requests_adopt.onboard(request)
     if isinstance(node.workflow, Onboarding):
@@ -65,8 +73,6 @@ def _cannot_deploy(request: Request) -> str | None:
     missing = missing_detail(node)
     if missing is not None:
         return f"mode deploy needs a BMC: {missing}; give it with set_bmc, or use mode manual"
-    if node.status is N.RETIRED and _in_maas_as(request, deployed=True):
-        return f"machine {node.maas_id} is still deployed in MAAS; decommission it with mode reimage first"
     return None
 
 
@@ -76,12 +82,20 @@ def quarantine(request: Request) -> Reply:
     node = request.node
     assert isinstance(request.params, p.Because), "the table names the type"
     why = Quarantine(QuarantineCause.OPERATOR, request.params.reason)
-    if node.quarantine == why:
+    goes_on = isinstance(node.workflow, Onboarding) and not _stands(node.workflow)
+    if node.quarantine == why and not goes_on:
         return Accept(reason="quarantined for that already")
     to = change(node, status=N.QUARANTINED, quarantine=why)
     if isinstance(node.workflow, Onboarding):
         to = change(to, workflow=_held(node, why.reason))
     return Accept(reason=f"quarantined: {why.reason}", to=to)
+
+
+def _stands(workflow: Workflow) -> bool:
+    """Whether the onboarding leads nowhere until somebody asks for it."""
+    if workflow.status is W.COMPENSATING:
+        return workflow.after_undo is AfterUndo.CANCEL
+    return workflow.status is W.FAILED_MANUAL_INTERVENTION or workflow.mode is None
 
 
 def _held(node: Node, reason: str) -> Workflow:
@@ -104,7 +118,7 @@ def release(request: Request) -> Reply:
     if not node.ever_onboarded:
         return Reject(reason="release: no onboarding of this node has ever ended well; onboard or delete it")
     if node.not_scrubbed:
-        return Reject(reason="release: its GPUs were not scrubbed; decommission it with a finished scrub first")
+        return Reject(reason=f"release: {_NOT_SCRUBBED}")
     proof = proven_healthy(node, request.now, request.config)
     if isinstance(proof, Unhealthy):
         return Reject(reason=f"release: the node is not healthy: {proof.reason}")
@@ -122,10 +136,10 @@ def reactivate(request: Request) -> Reply:
     """Back to `offline`; health decides when it is active."""
     node = request.node
     if node.not_scrubbed:
-        return Reject(reason="reactivate: its GPUs were not scrubbed; decommission it with a finished scrub first")
+        return Reject(reason=f"reactivate: {_NOT_SCRUBBED}")
     if not node.ever_onboarded:
         return Reject(reason="reactivate: no onboarding of this node has ever ended well; onboard or remove it")
-    if node.agent is None and not node.agentless:
+    if node.is_bare:
         return Reject(reason="reactivate: its agent was removed; onboard it again, or remove the node")
     if _in_maas_as(request, deployed=False):
         return Reject(reason=f"reactivate: machine {node.maas_id} is no longer deployed in MAAS; onboard it again")

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from farrier.handlers.node import compensating, management, observed_state, tasks
 from farrier.handlers.node.failing import fallback, freeze
-from farrier.handlers.node.moves import change, job
+from farrier.handlers.node.moves import change, job, noted
 from farrier.handlers.node.reply import Accept, Reply, Request, Respond
 from farrier.handlers.node.workflow import again, counted_anew, start
 from farrier.model.actions import Action
@@ -58,8 +58,8 @@ def rerun(request: Request) -> Reply:
 
 
 def restart_clean(request: Request) -> Reply:
-    """Undo, then start again; meanwhile the node is in a state that needs no workflow."""
-    node = request.node
+    """Undo, then start again, with nothing taken for done; meanwhile the node is in a state that needs no workflow."""
+    node = noted(request.node, restarted_at=request.now)
     return Accept(
         reason="undoes what was done, then starts again",
         to=change(_undoing(node, AfterUndo.RESTART), status=fallback(node)),
@@ -68,7 +68,8 @@ def restart_clean(request: Request) -> Reply:
 
 
 def cancel(request: Request) -> Reply:
-    """Stop the workflow, and verifying with it; the node falls back to a state that needs no workflow."""
+    """Stop the workflow, and verifying with it; the node falls back to a state that needs no workflow. One whose
+    cleaning came to no good end is marked: nobody is to have it before that is made up for."""
     node = request.node
     if node.management is Management.VERIFYING:  # or `auto_manage` would begin it again at once
         node = management.put_off(node, request.now)
@@ -86,7 +87,13 @@ def cancel(request: Request) -> Reply:
     ended = job(node, status=W.CANCELLED, stop_requested=None, next_attempt_at=None)
     return Accept(
         reason=f"{workflow.kind} cancelled",
-        to=change(node, status=fallback(node), workflow=ended, deleting=False),
+        to=change(
+            node,
+            status=fallback(node),
+            workflow=ended,
+            deleting=False,
+            not_scrubbed=node.not_scrubbed or tasks.is_unclean(node),
+        ),
         writes=tasks.end_live(node, "cancel"),
     )
 

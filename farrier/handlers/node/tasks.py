@@ -12,7 +12,7 @@ from typing import assert_never
 from farrier.handlers.node.moves import Policy, change
 from farrier.handlers.node.stage import Done, Failed, StageResult, Waiting
 from farrier.model.failures import FailureClass
-from farrier.model.node import Node, Task, TaskType, Workflow
+from farrier.model.node import NO_TIME, Node, Task, TaskType, Workflow
 from farrier.model.node import TaskStatus as T
 from farrier.model.writes import CreateTask, EndTask, Write
 
@@ -20,16 +20,19 @@ _AT_ONCE = timedelta(0)
 _DETAIL_MAX = 300
 # The result of a task that no agent is left for.
 MACHINE_RELEASED = "machine_released"
+# The result of one that `force` gave up.
+_FORCED = "forced"
+_CLEANING = (TaskType.CLEANUP_STORAGE, TaskType.SCRUB_GPU, TaskType.VALIDATE_CLEAN)
 
 
 def work(node: Node, type_: TaskType, now: datetime, config: Policy) -> StageResult:
     """Have the agent do one task, as often as it takes."""
     workflow = _workflow(node)
-    task = node.task(type_)
-    why = pointless(workflow)
+    task = _current(node, type_)
+    why = pointless(node)
     if why is not None and (task is None or task.status is not T.SUCCEEDED):
         return Done(reason=f"{type_}: {why}", skipped=why)
-    if task is None or _is_stale(task, workflow):
+    if task is None:
         return _issue(type_, CreateTask(type=type_))
     if task.status in (T.QUEUED, T.DISPATCHED) and _force_is_due(workflow, now, config):
         return _by_force(node, task)
@@ -48,22 +51,29 @@ def work(node: Node, type_: TaskType, now: datetime, config: Policy) -> StageRes
             assert_never(never)
 
 
-def first(workflow: Workflow, type_: TaskType) -> CreateTask:
+def first(node: Node, type_: TaskType) -> CreateTask:
     """The first task of a type; inserted as ended when there is nothing for an agent to do."""
-    why = pointless(workflow)
+    why = pointless(node)
     return CreateTask(type=type_) if why is None else CreateTask(type=type_, ended=T.CANCELLED, result=why)
 
 
-def pointless(workflow: Workflow) -> str | None:
-    """Why no agent is asked: the workflow touches nothing, or has given the machine back with the agent on it."""
-    return workflow.options.untouched or (MACHINE_RELEASED if workflow.upstream.released else None)
+def pointless(node: Node) -> str | None:
+    """Why no agent is asked: the workflow touches nothing, or it or one before has given the machine back with the
+    agent on it."""
+    workflow = _workflow(node)
+    if workflow.options.untouched is not None:
+        return workflow.options.untouched
+    return MACHINE_RELEASED if workflow.upstream.released or node.is_bare else None
 
 
 def reissue(node: Node, type_: TaskType, now: datetime) -> tuple[Write, ...]:
-    """What `resume` does for a task: nothing while it is fresh or its lease is live, else issue it again."""
-    task = node.task(type_)
+    """What `resume` does for a task: nothing while it is fresh or its lease is live, or once it was given up, else
+    issue it again."""
+    task = _current(node, type_)
     if task is None:
         return (CreateTask(type=type_),)
+    if pointless(node) is not None or (task.status is T.CANCELLED and task.result == _FORCED):
+        return ()
     if task.status is T.QUEUED or (task.status is T.DISPATCHED and not _lease_is_over(task, now)):
         return ()
     if task.status is T.DISPATCHED:
@@ -78,6 +88,13 @@ def end_live(node: Node, result: str) -> tuple[Write, ...]:
     return tuple(
         EndTask(task.id, T.CANCELLED, result) for task in node.tasks if task.status in (T.QUEUED, T.DISPATCHED)
     )
+
+
+def is_unclean(node: Node) -> bool:
+    """Whether the workflow's agents have begun to clean the node, or to look whether it is clean, and not come to a
+    good end."""
+    begun = (node.task(type_) for type_ in _CLEANING)
+    return any(task is not None and task.status is not T.SUCCEEDED for task in begun)
 
 
 def _dispatched(task: Task, now: datetime) -> StageResult:
@@ -112,7 +129,7 @@ def _by_force(node: Node, task: Task) -> StageResult:
         reason=f"task {task.id} ({task.type}) was given up: {why}",
         to=change(node, not_scrubbed=True),
         skipped=why,
-        writes=(EndTask(task.id, T.CANCELLED, "forced"),),
+        writes=(EndTask(task.id, T.CANCELLED, _FORCED),),
     )
 
 
@@ -131,14 +148,22 @@ def _lease_is_over(task: Task, now: datetime) -> bool:
     return task.lease_until is None or task.lease_until <= now
 
 
-def _is_stale(task: Task, workflow: Workflow) -> bool:
-    """True for a failure of an earlier attempt of the workflow: a new attempt starts with a new count."""
-    return task.status in (T.FAILED, T.EXPIRED, T.CANCELLED) and task.created_at < workflow.status_entered_at
+def _current(node: Node, type_: TaskType) -> Task | None:
+    """The newest task of a type, unless it is an earlier attempt's: a new attempt starts with a new count after a
+    failure, and a clean start does again what had succeeded."""
+    task, workflow = node.task(type_), _workflow(node)
+    if task is None or task.status in (T.QUEUED, T.DISPATCHED):
+        return task
+    restarted_at = workflow.upstream.restarted_at
+    if restarted_at is not None and task.created_at <= restarted_at:
+        return None
+    return task if task.status is T.SUCCEEDED or task.created_at >= workflow.status_entered_at else None
 
 
 def _force_is_due(workflow: Workflow, now: datetime, config: Policy) -> bool:
-    """Each stage has its own time: a task is not given up before an agent could begin it."""
-    return workflow.options.force and now - workflow.stage_entered_at >= config.force_after
+    """Each stage has its own time: a task is not given up before an agent could begin it, which none can in a pause."""
+    began_at = max(workflow.stage_entered_at, workflow.upstream.unpaused_at or NO_TIME)
+    return workflow.options.force and now - began_at >= config.force_after
 
 
 def _workflow(node: Node) -> Workflow:

@@ -6,7 +6,7 @@ the node's health.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import assert_never
 
 from msgspec.structs import replace
@@ -19,15 +19,14 @@ from farrier.handlers.node.moves import (
     NodeServices,
     Outcome,
     Policy,
-    attempt_began_at,
     become,
     change,
+    is_late,
     job,
     noted,
 )
 from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Step, Waiting
-from farrier.model import outcome, sla
-from farrier.model.edges import Layer
+from farrier.model import outcome
 from farrier.model.failures import FAILURES, FailureClass
 from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, Skipped, Upstream, Workflow
 from farrier.model.outcome import Wait
@@ -194,7 +193,7 @@ def _settled(node: Node, workflow: Workflow, result: Settled, now: datetime, con
         case Done():
             return _through(node, result, now)
         case Waiting():
-            if result.timed and now - attempt_began_at(workflow) > _deadline(workflow, config):
+            if result.timed and is_late(workflow, now, config):
                 return fail(node, now, FailureClass.TIMEOUT, f"stage {workflow.stage}: {result.reason}")
             return Wait(reason=result.reason, look_again=result.look_again, writes=result.writes, source=result.source)
         case Step():
@@ -260,11 +259,6 @@ def advanced(node: Node, done: Done) -> Node:
     if following is None:
         return onboarding.complete(base) if isinstance(workflow, Onboarding) else decommission.complete(base)
     return change(base, workflow=job(base, stage=following))
-
-
-def _deadline(workflow: Workflow, config: Policy) -> timedelta:
-    assert workflow.stage is not None, "only a stage has a deadline"
-    return sla.stage_deadline(Layer(workflow.kind), workflow.stage, overrides=config.sla)
 
 
 def _advice(workflow: Workflow) -> str:

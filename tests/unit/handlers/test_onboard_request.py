@@ -106,8 +106,10 @@ def test_a_retired_node_whose_machine_was_given_back_is_installed_anew() -> None
 
 
 def test_one_whose_machine_is_still_deployed_is_not() -> None:
-    reason = refused(asked(N.RETIRED, maas_id="abc123", maas=seen(MaasStatus.DEPLOYED)))
-    assert "abc123 is still deployed" in reason and "reimage" in reason
+    for mode in ("deploy", "manual"):
+        asking = (intent(Action.ONBOARD, mode=mode),)
+        reason = refused(asked(N.RETIRED, maas_id="abc123", maas=seen(MaasStatus.DEPLOYED), intents=asking))
+        assert "abc123 is still deployed" in reason and "reactivate" in reason and "reimage" in reason
 
 
 def test_what_is_stale_refuses_nothing_because_the_stages_look_themselves() -> None:

@@ -12,10 +12,10 @@ from farrier.handlers.node import NodeHandler
 from farrier.handlers.node.workflow import MOST_CUTS
 from farrier.model.actions import Action
 from farrier.model.bmc import PowerState
-from farrier.model.failures import MAX_ATTEMPTS, FailureClass, stage_backoff
+from farrier.model.failures import MAX_ATTEMPTS, FailureClass, QuarantineCause, stage_backoff
 from farrier.model.limits import Limits
 from farrier.model.management import Management as M
-from farrier.model.node import AfterUndo, Bmc, Node, Options, Pause, StopRequest, TaskStatus, TaskType
+from farrier.model.node import AfterUndo, Bmc, Node, Options, Pause, Quarantine, StopRequest, TaskStatus, TaskType
 from farrier.model.outcome import Deleted, Step, Transition, Wait
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.stages import OnboardingStage
@@ -187,7 +187,7 @@ def test_a_task_is_ended_with_the_workflow_that_an_operator_stops() -> None:
 def test_another_attempt_of_a_stage_counts_failures_from_the_start() -> None:
     old = task(TaskType.SCRUB_GPU, TaskStatus.FAILED, failures=4, created_at=NOW - 2 * MINUTE)
     running = decommission(D.SCRUB_GPU, status_entered_at=NOW - MINUTE)
-    decision = decide(node(N.RETIRED, workflow=running, tasks=(old,)))
+    decision = decide(node(N.RETIRED, agent=agent(), workflow=running, tasks=(old,)))
     assert [w.failures for w in writes(decision) if isinstance(w, CreateTask)] == [0]
 
 
@@ -243,3 +243,32 @@ def test_a_stage_whose_calls_come_to_no_end_has_failed_after_some_and_begins_to_
     assert failed is not None
     assert (failed.status, failed.failure_class) == (W.FAILED_RETRYABLE, FailureClass.TIMEOUT)
     assert failed.upstream.cuts == 0
+
+
+def test_an_undo_whose_calls_come_to_no_end_is_shown_to_a_person_in_time() -> None:
+    """Even where no answer ever comes in which its deadline could be looked at."""
+    job = onboarding(
+        W.COMPENSATING, mode=OnboardingMode.DEPLOY, stage=OnboardingStage.DEPLOY_VIA_MAAS, after_undo=AfterUndo.CANCEL
+    )
+    undone = cut_off(node(site=SITE.name, maas_id="abc123", workflow=job), 1)
+    handler = NodeHandler(NodeConfig(), sites={SITE.name: SITE})
+    assert isinstance(handler.handle(undone, NOW + timedelta(hours=1)), Step), "it may come to an end yet"
+    late = moved(handler.handle(undone, NOW + timedelta(hours=2))).workflow
+    assert late is not None
+    assert (late.status, late.failure_class) == (W.FAILED_MANUAL_INTERVENTION, FailureClass.UNDO_FAILED)
+
+
+# --- quarantined twice
+
+
+@pytest.mark.parametrize("status", [W.RUNNING, W.FAILED_RETRYABLE])
+def test_a_second_quarantine_for_the_same_reason_stops_what_was_resumed_meanwhile(status: W) -> None:
+    """Or the onboarding would end, and put a node into service that somebody was told is quarantined."""
+    why = Quarantine(QuarantineCause.OPERATOR, "smoke")
+    asked = (intent(Action.QUARANTINE, reason="smoke"),)
+    resumed = node(N.QUARANTINED, ever_active=False, quarantine=why, workflow=onboarding(status), intents=asked)
+    after = moved(decide(resumed))
+    assert after.status is N.QUARANTINED and after.workflow is not None
+    assert after.workflow.status is W.FAILED_MANUAL_INTERVENTION
+    held = msgspec.structs.replace(after, intents=asked)
+    assert [reason for _, reason in answers(decide(held))] == ["quarantined for that already"]

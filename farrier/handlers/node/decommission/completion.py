@@ -19,5 +19,6 @@ def complete(node: Node) -> Node:
         return change(ended, status=N.DELETED)
     if workflow.mode is DecommissionMode.REIMAGE:
         return change(ended, redeploying=not workflow.options.retire)
-    returns = node.ever_onboarded and not node.not_scrubbed and not workflow.options.retire
+    fit = node.ever_onboarded and not node.not_scrubbed and not node.is_bare
+    returns = fit and not workflow.options.retire
     return change(ended, status=N.OFFLINE) if returns else ended

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from farrier.handlers.node import tasks
-from farrier.handlers.node.decommission.own import IN_SERVICE, own
+from farrier.handlers.node.decommission.own import IN_SERVICE
 from farrier.handlers.node.moves import Policy, change
 from farrier.handlers.node.stage import Done, StageResult
 from farrier.model.node import Node, TaskType
@@ -20,5 +20,5 @@ def disable_node(node: Node, now: datetime, policy: Policy) -> StageResult:
     return Done(
         reason="taken out of scheduling",
         to=change(node, status=N.DRAINING),
-        writes=(tasks.first(own(node), TaskType.DRAIN),),
+        writes=(tasks.first(node, TaskType.DRAIN),),
     )

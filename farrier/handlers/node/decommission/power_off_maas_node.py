@@ -10,7 +10,6 @@ from datetime import datetime
 from farrier.handlers.node import region, tasks
 from farrier.handlers.node.decommission import machine as machines
 from farrier.handlers.node.decommission.machine import ON_ITS_WAY_OUT, asking, in_use, left_alone, unlock, was_asked
-from farrier.handlers.node.decommission.own import own
 from farrier.handlers.node.moves import Policy
 from farrier.handlers.node.region import Send
 from farrier.handlers.node.stage import Done, Settled, StageResult, Waiting
@@ -25,7 +24,7 @@ _NOT_SWITCHED = (None, "", "manual")
 
 
 def power_off_maas_node(node: Node, now: datetime, policy: Policy) -> StageResult:
-    if left_alone(node) is None and tasks.pointless(own(node)) is None:
+    if left_alone(node) is None and tasks.pointless(node) is None:
         why = "MAAS did not install it, and its agent has yet to uninstall"
         return Done(reason=f"left on: {why}", skipped=why)
     gone = Done(reason=f"MAAS has no machine {node.maas_id} any more", skipped="no longer in MAAS")

@@ -7,7 +7,6 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from farrier.handlers.node import tasks
-from farrier.handlers.node.decommission.own import own
 from farrier.handlers.node.moves import Policy, change
 from farrier.handlers.node.stage import Done, StageResult, Step
 from farrier.model.node import Node, TaskType
@@ -25,6 +24,6 @@ def remove_gpuaas_node_record(node: Node, now: datetime, policy: Policy) -> Stag
 
 
 def _uninstall(node: Node, now: datetime) -> tuple[Write, ...]:
-    if tasks.pointless(own(node)) is not None:
-        return (tasks.first(own(node), TaskType.UNINSTALL),)
+    if tasks.pointless(node) is not None:
+        return (tasks.first(node, TaskType.UNINSTALL),)
     return tasks.reissue(node, TaskType.UNINSTALL, now)

@@ -161,7 +161,7 @@ class _Run:
     async def _keep(self, client: MaasClient, found: Found) -> Settled:
         """Make it this node's, and let MAAS reach its BMC."""
         machine = found.machine
-        wanted = corrections(self._known, found, self._power)
+        wanted = corrections(self._known, found, self._power, made=self._node.maas_created)
         if wanted is not None and machine.status in _FREE:
             await client.do(machine, wanted)
         made = self._node.maas_created or machine.description == region.comment(self._node, region.CREATE)
@@ -212,9 +212,10 @@ class _Run:
         )
 
 
-def corrections(known: Clues, found: Found, power: PowerAccess) -> Update | None:
+def corrections(known: Clues, found: Found, power: PowerAccess, *, made: bool) -> Update | None:
     """What has to change for MAAS to reach the node's BMC. A machine that MAAS discovered by itself gets all that is
-    ours; one that somebody set up keeps its account and its name, unless there is no BMC or another's."""
+    ours; one that somebody set up keeps its account and its name, unless there is no BMC or another's. One that was
+    `made` here before has our account, and MAAS does not tell whether with today's password: it is given that."""
     machine, there = found.machine, found.power
     discovered = machine.status == StatusNumber.NEW and not machine.owner
     host = discovery.host_of(there.power_address or "")
@@ -225,6 +226,7 @@ def corrections(known: Clues, found: Found, power: PowerAccess) -> Update | None
         or discovery.other_host(known.host, host)
         or (known.named and there.node_id != known.system)
         or (discovered and not is_ours)
+        or made
     )
     hostname = known.hostname if discovered and machine.hostname.lower() != known.hostname else None
     if not wrong and hostname is None:

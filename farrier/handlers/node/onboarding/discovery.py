@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from farrier.handlers.node.logins import split
 from farrier.handlers.node.stage import Failed
 from farrier.model import identity
 from farrier.model.failures import FailureClass
@@ -63,7 +64,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 def clues(node: Node) -> Clues:
     """What is recorded of the node, in the spellings of MAAS."""
-    path = urlsplit(node.bmc_address or "").path.rstrip("/") if "://" in (node.bmc_address or "") else ""
+    parts = split(node.bmc_address or "")
+    path = parts.path.rstrip("/") if parts.scheme else ""
     known_as = path or (node.bmc.system_path or "").rstrip("/")
     macs = (_mac(text) for text in (*node.macs, *node.bmc.macs))
     return Clues(

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from farrier.errors import CredentialError
 from farrier.handlers.node.logins import missing_detail
-from farrier.handlers.node.moves import NodeServices, Policy, change
+from farrier.handlers.node.moves import NodeServices, Policy, change, is_late
 from farrier.handlers.node.onboarding_adopt import GATE, adopts, begin
 from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Step, Waiting
 from farrier.model.bmc import BmcFailure
@@ -37,9 +37,9 @@ def resolve_power_credentials(node: Node, now: datetime, config: Policy) -> Stag
         case M.ADOPTING:
             return Waiting(reason="waits for the probe of the adoption", timed=False)  # which has its own deadline
         case M.VERIFYING:
-            return Waiting(reason="waits for the BMC to be verified")
+            return _waiting(node, now, config, "waits for the BMC to be verified")
         case M.ENROLL:
-            return _enrolled(node, now)
+            return _enrolled(node, now, config)
         case M.UNMANAGED | M.ERROR:
             return Failed(failure=FailureClass.NO_CREDENTIALS, detail="the node has no BMC details; give them: set_bmc")
         case _ as never:
@@ -81,7 +81,7 @@ def _look(node: Node, now: datetime) -> StageResult:
     return Step(to=begun.to, reason=begun.reason)
 
 
-def _enrolled(node: Node, now: datetime) -> StageResult:
+def _enrolled(node: Node, now: datetime, config: Policy) -> StageResult:
     missing = missing_detail(node)
     if missing is not None:
         return Failed(failure=FailureClass.NO_CREDENTIALS, detail=missing)
@@ -91,4 +91,12 @@ def _enrolled(node: Node, now: datetime) -> StageResult:
     if bmc.asked_at is None:
         return Step(to=change(node, bmc=replace(bmc, asked_at=now)), reason="asks for the BMC to be verified")
     told = f": {bmc.failure}: {bmc.last_error}" if bmc.failure is not None else ""
-    return Waiting(reason=f"waits for the BMC to be manageable{told}")
+    return _waiting(node, now, config, f"waits for the BMC to be manageable{told}")
+
+
+def _waiting(node: Node, now: datetime, config: Policy, reason: str) -> Waiting | Failed:
+    """A BMC that takes too long fails the attempt as what it is, with advice of its own."""
+    assert node.workflow is not None, "a stage runs in a workflow"
+    if is_late(node.workflow, now, config):
+        return Failed(failure=FailureClass.NOT_MANAGEABLE, detail=reason)
+    return Waiting(reason=reason)

@@ -10,17 +10,14 @@ from datetime import datetime
 
 from farrier.config.sites import Site
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import NodeServices, Policy, attempt_began_at, proven_healthy
+from farrier.handlers.node.moves import NodeServices, Policy, is_late, proven_healthy
 from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.onboarding.deploy_failure import post_install
 from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Waiting
-from farrier.model import sla
-from farrier.model.edges import Layer
 from farrier.model.failures import FailureClass
 from farrier.model.health import Healthy
 from farrier.model.maas import Event, MaasError
 from farrier.model.node import Agent, Node, StopRequest
-from farrier.model.stages import OnboardingStage
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import OnboardingMode
 
@@ -34,10 +31,10 @@ def wait_for_agent_enrollment(node: Node, now: datetime, config: Policy) -> Stag
     if contradiction is not None:
         return contradiction
     waited = _enrolled(node, now, config)
-    site = config.site_of(node)
-    if isinstance(waited, Waiting) and _deployed_it(node) and site is not None and _is_late(node, now, config):
-        return _late(node, site, waited, now)
-    return waited
+    site, workflow = config.site_of(node), node.workflow
+    if not isinstance(waited, Waiting) or site is None or workflow is None or not _deployed_it(node):
+        return waited
+    return _late(node, site, waited, now) if is_late(workflow, now, config) else waited
 
 
 def _contradicted(node: Node) -> Failed | None:
@@ -86,12 +83,6 @@ def _of_an_earlier_installation(node: Node, enrolled_at: datetime) -> bool:
         return enrolled_at < asked_at
     begun = node.workflow.mode_given_at
     return node.status is N.RETIRED and begun is not None and enrolled_at < begun
-
-
-def _is_late(node: Node, now: datetime, config: Policy) -> bool:
-    assert node.workflow is not None, "a stage runs in a workflow"
-    stage = OnboardingStage.WAIT_FOR_AGENT_ENROLLMENT
-    return now - attempt_began_at(node.workflow) > sla.stage_deadline(Layer.ONBOARDING, stage, overrides=config.sla)
 
 
 def _cannot_enrol(node: Node, site: Site, now: datetime) -> bool:

@@ -9,15 +9,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import Policy, attempt_began_at
+from farrier.handlers.node.moves import Policy, is_late
 from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.stage import Done, Failed, StageResult, Waiting
-from farrier.model import sla
-from farrier.model.edges import Layer
 from farrier.model.failures import MAX_ATTEMPTS, FailureClass
 from farrier.model.node import Node
 from farrier.model.observation import MaasObservation
-from farrier.model.stages import OnboardingStage
 
 # MAAS's own rule of when a machine is in sync: one interval, and half of one for a late report.
 _LATE = 1.5
@@ -63,7 +60,4 @@ def _missing(node: Node, now: datetime, seen: MaasObservation) -> str | None:
 def _is_last(node: Node, now: datetime, policy: Policy) -> bool:
     """Whether the last attempt has waited for as long as it may."""
     assert node.workflow is not None, "a stage runs in a workflow"
-    if node.workflow.attempt < MAX_ATTEMPTS:
-        return False
-    stage = OnboardingStage.WAIT_FOR_HARDWARE_SYNC_HEALTHY
-    return now - attempt_began_at(node.workflow) > sla.stage_deadline(Layer.ONBOARDING, stage, overrides=policy.sla)
+    return node.workflow.attempt >= MAX_ATTEMPTS and is_late(node.workflow, now, policy)

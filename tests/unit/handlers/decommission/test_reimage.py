@@ -68,7 +68,7 @@ def test_one_that_is_to_stay_retired_does() -> None:
 @pytest.mark.parametrize("mode", [DecommissionMode.SOFT_RESET, DecommissionMode.STORAGE_CLEANUP])
 def test_no_other_mode_installs_anything(mode: DecommissionMode) -> None:
     last = decommission(D.RETIRE_GPUAAS_NODE, mode=mode, options=Options(leave_out=(D.REMOVE_MAAS_RECORD,)))
-    ended = moved(HANDLER.handle(in_maas(workflow=last), NOW))
+    ended = moved(HANDLER.handle(in_maas(agent=agent(), workflow=last), NOW))
     assert (ended.status, ended.redeploying) == (N.OFFLINE, False)
 
 

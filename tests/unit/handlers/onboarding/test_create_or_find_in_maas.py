@@ -299,9 +299,19 @@ async def test_a_system_that_the_address_names_is_the_one_that_maas_is_to_switch
 
 async def test_the_recorded_machine_is_kept(stand: Stand) -> None:
     machine = has(stand)
+    stand.node = change(stand.node, maas_id=machine.system_id)
+    await is_taken(stand, machine, made=False)
+    assert changes(stand) == []
+
+
+async def test_one_that_was_made_here_before_gets_the_account_of_today(stand: Stand) -> None:
+    """The password may have been changed since, at the BMC and where it is kept, and MAAS would be locked out."""
+    machine = has(stand)
+    machine.power_parameters = REDFISH | {"power_pass": "of last year"}
     stand.node = change(stand.node, maas_id=machine.system_id, maas_created=True)
     await is_taken(stand, machine, made=True)
-    assert changes(stand) == []
+    assert changes(stand) == ["update"]
+    assert machine.power_parameters == REDFISH
 
 
 async def test_a_recorded_machine_that_is_gone_is_not_made_again(stand: Stand) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import msgspec
 import pytest
@@ -94,3 +95,14 @@ async def test_another_machine_behind_the_bmc_stops_it(stand: Stand) -> None:
     wrong = Bmc(failures=1, failure=BmcFailure.IDENTITY_MISMATCH, last_error="expected serial SN-1")
     stand.node = change(stand.node, management=M.ENROLL, bmc=wrong)
     fails(await stand.once(), F.IDENTITY_MISMATCH, "SN-1")
+
+
+async def test_a_bmc_that_does_not_become_manageable_in_time_fails_as_that_and_with_its_error(stand: Stand) -> None:
+    """Not as any wait: there is advice for a BMC."""
+    away = Bmc(asked_at=stand.now, failures=3, failure=BmcFailure.UNREACHABLE, last_error="no route to host")
+    stand.node = change(stand.node, management=M.ENROLL, bmc=away)
+    assert "no route to host" in waits(await stand.once()).reason
+    stand.now += timedelta(minutes=23)
+    fails(await stand.once(), F.NOT_MANAGEABLE, "no route to host")
+    stand.node = change(stand.node, management=M.VERIFYING)
+    fails(await stand.once(), F.NOT_MANAGEABLE, "to be verified")

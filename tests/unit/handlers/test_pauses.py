@@ -1,0 +1,67 @@
+"""A pause costs no deadline: whatever was waited for has all its time again once it ends, because nobody could do
+anything about it meanwhile."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from farrier.config import NodeConfig
+from farrier.handlers.node.compensating import CAUSE
+from farrier.model.actions import Action
+from farrier.model.node import AfterUndo, Node, Options, Pause, TaskType, Workflow
+from farrier.model.outcome import Transition, Wait
+from farrier.model.stages import DecommissionStage as D
+from farrier.model.stages import OnboardingStage as O
+from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import OnboardingMode
+from farrier.model.workflow import WorkflowStatus as W
+from farrier.model.writes import EndTask
+from tests.support.nodes import HANDLER, MINUTE, NOW, agent, decommission, intent, moved, node, onboarding, task, writes
+
+DAY = timedelta(days=1)
+ENOUGH = NodeConfig().force_after
+
+
+def paused_for_a_day(workflow: Workflow, **fields: Any) -> Node:
+    """The node in the commit that ends its pause."""
+    pause = Pause("the rack is moved", NOW - DAY)
+    it = node(paused=pause, workflow=workflow, intents=(intent(Action.UNPAUSE),), **fields)
+    return replace(moved(HANDLER.handle(it, NOW)), intents=())
+
+
+def entered(at: datetime) -> dict[str, Any]:
+    return {"status_entered_at": at, "stage_entered_at": at}
+
+
+def test_a_stage_has_its_whole_deadline_again() -> None:
+    it = paused_for_a_day(onboarding(**entered(NOW - DAY)))
+    assert isinstance(HANDLER.handle(it, NOW + MINUTE), Wait)
+    late = HANDLER.handle(it, NOW + DAY)
+    assert isinstance(late, Transition) and "timeout" in late.reason
+
+
+def test_an_agent_has_its_time_again_before_force_is_used() -> None:
+    """None can take the task of a paused node."""
+    job = decommission(D.SCRUB_GPU, options=Options(force=True, reason="it is dead"), **entered(NOW - DAY))
+    it = paused_for_a_day(job, status=N.RETIRED, agent=agent(), tasks=(task(TaskType.SCRUB_GPU),))
+    assert not given_up(it, NOW + ENOUGH - MINUTE)
+    assert given_up(it, NOW + ENOUGH)
+
+
+def given_up(it: Node, now: datetime) -> bool:
+    return any(isinstance(write, EndTask) for write in writes(HANDLER.handle(it, now)))
+
+
+@pytest.mark.parametrize("after", AfterUndo)
+def test_an_undo_has_its_time_again(after: AfterUndo) -> None:
+    job = onboarding(
+        W.COMPENSATING, mode=OnboardingMode.DEPLOY, stage=O.WAIT_FOR_DEPLOYED, after_undo=after, **entered(NOW - DAY)
+    )
+    it = paused_for_a_day(job)
+    assert isinstance(HANDLER.handle(it, NOW + MINUTE), Wait)
+    late = HANDLER.handle(it, NOW + DAY)
+    assert isinstance(late, Transition) and late.cause == CAUSE and "not done in time" in late.reason

@@ -1,0 +1,150 @@
+"""Whoever gets a node gets a clean one: cleaning that came to no good end keeps it out of service, and a clean start
+cleans anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from farrier.model.actions import Action
+from farrier.model.node import Node, TaskStatus, TaskType, Upstream
+from farrier.model.stages import DecommissionStage as D
+from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import DecommissionMode, OnboardingMode
+from farrier.model.workflow import WorkflowStatus as W
+from farrier.model.writes import CreateTask
+from tests.support.nodes import (
+    HANDLER,
+    MINUTE,
+    NOW,
+    agent,
+    answers,
+    decide,
+    decommission,
+    intent,
+    moved,
+    node,
+    task,
+    writes,
+)
+
+T = TaskStatus
+FAILED = W.FAILED_MANUAL_INTERVENTION
+CLEANING = {
+    D.CLEANUP_STORAGE: TaskType.CLEANUP_STORAGE,
+    D.SCRUB_GPU: TaskType.SCRUB_GPU,
+    D.VALIDATE_CLEAN_NODE: TaskType.VALIDATE_CLEAN,
+}
+
+
+@dataclass
+class Asked:
+    """What came of a request: the verdict, its reason, and the node that the commit leaves."""
+
+    verdict: str
+    reason: str
+    node: Node
+
+
+def ask(it: Node, action: Action, **params: Any) -> Asked:
+    decision = decide(replace(it, intents=(intent(action, **params),)))
+    ((verdict, reason),) = answers(decision)
+    return Asked(verdict, reason, it if verdict == "rejected" else replace(moved(decision), intents=()))
+
+
+def cleaning(stage: D, status: T, workflow: W = FAILED) -> Node:
+    """A node that was emptied, with the task of its stage in this state."""
+    job = decommission(stage, workflow, mode=DecommissionMode.SOFT_RESET)
+    return node(N.RETIRED, agent=agent(), workflow=job, tasks=(task(CLEANING[stage], status),))
+
+
+def idle(it: Node) -> Node:
+    """Its workflow is over, and its tasks with it."""
+    return replace(it, workflow=None, tasks=())
+
+
+@pytest.mark.parametrize("stage", CLEANING)
+@pytest.mark.parametrize("status", [T.QUEUED, T.DISPATCHED, T.FAILED, T.EXPIRED])
+def test_a_node_whose_cleaning_is_given_up_is_marked_and_not_put_back_into_service(stage: D, status: T) -> None:
+    given_up = ask(cleaning(stage, status), Action.CANCEL)
+    assert (given_up.verdict, given_up.node.status, given_up.node.not_scrubbed) == ("accepted", N.RETIRED, True)
+    for action, params in ((Action.REACTIVATE, {}), (Action.ONBOARD, {"mode": "manual"})):
+        refused = ask(idle(given_up.node), action, **params)
+        assert refused.verdict == "rejected" and "finished scrub" in refused.reason, action
+
+
+def test_one_whose_cleaning_was_through_is_not_marked() -> None:
+    assert not ask(cleaning(D.SCRUB_GPU, T.SUCCEEDED), Action.CANCEL).node.not_scrubbed
+
+
+def test_a_mark_does_not_keep_a_node_from_being_installed_anew() -> None:
+    """Which a forced reimage leads to."""
+    marked = idle(replace(cleaning(D.SCRUB_GPU, T.FAILED), not_scrubbed=True))
+    asked = ask(marked, Action.ONBOARD, mode=OnboardingMode.DEPLOY.value)
+    assert "scrub" not in asked.reason
+
+
+def test_a_clean_start_has_the_node_cleaned_again_and_not_only_looked_at() -> None:
+    """Or the validation would find the same again."""
+    dirty = task(TaskType.VALIDATE_CLEAN, T.FAILED, created_at=NOW - MINUTE)
+    cleaned = task(TaskType.SCRUB_GPU, T.SUCCEEDED, created_at=NOW - 2 * MINUTE)
+    job = decommission(D.VALIDATE_CLEAN_NODE, FAILED, mode=DecommissionMode.SOFT_RESET)
+    it = ask(node(N.RETIRED, agent=agent(), workflow=job, tasks=(dirty, cleaned)), Action.RESTART_CLEAN).node
+    assert it.workflow is not None and it.workflow.status is W.COMPENSATING
+    scrubs = at_stage(it, D.SCRUB_GPU)
+    (issued,) = (write for write in writes(HANDLER.handle(scrubs, NOW + MINUTE)) if isinstance(write, CreateTask))
+    assert (issued.type, issued.failures) == (TaskType.SCRUB_GPU, 0)
+    done = task(TaskType.SCRUB_GPU, T.SUCCEEDED, created_at=NOW + MINUTE)
+    through = moved(HANDLER.handle(replace(scrubs, tasks=(done, dirty)), NOW + 2 * MINUTE))
+    assert through.workflow is not None and through.workflow.stage is D.VALIDATE_CLEAN_NODE
+
+
+def at_stage(it: Node, stage: D) -> Node:
+    """The node once its workflow has come to a stage again."""
+    assert it.workflow is not None
+    return replace(it, workflow=replace(it.workflow, status=W.RUNNING, stage=stage, status_entered_at=NOW))
+
+
+# --- a machine that was given back before
+
+
+@pytest.mark.parametrize("stage", [D.FORCE_RELEASE_ALLOCATIONS, *CLEANING])
+def test_nobody_is_waited_for_on_a_machine_that_an_earlier_workflow_gave_back(stage: D) -> None:
+    """A reimage that is to stay retired, or a redeployment that was cancelled, leaves no agent behind."""
+    bare = node(N.RETIRED, workflow=decommission(stage))
+    after = moved(decide(bare))
+    assert after.workflow is not None and after.workflow.stage is not stage
+    assert [skipped.why for skipped in after.workflow.skipped] == ["machine_released"]
+
+
+def test_it_is_removed_without_an_agent() -> None:
+    decision = decide(node(N.RETIRED, workflow=decommission(D.REMOVE_GPUAAS_NODE_RECORD)))
+    assert moved(decision).status is N.REMOVING
+    assert writes(decision) == (CreateTask(type=TaskType.UNINSTALL, ended=T.CANCELLED, result="machine_released"),)
+
+
+def test_it_is_not_put_into_service_by_a_reset_that_reset_nothing() -> None:
+    job = decommission(D.RETIRE_GPUAAS_NODE, mode=DecommissionMode.SOFT_RESET)
+    assert moved(decide(node(N.RETIRED, workflow=job))).status is N.RETIRED
+
+
+def test_a_node_without_an_agent_by_design_or_still_in_use_is_not_taken_for_one() -> None:
+    draining = decommission(D.DRAIN_NODE)
+    for it in (
+        node(N.DRAINING, workflow=draining),
+        node(N.RETIRED, agentless=True, workflow=decommission(D.SCRUB_GPU)),
+    ):
+        assert [type(write) for write in writes(decide(it))] == [CreateTask]
+
+
+@pytest.mark.parametrize(
+    ("upstream", "result"), [(Upstream(released=True), "machine_released"), (Upstream(), "forced")]
+)
+def test_a_resume_later_in_the_removal_asks_no_agent_to_uninstall_again(upstream: Upstream, result: str) -> None:
+    over = task(TaskType.UNINSTALL, T.CANCELLED, result=result)
+    job = decommission(D.REMOVE_MAAS_RECORD, upstream=upstream)
+    it = node(N.REMOVING, agent=agent(), workflow=job, tasks=(over,), intents=(intent(Action.RESUME),))
+    assert not any(isinstance(write, CreateTask) for write in writes(decide(it)))
