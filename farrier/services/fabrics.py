@@ -1,7 +1,6 @@
 """`farrier.protocols.Fabrics`: one client for each site's UFM.
 
-Opened by `wiring`; `take` is called at the start and again when the sites were read anew. A UFM whose settings stay
-keeps its client. A client that is no longer wanted is closed with all others at the end: somebody may be using it.
+Opened by `wiring`; `take` is called at the start and again when the sites were read anew.
 """
 
 from __future__ import annotations
@@ -13,9 +12,11 @@ from pathlib import Path
 
 import httpx
 import msgspec
+from typing_extensions import override
 
 from farrier import protocols
 from farrier.config.sites import Sites
+from farrier.services.site_clients import SiteClients
 from farrier.services.times import Times
 from farrier.services.ufm import Ufm, open_ufm
 from farrier.services.ufm_transport import UfmSettings, pass_of
@@ -47,63 +48,18 @@ def settings_of(sites: Sites) -> Mapping[str, FabricSettings]:
     }
 
 
-class _Fabric(msgspec.Struct, frozen=True):
-    settings: FabricSettings
-    client: Ufm
-
-
-class Opened(msgspec.Struct, frozen=True):
-    """UFMs that can be used."""
-
-    fabrics: Mapping[str, _Fabric]
-
-
-class Fabrics:
+class Fabrics(SiteClients[FabricSettings, Ufm]):
     """`protocols.Fabrics`, for real."""
 
-    def __init__(
-        self,
-        stack: AsyncExitStack,
-        *,
-        credentials: protocols.CredentialStore,
-        times: Times,
-        observer: protocols.ServiceObserver,
-        transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:
-        self._stack = stack
-        self._credentials = credentials
-        self._times = times
-        self._observer = observer
-        self._transport = transport
-        self._fabrics: Mapping[str, _Fabric] = {}
-
-    async def use(self, wanted: Mapping[str, FabricSettings]) -> None:
-        """Have exactly these UFMs, by site. Raises ConfigError, and then leaves everything as it was."""
-        self.take(await self.opened(wanted))
-
-    async def opened(self, wanted: Mapping[str, FabricSettings]) -> Opened:
-        """These UFMs, by site, to be taken once all else is ready for them. Raises ConfigError."""
-        fabrics: dict[str, _Fabric] = {}
-        for site, settings in wanted.items():
-            known = self._fabrics.get(site)
-            kept = known if known is not None and known.settings == settings else None
-            fabrics[site] = kept or await self._open(settings)
-        return Opened(fabrics)
-
-    def take(self, opened: Opened) -> None:
-        """Have exactly these UFMs from now on."""
-        self._fabrics = opened.fabrics
-
     def client(self, site: str) -> protocols.UfmClient | None:
-        fabric = self._fabrics.get(site)
-        return None if fabric is None else fabric.client
+        return self._of(site)
 
-    async def _open(self, settings: FabricSettings) -> _Fabric:
+    @override
+    async def _open(self, site: str, settings: FabricSettings) -> Ufm:
         shown = partial(pass_of, self._credentials, settings.reference, with_token=settings.ufm.with_token)
-        client = await self._stack.enter_async_context(
+        return await self._stack.enter_async_context(
             open_ufm(settings.ufm, shown=shown, times=self._times, observer=self._observer, transport=self._transport)
         )
-        return _Fabric(settings, client)
 
 
 @asynccontextmanager

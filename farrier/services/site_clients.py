@@ -1,0 +1,80 @@
+"""One client for each site that has a service: whichever service it is, a client lasts as long as its settings do.
+
+Base of `regions` and `fabrics`. A client that is no longer wanted is closed with all others at the end: somebody may be
+using it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Generic, TypeVar
+
+import httpx
+import msgspec
+
+from farrier import protocols
+from farrier.services.times import Times
+
+_S = TypeVar("_S")
+_C = TypeVar("_C")
+
+
+class Kept(msgspec.Struct, Generic[_S, _C], frozen=True):
+    """A client, and what it was opened with."""
+
+    settings: _S
+    client: _C
+
+
+class Opened(msgspec.Struct, Generic[_S, _C], frozen=True):
+    """Clients that can be used, by site."""
+
+    sites: Mapping[str, Kept[_S, _C]]
+
+
+class SiteClients(ABC, Generic[_S, _C]):
+    """The clients of those sites that were taken last; none at first. `stack` closes them."""
+
+    def __init__(
+        self,
+        stack: AsyncExitStack,
+        *,
+        credentials: protocols.CredentialStore,
+        times: Times,
+        observer: protocols.ServiceObserver,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._stack = stack
+        self._credentials = credentials
+        self._times = times
+        self._observer = observer
+        self._transport = transport
+        self._sites: Mapping[str, Kept[_S, _C]] = {}
+
+    async def use(self, wanted: Mapping[str, _S]) -> None:
+        """Have exactly these, by site; may be called again with others. Raises ConfigError, and then leaves everything
+        as it was."""
+        self.take(await self.opened(wanted))
+
+    async def opened(self, wanted: Mapping[str, _S]) -> Opened[_S, _C]:
+        """These, by site, to be taken once all else is ready for them. Raises ConfigError."""
+        sites: dict[str, Kept[_S, _C]] = {}
+        for site, settings in wanted.items():
+            known = self._sites.get(site)
+            same = known if known is not None and known.settings == settings else None
+            sites[site] = same or Kept(settings, await self._open(site, settings))
+        return Opened(sites)
+
+    def take(self, opened: Opened[_S, _C]) -> None:
+        """Have exactly these from now on."""
+        self._sites = opened.sites
+
+    def _of(self, site: str) -> _C | None:
+        kept = self._sites.get(site)
+        return None if kept is None else kept.client
+
+    @abstractmethod
+    async def _open(self, site: str, settings: _S) -> _C:
+        """A client that `stack` closes. Raises ConfigError."""
