@@ -23,8 +23,9 @@ from starlette.routing import Route
 from farrier.model import clocks, duration
 from farrier.model import requests as asked
 from farrier.model.past import Order, WantedPast, parse_bound, parse_key
-from farrier.web.backend import Backend, backend_of, limit, number, wanted
+from farrier.web.backend import Backend, backend_of
 from farrier.web.breaches import told
+from farrier.web.parameters import OF_HISTORY, OF_NODES, known, limit, number, takes
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -45,16 +46,18 @@ class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     api_version: int | None = None
 
 
+@takes("after", "limit", *OF_NODES)
 async def list_nodes(request: Request) -> Response:
     """GET /nodes?after=NAME&limit=N&status=…&management=…&site=…"""
     most = limit(request, default=100, most=_MOST_ROWS)
     found = await backend_of(request).queries.inventory(
-        wanted(request), after=request.query_params.get("after", ""), limit=most
+        known(request), after=request.query_params.get("after", ""), limit=most
     )
     last = found.rows[-1].name if len(found.rows) == most else None
     return json({"now": found.now, "nodes": found.rows, "next": last})
 
 
+@takes()
 async def show_node(request: Request) -> Response:
     """GET /nodes/{name}: everything of one node, and the clocks that run for it."""
     backend = backend_of(request)
@@ -64,12 +67,14 @@ async def show_node(request: Request) -> Response:
     return json({"now": found.now, "node": node, "clocks": [told(clock) for clock in running]})
 
 
+@takes("before", "limit", *OF_HISTORY)
 async def list_history(request: Request) -> Response:
     """GET /nodes/{name}/history?before=KEY&limit=N&layer=…, the newest first; narrowed like /history."""
     wanted_ = msgspec.structs.replace(wanted_past(request), node=request.path_params["node"])
     return await tell_history(request, wanted_, "before", Order.NEWEST)
 
 
+@takes("order", "after", "limit", "node", "region", *OF_HISTORY)
 async def list_all_history(request: Request) -> Response:
     """GET /history?order=newest|oldest&after=KEY&limit=N&since=…&until=…&node=…&region=…&kind=…&layer=…&from=…&to=…&
     cause=…&requested_by=…&reason=…&at_least=…"""
@@ -119,11 +124,13 @@ def _parsed(request: Request, name: str, parse: Callable[[str], T], expected: st
         raise HTTPException(400, f"{expected}, not {given!r}" if expected else f"{name}: {wrong}") from None
 
 
+@takes("wait")
 async def ask(request: Request) -> Response:
     """POST /intents?wait=SECONDS: 202 once it is stored; with `wait`, 200 and the answer if it comes in
     that time."""
     backend = backend_of(request)
     await authorize(request, backend)
+    waits = patience(request)
     given = await body(request, Ask)
     intent = await backend.requests.ask(
         asked.Request(
@@ -135,7 +142,6 @@ async def ask(request: Request) -> Response:
             api_version=given.api_version,
         )
     )
-    waits = patience(request)
     answer = await backend.requests.answer(intent, waits) if waits else None
     if answer is None:
         return json({"intent": intent, "status": "pending"}, HTTPStatus.ACCEPTED)

@@ -15,17 +15,19 @@ from starlette.routing import Route
 from farrier.model import clocks
 from farrier.model.clocks import Clock
 from farrier.model.resource_views import LateResource, late_clock
-from farrier.web.backend import Backend, backend_of, wanted
+from farrier.web.backend import Backend, backend_of
+from farrier.web.parameters import OF_NODES, known, takes
 
 # The answer to a fleet that is late as a whole: half a megabyte, some milliseconds to write.
 MOST_NODES = 1000
 MOST_RESOURCES = 1000
 
 
+@takes(*OF_NODES)
 async def list_breaches(request: Request) -> Response:
     """GET /breaches?status=…&management=…&site=…"""
     backend = backend_of(request)
-    chosen = wanted(request)
+    chosen = known(request)
     late = await backend.queries.overdue(chosen, backend.limits, limit=MOST_NODES)
     nodes = [
         {

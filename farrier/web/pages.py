@@ -16,8 +16,9 @@ from farrier.model import why
 from farrier.model.past import WantedPast
 from farrier.model.status import NodeStatus
 from farrier.web import render
-from farrier.web.backend import backend_of, wanted
+from farrier.web.backend import backend_of
 from farrier.web.breaches import late_regions, late_resources
+from farrier.web.parameters import wanted
 
 _ROWS = 200
 _MOST_LATE = 20

@@ -5,8 +5,8 @@ Thin over `ResourceQueries` and `Requests`, as `api` is for nodes, with the same
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Mapping
+from datetime import datetime
 from functools import wraps
 from http import HTTPStatus
 from typing import Any
@@ -25,8 +25,9 @@ from farrier.model.past import Order
 from farrier.model.requests import ResourceRequest
 from farrier.model.resource_views import ResourceView, WantedResources, clock_of
 from farrier.web import api
-from farrier.web.backend import backend_of, limit
+from farrier.web.backend import backend_of
 from farrier.web.breaches import told
+from farrier.web.parameters import OF_HISTORY, Endpoint, limit, takes
 
 _MOST_ROWS = 1000
 # What the database says of a kind that it does not know.
@@ -42,9 +43,6 @@ class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     params: Mapping[str, Any] = {}
     idempotency_key: str | None = None
     requested_by: str | None = None
-
-
-Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def _of_a_kind(endpoint: Endpoint) -> Endpoint:
@@ -63,11 +61,13 @@ def _of_a_kind(endpoint: Endpoint) -> Endpoint:
     return found
 
 
+@takes()
 async def list_kinds(request: Request) -> Response:
     """GET /resources: the kinds that are registered, their states with what is in them, and what may be asked for."""
     return api.json({"kinds": await backend_of(request).resources.kinds()})
 
 
+@takes("after", "limit", "state", "site", "ended")
 @_of_a_kind
 async def list_resources(request: Request) -> Response:
     """GET /resources/{kind}?after=NAME:ID&limit=N&state=…&site=…&ended=true"""
@@ -85,6 +85,7 @@ async def list_resources(request: Request) -> Response:
     return api.json({"now": page.now, "resources": rows, "next": last})
 
 
+@takes()
 @_of_a_kind
 async def show_resource(request: Request) -> Response:
     """GET /resources/{kind}/{name}: everything of one, an ended one included, and the clock that runs for it."""
@@ -95,6 +96,7 @@ async def show_resource(request: Request) -> Response:
     return api.json({"now": page.now, "resource": resource, "requests": detail.requests})
 
 
+@takes("before", "limit", *OF_HISTORY)
 @_of_a_kind
 async def list_history(request: Request) -> Response:
     """GET /resources/{kind}/{name}/history?before=KEY&limit=N, the newest first; narrowed like /history."""
@@ -103,22 +105,26 @@ async def list_history(request: Request) -> Response:
     return await api.tell_history(request, wanted, "before", Order.NEWEST)
 
 
+@takes()
 async def list_addresses(request: Request) -> Response:
     """GET /resources/network_segment/{name}/addresses: those that are given out, and to whom."""
     page = await backend_of(request).resources.addresses(request.path_params["name"])
     return api.json({"now": page.now, "addresses": page.rows})
 
 
+@takes()
 async def list_members(request: Request) -> Response:
     """GET /resources/ib_partition/{name}/members: the ports in it, and whose they are."""
     page = await backend_of(request).resources.members(request.path_params["name"])
     return api.json({"now": page.now, "members": page.rows})
 
 
+@takes("wait")
 async def ask(request: Request) -> Response:
     """POST /resource-intents?wait=SECONDS: as POST /intents. What creates a resource is answered at once, 200."""
     backend = backend_of(request)
     await api.authorize(request, backend)
+    patience = api.patience(request)
     body = await api.body(request, Ask)
     intent = await backend.requests.ask_resource(
         ResourceRequest(
@@ -130,7 +136,6 @@ async def ask(request: Request) -> Response:
             requested_by=body.requested_by,
         )
     )
-    patience: timedelta = api.patience(request)
     looks = patience or body.action == CREATE
     answer = await backend.requests.answer_resource(intent, patience) if looks else None
     if answer is None:

@@ -1,0 +1,84 @@
+"""The query string: what an endpoint takes, and how it is read.
+
+Under the API nothing of it is ignored: of a parameter that is misspelt the answer would look like one to the question.
+Pages for people show what they can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from functools import wraps
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from farrier.model.management import Management
+from farrier.model.status import NodeStatus
+from farrier.model.views import Wanted
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+OF_NODES = ("status", "management", "site")
+OF_HISTORY = ("since", "until", "kind", "layer", "from", "to", "cause", "requested_by", "reason", "at_least")
+
+
+def takes(*names: str) -> Callable[[Endpoint], Endpoint]:
+    """An endpoint of the API that takes these parameters; with any other it answers 400."""
+
+    def checked(endpoint: Endpoint) -> Endpoint:
+        @wraps(endpoint)
+        async def asked(request: Request) -> Response:
+            for name in request.query_params:
+                if name not in names:
+                    takes = f"this path takes {', '.join(names)}" if names else "this path takes none"
+                    raise HTTPException(400, f"unknown parameter {name!r}; {takes}")
+            return await endpoint(request)
+
+        return asked
+
+    return checked
+
+
+def wanted(request: Request) -> Wanted:
+    """Which nodes are asked for: `?status=active&status=offline&site=ams`."""
+    given = request.query_params
+    return Wanted(
+        statuses=tuple(given.getlist("status")),
+        managements=tuple(given.getlist("management")),
+        sites=tuple(given.getlist("site")),
+    )
+
+
+def known(request: Request) -> Wanted:
+    """As `wanted`. Raises HTTPException for a state that there is not."""
+    chosen = wanted(request)
+    _among("status", chosen.statuses, NodeStatus)
+    _among("management", chosen.managements, Management)
+    return chosen
+
+
+def _among(name: str, given: Iterable[str], states: type[NodeStatus | Management]) -> None:
+    values = [state.value for state in states]
+    for value in given:
+        if value not in values:
+            raise HTTPException(400, f"{name} is one of {', '.join(values)}, not {value!r}")
+
+
+def limit(request: Request, *, default: int, most: int) -> int:
+    """How many rows are asked for."""
+    return int(number(request, "limit", default=default, most=most, least=1))
+
+
+def number(request: Request, name: str, *, default: float, most: float, least: float = 0) -> float:
+    """A number of the query string. Raises HTTPException with what was expected."""
+    given = request.query_params.get(name)
+    if given is None:
+        return default
+    try:
+        value = float(given)
+    except ValueError:
+        value = float("nan")
+    if not least <= value <= most:
+        raise HTTPException(400, f"{name} is a number from {least:g} to {most:g}, not {given!r}")
+    return value

@@ -1,0 +1,54 @@
+"""The query string: under the API nothing of it is ignored; a page for people shows what it can."""
+
+from __future__ import annotations
+
+import re
+
+import httpx
+import pytest
+from starlette.routing import Route
+
+from farrier.io.pool import Connection
+from farrier.web import api, breaches, resources
+from tests.integration import test_web
+from tests.integration.test_web import register
+
+backend, web, conn = test_web.backend, test_web.web, test_web.conn
+
+ROUTES = [*api.ROUTES, *resources.ROUTES, *breaches.ROUTES]
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path)
+async def test_a_parameter_that_an_endpoint_does_not_know_is_refused_with_those_it_knows(
+    web: httpx.AsyncClient, route: Route
+) -> None:
+    path = re.sub(r"{\w+}", "x", route.path)
+    answer = await web.request("POST" if "POST" in (route.methods or ()) else "GET", f"/api/v1{path}?bogus=1")
+    assert answer.status_code == 400
+    assert "unknown parameter 'bogus'; this path takes" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("nodes?wiat=2", "unknown parameter 'wiat'; this path takes after, limit, status, management, site"),
+        ("nodes/gpu-1?limit=1", "unknown parameter 'limit'; this path takes none"),
+        ("nodes?status=Active", "status is one of bootstrap_issued, enrolling, active"),
+        ("nodes?status=active&status=", "not ''"),
+        ("nodes?management=none", "management is one of unmanaged, "),
+        ("breaches?status=Active", "status is one of"),
+    ],
+)
+async def test_what_would_narrow_nothing_or_everything_is_refused(
+    web: httpx.AsyncClient, conn: Connection, question: str, text: str
+) -> None:
+    await register(conn, "gpu-1")
+    answer = await web.get(f"/api/v1/{question}")
+    assert answer.status_code == 400
+    assert text in answer.json()["error"]
+
+
+async def test_pages_for_people_show_what_they_can(web: httpx.AsyncClient, conn: Connection) -> None:
+    await register(conn, "gpu-1")
+    assert "gpu-1" in (await web.get("/?bogus=1")).text
+    assert (await web.get("/?status=Active")).status_code == 200
