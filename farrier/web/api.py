@@ -172,9 +172,10 @@ async def body(request: Request, type_: type[S]) -> S:
             raise HTTPException(413, f"a request is at most {_LARGEST_BODY} bytes")
     try:
         return msgspec.json.decode(given, type=type_)
-    except msgspec.DecodeError as wrong:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
+        why = "it is nested too deeply" if isinstance(wrong, RecursionError) else wrong
         fields = ", ".join(type_.__struct_fields__)
-        raise HTTPException(400, f"{wrong}; a request is a JSON object with these fields: {fields}") from wrong
+        raise HTTPException(400, f"{why}; a request is a JSON object with these fields: {fields}") from wrong
 
 
 def json(content: object, status: HTTPStatus = HTTPStatus.OK) -> Response:

@@ -7,10 +7,10 @@ from http import HTTPStatus
 
 import structlog
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from farrier.errors import CredentialError, DatabaseUnreachable, MalformedRequest, RefusedByModel
+from farrier.errors import CredentialError, DatabaseUnreachable, MalformedRequest, RefusedByModel, UndecodableState
 from farrier.web import render
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -54,8 +54,29 @@ async def wrong_path(request: Request, error: Exception) -> Response:
     return response
 
 
+async def undecodable(request: Request, error: Exception) -> Response:
+    """What is stored cannot be read; which row it is, those who ask may know."""
+    assert isinstance(error, UndecodableState), "registered for this class"
+    _log.error("http.undecodable", path=request.scope["path"], error=str(error))
+    hint = "a newer farrier may have written it; upgrade this one"
+    return answer(request, HTTPStatus.INTERNAL_SERVER_ERROR, str(error), hint)
+
+
+async def left(request: Request, error: Exception) -> Response:
+    """The client went away while it spoke: its own affair, and nobody reads the answer."""
+    assert isinstance(error, ClientDisconnect), "registered for this class"
+    _log.debug("http.client_left", path=request.scope["path"])
+    return Response(status_code=HTTPStatus.BAD_REQUEST)
+
+
+async def unforeseen(request: Request, _error: Exception) -> Response:
+    """Any other error. It goes on to the server, which logs it; what it says may be of secrets, and is not told."""
+    text = "this server met an error that nobody foresaw"
+    return answer(request, HTTPStatus.INTERNAL_SERVER_ERROR, text, "the log of farrier says which; report it")
+
+
 def answer(request: Request, status: HTTPStatus, error: str, hint: str) -> Response:
     """The error in the form that the path is for."""
-    if request.url.path.startswith("/api/"):
+    if request.scope["path"].startswith("/api/"):
         return JSONResponse({"error": error, "hint": hint}, status)
     return render.page("error.html", {"title": f"{status.value} {status.phrase}", "error": error, "hint": hint}, status)

@@ -9,22 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-import structlog
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from farrier.errors import CredentialError, DatabaseUnreachable, RefusedByModel
+from farrier.errors import CredentialError, DatabaseUnreachable, RefusedByModel, UndecodableState
 from farrier.web import api, breaches, pages, resources
 from farrier.web.backend import Backend
-from farrier.web.refusals import no_token, refused, unreachable, wrong_path
-
-_log = structlog.stdlib.get_logger(__name__)
+from farrier.web.refusals import left, no_token, refused, undecodable, unforeseen, unreachable, wrong_path
 
 # No page of ours runs a script, and none is to be shown inside of another.
 _HEADERS = (
@@ -49,7 +45,7 @@ class Site:
         self._registry = registry
         self._unready_because = unready_because
         self._refresh = refresh
-        self.app = Starlette(
+        self._site = Starlette(
             routes=[
                 Route("/healthz", self._health),
                 Route("/readyz", self._ready),
@@ -57,18 +53,22 @@ class Site:
                 Mount("/api/v1", routes=[*api.ROUTES, *resources.ROUTES, *breaches.ROUTES]),
                 *pages.ROUTES,
             ],
-            middleware=[Middleware(_Headers)],
             exception_handlers={
                 HTTPException: wrong_path,
                 RefusedByModel: refused,
                 DatabaseUnreachable: unreachable,
                 CredentialError: no_token,
+                UndecodableState: undecodable,
+                ClientDisconnect: left,
+                Exception: unforeseen,
             },
         )
+        # Around all of it: the answer to an error that nobody foresaw is made outside of what Starlette lets us add.
+        self.app: ASGIApp = _Headers(self._site)
 
     def open(self, backend: Backend) -> None:
         """The database is there."""
-        self.app.state.backend = backend
+        self._site.state.backend = backend
 
     async def _health(self, _request: Request) -> Response:
         """The event loop turns."""

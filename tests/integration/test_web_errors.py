@@ -1,0 +1,165 @@
+"""What goes wrong over HTTP beyond what a client asked for: told in the form that the path is for, and logged once."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import AsyncIterator, Iterator
+
+import anyio
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from farrier import log
+from farrier.io.api import PostgresRequests
+from farrier.io.queries import PostgresQueries
+from farrier.io.resource_queries import PostgresResourceQueries
+from farrier.model.limits import Limits
+from farrier.web.backend import Backend
+from farrier.web.server import serving
+from farrier.web.site import Site
+from tests.integration.test_web import WITH_TOKEN, client_of, closed_site, register, token
+from tests.support import logged, pg
+
+SECRET = "postgresql://me:hunter2@db"
+
+
+async def broken() -> str:
+    raise ZeroDivisionError(SECRET)
+
+
+async def unwell() -> None:
+    raise ZeroDivisionError(SECRET)
+
+
+@pytest.fixture
+def said() -> Iterator[io.StringIO]:
+    """What a daemon logs."""
+    stream = io.StringIO()
+    with logged.restored():
+        log.configure(log.Level.INFO, log.Format.JSON, stream=stream)
+        yield stream
+
+
+@pytest.fixture
+async def backend(db: pg.Database) -> AsyncIterator[Backend]:
+    async with db.pool(size=2) as connections:
+        requests, resources = PostgresRequests(connections, db.dsn), PostgresResourceQueries(connections)
+        yield Backend(PostgresQueries(connections), requests, Limits(), token, resources)
+
+
+@pytest.fixture
+async def web(backend: Backend) -> AsyncIterator[httpx.AsyncClient]:
+    site = closed_site()
+    site.open(backend)
+    async with client_of(site) as client:
+        yield client
+
+
+@pytest.mark.parametrize("path", ["intents", "resource-intents"])
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b'{"params": {"x": ' + b"[" * 5000, "it is nested too deeply"),
+        (b'{"action": "\xff"}', "can't decode byte 0xff"),
+    ],
+    ids=["deep", "no text"],
+)
+async def test_a_body_that_no_request_can_be_is_a_mistake_like_any_other(
+    web: httpx.AsyncClient, path: str, body: bytes, text: str
+) -> None:
+    answer = await web.post(f"/api/v1/{path}", content=body, headers=WITH_TOKEN)
+    assert answer.status_code == 400
+    assert text in answer.json()["error"]
+    assert "a request is a JSON object with these fields" in answer.json()["error"]
+
+
+async def test_a_request_that_is_refused_for_how_long_it_waits_is_not_stored(
+    web: httpx.AsyncClient, db: pg.Database
+) -> None:
+    async with db.connect() as conn:
+        await register(conn, "gpu-1")
+        node = {"node": "gpu-1", "action": "manage"}
+        partition = {"kind": "ib_partition", "resource": "lan", "action": "create"}
+        for path, asked in (("intents", node), ("resource-intents", partition)):
+            answer = await web.post(f"/api/v1/{path}?wait=long", json=asked, headers=WITH_TOKEN)
+            assert answer.status_code == 400
+        for table in ("intents", "resource_intents"):
+            assert await conn.fetchval(f"SELECT count(*) FROM farrier.{table}") == 0
+
+
+async def test_a_state_that_cannot_be_read_is_named_and_logged_once(
+    web: httpx.AsyncClient, db: pg.Database, said: io.StringIO
+) -> None:
+    async with db.connect() as conn:
+        await register(conn, "gpu-1")
+        await conn.execute("ALTER TABLE farrier.nodes DROP CONSTRAINT nodes_labels_check")
+        await conn.execute("UPDATE farrier.nodes SET labels = '[]'")
+    told = await web.get("/api/v1/nodes/gpu-1")
+    assert told.status_code == 500
+    assert "cannot decode" in told.json()["error"]
+    assert "newer farrier" in told.json()["hint"]
+    (line,) = logged.lines(said)
+    assert (line["event"], line["level"], line["path"]) == ("http.undecodable", "error", "/api/v1/nodes/gpu-1")
+    assert "Traceback" not in said.getvalue()
+    page = await web.get("/nodes/gpu-1")
+    assert page.status_code == 500
+    assert page.headers["content-type"].startswith("text/html")
+    assert "cannot decode" in page.text
+
+
+async def test_an_error_that_nobody_foresaw_is_told_in_the_form_of_its_path_and_logged_once(
+    backend: Backend, said: io.StringIO
+) -> None:
+    site = Site(CollectorRegistry(), unready_because=lambda: None, refresh=unwell)
+    site.open(Backend(backend.queries, backend.requests, Limits(), broken, backend.resources))
+    async with serving(site.app, host="127.0.0.1", port=0) as url, httpx.AsyncClient(trust_env=False) as client:
+        told = await client.post(f"{url}/api/v1/intents", json={}, headers=WITH_TOKEN)
+        (line,) = logged.lines(said)
+        page = await client.get(f"{url}/metrics")
+    assert (told.status_code, told.json().keys()) == (500, {"error", "hint"})
+    assert page.status_code == 500
+    assert page.headers["content-type"].startswith("text/html")
+    assert "nobody foresaw" in page.text
+    for answer in (told, page):
+        assert "hunter2" not in answer.text
+        assert "Traceback" not in answer.text
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    assert line["level"] == "error"
+    assert "ZeroDivisionError" in str(line)
+    assert "hunter2" not in said.getvalue()
+
+
+class Watched:
+    """An application, and when it is done with a request."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.done = anyio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self.done.set()
+
+
+async def test_a_client_that_leaves_while_it_speaks_is_no_trouble_of_ours(backend: Backend, said: io.StringIO) -> None:
+    asked = anyio.Event()
+
+    async def token_is_asked() -> str:
+        asked.set()
+        return await token()
+
+    site = closed_site()
+    site.open(Backend(backend.queries, backend.requests, Limits(), token_is_asked, backend.resources))
+    app = Watched(site.app)
+    head = "POST /api/v1/intents HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
+    with anyio.fail_after(pg.PATIENCE.total_seconds()):
+        async with serving(app, host="127.0.0.1", port=0) as url:
+            async with await anyio.connect_tcp("127.0.0.1", int(url.rpartition(":")[2])) as client:
+                await client.send(f'{head}Authorization: {WITH_TOKEN["Authorization"]}\r\n\r\n{{"node"'.encode())
+                await asked.wait()
+            await app.done.wait()
+    assert said.getvalue() == ""
