@@ -31,6 +31,8 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     ] = ""
 
     def __post_init__(self) -> None:
+        if not (self.host.isascii() and self.host.isprintable()):
+            raise ValueError("host is a name or an address in ASCII; a name with other letters begins with xn-- there")
         scheme, _, where = self.bearer_token.partition(":")
         if self.bearer_token and not (scheme in _SCHEMES and where):
             raise ValueError("bearer_token is a reference, file:, env:, systemd: or vault:, to where the token is")

@@ -92,3 +92,10 @@ def test_an_address_to_listen_on_is_never_left_to_mean_all_of_them(file: Path, e
     file.write_text("" if environment else '[http]\nhost = ""\n')
     with pytest.raises(ConfigError, match=r"'host' in \[http\] of .*length >= 1"):
         config.load(file, environment=environment)
+
+
+@pytest.mark.parametrize("host", ["a\\u0000b", "b\u00fccher.example"])
+def test_an_address_that_the_system_cannot_be_asked_for_is_refused(file: Path, host: str) -> None:
+    file.write_text(f'[http]\nhost = "{host}"\n', encoding="utf-8")
+    with pytest.raises(ConfigError, match="a name or an address in ASCII"):
+        settings(file)
