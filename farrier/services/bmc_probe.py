@@ -121,7 +121,7 @@ class Probe:
         try:
             paths = await self._members(Operation.INTERFACES, collection)
             interfaces = [await self._exchange.get(Operation.INTERFACES, path) for path in paths[:MOST_INTERFACES]]
-        except Exception as error:
+        except bmc_failure.FORESEEN as error:
             if bmc_failure.of_exception(error)[0] in (BmcFailure.UNSUPPORTED, BmcFailure.PROTOCOL):
                 return ()
             raise
