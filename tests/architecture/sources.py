@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 FARRIER = ROOT / "farrier"
 TESTS = ROOT / "tests"
 BENCH = ROOT / "bench"
+TOOLS = ROOT / "tools"
 STATEMENTS = FARRIER / "io" / "sql"
 MIGRATIONS = FARRIER / "io" / "migrations"
 
