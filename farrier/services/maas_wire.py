@@ -6,7 +6,6 @@ needs nothing (no cookie is kept, no redirect followed), and it is half of what 
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -22,7 +21,7 @@ from farrier.services import maas_failure
 from farrier.services.aio_transport import AioTransport
 from farrier.services.answer import Answer, Garbled, received
 from farrier.services.maas_requests import Request
-from farrier.services.trust import CaFile, SystemCa, connector_ssl
+from farrier.services.trust import verifying
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -82,8 +81,7 @@ async def open_wire(
     settings: MaasSettings, *, transport: httpx.AsyncBaseTransport | None = None
 ) -> AsyncIterator[Wire]:
     """Connections to the region, or over `transport`. Raises `ConfigError` for an unusable file of authorities."""
-    context = connector_ssl(CaFile(settings.ca_file) if settings.ca_file else SystemCa())
-    assert isinstance(context, ssl.SSLContext), "neither a pin nor insecure can be asked for"
+    context = verifying(settings.ca_file)
     if not settings.url.startswith("https://"):
         _log.warning("maas.not_encrypted", url=settings.url)
     own = AioTransport(context=context, connect_timeout=settings.connect_timeout) if transport is None else transport

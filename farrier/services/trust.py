@@ -1,8 +1,8 @@
-"""Whom we believe to be a BMC: one TLS policy per site, or per host where one differs.
+"""Whom we believe to be a BMC: one TLS policy per site, or per host where one differs; and what other services prove.
 
-Built by `wiring` from the configuration. Verification against a CA is the default; a pinned certificate
-replaces it, name check included; `Insecure` is a choice that has to be spelled out and is logged by whoever
-opens the client. TLS before 1.2 is never spoken.
+Policies are built by `wiring` from the configuration. Verification against a CA is the default, and all there is for
+MAAS, UFM and Vault; a pinned certificate replaces it, name check included; `Insecure` is a choice that has to be
+spelled out and is logged by whoever opens the client. TLS before 1.2 is never spoken.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def connector_ssl(trust: Trust) -> ssl.SSLContext | aiohttp.Fingerprint | bool:
     """What aiohttp's connector takes as `ssl`. Raises `ConfigError` for an unusable file or fingerprint."""
     match trust:
         case SystemCa():
-            return ssl.create_default_context()
+            return verifying()
         case CaFile():
-            return _only(trust.path)
+            return verifying(trust.path)
         case Pinned():
             return aiohttp.Fingerprint(_digest(trust.sha256))
         case Insecure():
@@ -55,12 +55,14 @@ def connector_ssl(trust: Trust) -> ssl.SSLContext | aiohttp.Fingerprint | bool:
             assert_never(never)
 
 
-def _only(path: Path) -> ssl.SSLContext:
+def verifying(ca_file: Path | None = None) -> ssl.SSLContext:
+    """Trusts what the CAs in this PEM file signed, or this host's CA store without one, for the name that was dialled.
+    Raises `ConfigError` for an unusable file."""
     try:
-        return ssl.create_default_context(cafile=path)
+        return ssl.create_default_context(cafile=ca_file)
     except OSError as error:  # an SSLError, for what is no certificate, is one too
         raise errors.ConfigError(
-            f"cannot load CA certificates from {path}: {error.strerror or error}; expected a PEM file"
+            f"cannot load CA certificates from {ca_file}: {error.strerror or error}; expected a PEM file"
         ) from error
 
 

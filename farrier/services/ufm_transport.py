@@ -8,7 +8,6 @@ request that may change something is sent once, whatever becomes of it. No redir
 from __future__ import annotations
 
 import base64
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -29,7 +28,7 @@ from farrier.services import ufm_failure
 from farrier.services.answer import Answer, Garbled, received
 from farrier.services.sending import reported, tried
 from farrier.services.times import Times
-from farrier.services.trust import CaFile, SystemCa, connector_ssl
+from farrier.services.trust import verifying
 from farrier.services.ufm_requests import Operation, Request
 
 _T = TypeVar("_T")
@@ -93,8 +92,7 @@ async def open_http(
     settings: UfmSettings, *, transport: httpx.AsyncBaseTransport | None = None
 ) -> AsyncIterator[httpx.AsyncClient]:
     """Connections to UFM. Raises `ConfigError` for an unusable file of authorities."""
-    context = connector_ssl(CaFile(settings.ca_file) if settings.ca_file else SystemCa())
-    assert isinstance(context, ssl.SSLContext), "neither a pin nor insecure can be asked for"
+    context = verifying(settings.ca_file)
     if not settings.url.startswith("https://"):
         _log.warning("ufm.not_encrypted", url=settings.url)
     root = "ufmRestV3" if settings.with_token else "ufmRest"

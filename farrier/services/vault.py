@@ -9,7 +9,6 @@ requests. When Vault cannot be asked, nobody asks for `PAUSE`, and everybody is 
 from __future__ import annotations
 
 import itertools
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -29,7 +28,7 @@ from farrier.services import vault_answers
 from farrier.services.answer import Answer, Garbled, received
 from farrier.services.credential_files import LARGEST_SECRET_BYTES
 from farrier.services.credential_forms import Source
-from farrier.services.trust import CaFile, SystemCa, connector_ssl
+from farrier.services.trust import verifying
 from farrier.services.vault_answers import Failure, Operation, Result
 
 _T = TypeVar("_T")
@@ -65,15 +64,13 @@ async def open_vault(
 ) -> AsyncIterator[Vault]:
     """The client, for as long as the context lasts; it dials when it is first asked. `token` is called before
     each request. Raises `ConfigError` for an unusable file of authorities."""
-    context = connector_ssl(CaFile(settings.ca_file) if settings.ca_file else SystemCa())
-    assert isinstance(context, ssl.SSLContext), "neither a pin nor insecure can be asked for"
     headers = {"X-Vault-Request": "true", "Accept-Encoding": "identity"}
     if settings.namespace:
         headers["X-Vault-Namespace"] = settings.namespace
     async with httpx.AsyncClient(
         base_url=settings.address,
         headers=headers,
-        verify=context,
+        verify=verifying(settings.ca_file),
         trust_env=False,
         follow_redirects=False,
         timeout=None,  # one deadline for all of a request is set where it is sent
