@@ -17,7 +17,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from farrier.model import maas_changes
+from farrier.model.maas_changes import LinkMode
 
 Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=500)]
 Mtu: TypeAlias = Annotated[int, Meta(ge=576, le=9216, description="Bytes; none: as commissioning found it.")]
@@ -134,10 +134,6 @@ class StorageSite(_Table, frozen=True, kw_only=True):
             re.compile(self.boot_disk_model)
         except re.error as error:
             raise ValueError(f"boot_disk_model is no regular expression: {error}") from None
-
-
-LinkMode: TypeAlias = maas_changes.LinkMode
-"""How an interface gets its address: as MAAS is asked for it, so that a table is passed on as it stands."""
 
 
 class LinkSite(_Table, frozen=True, kw_only=True):

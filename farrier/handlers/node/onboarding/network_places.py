@@ -12,10 +12,11 @@ from ipaddress import ip_address, ip_network
 
 import msgspec
 
-from farrier.config.sites import LinkMode, LinkSite
+from farrier.config.sites import LinkSite
 from farrier.errors import ConfigError
 from farrier.handlers.node.onboarding.preparing import listed
 from farrier.model.maas import Interface, Link, Subnet, Vlan
+from farrier.model.maas_changes import LinkMode
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):

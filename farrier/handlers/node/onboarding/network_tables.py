@@ -12,10 +12,11 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from farrier.config.sites import BondSite, LinkMode, NetworkSite, PortSite, VlanSite
+from farrier.config.sites import BondSite, NetworkSite, PortSite, VlanSite
 from farrier.errors import ConfigError
 from farrier.handlers.node.onboarding.preparing import listed
 from farrier.model.maas import Interface
+from farrier.model.maas_changes import LinkMode
 
 
 class Bonded(msgspec.Struct, frozen=True, kw_only=True):
