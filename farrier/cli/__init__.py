@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from typing_extensions import override
 
 import farrier
+from farrier.cli import standard
 from farrier.errors import FarrierError, RefusedByModel
 
 if TYPE_CHECKING:
@@ -106,4 +107,5 @@ for _name, _help in COMMANDS.items():
 
 def main() -> None:
     """Run the command line and leave the process with one of `farrier.errors.ExitCode`."""
-    app()
+    with standard.watched():
+        app()

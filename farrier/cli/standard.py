@@ -1,0 +1,80 @@
+"""Standard output, whose errors can be told from all others.
+
+A full disk behind it is an OSError like one of a network or of a file, and what catches those on its way would take it
+for a database that is gone. A pipe whose reader has left is no error: that ends the process without a word.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import typer
+from typing_extensions import override
+
+from farrier.errors import ExitCode
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+class UnwrittenError(Exception):
+    """Standard output did not take what was printed; the text says why."""
+
+
+class _Output(io.FileIO):
+    @override
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as failure:
+            raise UnwrittenError(failure.strerror or str(failure)) from failure
+
+
+@contextmanager
+def watched() -> Iterator[None]:
+    """What the process does. If standard output cannot be written, that is said, and ends it."""
+    _replace()
+    try:
+        try:
+            yield
+        finally:
+            _flush()
+    except UnwrittenError as failure:
+        _to_nowhere()
+        with suppress(OSError):  # both may lead to the same full disk
+            typer.echo(f"farrier: cannot write standard output: {failure}; what it has got is not all", err=True)
+        raise SystemExit(ExitCode.FAILED) from failure
+
+
+def _replace() -> None:
+    given = sys.stdout
+    if isinstance(given, io.TextIOWrapper):  # None if it is closed
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(_Output(given.fileno(), "w", closefd=False)),
+            encoding=given.encoding,
+            errors=given.errors,
+            line_buffering=given.line_buffering,
+            write_through=given.write_through,
+        )
+
+
+def _flush() -> None:
+    """Not everything that prints does this."""
+    try:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _to_nowhere()
+        raise SystemExit(ExitCode.FAILED) from None
+
+
+def _to_nowhere() -> None:
+    """The interpreter tries once more when it ends, and would say so."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

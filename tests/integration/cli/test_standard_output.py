@@ -1,0 +1,68 @@
+"""Standard output that cannot be written: a full disk is said in one line, and a reader who has left is not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.support import pg
+
+FULL = Path("/dev/full")
+
+
+@pytest.fixture
+def full() -> Iterator[int]:
+    """Where there is no space."""
+    if not FULL.exists():
+        pytest.skip("this system has no /dev/full")
+    with FULL.open("wb") as file:
+        yield file.fileno()
+
+
+@pytest.fixture
+def deserted() -> Iterator[int]:
+    """A pipe whose reader has left."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    yield writer
+    os.close(writer)
+
+
+async def process(*words: str, into: int, errors: int = subprocess.PIPE) -> tuple[int, str]:
+    """How `farrier` ends, and its standard error."""
+    command = [sys.executable, "-m", "farrier", *words]
+    done = await anyio.run_process(command, check=False, stdout=into, stderr=errors)
+    return done.returncode, (done.stderr or b"").decode()
+
+
+@pytest.mark.parametrize("words", ["--version", "--help", "model", "model --format json", "config --json"])
+async def test_a_full_disk_is_one_line_and_no_traceback(full: int, words: str) -> None:
+    code, said = await process(*words.split(), into=full)
+    assert code == 1
+    assert said.splitlines() == [
+        "farrier: cannot write standard output: No space left on device; what it has got is not all"
+    ]
+
+
+async def test_a_full_disk_is_not_taken_for_a_database_that_is_gone(full: int, db: pg.Database) -> None:
+    async with db.connect() as conn:
+        await conn.execute("SELECT farrier.register_node('gpu-1')")
+    for command in ("node list", "node list --json", "history list", "node show gpu-1"):
+        code, said = await process(*command.split(), "--dsn", db.dsn, into=full)
+        assert (code, said.count("\n")) == (1, 1), said
+        assert "cannot write standard output" in said
+
+
+async def test_a_full_disk_behind_both_streams_ends_with_the_same_code(full: int) -> None:
+    assert await process("model", into=full, errors=full) == (1, "")
+
+
+@pytest.mark.parametrize("words", ["--version", "--help", "model --format json"])
+async def test_a_reader_who_has_left_needs_no_words(deserted: int, words: str) -> None:
+    assert await process(*words.split(), into=deserted) == (1, "")
