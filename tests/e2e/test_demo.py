@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import signal
 import socket
+import ssl
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from farrier.io.embedded import EmbeddedServer
-from tests.support.process import Farrier, farrier
+from tests.support.process import PATIENCE, Farrier, farrier
 
 
 def nothing_runs(directory: Path) -> bool:
     """Neither the database nor the BMCs that the demo started there."""
-    configuration = (directory / "bmc" / "emulator.conf.py").read_text()
+    return not bmcs_answer(directory / "bmc") and not EmbeddedServer(directory / "postgresql").is_running()
+
+
+def bmcs_answer(directory: Path) -> bool:
+    """Whether those that keep their files there do. Their port may be somebody else's by now, their certificate not."""
+    configuration = (directory / "emulator.conf.py").read_text()
     port = next(line.split("=")[1] for line in configuration.splitlines() if "LISTEN_PORT" in line)
-    with socket.socket() as caller:
-        silent = caller.connect_ex(("127.0.0.1", int(port))) != 0
-    return silent and not EmbeddedServer(directory / "postgresql").is_running()
+    trusting = ssl.create_default_context(cafile=directory / "ca.crt")
+    try:
+        with (
+            socket.create_connection(("127.0.0.1", int(port)), timeout=PATIENCE) as caller,
+            trusting.wrap_socket(caller, server_hostname="127.0.0.1"),
+        ):
+            return True
+    except OSError:  # nobody, or a stranger
+        return False
 
 
 async def summary(demo: Farrier) -> dict[str, object]:
