@@ -1,0 +1,67 @@
+"""Stage `create_or_find_in_maas` of an adoption: the recorded machine is looked at, and nothing is changed or made."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from farrier.handlers.node.moves import change
+from farrier.model.failures import FailureClass as F
+from farrier.model.stages import OnboardingStage as O
+from farrier.model.workflow import OnboardingMode
+from farrier.sim.maas import OPERATOR
+from farrier.sim.maas import Status as S
+from tests.support.found_machines import REDFISH, changes, fails, has, is_done, is_held
+from tests.support.stages import Stand, open_stand
+
+STAGE = O.CREATE_OR_FIND_IN_MAAS
+OTHER_MAC = "52:54:00:00:00:09"
+
+
+@pytest.fixture
+async def stand() -> AsyncIterator[Stand]:
+    async with open_stand() as stand:
+        yield stand
+
+
+def adopts(stand: Stand, **fields: Any) -> None:
+    stand.onboards(STAGE, mode=OnboardingMode.ADOPT)
+    stand.node = change(stand.node, **fields)
+
+
+async def test_an_adoption_of_a_node_outside_of_maas_skips_it_and_asks_nothing(stand: Stand) -> None:
+    adopts(stand)
+    has(stand)
+    assert is_done(await stand.once()).skipped == "the node has no MAAS id"
+    assert stand.world.observed.operations == []
+
+
+async def test_an_adoption_finds_the_recorded_machine_and_changes_nothing(stand: Stand) -> None:
+    machine = has(stand, S.DEPLOYED, hostname="rack3-u7", power_parameters=REDFISH | {"power_address": "10.0.0.77"})
+    is_held(machine)
+    adopts(stand, maas_id=machine.system_id)
+    is_done(await stand.settle())
+    assert changes(stand) == [] and stand.node.maas_id == machine.system_id
+
+
+async def test_an_adoption_of_a_machine_that_is_gone_says_so(stand: Stand) -> None:
+    adopts(stand, maas_id="abc123")
+    fails(await stand.settle(), F.MACHINE_DELETED_UPSTREAM, "abc123")
+    assert stand.region.machines == {}
+
+
+async def test_a_machine_that_maas_would_hand_out_is_not_adopted(stand: Stand) -> None:
+    machine = has(stand, S.READY)
+    adopts(stand, maas_id=machine.system_id)
+    fails(await stand.settle(), F.STATE_DISAGREEMENT, "Ready")
+
+
+async def test_nor_is_somebody_elses_or_one_that_contradicts_itself(stand: Stand) -> None:
+    machine = has(stand, S.DEPLOYED, owner=OPERATOR.username)
+    adopts(stand, maas_id=machine.system_id)
+    fails(await stand.settle(), F.STATE_DISAGREEMENT, "'op'")
+    is_held(machine)
+    adopts(stand, macs=(OTHER_MAC,))
+    fails(await stand.settle(), F.DISCOVERY_CONFLICT)
