@@ -66,7 +66,7 @@ def parse(address: str) -> URL:
     try:
         url = URL(text if "://" in text else f"https://{_bracketed(text)}")
     except ValueError:
-        raise _incomplete("the BMC address is neither https://host[:port] nor host[:port]") from None
+        raise _malformed() from None
     if url.user is not None or url.password is not None:
         raise _incomplete("the BMC address holds a user name; credentials are given by reference, apart from it")
     if url.scheme != "https":
@@ -74,7 +74,10 @@ def parse(address: str) -> URL:
     more = url.path not in ("", "/") or url.query_string or url.fragment
     if not (url.host or "").rstrip(".") or url.port == 0 or more:
         raise _incomplete(f"the BMC address {text!r} is not just https://host[:port]; a system's path is given apart")
-    return _one_spelling(url)
+    try:
+        return _one_spelling(url)
+    except ValueError:  # a host with characters that no host has
+        raise _malformed() from None
 
 
 def _one_spelling(url: URL) -> URL:
@@ -83,6 +86,10 @@ def _one_spelling(url: URL) -> URL:
     with suppress(ValueError):  # a name
         host = str(ip_address(host))
     return URL.build(scheme="https", host=host, port=None if url.port == HTTPS else url.port)
+
+
+def _malformed() -> BmcError:
+    return _incomplete("the BMC address is neither https://host[:port] nor host[:port]")
 
 
 def _incomplete(detail: str) -> BmcError:

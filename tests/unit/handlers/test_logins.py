@@ -7,7 +7,15 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from farrier.handlers.node.logins import LOGIN_WINDOW, OTHERS_TAKE, capped, counted, waits_for_others
+from farrier.handlers.node.logins import (
+    LOGIN_WINDOW,
+    OTHERS_TAKE,
+    capped,
+    counted,
+    is_shared,
+    target_of,
+    waits_for_others,
+)
 from farrier.model.actions import Action
 from farrier.model.node import Bmc, OtherLogin
 from tests.support.nodes import NOW, answers, decide, intent
@@ -57,3 +65,24 @@ def test_a_request_for_power_waits_for_neighbours_and_is_refused_for_their_failu
     )
     answered = [verdict for verdict, _ in answers(decide(node))]
     assert answered == ([] if under_way else ["rejected"])
+
+
+@pytest.mark.parametrize(
+    ("address", "dialled", "system"),
+    [
+        ("https://10.0.0.1/redfish/v1/Systems/1/", "https://10.0.0.1", "/redfish/v1/Systems/1"),
+        ("https://10.0.0.1:8443", "https://10.0.0.1:8443", None),
+        ("bmc-1.example:8443", "bmc-1.example:8443", None),
+        ("fd00::1", "fd00::1", None),
+        ("https://[::1", "https://[::1", None),
+        ("https://[zz]", "https://[zz]", None),
+        ("https://a\u2100b.example", "https://a\u2100b.example", None),
+    ],
+)
+def test_an_address_without_a_path_is_dialled_as_it_is_given_be_it_malformed(
+    address: str, dialled: str, system: str | None
+) -> None:
+    node = replace(manageable(), bmc_address=address)
+    target = target_of(replace(node, bmc=replace(node.bmc, system_path=None)))
+    assert (target.address, target.system_path) == (dialled, system)
+    assert is_shared(node) == (system is not None)

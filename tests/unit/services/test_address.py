@@ -36,6 +36,10 @@ def test_an_address_is_a_host_with_or_without_scheme_and_port(address: str, url:
     [
         ("", "not just https://host[:port]"),
         ("https://", "not just https://host[:port]"),
+        ("https://[::1", "neither https://host[:port] nor"),
+        ("https://[zz]", "neither https://host[:port] nor"),
+        ("https://a\u2100b.example", "neither https://host[:port] nor"),
+        ("h\x01ost", "neither https://host[:port] nor"),
         ("https://.", "not just https://host[:port]"),
         ("http://10.0.0.5", "only https:// is spoken"),
         ("ftp://10.0.0.5", "only https:// is spoken"),
