@@ -17,7 +17,8 @@ from farrier.io import session
 from farrier.io.pool import Connection, Pool
 
 _MALFORMED = "FR400"
-_DATA_CLASS = "22"  # text that is no MAC address, a number out of range
+# A number out of range; a text or JSON that is larger or deeper than the server takes.
+_DATA_CLASSES = ("22", "54")
 
 # Two registrations at the same moment get as far as the constraint.
 _TAKEN = {
@@ -56,5 +57,5 @@ def told(refusal: Exception) -> RefusedByModel:
         return RefusedByModel(text, hint=_NO_RIGHT_HINT, sqlstate=sqlstate)
     if isinstance(refusal, (asyncpg.UniqueViolationError, asyncpg.ExclusionViolationError)) and not hint:
         text, hint = _TAKEN.get(refusal.constraint_name or "", (text, hint))
-    malformed = sqlstate == _MALFORMED or sqlstate.startswith(_DATA_CLASS) or isinstance(refusal, session.Unsendable)
+    malformed = sqlstate == _MALFORMED or sqlstate.startswith(_DATA_CLASSES) or isinstance(refusal, session.Unsendable)
     return (MalformedRequest if malformed else RefusedByModel)(text, hint=hint, sqlstate=sqlstate)

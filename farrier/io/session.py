@@ -47,21 +47,34 @@ class Trouble(enum.Enum):
     GONE = "gone"  # the server cannot work: give up, leases run out
 
 
-_BY_CLASS = {
-    "22": Trouble.DATA,
-    "23": Trouble.DATA,
-    "P0": Trouble.DATA,
-    "FR": Trouble.DATA,
-    "42": Trouble.DATA,
-}
-_BY_CLASS |= {"40": Trouble.MOMENT, "55": Trouble.MOMENT}
+# The classes that are about a value, or about a statement or function that fails whenever it is sent.
+_DATA = (
+    "0A",  # not supported
+    "20",  # a function has no case for it
+    "21",  # more rows than one
+    "22",  # a value out of its range or form
+    "23",  # a constraint
+    "25",  # not in this state of the transaction
+    "2F",  # a function failed,
+    "38",  # in another language,
+    "39",  # or answered what it must not
+    "42",  # syntax, a missing object or right
+    "44",  # not in the view
+    "54",  # larger or deeper than the server takes
+    "P0",  # raised by a function
+    "FR",  # by one of ours
+)
+_BY_CLASS = dict.fromkeys(_DATA, Trouble.DATA) | {"40": Trouble.MOMENT, "55": Trouble.MOMENT}
+# Of class 25: a server that has become, or is still, a standby; and two that end the connection.
+_OF_THE_SERVER = frozenset({"25006", "25P03", "25P04"})
 
 
 def classify(error: Exception) -> Trouble:
     """Sorted by the class of its SQLSTATE; what is unknown is not tried again."""
     if isinstance(error, Unsendable):
         return Trouble.DATA
-    return _BY_CLASS.get((getattr(error, "sqlstate", None) or "")[:2], Trouble.GONE)
+    sqlstate = getattr(error, "sqlstate", None) or ""
+    return Trouble.GONE if sqlstate in _OF_THE_SERVER else _BY_CLASS.get(sqlstate[:2], Trouble.GONE)
 
 
 def reason_of(error: Exception) -> str:

@@ -1,0 +1,39 @@
+"""What an SQLSTATE means for the work at hand: whether what was sent is at fault, the moment, or the server."""
+
+from __future__ import annotations
+
+import asyncpg
+import pytest
+
+from farrier.io.session import Trouble, Unsendable, classify
+
+TROUBLES = [
+    (asyncpg.StatementTooComplexError, Trouble.DATA),  # JSON that is nested too deeply for the server
+    (asyncpg.ProgramLimitExceededError, Trouble.DATA),  # a key that no index has room for
+    (asyncpg.FeatureNotSupportedError, Trouble.DATA),
+    (asyncpg.CardinalityViolationError, Trouble.DATA),
+    (asyncpg.InFailedSQLTransactionError, Trouble.DATA),
+    (asyncpg.NumericValueOutOfRangeError, Trouble.DATA),
+    (asyncpg.UniqueViolationError, Trouble.DATA),
+    (asyncpg.UndefinedTableError, Trouble.DATA),
+    (asyncpg.RaiseError, Trouble.DATA),
+    (asyncpg.DeadlockDetectedError, Trouble.MOMENT),
+    (asyncpg.LockNotAvailableError, Trouble.MOMENT),
+    (asyncpg.ReadOnlySQLTransactionError, Trouble.GONE),  # the primary is another server now
+    (asyncpg.IdleInTransactionSessionTimeoutError, Trouble.GONE),
+    (asyncpg.DiskFullError, Trouble.GONE),
+    (asyncpg.AdminShutdownError, Trouble.GONE),
+    (asyncpg.QueryCanceledError, Trouble.GONE),
+    (asyncpg.InternalServerError, Trouble.GONE),
+]
+
+
+@pytest.mark.parametrize(("refusal", "trouble"), TROUBLES)
+def test_an_error_is_of_the_data_of_the_moment_or_of_the_server(
+    refusal: type[asyncpg.PostgresError], trouble: Trouble
+) -> None:
+    assert classify(refusal("…")) is trouble
+
+
+def test_what_the_driver_cannot_send_is_of_the_data() -> None:
+    assert classify(Unsendable("…")) is Trouble.DATA
