@@ -13,14 +13,14 @@ from typing import Any, assert_never
 
 import msgspec
 
-from farrier.errors import ConfigError, DatabaseUnreachable, UndecodableState
-from farrier.io import session, statements
+from farrier.errors import ConfigError, DatabaseUnreachable
+from farrier.io import decoding, session, statements
 from farrier.io.pool import Pool
 from farrier.io.state import Changes
 from farrier.model.maas_region import KIND, MaasRegion, Named, Reading, RegionWrite, Unknown
 from farrier.model.schedule import Finished
 
-_decode = msgspec.json.Decoder(MaasRegion).decode
+_decode = decoding.reader(MaasRegion, "a MAAS region")
 _USE = statements.load("maas_region/use")
 # Two replicas that are told of the same sites at once get in each other's way at most so often.
 _TRIES = 3
@@ -88,10 +88,7 @@ class RegionRows:
     interrupted: str | None = None
 
     def decode(self, snapshot: bytes | str) -> MaasRegion:
-        try:
-            return _decode(snapshot)
-        except msgspec.DecodeError as error:
-            raise UndecodableState("a MAAS region", str(error)) from error
+        return _decode(snapshot)
 
     def changes(self, runs: Sequence[Finished[MaasRegion, RegionWrite]]) -> Changes:
         changes: dict[str, list[dict[str, Any]]] = defaultdict(list)

@@ -12,8 +12,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from farrier.errors import UndecodableState
-from farrier.io import statements
+from farrier.io import decoding, statements
 from farrier.io.state import Changes
 from farrier.model.node import Node, Workflow
 from farrier.model.schedule import Finished
@@ -30,7 +29,7 @@ from farrier.model.writes import (
     Write,
 )
 
-_decode = msgspec.json.Decoder(Node).decode
+_decode = decoding.reader(Node, "a node")
 
 # The columns of `nodes` that a run owns, as they are named in the Node.
 _OWNED = [
@@ -62,10 +61,7 @@ class NodeRows:
     interrupted = statements.load("node/interrupted")
 
     def decode(self, snapshot: bytes | str) -> Node:
-        try:
-            return _decode(snapshot)
-        except msgspec.DecodeError as error:
-            raise UndecodableState("a node", str(error)) from error
+        return _decode(snapshot)
 
     def changes(self, runs: Sequence[Finished[Node, Write]]) -> Changes:
         changes: dict[str, list[dict[str, Any]]] = defaultdict(list)

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from farrier.errors import RefusedByModel, UndecodableState
-from farrier.io import census, reading, refusals, statements
+from farrier.io import census, decoding, reading, refusals, statements
 from farrier.io.pool import Connection, Pool
 from farrier.model import clocks
 from farrier.model.census import Census, Rules
@@ -54,6 +54,8 @@ _LOOKED = 5000
 
 _ID = re.compile(r"[0-9]{1,18}")
 
+_read_census = decoding.reader(Census, "a count of the fleet")
+
 
 class PostgresQueries:
     """`protocols.Queries`."""
@@ -86,7 +88,7 @@ class PostgresQueries:
             (more,) = await reading.fetch(conn, dict[str, Any], _DETAIL, id_)
         try:
             return Page(now, (msgspec.convert(msgspec.to_builtins(line) | more, NodeDetail),))
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, RecursionError) as error:
             raise UndecodableState(f"node {line.name}", str(error)) from error
 
     async def history(
@@ -141,7 +143,7 @@ class PostgresQueries:
     async def census(self, rules: Rules) -> Census:
         async with refusals.borrowed(self._pool) as conn:
             counted = await census.take(conn, rules)
-        return reading.decoded(counted, msgspec.json.Decoder(Census))
+        return _read_census(counted)
 
 
 class _Walked(msgspec.Struct, frozen=True):

@@ -8,10 +8,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, TypeVar
 
-import msgspec
-
-from farrier.errors import RefusedByModel, UndecodableState
-from farrier.io import statements
+from farrier.errors import RefusedByModel
+from farrier.io import decoding, statements
 from farrier.io.pool import Connection
 
 T = TypeVar("T")
@@ -28,16 +26,8 @@ async def now(conn: Connection) -> datetime:
 
 async def fetch(conn: Connection, type_: type[T], sql: str, *arguments: Any) -> tuple[T, ...]:
     """Rows of one column, each a JSON object. Raises UndecodableState."""
-    decoder = msgspec.json.Decoder(type_)
-    return tuple(decoded(record[0], decoder) for record in await conn.fetch(sql, *arguments))
-
-
-def decoded(row: str, decoder: msgspec.json.Decoder[T]) -> T:
-    """One JSON object. Raises UndecodableState."""
-    try:
-        return decoder.decode(row)
-    except msgspec.ValidationError as error:
-        raise UndecodableState("a row of what was asked for", str(error)) from error
+    read = decoding.reader(type_, "a row of what was asked for")
+    return tuple(read(record[0]) for record in await conn.fetch(sql, *arguments))
 
 
 async def find_resource(conn: Connection, kind: str, given: str) -> int:

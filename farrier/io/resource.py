@@ -12,8 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from farrier.errors import UndecodableState
-from farrier.io import statements
+from farrier.io import decoding, statements
 from farrier.io.state import Changes
 from farrier.model.kinds import KindSpec
 from farrier.model.resource import Answer, Resource
@@ -55,13 +54,10 @@ class ResourceRows(Generic[R, W]):
         self._columns = (*_ALWAYS, *columns)
         self._what = spec.what
         self._own_section = section
-        self._decode = msgspec.json.Decoder(type_).decode
+        self._decode = decoding.reader(type_, spec.what)
 
     def decode(self, snapshot: bytes | str) -> R:
-        try:
-            return self._decode(snapshot)
-        except msgspec.DecodeError as error:
-            raise UndecodableState(self._what, str(error)) from error
+        return self._decode(snapshot)
 
     def changes(self, runs: Sequence[Finished[R, W]]) -> Changes:
         # Each element names its run, also those of `kind`: what belongs to runs that have lost their claim is left out.

@@ -1,0 +1,69 @@
+"""JSON from the database decoded: the one place where what cannot be read becomes `UndecodableState`.
+
+Used by every `state.Rows` and by all reads for people, so that one value costs its own resource or row and nothing
+else. The database refuses values that nobody could read; this is for those that were stored before it did, and for
+whatever comes past it. Where only a part is beyond reading, as a client's label may be, a text stands in its place: a
+node is listed, and may be cancelled, whatever an agent has told of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TypeAlias, TypeVar
+
+import msgspec
+
+from farrier.errors import UndecodableState
+
+T = TypeVar("T")
+
+Reader: TypeAlias = Callable[[bytes | str], T]
+
+# A value takes 64 levels at the doors, and the snapshot around it some; Python reads less than a thousand.
+_DEEPEST = 100
+# Digits. The largest float has 309, and Python turns no more than 4300 into a number.
+_LONGEST = 309
+
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]|-?[0-9][0-9.eE+-]*', re.DOTALL)
+_TOO_DEEP = '"(nested too deeply to be read)"'
+_TOO_LONG = '"(a number too long to be read)"'
+
+_UNREADABLE = (msgspec.DecodeError, RecursionError, ValueError)
+
+
+def reader(type_: type[T], what: str) -> Reader[T]:
+    """Decodes one JSON text as `type_`. The result raises UndecodableState, which names `what`, and nothing else."""
+    decode = msgspec.json.Decoder(type_).decode
+
+    def read(text: bytes | str) -> T:
+        try:
+            return decode(text)
+        except _UNREADABLE:
+            pass
+        try:
+            return decode(legible(text if isinstance(text, str) else text.decode()))
+        except _UNREADABLE as error:
+            raise UndecodableState(what, str(error)) from error
+
+    return read
+
+
+def legible(text: str) -> str:
+    """Well-formed JSON with a text in place of each part that is nested too deeply and each number that is too long."""
+    kept: list[str] = []
+    depth = copied = 0
+    for token in _TOKEN.finditer(text):
+        first = text[token.start()]
+        if first in "[{":
+            depth += 1
+            if depth == _DEEPEST + 1:
+                kept += text[copied : token.start()], _TOO_DEEP
+        elif first in "]}":
+            if depth == _DEEPEST + 1:
+                copied = token.end()
+            depth -= 1
+        elif first != '"' and depth <= _DEEPEST and token.end() - token.start() > _LONGEST:
+            kept += text[copied : token.start()], _TOO_LONG
+            copied = token.end()
+    return "".join((*kept, text[copied:]))

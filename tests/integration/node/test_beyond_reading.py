@@ -1,0 +1,90 @@
+"""Values that nobody can read, stored before the database refused them: each costs no more than itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from farrier.io.queries import PostgresQueries
+from farrier.model.bmc import BmcReading, BmcTarget
+from farrier.model.node import TaskType
+from farrier.model.views import Wanted
+from farrier.services import address as addresses
+from tests.support import pg
+from tests.support.fake_bmc import READING
+from tests.support.site import HOUR, Machine, Site
+
+DEEP = '{"x": ' + "[" * 3000 + "]" * 3000 + "}"
+LONG = '{"x": ' + "9" * 5000 + "}"
+BEYOND = pytest.mark.parametrize("value", [DEEP, LONG], ids=["deep", "long"])
+
+
+async def store(machine: Machine, table: str, column: str, value: str) -> None:
+    key = "id" if table == "nodes" else "node_id"
+    await machine.site.conn.execute(
+        f"UPDATE farrier.{table} SET {column} = $1::jsonb WHERE {key} = $2", value, machine.id
+    )
+
+
+@BEYOND
+async def test_labels_beyond_reading_cost_a_text_and_no_run(site: Site, value: str) -> None:
+    machine, other = await site.register("gpu-1"), await site.register("gpu-2")
+    await store(machine, "nodes", "labels", value)
+    for each in (machine, other):
+        assert (await each.ask("onboard", mode="manual")).status == "accepted"
+
+
+@BEYOND
+async def test_every_node_is_listed_and_shown_whatever_one_has_as_its_labels(
+    site: Site, db: pg.Database, value: str
+) -> None:
+    machine = await site.register("gpu-1")
+    await site.register("gpu-2")
+    await store(machine, "nodes", "labels", value)
+    async with db.pool(size=1) as connections:
+        queries = PostgresQueries(connections)
+        listed = (await queries.inventory(Wanted())).rows
+        (shown,) = (await queries.node("gpu-1")).rows
+    assert [line.name for line in listed] == ["gpu-1", "gpu-2"]
+    assert "to be read" in str(shown.labels["x"]) and shown.labels == listed[0].labels
+
+
+@BEYOND
+async def test_a_node_is_cancelled_and_its_tasks_are_listed_whatever_an_agent_gave_as_its_result(
+    site: Site, db: pg.Database, value: str
+) -> None:
+    machine = await (await site.active()).asked("drain")
+    await store(machine, "node_tasks", "result", value)
+    await machine.finish(TaskType.DRAIN, succeeded=False)
+    await store(machine, "node_tasks", "result", value)
+    assert (await machine.ask("cancel")).status == "accepted"
+    async with db.pool(size=1) as connections:
+        assert (await PostgresQueries(connections).tasks(machine.name)).rows
+
+
+async def test_a_node_runs_whatever_its_agent_has_told_of_its_health(site: Site) -> None:
+    machine = await site.active()
+    await store(machine, "node_agents", "health", DEEP)
+    assert (await machine.ask("drain")).status == "accepted"
+
+
+def dialled(target: BmcTarget) -> BmcReading:
+    """What the client does first."""
+    addresses.parse(target.address)
+    return READING
+
+
+@pytest.mark.parametrize("address", ["https://[::1", "https://[zz]", "https://a\u2100b.example", "h\x01ost"])
+async def test_an_address_that_is_none_says_so_and_waits_for_another(site: Site, address: str) -> None:
+    site.bmc.script = dialled
+    machine = await site.register(bmc_address="https://10.0.0.1")
+    await site.conn.execute("UPDATE farrier.nodes SET bmc_address = $1 WHERE id = $2", address, machine.id)
+    await machine.asked("set_bmc", credential="env:BMC")
+    await site.wait(HOUR)  # in which it was seen what its credential is, and tried once more
+    moves = await machine.moves()
+    await site.wait(HOUR)
+    known = await machine.bmc()
+    assert (known["failure"], (await machine.look())["management"]) == ("incomplete", "enroll")
+    assert "neither https://host[:port] nor host[:port]" in known["last_error"]
+    assert await machine.moves() == moves
+    await machine.asked("set_bmc", address="https://10.0.0.2")
+    assert (await machine.look())["management"] == "manageable"
