@@ -21,9 +21,38 @@ REASON_MAX = 500
 REFERENCE_MAX = 500
 """Characters of a BMC address or a credential reference; a Vault path is the longest that is met."""
 
-# Some character that is no blank; no blank at all. PostgreSQL writes both patterns the same way.
+# What the database says instead of the pattern, which nobody wants to read.
+_FAULT = "fault"
+_CONTROL = r"\u0001-\u001f\u007f-\u009f"
+# Neither in the scheme's place nor in the host's is there anything that would end it; a name in brackets has to be a
+# number. What has a scheme is not to be taken for a host of that name.
+_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*://"
+_HOST = rf"(?:\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?\](?::[0-9]*)?|[^\s/?#@\[\]{_CONTROL}]+)"
+
+# PostgreSQL writes all these patterns the same way. Some character that is no blank; no blank at all.
 Reason: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=REASON_MAX, pattern=r"\S")]
-Reference: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=REFERENCE_MAX, pattern=r"\A\S+\Z")]
+Address: TypeAlias = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=REFERENCE_MAX,
+        pattern=rf"\A(?:{_SCHEME}|(?!{_SCHEME})){_HOST}(?:[/?#][^\s{_CONTROL}]*)?\Z",
+        extra={
+            _FAULT: "must be host[:port] or https://host[:port][/path]: no blanks, control characters or user name, "
+            "and brackets only around an IPv6 address"
+        },
+    ),
+]
+# A secret that was given instead is not to be stored, nor repeated where it is refused.
+Reference: TypeAlias = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=REFERENCE_MAX,
+        pattern=rf"\A(?:file|env|systemd|vault):[^\s{_CONTROL}]+\Z",
+        extra={_FAULT: "must be a reference (file:, env:, systemd: or vault:) with no blanks, never the secret itself"},
+    ),
+]
 
 
 # The edge of a word in Python's patterns; in PostgreSQL's a backspace and a backslash.
@@ -70,7 +99,7 @@ class SetBmc(Params, frozen=True):
 
     any_of: ClassVar[tuple[str, ...]] = ("address", "credential")
 
-    address: Reference | None = None
+    address: Address | None = None
     credential: Reference | None = None
 
 
@@ -111,8 +140,8 @@ class Decommission(_Forcible, frozen=True, kw_only=True):
 
 
 class Field(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How the database checks one parameter. `pattern` is a regular expression that must match somewhere. `max` are
-    characters of a text, elements of an array, or the largest integer."""
+    """How the database checks one parameter. `pattern` is a regular expression that must match somewhere, and `fault`
+    what is said where it does not. `max` are characters of a text, elements of an array, or the largest integer."""
 
     type: str  # string, boolean, enum, integer or array
     required: bool = False
@@ -121,6 +150,7 @@ class Field(msgspec.Struct, frozen=True, omit_defaults=True):
     enum: tuple[str, ...] = ()
     min: int | None = None
     items: Field | None = None
+    fault: str | None = None
 
 
 class Schema(msgspec.Struct, frozen=True):
@@ -142,6 +172,8 @@ def describe(params: type[Params]) -> Schema:
 
 def _field(info: msgspec.inspect.Type, required: bool) -> Field:
     match info:
+        case msgspec.inspect.Metadata(type=inner, extra={"fault": str(fault)}):
+            return msgspec.structs.replace(_field(inner, required), fault=fault)
         case msgspec.inspect.BoolType():
             return Field("boolean", required)
         case msgspec.inspect.StrType(min_length=None | 0 | 1):

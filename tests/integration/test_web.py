@@ -251,9 +251,9 @@ async def test_a_node_s_page_says_where_it_is_what_to_do_and_how_it_came_there(
 
 async def test_what_others_wrote_is_text_on_a_page_and_never_markup(web: httpx.AsyncClient, conn: Connection) -> None:
     await conn.execute(
-        "SELECT farrier.register_node('gpu-1', site => $1, model => $1, labels => jsonb_build_object('a', $1::text))",
-        EVIL,
+        "SELECT farrier.register_node('gpu-1', model => $1, labels => jsonb_build_object('a', $1::text))", EVIL
     )
+    await conn.execute("UPDATE farrier.nodes SET site = $1", EVIL)
     for path in ("/", "/nodes/gpu-1", f"/nodes/{EVIL}"):
         page = await web.get(path)
         assert EVIL not in page.text

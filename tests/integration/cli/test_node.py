@@ -240,8 +240,10 @@ async def test_a_node_that_never_was_is_refused_by_every_command(farrier: Prompt
         assert "hint: " in refused.err
 
 
-async def test_what_came_from_elsewhere_cannot_steer_the_terminal(farrier: Prompt) -> None:
-    await farrier("node", "add", "gpu-1", "--site", "\x1b[31mred[bold]")
+async def test_what_came_from_elsewhere_cannot_steer_the_terminal(farrier: Prompt, db: pg.Database) -> None:
+    await farrier("node", "add", "gpu-1")
+    async with db.connect() as conn:
+        await conn.execute("UPDATE farrier.nodes SET site = $1", "\x1b[31mred[bold]")
     assert "\x1b" not in (await farrier("node", "list")).out
     assert "[31mred[bold]" in (await farrier("node", "show", "gpu-1")).out
 

@@ -44,7 +44,7 @@ async def insert(
         ("quarantine", as_json({"reason": "x" * 501}), "parameter reason is longer than 500"),
         ("onboard", '{"mode": "magic"}', "parameter mode must be one of deploy, adopt, manual"),
         ("set_bmc", "{}", "needs at least one of: address, credential"),
-        ("set_bmc", '{"address": "10.0.0.1 "}', "parameter address is blank or has blanks in it"),
+        ("set_bmc", '{"address": "10.0.0.1 "}', "parameter address must be .*: no blanks"),
         ("release", '{"why": "x"}', "parameter why is unknown; it takes: none"),
         ("quarantine", as_json({"reason": "x" * 20_000}), "16384 is the most"),
     ],

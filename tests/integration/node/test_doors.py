@@ -1,0 +1,241 @@
+"""What clients and agents may not store: each is refused in words, and as much as is documented gets in."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from farrier.errors import MalformedRequest, RefusedByModel
+from farrier.io import refusals
+from farrier.io.api import PostgresRequests
+from farrier.model import actions
+from farrier.model.actions import Action
+from farrier.model.node import TaskType
+from farrier.model.requests import Registration, Request
+from tests.support import pg
+from tests.support.site import Site
+
+REGISTER = "SELECT farrier.register_node('gpu-9', labels => $1::jsonb)"
+ENROLL = "SELECT farrier.enroll_agent('token', $1::jsonb)"
+
+
+def deep(levels: int) -> str:
+    """An object that holds arrays in each other: `levels` in all."""
+    return '{"x": ' + "[" * (levels - 1) + "]" * (levels - 1) + "}"
+
+
+async def labels(site: Site, value: str) -> None:
+    await site.conn.execute(REGISTER, value)
+
+
+async def facts(site: Site, value: str) -> None:
+    await site.register(bootstrap_token="token")
+    await site.conn.execute(ENROLL, value)
+
+
+async def health(site: Site, value: str) -> None:
+    machine = await site.active()
+    await site.conn.execute("SELECT farrier.heartbeat($1, $2::jsonb, $3)", machine.name, value, machine.key)
+
+
+async def result(site: Site, value: str) -> None:
+    machine = await (await site.active()).asked("drain")
+    lease = await machine.claim(TaskType.DRAIN)
+    assert lease is not None
+    await site.conn.execute("SELECT farrier.finish_task($1, $2, false, $3)", lease.task, lease.token, value)
+
+
+DOORS = [(labels, 16_384), (facts, 65_536), (health, 65_536), (result, 65_536)]
+
+
+async def refused(act: Any) -> str:
+    with pytest.raises(pg.PostgresError) as error:
+        await act
+    assert error.value.sqlstate == "FR400", error.value
+    return str(error.value)
+
+
+@pytest.mark.parametrize(("door", "most"), DOORS)
+async def test_json_that_nobody_could_read_is_refused(site: Site, door: Any, most: int) -> None:
+    told = await refused(door(site, deep(3000)))
+    assert "nested more than 64 levels deep" in told
+
+
+@pytest.mark.parametrize(("door", "most"), DOORS)
+@pytest.mark.parametrize("number", ["9" * 5000, "-" + "9" * 5000, "1e309"])
+async def test_a_number_that_is_no_float_is_refused(site: Site, door: Any, most: int, number: str) -> None:
+    assert "beyond -1e308 or 1e308" in await refused(door(site, f'{{"x": [{{"y": {number}}}]}}'))
+
+
+@pytest.mark.parametrize(("door", "most"), DOORS)
+async def test_json_that_is_too_large_is_refused(site: Site, door: Any, most: int) -> None:
+    told = await refused(door(site, json.dumps({"x": "y" * most})))
+    assert str(most) in told or "64 KiB" in told
+
+
+@pytest.mark.parametrize(("door", "most"), DOORS)
+async def test_as_much_as_is_allowed_gets_in(site: Site, door: Any, most: int) -> None:
+    largest = {"x": "", "n": [10**308, -(10**308), 0.1], "deep": json.loads(deep(63))}
+    largest["x"] = "y" * (most - len(json.dumps(largest)))
+    await door(site, json.dumps(largest))
+
+
+async def test_a_fault_is_found_wherever_it_is(every_db: pg.Database) -> None:
+    check = "SELECT farrier.json_fault($1::jsonb, 65536)"
+    objects = '{"a": ' * 65 + "1" + "}" * 65
+    mixed = '{"a": [1, ' * 33 + "1" + "]}" * 33
+    async with every_db.connect() as conn:
+        for fits in (
+            deep(64),
+            "[" * 64 + "1" + "]" * 64,
+            '{"a": ' * 64 + "1" + "}" * 64,
+            '"' + "[" * 99 + '"',
+            "1e308",
+        ):
+            assert await conn.fetchval(check, fits) is None, fits
+        for faulty in (deep(65), deep(5000), "[" * 65 + "]" * 65, f"[1, {objects}, 2]", mixed, "1e309", "[-1e309]"):
+            assert await conn.fetchval(check, faulty) is not None, faulty
+
+
+async def test_params_are_too_shallow_to_hold_any_of_it(site: Site) -> None:
+    machine = await site.register()
+    for params in (deep(3000), '{"reason": ' + deep(3000) + "}", '{"reason": ' + "9" * 5000 + "}"):
+        with pytest.raises(pg.PostgresError) as error:
+            await site.conn.execute("SELECT farrier.intent($1, 'quarantine', $2::jsonb)", machine.name, params)
+        assert error.value.sqlstate == "FR400"
+
+
+# --- idempotency keys, and what the server itself has no room for
+
+
+@pytest.mark.parametrize("name", ["idempotency_key", "requested_by"])
+async def test_a_key_and_a_name_of_a_request_have_255_characters(site: Site, name: str) -> None:
+    machine = await site.register()
+    ask = f"SELECT farrier.intent($1, 'quarantine', '{{\"reason\": \"x\"}}', {name} => $2)"
+    await site.conn.execute(ask, machine.name, "ä" * 255)
+    assert await refused(site.conn.execute(ask, machine.name, "k" * 256)) == f"{name} is longer than 255 characters"
+
+
+async def test_what_the_server_has_no_room_for_is_malformed_and_no_outage(site: Site, db: pg.Database) -> None:
+    machine = await site.register()
+    async with db.pool(size=1) as connections:
+        requests = PostgresRequests(connections, db.dsn)
+        with pytest.raises(MalformedRequest, match="longer than 255"):
+            await requests.ask(Request(node=machine.name, action="manage", key="k" * 12_000))
+        with pytest.raises(RefusedByModel, match="stack depth"):
+            async with refusals.borrowed(connections) as conn:
+                await conn.execute("SELECT ($1::text)::jsonb", "[" * 500_000)
+
+
+# --- addresses and references
+
+GOOD_ADDRESSES = (
+    "10.0.0.1",
+    "bmc-1.example",
+    "bmc-1.example:443",
+    "fd00::1",
+    "[fd00::1]:8443",
+    "https://10.0.0.1",
+    "https://[fd00::1]:8443/redfish/v1/Systems/1",
+    "https://bmc.example/redfish/v1/Systems/a@b[1]",
+    "bücher.example",
+)
+BAD_ADDRESSES = (
+    "",
+    " ",
+    "https://",
+    "https://[::1",
+    "https://::1]",
+    "https://[zz]",
+    "https://[::1]x",
+    "[::1",
+    "a]b",
+    "h\x01ost",
+    "https://host/\x7f",
+    "host\u0085",
+    "10.0.0.1 ",
+    "10.0.0.1\n",
+    "https://user:pw@10.9.0.1",
+    "user@10.9.0.1",
+    "https:///redfish",
+)
+GOOD_REFERENCES = ("file:/run/creds/bmc-1", "env:FARRIER_SECRET_BMC", "systemd:bmc", "vault:farrier/bmc/gpu-1")
+BAD_REFERENCES = ("", "hunter2", "admin:hunter2", "file:", "file: x", "FILE:/x", "env:a\x01", "\nenv:x", "env:x\n")
+DETAILS = [
+    *(("address", text, True) for text in GOOD_ADDRESSES),
+    *(("address", text, False) for text in BAD_ADDRESSES),
+    *(("credential", text, True) for text in GOOD_REFERENCES),
+    *(("credential", text, False) for text in BAD_REFERENCES),
+]
+
+
+async def test_set_bmc_register_node_and_the_model_take_the_same(every_db: pg.Database) -> None:
+    async with every_db.connect() as conn:
+        await conn.execute("SELECT farrier.register_node('gpu-1')")
+        for number, (detail, text, good) in enumerate(DETAILS):
+            given = json.dumps({detail: text})
+            asked = ("SELECT farrier.intent('gpu-1', 'set_bmc', $1::jsonb)", given)
+            made = (f"SELECT farrier.register_node('node-{number}', bmc_{detail} => $1)", text)
+            if good:
+                actions.decode(Action.SET_BMC, {detail: text})
+                await conn.execute(*asked)
+                undone = conn.transaction()  # several name one BMC
+                await undone.start()
+                await conn.execute(*made)
+                await undone.rollback()
+                continue
+            with pytest.raises(RefusedByModel):
+                actions.decode(Action.SET_BMC, {detail: text})
+            for statement in (asked, made):
+                assert "no blanks" in await refused(conn.execute(*statement)), text
+
+
+@pytest.mark.parametrize("given", ["bmc_credential => 'hunter2'", "bmc_address => 'https://admin:hunter2@10.0.0.1'"])
+async def test_a_secret_is_neither_stored_nor_repeated(site: Site, given: str) -> None:
+    with pytest.raises(pg.PostgresError) as error:
+        await site.conn.execute(f"SELECT farrier.register_node('gpu-1', {given})")
+    seen = error.value
+    assert "hunter2" not in f"{seen} {seen.detail} {seen.hint}"
+    assert await site.conn.fetchval("SELECT count(*) FROM farrier.nodes") == 0
+
+
+# --- a node's other details
+
+REFUSED_DETAILS = [
+    ("site => ''", "site '' is not usable"),
+    ("site => '../../etc'", "1 to 63 letters"),
+    ("site => E'a\\n'", "1 to 63 letters"),
+    ("site => repeat('a', 64)", "1 to 63 letters"),
+    ("model => ''", "1 to 100 characters"),
+    ("model => repeat('m', 101)", "1 to 100 characters"),
+    ("model => E'H100\\n'", "control character"),
+    ("macs => '{zz}'", 'macs: invalid input syntax for type macaddr: "zz"'),
+    ("macs => '{02:00:00:00:00:01, NULL}'", "null is no MAC address"),
+]
+
+
+@pytest.mark.parametrize(("given", "told"), REFUSED_DETAILS)
+async def test_a_detail_that_no_node_has_is_refused(site: Site, given: str, told: str) -> None:
+    assert told in await refused(site.conn.execute(f"SELECT farrier.register_node('gpu-1', {given})"))
+
+
+async def test_the_longest_details_are_taken(site: Site) -> None:
+    await site.conn.execute(
+        "SELECT farrier.register_node('gpu-1', site => repeat('a', 63), model => repeat('ä', 100), macs => NULL)"
+    )
+
+
+async def test_a_machine_of_another_node_is_refused_with_its_name(site: Site, db: pg.Database) -> None:
+    await site.conn.execute("SELECT farrier.register_node('gpu-1', site => 'eu-1', maas_id => 'abc')")
+    await site.conn.execute("SELECT farrier.register_node('gpu-2', site => 'eu-2', maas_id => 'abc')")
+    async with db.pool(size=1) as connections:
+        with pytest.raises(RefusedByModel, match="another node has this MAAS id in this site: gpu-1"):
+            await PostgresRequests(connections, db.dsn).register(Registration(name="x", site="eu-1", maas_id="abc"))
+
+
+async def test_nothing_cannot_be_woken(site: Site) -> None:
+    assert await refused(site.conn.execute("SELECT farrier.enqueue(NULL, NULL)")) == (
+        "a kind and an id were expected; got null and null"
+    )
