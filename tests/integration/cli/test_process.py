@@ -57,7 +57,7 @@ async def test_a_refusal_is_a_line_and_no_traceback(db: pg.Database) -> None:
 
 
 async def test_nothing_is_cut_in_a_pipe(db: pg.Database, farrier: Prompt) -> None:
-    name, site = "n" * 200, "s" * 200
+    name, site = "n" * 200, "s" * 63
     await farrier("node", "add", name, "--site", site)
     heading, line = (await process("node", "list", dsn=db.dsn)).stdout.splitlines()
     assert (heading.split()[0], line.split()[0]) == ("NODE", name)
