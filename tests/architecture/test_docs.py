@@ -23,6 +23,9 @@ EVENT = re.compile(r"`([a-z_]+\.(?:failed|lost|crashed))`")
 NAME = re.compile(r"\bfarrier_[a-z_]+")
 COMMAND = re.compile(r"(?:^|`|\()farrier ([a-z]+)(?: +([a-z]+))?", re.MULTILINE)
 FUNCTION = re.compile(r"farrier\.(\w+)\(")
+PSQL = re.compile(r"(?:^|[|;&] *)psql\b.*", re.MULTILINE)
+# psql reads none of farrier's settings, and without a database goes to whatever listens on this machine.
+NAMES_ITS_DATABASE = re.compile(r'psql (?:-v \S+ )?"(?:\$FARRIER_DATABASE_DSN|\$\(farrier db url\b|postgresql://)')
 
 TROUBLESHOOTING = sources.ROOT / "docs" / "operating" / "troubleshooting.md"
 SOURCES = "".join(
@@ -116,10 +119,20 @@ def test_a_command_that_a_page_shows_is_one(page: Path) -> None:
     assert not [command for command in shown if command not in known]
 
 
+@every_page
+def test_a_psql_that_a_page_shows_is_told_which_database(page: Path) -> None:
+    shown = [line.strip() for block in blocks_on(page) for line in PSQL.findall(block)]
+    assert not [line for line in shown if not NAMES_ITS_DATABASE.search(line)]
+
+
+def blocks_on(page: Path) -> list[str]:
+    """What a page shows to be typed or read apart from its text."""
+    return re.findall(r"```\w*\n(.*?)```", TEXTS[page], re.DOTALL)
+
+
 def commands_on(page: Path) -> list[tuple[str, str]]:
     """The two words after `farrier` in code: where a line of a block begins, in backticks, in $(…)."""
-    text = TEXTS[page]
-    code = "\n".join(re.findall(r"```\w*\n(.*?)```", text, re.DOTALL) + re.findall(r"`[^`\n]+`", text))
+    code = "\n".join(blocks_on(page) + re.findall(r"`[^`\n]+`", TEXTS[page]))
     return COMMAND.findall(code)
 
 
