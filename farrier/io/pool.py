@@ -85,6 +85,10 @@ _HOST = r"(\[[0-9A-Fa-f:.%]+\]|[^\[\]:,]*)(:[0-9]{1,5})?"
 _HOSTS = re.compile(f"{_HOST}(,{_HOST})*")
 _PORTS = range(1, 65536)
 _NUMBER = re.compile(r"-?[0-9]{1,20}")
+_UNREADABLE = "(unreadable DSN)"
+# These want to know who signed the server's certificate, and look here unless they are told of a file.
+_VERIFYING = frozenset({"verify-ca", "verify-full"})
+_USUAL_ROOT = "~/.postgresql/root.crt"
 
 
 class _Pooled(Single):
@@ -144,15 +148,32 @@ def redacted(dsn: str) -> str:
         parts = urlsplit(dsn)
         query = parse_qsl(parts.query, keep_blank_values=True)
     except ValueError:
-        return "(unreadable DSN)"
+        return _UNREADABLE
     login, at, hosts = parts.netloc.rpartition("@")
     # An unescaped "/" or "#" in a password moves the rest of it, and the "@", out of the authority.
     misplaced = "@" in parts.path + parts.query + parts.fragment
     if not parts.scheme or misplaced or not _HOSTS.fullmatch(hosts):
-        return "(unreadable DSN)"
+        return _UNREADABLE
     user = login.partition(":")[0]
     shown = [(key, value) for key, value in query if "pass" not in key.lower()]
     return urlunsplit((parts.scheme, f"{user}{at}{hosts}", parts.path, urlencode(shown, safe="/,:"), ""))
+
+
+def _without_root(dsn: str) -> str | None:
+    """What to say when the server's certificate is to be verified, and the file by which that is done is not there: of
+    a usual file the driver says it as of a DSN that it cannot read, of a named one as of a server that is away."""
+    if redacted(dsn) == _UNREADABLE:
+        return None
+    query = dict(parse_qsl(urlsplit(dsn).query))
+    mode = query.get("sslmode") or os.environ.get("PGSSLMODE", "")
+    named = query.get("sslrootcert") or os.environ.get("PGSSLROOTCERT")
+    file = named or os.path.expanduser(_USUAL_ROOT)
+    if mode.replace("_", "-") not in _VERIFYING or os.access(file, os.R_OK):
+        return None
+    return (
+        f"the root certificate {file}, by which sslmode={mode} knows the server, cannot be read; "
+        "sslrootcert=FILE in the DSN names the one of the authority that signed the server's"
+    )
 
 
 def _session(*, pgbouncer: bool) -> dict[str, str]:
@@ -192,11 +213,13 @@ async def _until_reachable(attempt: Callable[[], Awaitable[T]], dsn: str, *, pat
                 f"{where} refused our session settings ({refusal}); if that is PgBouncer, set database.pgbouncer = true"
             ) from refusal
         except _TRY_AGAIN as failure:
-            reason = str(failure) or type(failure).__name__
+            reason = _without_root(dsn) or str(failure) or type(failure).__name__
             if anyio.current_time() + pause > deadline:
                 raise errors.DatabaseUnreachable(where, reason) from failure
             log.warning("database.unreachable", where=where, reason=reason, next_try_in=round(pause, 2))
         except (ValueError, asyncpg.InterfaceError):
+            if without_root := _without_root(dsn):
+                raise errors.ConfigError(f"cannot connect to {where}: {without_root}") from None
             # The driver quotes the part it could not read, which may be the password: neither text nor chain.
             raise errors.ConfigError(
                 f"cannot read the DSN {where}; expected postgresql://user:password@host:port/database, "

@@ -51,12 +51,19 @@ class Machine(msgspec.Struct, frozen=True):
 
     async def runs(self, *blocks: str) -> None:
         """Type the lines of these blocks into one shell. An error in any of them ends the test."""
-        environment = {"PATH": f"{self.directory}/bin:{Path(sys.executable).parent}:/usr/bin:/bin"}
-        script = f"set -euo pipefail\n{self.here(''.join(map(BLOCKS.__getitem__, blocks)))}"
+        await self.types("".join(map(BLOCKS.__getitem__, blocks)), PGPASSWORD=OWNERS)
+
+    async def types(self, script: str, **environment: str) -> str:
+        """What the shell says to these lines. An error in any of them ends the test."""
+        path = {"PATH": f"{self.directory}/bin:{Path(sys.executable).parent}:/usr/bin:/bin"}
         done = await anyio.run_process(
-            ["bash", "-c", script], env=environment | {"PGPASSWORD": OWNERS}, cwd=self.directory, check=False
+            ["bash", "-c", f"set -euo pipefail\n{self.here(script)}"],
+            env=path | environment,
+            cwd=self.directory,
+            check=False,
         )
         assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+        return done.stdout.decode()
 
     def credentials(self, unit: str) -> Path:
         """What systemd makes of the LoadCredential= lines of a unit and its drop-ins."""
@@ -148,6 +155,21 @@ async def test_the_page_s_other_lines_work_on_what_the_first_ten_left(machine: M
     ]
     async with started(machine, "farrier@.service", "b") as systemd:
         await systemd.hears("READY=1")
+
+
+async def test_a_person_s_shell_reaches_the_database_with_nothing_in_the_home_directory(machine: Machine) -> None:
+    await machine.runs("install")
+    owner = f"postgresql://fleetowner@{machine.database}/farrier?sslmode=require"
+    person = "CREATE ROLE ada LOGIN PASSWORD 'adas' IN ROLE farrier_reader, farrier_intents"
+    await machine.types(f"psql '{owner}' -c \"{person}\"", PGPASSWORD=OWNERS)
+    home = machine.directory / "home"
+    home.mkdir()
+    asked = BLOCKS["shell"] + (
+        "farrier node list --json\n"
+        'psql -At "$FARRIER_DATABASE_DSN" -c "SELECT current_user, count(*) FROM farrier.intents"\n'
+    )
+    said = await machine.types(asked, HOME=str(home), USER="ada", PGPASSWORD="adas")
+    assert said.split() == ["[]", "ada|0"]
 
 
 @asynccontextmanager

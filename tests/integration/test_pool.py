@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 
 import anyio
 import pytest
@@ -63,6 +64,21 @@ async def test_a_dsn_that_cannot_be_read_is_a_matter_of_configuration_and_is_not
     chain = f"{caught.value!r} {caught.value.__cause__!r}"
     assert "hunter2" not in chain
     assert caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize("mode", ["verify-full", "verify-ca"])
+async def test_a_certificate_that_is_to_be_verified_by_a_file_that_is_not_there_names_that_file(
+    mode: str, closed_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The usual one is looked for in vain for ever; the one that is named may be on its way."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    dsn = f"postgresql://me:hunter2@127.0.0.1:{closed_port}/farrier?sslmode={mode}"
+    with pytest.raises(errors.ConfigError, match=f"{tmp_path}/.postgresql/root.crt.* cannot be read") as usual:
+        await pool.connect(dsn, patience=NOW)
+    with pytest.raises(errors.DatabaseUnreachable, match=f"{tmp_path}/db-ca.pem.* cannot be read") as named:
+        await pool.connect(f"{dsn}&sslrootcert={tmp_path}/db-ca.pem", patience=NOW)
+    assert "hunter2" not in f"{usual.value} {named.value}"
+    assert "sslrootcert=FILE" in str(usual.value)
 
 
 async def test_a_session_reads_farrier_first_and_in_utc(db: pg.Database) -> None:
