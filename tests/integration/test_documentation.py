@@ -1,13 +1,14 @@
 """What the pages promise of a running farrier: the README's SQL as it stands there, the refusals, the metrics.
 
 Each SQL block of the README is marked `<!-- sql: NAME -->`. One psql types them all, because `\\gset` keeps what one
-statement says for the next; a daemon answers.
+statement says for the next; a daemon answers. What a command said there is marked `<!-- said: NAME -->`.
 """
 
 from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ README = ROOT / "README.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 BLOCK = re.compile(r"<!-- sql: (\w+) -->\n```sql\n(.*?)```", re.DOTALL)
 BLOCKS = dict(BLOCK.findall(README.read_text(encoding="utf-8")))
+SAID = dict(re.findall(r"<!-- said: (\w+) -->\n```\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL))
 
 NOWHERE = BmcConfig(allowed_networks=("192.0.2.0/24",))  # the README's BMC is refused before a packet is sent
 
@@ -106,6 +108,22 @@ async def test_a_request_that_makes_no_sense_fails_in_its_insert(db: pg.Database
         with pytest.raises(pg.PostgresError) as refused:
             await conn.execute("INSERT INTO farrier.intents (node, action) VALUES ('gpu-017', 'explode')")
     assert refused.value.sqlstate == "FR400"
+
+
+async def test_a_node_that_waits_for_its_agent_says_what_the_readme_shows(db: pg.Database) -> None:
+    """To the letter, but for its numbers: times, and the line that decided."""
+    async with daemon(db.dsn), psql(db.dsn) as prompt:
+        await prompt.type(BLOCKS["register"])
+        await prompt.type(BLOCKS["ask"])
+        waits = "last_outcome ->> 'source' LIKE '%/wait_for_agent_enrollment.py:%'"
+        await until(db, f"SELECT bmc_failure IS NOT NULL AND {waits} FROM farrier.node_lifecycle")
+        command = [sys.executable, "-m", "farrier", "node", "why", "gpu-017", "--dsn", db.dsn]
+        said = (await anyio.run_process(command)).stdout.decode()
+    assert set(without_numbers(SAID["why"])) <= set(without_numbers(said)), said
+
+
+def without_numbers(text: str) -> list[str]:
+    return [re.sub(r"\d+", "0", line).rstrip() for line in text.splitlines()]
 
 
 @pytest.mark.parametrize("mode", ["deploy"])
