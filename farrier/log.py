@@ -1,7 +1,7 @@
 """Structured logs: a constant event name, and keys for everything else.
 
 `cli` calls `configure` once, before anything logs; modules take `structlog.stdlib.get_logger(__name__)`. A
-step's context (kind, id) is bound by the loop with structlog's contextvars. Lines go to standard error: JSON
+step's context (kind, id, name) is bound by the loop with structlog's contextvars. Lines go to standard error: JSON
 under systemd or when nobody watches, colours on a terminal. Guarantees: what is under a key that names a
 secret is masked, at any depth, before any renderer sees it; so are passwords in URLs. Warnings and errors that are
 said again and again are counted instead of written, and `tell_repeats` says how many there were. Other libraries'
@@ -109,6 +109,9 @@ def configure(
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    # Its pool tells with a traceback of each try to connect to a server that is away. Whoever asks for a connection
+    # then says so in an event of ours.
+    logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)
     # They say at `info` what each request of theirs was; ours are metrics.
     for chatty in ("httpx", "httpcore", "uvicorn.access"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))

@@ -66,6 +66,10 @@ class Attempt(Generic[R, S, W, V]):
         self._leases = leases
         self._limit = max_handling_time
 
+    def name_of(self, resource: R) -> str:
+        """What the log calls it."""
+        return self._kind.called(resource)
+
     def decide(self, claimed: Claimed, token: int, resource: R, now: datetime) -> Run[R, S, W] | Step[S, W, V]:
         """The synchronous part: all of a run that needs nothing from outside."""
         started = time.perf_counter()
@@ -132,7 +136,8 @@ class Attempt(Generic[R, S, W, V]):
 
     def _failed(self, claimed: Claimed, token: int, resource: R, error: BaseException, started: float) -> Run[R, S, W]:
         if not isinstance(error, FarrierError):
-            _log.error("handler.crashed", kind=self._kind.name, id=claimed.id, exc_info=error)
+            name = self.name_of(resource)
+            _log.error("handler.crashed", kind=self._kind.name, id=claimed.id, name=name, exc_info=error)
             error = InternalError(f"{type(error).__name__} in the handler")
         _, version = self._kind.identify(resource)
         finished: Finished[S, W] = self._assessor.fail(claimed, token, version, error)

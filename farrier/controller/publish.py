@@ -56,13 +56,20 @@ class Publisher(Generic[R, S]):
             self._sink.woken("transition")
 
     def _publish_one(self, run: Run[R, S, Any], log: structlog.stdlib.BoundLogger) -> None:
-        finished, kind = run.finished, self._kind.name
+        finished, kind, name = run.finished, self._kind.name, self._name_of(run)
         if run.error:
             state, substate = ("unknown", "") if run.resource is None else self._kind.label(run.resource)
             self._sink.failed(kind, state, substate, run.error)
             text = "" if finished.record is None else finished.record.reason
             log.warning(
-                "run.failed", kind=kind, id=finished.id, state=state, substate=substate, label=run.error, error=text
+                "run.failed",
+                kind=kind,
+                id=finished.id,
+                name=name,
+                state=state,
+                substate=substate,
+                label=run.error,
+                error=text,
             )
         answers = () if run.resource is None else self._kind.answers(run.resource, finished.writes)
         for answer in answers:
@@ -70,6 +77,7 @@ class Publisher(Generic[R, S]):
                 "intent.answered",
                 kind=kind,
                 id=finished.id,
+                name=name,
                 intent=answer.request,
                 action=answer.action,
                 verdict=answer.verdict,
@@ -82,6 +90,7 @@ class Publisher(Generic[R, S]):
                 "state.moved",
                 kind=kind,
                 id=finished.id,
+                name=name,
                 layer=move.layer,
                 source=move.source,
                 target=move.target,
@@ -92,15 +101,19 @@ class Publisher(Generic[R, S]):
             self._sink.rerun_limited(kind)
 
     def _publish_loss(self, run: Run[R, S, Any], result: Result) -> None:
-        self._sink.conflicted(self._kind.name, result.verdict.value)
-        level = _log.error if result.verdict is Verdict.REFUSED else _log.warning
-        level(
-            "commit.not_won",
-            kind=self._kind.name,
-            id=run.finished.id,
-            verdict=result.verdict.value,
-            error=str(result.error or ""),
-        )
+        kind, id_, name, verdict = self._kind.name, run.finished.id, self._name_of(run), result.verdict.value
+        self._sink.conflicted(kind, verdict)
+        if result.verdict is Verdict.CONFLICT:  # somebody was faster, and it is decided anew: nothing for a person
+            _log.info("commit.not_won", kind=kind, id=id_, name=name, verdict=verdict)
+        elif result.error is None:
+            _log.warning("commit.not_won", kind=kind, id=id_, name=name, verdict=verdict)
+        else:
+            level = _log.error if result.verdict is Verdict.REFUSED else _log.warning
+            level("commit.not_won", kind=kind, id=id_, name=name, verdict=verdict, error=str(result.error))
         if result.verdict is Verdict.REFUSED and run.resource is not None and result.error is not None:
             state, substate = self._kind.label(run.resource)
             self._sink.failed(self._kind.name, state, substate, result.error.label)
+
+    def _name_of(self, run: Run[R, S, Any]) -> str | None:
+        """What a resource is called that could be read."""
+        return None if run.resource is None else self._kind.called(run.resource)

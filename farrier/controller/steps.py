@@ -126,13 +126,14 @@ class Steps(Generic[R, S, W, V]):
 
     async def _run(self, plan: Planned[R, S, W, V]) -> None:
         claimed, token, step = plan.claimed, plan.token, plan.step
+        name = self._attempt.name_of(plan.resource)
         try:
-            with structlog.contextvars.bound_contextvars(kind=self._kind, id=claimed.id):
+            with structlog.contextvars.bound_contextvars(kind=self._kind, id=claimed.id, name=name):
                 run = await self._attempt.act(claimed, token, plan.resource, plan.now, step)
         except LeaseLost as lost:
             self._leases.drop([(claimed.id, token)])
             self._sink.lease_lost(self._kind)
-            _log.warning("lease.lost", kind=self._kind, id=claimed.id, step=step.name, error=str(lost))
+            _log.warning("lease.lost", kind=self._kind, id=claimed.id, name=name, step=step.name, error=str(lost))
             return
         finally:
             self._running -= 1

@@ -38,6 +38,9 @@ class Kind(Protocol[R_contra, S_contra]):
     def identify(self, resource: R_contra) -> tuple[int, int]:
         """(id, version) of a snapshot."""
 
+    def called(self, resource: R_contra) -> str:
+        """What people call it: the log has it beside the id."""
+
     def places(self, resource: R_contra) -> Mapping[str, Place]:
         """Where the snapshot stands in each of its layers."""
 

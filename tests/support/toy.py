@@ -136,6 +136,9 @@ class WidgetKind:
     def identify(self, resource: Widget) -> tuple[int, int]:
         return resource.id, resource.version
 
+    def called(self, resource: Widget) -> str:
+        return f"widget-{resource.id}"
+
     def places(self, resource: Widget) -> Mapping[str, Place]:
         return {"state": Place(resource.state.value, resource.entered_at)}
 

@@ -19,6 +19,9 @@ class RegionKind:
     def identify(self, resource: MaasRegion) -> tuple[int, int]:
         return resource.id, resource.version
 
+    def called(self, resource: MaasRegion) -> str:
+        return resource.site
+
     def places(self, resource: MaasRegion) -> Mapping[str, Place]:
         return {LAYER: Place(resource.state, resource.state_entered_at)}
 

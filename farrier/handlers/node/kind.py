@@ -39,6 +39,9 @@ class NodeKind:
     def identify(self, resource: Node) -> tuple[int, int]:
         return resource.id, resource.version
 
+    def called(self, resource: Node) -> str:
+        return resource.name
+
     def places(self, resource: Node) -> Mapping[str, Place]:
         places = {
             "status": Place(resource.status, resource.status_entered_at),

@@ -22,6 +22,9 @@ class ResourceKind(Generic[R_contra]):
     def identify(self, resource: R_contra) -> tuple[int, int]:
         return resource.id, resource.version
 
+    def called(self, resource: R_contra) -> str:
+        return resource.name
+
     def places(self, resource: R_contra) -> Mapping[str, Place]:
         return {LAYER: Place(resource.state, resource.state_entered_at)}
 

@@ -1,10 +1,12 @@
-"""What the log says of a run: each change, each answer and each error, with constant names and ids, and once."""
+"""What the log says of a run: each change, each answer and each error, with constant events, ids and names, and
+once."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 from typing import Any
 
+import structlog
 from structlog.testing import capture_logs
 
 from farrier.errors import ServiceError
@@ -35,7 +37,7 @@ async def test_a_change_is_one_line_with_what_caused_it(shop: Shop) -> None:
             await ledger.until(lambda: bool(ledger.moves))
     (line,) = [line for line in logged if line["event"] == "state.moved"]
     assert line["log_level"] == "info"
-    assert (line["kind"], line["id"], line["layer"]) == ("widget", 1, "state")
+    assert (line["kind"], line["id"], line["name"], line["layer"]) == ("widget", 1, "widget-1", "state")
     assert (line["source"], line["target"], line["reason"], line["cause"]) == ("raw", "made", "it was raw", "timer")
 
 
@@ -46,7 +48,37 @@ async def test_an_error_is_one_line_with_its_label_and_its_text(shop: Shop) -> N
             await ledger.until(lambda: bool(ledger.errors))
     (line,) = [line for line in logged if line["event"] == "run.failed"]
     assert (line["log_level"], line["kind"], line["id"], line["label"]) == ("warning", "widget", 1, "service")
+    assert line["name"] == "widget-1"
     assert "no answer" in line["error"]
+
+
+async def test_what_a_step_leads_to_in_the_log_has_the_name_of_whom_it_is_for(shop: Shop) -> None:
+    found: dict[str, Any] = {}
+
+    async def look(_services: object) -> Any:
+        found.update(structlog.contextvars.get_contextvars())
+        return DoNothing()
+
+    step = Step[Shape, Answer, object](name="probe", act=look, deadline=timedelta(seconds=9), reads_only=True)
+    async with shop.running(Scripted(default=lambda _widget, _now: step)) as (_, ledger):
+        await shop.register(1)
+        await ledger.until(lambda: ledger.outcomes.total() > 0)
+    assert found == {"kind": "widget", "id": 1, "name": "widget-1"}
+
+
+async def test_a_commit_that_somebody_else_was_ahead_of_is_news_and_no_trouble(shop: Shop) -> None:
+    async def beaten(_services: object) -> Any:
+        await shop.pool.execute("UPDATE farrier_toy.widgets SET version = version + 1")
+        return Transition(to=Shape(State.MADE), reason="it was raw", cause="timer")
+
+    step = Step[Shape, Answer, object](name="probe", act=beaten, deadline=timedelta(seconds=9), reads_only=True)
+    with capture_logs() as logged:
+        async with shop.running(Scripted(default=lambda _widget, _now: step)) as (_, ledger):
+            await shop.register(1)
+            await ledger.until(lambda: "conflict" in ledger.verdicts)
+    line = next(line for line in logged if line["event"] == "commit.not_won")
+    told = {"kind": "widget", "id": 1, "name": "widget-1", "verdict": "conflict"}
+    assert line == {"event": "commit.not_won", "log_level": "info"} | told
 
 
 async def test_an_answer_is_one_line_though_nothing_changes(shop: Shop) -> None:
@@ -57,4 +89,4 @@ async def test_an_answer_is_one_line_though_nothing_changes(shop: Shop) -> None:
             await ledger.until(lambda: ledger.outcomes.total() > 0)
     (line,) = [line for line in logged if line["event"] == "intent.answered"]
     assert {key: line[key] for key in COUNTED} == COUNTED
-    assert (line["log_level"], line["id"], line["intent"]) == ("info", 1, request)
+    assert (line["log_level"], line["id"], line["name"], line["intent"]) == ("info", 1, "widget-1", request)

@@ -44,6 +44,11 @@ def test_what_is_below_the_level_is_not_written(out: io.StringIO) -> None:
     assert out.getvalue() == ""
 
 
+def test_tries_of_the_driver_to_connect_again_are_left_to_events_of_ours(out: io.StringIO) -> None:
+    logging.getLogger("asyncpg.pool").warning("Failed to restore the pool connection floor; retrying")
+    assert out.getvalue() == ""
+
+
 def test_the_context_of_a_run_is_in_each_of_its_lines(out: io.StringIO) -> None:
     with structlog.contextvars.bound_contextvars(kind="node", id=7):
         structlog.stdlib.get_logger().info("ran")
