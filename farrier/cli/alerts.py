@@ -21,7 +21,8 @@ def alerts(
     runbooks: Annotated[
         str,
         typer.Option(
-            metavar="URL", help="Where docs/operating/ of this version is read; alerts link to the pages below it."
+            metavar="URL",
+            help="Where the directory docs/operating/ of this version is read: URL/alerts/FarrierStuck.md is a page.",
         ),
     ] = "docs/operating",
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write them here instead.")] = None,
