@@ -50,10 +50,8 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
     """List changes of all resources, the newest first."""
     wanted = _of(wanted, node, region, kind)
     key = None if after is None else arguments.key(after)
-    following = None
-    async for page in past.walk(session, wanted, Order.NEWEST, after=key, most=limit):
-        past.show(page.changes, as_json=as_json)
-        following = page.following
+    pages = past.walk(session, wanted, Order.NEWEST, after=key, most=limit)
+    following = await past.show_pages(pages, as_json=as_json)
     if following is not None:
         typer.echo(f"older ones: --after {following.text}", err=True)
 

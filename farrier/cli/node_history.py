@@ -31,8 +31,7 @@ async def history(
     wanted = msgspec.structs.replace(wanted, node=node)
     if everything:
         order = Order.NODES if node is None else Order.OLDEST
-        async for page in past.walk(session, wanted, order):
-            past.show(page.changes, as_json=as_json)
+        await past.show_pages(past.walk(session, wanted, order), as_json=as_json)
         return
     newest: list[Past] = []
     async for page in past.walk(session, wanted, Order.NEWEST, most=limit):

@@ -49,8 +49,22 @@ def show(changes: Sequence[Past], *, as_json: bool) -> None:
     """Print changes: a table, or each as JSON with its key, on a line of its own."""
     if as_json:
         output.json_lines(output.plain(change) | {"key": change.key.text} for change in changes)
-    else:
+    elif changes:
         output.table(COLUMNS, map(row, changes))
+    else:
+        typer.echo("there is no such change", err=True)
+
+
+async def show_pages(pages: AsyncIterator[PastPage], *, as_json: bool) -> HistoryKey | None:
+    """Print changes page by page as they come; answers where the next one would begin, None at the end."""
+    there, following = False, None
+    async for page in pages:
+        if page.changes:
+            show(page.changes, as_json=as_json)
+        there, following = there or bool(page.changes), page.following
+    if not there:
+        show((), as_json=as_json)
+    return following
 
 
 async def walk(

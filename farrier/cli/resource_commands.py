@@ -19,6 +19,7 @@ import typer
 from farrier.cli import arguments, asking, output, past, resource_view
 from farrier.cli.connection import Session
 from farrier.model.kinds import CREATE, is_in
+from farrier.model.maas_region import KIND as REGION
 from farrier.model.params import Field
 from farrier.model.past import Order, Past, WantedPast
 from farrier.model.requests import ResourceRequest
@@ -33,7 +34,22 @@ _PAGE = 1000
 # States ring no bell that this role could hear.
 _LOOK_EVERY_SECONDS = 0.2
 
-KindArgument = Annotated[str, typer.Argument(metavar="KIND", help="Its kind; farrier kind list has them.")]
+# What has no row in the database's table of kinds, and commands of its own instead.
+_ELSEWHERE = {
+    "node": "nodes have commands of their own: farrier node",
+    REGION: "MAAS regions are shown by farrier site list, their changes by farrier history list --region SITE",
+}
+
+
+def _kind(kind: str) -> str:
+    if kind in _ELSEWHERE:
+        raise typer.BadParameter(_ELSEWHERE[kind])
+    return kind
+
+
+KindArgument = Annotated[
+    str, typer.Argument(metavar="KIND", help="Its kind; farrier kind list has them.", callback=_kind)
+]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name or id.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the answer: 0 accepted, 3 rejected.")]
 Until = Annotated[str | None, typer.Option(metavar="STATE", help="Wait until it is in this state or a substate.")]
@@ -166,8 +182,7 @@ async def history(  # noqa: PLR0913 - one parameter is one option
     """Show the changes of a resource, oldest first."""
     wanted = msgspec.structs.replace(wanted, resource=(kind, name))
     if everything:
-        async for page in past.walk(session, wanted, Order.OLDEST):
-            past.show(page.changes, as_json=as_json)
+        await past.show_pages(past.walk(session, wanted, Order.OLDEST), as_json=as_json)
         return
     newest: list[Past] = []
     async for page in past.walk(session, wanted, Order.NEWEST, most=limit):

@@ -55,20 +55,33 @@ class _Unobserved(ServiceObserver):
 @with_settings
 def list_(settings: Config, as_json: output.AsJson = False) -> None:
     """List the sites that are configured, with their regions and, where a database answers, how those are; and regions
-    of sites that are not configured here."""
-    sites = _configured(settings)
+    of sites that are not configured here. Exit code 2, after what the database knows, if the sites cannot be read."""
+    wrong: ConfigError | None = None
+    sites: Sites = {}
+    try:
+        sites = _configured(settings)
+    except ConfigError as error:  # whoever looks for a region whose site was lost has just this
+        wrong = error
     page = anyio.run(_observed, settings)
+    _list(settings, sites, page, as_json=as_json, complete=wrong is None)
+    if wrong is not None:
+        raise wrong
+
+
+def _list(settings: Config, sites: Sites, page: Page[RegionView] | None, *, as_json: bool, complete: bool) -> None:
+    """Print what is known; `complete`: of sites that are not in `sites` nothing is configured here."""
     regions = _by_site(page)
     others = [region for name, region in regions.items() if name not in sites]
     if as_json:
         lines = [_line(each, regions.get(name)) for name, each in sites.items()]
         output.json([*lines, *({"site": one.site, "url": None, "region": output.plain(one)} for one in others)])
         return
-    if not sites:
+    if complete and not sites:
         typer.echo(f"no site is in {settings.sites.directory}", err=True)
     rows = [_row(each, regions.get(name), page) for name, each in sites.items()]
     if page is not None:
-        rows += [(one.site, "not here", one.state, output.ago(one.since, page.now), one.last_error) for one in others]
+        url = "not here" if complete else "not known"
+        rows += [(one.site, url, one.state, output.ago(one.since, page.now), one.last_error) for one in others]
     output.table(("SITE", "REGION", "STATE", "FOR", "ERROR"), rows)
 
 
@@ -108,12 +121,22 @@ def check(
     if as_json:
         output.json({"sites": list(sites), "regions": asked})
     else:
-        typer.echo(f"{len(sites)} sites are right: {', '.join(sites)}" if sites else "there are no sites")
+        typer.echo(_right(sites))
         output.table(
             ("SITE", "VERSION", "USER", "ERROR"), ((each.site, each.version, _user(each), each.error) for each in asked)
         )
     if any(each.error is not None for each in asked):
         raise typer.Exit(ExitCode.FAILED)
+
+
+def _right(sites: Sites) -> str:
+    match len(sites):
+        case 0:
+            return "there are no sites"
+        case 1:
+            return f"1 site is right: {', '.join(sites)}"
+        case many:
+            return f"{many} sites are right: {', '.join(sites)}"
 
 
 @site.command("forget")

@@ -93,6 +93,14 @@ async def test_a_list_begins_with_the_newest_and_tells_how_to_go_on(farrier: Pro
     assert len(table.out.splitlines()) == 4
 
 
+@pytest.mark.parametrize("words", [("history", "list", "--kind", "widget"), ("node", "history", "--all")])
+async def test_history_that_is_empty_says_so_and_in_json_is_nothing(farrier: Prompt, words: tuple[str, ...]) -> None:
+    said = await farrier(*words)
+    assert (said.out, said.err) == ("", "there is no such change\n")
+    said = await farrier(*words, "--json")
+    assert (said.out, said.err) == ("", "")
+
+
 async def test_regions_have_a_history_too_and_who_asked_is_named(farrier: Prompt, everything: list[Past]) -> None:
     region = read((await farrier("history", "list", "--region", pasts.SITE, "--limit", 1000, "--json")).lines)
     assert region == [past for past in everything if past.kind == "maas_region"][::-1]

@@ -190,6 +190,13 @@ async def test_what_cannot_be_is_refused_with_what_could(farrier: Prompt, yard: 
     assert "whole number" in size.err
 
 
+@pytest.mark.parametrize(("kind", "instead"), [("maas_region", "farrier site list"), ("node", "farrier node")])
+async def test_what_has_commands_of_its_own_is_told_with_them(farrier: Prompt, kind: str, instead: str) -> None:
+    for words in (["list", kind], ["show", kind, "north"], ["why", kind, "north"], ["history", kind, "north"]):
+        said = await farrier("resource", *words, ends=ExitCode.USAGE)
+        assert instead in " ".join(said.err.split())
+
+
 async def test_a_request_that_nobody_answers_in_time_ends_with_its_own_code(farrier: Prompt, yard: Yard) -> None:
     await yard.create("c-1")
     said = await farrier(

@@ -68,6 +68,20 @@ async def test_sites_are_listed_without_a_database_too(at_sites: Prompt, url: st
     assert url in said.out and "how regions are is not known" in said.err
 
 
+async def test_what_the_database_knows_is_listed_when_the_sites_are_gone_and_then_that_they_are(
+    at_sites: Prompt, db: pg.Database, tmp_path: Path
+) -> None:
+    async with db.connect() as conn:
+        await conn.execute("INSERT INTO farrier.maas_regions (site, url) VALUES ('north', 'http://maas')")
+    at_sites.environment["FARRIER_SITES_DIRECTORY"] = str(tmp_path / "gone")
+    said = await at_sites("site", "list", ends=ExitCode.USAGE)
+    _header, north = said.out.splitlines()
+    assert north.split()[:4] == ["north", "not", "known", "starting"]
+    assert f"cannot read the sites' directory '{tmp_path}/gone'" in said.err and "no site is in" not in said.err
+    (listed,) = (await at_sites("site", "list", "--json", ends=ExitCode.USAGE)).json
+    assert (listed["site"], listed["url"], listed["region"]["state"]) == ("north", None, "starting")
+
+
 async def test_a_site_is_shown_with_its_defaults(at_sites: Prompt, url: str) -> None:
     said = (await at_sites("site", "show", "north")).out
     shown = dict(line.split(None, 1) for line in said.splitlines() if not line.startswith("network"))
@@ -91,6 +105,11 @@ async def test_files_are_checked_without_a_database(nowhere: Prompt, sites: Path
     said = await nowhere("site", "check", sites, ends=ExitCode.USAGE)
     assert "- south.toml: [release] erase: expected one of 'none', 'quick', 'secure', 'full'; got 'all'" in said.err
     assert said.out == ""
+
+
+async def test_one_site_is_told_of_as_one(nowhere: Prompt, sites: Path) -> None:
+    (sites / "south.toml").unlink()
+    assert (await nowhere("site", "check", sites)).out == "1 site is right: north\n"
 
 
 async def test_without_a_directory_there_is_nothing_to_check(nowhere: Prompt) -> None:
