@@ -215,7 +215,7 @@ async def _play(scene: _Scene, options: Options, shown: Board, started: float) -
         deadline = started + options.timeout.total_seconds()
         while True:
             nodes = await scene.fleet.glance()
-            shown.show(anyio.current_time() - started, nodes, await scene.outside.fleet.moves(_MOVES_SHOWN))
+            shown.show(anyio.current_time() - started, nodes, await scene.fleet.moves(_MOVES_SHOWN))
             arrived = len(nodes) == options.nodes and all(node.arrived for node in nodes)
             if options.until_active and (arrived or anyio.current_time() > deadline):
                 break

@@ -16,7 +16,7 @@ import structlog
 
 from farrier.errors import DatabaseUnreachable, RefusedByModel
 from farrier.model.actions import Action
-from farrier.model.fleet import NewNode, NodeGlance
+from farrier.model.fleet import NewNode, NodeGlance, PastMove
 from farrier.model.management import Management
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import OnboardingMode, WorkflowStatus
@@ -81,8 +81,8 @@ class SimulatedFleet:
     async def arrive(self, over: timedelta) -> None:
         """Register all nodes, then have them onboarded: those with a BMC by MAAS once it is manageable, the others by
         their agents, which come at random moments within `over`; at once, without any. For ever: a node that comes back
-        is onboarded."""
-        await self._api.register(self._nodes)
+        is onboarded. A database that is away is waited for."""
+        await self._register()
         if not over:
             await self._manage()
         slots = anyio.CapacityLimiter(_ENROL_AT_ONCE)
@@ -94,6 +94,17 @@ class SimulatedFleet:
                 await self._onboard()
                 await anyio.sleep(_LOOK_EVERY.total_seconds())
 
+    async def _register(self) -> None:
+        while True:
+            try:
+                await self._api.register(self._nodes)
+            except DatabaseUnreachable as away:
+                _log.warning("fleet.not_registered", nodes=len(self), error=str(away))
+                await anyio.sleep(_LOOK_EVERY.total_seconds())
+                if not await self.glance():  # all are registered or none, and the answer may have been lost
+                    continue
+            return
+
     async def _manage(self) -> None:
         """Ask for the BMCs to be verified now: the first run of a new node comes within half a minute by itself."""
         for node in await self.glance():
@@ -103,24 +114,50 @@ class SimulatedFleet:
     async def _enrol(self, token: str, slots: anyio.CapacityLimiter, delay: float) -> None:
         await anyio.sleep(delay)
         async with slots:
-            await self._agents.enroll(token)
+            while True:
+                try:
+                    await self._agents.enroll(token)
+                except DatabaseUnreachable as away:  # an agent tries until it is heard
+                    _log.warning("fleet.database_away", error=str(away))
+                    await anyio.sleep(_LOOK_EVERY.total_seconds())
+                except RefusedByModel as refused:
+                    _log.warning("fleet.agent_not_enrolled", error=str(refused))
+                    return
+                else:
+                    return
 
     async def _onboard(self) -> None:
         """Ask for the onboarding of those that are ready for it and have not been asked for."""
         for node in await self.glance():
             ready = node.status is NodeStatus.ENROLLING and node.management is Management.MANAGEABLE
-            if ready and node.workflow_status is WorkflowStatus.PENDING and node.id not in self._asked:
+            wanted = ready and node.workflow_status is WorkflowStatus.PENDING and node.id not in self._asked
+            if wanted and await self.ask(node, Action.ONBOARD, mode=OnboardingMode.DEPLOY):
                 self._asked.add(node.id)
-                await self.ask(node, Action.ONBOARD, mode=OnboardingMode.DEPLOY)
 
-    async def ask(self, node: NodeGlance, action: Action, **params: object) -> None:
-        """Insert an intent; one that is refused is logged, for others ask for things, too."""
+    async def ask(self, node: NodeGlance, action: Action, **params: object) -> bool:
+        """Insert an intent; one that is refused is logged, for others ask for things, too. False when nobody is known
+        to have heard it: the database was away."""
         try:
             await self._api.ask(node.name, action, params)
-        except (DatabaseUnreachable, RefusedByModel) as refused:
+        except DatabaseUnreachable as away:
+            _log.warning("fleet.not_asked", node=node.name, action=action, error=str(away))
+            return False
+        except RefusedByModel as refused:
             _log.warning("fleet.refused", node=node.name, action=action, error=str(refused))
+        return True
 
     async def glance(self) -> tuple[NodeGlance, ...]:
-        """Where each node stands now."""
-        self.seen = await self._api.glance(self._after)
+        """Where each node stands now; where it was seen last, while the database is away."""
+        try:
+            self.seen = await self._api.glance(self._after)
+        except DatabaseUnreachable as away:
+            _log.warning("fleet.not_seen", error=str(away))
         return self.seen
+
+    async def moves(self, newest: int) -> tuple[PastMove, ...]:
+        """The `newest` moves, newest first; none while the database is away."""
+        try:
+            return await self._api.moves(newest)
+        except DatabaseUnreachable as away:
+            _log.warning("fleet.moves_not_seen", error=str(away))
+            return ()

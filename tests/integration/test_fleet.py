@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
+import anyio
 import msgspec
 import pytest
 
 from farrier.errors import RefusedByModel
+from farrier.io.agents import PostgresAgents
 from farrier.io.fleet import PostgresFleet
 from farrier.model.actions import Action
 from farrier.model.fleet import NewNode, NodeGlance
 from farrier.model.management import Management
 from farrier.model.status import NodeStatus
-from tests.support import pg
+from farrier.sim.agents import SimulatedAgents
+from farrier.sim.fleet import SimulatedFleet
+from tests.support import pg, proxy
 
 BARE = NewNode(name="gpu-1", token="one")
 FULL = NewNode(
@@ -63,6 +68,22 @@ async def test_an_intent_says_who_asks_and_a_malformed_one_is_refused(api: Postg
     assert tuple(asked) == ("quarantine", "the test")
     with pytest.raises(RefusedByModel, match="parameter reason is missing"):
         await api.ask("gpu-1", Action.QUARANTINE, {})
+
+
+@pytest.mark.parametrize("message", ["farrier.register_node", '"gpu-1"', "enroll_agent", "failure_class"])
+async def test_a_fleet_arrives_through_a_database_that_breaks_off(message: str, db: pg.Database) -> None:
+    """Before a registration is done, when only its answer is lost, at an enrolment, and while it is looked on."""
+    async with proxy.before(db.dsn) as between, pg.Database(between.dsn).pool(2) as connections:
+        agents = SimulatedAgents(PostgresAgents(connections))
+        fleet = SimulatedFleet([BARE], api=PostgresFleet(connections, "the test"), agents=agents, after=0)
+        between.cut_after(message.encode())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(fleet.arrive, timedelta(0))
+            with anyio.fail_after(pg.PATIENCE.total_seconds()):
+                while not (agents and fleet.seen):
+                    await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+        assert between.cuts == 1
 
 
 async def test_moves_are_told_newest_first(api: PostgresFleet) -> None:
