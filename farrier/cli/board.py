@@ -21,7 +21,11 @@ from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import WorkflowStatus as W
 
+# Columns: of a bar at most, and of what stands beside two of them.
 _BAR_WIDTH = 40
+_BESIDE_BARS = 64
+# Lines that stay for what moved, however many workflows there are.
+_FEWEST_MOVES = 3
 _REFRESH_PER_SECOND = 4
 
 _COLOURS: dict[StrEnum, str] = {
@@ -82,15 +86,17 @@ class _Redrawn(Board):
         head = Table.grid(padding=(0, 2))
         for what, where in (*self._place.rows, ("running", f"{seconds:.0f} s · Ctrl-C stops it")):
             head.add_row(Text(what, style="dim"), Text(where, overflow="fold"))
-        self._live.update(
-            Group(
-                head,
-                _bars("status", [node.status for node in nodes], NodeStatus),
-                _bars("management", [node.management for node in nodes], Management),
-                _workflows(nodes),
-                _newest(moves),
-            )
+        console = self._live.console
+        width = max(1, min(_BAR_WIDTH, (console.width - _BESIDE_BARS) // 2))
+        bars = Table.grid(padding=(0, 2))
+        bars.add_row(
+            _bars("status", [node.status for node in nodes], NodeStatus, width),
+            _bars("management", [node.management for node in nodes], Management, width),
         )
+        top = Group(head, bars)
+        # What does not fit on the terminal would be cut off at its end, where the news are; one line is the cursor's.
+        left = console.height - 1 - len(console.render_lines(top))
+        self._live.update(Group(top, *_news(nodes, moves, left)))
 
 
 @contextmanager
@@ -109,16 +115,18 @@ def _counts(values: Iterator[StrEnum]) -> str:
     return ", ".join(f"{count} {value}" for value, count in sorted(Counter(values).items())) or "nothing yet"
 
 
-def _bars(title: str, values: Sequence[StrEnum], states: type[StrEnum]) -> Table:
+def _bars(title: str, values: Sequence[StrEnum], states: type[StrEnum], width: int) -> Table:
     counts = Counter(values)
     table = Table(title=title, title_justify="left", box=None, show_header=False, padding=(0, 1))
     table.add_column(min_width=18)
     table.add_column(justify="right", min_width=6)
-    table.add_column(min_width=_BAR_WIDTH)
+    table.add_column(min_width=width)
     for state in states:
         count = counts[state]
-        bar = "█" * -(-count * _BAR_WIDTH // max(len(values), 1))
-        style = _COLOURS.get(state, "white") if count else "dim"
+        if not count:
+            continue
+        bar = "█" * -(-count * width // len(values))
+        style = _COLOURS.get(state, "white")
         table.add_row(Text(state, style=style), Text(str(count), style=style), Text(bar, style=style))
     return table
 
@@ -133,27 +141,48 @@ def _stages(nodes: Sequence[NodeGlance]) -> list[tuple[str, int]]:
     return [*running, *((status, count) for status, count in ended if count)]
 
 
-def _workflows(nodes: Sequence[NodeGlance]) -> Table:
+def _news(nodes: Sequence[NodeGlance], moves: Sequence[PastMove], lines: int) -> tuple[Table, Table]:
+    """Workflows and newest moves, in so many lines with their titles: moves fill what the workflows leave."""
+    workflows = _workflow_rows(nodes)
+    room = max(lines - 2, 0)
+    shown = min(len(moves), max(_FEWEST_MOVES, room - len(workflows)), room)
+    return _workflows(workflows, room - shown), _newest(moves[:shown])
+
+
+def _workflow_rows(nodes: Sequence[NodeGlance]) -> list[tuple[Text, Text, Text]]:
+    """What workflows do, and then who waits for a person."""
+    rows = []
+    for stage, count in _stages(nodes):
+        style = "red" if stage == W.FAILED_MANUAL_INTERVENTION else "yellow" if stage == W.FAILED_RETRYABLE else "cyan"
+        rows.append((Text(stage, style=style), Text(str(count), style=style), Text("")))
+    waiting = (node for node in nodes if node.workflow_status is W.FAILED_MANUAL_INTERVENTION)
+    rows += ((Text(f"  {node.name}", style="red"), Text(""), Text(node.reason, style="dim")) for node in waiting)
+    return rows
+
+
+def _workflows(rows: Sequence[tuple[Text, Text, Text]], most: int) -> Table:
     table = Table(title="workflows", title_justify="left", box=None, show_header=False, padding=(0, 1))
     table.add_column(min_width=30)
     table.add_column(justify="right", min_width=4)
-    for stage, count in _stages(nodes):
-        style = "red" if stage == W.FAILED_MANUAL_INTERVENTION else "yellow" if stage == W.FAILED_RETRYABLE else "cyan"
-        table.add_row(Text(stage, style=style), Text(str(count), style=style))
-    for node in nodes:
-        if node.workflow_status is W.FAILED_MANUAL_INTERVENTION:
-            table.add_row(Text(f"  {node.name}", style="red"), "", Text(node.reason, style="dim", overflow="ellipsis"))
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    fit = rows if len(rows) <= most else rows[: max(most - 1, 0)]
+    for row in fit:
+        table.add_row(*row)
+    if len(fit) < len(rows) and most > 0:
+        table.add_row(Text("more", style="dim"), Text(str(len(rows) - len(fit)), style="dim"), "")
     return table
 
 
 def _newest(moves: Sequence[PastMove]) -> Table:
     table = Table(title="newest moves", title_justify="left", box=None, show_header=False, padding=(0, 1))
+    for least in (8, 10, 0, 0, 0):  # a time and a name are whole, however narrow it is
+        table.add_column(no_wrap=True, overflow="ellipsis", min_width=least)
     for move in moves:
         table.add_row(
             Text(f"{move.at:%H:%M:%S}", style="dim"),
             move.name,
             move.layer,
             f"{move.source or '·'} → {move.target}",
-            Text(move.cause, style="dim", overflow="ellipsis", no_wrap=True),
+            Text(move.cause, style="dim"),
         )
     return table

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import io
+import re
 from datetime import UTC, datetime
 
+import msgspec
 from rich.console import Console
 
 from farrier.cli.board import Place, board
 from farrier.model.fleet import NodeGlance, PastMove
 from farrier.model.management import Management
+from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.model.status import NodeStatus
+from farrier.model.workflow import WorkflowStatus
 
 PLACE = Place((("nodes", "http://127.0.0.1:1/"), ("database", "psql 'postgresql:///farrier'")))
 NODES = (
@@ -22,11 +26,16 @@ MOVES = (PastMove(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "gpu-1", "status", 
 
 def shown(*, terminal: bool) -> str:
     out = io.StringIO()
-    console = Console(file=out, force_terminal=terminal, width=120)
+    console = Console(file=out, force_terminal=terminal, width=120, height=40)
     with board(console, PLACE) as there:
         there.show(1, NODES, MOVES)
         there.show(2, NODES, MOVES)
-    return out.getvalue()
+    return plain(out.getvalue())
+
+
+def plain(drawn: str) -> str:
+    """What is drawn, without what moves the cursor and gives colours."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn)
 
 
 def test_lines_come_where_nobody_watches_and_only_when_a_count_has_changed() -> None:
@@ -38,7 +47,41 @@ def test_lines_come_where_nobody_watches_and_only_when_a_count_has_changed() -> 
     ]
 
 
-def test_a_terminal_gets_every_state_the_newest_moves_and_where_to_look() -> None:
+def test_a_terminal_gets_the_states_that_nodes_are_in_the_newest_moves_and_where_to_look() -> None:
     text = shown(terminal=True)
-    for said in ("http://127.0.0.1:1/", *NodeStatus, *Management, "03:04:05", "· → active", "[healthy]", "█"):
+    there = (*(node.status for node in NODES), *(node.management for node in NODES))
+    for said in ("http://127.0.0.1:1/", *there, "03:04:05", "· → active", "[healthy]", "█"):
         assert said in text
+    for state in (*NodeStatus, *Management):
+        assert (f" {state} " in text) == (state in there)
+
+
+def test_a_small_terminal_shows_workflows_and_the_newest_moves_of_a_busy_fleet() -> None:
+    """In 80 columns and 24 lines, with something in each state and more than fits at each stage."""
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=80, height=24)
+    statuses, managements, stages = list(NodeStatus), list(Management), [*OnboardingStage, *DecommissionStage]
+    nodes = [
+        NodeGlance(
+            number,
+            f"gpu-{number:04}",
+            statuses[number % len(statuses)],
+            managements[number % len(managements)],
+            "a reason that is longer than any line of this terminal, " * 3,
+            workflow_status=WorkflowStatus.FAILED_MANUAL_INTERVENTION if number % 7 == 0 else WorkflowStatus.RUNNING,
+            stage=stages[number % len(stages)],
+        )
+        for number in range(100)
+    ]
+    moves = [
+        msgspec.structs.replace(
+            MOVES[0], name=f"moved-{number}", layer="onboarding_stage", target="wait_for_hardware_sync_healthy"
+        )
+        for number in range(12)
+    ]
+    with board(console, PLACE) as there:
+        there.show(1, nodes, moves)
+    drawn = plain(out.getvalue())
+    assert "workflows" in drawn and stages[0] in drawn and "moved-0" in drawn and "moved-2" in drawn
+    assert "more" in drawn
+    assert not [line for line in drawn.splitlines() if line.strip() == "..."]
