@@ -49,7 +49,7 @@ def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
     if seen.status == S.DEPLOYING:
         if detour.is_overdue(node, now, policy):
             return Step(to=detour.to_judgement(node), reason="the deployment takes too long")
-        return Waiting(reason=f"MAAS is deploying: {_phase(seen)}", timed=False)
+        return Waiting(reason=f"waits for MAAS to deploy the machine: {_phase(seen)}", timed=False)
     reason = _ENDED.get(seen.status)
     if reason is not None:
         return Step(to=detour.to_judgement(node), reason=reason)

@@ -94,7 +94,7 @@ async def test_an_older_deployment_still_in_the_reading_does_not_date_this_one(a
 )
 async def test_while_it_deploys_the_phase_is_told(at: Stand, fields: dict[str, Any], phase: str) -> None:
     settled = await look(at, **fields)
-    assert isinstance(settled, Waiting) and settled.reason == f"MAAS is deploying: {phase}"
+    assert isinstance(settled, Waiting) and settled.reason == f"waits for MAAS to deploy the machine: {phase}"
 
 
 # --- it fails
