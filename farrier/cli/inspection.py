@@ -14,7 +14,7 @@ from farrier.cli.output import Cell
 from farrier.model import clocks, duration
 from farrier.model.clocks import Clock
 from farrier.model.management import Management
-from farrier.model.views import NodeDetail, RequestView, WorkflowView
+from farrier.model.views import MaasView, NodeDetail, RequestView, WorkflowView
 from farrier.model.why import Why, explain
 
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name or id.")]
@@ -41,7 +41,8 @@ async def show(session: Session, node: NodeArgument, as_json: output.AsJson = Fa
 async def why(session: Session, node: NodeArgument, as_json: output.AsJson = False) -> None:
     """Say what a node waits for, since when, what went wrong, and what to do."""
     page = await session.queries.node(node)
-    explained = explain(page.rows[0], page.now, session.settings.sla)
+    patience = session.settings.node.patience
+    explained = explain(page.rows[0], page.now, session.settings.sla, patience)
     if as_json:
         output.json(explained)
     else:
@@ -60,7 +61,7 @@ def _facts(node: NodeDetail, now: datetime) -> Iterable[tuple[str, Cell]]:
     yield "model", node.model
     yield "labels", ", ".join(f"{key}={value}" for key, value in node.labels.items())
     yield "MAAS id", node.maas_id
-    yield "in MAAS", _in_maas(node, now) if node.maas is not None else None
+    yield "in MAAS", _in_maas(node.maas, now) if node.maas is not None else None
     yield from _networks(node)
     yield "BMC", node.bmc_address
     yield "credential", node.bmc_credential
@@ -86,13 +87,12 @@ def _networks(node: NodeDetail) -> Iterable[tuple[str, Cell]]:
     yield "partitions", ", ".join(f"{held.partition}: {held.guid} {held.state}" for held in node.memberships)
 
 
-def _in_maas(node: NodeDetail, now: datetime) -> str:
+def _in_maas(maas: MaasView, now: datetime) -> str:
     """`deployed (Deployed), held by admin, read 4s ago`."""
-    assert node.maas is not None, "the caller looked"
-    named = f" ({node.maas.status_name})" if node.maas.status_name else ""
-    held = f", held by {node.maas.owner}" if node.maas.owner else ""
-    news = "; has changed since" if node.maas.stale_since is not None else ""
-    return f"{node.maas.state}{named}{held}, read {output.ago(node.maas.read_at, now)} ago{news}"
+    named = f" ({maas.status_name})" if maas.status_name else ""
+    held = f", held by {maas.owner}" if maas.owner else ""
+    news = "; has changed since" if maas.stale_since is not None else ""
+    return f"{maas.state}{named}{held}, read {output.ago(maas.read_at, now)} ago{news}"
 
 
 def _power(node: NodeDetail, now: datetime) -> str:
@@ -142,9 +142,25 @@ def _in_words(why: Why, now: datetime) -> Iterable[tuple[str, Cell]]:
         yield "SLA", clock_in_words(clock, now)
     for error in why.errors:
         yield "error", error
+    yield from _besides(why, now)
     yield "next run", why.next_run
     yield "decided at", why.source
     yield "what to do", why.advice
+    yield "command", why.command
+
+
+def _besides(why: Why, now: datetime) -> Iterable[tuple[str, Cell]]:
+    yield "quarantine", why.quarantine
+    yield "quarantined by", why.quarantined_by
+    yield "paused by", why.paused_by
+    yield "BMC", why.bmc_address
+    if why.last_heartbeat_at is not None:
+        yield "heartbeat", f"{output.ago(why.last_heartbeat_at, now)} ago"
+    yield "in MAAS", None if why.maas is None else _in_maas(why.maas, now)
+    for request in why.unanswered:
+        by = f" by {request.requested_by}" if request.requested_by else ""
+        ago = output.ago(request.created_at, now)
+        yield "request", f"{request.id} ({request.action}{by}) unanswered for {ago}"
 
 
 def clock_in_words(clock: Clock, now: datetime) -> str:

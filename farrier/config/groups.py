@@ -23,6 +23,7 @@ from farrier.log import mask_urls
 from farrier.model.bmc import BmcAuth
 from farrier.model.credential import is_plain_path
 from farrier.model.limits import Limits
+from farrier.model.symptoms import Patience
 
 
 def _seconds(value: float) -> timedelta:
@@ -194,6 +195,11 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     def __post_init__(self) -> None:
         if not timedelta(0) < self.power_sync_interval < self.observation_ttl:
             raise ValueError("power_sync_interval must be shorter than observation_ttl, or no read would ever be fresh")
+
+    @property
+    def patience(self) -> Patience:
+        """What a node is told by to be silent, or its observation to be old."""
+        return Patience(offline_after=self.offline_after, observation_ttl=self.observation_ttl)
 
 
 # Private, carrier-grade and unique-local addresses; not loopback, nor link-local, where clouds keep secrets.

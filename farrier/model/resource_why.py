@@ -11,7 +11,7 @@ from datetime import datetime
 
 import msgspec
 
-from farrier.model import why
+from farrier.model import advice, why
 from farrier.model.clocks import Clock
 from farrier.model.limits import Limits
 from farrier.model.resource_views import ResourceDetail, ResourceView, clock_of
@@ -36,6 +36,7 @@ class ResourceWhy(msgspec.Struct, frozen=True, kw_only=True):
 def explain(detail: ResourceDetail, now: datetime, limits: Limits) -> ResourceWhy:
     """Why the resource is where it is. `limits` are those that are not its kind's own."""
     resource = detail.resource
+    unanswered = tuple(each for each in detail.requests if each.status == "pending")
     return ResourceWhy(
         kind=resource.kind,
         name=resource.name,
@@ -44,10 +45,10 @@ def explain(detail: ResourceDetail, now: datetime, limits: Limits) -> ResourceWh
         since=resource.outcome_at,
         clock=clock_of(resource, now, limits),
         errors=tuple(_errors(resource)),
-        unanswered=tuple(f"{each.action} (intent {each.id})" for each in detail.requests if each.status == "pending"),
+        unanswered=tuple(f"{each.action} (intent {each.id})" for each in unanswered),
         source=resource.outcome.source if resource.outcome is not None else "",
         next_run=why.next_run(resource.next_run_at, now, running=resource.running),
-        advice=next(_advice(resource, now), "nothing to do"),
+        advice=next(_advice(resource, now, asked=bool(unanswered)), "nothing to do"),
     )
 
 
@@ -58,9 +59,9 @@ def _errors(resource: ResourceView) -> Iterator[str]:
         yield resource.last_error
 
 
-def _advice(resource: ResourceView, now: datetime) -> Iterator[str]:
+def _advice(resource: ResourceView, now: datetime, *, asked: bool) -> Iterator[str]:
     if resource.next_run_at is not None:
-        yield from why.of_runs(resource.outcome, resource.next_run_at, now)
+        yield from advice.of_runs(resource.outcome, resource.next_run_at, now, asked=asked)
     if resource.last_error is not None:
         yield "see to what the error says; it is tried again by itself"
     if resource.outcome is not None and resource.outcome.outcome == "wait":

@@ -90,16 +90,28 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
 
 class MaasView(msgspec.Struct, frozen=True, kw_only=True):
     """What MAAS last said of the node's machine. `since` is the first reading of this state, `read_at` the last; with
-    `stale_since` something has happened to it that is not read yet."""
+    `stale_since` something has happened to it that is not read yet. `fresh_at` is until when the reading holds."""
 
     system_id: str
     state: str
     since: datetime
     read_at: datetime
     stale_since: datetime | None
+    fresh_at: datetime | None = None
     status_name: str | None = None
     owner: str | None = None
     power_state: str | None = None
+
+
+class RegionView(msgspec.Struct, frozen=True, kw_only=True):
+    """What the observer of a site's MAAS region last said of it. `complete_at` is until when every event is known."""
+
+    site: str
+    state: str
+    since: datetime
+    username: str | None
+    complete_at: datetime | None
+    last_error: str | None
 
 
 class AddressView(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +136,8 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     `outcome` is what its last run said, unchanged since `outcome_at`; `next_run_at` is when it is due (None: never
     again) and `running` whether a controller holds it now. `last_workflow` is the newest workflow, live or ended;
     `requests` are the newest, newest first. `ib_guids` are its InfiniBand ports, None while nobody told them.
+    `region` is that of its site. `paused_by` and `quarantined_by` are who asked for that, None where nobody did or said
+    who.
     """
 
     version: int
@@ -145,6 +159,9 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     ib_guids: tuple[str, ...] | None = None
     addresses: tuple[AddressView, ...] = ()
     memberships: tuple[MembershipView, ...] = ()
+    region: RegionView | None = None
+    paused_by: str | None = None
+    quarantined_by: str | None = None
 
 
 class TaskView(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,17 +178,6 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     ended_at: datetime | None
     result: Any
-
-
-class RegionView(msgspec.Struct, frozen=True, kw_only=True):
-    """What the observer of a site's MAAS region last said of it. `complete_at` is until when every event is known."""
-
-    site: str
-    state: str
-    since: datetime
-    username: str | None
-    complete_at: datetime | None
-    last_error: str | None
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,18 +9,21 @@ from starlette.requests import Request
 
 from farrier.errors import DatabaseUnreachable
 from farrier.model.limits import Limits
+from farrier.model.symptoms import Patience
 from farrier.protocols import Queries, Requests, ResourceQueries
 
 
 class Backend(msgspec.Struct, frozen=True):
-    """Reads, writes, the limits that differ from the defaults, the token that writes need, and reads of other kinds.
-    `token` is None where writing is switched off; else it is asked anew for each write, so that it may be rotated."""
+    """Reads, writes, the limits that differ from the defaults, the token that writes need, reads of other kinds, and
+    after how long an agent is told to be silent. `token` is None where writing is switched off; else it is asked anew
+    for each write, so that it may be rotated."""
 
     queries: Queries
     requests: Requests
     limits: Limits
     token: Callable[[], Awaitable[str]] | None
     resources: ResourceQueries
+    patience: Patience = Patience()
 
 
 def backend_of(request: Request) -> Backend:

@@ -13,6 +13,7 @@ from farrier.model.failures import BMC_ADVICE, FAILURES, QUARANTINE_ADVICE, Fail
 from farrier.model.limits import Limits
 from farrier.model.node import Bmc
 from farrier.model.outcome import Record
+from farrier.model.symptoms import Patience
 from farrier.model.views import NodeDetail
 from farrier.model.why import Why, explain
 from tests.unit.model.test_clocks import HOUR, MINUTE, NOW, view, workflow
@@ -46,8 +47,8 @@ def detail(**fields: Any) -> NodeDetail:
 UNDONE = workflow(status="compensating")
 
 
-def why(**fields: Any) -> Why:
-    return explain(detail(**fields), NOW, Limits())
+def why(patience: Patience | None = None, /, **fields: Any) -> Why:
+    return explain(detail(**fields), NOW, Limits(), patience)
 
 
 def test_a_node_with_nothing_wrong_has_nothing_to_wait_for_and_nothing_to_do() -> None:

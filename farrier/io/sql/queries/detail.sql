@@ -3,8 +3,25 @@ SELECT row_to_json(x)::text
   FROM (
     SELECT n.version, n.agentless, n.auto_manage, n.maas_id, n.bmc_address, n.bmc_credential, n.bmc,
            n.not_scrubbed, n.deleting, h.ib_guids, h.addresses, h.memberships,
-           (SELECT m.detail || to_jsonb(m) FROM farrier.node_observations m
+           (SELECT m.detail || to_jsonb(m) || jsonb_build_object(
+                       'fresh_at', CASE WHEN m.stale_since IS NULL THEN greatest(m.read_at, g.complete_at) ELSE m.read_at END)
+              FROM farrier.node_observations m
              WHERE m.node_id = n.id AND m.source = 'maas' AND m.system_id = n.maas_id AND m.read_at IS NOT NULL) AS maas,
+           CASE WHEN g.site IS NOT NULL THEN jsonb_build_object(
+                'site', g.site, 'state', g.state, 'since', g.state_entered_at, 'username', g.username,
+                'complete_at', g.complete_at, 'last_error', g.last_error) END AS region,
+           -- Who asked for what still holds: the request that began this pause, and the last that quarantined it.
+           CASE WHEN n.paused IS NOT NULL THEN (
+                SELECT i.requested_by FROM farrier.intents i
+                 WHERE i.node_id = n.id AND i.action = 'pause' AND i.status = 'accepted'
+                   AND i.answered_at >= (n.paused ->> 'at')::timestamptz
+                 ORDER BY i.id LIMIT 1) END AS paused_by,
+           CASE WHEN n.quarantine ->> 'cause' IN ('operator', 'frozen') THEN (
+                SELECT i.requested_by FROM farrier.intents i
+                 WHERE i.node_id = n.id AND i.status = 'accepted'
+                   AND i.action = CASE n.quarantine ->> 'cause' WHEN 'operator' THEN 'quarantine'
+                                                                ELSE 'mark_manual_intervention_required' END
+                 ORDER BY i.id DESC LIMIT 1) END AS quarantined_by,
            o.outcome, o.at AS outcome_at, s.due_at AS next_run_at, s.claim_token IS NOT NULL AS running,
            (SELECT row_to_json(w) FROM (
                 SELECT 'onboarding' AS kind, a.* FROM farrier.node_onboardings a WHERE a.node_id = n.id
@@ -16,6 +33,7 @@ SELECT row_to_json(x)::text
                   FROM farrier.intents i WHERE i.node_id = n.id ORDER BY i.id DESC LIMIT 10) r) AS requests
       FROM farrier.nodes n
      CROSS JOIN LATERAL farrier.node_holds(n.id) h
+      LEFT JOIN farrier.maas_regions g ON g.site = n.site
       LEFT JOIN farrier.outcomes o ON o.kind = 'node' AND o.id = n.id
       LEFT JOIN farrier.schedule s ON s.kind = 'node' AND s.id = n.id
      WHERE n.id = $1

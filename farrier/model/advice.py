@@ -1,0 +1,230 @@
+"""What a person should do about a resource, the most telling first; for a node also the one intent that does it.
+
+Asked by `why` and `resource_why`. The texts are those of `farrier.model.failures` where a failure has a class. What is
+nearest to the cause comes first: a controller that does not run explains everything else, and what a run waits for says
+more than what is wrong besides. Advises no intent that the node would refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+import msgspec
+
+from farrier.model import actions, duration, failures, symptoms
+from farrier.model.actions import Action, Allowed
+from farrier.model.clocks import Clock
+from farrier.model.edges import Layer
+from farrier.model.failures import FailureClass, QuarantineCause
+from farrier.model.maas_region import RegionState
+from farrier.model.management import Management
+from farrier.model.outcome import Record
+from farrier.model.status import NodeStatus
+from farrier.model.symptoms import Patience
+from farrier.model.views import NodeDetail
+from farrier.model.workflow import OnboardingMode, WorkflowStatus
+
+K = TypeVar("K", bound=str)
+
+# Runs come every 30 s; one that is this late has nobody to make it.
+_NOBODY_RUNS_IT = timedelta(minutes=2)
+# A request is looked at within a second or so, and somebody waits for its answer.
+_NOBODY_ANSWERS = timedelta(seconds=30)
+
+_STAGE_ADVICE = {name: advice.action for name, advice in failures.FAILURES.items()}
+
+ONE_INTENT: Mapping[FailureClass | QuarantineCause, Action] = {
+    FailureClass.DISCOVERY_CONFLICT: Action.RETRY_STAGE,
+    FailureClass.BOSS_DISK_NOT_FOUND: Action.RETRY_STAGE,
+    FailureClass.PXE_INTERFACE_UNFIXABLE: Action.RETRY_STAGE,
+    FailureClass.DATASOURCE_FAILED_REPEATEDLY: Action.RETRY_STAGE,
+    FailureClass.HARDWARE_SYNC_FAILED_REPEATEDLY: Action.RETRY_STAGE,
+    FailureClass.SSH_SEED_FAILED_REPEATEDLY: Action.RETRY_STAGE,
+    FailureClass.INVALID_CONFIG: Action.RETRY_STAGE,
+    FailureClass.UPSTREAM_REFUSED: Action.RETRY_STAGE,
+    FailureClass.TIMEOUT: Action.RETRY_STAGE,
+    FailureClass.UPSTREAM_ERROR: Action.RETRY_STAGE,
+    FailureClass.TASK_FAILED: Action.RETRY_STAGE,
+    QuarantineCause.CLEANUP_VALIDATION_FAILED: Action.RETRY_STAGE,
+}
+"""The advice that ends in one intent, and in no choice between two."""
+
+# Of these, only the first makes a stage that failed go on; both others end what is under way.
+_WAYS_OUT = (Action.RETRY_STAGE, Action.RESTART_CLEAN, Action.CANCEL)
+_WORKFLOWS = frozenset({Layer.ONBOARDING, Layer.DECOMMISSION})
+# What may fail only because the site's MAAS cannot be asked.
+_BY_THE_REGION = frozenset({FailureClass.TIMEOUT, FailureClass.UPSTREAM_ERROR})
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """What to do, and the one intent that does it or ends it, if there is exactly one."""
+
+    text: str
+    action: Action | None = None
+
+
+def of_runs(outcome: Record | None, next_run_at: datetime, now: datetime, *, asked: bool = False) -> Iterator[str]:
+    """What to do about how runs of a resource of any kind go; `asked`: a request waits for its answer."""
+    if now - next_run_at > (_NOBODY_ANSWERS if asked else _NOBODY_RUNS_IT):
+        yield "no controller works on it: is `farrier run` up, and does it reach this database?"
+    if outcome is not None and outcome.error and outcome.outcome == "wait":
+        yield "see to what it waits for; it goes on by itself"
+    elif outcome is not None and outcome.error:
+        yield "read the controller's log of its last run; the error says what was expected"
+
+
+class Case(msgspec.Struct, frozen=True):
+    """A node as it is shown, and what to judge it by. `late` are its clocks above their limit, the worst first."""
+
+    node: NodeDetail
+    now: datetime
+    late: Sequence[Clock]
+    patience: Patience
+
+
+def of_node(case: Case) -> Advice:
+    """What to do about the node."""
+    found = next(_all(case), Advice("nothing to do"))
+    if found.action is None or _is_accepted(found.action, case.node):
+        return found
+    return Advice(found.text)
+
+
+def _all(case: Case) -> Iterator[Advice]:
+    node = case.node
+    if node.next_run_at is None:
+        return
+    asked = symptoms.unanswered(node)
+    yield from map(Advice, of_runs(node.outcome, node.next_run_at, case.now, asked=bool(asked)))
+    if symptoms.is_held(node):
+        yield Advice("unpause it when you are done", Action.UNPAUSE)
+    yield from _of_failure(case)
+    yield from _of_quarantine(node)
+    if symptoms.is_about_the_bmc(node):
+        yield from map(Advice, _of_bmc(node))
+    yield from map(Advice, _of_wait(case))
+    yield from map(Advice, _of_bmc(node))
+    if node.workflow is not None and node.workflow.mode is None:
+        yield Advice("ask for onboard with a mode, or adopt: nothing starts by itself")
+    yield from map(Advice, _by_state(node))
+    yield from map(Advice, _of_region(case))
+    yield from map(Advice, _of_clocks(node, case.late))
+    for request in asked[:1]:
+        yield Advice(f"nothing yet: request {request.id} is answered by a next run, once nothing holds it up")
+
+
+def _of_failure(case: Case) -> Iterator[Advice]:
+    workflow = case.node.workflow
+    if workflow is None or workflow.status not in symptoms.FAILED:
+        return
+    if workflow.failure_class in _BY_THE_REGION:
+        yield from map(Advice, _of_region(case))
+    yield from _looked_up(_STAGE_ADVICE, workflow.failure_class)
+
+
+def _of_quarantine(node: NodeDetail) -> Iterator[Advice]:
+    """None while a workflow goes on: that leads out of the quarantine, or to another failure."""
+    if node.status != NodeStatus.QUARANTINED or symptoms.goes_on(node):
+        return
+    last = node.last_workflow
+    if node.quarantine_cause == QuarantineCause.ONBOARDING_FAILED and last is not None and last.failure_class:
+        ways = "onboard again or delete" if node.workflow is None else "retry_stage, restart_clean or delete"
+        yield Advice(f"its onboarding failed with {last.failure_class}: mend that, then {ways}")
+    yield from _looked_up(failures.QUARANTINE_ADVICE, node.quarantine_cause)
+
+
+def _of_wait(case: Case) -> Iterator[str]:
+    """About what a workflow that goes on waits for."""
+    node = case.node
+    if not symptoms.goes_on(node):
+        return
+    yield from _of_agent(case)
+    if not symptoms.waits_for_a_task(node):
+        yield from _of_region(case)
+    yield from _of_clocks(node, [clock for clock in case.late if clock.layer in _WORKFLOWS])
+    if symptoms.waits_for_a_task(node):
+        yield f"nothing yet: its agent has a task to do, which farrier task list {node.name} shows"
+
+
+def _of_agent(case: Case) -> Iterator[str]:
+    node, heard = case.node, case.node.last_heartbeat_at
+    enrols = symptoms.waits_to_enrol(node)
+    if not (enrols or symptoms.waits_for_a_task(node)):
+        return
+    if enrols and node.workflow is not None and node.workflow.mode == OnboardingMode.DEPLOY and not case.late:
+        return  # what was installed there starts the agent, and has its time for it
+    said = "" if node.outcome is None else node.outcome.reason
+    if enrols and (heard is None or said.endswith("to enrol")):
+        yield f"start the agent with its bootstrap token, or issue a new one with farrier node bootstrap {node.name}"
+    elif heard is None:
+        yield f"no agent of it was ever heard: start it; farrier task list {node.name} shows what it has to do"
+    elif symptoms.is_silent(node, case.now, case.patience):
+        yield (
+            f"its agent is silent since {heard:%Y-%m-%d %H:%M:%S} UTC, {duration.human(case.now - heard)} ago: "
+            "look at the node's power, its network and its agent"
+        )
+
+
+def _of_region(case: Case) -> Iterator[str]:
+    region = symptoms.bad_region(case.node)
+    old = symptoms.old_since(case.node, case.now, case.patience)
+    if region is not None and region.state == RegionState.UNCONFIGURED:
+        yield f"no controller has site {region.site} in its settings, so nobody reads its MAAS: farrier site list"
+    elif region is not None:
+        ago = duration.human(case.now - region.since)
+        yield f"MAAS of site {region.site} has given no good answer for {ago}: farrier site list"
+    elif old is not None:
+        yield f"nothing new was read of its machine in MAAS for {duration.human(case.now - old)}: farrier site list"
+
+
+def _of_clocks(node: NodeDetail, late: Sequence[Clock]) -> Iterator[str]:
+    """About the worst that is above its limit, where nothing better is known: as for a stage that timed out."""
+    for clock in late[:1]:
+        ways = " or ".join(action for action in _WAYS_OUT if _is_accepted(action, node))
+        undone = node.workflow is not None and node.workflow.status == WorkflowStatus.COMPENSATING
+        then = "" if not ways or undone else f", then {ways} if it does not go on by itself"
+        yield (
+            f"{clock.layer} {clock.state} has lasted since {clock.since:%Y-%m-%d %H:%M:%S} UTC, "
+            f"{duration.human(clock.above or timedelta(0))} above its limit: look at what it waits for, mend it{then}"
+        )
+
+
+def _of_bmc(node: NodeDetail) -> Iterator[str]:
+    bmc = node.bmc
+    if bmc.failure is not None:
+        yield failures.BMC_ADVICE[bmc.failure]
+    if symptoms.is_unread(node) and bmc.sync_failure is not None:
+        yield failures.BMC_ADVICE[bmc.sync_failure]
+    if symptoms.is_unkept(node) and bmc.enforce_error is not None:
+        yield f"switch it {bmc.desired_power} at the machine or its BMC, or set_power without enforce to end it"
+
+
+def _by_state(node: NodeDetail) -> Iterator[str]:
+    if node.status == NodeStatus.BOOTSTRAP_ISSUED:
+        yield f"start the agent with its bootstrap token, or issue a new one with farrier node bootstrap {node.name}"
+    if node.status == NodeStatus.OFFLINE:
+        yield "look at the node's power, its network and its agent"
+    if node.management == Management.ERROR:
+        yield "give BMC details again with set_bmc"
+    if node.management == Management.ADOPT_FAILED:
+        yield "adopt again, or manage to give up adopting"
+
+
+def _looked_up(table: Mapping[K, str], failure: str | None) -> Iterator[Advice]:
+    """The advice for it, if this program knows it."""
+    for known, text in table.items():
+        if known == failure:
+            yield Advice(text, next((action for ends, action in ONE_INTENT.items() if ends == failure), None))
+
+
+def _is_accepted(action: Action, node: NodeDetail) -> bool:
+    """Whether the node would do it now, as far as the table of actions says."""
+    if node.deleting and action not in (Action.CANCEL, Action.UNPAUSE):
+        return False
+    try:
+        status, management = NodeStatus(node.status), Management(node.management)
+    except ValueError:  # a newer release's
+        return False
+    return isinstance(actions.check(action, status, management, node.workflow), Allowed)

@@ -1,0 +1,122 @@
+"""What can be told of a node's trouble from what is shown of it: whether it is held, who is silent, what is old.
+
+Pure questions about a `views.NodeDetail`, asked by `why`, which puts the answers into words, and by `advice`, which
+says what to do. Nothing here decides on a node.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from farrier.model.maas_region import RegionState
+from farrier.model.management import Management
+from farrier.model.stages import DecommissionStage as D
+from farrier.model.stages import OnboardingStage as O
+from farrier.model.views import NodeDetail, RegionView, RequestView
+from farrier.model.workflow import OnboardingMode, WorkflowKind, WorkflowStatus
+
+FAILED = frozenset({WorkflowStatus.FAILED_RETRYABLE, WorkflowStatus.FAILED_MANUAL_INTERVENTION})
+GOING_ON = frozenset({WorkflowStatus.PENDING, WorkflowStatus.RUNNING, WorkflowStatus.COMPENSATING})
+
+_TASK_STAGES = frozenset(
+    {
+        D.FORCE_RELEASE_ALLOCATIONS,
+        D.DRAIN_NODE,
+        D.CLEANUP_STORAGE,
+        D.SCRUB_GPU,
+        D.VALIDATE_CLEAN_NODE,
+        D.REMOVE_GPUAAS_NODE_RECORD,
+    }
+)
+_BAD_REGIONS = frozenset({RegionState.FAILING, RegionState.UNCONFIGURED})
+
+
+class Patience(msgspec.Struct, frozen=True):
+    """After how long an agent counts as silent, and what MAAS said as old: the settings of these names."""
+
+    offline_after: timedelta = timedelta(seconds=180)
+    observation_ttl: timedelta = timedelta(seconds=300)
+
+
+def is_held(node: NodeDetail) -> bool:
+    """A pause holds it up. A deletion and what a cancel began go on, and then its last run says what is waited for,
+    which may be the end of the pause all the same."""
+    if node.paused is None:
+        return False
+    goes_on = node.deleting or (node.workflow is not None and node.workflow.status == WorkflowStatus.COMPENSATING)
+    said = "" if node.outcome is None else node.outcome.reason
+    return not goes_on or said == f"paused: {node.paused}"
+
+
+def is_unread(node: NodeDetail) -> bool:
+    """Its power is to be read, and cannot be."""
+    return node.management == Management.MANAGEABLE and node.bmc.sync_failure is not None
+
+
+def is_unkept(node: NodeDetail) -> bool:
+    """Its power is not as an operator wants it kept."""
+    bmc = node.bmc
+    return node.management == Management.MANAGEABLE and bmc.desired_power not in (None, bmc.power)
+
+
+def unanswered(node: NodeDetail) -> tuple[RequestView, ...]:
+    """Its requests without an answer, the oldest first."""
+    return tuple(request for request in reversed(node.requests) if request.status == "pending")
+
+
+def goes_on(node: NodeDetail) -> bool:
+    """A workflow with a mode is under way: nobody has to ask for it again."""
+    workflow = node.workflow
+    return workflow is not None and workflow.mode is not None and workflow.status in GOING_ON
+
+
+def stage(node: NodeDetail) -> str | None:
+    """The stage that runs now."""
+    workflow = node.workflow
+    return workflow.stage if workflow is not None and workflow.status == WorkflowStatus.RUNNING else None
+
+
+def waits_to_enrol(node: NodeDetail) -> bool:
+    """A stage waits until its agent has enrolled and is healthy."""
+    return stage(node) == O.WAIT_FOR_AGENT_ENROLLMENT and not node.agentless
+
+
+def waits_for_a_task(node: NodeDetail) -> bool:
+    """A stage waits for what its agent has to do."""
+    return (
+        node.workflow is not None
+        and node.workflow.kind == WorkflowKind.DECOMMISSION
+        and stage(node) in _TASK_STAGES
+        and not node.agentless
+    )
+
+
+def is_about_the_bmc(node: NodeDetail) -> bool:
+    """Nothing but its BMC is waited for, as far as its last run says."""
+    said = "" if node.outcome is None else node.outcome.reason
+    return not goes_on(node) or stage(node) == O.RESOLVE_POWER_CREDENTIALS or "BMC" in said or "credential" in said
+
+
+def is_silent(node: NodeDetail, now: datetime, patience: Patience) -> bool:
+    """Its agent was heard, and not within `offline_after`."""
+    heard = node.last_heartbeat_at
+    return not node.agentless and heard is not None and now - heard > patience.offline_after
+
+
+def bad_region(node: NodeDetail) -> RegionView | None:
+    """The MAAS region of its site, where the node has to do with it and it cannot be read."""
+    workflow = node.workflow
+    deploys = workflow is not None and workflow.mode == OnboardingMode.DEPLOY
+    if node.region is None or node.region.state not in _BAD_REGIONS or (node.maas_id is None and not deploys):
+        return None
+    return node.region
+
+
+def old_since(node: NodeDetail, now: datetime, patience: Patience) -> datetime | None:
+    """Since when nothing new is known of its machine in MAAS, if that is too long."""
+    if node.maas is None:
+        return None
+    since = node.maas.stale_since or node.maas.fresh_at or node.maas.read_at
+    return since if now - since > patience.observation_ttl else None

@@ -1,0 +1,145 @@
+"""`farrier node why` at night: what is slow, silent or unanswered is told, with what to do about it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from farrier.errors import ExitCode
+from tests.integration.cli.conftest import Prompt
+from tests.integration.cli.test_node import force
+from tests.support import pg
+
+# A deployment that waits for MAAS, whose region stopped answering two minutes ago; due like a node that is run.
+DEPLOYING = """
+    WITH region AS (
+        INSERT INTO farrier.maas_regions (site, state, state_entered_at, complete_at, last_error)
+        VALUES ('demo-1', 'failing', farrier.now() - interval '2 min', farrier.now() - interval '2 min',
+                'events: unreachable: connection refused')),
+    onboarding AS (
+        UPDATE farrier.node_onboardings o
+           SET mode = 'deploy', status = 'running', stage = 'wait_for_deployed',
+               stage_entered_at = farrier.now() - interval '3 h', mode_given_at = farrier.now() - interval '3 h'
+          FROM farrier.nodes n WHERE n.id = o.node_id),
+    seen AS (
+        UPDATE farrier.node_observations
+           SET state = 'deploying', since = farrier.now() - interval '3 h', stale_since = NULL,
+               read_at = farrier.now() - interval '12 min',
+               detail = '{"status": 9, "status_name": "Deploying"}'),
+    said AS (
+        INSERT INTO farrier.outcomes (kind, id, at, outcome)
+        SELECT 'node', n.id, farrier.now() - interval '3 h', '{"outcome": "wait", "source": "farrier/x.py:52",
+               "reason": "waits for MAAS to deploy the machine: starting the machine"}'
+          FROM farrier.nodes n)
+    UPDATE farrier.schedule SET due_at = farrier.now() + interval '20 s' WHERE kind = 'node'
+"""
+RUN = "UPDATE farrier.schedule SET due_at = farrier.now() + interval '20 s'"
+
+
+async def test_a_page_for_a_slow_deployment_leads_to_the_region_that_fails(farrier: Prompt, db: pg.Database) -> None:
+    await farrier("node", "add", "gpu-1", "--site", "demo-1", "--maas-id", "abc123")
+    await force(db, DEPLOYING)
+    said = (await farrier("node", "why", "gpu-1")).out
+    for part in (
+        "waits for   MAAS to deploy the machine: starting the machine",
+        "2h above its limit of 1h",
+        "MAAS of site demo-1, failing for 2m: events: unreachable: connection refused",
+        "deploying (Deploying), read 12m ago",
+        "MAAS of site demo-1 has given no good answer for 2m: farrier site list",
+    ):
+        assert part in said
+    why = (await farrier("node", "why", "gpu-1", "--json")).json
+    assert (why["maas"]["state"], why["command"]) == ("deploying", None)
+
+
+async def test_an_observation_is_as_fresh_as_events_that_do_not_name_it(farrier: Prompt, db: pg.Database) -> None:
+    await farrier("node", "add", "gpu-1", "--site", "demo-1", "--maas-id", "abc123")
+    await force(db, DEPLOYING)
+    await force(db, "UPDATE farrier.node_onboardings SET stage_entered_at = farrier.now()")
+    await force(db, "UPDATE farrier.node_onboardings SET mode_given_at = farrier.now()")
+    await force(db, "UPDATE farrier.maas_regions SET state = 'observing'")
+    assert (await farrier("node", "why", "gpu-1", "--json")).json["advice"] == "nothing to do"
+    await force(db, "UPDATE farrier.maas_regions SET complete_at = farrier.now() - interval '7 min'")
+    assert "in MAAS for 7m" in (await farrier("node", "why", "gpu-1", "--json")).json["advice"]
+
+
+async def test_how_old_is_too_old_is_as_the_settings_have_it(
+    farrier: Prompt, db: pg.Database, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = tmp_path_factory.mktemp("config") / "farrier.toml"
+    file.write_text('[node]\nobservation_ttl = "90s"\n')
+    await farrier("node", "add", "gpu-1", "--site", "demo-1", "--maas-id", "abc123")
+    await force(db, DEPLOYING)
+    await force(db, "UPDATE farrier.maas_regions SET state = 'observing'")
+    why = (await farrier("node", "why", "gpu-1", "--json", "--config", file)).json
+    assert "in MAAS for 2m" in why["advice"]
+
+
+async def test_a_request_without_an_answer_is_told_with_the_controller_that_is_missing(
+    farrier: Prompt, db: pg.Database
+) -> None:
+    await farrier("node", "add", "gpu-1")
+    await force(db, RUN)
+    await farrier("intent", "gpu-1", "quarantine", "reason=fans", "--requested-by", "root")
+    await db.advance(timedelta(seconds=25))
+    early = (await farrier("node", "why", "gpu-1")).out
+    assert "(quarantine by root) unanswered for 25s" in early and "farrier run" not in early
+    await db.advance(timedelta(seconds=40))
+    late = (await farrier("node", "why", "gpu-1")).out
+    assert "(quarantine by root) unanswered for 1m 5s" in late
+    assert "no controller works on it: is `farrier run` up" in late
+    (request,) = (await farrier("node", "why", "gpu-1", "--json")).json["unanswered"]
+    assert (request["action"], request["requested_by"]) == ("quarantine", "root")
+
+
+async def test_who_asked_for_a_pause_is_told_with_the_command_that_ends_it(farrier: Prompt, db: pg.Database) -> None:
+    await farrier("node", "add", "gpu-1")
+    for who, reason in (("bob", "earlier"), ("alice", "hands in it"), ("carol", "hands in it")):
+        await farrier("intent", "gpu-1", "pause", f"reason={reason}", "--requested-by", who)
+        await force(db, "UPDATE farrier.intents SET status = 'accepted', answered_at = farrier.now()")
+        if who == "alice":
+            await force(
+                db, "UPDATE farrier.nodes SET paused = jsonb_build_object('reason', 'hands in it', 'at', farrier.now())"
+            )
+            await force(db, "UPDATE farrier.intents SET answered_at = farrier.now() WHERE requested_by = 'alice'")
+    await force(db, RUN)
+    said = (await farrier("node", "why", "gpu-1")).out
+    assert "unpause: hands in it" in said
+    assert said.splitlines()[-1].split() == ["command", "farrier", "intent", "gpu-1", "unpause"]
+
+
+async def test_who_quarantined_a_node_is_told_while_that_is_why_it_is_in_quarantine(
+    farrier: Prompt, db: pg.Database
+) -> None:
+    await farrier("node", "add", "gpu-1")
+    await farrier("intent", "gpu-1", "quarantine", "reason=fans", "--requested-by", "alice")
+    await force(db, "UPDATE farrier.intents SET status = 'accepted', answered_at = farrier.now()")
+    await force(db, "UPDATE farrier.nodes SET status = 'quarantined', quarantine = $1", _why("operator"))
+    assert (await farrier("node", "why", "gpu-1", "--json")).json["quarantined_by"] == "alice"
+    await force(db, "UPDATE farrier.nodes SET quarantine = $1", _why("health"))
+    assert (await farrier("node", "why", "gpu-1", "--json")).json["quarantined_by"] is None
+
+
+async def test_patience_that_ends_with_no_controller_leads_to_what_says_so(farrier: Prompt, db: pg.Database) -> None:
+    await farrier("node", "add", "gpu-1")
+    late = await farrier("intent", "gpu-1", "delete", "--wait", "--timeout", "1s", ends=ExitCode.FAILED)
+    assert "see farrier node why" in late.err
+    await db.advance(timedelta(seconds=31))
+    assert "is `farrier run` up" in (await farrier("node", "why", "gpu-1")).out
+
+
+def _why(cause: str) -> str:
+    return f'{{"cause": "{cause}", "reason": "fans"}}'
+
+
+@pytest.mark.parametrize("word", ["enrol", "take task 7 (drain)"])
+async def test_no_word_is_said_twice(farrier: Prompt, db: pg.Database, word: str) -> None:
+    await farrier("node", "add", "gpu-1")
+    reason = f'{{"outcome": "wait", "reason": "waits for the agent to {word}", "source": "x.py:7"}}'
+    await force(
+        db,
+        "INSERT INTO farrier.outcomes (kind, id, at, outcome) SELECT 'node', id, farrier.now(), $1 FROM farrier.nodes",
+        reason,
+    )
+    assert f"waits for   the agent to {word}" in (await farrier("node", "why", "gpu-1")).out

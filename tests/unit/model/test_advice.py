@@ -1,0 +1,268 @@
+"""What to do about a node: what it waits for comes before what is wrong besides, and a limit is never nothing."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from farrier.model.actions import ACTIONS, Action
+from farrier.model.advice import ONE_INTENT
+from farrier.model.bmc import BmcFailure
+from farrier.model.failures import BMC_ADVICE, FAILURES, QUARANTINE_ADVICE, FailureClass, QuarantineCause
+from farrier.model.node import Bmc
+from farrier.model.outcome import Record
+from farrier.model.params import NoParams
+from farrier.model.symptoms import Patience
+from farrier.model.views import MaasView, RegionView, RequestView, WorkflowView
+from tests.unit.model.test_clocks import HOUR, MINUTE, NOW, workflow
+from tests.unit.model.test_why import SOON, why
+
+DEPLOYING = Record("wait", "waits for MAAS to deploy the machine: starting the machine", "x.py:1")
+INCOMPLETE = Bmc(last_error="no directory is configured", failure=BmcFailure.INCOMPLETE)
+
+
+def region(**fields: Any) -> RegionView:
+    """The region of site demo-1, which has failed for two minutes."""
+    given: dict[str, Any] = {
+        "site": "demo-1",
+        "state": "failing",
+        "since": NOW - 2 * MINUTE,
+        "username": "farrier",
+        "complete_at": NOW - 2 * MINUTE,
+        "last_error": "events: unreachable: connection refused",
+    }
+    return RegionView(**given | fields)
+
+
+def seen(age: timedelta, **fields: Any) -> MaasView:
+    """A machine that is deploying, last heard of so long ago."""
+    given = {"stale_since": None, "fresh_at": NOW - age, **fields}
+    return MaasView(system_id="abc", state="deploying", since=NOW - HOUR, read_at=NOW - age, **given)
+
+
+def deployment(age: timedelta = MINUTE, **fields: Any) -> WorkflowView:
+    given = {"mode": "deploy", "stage": "wait_for_deployed", "stage_entered_at": NOW - age, "mode_given_at": NOW - age}
+    return workflow(**given | fields)
+
+
+def drain(age: timedelta = MINUTE) -> WorkflowView:
+    return workflow(
+        kind="decommission", mode="soft_reset", stage="drain_node", stage_entered_at=NOW - age, mode_given_at=NOW - age
+    )
+
+
+LATE: dict[str, Any] = {"status": "enrolling", "site": "demo-1", "maas_id": "abc", "outcome": DEPLOYING}
+TASK: dict[str, Any] = {
+    "status": "draining",
+    "outcome": Record("wait", "waits for an agent to take task 7 (drain)", "x.py:1"),
+    "last_heartbeat_at": NOW - MINUTE,
+}
+
+
+def test_a_deployment_above_its_limit_while_its_region_fails_leads_to_the_region() -> None:
+    said = why(**LATE, workflow=deployment(3 * HOUR), region=region(), maas=seen(2 * MINUTE))
+    assert said.waits_for == "MAAS to deploy the machine: starting the machine"
+    assert "MAAS of site demo-1, failing for 2m: events: unreachable: connection refused" in said.errors
+    assert said.advice == "MAAS of site demo-1 has given no good answer for 2m: farrier site list"
+    assert said.maas == seen(2 * MINUTE)
+
+
+def test_a_region_that_nobody_reads_any_more_is_told_as_that() -> None:
+    said = why(**LATE, workflow=deployment(), region=region(state="unconfigured"))
+    assert "no controller has site demo-1 in its settings" in said.advice
+
+
+def test_a_failing_region_is_nothing_to_a_node_that_has_nothing_to_do_with_maas() -> None:
+    said = why(site="demo-1", region=region())
+    assert (said.errors, said.advice) == ((), "nothing to do")
+
+
+def test_a_failing_region_is_told_of_a_node_in_service_after_what_is_wrong_with_the_node_itself() -> None:
+    node: dict[str, Any] = {"site": "demo-1", "maas_id": "abc", "region": region()}
+    assert "MAAS of site demo-1" in why(**node).advice
+    assert why(**node, bmc=INCOMPLETE).advice == BMC_ADVICE[BmcFailure.INCOMPLETE]
+
+
+@pytest.mark.parametrize(
+    ("maas", "said"),
+    [
+        (seen(4 * MINUTE), "nothing to do"),
+        (seen(6 * MINUTE), "nothing new was read of its machine in MAAS for 6m: farrier site list"),
+        (seen(HOUR, stale_since=NOW - MINUTE), "nothing to do"),
+        (seen(HOUR, stale_since=NOW - 7 * MINUTE), "nothing new was read of its machine in MAAS for 7m"),
+        (seen(HOUR, fresh_at=NOW - MINUTE), "nothing to do"),
+    ],
+    ids=["fresh", "old", "has just changed", "changed and was not read", "known to hold"],
+)
+def test_what_maas_said_is_told_to_be_old_once_it_may_not_be_acted_on(maas: MaasView, said: str) -> None:
+    assert why(**LATE, workflow=deployment(), region=region(state="observing"), maas=maas).advice.startswith(said)
+
+
+def test_above_a_limit_there_is_always_something_to_do() -> None:
+    said = why(**LATE, workflow=deployment(3 * HOUR), region=region(state="observing"), maas=seen(MINUTE))
+    assert said.advice == (
+        "onboarding running/wait_for_deployed has lasted since 2026-01-01 09:00:00 UTC, 2h above its limit: "
+        "look at what it waits for, mend it, then restart_clean or cancel if it does not go on by itself"
+    )
+    assert why(**LATE, workflow=deployment(), region=region(state="observing")).advice == "nothing to do"
+    assert "above its limit" in why(status="removing", status_entered_at=NOW - 5 * HOUR).advice
+
+
+def test_a_clock_that_nobody_can_hurry_offers_no_intent_that_would_be_refused() -> None:
+    undone = deployment(status="compensating", status_entered_at=NOW - 3 * HOUR)
+    assert why(**LATE, workflow=undone).advice.endswith("above its limit: look at what it waits for, mend it")
+
+
+def test_a_task_that_waits_for_a_silent_agent_leads_to_the_agent() -> None:
+    heard = NOW - 10 * MINUTE
+    said = why(**TASK | {"last_heartbeat_at": heard}, workflow=drain(5 * HOUR), bmc=INCOMPLETE, region=region())
+    assert said.advice.startswith("its agent is silent since 2026-01-01 11:50:00 UTC, 10m ago")
+    assert said.last_heartbeat_at == heard
+    patience = Patience(offline_after=15 * MINUTE)
+    patient = why(patience, **TASK | {"last_heartbeat_at": heard}, workflow=drain())
+    assert "farrier task list gpu-1" in patient.advice
+    assert "no agent of it was ever heard" in why(**TASK | {"last_heartbeat_at": None}, workflow=drain()).advice
+
+
+def test_a_task_of_an_agent_that_lives_is_waited_for_and_its_bmc_is_not_what_to_see_to() -> None:
+    said = why(**TASK, workflow=drain(), bmc=INCOMPLETE)
+    assert "farrier task list gpu-1" in said.advice
+    assert said.errors == ("BMC: incomplete: no directory is configured",)
+    assert "above its limit" in why(**TASK, workflow=drain(5 * HOUR), bmc=INCOMPLETE).advice
+
+
+def test_who_waits_for_its_agent_to_enrol_is_not_sent_to_its_bmc() -> None:
+    said = why(status="enrolling", workflow=workflow(), bmc=INCOMPLETE, outcome=_wait("waits for the agent to enrol"))
+    assert said.waits_for == "the agent to enrol"
+    assert "farrier node bootstrap gpu-1" in said.advice
+
+
+def test_an_agent_that_the_deployed_machine_starts_has_its_time_to_enrol() -> None:
+    enrols = deployment(stage="wait_for_agent_enrollment")
+    node = LATE | {"outcome": _wait("waits for the agent to enrol")}
+    assert why(**node, workflow=enrols).advice == "nothing to do"
+    late = deployment(HOUR, stage="wait_for_agent_enrollment")
+    assert "farrier node bootstrap gpu-1" in why(**node, workflow=late).advice
+
+
+def test_a_wait_for_the_bmc_leads_to_the_bmc() -> None:
+    waits = _wait("waits for the BMC to be manageable: incomplete: no directory is configured")
+    said = why(**LATE | {"outcome": waits}, workflow=deployment(HOUR, stage="commission_node"), bmc=INCOMPLETE)
+    assert said.advice == BMC_ADVICE[BmcFailure.INCOMPLETE]
+
+
+BLOCKED: dict[str, Any] = {
+    "status": "quarantined",
+    "quarantine_cause": "onboarding_failed",
+    "quarantine_reason": "serial differs",
+}
+
+
+def test_a_quarantine_says_nothing_to_do_while_the_onboarding_that_failed_goes_on_again() -> None:
+    again = deployment()
+    said = why(**BLOCKED, workflow=again, last_workflow=again, outcome=DEPLOYING)
+    assert (said.errors, said.advice) == ((), "nothing to do")
+    assert said.quarantine == "onboarding_failed: serial differs"
+
+
+def test_a_quarantine_for_a_failed_onboarding_names_the_class_of_the_failure() -> None:
+    ended = deployment(status="cancelled", failure_class="identity_mismatch")
+    said = why(**BLOCKED, last_workflow=ended)
+    assert said.advice == "its onboarding failed with identity_mismatch: mend that, then onboard again or delete"
+    assert said.quarantine is None and "quarantined, onboarding_failed: serial differs" in said.errors
+    failed = deployment(status="failed_manual_intervention", failure_class="identity_mismatch")
+    assert why(**BLOCKED, workflow=failed, last_workflow=failed).advice == (
+        FAILURES[FailureClass.IDENTITY_MISMATCH].action
+    )
+
+
+def test_a_stage_that_timed_out_while_the_region_fails_leads_to_the_region_first() -> None:
+    failed = deployment(status="failed_retryable", failure_class="timeout")
+    said = why(**LATE, workflow=failed, region=region())
+    assert ("site list" in said.advice, said.command) == (True, None)
+
+
+# --- requests
+
+
+def asked(age: timedelta, **fields: Any) -> RequestView:
+    given: dict[str, Any] = {
+        "id": 25,
+        "action": "drain",
+        "params": {},
+        "requested_by": "root",
+        "status": "pending",
+        "reason": None,
+        "created_at": NOW - age,
+        "answered_at": None,
+    }
+    return RequestView(**given | fields)
+
+
+def test_a_request_that_nobody_answers_is_what_the_node_waits_for() -> None:
+    said = why(requests=(asked(MINUTE),), next_run_at=NOW - MINUTE)
+    assert said.waits_for == "a run that answers request 25 (drain)"
+    assert said.advice.startswith("no controller works on it: is `farrier run` up")
+    assert said.unanswered == (asked(MINUTE),)
+
+
+def test_a_request_that_has_just_come_is_given_half_a_minute() -> None:
+    assert (
+        "request 25 is answered" in why(requests=(asked(MINUTE),), next_run_at=NOW - 20 * timedelta(seconds=1)).advice
+    )
+    assert why(next_run_at=NOW - MINUTE).advice == "nothing to do", "nobody asked: it may be late for two minutes"
+
+
+def test_a_run_that_nobody_keeps_any_more_is_due_and_not_under_way() -> None:
+    assert why(running=True, next_run_at=NOW - MINUTE).next_run == "due since 1m"
+
+
+def test_requests_are_told_the_oldest_first_and_without_those_that_have_an_answer() -> None:
+    requests = (asked(MINUTE, id=27), asked(MINUTE, id=26, status="accepted"), asked(HOUR, id=25))
+    assert [request.id for request in why(requests=requests).unanswered] == [25, 27]
+
+
+# --- what can be pasted
+
+
+def test_one_intent_that_is_advised_is_told_as_a_command() -> None:
+    assert why(paused="hands in the machine").command == "farrier intent gpu-1 unpause"
+    failed = deployment(status="failed_manual_intervention", failure_class="boss_disk_not_found")
+    assert why(**LATE, workflow=failed).command == "farrier intent gpu-1 retry_stage"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"status": "quarantined", "quarantine_cause": "operator", "quarantine_reason": "fans"},
+        {"status": "quarantined", "quarantine_cause": "cleanup_validation_failed", "quarantine_reason": "disks"},
+        {"workflow": workflow(status="failed_retryable", failure_class="boss_disk_not_found"), "deleting": True},
+        {"workflow": workflow(status="failed_retryable", failure_class="boss_disk_not_found"), "status": "dreaming"},
+        {"paused": "x", "next_run_at": NOW - HOUR},
+    ],
+    ids=["nothing", "a choice", "nothing to retry", "being deleted", "a newer status", "no controller"],
+)
+def test_no_command_is_offered_that_is_a_choice_or_would_be_refused(fields: dict[str, Any]) -> None:
+    assert why(**fields).command is None
+
+
+@pytest.mark.parametrize("cause", ONE_INTENT, ids=str)
+def test_an_advice_with_a_command_names_that_intent_and_no_other(cause: FailureClass | QuarantineCause) -> None:
+    text = FAILURES[cause].action if isinstance(cause, FailureClass) else QUARANTINE_ADVICE[cause]
+    others = {Action.RESTART_CLEAN, Action.CANCEL, Action.RESUME, Action.RERUN, Action.DELETE, Action.DECOMMISSION}
+    assert ONE_INTENT[cause] in text and not [other for other in others if other in text]
+    assert ACTIONS[ONE_INTENT[cause]].params is NoParams, "it can be typed as it is"
+
+
+def _wait(reason: str) -> Record:
+    return Record("wait", reason, "x.py:1")
+
+
+def test_every_symptom_is_of_a_node_as_it_is_shown() -> None:
+    said = why(next_run_at=SOON, bmc_address="https://192.0.2.1", paused="x", paused_by="alice")
+    assert (said.bmc_address, said.paused_by) == ("https://192.0.2.1", "alice")
+    assert msgspec.json.decode(msgspec.json.encode(said))["command"] == "farrier intent gpu-1 unpause"
