@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime
 from typing import Annotated
 
@@ -20,6 +20,7 @@ from farrier.model.management import Management
 from farrier.model.requests import Registration
 from farrier.model.status import NodeStatus
 from farrier.model.views import NodeView, Wanted
+from farrier.model.workflow import WorkflowStatus
 
 # As long as what the database makes itself.
 _TOKEN_BYTES = 32
@@ -146,12 +147,25 @@ def _row(line: NodeView, worst: Clock | None, now: datetime) -> tuple[Cell, ...]
     )
 
 
-def _note(line: NodeView) -> str | None:
+def _note(line: NodeView) -> str:
+    return "; ".join(_notes(line))
+
+
+def _notes(line: NodeView) -> Iterator[str]:
+    """What may need a decision."""
+    workflow = line.workflow
     if line.paused is not None:
-        return f"paused: {line.paused}"
+        yield f"paused: {line.paused}"
     if line.quarantine_cause is not None:
-        return f"{line.quarantine_cause}: {line.quarantine_reason}"
-    return None
+        yield f"{line.quarantine_cause}: {line.quarantine_reason}"
+    if workflow is not None and workflow.status == WorkflowStatus.FAILED_MANUAL_INTERVENTION:
+        yield f"waits for an operator: {workflow.failure_class or workflow.kind}"
+    if workflow is not None and workflow.status == WorkflowStatus.FAILED_RETRYABLE:
+        yield f"tried again: {workflow.failure_class or workflow.kind}"
+    if line.bmc_failure is not None:
+        yield f"BMC: {line.bmc_failure}"
+    if line.power_failure is not None:
+        yield f"power unreadable: {line.power_failure}"
 
 
 def _tell_token(token: str, ttl: str) -> None:

@@ -53,7 +53,8 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the inventory. `workflow` is the live one; `last_onboarding` is how the newest onboarding of
-    an enrolling node stands."""
+    an enrolling node stands. `bmc_failure` is why its BMC could not be verified, `power_failure` why the power of a
+    manageable node cannot be read."""
 
     id: int
     name: str
@@ -73,6 +74,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     workflow: WorkflowView | None
     last_onboarding: str | None
+    bmc_failure: str | None = None
+    power_failure: str | None = None
 
 
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):

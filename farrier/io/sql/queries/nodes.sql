@@ -6,7 +6,8 @@ SELECT row_to_json(x)::text
            coalesce(v.schedulable, false) AS schedulable,
            n.paused ->> 'reason' AS paused, n.quarantine ->> 'cause' AS quarantine_cause,
            n.quarantine ->> 'reason' AS quarantine_reason,
-           v.last_heartbeat_at, n.created_at,
+           v.last_heartbeat_at, n.created_at, n.bmc ->> 'failure' AS bmc_failure,
+           CASE n.management WHEN 'manageable' THEN n.sync_failure END AS power_failure,
            CASE n.live_workflow_kind
              WHEN 'onboarding' THEN (SELECT row_to_json(w) FROM (
                 SELECT 'onboarding' AS kind, o.* FROM farrier.node_onboardings o WHERE o.id = n.live_workflow_id) w)

@@ -1,0 +1,62 @@
+"""`farrier node list` shows who needs a decision, and nobody else where only those are asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.cli.conftest import Prompt
+from tests.integration.cli.test_node import force
+from tests.support import pg
+
+ONBOARDING = """
+    UPDATE farrier.node_onboardings o
+       SET mode = 'manual', status = $2, failure_class = $3, status_entered_at = farrier.now()
+      FROM farrier.nodes n WHERE n.id = o.node_id AND n.name = $1
+"""
+DECOMMISSION = """
+    WITH made AS (
+        INSERT INTO farrier.node_decommissions (node_id, mode, status, failure_class)
+        SELECT n.id, 'soft_reset', 'failed_manual_intervention', 'task_failed' FROM farrier.nodes n WHERE n.name = $1
+        RETURNING id)
+    UPDATE farrier.nodes n SET live_workflow_kind = 'decommission', live_workflow_id = made.id, status = 'retired'
+      FROM made WHERE n.name = $1
+"""
+BMC = "UPDATE farrier.nodes SET management = $2, bmc = $3 WHERE name = $1"
+
+
+@pytest.fixture
+async def _fleet(farrier: Prompt, db: pg.Database) -> None:
+    for name in ("stopped", "retried", "retired", "silent", "unread", "mended", "well", "under-way"):
+        await farrier("node", "add", name, "--site", "ams1" if name in ("retried", "well") else "fra1")
+    await force(db, ONBOARDING, "stopped", "failed_manual_intervention", "boss_disk_not_found")
+    await force(db, ONBOARDING, "retried", "failed_retryable", "timeout")
+    await force(db, ONBOARDING, "under-way", "running", None)
+    await force(db, DECOMMISSION, "retired")
+    await force(db, BMC, "silent", "enroll", '{"failure": "unreachable", "last_error": "no route"}')
+    await force(db, BMC, "unread", "manageable", '{"sync_failure": "auth", "sync_error": "refused"}')
+    await force(db, BMC, "mended", "enroll", '{"sync_failure": "auth", "sync_error": "refused"}')
+
+
+@pytest.mark.usefixtures("_fleet")
+async def test_the_note_names_what_failed_and_whether_it_waits_for_a_person(farrier: Prompt) -> None:
+    lines = {line.split()[0]: line for line in (await farrier("node", "list")).out.splitlines()}
+    for name, note in (
+        ("stopped", "waits for an operator: boss_disk_not_found"),
+        ("retried", "tried again: timeout"),
+        ("retired", "waits for an operator: task_failed"),
+        ("silent", "BMC: unreachable"),
+        ("unread", "power unreadable: auth"),
+    ):
+        assert lines[name].endswith(note)
+    for name in ("well", "under-way", "mended"):
+        assert lines[name].split()[-1] in ("ams1", "fra1")
+
+
+async def test_the_note_has_all_there_is_to_decide(farrier: Prompt, db: pg.Database) -> None:
+    await farrier("node", "add", "a")
+    await force(db, BMC, "a", "enroll", '{"failure": "tls", "last_error": "expired"}')
+    await force(db, """UPDATE farrier.nodes SET paused = '{"reason": "hands in it", "at": "2026-01-01T00:00:00Z"}'""")
+    (_, line) = (await farrier("node", "list")).out.splitlines()
+    assert line.endswith("paused: hands in it; BMC: tls")
+    (shown,) = (await farrier("node", "list", "--json")).json
+    assert (shown["bmc_failure"], shown["power_failure"]) == ("tls", None)
