@@ -100,10 +100,16 @@ async def list_(
     status: Annotated[list[NodeStatus] | None, typer.Option(help="Only these; may be given again.")] = None,
     management: Annotated[list[Management] | None, typer.Option(help="Only these; may be given again.")] = None,
     site: Annotated[list[str] | None, typer.Option(help="Only these; may be given again.")] = None,
+    failed: Annotated[
+        bool,
+        typer.Option("--failed", help="Only those whose workflow failed, or whose BMC cannot be read."),
+    ] = False,
     as_json: output.AsJson = False,
 ) -> None:
     """List nodes by name; those that are above an SLA come first, the worst on top."""
-    wanted = Wanted(statuses=tuple(status or ()), managements=tuple(management or ()), sites=tuple(site or ()))
+    wanted = Wanted(
+        statuses=tuple(status or ()), managements=tuple(management or ()), sites=tuple(site or ()), failed=failed
+    )
     above = await session.queries.overdue(wanted, session.settings.sla)
     if as_json:
         await output.json_array(_objects(session, wanted, above.rows))

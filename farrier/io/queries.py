@@ -66,14 +66,15 @@ class PostgresQueries:
     async def inventory(self, wanted: Wanted, *, after: str = "", limit: int = 1000) -> Page[NodeView]:
         async with refusals.borrowed(self._pool) as conn:
             now = await reading.now(conn)
-            ids = [record[0] for record in await conn.fetch(_INVENTORY, *_columns(wanted), after, limit)]
+            ids = [record[0] for record in await conn.fetch(_INVENTORY, *_columns(wanted), after, limit, wanted.failed)]
             return Page(now, await _nodes(conn, ids))
 
     async def overdue(self, wanted: Wanted, limits: Limits, *, limit: int | None = None) -> OverduePage:
         found: list[Overdue] = []
         async with refusals.borrowed(self._pool) as conn:
             now = await reading.now(conn)
-            late = await conn.fetch(_OVERDUE, *_columns(wanted), now, *census.node_columns(limits), *_KNOWN, limit)
+            held = census.node_columns(limits)
+            late = await conn.fetch(_OVERDUE, *_columns(wanted), now, *held, *_KNOWN, limit, wanted.failed)
             for chunk in _chunks([record["id"] for record in late]):
                 above = ((node, clocks.above(node, now, limits)) for node in await _nodes(conn, chunk))
                 found += [Overdue(node, over) for node, over in above if over]

@@ -27,11 +27,13 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Which nodes: those that have one of the given values in each field. Empty: any."""
+    """Which nodes: those that have one of the given values in each field. Empty: any. `failed`: of those only the nodes
+    whose workflow failed, or whose BMC or its power cannot be read."""
 
     statuses: tuple[str, ...] = ()
     managements: tuple[str, ...] = ()
     sites: tuple[str, ...] = ()
+    failed: bool = False
 
 
 class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):

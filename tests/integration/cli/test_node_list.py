@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from tests.integration.cli.conftest import Prompt
-from tests.integration.cli.test_node import force
+from tests.integration.cli.test_node import force, names
 from tests.support import pg
 
 ONBOARDING = """
@@ -60,3 +62,19 @@ async def test_the_note_has_all_there_is_to_decide(farrier: Prompt, db: pg.Datab
     assert line.endswith("paused: hands in it; BMC: tls")
     (shown,) = (await farrier("node", "list", "--json")).json
     assert (shown["bmc_failure"], shown["power_failure"]) == ("tls", None)
+
+
+@pytest.mark.usefixtures("_fleet")
+async def test_those_that_failed_are_listed_alone_with_what_else_is_asked_for(farrier: Prompt, db: pg.Database) -> None:
+    failed = ["retired", "retried", "silent", "stopped", "unread"]
+    assert await names(farrier, "--failed") == failed
+    assert await names(farrier, "--failed", "--site", "ams1") == ["retried"]
+    assert await names(farrier, "--failed", "--status", "retired") == ["retired"]
+    assert await names(farrier, "--failed", "--management", "manageable", "--site", "ams1") == []
+    assert [line.split()[0] for line in (await farrier("node", "list", "--failed")).out.splitlines()] == [
+        "NODE",
+        *failed,
+    ]
+    await db.advance(timedelta(days=7))
+    late = await names(farrier, "--failed")
+    assert sorted(late) == failed and late != failed, "those above a limit come first here, too"

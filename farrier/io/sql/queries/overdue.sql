@@ -1,7 +1,7 @@
 -- The nodes above a limit, the worst first, and how many those are: each with the moment at which the first of its limits was over.
 -- $1 to $3: statuses, managements and sites that are wanted, empty for any; $4 the time; $5 to $10: limits as
 -- (kind, state, substate, scope, name, lasts), scope '', 'model' or 'site'; $11 to $13: states that this program knows, because
--- of a node in another it can say nothing; $14 how many, null for all. By index, only what is older than the shortest limit
+-- of a node in another it can say nothing; $14 how many, null for all; $15 as $6 of the inventory. By index, only what is older than the shortest limit
 -- that anything in its state may have; which clocks do not run is as in `farrier.model.sla`.
 WITH limits AS MATERIALIZED (
     SELECT * FROM unnest($5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::interval[])
@@ -65,6 +65,10 @@ SELECT n.id, count(*) OVER () AS n
    AND (cardinality($1::text[]) = 0 OR n.status = ANY ($1))
    AND (cardinality($2::text[]) = 0 OR n.management = ANY ($2))
    AND (cardinality($3::text[]) = 0 OR n.site = ANY ($3))
+   AND (NOT $15::boolean
+        OR n.bmc ->> 'failure' IS NOT NULL OR n.management = 'manageable' AND n.sync_failure IS NOT NULL
+        OR EXISTS (SELECT FROM workflows w WHERE w.kind = n.live_workflow_kind AND w.id = n.live_workflow_id
+                      AND w.status IN ('failed_retryable', 'failed_manual_intervention')))
    AND n.status = ANY (ARRAY(SELECT k.state FROM known k WHERE k.kind = 'node'))
    AND n.management = ANY (ARRAY(SELECT k.state FROM known k WHERE k.kind = 'management'))
    AND (n.live_workflow_id IS NULL
