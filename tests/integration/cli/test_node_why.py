@@ -34,6 +34,8 @@ DEPLOYING = """
           FROM farrier.nodes n)
     UPDATE farrier.schedule SET due_at = farrier.now() + interval '20 s' WHERE kind = 'node'
 """
+PAUSED = "UPDATE farrier.nodes SET paused = jsonb_build_object('reason', 'hands in it', 'at', farrier.now())"
+ACCEPTED = "UPDATE farrier.intents SET status = 'accepted', answered_at = farrier.now() WHERE status = 'pending'"
 RUN = "UPDATE farrier.schedule SET due_at = farrier.now() + interval '20 s'"
 
 
@@ -97,15 +99,13 @@ async def test_who_asked_for_a_pause_is_told_with_the_command_that_ends_it(farri
     await farrier("node", "add", "gpu-1")
     for who, reason in (("bob", "earlier"), ("alice", "hands in it"), ("carol", "hands in it")):
         await farrier("intent", "gpu-1", "pause", f"reason={reason}", "--requested-by", who)
-        await force(db, "UPDATE farrier.intents SET status = 'accepted', answered_at = farrier.now()")
         if who == "alice":
-            await force(
-                db, "UPDATE farrier.nodes SET paused = jsonb_build_object('reason', 'hands in it', 'at', farrier.now())"
-            )
-            await force(db, "UPDATE farrier.intents SET answered_at = farrier.now() WHERE requested_by = 'alice'")
+            await force(db, PAUSED)
+        await force(db, ACCEPTED)
+        await db.advance(timedelta(minutes=1))
     await force(db, RUN)
     said = (await farrier("node", "why", "gpu-1")).out
-    assert "unpause: hands in it" in said
+    assert "unpause: hands in it" in said and "paused by" in said and "alice" in said
     assert said.splitlines()[-1].split() == ["command", "farrier", "intent", "gpu-1", "unpause"]
 
 
@@ -114,7 +114,7 @@ async def test_who_quarantined_a_node_is_told_while_that_is_why_it_is_in_quarant
 ) -> None:
     await farrier("node", "add", "gpu-1")
     await farrier("intent", "gpu-1", "quarantine", "reason=fans", "--requested-by", "alice")
-    await force(db, "UPDATE farrier.intents SET status = 'accepted', answered_at = farrier.now()")
+    await force(db, ACCEPTED)
     await force(db, "UPDATE farrier.nodes SET status = 'quarantined', quarantine = $1", _why("operator"))
     assert (await farrier("node", "why", "gpu-1", "--json")).json["quarantined_by"] == "alice"
     await force(db, "UPDATE farrier.nodes SET quarantine = $1", _why("health"))
