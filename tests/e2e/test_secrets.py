@@ -160,22 +160,27 @@ async def register(world: World, directory: Path) -> None:
     for server in world.bmcs:
         said = f"{FILE} {VAULTED} {spelled(FILE)} {spelled(VAULTED)}"
         server.answer(bmc.SYSTEM, bmc.Page(500, f'{{"error": {{"message": "{said}"}}}}'.encode()))
-    references = [f"file:{directory}/answered", f"file:{directory}/refused", "vault:farrier/bmc/1", MISPLACED]
+    references = [f"file:{directory}/answered", f"file:{directory}/refused", "vault:farrier/bmc/1", "env:NONE"]
     addresses = [*(server.url for server in world.bmcs), "https://127.0.0.1:1"]
     statement = """
         SELECT farrier.register_node($1, bmc_address => $2, bmc_credential => $3, site => 'ams1',
                                      labels => jsonb_build_object('api_password', $4::text))
     """
     async with world.db.connect() as conn:
-        for number, (reference, address) in enumerate(zip(references, addresses, strict=True)):
-            await conn.execute(statement, f"gpu-{number}", address, reference, LABEL)
+        async with conn.transaction():
+            for number, (reference, address) in enumerate(zip(references, addresses, strict=True)):
+                await conn.execute(statement, f"gpu-{number}", address, reference, LABEL)
+            # As it was stored before the database refused it.
+            await conn.execute("UPDATE farrier.nodes SET bmc_credential = $1 WHERE name = 'gpu-3'", MISPLACED)
         token = await conn.fetchval("SELECT farrier.issue_bootstrap('gpu-0')")
         key = await conn.fetchval("SELECT agent_key FROM farrier.enroll_agent($1, '{}')", token)
         await conn.execute("""SELECT farrier.heartbeat('gpu-0', '{"ok": true, "alerts": []}', $1)""", key)
         await conn.execute("SELECT farrier.enqueue('node', id) FROM farrier.nodes")
         ask = "SELECT farrier.intent($1, $2, $3::jsonb)"
         await conn.execute(ask, "gpu-3", "onboard", '{"mode": "deploy"}')
-        await conn.execute(ask, "gpu-3", "set_bmc", f'{{"credential": "{PARAM}"}}')
+        with pytest.raises(pg.PostgresError) as refused:
+            await conn.execute(ask, "gpu-3", "set_bmc", f'{{"credential": "{PARAM}"}}')
+        assert PARAM not in str(refused.value)
         await conn.execute(ask, "gpu-0", "release", "{}")
     world.handed_out.extend([str(token), str(key)])
 
