@@ -70,7 +70,7 @@ async def test_a_reimaged_node_is_the_same_node_with_another_system_and_another_
     assert (await node.path())[-3:] == ["retired", "offline", "active"]
     assert await stages(node, "decommission") == list(PATHS[DecommissionMode.REIMAGE])
     assert await stages(node, "onboarding") == 2 * list(PATHS[OnboardingMode.DEPLOY])
-    assert wire.ops == ["release", "deploy"]
+    assert wire.ops == ["release", "update", "deploy"], "the update gives MAAS the BMC account of today"
 
 
 async def test_a_node_that_is_fully_decommissioned_is_gone_from_maas(site: Site, wire: Wire) -> None:
