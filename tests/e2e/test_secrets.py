@@ -219,7 +219,7 @@ async def test_what_the_log_says_is_listed_for_operators(world: World) -> None:
     world.daemon.send(signal.SIGTERM)
     assert await world.daemon.ended() == 0
     known = {
-        event.name: {*event.keys, "event", "level", "timestamp", "repeated", "kind", "id"}
+        event.name: {*event.keys, "event", "level", "timestamp", "repeated", "kind", "id", "name"}
         for event in log_events.events()
     }
     ours = [line for line in world.daemon.events if "logger" not in line]
