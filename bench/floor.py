@@ -39,10 +39,10 @@ class _Driver:
         while self._done < self._wanted:
             token = secrets.randbits(63)
             batch, lease = CONTROLLER.batch, CONTROLLER.lease
-            rows = await self._pool.fetch(
+            _, *rows = await self._pool.fetch(
                 _CLAIM, "node", Lane.PERIODIC.value, self._from, batch, self._owner, token, lease
             )
-            if rows[0]["id"] is None:
+            if not rows:
                 self._from = _EPOCH
                 continue
             self._from = rows[-1]["due_at"] - _BEHIND

@@ -60,7 +60,7 @@ class Stream:
                 self._passes.release_on_behalf_of(pass_)
             else:
                 work.start_soon(self._one_pass, one_pass, claim, pass_)
-            if not stop.is_set() and (claim is None or len(claim.rows) < self._config.batch):
+            if not stop.is_set() and (claim is None or not claim.full):
                 working = claim is not None and bool(claim.rows)
                 pause = min(_STEADY, self._config.poll_interval) if working else self._config.poll_interval
                 self._sink.woken(await self._signal.wait(pause))

@@ -93,13 +93,10 @@ class PostgresStateIO(Generic[R, S, W]):
         records = await self._fetch(
             _CLAIM, self._rows.kind, lane.value, floor or _EPOCH, limit, self._owner, token, self._lease
         )
-        now = records[0]["now"]
-        if records[0]["id"] is None:
-            return Claim(token, lane, (), now)
-        rows = tuple(
-            Claimed(r["id"], r["outcome_key"], now - r["due_at"], r["reruns"], r["taken_over"]) for r in records
-        )
-        return Claim(token, lane, rows, records[-1]["due_at"] if len(rows) == limit else now)
+        told, *taken = records
+        now, full = told["now"], told["found"] == limit
+        rows = tuple(Claimed(r["id"], r["outcome_key"], now - r["due_at"], r["reruns"], r["taken_over"]) for r in taken)
+        return Claim(token, lane, rows, told["due_at"] if full else now, full)
 
     async def load(self, ids: Sequence[int]) -> Loaded[R]:
         try:

@@ -53,10 +53,12 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class Claim(Taken, frozen=True):
-    """What was due. Up to `floor` the lane holds no due row any more, save those that others had locked or that are
-    committed late: the due time the next claim may scan from."""
+    """What was due. Up to `floor` the lane holds no due row any more, save those that others had locked or wrote
+    at that moment, or that are committed late: the due time the next claim may scan from. `full` when it found as many
+    as it might take, and so perhaps not all, even if it could not take each of them."""
 
     floor: datetime
+    full: bool = False
 
 
 class Loaded(msgspec.Struct, Generic[R], frozen=True):
