@@ -8,6 +8,7 @@ table: rooms do, and `wiring` makes them.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import AsyncIterable, Awaitable, Callable
@@ -197,14 +198,14 @@ async def _main(config: Config, reload: Callable[[], Config]) -> ExitCode:
         async with anyio.create_task_group() as beside:
             with anyio.CancelScope() as life:
                 again = partial(_reload, config, reload, daemon, notifier)
-                beside.start_soon(_obey, received, daemon, stop, life, again)
+                beside.start_soon(obey, received, daemon, stop, life, again)
                 await daemon.run()
             beside.cancel_scope.cancel()
     cut_short = life.cancelled_caught and stop.is_set()
     return ExitCode.FAILED if cut_short else ExitCode.OK
 
 
-async def _obey(
+async def obey(
     received: AsyncIterable[signal.Signals],
     daemon: Daemon,
     stop: anyio.Event,
@@ -212,16 +213,26 @@ async def _obey(
     reload: Callable[[], Awaitable[None]],
 ) -> None:
     """The first signal drains, the second does not wait for it. Before there is anything to drain, one is
-    enough."""
-    async for number in received:
-        if number == signal.SIGHUP:
-            await reload()
-        elif daemon.is_ready and not stop.is_set():
-            _log.info("signal.stop", signal=number.name)
-            stop.set()
-        else:
-            _log.warning("signal.stop_now", signal=number.name)
-            life.cancel()
+    enough. A reload may wait for the database, and is waited for by nobody."""
+    asked, to_do = anyio.create_memory_object_stream[None](1)
+    async with to_do, anyio.create_task_group() as beside, asked:
+        beside.start_soon(_one_by_one, to_do, reload)
+        async for number in received:
+            if number == signal.SIGHUP:
+                with contextlib.suppress(anyio.WouldBlock):  # one is still to begin, and will read what there is then
+                    asked.send_nowait(None)
+            elif daemon.is_ready and not stop.is_set():
+                _log.info("signal.stop", signal=number.name)
+                stop.set()
+            else:
+                _log.warning("signal.stop_now", signal=number.name)
+                life.cancel()
+
+
+async def _one_by_one(asked: AsyncIterable[None], reload: Callable[[], Awaitable[None]]) -> None:
+    """A reload for each time it was asked for, save those asked for while one had still to begin."""
+    async for _ in asked:
+        await reload()
 
 
 async def _reload(config: Config, read: Callable[[], Config], daemon: Daemon, notifier: Notifier) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any, assert_never
 
+import anyio
 import msgspec
 
 from farrier.errors import ConfigError, DatabaseUnreachable
@@ -24,6 +25,8 @@ _decode = decoding.reader(MaasRegion, "a MAAS region")
 _USE = statements.load("maas_region/use")
 # Two replicas that are told of the same sites at once get in each other's way at most so often.
 _TRIES = 3
+# For all tries. A lock is held for the length of a commit; a connection that fell silent never answers.
+_PATIENCE = timedelta(seconds=10)
 
 # The columns of `maas_regions` that a run owns, as they are named in the MaasRegion.
 _OWNED = [
@@ -53,10 +56,11 @@ class RegionPace(msgspec.Struct, frozen=True, kw_only=True):
     sweep_every: timedelta
 
 
-async def use(pool: Pool, regions: Iterable[RegionPace]) -> None:
+async def use(pool: Pool, regions: Iterable[RegionPace], *, patience: timedelta = _PATIENCE) -> None:
     """Have these regions scheduled, and looked at with this pace. May be called again; whatever a region is being left
-    alone for, it is tried at once. Raises `DatabaseUnreachable`, or `ConfigError` for what the database does not take;
-    then nothing has changed."""
+    alone for, it is tried at once. Raises `DatabaseUnreachable`, also when there was no answer for as long as
+    `patience`, or `ConfigError` for what the database does not take; then nothing has changed, save what an answer
+    that did not come would have told."""
     wanted = [
         {
             "site": region.site,
@@ -66,10 +70,19 @@ async def use(pool: Pool, regions: Iterable[RegionPace]) -> None:
         }
         for region in regions
     ]
+    try:
+        with anyio.fail_after(patience.total_seconds()):
+            await _tell(pool, msgspec.json.encode(wanted).decode())
+    except TimeoutError:
+        raise DatabaseUnreachable("the pool", f"no answer within {patience.total_seconds():g} s") from None
+
+
+async def _tell(pool: Pool, wanted: str) -> None:
+    """Again after trouble of the moment."""
     for left in reversed(range(_TRIES)):
         try:
             async with session.borrowed(pool) as conn:
-                await conn.execute(_USE, msgspec.json.encode(wanted).decode())
+                await conn.execute(_USE, wanted)
         except session.Refusal as refused:
             if session.classify(refused) is not session.Trouble.MOMENT:
                 raise ConfigError(f"the database does not take these sites: {session.reason_of(refused)}") from refused

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import anyio
@@ -14,9 +15,16 @@ from farrier.config import Config, DatabaseConfig, HttpConfig, SitesConfig
 from farrier.config.sites import MaasSite, Site
 from farrier.daemon import Daemon
 from farrier.errors import ConfigError, DatabaseUnreachable
+from farrier.io import pool
+from farrier.io.maas_region import RegionPace, use
 from farrier.metrics.sink import PrometheusSink
 from farrier.wiring import Runtime
-from tests.support import pg
+from tests.support import pg, proxy
+
+MOMENT = timedelta(milliseconds=100)
+PACE = RegionPace(
+    site="north", url="http://127.0.0.1:1/MAAS", motion_every=timedelta(seconds=10), sweep_every=timedelta(minutes=1)
+)
 
 # Whatever is said of sites is refused so many times.
 _MOMENTARY = """
@@ -73,6 +81,26 @@ async def test_sites_that_the_database_does_not_take_change_nothing(
             await runtime.use_sites({"north": a_site("north")})
         assert runtime.deciders.regions.client("north") is None
     assert await regions(db) == []
+
+
+async def test_sites_are_not_waited_for_on_a_connection_that_fell_silent(db: pg.Database) -> None:
+    async with proxy.before(db.dsn) as between:
+        connections = await pool.open_pool(between.dsn, size=1, patience=pg.PATIENCE)
+        between.freeze()
+        with anyio.fail_after(pg.PATIENCE.total_seconds()), pytest.raises(DatabaseUnreachable, match="no answer"):
+            await use(connections, [PACE], patience=MOMENT)
+        connections.terminate()
+
+
+async def test_sites_that_wait_too_long_for_somebody_s_lock_change_nothing(db: pg.Database) -> None:
+    async with db.pool(1) as connections:
+        async with db.connect() as somebody, somebody.transaction():
+            await somebody.execute("LOCK farrier.maas_regions IN SHARE ROW EXCLUSIVE MODE")
+            with anyio.fail_after(pg.PATIENCE.total_seconds()), pytest.raises(DatabaseUnreachable, match="no answer"):
+                await use(connections, [PACE], patience=MOMENT)
+        assert await regions(db) == []
+        await use(connections, [PACE])
+    assert await regions(db) == ["north"]
 
 
 async def test_sites_that_are_read_while_the_daemon_starts_are_those_that_it_begins_with(

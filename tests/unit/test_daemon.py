@@ -1,12 +1,15 @@
-"""Tasks of the daemon that end without being asked, and the errors it ends with."""
+"""Tasks of the daemon that end without being asked, the errors it ends with, and the signals it obeys."""
 
 from __future__ import annotations
+
+import signal
 
 import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from farrier.daemon import foreseen, until_stopped
+from farrier.config import Config
+from farrier.daemon import Daemon, foreseen, obey, until_stopped
 from farrier.errors import ConfigError, InternalError
 
 
@@ -46,3 +49,60 @@ def test_the_error_that_we_know_is_found_in_whatever_groups_it_comes_in() -> Non
     assert foreseen(known) is known
     assert foreseen(ExceptionGroup("outer", [ValueError(), ExceptionGroup("inner", [known])])) is known
     assert foreseen(ExceptionGroup("outer", [ValueError()])) is None
+
+
+class Reloads:
+    """Reloads that a test lets go on, one for each `let_go`."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.at_once = 0
+        self._begins = anyio.Semaphore(0)
+        self._ends = anyio.Semaphore(0)
+
+    async def reload(self) -> None:
+        self.begun += 1
+        self.at_once += 1
+        assert self.at_once == 1, "two at once"
+        self._begins.release()
+        await self._ends.acquire()
+        self.at_once -= 1
+
+    async def begins(self) -> None:
+        await self._begins.acquire()
+
+    def let_go(self) -> None:
+        self._ends.release()
+
+
+async def test_a_reload_that_waits_makes_nobody_deaf_to_a_stop() -> None:
+    reloads, life, stop = Reloads(), anyio.CancelScope(), anyio.Event()
+    send, received = anyio.create_memory_object_stream[signal.Signals](10)
+    with anyio.fail_after(5):
+        async with send, received, anyio.create_task_group() as tasks:
+            tasks.start_soon(obey, received, Daemon(Config(), stop), stop, life, reloads.reload)
+            await send.send(signal.SIGHUP)
+            await reloads.begins()
+            await send.send(signal.SIGTERM)
+            while not life.cancel_called:
+                await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+
+
+async def test_signals_during_a_reload_make_one_more_after_it() -> None:
+    reloads, stop = Reloads(), anyio.Event()
+    send, received = anyio.create_memory_object_stream[signal.Signals](10)
+    with anyio.fail_after(5):
+        async with received, anyio.create_task_group() as tasks:
+            tasks.start_soon(obey, received, Daemon(Config(), stop), stop, anyio.CancelScope(), reloads.reload)
+            await send.send(signal.SIGHUP)
+            await reloads.begins()
+            for _ in range(3):
+                await send.send(signal.SIGHUP)
+            await send.aclose()
+            while received.statistics().current_buffer_used:
+                await anyio.lowlevel.checkpoint()
+            reloads.let_go()
+            await reloads.begins()
+            reloads.let_go()
+    assert reloads.begun == 2
