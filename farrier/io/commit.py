@@ -1,8 +1,9 @@
 """Commits finished runs of one kind: many in one call, each all or nothing.
 
 `farrier.commit_runs` locks the schedule rows in order and checks token and version; only winners are written. An error
-of the database splits the batch until the run that caused it stands alone and carries the blame. A lost reply is looked
-up by token and nothing is ever written again. Nothing here publishes: the loop does, for what is `committed`.
+of the database splits the batch until the run that caused it stands alone and carries the blame, or, where somebody
+holds what it writes, is left for whoever waits for it. A lost reply is looked up by token and nothing is ever written
+again. Nothing here publishes: the loop does, for what is `committed`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, assert_never
 from uuid import UUID
 
+import anyio
 import asyncpg
 import msgspec
+import structlog
 
 from farrier.errors import DatabaseUnreachable, FarrierError, RefusedByModel
 from farrier.io import session, statements
@@ -28,11 +31,15 @@ R = TypeVar("R")
 S = TypeVar("S")
 W = TypeVar("W")
 
+_log = structlog.stdlib.get_logger(__name__)
+
 _RELEASE = statements.load("schedule/release")
 _COMMIT = statements.load("schedule/commit")
 _COMMITTED = statements.load("schedule/committed")
 
 _NOW = timedelta(0)
+# Less than the loop waits for a commit: what is known by then is told. Whatever is not is left to its lease.
+WITHIN = timedelta(seconds=9)
 # A refused run is tried again at the pace of the periodic lane: its cause is in the data, not in the moment.
 _REFUSED_AGAIN = timedelta(seconds=30)
 
@@ -44,6 +51,7 @@ _encode = msgspec.json.Encoder().encode
 _DONE = Result(Verdict.COMMITTED)
 _DONE_AND_DUE = Result(Verdict.COMMITTED, again=True)
 _UNKNOWN = Result(Verdict.UNKNOWN)
+_LOCKED = Result(Verdict.LOCKED)
 # As `farrier.commit_runs` says it.
 _RESULTS = {
     (verdict.value, woken): Result(verdict, again=woken)
@@ -55,91 +63,112 @@ _RESULTS = {
 class Committer(Generic[R, S, W]):
     """Turns finished runs into rows, and says for each what became of it."""
 
-    def __init__(self, connections: Pool, rows: Rows[R, S, W], owner: UUID, lease: timedelta) -> None:
+    def __init__(
+        self, connections: Pool, rows: Rows[R, S, W], owner: UUID, lease: timedelta, *, within: timedelta = WITHIN
+    ) -> None:
         self._pool = connections
         self._rows = rows
         self._owner = owner
         self._lease = lease
+        self._within = within.total_seconds()
 
     async def commit(
         self, runs: Sequence[Finished[S, W]], *, patient: bool, keep: int | None = None
     ) -> Mapping[int, Result]:
         """`StateIO.commit`. Idle runs take one statement; the others share a transaction."""
-        how = _How(patient=patient, keep=keep)
-        if patient:
-            return await self._together(runs, how)
+        work = _Work(patient=patient, keep=keep)
+        with anyio.move_on_after(self._within):
+            if patient:
+                await self._together(runs, work)
+            else:
+                await self._release_and_commit(runs, work)
+        late = [run for run in runs if run.id not in work.results]
+        if late:
+            _log.warning(
+                "commit.failed", kind=self._rows.kind, runs=len(late), error=f"not done within {self._within:g} s"
+            )
+            work.unknown(late)
+        return work.results
+
+    async def _release_and_commit(self, runs: Sequence[Finished[S, W]], work: _Work) -> None:
         idle = [run for run in runs if run.idle]
         busy = [run for run in runs if not run.idle]
-        results: dict[int, Result] = {}
         if busy:
-            results |= await self._together(busy, how)
+            await self._together(busy, work)
         if idle:
-            results |= await self._release(idle, how)
-        return results
+            await self._release(idle, work)
 
-    async def _release(self, idle: Sequence[Finished[S, W]], how: _How) -> dict[int, Result]:
+    async def _release(self, idle: Sequence[Finished[S, W]], work: _Work) -> None:
         try:
             async with session.borrowed(self._pool) as conn:
                 released = await conn.fetch(
                     _RELEASE, self._rows.kind, *_columns([_giving_back(run) for run in idle], width=5)
                 )
         except DatabaseUnreachable:
-            return _all_unknown(idle)
+            work.unknown(idle)
+            return
         except session.Refusal:
-            return await self._together(idle, how)  # finds out whose words it refuses
-        results = {record["id"]: _DONE if record["lane"] == Lane.PERIODIC else _DONE_AND_DUE for record in released}
-        if len(results) < len(idle):
+            await self._together(idle, work)  # finds out whose words it refuses
+            return
+        for record in released:
+            work.results[record["id"]] = _DONE if record["lane"] == Lane.PERIODIC else _DONE_AND_DUE
+        if len(released) < len(idle):
             # Lost, or locked by a wake under way: the transaction tells the two apart.
-            results |= await self._together([run for run in idle if run.id not in results], how)
-        return results
+            await self._together([run for run in idle if run.id not in work.results], work)
 
-    async def _together(self, batch: Sequence[Finished[S, W]], how: _How, *, again: bool = False) -> dict[int, Result]:
+    async def _together(self, batch: Sequence[Finished[S, W]], work: _Work, *, again: bool = False) -> None:
         """One call; `again` when it is the second try after trouble of the moment."""
         try:
-            return await self._call(batch, how)
+            work.results |= await self._call(batch, work)
         except session.ReplyLost:
-            return await self._look_up(batch, how)
+            await self._look_up(batch, work)
         except DatabaseUnreachable:
-            return _all_unknown(batch)
+            work.unknown(batch)
         except session.Refusal as error:
             if session.classify(error) is not session.Trouble.MOMENT:
-                return await self._blame(batch, error, how)
-            if again or how.patient:
-                return await self._apart(batch, how)
-            return await self._together(batch, how, again=True)
+                await self._blame(batch, error, work)
+            elif again or work.patient:
+                await self._apart(batch, work)
+            else:
+                await self._together(batch, work, again=True)
 
-    async def _apart(self, batch: Sequence[Finished[S, W]], how: _How) -> dict[int, Result]:
-        """Somebody holds what one of these writes, and goes on holding it: halve them until that run stands alone."""
-        if len(batch) == 1:
-            return _all_unknown(batch)
-        middle = len(batch) // 2
-        first = await self._together(batch[:middle], how, again=True)
-        return first | await self._together(batch[middle:], how, again=True)
+    async def _apart(self, batch: Sequence[Finished[S, W]], work: _Work) -> None:
+        """Somebody holds what one of these writes, and goes on holding it: halve them until that run stands alone. It
+        is waited for where nobody waits behind it."""
+        if len(batch) > 1:
+            middle = len(batch) // 2
+            await self._together(batch[:middle], work, again=True)
+            await self._together(batch[middle:], work, again=True)
+        elif work.patient:
+            work.unknown(batch)
+        else:
+            work.results[batch[0].id] = _LOCKED
 
-    async def _blame(self, batch: Sequence[Finished[S, W]], error: Exception, how: _How) -> dict[int, Result]:
+    async def _blame(self, batch: Sequence[Finished[S, W]], error: Exception, work: _Work) -> None:
         """The database refuses something in this batch: halve it until the culprit is alone."""
         if len(batch) > 1:
             middle = len(batch) // 2
-            first = await self._together(batch[:middle], how)
-            return first | await self._together(batch[middle:], how)
+            await self._together(batch[:middle], work)
+            await self._together(batch[middle:], work)
+            return
         run = batch[0]
         refusal = RefusedByModel(f"the database refused this run: {session.reason_of(error)}")
         try:
-            told = await self._call([_confession(run, refusal)], how)
+            told = (await self._call([_confession(run, refusal)], work))[run.id]
         except (session.ReplyLost, DatabaseUnreachable, *session.Refusal):
-            return {run.id: Result(Verdict.UNKNOWN, refusal)}
-        if told[run.id].verdict is Verdict.COMMITTED:
-            return {run.id: Result(Verdict.REFUSED, refusal, again=told[run.id].again)}
-        return told
+            told = Result(Verdict.UNKNOWN, refusal)
+        if told.verdict is Verdict.COMMITTED:
+            told = Result(Verdict.REFUSED, refusal, again=told.again)
+        work.results[run.id] = told
 
-    async def _call(self, batch: Sequence[Finished[S, W]], how: _How) -> dict[int, Result]:
+    async def _call(self, batch: Sequence[Finished[S, W]], work: _Work) -> dict[int, Result]:
         try:
             changes = _encode(self._changes(batch)).decode()
         except _UNENCODABLE as error:
             raise session.Unsendable(f"{type(error).__name__} while encoding what the handler returned") from error
-        to = self._rows.kind, self._owner, how.patient, self._rows.writer, changes
+        to = self._rows.kind, self._owner, work.patient, self._rows.writer, changes
         async with session.borrowed(self._pool) as conn:
-            records = await session.commit_by(conn, _COMMIT, *to, *_settlement(batch), how.keep, self._lease)
+            records = await session.commit_by(conn, _COMMIT, *to, *_settlement(batch), work.keep, self._lease)
         return {record["id"]: _result(record) for record in records}
 
     def _changes(self, batch: Sequence[Finished[S, W]]) -> Changes:
@@ -149,29 +178,36 @@ class Committer(Generic[R, S, W]):
             return {}
         return {"runs": [{"run": run.id, "version": run.version} for run in changed], **self._rows.changes(changed)}
 
-    async def _look_up(self, batch: Sequence[Finished[S, W]], how: _How) -> dict[int, Result]:
+    async def _look_up(self, batch: Sequence[Finished[S, W]], work: _Work) -> None:
         """After a lost reply: what left history, or kept its row, was committed; of the rest nothing can be said."""
         telling = [
             (run.id, _next_version(run) if run.moves else None, run.token)
             for run in batch
             if run.moves or run.due is Due.RERUN
         ]
+        work.unknown(batch)
         if not telling:
-            return _all_unknown(batch)
+            return
         try:
             async with session.borrowed(self._pool) as conn:
-                records = await conn.fetch(_COMMITTED, self._rows.kind, *_columns(telling, width=3), how.keep)
+                records = await conn.fetch(_COMMITTED, self._rows.kind, *_columns(telling, width=3), work.keep)
         except (DatabaseUnreachable, *session.Refusal):
-            return _all_unknown(batch)
-        there = {record["id"]: _going_on(record) if record["kept"] else _DONE_AND_DUE for record in records}
-        return {run.id: there.get(run.id, _UNKNOWN) for run in batch}
+            return
+        for record in records:
+            work.results[record["id"]] = _going_on(record) if record["kept"] else _DONE_AND_DUE
 
 
-class _How(msgspec.Struct, frozen=True):
-    """Whether locked rows are waited for, and under which token rows go on that run again at once."""
+class _Work(msgspec.Struct):
+    """One commit under way: whether locked rows are waited for, under which token rows go on that run again at once,
+    and what is known of its runs."""
 
     patient: bool
     keep: int | None
+    results: dict[int, Result] = msgspec.field(default_factory=dict)
+
+    def unknown(self, runs: Iterable[Finished[Any, Any]]) -> None:
+        """Nothing can be said of these."""
+        self.results |= {run.id: _UNKNOWN for run in runs}
 
 
 def _result(record: asyncpg.Record) -> Result:
@@ -181,10 +217,6 @@ def _result(record: asyncpg.Record) -> Result:
 def _going_on(record: asyncpg.Record) -> Result:
     """Committed, and the row as it was claimed anew."""
     return Result(Verdict.COMMITTED, kept=Claimed(record["id"], record["outcome_key"], _NOW, record["reruns"]))
-
-
-def _all_unknown(batch: Iterable[Finished[Any, Any]]) -> dict[int, Result]:
-    return {run.id: _UNKNOWN for run in batch}
 
 
 def _confession(run: Finished[S, W], refusal: FarrierError) -> Finished[S, W]:

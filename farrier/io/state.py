@@ -76,12 +76,20 @@ class Rows(Protocol[R_co, S, W]):
 class PostgresStateIO(Generic[R, S, W]):
     """`protocols.StateIO` on PostgreSQL."""
 
-    def __init__(self, connections: Pool, rows: Rows[R, S, W], *, owner: UUID, lease: timedelta) -> None:
+    def __init__(
+        self,
+        connections: Pool,
+        rows: Rows[R, S, W],
+        *,
+        owner: UUID,
+        lease: timedelta,
+        commit_within: timedelta = commit.WITHIN,
+    ) -> None:
         self._pool = connections
         self._rows = rows
         self._owner = owner
         self._lease = lease
-        self._committer = commit.Committer(connections, rows, owner, lease)
+        self._committer = commit.Committer(connections, rows, owner, lease, within=commit_within)
 
     @property
     def owner(self) -> UUID:

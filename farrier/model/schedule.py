@@ -136,9 +136,9 @@ class Verdict(enum.StrEnum):
     COMMITTED = "committed"
     LOST = "lost"  # the claim is another's: nothing of the row was touched
     CONFLICT = "conflict"  # the resource's version moved on: due again at once
-    LOCKED = "locked"  # somebody holds the schedule row: to be committed alone
+    LOCKED = "locked"  # somebody holds its schedule row, or what it writes: to be committed alone
     REFUSED = "refused"  # the database refuses these writes: the resource carries the blame
-    UNKNOWN = "unknown"  # the connection broke; never written again, never published
+    UNKNOWN = "unknown"  # the connection broke, or time ran out; never written again, never published
 
 
 class Result(msgspec.Struct, frozen=True):

@@ -82,10 +82,10 @@ class StateIO(Protocol[R, S, W]):
     async def commit(
         self, runs: Sequence[Finished[S, W]], *, patient: bool = False, keep: int | None = None
     ) -> Mapping[int, Result]:
-        """Commit finished runs together, each all or nothing, and give their rows back. Answers for every
-        run and never raises for one. A row that somebody has locked is `locked` and untouched; `patient`
-        waits for it up to a second. With `keep`, rows that are to run again at once are not given back but claimed
-        under this token, on disk."""
+        """Commit finished runs together, each all or nothing, and give their rows back. Answers for every run and never
+        raises for one; those that it did not get to in time are `unknown`. A run whose row, or what it writes, somebody
+        holds is `locked` and untouched; `patient` waits for that up to a second. With `keep`, rows that are to run
+        again at once are not given back but claimed under this token, on disk."""
 
     async def renew(self, tokens: Mapping[int, int]) -> frozenset[int]:
         """Extend the leases of {id: token}; answers the ids renewed. Rows locked by others are passed

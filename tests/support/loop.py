@@ -21,6 +21,7 @@ from farrier.clock import MonotonicClock
 from farrier.config import ControllerConfig
 from farrier.controller.host import Host
 from farrier.controller.processor import Processor
+from farrier.io import commit
 from farrier.io.pool import Pool
 from farrier.io.state import PostgresStateIO
 from farrier.model.outcome import DoNothing, Outcome, Step
@@ -201,9 +202,12 @@ class Shop:
         lease: timedelta = BRISK.lease,
         pool: Pool | None = None,
         rows: toy.WidgetRows | None = None,
+        commit_within: timedelta = commit.WITHIN,
     ) -> WidgetIO:
         """Storage under an owner of its own, as every process has one."""
-        return PostgresStateIO(pool or self.pool, rows or toy.WidgetRows(), owner=uuid4(), lease=lease)
+        return PostgresStateIO(
+            pool or self.pool, rows or toy.WidgetRows(), owner=uuid4(), lease=lease, commit_within=commit_within
+        )
 
     def processor(
         self,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 
 import anyio
 import asyncpg
 import pytest
 
+from farrier.io.commit import WITHIN
 from farrier.model.outcome import Deleted, DoNothing, Transition, Update, Wait
 from farrier.model.schedule import Lane, Verdict
 from tests.support import pg, proxy, toy
@@ -230,13 +232,63 @@ async def test_a_commit_that_never_arrived_is_unknown_and_runs_again_when_its_le
     assert [row.id for row in (await shop.io().claim(Lane.WOKEN, 10, None)).rows] == [1]
 
 
-async def test_a_run_that_waits_for_what_somebody_holds_costs_the_others_nothing_but_time(shop: Shop) -> None:
+async def test_a_run_whose_writes_somebody_holds_is_left_for_last_and_then_waited_for(shop: Shop) -> None:
     held = await hold(shop, 1, 2, 3)
-    async with shop.db.connect() as somebody, somebody.transaction():
+    async with shop.db.connect() as somebody, anyio.create_task_group() as group:
+        holding = somebody.transaction()
+        await holding.start()
         await somebody.execute("SELECT FROM farrier_toy.widgets WHERE id = 2 FOR UPDATE")
         verdicts = await held.commit(*(held.finish(id_, MADE) for id_ in (1, 2, 3)))
-    assert verdicts == {1: Verdict.COMMITTED, 2: Verdict.UNKNOWN, 3: Verdict.COMMITTED}
-    assert await shop.history(2) == []
+        assert verdicts == {1: Verdict.COMMITTED, 2: Verdict.LOCKED, 3: Verdict.COMMITTED}
+
+        async def wait_for_it() -> None:
+            verdicts.update(await held.commit(held.finish(2, MADE), patient=True))
+
+        group.start_soon(wait_for_it)
+        await shop.until_blocked()
+        await holding.commit()
+    assert verdicts[2] is Verdict.COMMITTED
+
+
+async def test_a_run_that_is_held_up_for_longer_than_a_second_is_left_to_its_lease(shop: Shop) -> None:
+    held = await hold(shop, 1)
+    async with shop.db.connect() as somebody, somebody.transaction():
+        await somebody.execute("SELECT FROM farrier_toy.widgets WHERE id = 1 FOR UPDATE")
+        assert await held.commit(held.finish(1, MADE), patient=True) == {1: Verdict.UNKNOWN}
+    assert await shop.history(1) == []
+
+
+async def test_one_run_of_hundreds_whose_writes_somebody_holds_costs_the_others_less_than_their_time(
+    shop: Shop,
+) -> None:
+    """Halved nine times, with a second's wait for each, it outlasts what a commit may take."""
+    widgets = range(1, 501)
+    held = await hold(shop, *widgets)
+    async with shop.db.connect() as somebody, somebody.transaction():
+        await somebody.execute("SELECT FROM farrier_toy.widgets WHERE id = 250 FOR UPDATE")
+        with anyio.fail_after(WITHIN.total_seconds()):
+            verdicts = await held.commit(*(held.finish(id_, MADE) for id_ in widgets))
+    assert Counter(verdicts.values()) == {Verdict.COMMITTED: 499, Verdict.LOCKED: 1}
+
+
+async def test_what_was_committed_when_the_time_ran_out_is_told(shop: Shop) -> None:
+    """Refused together, for what is of the moment; then one half is written, and the other hangs."""
+    await shop.pool.execute("""
+        CREATE SEQUENCE farrier_toy.tries;
+        CREATE FUNCTION farrier_toy.hang() RETURNS trigger LANGUAGE plpgsql AS $$
+        DECLARE try bigint := nextval('farrier_toy.tries');
+        BEGIN
+            IF try <= 2 THEN RAISE EXCEPTION 'somebody was faster' USING ERRCODE = '40001'; END IF;
+            IF try > 3 THEN PERFORM pg_sleep(3600); END IF;
+            RETURN NULL;
+        END $$;
+        CREATE TRIGGER hang BEFORE UPDATE ON farrier_toy.widgets EXECUTE FUNCTION farrier_toy.hang();
+    """)
+    held = await hold(shop, 1, 2, 3, 4, io=shop.io(commit_within=2 * SECOND))
+    with anyio.fail_after(WITHIN.total_seconds()):
+        verdicts = await held.commit(*(held.finish(id_, MADE) for id_ in (1, 2, 3, 4)))
+    assert verdicts == {1: Verdict.COMMITTED, 2: Verdict.COMMITTED, 3: Verdict.UNKNOWN, 4: Verdict.UNKNOWN}
+    assert await shop.history(2) == [("raw", "made")]
 
 
 async def test_a_row_whose_load_fails_is_unreadable_and_the_others_are_read(shop: Shop) -> None:
