@@ -11,7 +11,8 @@ from datetime import timedelta
 import anyio
 import structlog
 
-from farrier.errors import DatabaseUnreachable, RefusedByModel
+from farrier.errors import DatabaseUnreachable, FarrierError, RefusedByModel
+from farrier.model.past import Retained
 from farrier.protocols import Retention
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -20,14 +21,18 @@ _log = structlog.stdlib.get_logger(__name__)
 _LOOK_EVERY = timedelta(minutes=1)
 # The shortest: whatever the database says of the next step.
 _LEAST = timedelta(milliseconds=100)
+# For one step, which takes a tenth of a second. A connection that fell silent never answers.
+_PATIENCE = timedelta(minutes=1)
 
 
 class Keeper:
     """Removes what is older than it need be. `run` never ends by itself."""
 
-    def __init__(self, retention: Retention, *, keep: timedelta) -> None:
+    def __init__(self, retention: Retention, *, keep: timedelta, patience: timedelta = _PATIENCE) -> None:
+        """`patience`: how long a step may take."""
         self._retention = retention
         self._keep = keep
+        self._patience = patience.total_seconds()
 
     async def run(self) -> None:
         while True:
@@ -37,10 +42,18 @@ class Keeper:
     async def turn(self) -> timedelta:
         """Take the next step if it is due; answers how long to wait before the next turn."""
         try:
-            done = await self._retention.step(self._keep)
-        except (DatabaseUnreachable, RefusedByModel) as failure:
-            _log.warning("history.not_pruned", error=str(failure), label=failure.label)
-            return _LOOK_EVERY
+            with anyio.fail_after(self._patience):
+                done = await self._retention.step(self._keep)
+        except TimeoutError:
+            failure: FarrierError = DatabaseUnreachable("the pool", f"no answer within {self._patience:g} s")
+        except (DatabaseUnreachable, RefusedByModel) as refused:
+            failure = refused
+        else:
+            return self._next(done)
+        _log.warning("history.not_pruned", error=str(failure), label=failure.label)
+        return _LOOK_EVERY
+
+    def _next(self, done: Retained) -> timedelta:
         if done.ended:
             kept = done.looked - done.deleted
             _log.info("history.pruned", deleted=done.deleted, kept=kept, seconds=round(done.took.total_seconds(), 1))

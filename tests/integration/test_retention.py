@@ -11,10 +11,11 @@ from structlog.testing import capture_logs
 
 from farrier.controller.retention import Keeper
 from farrier.errors import RefusedByModel
+from farrier.io import pool
 from farrier.io.pool import Connection
 from farrier.io.retention import STEP, PostgresRetention
 from farrier.model.past import HistoryKey, Past, Retained
-from tests.support import pasts, pg
+from tests.support import pasts, pg, proxy
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 LONG = timedelta(days=1)
@@ -200,3 +201,14 @@ async def test_a_keeper_without_a_database_tries_again_and_says_so(db: pg.Databa
     with capture_logs() as logs:
         assert await keeper.turn() == timedelta(minutes=1)
     assert [(told["event"], told["label"]) for told in logs] == [("history.not_pruned", "database_unreachable")]
+
+
+async def test_a_keeper_on_a_connection_that_fell_silent_tries_again_and_says_so(db: pg.Database) -> None:
+    async with proxy.before(db.dsn) as between:
+        connections = await pool.open_pool(between.dsn, size=1, patience=pg.PATIENCE)
+        keeper = Keeper(PostgresRetention(connections), keep=LONG, patience=timedelta(milliseconds=100))
+        between.freeze()
+        with capture_logs() as logged, anyio.fail_after(pg.PATIENCE.total_seconds()):
+            assert await keeper.turn() == timedelta(minutes=1)
+        connections.terminate()
+    assert [(line["event"], line["label"]) for line in logged] == [("history.not_pruned", "database_unreachable")]
