@@ -208,11 +208,8 @@ async def _until_reachable(attempt: Callable[[], Awaitable[T]], dsn: str, *, pat
             return await attempt()
         except _DEFINITE as refusal:
             raise errors.DatabaseUnreachable(where, str(refusal)) from refusal
-        except asyncpg.ProtocolViolationError as refusal:
-            raise errors.ConfigError(
-                f"{where} refused our session settings ({refusal}); if that is PgBouncer, set database.pgbouncer = true"
-            ) from refusal
         except _TRY_AGAIN as failure:
+            _raise_if_settings_are_refused(failure, where)
             reason = _without_root(dsn) or str(failure) or type(failure).__name__
             if anyio.current_time() + pause > deadline:
                 raise errors.DatabaseUnreachable(where, reason) from failure
@@ -227,3 +224,12 @@ async def _until_reachable(attempt: Callable[[], Awaitable[T]], dsn: str, *, pat
             ) from None
         await anyio.sleep(pause * random.uniform(0.8, 1.2))
         pause = min(pause * 2, LONGEST_PAUSE.total_seconds())
+
+
+def _raise_if_settings_are_refused(failure: Exception, where: str) -> None:
+    """PgBouncer has one error for whatever it refuses at the start. What it says of itself, that it is full or shuts
+    down, is over sometime."""
+    if isinstance(failure, asyncpg.ProtocolViolationError) and "startup parameter" in str(failure):
+        raise errors.ConfigError(
+            f"{where} refused our session settings ({failure}); if that is PgBouncer, set database.pgbouncer = true"
+        ) from failure

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from farrier import errors
 from farrier.io import pool
+from farrier.io.notifications import PostgresNotifications
 from tests.support import pg, pgbouncer
 from tests.support.sockets import free_port
 
@@ -164,3 +166,38 @@ async def test_through_pgbouncer_statements_need_no_session(bouncer: str) -> Non
 async def test_a_pgbouncer_that_nobody_announced_is_recognised(bouncer: str) -> None:
     with pytest.raises(errors.ConfigError, match=r"PgBouncer.*database\.pgbouncer"):
         await pool.connect(bouncer, patience=pg.PATIENCE)
+
+
+async def test_a_pgbouncer_that_is_full_is_tried_again_until_somebody_leaves(db: pg.Database) -> None:
+    with pgbouncer.before(db.dsn, clients=1) as dsn:
+        somebody = await pool.connect(dsn, patience=pg.PATIENCE, pgbouncer=True)
+        found: list[int] = []
+
+        async def come_too() -> None:
+            other = await pool.connect(dsn, patience=pg.PATIENCE, pgbouncer=True)
+            found.append(await other.fetchval("SELECT 1"))
+            await other.close()
+
+        with capture_logs() as logged:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(come_too)
+                with anyio.fail_after(pg.PATIENCE.total_seconds()):
+                    while not logged:
+                        await anyio.lowlevel.checkpoint()
+                await somebody.close()
+    assert found == [1]
+    assert (logged[0]["event"], logged[0]["reason"]) == (
+        "database.unreachable",
+        "no more connections allowed (max_client_conn)",
+    )
+
+
+async def test_a_pgbouncer_that_stays_full_is_unreachable(db: pg.Database) -> None:
+    with pgbouncer.before(db.dsn, clients=1) as dsn:
+        somebody = await pool.connect(dsn, patience=pg.PATIENCE, pgbouncer=True)
+        with pytest.raises(errors.DatabaseUnreachable, match="no more connections"):
+            await pool.connect(dsn, patience=NOW, pgbouncer=True)
+        with pytest.raises(errors.DatabaseUnreachable, match="no more connections"):
+            async with PostgresNotifications(dsn).subscribe():
+                pass
+        await somebody.close()

@@ -25,13 +25,14 @@ listen_port = {listen_port}
 auth_type = any
 pool_mode = transaction
 default_pool_size = 3
+max_client_conn = {clients}
 """
 
 
 @contextmanager
-def before(dsn: str) -> Iterator[str]:
-    """Run it before the database of `dsn`, on three of the server's sessions; gives the DSN that leads through it.
-    Skips the test where it is not installed.
+def before(dsn: str, *, clients: int = 100) -> Iterator[str]:
+    """Run it before the database of `dsn`, on three of the server's sessions, for so many `clients`; gives the DSN that
+    leads through it. Skips the test where it is not installed.
 
     It is not waited for: whoever connects tries until it listens.
     """
@@ -54,9 +55,10 @@ def before(dsn: str) -> Iterator[str]:
             password=f" password='{parts.password}'" if parts.password else "",
             directory=directory,
             listen_port=PORT,
+            clients=clients,
         )
     )
-    process = subprocess.Popen([program, "--quiet", str(file)], **runner.identity())
+    process = subprocess.Popen([program, "--quiet", str(file)], stderr=subprocess.DEVNULL, **runner.identity())
     try:
         yield f"postgresql://{user}@/{database}?host={directory}&port={PORT}"
     finally:
