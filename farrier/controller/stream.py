@@ -4,7 +4,7 @@ Two of these run beside each other, one for woken rows and one for the periodic 
 passes, so neither waits for the other. A claim is bounded below by the due time up to which earlier claims
 took everything, because index entries of rows already moved on stay until vacuum, which an open snapshot
 anywhere holds up, and would be walked over by every claim. Now and then it scans everything, for what was
-locked or committed late.
+locked or committed late, and brings back what the database's clock left behind when it was set back.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ _FULL_SCAN_SHARE = 0.05
 # than behind the few large ones of a long pause.
 _STEADY = timedelta(milliseconds=50)
 _CLAIM_TIMEOUT = 10.0
+# Beyond the longest delay that we know of: a replica with other settings may have given a longer one.
+_FURTHER = timedelta(minutes=1)
 
 
 class Stream:
@@ -48,6 +50,8 @@ class Stream:
         self._passes = anyio.CapacityLimiter(self._config.passes)
         self._floor: datetime | None = None
         self._scan_all_at = float("-inf")
+        longest = max(self._config.lease, self._config.period * (1 + self._config.jitter))
+        self._reach = 2 * longest + _FURTHER
 
     async def run(self, work: TaskGroup, one_pass: Callable[[Claim], Awaitable[None]], stop: anyio.Event) -> None:
         """Until `stop`. A claim under way when it is set is finished and handed over, so none is left to run
@@ -78,6 +82,8 @@ class Stream:
         floor = None if everything or self._floor is None else self._floor - _BEHIND
         try:
             with anyio.fail_after(_CLAIM_TIMEOUT, shield=True):
+                if everything:
+                    await self._bring_back()
                 claim = await self._core.io.claim(self._lane, self._config.batch, floor)
         except (DatabaseUnreachable, TimeoutError) as error:
             _log.warning("claim.failed", kind=self._core.kind, lane=self._lane.name.lower(), error=str(error))
@@ -91,3 +97,9 @@ class Stream:
             waits = [row.waited.total_seconds() for row in claim.rows]
             self._sink.claimed(self._core.kind, self._lane.name.lower(), waits)
         return claim
+
+    async def _bring_back(self) -> None:
+        """What was given its due time before the database's clock was set back would wait for as long as that was."""
+        astray = await self._core.io.bring_back(self._lane, self._config.batch, self._reach)
+        if astray:
+            _log.warning("clock.set_back", kind=self._core.kind, lane=self._lane.name.lower(), rows=astray)

@@ -33,6 +33,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SLICE = 64
 
 _CLAIM = statements.load("schedule/claim")
+_BRING_BACK = statements.load("schedule/bring_back")
 _RENEW = statements.load("schedule/renew")
 _GIVE_BACK = statements.load("schedule/give_back")
 _AWAIT_LOCK = statements.load("schedule/await_lock")
@@ -105,6 +106,9 @@ class PostgresStateIO(Generic[R, S, W]):
         now, full = told["now"], told["found"] == limit
         rows = tuple(Claimed(r["id"], r["outcome_key"], now - r["due_at"], r["reruns"], r["taken_over"]) for r in taken)
         return Claim(token, lane, rows, told["due_at"] if full else now, full)
+
+    async def bring_back(self, lane: Lane, limit: int, reach: timedelta) -> int:
+        return len(await self._fetch(_BRING_BACK, self._rows.kind, lane.value, reach, limit))
 
     async def load(self, ids: Sequence[int]) -> Loaded[R]:
         try:

@@ -75,6 +75,10 @@ class StateIO(Protocol[R, S, W]):
         """Take up to `limit` due rows of a lane, oldest first, under a fresh token, for one lease. Scans
         from `floor` (None: from the start). Rows that others have locked are passed over."""
 
+    async def bring_back(self, lane: Lane, limit: int, reach: timedelta) -> int:
+        """Make up to `limit` rows of a lane due that are due further ahead than `reach`, because the database's clock
+        was set back; one that is claimed, after `reach`. Answers how many."""
+
     async def load(self, ids: Sequence[int]) -> Loaded[R]:
         """Snapshots of all layers. A second statement on purpose: joined to the claim it could take over a
         `wake_seq` whose cause its snapshot cannot see."""
