@@ -8,7 +8,8 @@ beside it nor be confused with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 import anyio
@@ -95,6 +96,15 @@ class Leases:
             if held is not None:
                 held.since = max(held.since, sent_at)
                 self._set_deadline(held)
+
+    def lost(self, ids: Iterable[int], tokens: Mapping[int, int]) -> None:
+        """Under these tokens the ids are not ours any more: cut off the steps of those that run one. They stay held
+        until those are dead."""
+        for id_ in ids:
+            held = self._find(id_, tokens[id_])
+            if held is not None and held.scope is not None:
+                held.since = -math.inf
+                held.scope.cancel()
 
     def expired(self, id_: int, token: int) -> bool:
         """True when a step that was cut off was so by its lease and not by its own limit: whichever came

@@ -33,6 +33,8 @@ _log = structlog.stdlib.get_logger(__name__)
 
 _NOW = timedelta(0)
 _QUERY_SECONDS = 5.0
+# Of what was not renewed: the next renewal of all others waits for it.
+_LOOK_SECONDS = 1.0
 # Share of the interval of renewals. Small: a lease passed over now has to last until the renewal after the next,
 # in case the next fails.
 _WORTH_RENEWING = 0.2
@@ -83,7 +85,7 @@ class Steps(Generic[R, S, W, V]):
         chosen = planned[:room]
         self._running += len(chosen)
         ours = {plan.claimed.id: plan.token for plan in chosen}
-        confirmed = self._fresh(ours) if on_disk else await self._confirm(ours)
+        confirmed = self._fresh(ours) if on_disk else await self._confirm(ours) or frozenset()
         self._running -= len(chosen) - len(confirmed)
         for plan in chosen:
             if plan.claimed.id in confirmed:
@@ -154,10 +156,21 @@ class Steps(Generic[R, S, W, V]):
             _log.warning("interrupt.failed", kind=self._kind, error=str(error))
 
     async def _renew_once(self) -> None:
-        await self._confirm(self._leases.ageing(self._config.renew_every * _WORTH_RENEWING))
+        ageing = self._leases.ageing(self._config.renew_every * _WORTH_RENEWING)
+        renewed = await self._confirm(ageing)
+        if renewed is not None and len(renewed) < len(ageing):
+            await self._cut_off_lost({id_: token for id_, token in ageing.items() if id_ not in renewed})
 
-    async def _confirm(self, tokens: dict[int, int]) -> frozenset[int]:
-        """Extend these leases, on disk; answers the ids that are still ours."""
+    async def _cut_off_lost(self, doubtful: dict[int, int]) -> None:
+        """Their rows are locked, and keep what is left of their leases, or somebody else runs them already."""
+        try:
+            with anyio.fail_after(_LOOK_SECONDS):
+                self._leases.lost(await self._io.lost(doubtful), doubtful)
+        except (DatabaseUnreachable, TimeoutError) as error:
+            _log.warning("renew.failed", kind=self._kind, rows=len(doubtful), error=str(error))
+
+    async def _confirm(self, tokens: dict[int, int]) -> frozenset[int] | None:
+        """Extend these leases, on disk; answers the ids that are still ours, or None if nobody can say."""
         if not tokens:
             return frozenset()
         sent_at = self._clock.monotonic()
@@ -166,6 +179,6 @@ class Steps(Generic[R, S, W, V]):
                 renewed = await self._io.renew(tokens)
         except (DatabaseUnreachable, TimeoutError) as error:
             _log.warning("renew.failed", kind=self._kind, rows=len(tokens), error=str(error))
-            return frozenset()
+            return None
         self._leases.renewed(renewed, sent_at)
         return renewed

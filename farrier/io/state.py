@@ -34,6 +34,7 @@ _SLICE = 64
 
 _CLAIM = statements.load("schedule/claim")
 _BRING_BACK = statements.load("schedule/bring_back")
+_LOST = statements.load("schedule/lost")
 _RENEW = statements.load("schedule/renew")
 _GIVE_BACK = statements.load("schedule/give_back")
 _AWAIT_LOCK = statements.load("schedule/await_lock")
@@ -136,6 +137,9 @@ class PostgresStateIO(Generic[R, S, W]):
 
     async def renew(self, tokens: Mapping[int, int]) -> frozenset[int]:
         return await self._touch(_RENEW, tokens, self._lease)
+
+    async def lost(self, tokens: Mapping[int, int]) -> frozenset[int]:
+        return await self._touch(_LOST, tokens)
 
     async def give_back(self, tokens: Mapping[int, int], delay: timedelta, lane: Lane) -> None:
         given = await self._touch(_GIVE_BACK, tokens, delay, lane.value)

@@ -95,6 +95,9 @@ class StateIO(Protocol[R, S, W]):
         """Extend the leases of {id: token}; answers the ids renewed. Rows locked by others are passed
         over."""
 
+    async def lost(self, tokens: Mapping[int, int]) -> frozenset[int]:
+        """Of {id: token} the ids that are claimed under another token, or not at all."""
+
     async def give_back(self, tokens: Mapping[int, int], delay: timedelta, lane: Lane) -> None:
         """Make claimed rows due in `lane` after `delay`, without an outcome. May be called twice."""
 

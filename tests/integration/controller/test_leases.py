@@ -38,6 +38,23 @@ async def test_a_run_that_lost_its_lease_commits_nothing_and_publishes_nothing(s
     assert await shop.history(1) == []
 
 
+async def test_a_step_whose_row_somebody_else_has_taken_over_is_cut_off_by_the_next_renewal(shop: Shop) -> None:
+    await shop.register(1)
+    bench, long = Bench(MADE), timedelta(minutes=10)
+    config = msgspec.structs.replace(
+        BRISK, poll_interval=long, renew_every=timedelta(milliseconds=20), cancel_after=long, lease=2 * long
+    )
+    async with shop.running(Scripted(default=bench.script), config=config) as (processor, ledger):
+        await bench.begun.wait()
+        async with shop.db.connect() as somebody:
+            await somebody.execute("UPDATE farrier.schedule SET claim_token = 7")
+        await ledger.until(lambda: ledger.lost_leases == 1)
+        assert processor.in_flight == 0
+    assert bench.cancelled == 1
+    assert (await shop.row(1))["claim_token"] == 7
+    assert (ledger.outcomes.total(), ledger.verdicts, ledger.errors) == (0, [], [])
+
+
 async def test_a_step_whose_lease_is_not_renewed_is_cut_off_before_it_ends_and_the_row_runs_again(
     shop: Shop,
 ) -> None:
