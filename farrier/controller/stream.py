@@ -34,6 +34,8 @@ _FULL_SCAN_SHARE = 0.05
 # than behind the few large ones of a long pause.
 _STEADY = timedelta(milliseconds=50)
 _CLAIM_TIMEOUT = 10.0
+# No claim is to wait for it: on any day but one there is nothing to do.
+_BRING_BACK_TIMEOUT = 1.0
 # Beyond the longest delay that we know of: a replica with other settings may have given a longer one.
 _FURTHER = timedelta(minutes=1)
 
@@ -77,13 +79,13 @@ class Stream:
 
     async def _claim(self) -> Claim | None:
         """One claim, shielded: its rows must be known to us even if we are being stopped."""
+        everything = self._core.host.clock.monotonic() >= self._scan_all_at
+        if everything:
+            await self._bring_back()
         sent_at = self._core.host.clock.monotonic()
-        everything = sent_at >= self._scan_all_at
         floor = None if everything or self._floor is None else self._floor - _BEHIND
         try:
             with anyio.fail_after(_CLAIM_TIMEOUT, shield=True):
-                if everything:
-                    await self._bring_back()
                 claim = await self._core.io.claim(self._lane, self._config.batch, floor)
         except (DatabaseUnreachable, TimeoutError) as error:
             _log.warning("claim.failed", kind=self._core.kind, lane=self._lane.name.lower(), error=str(error))
@@ -99,7 +101,12 @@ class Stream:
         return claim
 
     async def _bring_back(self) -> None:
-        """What was given its due time before the database's clock was set back would wait for as long as that was."""
-        astray = await self._core.io.bring_back(self._lane, self._config.batch, self._reach)
+        """What was given its due time before the database's clock was set back would wait for as long as that was. The
+        claim that follows tells of a database that is away."""
+        try:
+            with anyio.fail_after(_BRING_BACK_TIMEOUT):
+                astray = await self._core.io.bring_back(self._lane, self._config.batch, self._reach)
+        except (DatabaseUnreachable, TimeoutError):
+            return
         if astray:
             _log.warning("clock.set_back", kind=self._core.kind, lane=self._lane.name.lower(), rows=astray)
