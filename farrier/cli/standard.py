@@ -10,8 +10,8 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
 
 import typer
 from typing_extensions import override
@@ -47,9 +47,11 @@ def watched() -> Iterator[None]:
         finally:
             _flush()
     except UnwrittenError as failure:
-        _to_nowhere()
-        with suppress(OSError):  # both may lead to the same full disk
+        _to_nowhere(sys.stdout)
+        try:
             typer.echo(f"farrier: cannot write standard output: {failure}; what it has got is not all", err=True)
+        except OSError:  # both may lead to the same full disk
+            _to_nowhere(sys.stderr)
         raise SystemExit(ExitCode.FAILED) from failure
 
 
@@ -71,10 +73,10 @@ def _flush() -> None:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.flush()
     except BrokenPipeError:
-        _to_nowhere()
+        _to_nowhere(sys.stdout)
         raise SystemExit(ExitCode.FAILED) from None
 
 
-def _to_nowhere() -> None:
-    """The interpreter tries once more when it ends, and would say so."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _to_nowhere(stream: TextIO) -> None:
+    """The interpreter tries once more when it ends, and would say so, or end with a code of its own."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

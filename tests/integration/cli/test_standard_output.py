@@ -59,7 +59,10 @@ async def test_a_full_disk_is_not_taken_for_a_database_that_is_gone(full: int, d
         assert "cannot write standard output" in said
 
 
-async def test_a_full_disk_behind_both_streams_ends_with_the_same_code(full: int) -> None:
+async def test_a_full_disk_behind_both_streams_ends_with_the_same_code(
+    full: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # which leaves nothing to be written at the end
     assert await process("model", into=full, errors=full) == (1, "")
 
 
