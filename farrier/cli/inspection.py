@@ -13,6 +13,7 @@ from farrier.cli.connection import Session, with_database
 from farrier.cli.output import Cell
 from farrier.model import clocks, duration
 from farrier.model.clocks import Clock
+from farrier.model.health import Alert
 from farrier.model.management import Management
 from farrier.model.views import MaasView, NodeDetail, RequestView, WorkflowView
 from farrier.model.why import Why, explain
@@ -72,6 +73,8 @@ def _facts(node: NodeDetail, now: datetime) -> Iterable[tuple[str, Cell]]:
     yield "BMC error", ": ".join(filter(None, (node.bmc.failure, node.bmc.last_error))) if node.bmc.last_error else None
     if node.last_heartbeat_at is not None:
         yield "heartbeat", f"{output.ago(node.last_heartbeat_at, now)} ago"
+    for alert in node.alerts:
+        yield "alert", alert_in_words(alert)
     if node.last_workflow is not None:
         yield "workflow", _workflow(node.last_workflow)
     yield "registered", f"{output.moment(node.created_at)} UTC"
@@ -156,11 +159,19 @@ def _besides(why: Why, now: datetime) -> Iterable[tuple[str, Cell]]:
     yield "BMC", why.bmc_address
     if why.last_heartbeat_at is not None:
         yield "heartbeat", f"{output.ago(why.last_heartbeat_at, now)} ago"
+    for alert in why.alerts:
+        yield "alert", alert_in_words(alert)
     yield "in MAAS", None if why.maas is None else _in_maas(why.maas, now)
     for request in why.unanswered:
         by = f" by {request.requested_by}" if request.requested_by else ""
         ago = output.ago(request.created_at, now)
         yield "request", f"{request.id} ({request.action}{by}) unanswered for {ago}"
+
+
+def alert_in_words(alert: Alert) -> str:
+    """`gpu-3: ECC errors (blocks scheduling)`."""
+    blocks = " (blocks scheduling)" if alert.blocks_scheduling else ""
+    return f"{alert.id}: {alert.message}{blocks}" if alert.message else f"{alert.id}{blocks}"
 
 
 def clock_in_words(clock: Clock, now: datetime) -> str:

@@ -14,10 +14,12 @@ from typing import Any
 import msgspec
 
 from farrier.io import statements
+from farrier.io.census import node_columns
 from farrier.io.pool import Connection
 from farrier.model import actions, edges, failures, maas_region, mapping, params
 from farrier.model.built_in import BUILT_IN
 from farrier.model.kinds import CREATE, LAYER, KindSpec
+from farrier.model.limits import Limits
 
 _EDGES = statements.load("catalog/edges")
 _INITIAL_VALUES = statements.load("catalog/initial_values")
@@ -28,6 +30,8 @@ _KIND_STATES = statements.load("catalog/kind_states")
 _KIND_ACTIONS = statements.load("catalog/kind_actions")
 _KIND_FINGERPRINT = statements.load("catalog/kind_fingerprint")
 _SETTING = statements.load("catalog/setting")
+_LIMITS = statements.load("catalog/limits")
+_DEFAULT_LIMITS = statements.load("catalog/default_limits")
 
 
 async def sync(conn: Connection) -> None:
@@ -45,6 +49,7 @@ async def sync(conn: Connection) -> None:
         await sync_kinds(conn, BUILT_IN)
         advice = _advice()
         await conn.execute(_ADVICE, list(advice), list(advice.values()))
+        await conn.execute(_DEFAULT_LIMITS, *node_columns(Limits()))
 
 
 async def sync_kinds(conn: Connection, specs: Sequence[KindSpec]) -> None:
@@ -117,6 +122,11 @@ def _columns(rows: Sequence[tuple[Any, ...]], *, width: int) -> list[list[Any]]:
 async def set_offline_after(conn: Connection, offline_after: timedelta) -> None:
     """Tell `farrier.heartbeat` after which silence a heartbeat is news."""
     await conn.execute(_SETTING, "offline_after_seconds", offline_after.total_seconds())
+
+
+async def set_limits(conn: Connection, held: Limits) -> None:
+    """Make `farrier.limits`, by which the views compute what is above its limit, equal to these."""
+    await conn.execute(_LIMITS, *node_columns(held))
 
 
 async def _sync_actions(conn: Connection) -> None:

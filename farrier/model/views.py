@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from farrier.model.health import Alert
 from farrier.model.node import Bmc
 from farrier.model.outcome import Record
 
@@ -142,7 +143,7 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     again) and `running` whether a controller holds it now. `last_workflow` is the newest workflow, live or ended;
     `requests` are the newest, newest first. `ib_guids` are its InfiniBand ports, None while nobody told them.
     `region` is that of its site. `paused_by` and `quarantined_by` are who asked for that, None where nobody did or said
-    who.
+    who. `alerts` are those of the agent's last heartbeat.
     """
 
     version: int
@@ -167,6 +168,7 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     region: RegionView | None = None
     paused_by: str | None = None
     quarantined_by: str | None = None
+    alerts: tuple[Alert, ...] = ()
 
 
 class TaskView(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ import msgspec
 
 from farrier.model import advice, clocks, duration, symptoms
 from farrier.model.clocks import Clock
+from farrier.model.health import Alert
 from farrier.model.limits import Limits
 from farrier.model.outcome import Record
 from farrier.model.situation import POWER_IS_FREE
@@ -38,6 +39,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     unanswered: tuple[RequestView, ...]
     bmc_address: str | None
     last_heartbeat_at: datetime | None
+    alerts: tuple[Alert, ...]
     maas: MaasView | None
     source: str
     next_run: str
@@ -62,6 +64,7 @@ def explain(node: NodeDetail, now: datetime, limits: Limits, patience: Patience 
         unanswered=symptoms.unanswered(node),
         bmc_address=node.bmc_address,
         last_heartbeat_at=None if node.agentless else node.last_heartbeat_at,
+        alerts=node.alerts,
         maas=node.maas,
         source=node.outcome.source if node.outcome is not None else "",
         next_run=next_run(node.next_run_at, now, running=node.running),

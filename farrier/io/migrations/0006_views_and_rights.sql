@@ -6,6 +6,62 @@ CREATE TABLE farrier.advice (
     action  text NOT NULL
 );
 
+-- How long a node may stay in a state: the limits in force. The substate of a running workflow is its stage; state end_to_end is
+-- the clock of a whole workflow. Scope '' is for all nodes, 'model' and 'site' for those of that name; a site's limit comes first.
+-- The migration writes the defaults, each controller that starts writes those of its settings.
+CREATE TABLE farrier.limits (
+    kind     text     NOT NULL,
+    state    text     NOT NULL,
+    substate text     NOT NULL,
+    scope    text     NOT NULL CHECK (scope IN ('', 'model', 'site')),
+    name     text     NOT NULL,
+    lasts    interval NOT NULL,
+    PRIMARY KEY (kind, state, substate, scope, name)
+);
+
+-- Enrolling nodes whose clock of that status stands still: nothing was asked for yet, or an operator decides next.
+CREATE VIEW farrier.idle_enrolling AS
+SELECT n.id
+  FROM farrier.nodes n
+  LEFT JOIN farrier.node_onboardings live ON n.live_workflow_kind = 'onboarding' AND live.id = n.live_workflow_id
+  LEFT JOIN LATERAL (
+       SELECT o.status FROM farrier.node_onboardings o WHERE o.node_id = n.id ORDER BY o.id DESC LIMIT 1) newest ON true
+ WHERE n.status = 'enrolling'
+   AND (n.management IN ('unmanaged', 'enroll', 'error') OR live.id IS NOT NULL AND live.mode IS NULL
+        OR newest.status IN ('cancelled', 'failed_manual_intervention'));
+
+-- The clocks of nodes that have a limit; above_since is null while the limit is kept. A clock that stands still is not listed.
+CREATE VIEW farrier.node_clocks AS
+SELECT c.node_id, c.kind, c.state, c.substate, c.since, l.lasts AS state_limit,
+       CASE WHEN c.since + l.lasts < farrier.now() THEN c.since + l.lasts END AS above_since
+  FROM (SELECT n.id AS node_id, 'node' AS kind, n.status AS state, '' AS substate, n.status_entered_at AS since, n.site, n.model
+          FROM farrier.nodes n WHERE NOT EXISTS (SELECT FROM farrier.idle_enrolling i WHERE i.id = n.id)
+        UNION ALL
+        SELECT n.id, 'management', n.management, '', n.management_entered_at, n.site, n.model
+          FROM farrier.nodes n
+         WHERE n.status <> 'deleted' AND (n.management <> 'enroll' OR n.bmc ->> 'asked_at' IS NOT NULL)
+        UNION ALL
+        SELECT n.id, w.kind, c.state, c.substate, c.since, n.site, n.model
+          FROM farrier.nodes n
+          JOIN LATERAL (
+               SELECT 'onboarding' AS kind, o.status, o.stage, o.status_entered_at, o.stage_entered_at, o.mode_given_at
+                 FROM farrier.node_onboardings o
+                WHERE n.live_workflow_kind = 'onboarding' AND o.id = n.live_workflow_id AND o.mode IS NOT NULL
+               UNION ALL
+               SELECT 'decommission', d.status, d.stage, d.status_entered_at, d.stage_entered_at, d.mode_given_at
+                 FROM farrier.node_decommissions d
+                WHERE n.live_workflow_kind = 'decommission' AND d.id = n.live_workflow_id) w ON true
+         CROSS JOIN LATERAL (VALUES
+               (w.status, CASE w.status WHEN 'running' THEN coalesce(w.stage, '') ELSE '' END,
+                CASE w.status WHEN 'running' THEN w.stage_entered_at ELSE w.status_entered_at END),
+               ('end_to_end', '', w.mode_given_at)) AS c (state, substate, since)) c
+ CROSS JOIN LATERAL (
+       SELECT x.lasts FROM farrier.limits x
+        WHERE x.kind = c.kind AND x.state = c.state AND x.substate = c.substate
+          AND (x.scope = '' OR x.scope = 'site' AND x.name = c.site OR x.scope = 'model' AND x.name = c.model)
+        ORDER BY x.scope DESC LIMIT 1) l;
+
+-- For schedulers: the coarse status and its clock, no workflow and no stage.
 CREATE VIEW farrier.node_inventory AS
 SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n.management,
        n.status = 'active' AND n.paused IS NULL AS schedulable,
@@ -13,7 +69,10 @@ SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n
        n.paused ->> 'reason' AS paused,
        CASE WHEN n.status = 'quarantined' THEN n.quarantine ->> 'cause' END AS quarantine_cause,
        CASE WHEN n.status = 'quarantined' THEN n.quarantine ->> 'reason' END AS quarantine_reason,
-       a.last_heartbeat_at, n.created_at
+       a.last_heartbeat_at, n.created_at,
+       -- Subqueries, because one that is not selected costs nothing.
+       (SELECT c.state_limit FROM farrier.node_clocks c WHERE c.node_id = n.id AND c.kind = 'node') AS status_limit,
+       (SELECT c.above_since FROM farrier.node_clocks c WHERE c.node_id = n.id AND c.kind = 'node') AS status_above_since
   FROM farrier.nodes n LEFT JOIN farrier.node_agents a ON a.node_id = n.id
  WHERE n.status <> 'deleted';
 

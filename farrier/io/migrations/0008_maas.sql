@@ -258,7 +258,12 @@ SELECT n.id, n.name, n.status, n.status_entered_at, n.management, n.management_e
            END) AS recommended_action,
        o.outcome AS last_outcome, o.at AS last_outcome_at, s.due_at AS next_run_at,
        n.paused, n.quarantine, n.version,
-       n.maas_id, m.state AS maas_state, m.detail ->> 'status_name' AS maas_status_name, m.read_at AS maas_read_at
+       n.maas_id, m.state AS maas_state, m.detail ->> 'status_name' AS maas_status_name, m.read_at AS maas_read_at,
+       sc.state_limit AS status_limit, sc.above_since AS status_above_since,
+       mc.state_limit AS management_limit, mc.above_since AS management_above_since,
+       wc.state_limit AS workflow_limit, wc.above_since AS workflow_above_since,
+       ec.since AS end_to_end_since, ec.state_limit AS end_to_end_limit, ec.above_since AS end_to_end_above_since,
+       a.last_heartbeat_at, a.health -> 'alerts' AS health_alerts
   FROM farrier.nodes n
   LEFT JOIN LATERAL (
        SELECT 'onboarding' AS kind, x.* FROM farrier.node_onboardings x WHERE x.node_id = n.id
@@ -271,7 +276,12 @@ SELECT n.id, n.name, n.status, n.status_entered_at, n.management, n.management_e
        n.bmc ->> 'failure', CASE WHEN n.management = 'manageable' THEN n.bmc ->> 'sync_failure' END)
   LEFT JOIN farrier.outcomes o ON o.kind = 'node' AND o.id = n.id
   LEFT JOIN farrier.schedule s ON s.kind = 'node' AND s.id = n.id
-  LEFT JOIN farrier.node_observations m ON m.node_id = n.id AND m.source = 'maas' AND m.system_id = n.maas_id;
+  LEFT JOIN farrier.node_observations m ON m.node_id = n.id AND m.source = 'maas' AND m.system_id = n.maas_id
+  LEFT JOIN farrier.node_agents a ON a.node_id = n.id
+  LEFT JOIN farrier.node_clocks sc ON sc.node_id = n.id AND sc.kind = 'node'
+  LEFT JOIN farrier.node_clocks mc ON mc.node_id = n.id AND mc.kind = 'management'
+  LEFT JOIN farrier.node_clocks wc ON wc.node_id = n.id AND wc.kind = n.live_workflow_kind AND wc.state <> 'end_to_end'
+  LEFT JOIN farrier.node_clocks ec ON ec.node_id = n.id AND ec.kind = n.live_workflow_kind AND ec.state = 'end_to_end';
 
 -- The same rights, and what regions say may be read by whoever reads nodes.
 CREATE OR REPLACE FUNCTION farrier.grant_rights() RETURNS void LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
@@ -298,7 +308,7 @@ BEGIN
     END IF;
     IF to_regrole('farrier_intents') IS NOT NULL THEN
         GRANT INSERT (node, action, params, idempotency_key, requested_by, api_version) ON intents TO farrier_intents;
-        GRANT SELECT ON intents, node_inventory, node_lifecycle TO farrier_intents;
+        GRANT SELECT ON intents, node_inventory, node_lifecycle, node_clocks TO farrier_intents;
         GRANT EXECUTE ON FUNCTION intent(text, text, jsonb, text, text, integer), enqueue(text, bigint),
             register_node(text, text, text, text[], jsonb, text, text, text, boolean, boolean, text, interval),
             issue_bootstrap(text, interval), revoke_bootstrap(text) TO farrier_intents;
@@ -308,7 +318,7 @@ BEGIN
             renew_task(bigint, uuid, interval), finish_task(bigint, uuid, boolean, jsonb) TO farrier_agent;
     END IF;
     IF to_regrole('farrier_reader') IS NOT NULL THEN
-        GRANT SELECT ON node_inventory, node_lifecycle, intents, history, outcomes, schedule, edges, actions, advice,
+        GRANT SELECT ON node_inventory, node_lifecycle, node_clocks, idle_enrolling, limits, intents, history, outcomes, schedule, edges, actions, advice,
             nodes, node_onboardings, node_decommissions, node_tasks, node_observations, maas_regions TO farrier_reader;
     END IF;
 END $$;

@@ -34,7 +34,16 @@ TABLES = (
     "node_ib_ports",
 )
 OF_THE_LOOP = ("schedule", "outcomes", "history", "history_retention", "wake_requests")
-OF_THE_MODEL = ("edges", "initial_values", "workflow_mapping", "actions", "advice", "settings", "schema_migrations")
+OF_THE_MODEL = (
+    "edges",
+    "initial_values",
+    "workflow_mapping",
+    "actions",
+    "advice",
+    "limits",
+    "settings",
+    "schema_migrations",
+)
 OF_KINDS = (
     "kinds",
     "kind_states",
@@ -55,6 +64,7 @@ EVERY_TABLE = (
     *OF_SEGMENTS,
     *OF_PARTITIONS,
     "intents",
+    "limits",
     "resource_intents",
 )
 

@@ -67,11 +67,7 @@ late AS (
            SELECT x.id, x.site, x.model, x.status_entered_at AS entered_at FROM farrier.nodes x
             WHERE x.status = f.state AND x.status_entered_at < farrier.now() - f.lasts
               AND (x.paused IS NULL OR x.id IN (SELECT g.id FROM goes_on g))
-              AND (x.status <> 'enrolling' OR x.management NOT IN ('unmanaged', 'enroll', 'error')
-                   AND (x.live_workflow_kind IS DISTINCT FROM 'onboarding'
-                        OR (SELECT o.mode FROM farrier.node_onboardings o WHERE o.id = x.live_workflow_id) IS NOT NULL)
-                   AND coalesce((SELECT o.status FROM farrier.node_onboardings o WHERE o.node_id = x.id ORDER BY o.id DESC LIMIT 1), '')
-                       NOT IN ('cancelled', 'failed_manual_intervention'))
+              AND (x.status <> 'enrolling' OR NOT EXISTS (SELECT FROM farrier.idle_enrolling i WHERE i.id = x.id))
            OFFSET 0) n
      WHERE f.kind = 'node'
     UNION ALL

@@ -2,7 +2,7 @@
 SELECT row_to_json(x)::text
   FROM (
     SELECT n.version, n.agentless, n.auto_manage, n.maas_id, n.bmc_address, n.bmc_credential, n.bmc,
-           n.not_scrubbed, n.deleting, h.ib_guids, h.addresses, h.memberships,
+           n.not_scrubbed, n.deleting, coalesce(l.health_alerts, '[]') AS alerts, h.ib_guids, h.addresses, h.memberships,
            (SELECT m.detail || to_jsonb(m) || jsonb_build_object(
                        'fresh_at', CASE WHEN m.stale_since IS NULL THEN greatest(m.read_at, g.complete_at) ELSE m.read_at END)
               FROM farrier.node_observations m
@@ -36,5 +36,7 @@ SELECT row_to_json(x)::text
       LEFT JOIN farrier.maas_regions g ON g.site = n.site
       LEFT JOIN farrier.outcomes o ON o.kind = 'node' AND o.id = n.id
       LEFT JOIN farrier.schedule s ON s.kind = 'node' AND s.id = n.id
+      -- What an agent reported, only the view may read.
+      LEFT JOIN farrier.node_lifecycle l ON l.id = n.id
      WHERE n.id = $1
   ) x

@@ -1,0 +1,149 @@
+"""Services that speak SQL alone see the clock of each layer and its limit, and the agent's own words."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from farrier.io import catalog
+from farrier.io.queries import PostgresQueries
+from farrier.model import clocks
+from farrier.model.health import Alert
+from farrier.model.limits import Limits
+from farrier.model.why import explain
+from tests.support.site import MINUTE, Machine, Site
+
+HOUR = timedelta(hours=1)
+
+ALERTS = [
+    {"id": "ecc", "message": "GPU 3: 12 uncorrectable errors", "blocks_scheduling": True},
+    {"id": "fan", "message": "fan 2 is slow", "blocks_scheduling": False},
+]
+
+
+async def enrolling(site: Site) -> Machine:
+    return await (await site.register()).asked("onboard", mode="manual")
+
+
+async def offline(site: Site) -> Machine:
+    machine = await site.active()
+    await site.wait(10 * MINUTE)
+    return machine
+
+
+async def verified(site: Site) -> Machine:
+    return await site.with_bmc()
+
+
+async def never_asked(site: Site) -> Machine:
+    return await site.register()
+
+
+async def draining(site: Site) -> Machine:
+    return await (await site.active()).asked("drain", reason="fan replacement")
+
+
+async def seen(site: Site, query: str, machine: Machine) -> Any:
+    return await site.conn.fetchrow(query, machine.id)
+
+
+async def seen_by_python(site: Site, machine: Machine) -> dict[str, tuple[timedelta, bool]]:
+    """Limit of each clock that has one, by layer, and whether the node is above it."""
+    page = await PostgresQueries(site.pool).node(machine.name)
+    running = clocks.running(page.rows[0], page.now, Limits())
+    return {
+        clocks.END_TO_END if clock.state == clocks.END_TO_END else clock.layer: (clock.limit, clock.above is not None)
+        for clock in running
+        if clock.limit is not None
+    }
+
+
+async def seen_by_sql(site: Site, machine: Machine) -> dict[str, tuple[timedelta, bool]]:
+    row = await seen(site, "SELECT * FROM farrier.node_lifecycle WHERE id = $1", machine)
+    layers = {
+        "status": "status",
+        "management": "management",
+        row["workflow"]: "workflow",
+        clocks.END_TO_END: "end_to_end",
+    }
+    return {
+        layer: (row[f"{column}_limit"], row[f"{column}_above_since"] is not None)
+        for layer, column in layers.items()
+        if row[f"{column}_limit"] is not None
+    }
+
+
+@pytest.mark.parametrize("make", [enrolling, offline, verified, never_asked, draining])
+@pytest.mark.parametrize("later", [timedelta(0), 5 * HOUR])
+async def test_the_view_has_the_clocks_that_node_show_has(site: Site, make: Any, later: timedelta) -> None:
+    machine = await make(site)
+    await site.wait(later)
+    assert await seen_by_sql(site, machine) == await seen_by_python(site, machine)
+
+
+async def test_the_inventory_says_since_when_a_node_is_above_its_limit(site: Site) -> None:
+    machine = await offline(site)
+    row = "SELECT status_entered_at, status_limit, status_above_since FROM farrier.node_inventory WHERE id = $1"
+    kept = await seen(site, row, machine)
+    assert (kept["status_limit"], kept["status_above_since"]) == (30 * MINUTE, None)
+    await site.wait(HOUR)
+    above = await seen(site, row, machine)
+    assert above["status_above_since"] == above["status_entered_at"] + 30 * MINUTE
+
+
+async def test_the_inventory_shows_no_workflow_and_no_stage(site: Site) -> None:
+    columns = await site.conn.fetch(
+        "SELECT column_name FROM information_schema.columns"
+        " WHERE table_schema = 'farrier' AND table_name = 'node_inventory'"
+    )
+    names = {row[0] for row in columns}
+    assert "status_above_since" in names
+    assert not [name for name in names if "workflow" in name or "stage" in name]
+
+
+async def test_a_sites_limit_comes_before_a_models_and_that_before_the_common_one(site: Site) -> None:
+    machine = await offline(site)
+    limits = Limits(
+        everywhere={"status.offline": 2 * HOUR},
+        models={"dgx": {"status.offline": 3 * HOUR}},
+        sites={"ams1": {"status.offline": 4 * HOUR}},
+    )
+    await catalog.set_limits(site.conn, limits)
+    query = "SELECT status_limit FROM farrier.node_inventory WHERE id = $1"
+    shown = [await site.conn.fetchval(query, machine.id)]
+    for belongs in ("model = 'dgx'", "site = 'ams1'"):
+        await site.conn.execute(f"UPDATE farrier.nodes SET {belongs} WHERE id = $1", machine.id)
+        shown.append(await site.conn.fetchval(query, machine.id))
+    assert shown == [2 * HOUR, 3 * HOUR, 4 * HOUR]
+
+
+async def test_a_limit_that_left_the_settings_is_the_default_again(site: Site) -> None:
+    machine = await offline(site)
+    await catalog.set_limits(site.conn, Limits(sites={"ams1": {"status.offline": HOUR}}))
+    await catalog.set_limits(site.conn, Limits())
+    await catalog.sync(site.conn)
+    await site.conn.execute("UPDATE farrier.nodes SET site = 'ams1' WHERE id = $1", machine.id)
+    query = "SELECT status_limit FROM farrier.node_inventory WHERE id = $1"
+    assert await site.conn.fetchval(query, machine.id) == 30 * MINUTE
+
+
+async def test_an_alert_is_shown_in_the_agents_own_words(site: Site) -> None:
+    machine = await site.active()
+    await machine.report({"ok": False, "alerts": ALERTS})
+    stored = await site.conn.fetchval(
+        "SELECT health_alerts::text FROM farrier.node_lifecycle WHERE id = $1", machine.id
+    )
+    page = await PostgresQueries(site.pool).node(machine.name)
+    assert msgspec.json.decode(stored) == ALERTS
+    assert page.rows[0].alerts == msgspec.convert(ALERTS, tuple[Alert, ...])
+    assert explain(page.rows[0], page.now, Limits()).alerts == page.rows[0].alerts
+
+
+async def test_an_alert_without_a_message_is_shown_all_the_same(site: Site) -> None:
+    machine = await site.active()
+    await machine.report({"ok": False, "alerts": [{"id": "ecc"}]})
+    page = await PostgresQueries(site.pool).node(machine.name)
+    assert [(alert.id, alert.message) for alert in page.rows[0].alerts] == [("ecc", "")]
