@@ -16,7 +16,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlunsplit
 
 import anyio
 import asyncpg
@@ -24,6 +24,7 @@ import structlog
 from typing_extensions import override
 
 from farrier import errors
+from farrier.io import dsn as dsns
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -108,7 +109,7 @@ async def connect(dsn: str, *, patience: timedelta, pgbouncer: bool = False) -> 
 
     async def attempt() -> Single:
         return await asyncpg.connect(
-            dsn,
+            dsns.for_driver(dsn),
             timeout=CONNECT_TIMEOUT.total_seconds(),
             statement_cache_size=0 if pgbouncer else 100,
             server_settings=_session(pgbouncer=pgbouncer),
@@ -126,7 +127,7 @@ async def open_pool(dsn: str, *, size: int, patience: timedelta, pgbouncer: bool
 
     async def attempt() -> Pool:
         return await asyncpg.create_pool(
-            dsn,
+            dsns.for_driver(dsn),
             min_size=1,
             max_size=size,
             timeout=CONNECT_TIMEOUT.total_seconds(),
@@ -145,7 +146,7 @@ async def open_pool(dsn: str, *, size: int, patience: timedelta, pgbouncer: bool
 def redacted(dsn: str) -> str:
     """The DSN as it may be shown: user, hosts and database, and never a password."""
     try:
-        parts = urlsplit(dsn)
+        parts = dsns.split(dsn)
         query = parse_qsl(parts.query, keep_blank_values=True)
     except ValueError:
         return _UNREADABLE
@@ -164,7 +165,7 @@ def _without_root(dsn: str) -> str | None:
     a usual file the driver says it as of a DSN that it cannot read, of a named one as of a server that is away."""
     if redacted(dsn) == _UNREADABLE:
         return None
-    query = dict(parse_qsl(urlsplit(dsn).query))
+    query = dict(parse_qsl(dsns.split(dsn).query))
     mode = query.get("sslmode") or os.environ.get("PGSSLMODE", "")
     named = query.get("sslrootcert") or os.environ.get("PGSSLROOTCERT")
     file = named or os.path.expanduser(_USUAL_ROOT)
@@ -183,7 +184,7 @@ def _session(*, pgbouncer: bool) -> dict[str, str]:
 def _check_ports(dsn: str, where: str) -> None:
     """The driver hands a number that is no port to the event loop, which crashes or takes a part of it."""
     try:
-        parts = urlsplit(dsn)
+        parts = dsns.split(dsn)
         query = parse_qsl(parts.query)
     except ValueError:
         return  # which the driver says, too
