@@ -20,20 +20,18 @@ S = TypeVar("S")  # the state a kind of resource owns
 W = TypeVar("W")  # the writes a kind of resource may ask for
 V = TypeVar("V")  # the services a kind's steps may use
 
-_THIS_DISTRIBUTION = "farrier"
-
 
 @lru_cache(maxsize=4096)
-def _short(filename: str, line: int) -> str:
-    """`farrier/handlers/node/status.py:42`: the path from the package on, wherever it is installed."""
-    parts = filename.replace("\\", "/").split("/")
-    start = len(parts) - 1 - parts[::-1].index(_THIS_DISTRIBUTION) if _THIS_DISTRIBUTION in parts else -2
-    return f"{'/'.join(parts[start:])}:{line}"
+def _label(module: str, filename: str, line: int) -> str:
+    """`farrier/handlers/node/status.py:42`: what the module is called, not the folders it happens to lie in."""
+    file = filename.replace("\\", "/").rpartition("/")[2]
+    package = module if file == "__init__.py" else module.rpartition(".")[0]
+    return f"{package.replace('.', '/')}{'/' if package else ''}{file}:{line}"
 
 
 def line_of(frame: FrameType) -> str:
     """The source line that `frame` is at."""
-    return _short(frame.f_code.co_filename, frame.f_lineno)
+    return _label(frame.f_globals.get("__name__", ""), frame.f_code.co_filename, frame.f_lineno)
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):

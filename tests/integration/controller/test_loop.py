@@ -54,7 +54,7 @@ async def test_a_transition_is_committed_with_its_history_and_runs_again_at_once
     assert await shop.history(1) == [("raw", "made")]
     (stored,) = await shop.pool.fetch("SELECT * FROM farrier.history")
     assert (stored["cause"], stored["reason"], stored["version"]) == ("timer", "it was raw", 2)
-    assert stored["source"].startswith("controller/test_loop.py:")
+    assert stored["source"].startswith("tests/integration/controller/test_loop.py:")
 
 
 async def test_a_wake_during_a_run_is_not_lost_and_runs_at_once_without_a_poll(shop: Shop) -> None:
