@@ -39,12 +39,7 @@ async def sync(conn: Connection) -> None:
     async with conn.transaction():
         await conn.execute(_EDGES, *_columns(_edges(), width=4))
         await conn.execute(_INITIAL_VALUES, *_columns(_initial_values(), width=3))
-        await conn.execute(
-            _MAPPING,
-            [row.kind for row in mapping.ROWS],
-            [row.workflow_status for row in mapping.ROWS],
-            [row.node_status for row in mapping.ROWS],
-        )
+        await conn.execute(_MAPPING, *_columns(_mapping(), width=3))
         await _sync_actions(conn)
         await sync_kinds(conn, BUILT_IN)
         advice = _advice()
@@ -112,6 +107,12 @@ def _initial_values() -> list[tuple[str, ...]]:
         *(("node", layer, value) for layer, values in edges.INITIAL.items() for value in sorted(values)),
         *((maas_region.KIND, maas_region.LAYER, value) for value in sorted(maas_region.INITIAL)),
     ]
+
+
+def _mapping() -> list[tuple[str, ...]]:
+    """(kind, workflow status, node status); `none` in both where no workflow is live."""
+    pairs = ((row.kind, row.workflow_status, row.node_status) for row in mapping.ROWS)
+    return [*pairs, *(("none", "none", status) for status in sorted(mapping.WITHOUT_WORKFLOW))]
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], *, width: int) -> list[list[Any]]:

@@ -100,6 +100,8 @@ def _all(case: Case) -> Iterator[Advice]:
     yield from map(Advice, of_runs(node.outcome, node.next_run_at, case.now, asked=bool(asked)))
     if symptoms.is_held(node):
         yield Advice("unpause it when you are done", Action.UNPAUSE)
+    if symptoms.is_unowned(node):
+        yield Advice("resume makes the decommission that it lacks; cancel then stops that", Action.RESUME)
     yield from _of_failure(case)
     yield from _of_quarantine(node)
     if symptoms.is_about_the_bmc(node):

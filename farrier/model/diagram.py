@@ -60,6 +60,7 @@ def as_json() -> dict[str, object]:
         "terminal": {str(layer): sorted(map(str, states)) for layer, states in edges.TERMINAL.items()},
         "stages": {str(mode): [str(stage) for stage in path] for mode, path in stages.PATHS.items()},
         "mapping": [msgspec.to_builtins(row) for row in mapping.ROWS],
+        "without_workflow": sorted(mapping.WITHOUT_WORKFLOW),
         "sla": {name: _seconds(limit) for name, limit in _limits()},
         "actions": {str(action): _action_as_json(action) for action in actions.Action},
         "failures": {str(name): msgspec.to_builtins(advice) for name, advice in failures.FAILURES.items()},
@@ -97,7 +98,8 @@ def _mapping_table() -> str:
         (f"{kind} {status}", ", ".join(n for n in edges.STATES[Layer.STATUS] if n in nodes))
         for (kind, status), nodes in mapping.ALLOWED.items()
     ]
-    return _table(("workflow", "node status"), rows)
+    alone = ("no live workflow", ", ".join(n for n in edges.STATES[Layer.STATUS] if n in mapping.WITHOUT_WORKFLOW))
+    return _table(("workflow", "node status"), [*rows, alone])
 
 
 def _sla_table() -> str:

@@ -1,8 +1,8 @@
 """Which workflow status goes with which node status, after every commit.
 
 Holds for a node's live workflow always, and for an ended one in the commit that ends it; afterwards the node
-moves on freely. The database's deferred trigger is filled from `ROWS`; the handler's property test asks
-`violation`.
+moves on freely, but for two statuses that need a live workflow. The database's deferred trigger is filled from `ROWS`
+and `WITHOUT_WORKFLOW`; the handler's property test asks `violation`.
 """
 
 from __future__ import annotations
@@ -48,6 +48,9 @@ ALLOWED: Mapping[tuple[WorkflowKind, W], frozenset[N]] = {
     (WorkflowKind.DECOMMISSION, W.COMPENSATING): _DECOMMISSION_LIVE,
     (WorkflowKind.DECOMMISSION, W.RECONCILED): _DECOMMISSION_DONE,
 }
+
+WITHOUT_WORKFLOW = frozenset(N) - {N.DRAINING, N.REMOVING}
+"""Statuses of a node that has no live workflow. The other two are the execution of a decommission."""
 
 ROWS: tuple[Row, ...] = tuple(
     Row(kind, workflow_status, node_status)

@@ -12,10 +12,12 @@ import msgspec
 
 from farrier.model.maas_region import RegionState
 from farrier.model.management import Management
+from farrier.model.mapping import WITHOUT_WORKFLOW
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.stages import OnboardingStage as O
+from farrier.model.status import NodeStatus
 from farrier.model.views import NodeDetail, RegionView, RequestView
-from farrier.model.workflow import OnboardingMode, WorkflowKind, WorkflowStatus
+from farrier.model.workflow import LIVE, OnboardingMode, WorkflowKind, WorkflowStatus
 
 FAILED = frozenset({WorkflowStatus.FAILED_RETRYABLE, WorkflowStatus.FAILED_MANUAL_INTERVENTION})
 GOING_ON = frozenset({WorkflowStatus.PENDING, WorkflowStatus.RUNNING, WorkflowStatus.COMPENSATING})
@@ -48,6 +50,12 @@ def is_held(node: NodeDetail) -> bool:
     goes_on = node.deleting or (node.workflow is not None and node.workflow.status == WorkflowStatus.COMPENSATING)
     said = "" if node.outcome is None else node.outcome.reason
     return not goes_on or said == f"paused: {node.paused}"
+
+
+def is_unowned(node: NodeDetail) -> bool:
+    """It is in a state that only a live workflow may hold, and has none: restored from a backup, or edited by hand."""
+    is_live = node.workflow is not None and node.workflow.status in LIVE
+    return node.status in frozenset(NodeStatus) - WITHOUT_WORKFLOW and not is_live
 
 
 def is_unread(node: NodeDetail) -> bool:

@@ -102,6 +102,8 @@ def waits_for(outcome: Record | None, next_run_at: datetime | None) -> str:
 def _errors(node: NodeDetail, now: datetime) -> Iterator[str]:
     if node.outcome is not None and node.outcome.error:
         yield f"last run: {node.outcome.error}: {node.outcome.reason}"
+    if symptoms.is_unowned(node):
+        yield f"{node.status} with no live decommission: restored from a backup, or edited by hand"
     workflow = node.workflow or node.last_workflow
     if workflow is not None and workflow.failure_class is not None:
         detail = f": {workflow.failure_detail}" if workflow.failure_detail else ""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
-from farrier.handlers.node import compensating, management, observed_state, tasks
+from farrier.handlers.node import compensating, management, observed_state, requests_lifecycle, tasks
 from farrier.handlers.node.failing import fallback, freeze
 from farrier.handlers.node.moves import change, job, noted
 from farrier.handlers.node.reply import Accept, Reply, Request, Respond
@@ -13,13 +15,18 @@ from farrier.model.actions import Action
 from farrier.model.failures import FailureClass
 from farrier.model.management import Management
 from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, StopRequest, TaskType, Workflow
-from farrier.model.params import MaybeBecause
+from farrier.model.params import Drain, MaybeBecause, Params, Remove
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import WorkflowStatus as W
 
 _FAILED = (W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION)
 # Which task carries a status that is not self-sufficient.
 _OWNING_TASK = {N.DRAINING: TaskType.DRAIN, N.REMOVING: TaskType.UNINSTALL}
+
+_LED_THERE: Mapping[N, tuple[Respond, Params]] = {
+    N.DRAINING: (requests_lifecycle.drain, Drain()),
+    N.REMOVING: (requests_lifecycle.remove, Remove()),
+}
 
 
 def retry_stage(request: Request) -> Reply:
@@ -29,14 +36,17 @@ def retry_stage(request: Request) -> Reply:
 
 
 def resume(request: Request) -> Reply:
-    """Go on from the last safe stage; a task that was lost is issued again, one that is fresh or held is left alone."""
+    """Go on from the last safe stage; a task that was lost is issued again, one that is fresh or held is left alone.
+    A decommission that was lost itself is made again."""
     node = request.node
-    if node.workflow is not None and node.workflow.status in _FAILED:
+    if node.workflow is None:
+        return _owner(request)
+    if node.workflow.status in _FAILED:
         if node.deleting and isinstance(node.workflow, Onboarding):  # what failed is its undo; nothing else may go on
             return Accept(reason="goes on being undone", to=_undoing(node, AfterUndo.CANCEL))
         return Accept(reason=f"goes on at stage {node.workflow.stage}", to=_running(request))
     type_ = _OWNING_TASK.get(node.status)
-    if type_ is None or node.workflow is None:
+    if type_ is None:
         return Accept(reason="nothing to resume: the workflow is running")
     writes = tasks.reissue(node, type_, request.now)
     return Accept(reason=f"{type_} was issued again" if writes else f"{type_} is under way", writes=writes)
@@ -114,6 +124,16 @@ def mark_manual_intervention_required(request: Request) -> Reply:
         cause=f"intent {request.intent.id}",
     )
     return Accept(reason=frozen.reason, to=frozen.to, writes=frozen.writes)
+
+
+def _owner(request: Request) -> Reply:
+    """What led into the state, asked for again: its stages find the node where it is."""
+    status = request.node.status
+    assert status in _LED_THERE, "elsewhere the table asks for a live workflow"
+    respond, params = _LED_THERE[status]
+    made = respond(replace(request, params=params))
+    assert isinstance(made, Accept), "neither refuses a node that is on its way out"
+    return replace(made, reason=f"no live decommission owned status {status}; {made.reason}")
 
 
 def _running(request: Request) -> Node:

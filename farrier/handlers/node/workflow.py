@@ -28,6 +28,7 @@ from farrier.handlers.node.moves import (
 from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Step, Waiting
 from farrier.model import outcome
 from farrier.model.failures import FAILURES, FailureClass
+from farrier.model.mapping import WITHOUT_WORKFLOW
 from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, Skipped, Upstream, Workflow
 from farrier.model.outcome import Wait
 from farrier.model.stages import Stage, first_stage, next_stage
@@ -119,6 +120,8 @@ def _without(node: Node, now: datetime) -> Decision | None:
         return _redeploy(node, now)
     if node.status is NodeStatus.ENROLLING:
         return Wait(reason="no onboarding is under way; waits for intent onboard or adopt")
+    if node.status not in WITHOUT_WORKFLOW:  # restored from a backup, or edited by hand
+        return Wait(reason=f"waits for intent resume: no live decommission owns status {node.status}")
     return None
 
 

@@ -61,7 +61,8 @@ CREATE TRIGGER guard_first_values AFTER INSERT ON farrier.node_decommissions
     FOR EACH ROW EXECUTE FUNCTION farrier.guard_first_values('decommission');
 
 -- The pair (node, workflow), looked at when the commit is otherwise whole. The live workflow must be the one the node
--- names, and go with its status; one that ends must go with the status in the commit that ends it.
+-- names, and go with its status; without one, the status must be one that needs none. One that ends must go with the
+-- status in the commit that ends it.
 CREATE FUNCTION farrier.check_pair(node_id bigint, ended_kind text, ended_status text) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -84,9 +85,12 @@ BEGIN
             coalesce(pair.live_workflow_kind, 'none'), pair.live_workflow_id, coalesce(pair.kind, 'none'), pair.workflow_id
             USING ERRCODE = 'FR409';
     END IF;
-    IF pair.how_many = 1 AND NOT EXISTS (
-        SELECT FROM farrier.workflow_mapping m WHERE m.kind = pair.kind AND m.workflow_status = pair.workflow_status AND m.node_status = pair.status) THEN
-        RAISE EXCEPTION 'node % is %, which does not go with its % that is %', pair.id, pair.status, pair.kind, pair.workflow_status
+    IF NOT EXISTS (
+        SELECT FROM farrier.workflow_mapping m
+         WHERE m.kind = coalesce(pair.kind, 'none') AND m.workflow_status = coalesce(pair.workflow_status, 'none')
+           AND m.node_status = pair.status) THEN
+        RAISE EXCEPTION 'node % is %, which does not go with %', pair.id, pair.status,
+            coalesce(format('its %s that is %s', pair.kind, pair.workflow_status), 'no live workflow')
             USING ERRCODE = 'FR409';
     END IF;
     IF ended_kind IS NOT NULL AND NOT EXISTS (
@@ -106,21 +110,22 @@ END $$;
 CREATE FUNCTION farrier.check_workflow_pair() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
-    IF NEW.status IN ('completed', 'cancelled', 'reconciled') THEN
+    IF TG_OP = 'DELETE' THEN
+        PERFORM farrier.check_pair(OLD.node_id, NULL, NULL);
+    ELSIF NEW.status IN ('completed', 'cancelled', 'reconciled') THEN
         PERFORM farrier.check_pair(NEW.node_id, TG_ARGV[0], NEW.status);
     ELSE
         PERFORM farrier.check_pair(NEW.node_id, NULL, NULL);
     END IF;
     RETURN NULL;
 END $$;
--- Two triggers each, because a condition on OLD does not go with INSERT. A node without a workflow goes with any status;
--- should it name none although there is one, the workflow's own trigger says so.
+-- A trigger for each operation, because a condition on OLD does not go with INSERT.
 CREATE CONSTRAINT TRIGGER check_pair_insert AFTER INSERT ON farrier.nodes
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_node_pair();
 CREATE CONSTRAINT TRIGGER check_pair AFTER UPDATE ON farrier.nodes
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
     WHEN (OLD.live_workflow_id IS DISTINCT FROM NEW.live_workflow_id OR OLD.live_workflow_kind IS DISTINCT FROM NEW.live_workflow_kind
-          OR (OLD.status <> NEW.status AND NEW.live_workflow_id IS NOT NULL))
+          OR OLD.status <> NEW.status)
     EXECUTE FUNCTION farrier.check_node_pair();
 CREATE CONSTRAINT TRIGGER check_pair_insert AFTER INSERT ON farrier.node_onboardings
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('onboarding');
@@ -132,3 +137,7 @@ CREATE CONSTRAINT TRIGGER check_pair_insert AFTER INSERT ON farrier.node_decommi
 CREATE CONSTRAINT TRIGGER check_pair AFTER UPDATE ON farrier.node_decommissions
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.status <> NEW.status)
     EXECUTE FUNCTION farrier.check_workflow_pair('decommission');
+CREATE CONSTRAINT TRIGGER check_pair_delete AFTER DELETE ON farrier.node_onboardings
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('onboarding');
+CREATE CONSTRAINT TRIGGER check_pair_delete AFTER DELETE ON farrier.node_decommissions
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('decommission');

@@ -28,6 +28,8 @@ ROWS = {
 
 # Everything that is checked at COMMIT is checked now.
 AT_COMMIT = "SET CONSTRAINTS ALL IMMEDIATE"
+# Once no workflow is live.
+UNNAMED = "UPDATE farrier.nodes SET live_workflow_kind = NULL, live_workflow_id = NULL"
 
 
 async def refusal(conn: Connection, before: str, move: str) -> str | None:
@@ -73,17 +75,16 @@ async def test_a_pair_passes_exactly_if_the_mapping_has_it(
     table = f"farrier.node_{kind}s"
     others = "UPDATE farrier.node_onboardings SET status = 'cancelled'"
     named = f"UPDATE farrier.nodes SET live_workflow_kind = '{kind}', live_workflow_id = 1"
-    unnamed = "UPDATE farrier.nodes SET live_workflow_kind = NULL, live_workflow_id = NULL"
     async with db.connect() as conn:
         await register(conn)
         for node_status in NodeStatus:
             placed = f"{others}; UPDATE farrier.nodes SET status = '{node_status}'"
             if status in LIVE:
-                before = f"{placed}; {unnamed}; UPDATE {table} SET status = '{status}'"
+                before = f"{placed}; {UNNAMED}; UPDATE {table} SET status = '{status}'"
                 move = f"{named}; {AT_COMMIT}"
             else:
                 before = f"{placed}; {named}; UPDATE {table} SET status = 'running'"
-                move = f"UPDATE {table} SET status = '{status}'; {unnamed}; {AT_COMMIT}"
+                move = f"UPDATE {table} SET status = '{status}'; {UNNAMED}; {AT_COMMIT}"
             expected = None if node_status in mapping.ALLOWED[kind, status] else REFUSED
             assert await refusal(conn, before, move) == expected, node_status
 
@@ -109,6 +110,41 @@ async def test_a_node_names_the_one_workflow_that_is_live(every_db: pg.Database,
         await register(conn)
         assert await refusal(conn, "", AT_COMMIT) is None
         assert await refusal(conn, before, f"{move}; {AT_COMMIT}") == REFUSED
+
+
+async def test_a_node_without_a_live_workflow_passes_exactly_if_the_mapping_has_it(every_db: pg.Database) -> None:
+    """Entering `draining` or `removing` takes the decommission that owns it, in the same commit."""
+    ended = "UPDATE farrier.node_onboardings SET status = 'cancelled'"
+    async with every_db.connect() as conn:
+        await register(conn)
+        for source, target in edges.ALLOWED[Layer.STATUS]:
+            before = f"{ended}; {UNNAMED}, status = '{source}'"
+            move = f"UPDATE farrier.nodes SET status = '{target}'; {AT_COMMIT}"
+            expected = None if target in mapping.WITHOUT_WORKFLOW else REFUSED
+            assert await refusal(conn, before, move) == expected, (source, target)
+
+
+@pytest.mark.parametrize("status", [NodeStatus.DRAINING, NodeStatus.REMOVING])
+@pytest.mark.parametrize(
+    "end",
+    [
+        *(f"UPDATE farrier.node_decommissions SET status = '{end}'" for end in sorted(TERMINAL)),
+        "DELETE FROM farrier.node_decommissions",
+    ],
+)
+async def test_the_decommission_of_a_node_does_not_end_without_the_node_leaving_its_state(
+    every_db: pg.Database, status: NodeStatus, end: str
+) -> None:
+    before = (
+        "UPDATE farrier.node_onboardings SET status = 'cancelled';"
+        "UPDATE farrier.node_decommissions SET status = 'running';"
+        f"UPDATE farrier.nodes SET live_workflow_kind = 'decommission', live_workflow_id = 1, status = '{status}'"
+    )
+    async with every_db.connect() as conn:
+        await register(conn)
+        assert await refusal(conn, before, AT_COMMIT) is None
+        for move in (end, f"{end}; {UNNAMED}"):
+            assert await refusal(conn, before, f"{move}; {AT_COMMIT}") == REFUSED, move
 
 
 @pytest.mark.parametrize("kind", WorkflowKind)

@@ -108,7 +108,7 @@ def test_above_a_limit_there_is_always_something_to_do() -> None:
         "look at what it waits for, mend it, then restart_clean or cancel if it does not go on by itself"
     )
     assert why(**LATE, workflow=deployment(), region=region(state="observing")).advice == "nothing to do"
-    assert "above its limit" in why(status="removing", status_entered_at=NOW - 5 * HOUR).advice
+    assert "above its limit" in why(status="quarantined", status_entered_at=NOW - 30 * HOUR).advice
 
 
 def test_a_clock_that_nobody_can_hurry_offers_no_intent_that_would_be_refused() -> None:

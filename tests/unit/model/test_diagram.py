@@ -60,7 +60,7 @@ def test_a_layer_s_table_lists_each_edge_once(section: str, layer: Layer) -> Non
     [
         ("Onboarding stages", 16),
         ("Decommission stages", 13),
-        ("Node status by workflow", 16),
+        ("Node status by workflow", 17),
         ("Limits", sum(len(states) for states in edges.STATES.values()) + len(sla.END_TO_END)),
         ("Limits of stages", 29),
         ("Intents", len(actions.Action)),

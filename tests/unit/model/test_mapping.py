@@ -44,6 +44,13 @@ def test_the_rows_are_those_of_the_model() -> None:
     assert len(rows) == len(set(rows))
 
 
+def test_only_draining_and_removing_need_a_live_workflow() -> None:
+    assert set(NodeStatus) - mapping.WITHOUT_WORKFLOW == {NodeStatus.DRAINING, NodeStatus.REMOVING}
+    for needy in (NodeStatus.DRAINING, NodeStatus.REMOVING):
+        owners = {row.kind for row in mapping.ROWS if row.node_status is needy}
+        assert owners == {WorkflowKind.DECOMMISSION}
+
+
 @pytest.mark.parametrize(("kind", "status", "node"), EVERY)
 def test_the_function_agrees_with_the_rows(kind: WorkflowKind, status: WorkflowStatus, node: NodeStatus) -> None:
     text = mapping.violation(node, kind=kind, workflow_status=status)

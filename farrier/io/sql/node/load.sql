@@ -4,22 +4,22 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
     SELECT n.id, n.name, n.version, n.site, n.model, n.agentless, n.auto_manage, n.created_at,
            n.maas_id, n.maas_created, n.redeploying,
            CASE WHEN n.maas_id IS NOT NULL THEN farrier.maas_observation(n.id, n.maas_id, n.site) END AS maas,
-           CASE WHEN n.live_workflow_id IS NOT NULL THEN farrier.region_doubt(n.site) END AS region_doubt,
-           CASE WHEN n.live_workflow_kind = 'onboarding' THEN n.labels ELSE '{}' END AS labels,
-           CASE WHEN n.live_workflow_kind = 'onboarding' AND EXISTS (SELECT FROM farrier.node_uses u WHERE u.node = n.id)
+           CASE WHEN live.id IS NOT NULL THEN farrier.region_doubt(n.site) END AS region_doubt,
+           CASE WHEN live.kind = 'onboarding' THEN n.labels ELSE '{}' END AS labels,
+           CASE WHEN live.kind = 'onboarding' AND EXISTS (SELECT FROM farrier.node_uses u WHERE u.node = n.id)
              THEN farrier.networks_of(n.id, n.name) END AS networks,
-           CASE WHEN n.live_workflow_kind = 'onboarding' THEN (
+           CASE WHEN live.kind = 'onboarding' THEN (
              SELECT to_json(p.guids) FROM farrier.node_ib_ports p WHERE p.node = n.id) END AS ib_guids,
-           CASE WHEN n.live_workflow_kind = 'onboarding' AND n.maas_id IS NULL THEN (
+           CASE WHEN live.kind = 'onboarding' AND n.maas_id IS NULL THEN (
              SELECT other.name FROM farrier.node_onboardings o JOIN farrier.nodes other ON other.maas_id = o.upstream ->> 'candidate'
-              WHERE o.id = n.live_workflow_id AND other.site IS NOT DISTINCT FROM n.site AND other.id <> n.id AND other.status <> 'deleted')
+              WHERE o.id = live.id AND other.site IS NOT DISTINCT FROM n.site AND other.id <> n.id AND other.status <> 'deleted')
            END AS candidate_of,
            n.maas_id IS NOT NULL AND n.status IN ('active', 'offline', 'quarantined') AND coalesce((
              SELECT o.mode = 'deploy' FROM farrier.node_onboardings o
               WHERE o.node_id = n.id AND o.status IN ('completed', 'reconciled') ORDER BY o.id DESC LIMIT 1), false) AS deployed_here,
            -- What a machine is told by is compared while its BMC is read for the first time, again, or for an adoption.
            CASE WHEN n.management IN ('verifying', 'adopting') OR n.status IN ('bootstrap_issued', 'enrolling', 'quarantined')
-                  OR n.live_workflow_kind = 'onboarding'
+                  OR live.kind = 'onboarding'
              THEN (SELECT coalesce(json_agg(m.mac::text ORDER BY m.mac), '[]') FROM farrier.node_macs m WHERE m.node_id = n.id)
              ELSE '[]' END AS macs,
            n.status, n.status_entered_at, n.management, n.management_entered_at,
@@ -30,15 +30,15 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
            (SELECT row_to_json(a) FROM (
                 SELECT a.enrolled_at, a.last_heartbeat_at, a.health, a.ssh_seed_failures
                   FROM farrier.node_agents a WHERE a.node_id = n.id) a) AS agent,
-           CASE n.live_workflow_kind
+           CASE live.kind
              WHEN 'onboarding' THEN (SELECT row_to_json(w) FROM (
-                SELECT 'onboarding' AS kind, o.* FROM farrier.node_onboardings o WHERE o.id = n.live_workflow_id) w)
+                SELECT 'onboarding' AS kind, o.* FROM farrier.node_onboardings o WHERE o.id = live.id) w)
              WHEN 'decommission' THEN (SELECT row_to_json(w) FROM (
-                SELECT 'decommission' AS kind, d.* FROM farrier.node_decommissions d WHERE d.id = n.live_workflow_id) w)
+                SELECT 'decommission' AS kind, d.* FROM farrier.node_decommissions d WHERE d.id = live.id) w)
            END AS workflow,
-           CASE WHEN n.live_workflow_kind = 'decommission' THEN (SELECT coalesce(json_agg(t), '[]') FROM (
+           CASE WHEN live.kind = 'decommission' THEN (SELECT coalesce(json_agg(t), '[]') FROM (
                 SELECT DISTINCT ON (t.type) t.id, t.type, t.status, t.attempt, t.failures, t.lease_until, t.created_at, t.result
-                  FROM farrier.node_tasks t WHERE t.workflow_id = n.live_workflow_id
+                  FROM farrier.node_tasks t WHERE t.workflow_id = live.id
                  ORDER BY t.type, t.id DESC) t)
            ELSE '[]' END AS tasks,
            (SELECT coalesce(json_agg(i ORDER BY i.id), '[]') FROM (
@@ -49,6 +49,15 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
                  WHERE i.node_id = n.id AND i.status = 'pending' AND (n.paused IS NULL OR a.while_paused OR n.status = 'deleted')
                  ORDER BY i.id LIMIT 100) i) AS intents
       FROM farrier.nodes n
+      -- Which decommission owns `draining` or `removing` is looked up: a node that was restored from a backup or edited by
+      -- hand may name none, or one that has ended.
+     CROSS JOIN LATERAL (
+           SELECT d.id, CASE WHEN d.id IS NOT NULL THEN 'decommission' END AS kind
+             FROM (SELECT 1) one LEFT JOIN farrier.node_decommissions d
+               ON d.node_id = n.id AND d.status NOT IN ('completed', 'cancelled', 'reconciled')
+            WHERE n.status IN ('draining', 'removing')
+            UNION ALL
+           SELECT n.live_workflow_id, n.live_workflow_kind WHERE n.status NOT IN ('draining', 'removing')) live
      CROSS JOIN LATERAL (
            SELECT jsonb_agg(jsonb_build_object('at', o.at, 'open', o.open)) AS others
              FROM farrier.bmc_logins o WHERE o.endpoint = n.bmc_endpoint AND o.node_id <> n.id) l

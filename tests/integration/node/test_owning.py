@@ -1,0 +1,124 @@
+"""`draining` and `removing` belong to a live decommission; a node found without one says so, and `resume` makes it.
+
+Such a node comes from a backup, or from a hand that wrote past the guards, as these tests do.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from farrier.io.queries import PostgresQueries
+from farrier.model import why
+from farrier.model.limits import Limits
+from farrier.model.node import TaskType
+from tests.support.site import HOUR, MINUTE, SECOND, Machine, Site
+
+ORPHANED = "UPDATE farrier.nodes SET live_workflow_kind = NULL, live_workflow_id = NULL"
+ENDED = "UPDATE farrier.node_decommissions SET status = 'cancelled'"
+# Ways in which a node can be found without its decommission.
+WAYS = {
+    "it is gone": f"{ORPHANED}; DELETE FROM farrier.node_tasks; DELETE FROM farrier.node_decommissions",
+    "it has ended": f"{ORPHANED}; {ENDED}",
+    "the node names an ended one": ENDED,
+}
+CARRIED_BY = {"draining": TaskType.DRAIN, "removing": TaskType.UNINSTALL}
+
+
+async def found(site: Site, status: str, way: str) -> Machine:
+    """A node in this status whose decommission is gone, found by the next run."""
+    machine = await (site.draining() if status == "draining" else site.removing())
+    await edited(site, way)
+    assert (await machine.look())["status"] == status
+    return machine
+
+
+async def edited(site: Site, statements: str) -> None:
+    async with site.conn.transaction():
+        await site.conn.execute("SET LOCAL session_replication_role = replica")
+        await site.conn.execute(statements)
+    await site.wait(MINUTE)
+
+
+async def told(site: Site, machine: Machine) -> why.Why:
+    page = await PostgresQueries(site.pool).node(machine.name)
+    return why.explain(page.rows[0], page.now, Limits())
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("status", CARRIED_BY)
+async def test_why_reports_the_missing_decommission_and_advises_resume(site: Site, status: str, way: str) -> None:
+    machine = await found(site, status, way)
+    said = await told(site, machine)
+    assert said.waits_for == f"intent resume: no live decommission owns status {status}"
+    assert any("no live decommission" in error for error in said.errors)
+    assert said.command == f"farrier intent {machine.name} resume"
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("status", CARRIED_BY)
+async def test_resume_makes_the_decommission_and_the_node_goes_on(site: Site, status: str, way: str) -> None:
+    machine = await found(site, status, way)
+    await machine.asked("resume")
+    row = await machine.look()
+    assert (row["status"], row["live"], row["workflow_status"]) == (status, "decommission", "running")
+    await machine.finish(CARRIED_BY[status])
+    assert (await machine.state())[0] == ("retired" if status == "draining" else "deleted")
+
+
+@pytest.mark.parametrize("status", CARRIED_BY)
+async def test_a_decommission_that_resume_made_is_cancelled_like_any_other(site: Site, status: str) -> None:
+    machine = await found(site, status, WAYS["it is gone"])
+    await site.wait(HOUR)  # so that it is not healthy again at once
+    await (await machine.asked("resume")).asked("cancel")
+    assert (await machine.state())[0] == ("offline" if status == "draining" else "retired")
+
+
+@pytest.mark.parametrize("status", CARRIED_BY)
+async def test_a_live_decommission_that_the_node_does_not_name_goes_on_by_itself(site: Site, status: str) -> None:
+    machine = await found(site, status, ORPHANED)
+    await machine.finish(CARRIED_BY[status])
+    assert (await machine.state())[0] == ("retired" if status == "draining" else "deleted")
+
+
+async def test_a_deletion_that_lost_its_decommission_goes_on_by_itself(site: Site) -> None:
+    machine = await site.removing()
+    await edited(site, f"{WAYS['it is gone']}; UPDATE farrier.nodes SET deleting = true")
+    assert (await machine.state())[0] == "deleted"
+
+
+async def test_a_task_that_an_agent_holds_is_not_made_twice(site: Site) -> None:
+    machine = await site.draining()
+    lease = await machine.claim(TaskType.DRAIN, HOUR)
+    assert lease is not None
+    await edited(site, f"{ORPHANED}; {ENDED}")
+    await machine.asked("resume")
+    assert [task["status"] for task in await machine.tasks()] == ["dispatched"]
+    await machine.end(lease)
+    assert (await machine.state())[0] == "retired"
+
+
+async def test_a_task_whose_lease_ran_out_meanwhile_is_issued_again(site: Site) -> None:
+    machine = await site.draining()
+    assert await machine.claim(TaskType.DRAIN, 10 * SECOND) is not None
+    await edited(site, f"{ORPHANED}; {ENDED}")
+    await machine.asked("resume")
+    assert [task["status"] for task in await machine.tasks()] == ["expired", "queued"]
+
+
+async def test_a_lease_that_runs_out_ends_no_decommission(site: Site) -> None:
+    for machine, type_ in ((await site.draining(), TaskType.DRAIN), (await site.removing(), TaskType.UNINSTALL)):
+        before = await machine.look()
+        for _ in range(3):
+            assert await machine.claim(type_, 10 * SECOND) is not None
+            await site.wait(MINUTE)
+            after = await machine.look()
+            assert (after["status"], after["workflow_status"]) == (before["status"], "running")
+            assert after["live"] == "decommission"
+
+
+async def test_a_paused_node_without_its_decommission_is_resumed_after_the_pause(site: Site) -> None:
+    machine = await found(site, "draining", WAYS["it is gone"])
+    await machine.asked("pause", reason="looked at")
+    assert (await told(site, machine)).command == f"farrier intent {machine.name} unpause"
+    await (await machine.asked("unpause")).asked("resume")
+    assert (await machine.state())[1] == "running"
