@@ -40,7 +40,6 @@ OF_THE_MODEL = (
     "workflow_mapping",
     "actions",
     "advice",
-    "limits",
     "settings",
     "schema_migrations",
 )
