@@ -52,9 +52,9 @@ def check(settings: Config, as_json: output.AsJson = False) -> None:
 @db.command("roles")
 @with_settings
 def roles(settings: Config) -> None:
-    """Make the four roles of farrier where they are missing, and give them their rights. Needs CREATEROLE."""
+    """Make the five roles of farrier where they are missing, and give them their rights. Needs CREATEROLE."""
     _administer(settings, prepare_roles)
-    typer.echo("farrier_controller, farrier_intents, farrier_agent and farrier_reader are there")
+    typer.echo("farrier_controller, farrier_intents, farrier_agent, farrier_worker and farrier_reader are there")
 
 
 @db.command("url")

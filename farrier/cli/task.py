@@ -39,7 +39,7 @@ async def list_(
         output.table(_COLUMNS, (_row(task, page.now) for task in page.rows))
 
 
-_COLUMNS = ("TASK", "NODE", "TYPE", "STATUS", "ATTEMPT", "FAILURES", "AGENT", "AGE", "RESULT")
+_COLUMNS = ("TASK", "NODE", "TYPE", "STATUS", "ATTEMPT", "FAILURES", "CLAIMED BY", "AGE", "RESULT")
 
 
 def _row(task: TaskView, now: datetime) -> tuple[Cell, ...]:
@@ -50,7 +50,7 @@ def _row(task: TaskView, now: datetime) -> tuple[Cell, ...]:
         task.status,
         str(task.attempt),
         str(task.failures),
-        task.agent,
+        task.claimed_by,
         output.ago(task.created_at, now),
         None if task.result is None else msgspec.json.encode(task.result).decode(),
     )

@@ -41,12 +41,15 @@ class PostgresAgents:
         rows = [{"node": b.agent.node, "key": b.agent.key, "health": b.health} for b in beats]
         return frozenset(record["node"] for record in await self._fetch(_HEARTBEAT, _json(rows)))
 
-    async def claim(self, nodes: Sequence[int], types: Sequence[TaskType], lease: timedelta) -> tuple[AgentTask, ...]:
-        records = await self._fetch(_CLAIM, nodes, [type_.value for type_ in types], lease)
+    async def claim(
+        self, agents: Sequence[Enrolled], types: Sequence[TaskType], lease: timedelta
+    ) -> tuple[AgentTask, ...]:
+        rows = [{"node": agent.node, "key": agent.key} for agent in agents]
+        records = await self._fetch(_CLAIM, _json(rows), [type_.value for type_ in types], lease)
         return tuple(
             AgentTask(
                 id=record["task"],
-                node=record["node_id"],
+                agent=Enrolled(record["node"], record["key"]),
                 type=TaskType(record["type"]),
                 params=_decode_params(record["params"]),
                 attempt=record["attempt"],
@@ -56,10 +59,11 @@ class PostgresAgents:
         )
 
     async def renew(self, task: AgentTask, lease: timedelta) -> None:
-        await self._fetch(_RENEW, task.id, task.lease_token, lease)
+        await self._fetch(_RENEW, task.agent.node, task.id, task.lease_token, task.agent.key, lease)
 
     async def finish(self, task: AgentTask, *, succeeded: bool, result: Mapping[str, Any]) -> None:
-        await self._fetch(_FINISH, task.id, task.lease_token, succeeded, _json(result))
+        agent = task.agent
+        await self._fetch(_FINISH, agent.node, task.id, task.lease_token, agent.key, succeeded, _json(result))
 
     async def _fetch(self, sql: str, *arguments: Any) -> list[asyncpg.Record]:
         async with refusals.borrowed(self._pool) as conn:

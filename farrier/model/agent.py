@@ -18,7 +18,7 @@ from farrier.model.node import TaskType
 
 
 class Enrolled(msgspec.Struct, frozen=True):
-    """An agent that is known to the database: the node's id and the key that each heartbeat needs."""
+    """An agent that is known to the database: the node's id and the key that each call needs."""
 
     node: int
     key: str
@@ -39,7 +39,7 @@ class AgentTask(msgspec.Struct, frozen=True, kw_only=True):
     """A task that an agent has claimed; worthless once its lease token is."""
 
     id: int
-    node: int
+    agent: Enrolled
     type: TaskType
     params: Mapping[str, Any]
     attempt: int

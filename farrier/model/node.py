@@ -259,6 +259,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     lease_until: datetime | None = None
     created_at: datetime = NO_TIME
     result: Any = None
+    claimed_by: str | None = None
+    """`agent of NODE` or `worker LOGIN`, once it was claimed."""
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):

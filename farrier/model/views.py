@@ -172,7 +172,8 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
 
 
 class TaskView(msgspec.Struct, frozen=True, kw_only=True):
-    """A task of a node's agent. `attempt` counts dispatches, `failures` failed results."""
+    """A task of a node. `attempt` counts dispatches, `failures` failed results; `claimed_by` is `agent of NODE` or
+    `worker LOGIN`."""
 
     id: int
     node: str
@@ -180,7 +181,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     attempt: int
     failures: int
-    agent: str | None
+    claimed_by: str | None
     lease_until: datetime | None
     created_at: datetime
     ended_at: datetime | None

@@ -75,8 +75,10 @@ class AgentApi(Protocol):
         """Signs of life, in one transaction. Answers the nodes that took theirs; the others are deleted or
         have another agent by now, and those agents are to end."""
 
-    async def claim(self, nodes: Sequence[int], types: Sequence[TaskType], lease: timedelta) -> tuple[AgentTask, ...]:
-        """For each node's agent the oldest queued task of these types, if there is one."""
+    async def claim(
+        self, agents: Sequence[Enrolled], types: Sequence[TaskType], lease: timedelta
+    ) -> tuple[AgentTask, ...]:
+        """For each agent the oldest queued task of its node, of these types, if there is one."""
 
     async def renew(self, task: AgentTask, lease: timedelta) -> None:
         """Keep a task. `RefusedByModel`: it is no longer the claimant's, who must stop."""

@@ -109,11 +109,11 @@ class SimulatedAgents:
             _log.info("agents.ended", node=node)
 
     async def _take_tasks(self, tasks: TaskGroup) -> None:
-        nodes = [agent.node for agent in self._alive()]
+        agents = self._alive()
         try:
-            taken = await self._api.claim(nodes, list(TaskType), self._pace.task_lease) if nodes else ()
+            taken = await self._api.claim(agents, list(TaskType), self._pace.task_lease) if agents else ()
         except (DatabaseUnreachable, RefusedByModel) as missed:
-            _log.warning("agents.claim_missed", agents=len(nodes), error=str(missed))
+            _log.warning("agents.claim_missed", agents=len(agents), error=str(missed))
             return
         for task in taken:
             tasks.start_soon(self._work, task)
@@ -130,13 +130,14 @@ class SimulatedAgents:
             await anyio.sleep(remaining)
             await self._finish(task)
         except (DatabaseUnreachable, RefusedByModel) as lost:
-            _log.warning("agents.task_lost", task=task.id, node=task.node, error=str(lost))
+            _log.warning("agents.task_lost", task=task.id, node=task.agent.node, error=str(lost))
 
     async def _finish(self, task: AgentTask) -> None:
-        if task.node in self._silent:
+        node = task.agent.node
+        if node in self._silent:
             return  # a machine that died tells nobody; its lease runs out
-        fails = self._to_fail[task.node] > 0
+        fails = self._to_fail[node] > 0
         if fails:
-            self._to_fail[task.node] -= 1
+            self._to_fail[node] -= 1
         result = {"error": "simulated failure"} if fails else {"simulated": True}
         await self._api.finish(task, succeeded=not fails, result=result)

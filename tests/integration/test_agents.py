@@ -100,7 +100,7 @@ async def test_an_agent_does_the_task_of_its_node_and_of_no_other(api: PostgresA
         living.start_soon(agents.run)
         await until(conn, "SELECT status = 'succeeded' FROM farrier.node_tasks WHERE id = $1", task)
         living.cancel_scope.cancel()
-    assert await conn.fetchval("SELECT agent FROM farrier.node_tasks WHERE id = $1", task) == f"agent-{mine}"
+    assert await conn.fetchval("SELECT claimed_by FROM farrier.node_tasks WHERE id = $1", task) == "agent of gpu-1"
     assert await conn.fetchval("SELECT status FROM farrier.node_tasks WHERE id = $1", others_task) == "queued"
 
 
@@ -144,7 +144,9 @@ async def test_a_task_is_kept_by_renewing_it_and_lost_to_a_new_lease(
 ) -> None:
     node = await register(conn, "gpu-1")
     await give_task(conn, node)
-    (task,) = await api.claim([node], list(TaskType), MINUTE)
+    agent = await api.enroll("gpu-1", {})
+    assert await api.claim([Enrolled(node, "not the key")], list(TaskType), MINUTE) == ()
+    (task,) = await api.claim([agent], list(TaskType), MINUTE)
     await db.advance(0.5 * MINUTE)
     await api.renew(task, MINUTE)
     until_ = await conn.fetchval("SELECT lease_until FROM farrier.node_tasks")

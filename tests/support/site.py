@@ -44,6 +44,7 @@ HOUR = timedelta(hours=1)
 # Nothing notifies here: the poll does it.
 _CONFIG = ControllerConfig(poll_interval=timedelta(milliseconds=5), drain_timeout=timedelta(seconds=1))
 
+FINISH = "SELECT farrier.finish_task($1, $2, $3, $4, $5, $6)"
 _BUSY = "SELECT EXISTS (SELECT FROM farrier.schedule WHERE claim_token IS NOT NULL OR due_at <= farrier.now())"
 _REGISTER = """
     SELECT farrier.register_node($1, bmc_address => $2, bmc_credential => $3, macs => $4, maas_id => $5,
@@ -65,7 +66,7 @@ _MOVES = """
      WHERE kind = 'node' AND id = $1 ORDER BY version, layer
 """
 _TASKS = """
-    SELECT type, status, result::text AS result, attempt, failures
+    SELECT type, status, result::text AS result, attempt, failures, claimed_by
       FROM farrier.node_tasks WHERE node_id = $1 ORDER BY id
 """
 
@@ -161,7 +162,7 @@ class Machine:
     async def claim(self, type_: TaskType, lease: timedelta = MINUTE) -> Lease | None:
         """Take the queued task of a type, if there is one."""
         row = await self.site.conn.fetchrow(
-            "SELECT * FROM farrier.claim_task('agent-1', $1, $2, $3)", [type_.value], self.name, lease
+            "SELECT * FROM farrier.claim_task($1, $2, $3, $4)", self.name, [type_.value], self.key, lease
         )
         return None if row is None else Lease(row["task"], row["lease_token"], row["attempt"])
 
@@ -174,9 +175,7 @@ class Machine:
         return self
 
     async def end(self, lease: Lease, *, succeeded: bool = True) -> None:
-        await self.site.conn.execute(
-            "SELECT farrier.finish_task($1, $2, $3, $4)", lease.task, lease.token, succeeded, '{"log": "…"}'
-        )
+        await self.site.conn.execute(FINISH, self.name, lease.task, lease.token, self.key, succeeded, '{"log": "…"}')
         await self.site.settled()
 
     async def look(self) -> Any:

@@ -42,7 +42,7 @@ def work(node: Node, type_: TaskType, now: datetime, config: Policy) -> StageRes
         case T.DISPATCHED:
             return _dispatched(task, now)
         case T.SUCCEEDED:
-            return Done(reason=f"task {task.id} ({type_}) succeeded")
+            return Done(reason=f"task {task.id} ({type_}) succeeded{_by(task)}")
         case T.FAILED:
             return _failed(task, config)
         case T.EXPIRED | T.CANCELLED:
@@ -107,7 +107,7 @@ def _dispatched(task: Task, now: datetime) -> StageResult:
         )
     assert task.lease_until is not None, "a dispatched task has a lease"
     return Waiting(
-        reason=f"an agent works on task {task.id} ({task.type})",
+        reason=f"{task.claimed_by or 'an agent'} works on task {task.id} ({task.type})",
         look_again=task.lease_until - now,
         timed=False,
     )
@@ -115,11 +115,16 @@ def _dispatched(task: Task, now: datetime) -> StageResult:
 
 def _failed(task: Task, config: Policy) -> StageResult:
     failures = task.failures + 1
-    detail = f"task {task.id} ({task.type}) failed {failures} times: {str(task.result)[:_DETAIL_MAX]}"
+    detail = f"task {task.id} ({task.type}) failed {failures} times{_by(task)}: {str(task.result)[:_DETAIL_MAX]}"
     if failures >= config.max_task_attempts:
         unclean = task.type is TaskType.VALIDATE_CLEAN
         return Failed(failure=FailureClass.VALIDATION_FAILED if unclean else FailureClass.TASK_FAILED, detail=detail)
     return _issue(task.type, CreateTask(type=task.type, attempt=task.attempt + 1, failures=failures))
+
+
+def _by(task: Task) -> str:
+    """Who did it, as history has it."""
+    return f", done by {task.claimed_by}" if task.claimed_by else ""
 
 
 def _by_force(node: Node, task: Task) -> StageResult:

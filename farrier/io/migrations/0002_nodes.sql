@@ -224,7 +224,7 @@ CREATE TABLE farrier.node_tasks (
     params        jsonb       NOT NULL DEFAULT '{}',
     attempt       integer     NOT NULL DEFAULT 1,
     failures      integer     NOT NULL DEFAULT 0,
-    agent         text,
+    claimed_by    text,       -- 'agent of NODE' or 'worker LOGIN'
     lease_token   uuid,
     lease_until   timestamptz,
     result        jsonb,
@@ -236,6 +236,16 @@ CREATE UNIQUE INDEX node_tasks_live ON farrier.node_tasks (node_id, type) WHERE 
 CREATE INDEX node_tasks_queued ON farrier.node_tasks (type, id) WHERE status = 'queued';
 CREATE INDEX node_tasks_workflow ON farrier.node_tasks (workflow_id, type, id);
 CREATE INDEX node_tasks_node ON farrier.node_tasks (node_id, id);
+
+-- Logins that may work on tasks of several nodes, of which types and at which site (null: at any). Written by
+-- grant_worker and revoke_worker.
+CREATE TABLE farrier.workers (
+    login      text        PRIMARY KEY,
+    types      text[]      NOT NULL,
+    site       text,
+    granted_at timestamptz NOT NULL DEFAULT farrier.now(),
+    granted_by text        NOT NULL DEFAULT session_user
+);
 
 CREATE TABLE farrier.intents (
     id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

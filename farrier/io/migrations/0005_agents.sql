@@ -175,11 +175,7 @@ DECLARE
 BEGIN
     IF fault IS NOT NULL THEN RAISE EXCEPTION '%', fault USING ERRCODE = 'FR400'; END IF;
     SELECT a.last_heartbeat_at, a.health, a.key_hash, a.ssh_seed_failures INTO was FROM node_agents a WHERE a.node_id = target FOR UPDATE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'node % has no enrolled agent', node USING ERRCODE = 'FR403', HINT = 'farrier.enroll_agent comes first.';
-    ELSIF was.key_hash IS DISTINCT FROM digest(agent_key) THEN
-        RAISE EXCEPTION 'wrong agent key for node %', node USING ERRCODE = 'FR403', HINT = 'The agent must enrol again with a new bootstrap token.';
-    END IF;
+    PERFORM check_agent_key(node, was.key_hash, agent_key);
     UPDATE node_agents a
        SET last_heartbeat_at = farrier.now(), health = heartbeat.health,
            ssh_seed_failures = CASE heartbeat.health ->> 'ssh_seed' WHEN 'failed' THEN a.ssh_seed_failures + 1 ELSE 0 END
@@ -191,27 +187,25 @@ BEGIN
     END IF;
 END $$;
 
--- Takes the oldest queued task of these types, for one node or for any; no row when there is none. Nodes that are
--- paused start nothing.
-CREATE FUNCTION farrier.claim_task(agent text, types text[], node text DEFAULT NULL, lease interval DEFAULT '60 seconds')
-    RETURNS TABLE (task bigint, node_id bigint, type text, params jsonb, attempt integer, lease_token uuid, lease_until timestamptz)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
-#variable_conflict use_column
-DECLARE
-    target bigint := CASE WHEN claim_task.node IS NOT NULL THEN find_node(claim_task.node) END;
+-- The refusal of an agent that does not prove itself; `known` is the digest of its key, null where none has enrolled.
+CREATE FUNCTION farrier.check_agent_key(node text, known bytea, agent_key text) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 BEGIN
-    PERFORM check_lease(lease);
-    IF coalesce(claim_task.agent, '') = '' THEN RAISE EXCEPTION 'an agent has a name' USING ERRCODE = 'FR400'; END IF;
-    RETURN QUERY
-    WITH next AS (
-        SELECT t.id FROM node_tasks t JOIN nodes n ON n.id = t.node_id
-         WHERE t.status = 'queued' AND t.type = ANY (types) AND (target IS NULL OR t.node_id = target) AND n.paused IS NULL
-         ORDER BY t.id LIMIT 1 FOR UPDATE OF t SKIP LOCKED)
-    UPDATE node_tasks t
-       SET status = 'dispatched', agent = claim_task.agent, lease_token = gen_random_uuid(),
-           lease_until = farrier.now() + claim_task.lease, dispatched_at = farrier.now()
-      FROM next WHERE t.id = next.id
-    RETURNING t.id, t.node_id, t.type, t.params, t.attempt, t.lease_token, t.lease_until;
+    IF known IS NULL THEN
+        RAISE EXCEPTION 'node % has no enrolled agent', node USING ERRCODE = 'FR403', HINT = 'farrier.enroll_agent comes first.';
+    ELSIF known IS DISTINCT FROM digest(agent_key) THEN
+        RAISE EXCEPTION 'wrong agent key for node %', node USING ERRCODE = 'FR403', HINT = 'The agent must enrol again with a new bootstrap token.';
+    END IF;
+END $$;
+
+-- The node whose agent calls. Checked before any task is looked at.
+CREATE FUNCTION farrier.prove_agent(node text, agent_key text) RETURNS bigint
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    target bigint := find_node(node);
+BEGIN
+    PERFORM check_agent_key(node, (SELECT a.key_hash FROM node_agents a WHERE a.node_id = target), agent_key);
+    RETURN target;
 END $$;
 
 CREATE FUNCTION farrier.check_lease(lease interval) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
@@ -221,44 +215,108 @@ BEGIN
     END IF;
 END $$;
 
-CREATE FUNCTION farrier.refuse_lease(task bigint) RETURNS void
+CREATE FUNCTION farrier.check_types(types text[]) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF types IS NULL OR cardinality(types) > 64 OR EXISTS (SELECT FROM unnest(types) t WHERE char_length(t) > 64) THEN
+        RAISE EXCEPTION 'expected at most 64 task types of at most 64 characters each'
+            USING ERRCODE = 'FR400', HINT = $hint$Name the types, such as '{node.drain,node.uninstall}'.$hint$;
+    END IF;
+END $$;
+
+-- Takes the oldest queued task of these types that `of_node` and `of_site` allow (null: any), for the named claimant.
+-- Nodes that are paused start nothing.
+CREATE FUNCTION farrier.take_task(claimant text, types text[], of_node bigint, of_site text, lease interval)
+    RETURNS TABLE (task bigint, node_id bigint, node_name text, type text, params jsonb, attempt integer, lease_token uuid, lease_until timestamptz)
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM check_lease(lease);
+    PERFORM check_types(types);
+    RETURN QUERY
+    WITH next AS (
+        SELECT t.id, n.name FROM node_tasks t JOIN nodes n ON n.id = t.node_id
+         WHERE t.status = 'queued' AND t.type = ANY (types) AND n.paused IS NULL
+           AND (of_node IS NULL OR t.node_id = of_node) AND (of_site IS NULL OR n.site = of_site)
+         ORDER BY t.id LIMIT 1 FOR UPDATE OF t SKIP LOCKED)
+    UPDATE node_tasks t
+       SET status = 'dispatched', claimed_by = claimant, lease_token = gen_random_uuid(),
+           lease_until = farrier.now() + take_task.lease, dispatched_at = farrier.now()
+      FROM next WHERE t.id = next.id
+    RETURNING t.id, t.node_id, next.name, t.type, t.params, t.attempt, t.lease_token, t.lease_until;
+END $$;
+
+-- The refusal of a call for a task that is not the claimant's. Says what became of its own, and nothing of others.
+CREATE FUNCTION farrier.refuse_lease(claimant text, task bigint) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
-    state text := (SELECT t.status FROM node_tasks t WHERE t.id = refuse_lease.task);
+    state text := (SELECT t.status FROM node_tasks t WHERE t.id = refuse_lease.task AND t.claimed_by = claimant);
 BEGIN
     RAISE EXCEPTION 'this lease token is not, or no longer, that of task % (which is %)', task, coalesce(state, 'unknown')
         USING ERRCODE = 'FR410', HINT = 'The task was finished, cancelled or issued anew: stop the work and claim again.';
 END $$;
 
 -- Extends a lease. FR410: the task is no longer this claimant's, who must stop.
-CREATE FUNCTION farrier.renew_task(task bigint, lease_token uuid, lease interval DEFAULT '60 seconds') RETURNS timestamptz
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+CREATE FUNCTION farrier.keep_task(claimant text, task bigint, lease_token uuid, lease interval) RETURNS timestamptz
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
     until timestamptz;
 BEGIN
     PERFORM check_lease(lease);
-    UPDATE node_tasks t SET lease_until = farrier.now() + renew_task.lease
-     WHERE t.id = renew_task.task AND t.lease_token = renew_task.lease_token AND t.status = 'dispatched'
+    UPDATE node_tasks t SET lease_until = farrier.now() + keep_task.lease
+     WHERE t.id = keep_task.task AND t.lease_token = keep_task.lease_token AND t.claimed_by = claimant AND t.status = 'dispatched'
     RETURNING t.lease_until INTO until;
-    IF NOT FOUND THEN PERFORM refuse_lease(task); END IF;
+    IF NOT FOUND THEN PERFORM refuse_lease(claimant, task); END IF;
     RETURN until;
 END $$;
 
--- Ends a task and wakes its node. The same call again, after a lost reply, changes nothing and succeeds.
-CREATE FUNCTION farrier.finish_task(task bigint, lease_token uuid, succeeded boolean, result jsonb DEFAULT NULL) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+-- Whether this call was made before, and its reply lost.
+CREATE FUNCTION farrier.is_ended_so(task bigint, lease_token uuid, succeeded boolean) RETURNS boolean
+    LANGUAGE sql STABLE SET search_path = farrier, pg_temp
+    RETURN EXISTS (SELECT FROM farrier.node_tasks t WHERE t.id = task AND t.lease_token = is_ended_so.lease_token
+                      AND t.status = CASE WHEN succeeded THEN 'succeeded' ELSE 'failed' END);
+
+-- Ends a task and wakes its node.
+CREATE FUNCTION farrier.end_task(claimant text, task bigint, lease_token uuid, succeeded boolean, result jsonb) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
-    goal text := CASE WHEN succeeded THEN 'succeeded' ELSE 'failed' END;
     owner bigint;
+    fault text := json_fault(result, 65536);
 BEGIN
     IF succeeded IS NULL THEN RAISE EXCEPTION 'succeeded must be true or false' USING ERRCODE = 'FR400'; END IF;
-    IF octet_length(result::text) > 65536 THEN RAISE EXCEPTION 'a result is at most 64 KiB' USING ERRCODE = 'FR400'; END IF;
-    UPDATE node_tasks t SET status = goal, result = finish_task.result, ended_at = farrier.now()
-     WHERE t.id = finish_task.task AND t.lease_token = finish_task.lease_token AND t.status = 'dispatched'
+    IF fault IS NOT NULL THEN RAISE EXCEPTION 'the result %', fault USING ERRCODE = 'FR400'; END IF;
+    UPDATE node_tasks t SET status = CASE WHEN succeeded THEN 'succeeded' ELSE 'failed' END, result = end_task.result, ended_at = farrier.now()
+     WHERE t.id = end_task.task AND t.lease_token = end_task.lease_token AND t.claimed_by = claimant AND t.status = 'dispatched'
     RETURNING t.node_id INTO owner;
-    IF FOUND THEN
-        PERFORM enqueue('node', owner);
-    ELSIF NOT EXISTS (SELECT FROM node_tasks t WHERE t.id = finish_task.task AND t.lease_token = finish_task.lease_token AND t.status = goal) THEN
-        PERFORM refuse_lease(task);
+    IF NOT FOUND THEN PERFORM refuse_lease(claimant, task); END IF;
+    PERFORM enqueue('node', owner);
+END $$;
+
+-- The calls of a node's agent: its own node's tasks, proven by its key. `claim_task` returns no row when there is none.
+CREATE FUNCTION farrier.claim_task(node text, types text[], agent_key text, lease interval DEFAULT '60 seconds')
+    RETURNS TABLE (task bigint, node_id bigint, node_name text, type text, params jsonb, attempt integer, lease_token uuid, lease_until timestamptz)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    target bigint := prove_agent(node, agent_key);
+BEGIN
+    RETURN QUERY SELECT * FROM take_task(agent_of(target), types, target, NULL, lease);
+END $$;
+
+CREATE FUNCTION farrier.renew_task(node text, task bigint, lease_token uuid, agent_key text, lease interval DEFAULT '60 seconds') RETURNS timestamptz
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    RETURN keep_task(agent_of(prove_agent(node, agent_key)), task, lease_token, lease);
+END $$;
+
+-- The same call again, after a lost reply, changes nothing and succeeds, though the task may have ended the agent.
+CREATE FUNCTION farrier.finish_task(node text, task bigint, lease_token uuid, agent_key text, succeeded boolean, result jsonb DEFAULT NULL) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF NOT is_ended_so(task, lease_token, succeeded) THEN
+        PERFORM end_task(agent_of(prove_agent(node, agent_key)), task, lease_token, succeeded, result);
     END IF;
 END $$;
+
+-- How an agent is named in its tasks and in history.
+CREATE FUNCTION farrier.agent_of(node_id bigint) RETURNS text
+    LANGUAGE sql STABLE SET search_path = farrier, pg_temp
+    RETURN (SELECT 'agent of ' || n.name FROM farrier.nodes n WHERE n.id = node_id);

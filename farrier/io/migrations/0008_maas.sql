@@ -291,7 +291,7 @@ BEGIN
     REVOKE ALL ON ALL TABLES IN SCHEMA farrier FROM PUBLIC;
     REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier FROM PUBLIC;
     FOR role_name IN SELECT rolname FROM pg_roles
-                      WHERE rolname IN ('farrier_controller', 'farrier_intents', 'farrier_agent', 'farrier_reader') LOOP
+                      WHERE rolname IN ('farrier_controller', 'farrier_intents', 'farrier_agent', 'farrier_worker', 'farrier_reader') LOOP
         EXECUTE format('GRANT USAGE ON SCHEMA farrier TO %I', role_name);
         EXECUTE format('GRANT EXECUTE ON FUNCTION farrier.now(), farrier.api_version(), farrier.setting(text) TO %I', role_name);
     END LOOP;
@@ -301,7 +301,7 @@ BEGIN
         REVOKE INSERT, UPDATE, DELETE ON schema_migrations, edges, initial_values, workflow_mapping, actions, advice
             FROM farrier_controller;
         REVOKE UPDATE ON history FROM farrier_controller;
-        REVOKE INSERT, UPDATE, DELETE ON node_bmcs, bmc_logins FROM farrier_controller;
+        REVOKE INSERT, UPDATE, DELETE ON node_bmcs, bmc_logins, workers FROM farrier_controller;
         GRANT USAGE ON ALL SEQUENCES IN SCHEMA farrier TO farrier_controller;
         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;
         REVOKE EXECUTE ON FUNCTION grant_rights() FROM farrier_controller;
@@ -315,11 +315,11 @@ BEGIN
     END IF;
     IF to_regrole('farrier_agent') IS NOT NULL THEN
         GRANT EXECUTE ON FUNCTION enroll_agent(text, jsonb), heartbeat(text, jsonb, text), claim_task(text, text[], text, interval),
-            renew_task(bigint, uuid, interval), finish_task(bigint, uuid, boolean, jsonb) TO farrier_agent;
+            renew_task(text, bigint, uuid, text, interval), finish_task(text, bigint, uuid, text, boolean, jsonb) TO farrier_agent;
     END IF;
     IF to_regrole('farrier_reader') IS NOT NULL THEN
         GRANT SELECT ON node_inventory, node_lifecycle, node_clocks, idle_enrolling, limits, intents, history, outcomes, schedule, edges, actions, advice,
-            nodes, node_onboardings, node_decommissions, node_tasks, node_observations, maas_regions TO farrier_reader;
+            nodes, node_onboardings, node_decommissions, node_tasks, workers, node_observations, maas_regions TO farrier_reader;
     END IF;
 END $$;
 

@@ -271,11 +271,7 @@ DECLARE
 BEGIN
     IF fault IS NOT NULL THEN RAISE EXCEPTION '%', fault USING ERRCODE = 'FR400'; END IF;
     SELECT a.last_heartbeat_at, a.health, a.key_hash, a.ssh_seed_failures INTO was FROM node_agents a WHERE a.node_id = target FOR UPDATE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'node % has no enrolled agent', node USING ERRCODE = 'FR403', HINT = 'farrier.enroll_agent comes first.';
-    ELSIF was.key_hash IS DISTINCT FROM digest(agent_key) THEN
-        RAISE EXCEPTION 'wrong agent key for node %', node USING ERRCODE = 'FR403', HINT = 'The agent must enrol again with a new bootstrap token.';
-    END IF;
+    PERFORM check_agent_key(node, was.key_hash, agent_key);
     -- What is the same as before was looked at before.
     changed := was.health IS DISTINCT FROM health;
     IF changed THEN
@@ -294,25 +290,5 @@ BEGIN
 END $$;
 -- What was stored before this was looked at: the agent's next report says it anew, or is refused.
 UPDATE farrier.node_agents SET health = '{}' WHERE farrier.json_fault(health, 65536) IS NOT NULL;
-
--- Ends a task and wakes its node. The same call again, after a lost reply, changes nothing and succeeds.
-CREATE OR REPLACE FUNCTION farrier.finish_task(task bigint, lease_token uuid, succeeded boolean, result jsonb DEFAULT NULL) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
-DECLARE
-    goal text := CASE WHEN succeeded THEN 'succeeded' ELSE 'failed' END;
-    owner bigint;
-    fault text := json_fault(result, 65536);
-BEGIN
-    IF succeeded IS NULL THEN RAISE EXCEPTION 'succeeded must be true or false' USING ERRCODE = 'FR400'; END IF;
-    IF fault IS NOT NULL THEN RAISE EXCEPTION 'the result %', fault USING ERRCODE = 'FR400'; END IF;
-    UPDATE node_tasks t SET status = goal, result = finish_task.result, ended_at = farrier.now()
-     WHERE t.id = finish_task.task AND t.lease_token = finish_task.lease_token AND t.status = 'dispatched'
-    RETURNING t.node_id INTO owner;
-    IF FOUND THEN
-        PERFORM enqueue('node', owner);
-    ELSIF NOT EXISTS (SELECT FROM node_tasks t WHERE t.id = finish_task.task AND t.lease_token = finish_task.lease_token AND t.status = goal) THEN
-        PERFORM refuse_lease(task);
-    END IF;
-END $$;
 
 SELECT farrier.grant_rights();

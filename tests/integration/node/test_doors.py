@@ -15,7 +15,7 @@ from farrier.model.actions import Action
 from farrier.model.node import TaskType
 from farrier.model.requests import Registration, Request
 from tests.support import pg
-from tests.support.site import Site
+from tests.support.site import FINISH, Site
 
 REGISTER = "SELECT farrier.register_node('gpu-9', labels => $1::jsonb)"
 ENROLL = "SELECT farrier.enroll_agent('token', $1::jsonb)"
@@ -44,7 +44,7 @@ async def result(site: Site, value: str) -> None:
     machine = await (await site.active()).asked("drain")
     lease = await machine.claim(TaskType.DRAIN)
     assert lease is not None
-    await site.conn.execute("SELECT farrier.finish_task($1, $2, false, $3)", lease.task, lease.token, value)
+    await site.conn.execute(FINISH, machine.name, lease.task, lease.token, machine.key, False, value)
 
 
 DOORS = [(labels, 16_384), (facts, 65_536), (health, 65_536), (result, 65_536)]

@@ -52,6 +52,7 @@ OF_KINDS = (
     "pool_numbers",
     "freed_numbers",
     "callable",
+    "workers",
 )
 OF_SEGMENTS = ("network_segments", "segment_usage", "segment_prefixes", "segment_free", "segment_addresses")
 OF_PARTITIONS = ("ib_partitions", "ib_members")
@@ -104,7 +105,7 @@ def writes_to(*tables: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("role", ["farrier_intents", "farrier_agent", "farrier_reader"])
+@pytest.mark.parametrize("role", ["farrier_intents", "farrier_agent", "farrier_worker", "farrier_reader"])
 async def test_only_the_controller_writes_tables(every_db: pg.Database, role: str) -> None:
     statements = writes_to(*EVERY_TABLE)
     async with every_db.connect() as owner:
@@ -139,7 +140,9 @@ async def test_the_intents_role_asks_registers_and_reads_views(every_db: pg.Data
         forbidden = [f"SELECT * FROM farrier.{table}" for table in (*TABLES, *OF_THE_LOOP)]
         forbidden += [
             "INSERT INTO farrier.intents (node, action, status) VALUES ('gpu-1', 'drain', 'accepted')",
-            "SELECT farrier.claim_task('a', '{node.drain}')",
+            "SELECT farrier.claim_task('gpu-1', '{node.drain}', 'key')",
+            "SELECT farrier.claim_work()",
+            "SELECT farrier.grant_worker(session_user, '{node.drain}')",
             "SELECT farrier.heartbeat('gpu-1', '{}', 'key')",
             "SELECT farrier.enroll_agent('token')",
         ]
@@ -152,13 +155,33 @@ async def test_the_agents_role_speaks_for_agents_only(every_db: pg.Database) -> 
     async with acting_as(every_db, "farrier_agent") as conn:
         key = await conn.fetchval("SELECT agent_key FROM farrier.enroll_agent('token')")
         await conn.execute("SELECT farrier.heartbeat('gpu-1', '{}', $1)", key)
-        await conn.execute("SELECT farrier.claim_task('a', '{node.drain}')")
+        await conn.execute("SELECT farrier.claim_task('gpu-1', '{node.drain}', $1)", key)
         forbidden = [f"SELECT * FROM farrier.{table}" for table in EVERY_TABLE]
         forbidden += [
             "INSERT INTO farrier.intents (node, action) VALUES ('gpu-1', 'drain')",
             "SELECT farrier.intent('gpu-1', 'drain')",
             "SELECT farrier.register_node('gpu-2')",
             "SELECT farrier.issue_bootstrap('gpu-1')",
+            "SELECT farrier.enqueue('node', 1)",
+            "SELECT farrier.claim_work()",
+            "SELECT farrier.grant_worker(session_user, '{node.drain}')",
+        ]
+        assert await refused(conn, *forbidden) == forbidden
+
+
+async def test_the_workers_role_works_on_tasks_and_does_nothing_else(every_db: pg.Database) -> None:
+    async with every_db.connect() as owner:
+        await owner.execute("SELECT farrier.register_node('gpu-1', bootstrap_token => 'token')")
+        await owner.execute("SELECT farrier.grant_worker(session_user, '{node.drain}')")
+    async with acting_as(every_db, "farrier_worker") as conn:
+        assert await conn.fetch("SELECT * FROM farrier.claim_work()") == []
+        forbidden = [f"SELECT * FROM farrier.{table}" for table in (*EVERY_TABLE, "node_inventory", "node_lifecycle")]
+        forbidden += [
+            "SELECT farrier.enroll_agent('token')",
+            "SELECT farrier.heartbeat('gpu-1', '{}', 'key')",
+            "SELECT farrier.claim_task('gpu-1', '{node.drain}', 'key')",
+            "SELECT farrier.grant_worker(session_user, '{node.uninstall}')",
+            "SELECT farrier.intent('gpu-1', 'drain')",
             "SELECT farrier.enqueue('node', 1)",
         ]
         assert await refused(conn, *forbidden) == forbidden
@@ -194,7 +217,7 @@ async def test_the_controller_changes_neither_the_model_nor_what_has_happened(ev
             *writes_to(*model),
             "UPDATE farrier.edges SET layer = 'x'",
             "UPDATE farrier.history SET cause = 'x'",
-            *writes_to("node_bmcs", "bmc_logins"),
+            *writes_to("node_bmcs", "bmc_logins", "workers"),
         ]
         assert await refused(conn, *statements) == statements
 

@@ -15,8 +15,8 @@ from tests.support import pg
 from tests.support.site import HOUR, MINUTE, SECOND, Machine, Site
 
 DRAIN, UNINSTALL = TaskType.DRAIN, TaskType.UNINSTALL
-RENEW = "SELECT farrier.renew_task($1, $2, $3)"
-FINISH = "SELECT farrier.finish_task($1, $2, $3)"
+RENEW = "SELECT farrier.renew_task($1, $2, $3, $4, $5)"
+FINISH = "SELECT farrier.finish_task($1, $2, $3, $4, $5)"
 STALE = "FR410"
 
 
@@ -40,28 +40,23 @@ async def test_a_queued_task_is_claimed_once(site: Site) -> None:
     assert await machine.claim(UNINSTALL) is None
 
 
-async def test_an_agent_may_claim_for_any_node_oldest_first(site: Site) -> None:
-    first, second = await site.draining(), await site.draining()
-    claim = "SELECT node_id FROM farrier.claim_task('agent-1', '{node.drain}')"
-    assert [await site.conn.fetchval(claim) for _ in range(3)] == [first.id, second.id, None]
-
-
 async def test_a_lease_is_extended_by_its_holder_only(site: Site) -> None:
     machine = await site.draining()
     lease = await machine.claim(DRAIN, 10 * SECOND)
     assert lease is not None
-    until = await site.conn.fetchval(RENEW, lease.task, lease.token, HOUR)
+    until = await site.conn.fetchval(RENEW, machine.name, lease.task, lease.token, machine.key, HOUR)
     assert until - await site.db.now() > 59 * MINUTE
-    assert await refusal(site.conn, RENEW, lease.task, uuid4(), HOUR) == STALE
-    assert await refusal(site.conn, RENEW, 999, lease.token, HOUR) == STALE
+    assert await refusal(site.conn, RENEW, machine.name, lease.task, uuid4(), machine.key, HOUR) == STALE
+    assert await refusal(site.conn, RENEW, machine.name, 999, lease.token, machine.key, HOUR) == STALE
     await site.wait(2 * MINUTE)
     assert await statuses(machine) == ["dispatched"]
 
 
 @pytest.mark.parametrize("lease", [timedelta(0), timedelta(days=2), None])
 async def test_a_lease_is_of_a_sensible_length(site: Site, lease: timedelta | None) -> None:
-    claim = "SELECT farrier.claim_task('agent-1', '{node.drain}', lease => $1)"
-    assert await refusal(site.conn, claim, lease) == "FR400"
+    machine = await site.active()
+    claim = "SELECT farrier.claim_task($1, '{node.drain}', $2, lease => $3)"
+    assert await refusal(site.conn, claim, machine.name, machine.key, lease) == "FR400"
 
 
 async def test_a_lease_that_ran_out_is_issued_again_for_ever_and_the_old_token_is_worthless(site: Site) -> None:
@@ -70,7 +65,8 @@ async def test_a_lease_that_ran_out_is_issued_again_for_ever_and_the_old_token_i
         lease = await machine.claim(DRAIN, 10 * SECOND)
         assert lease is not None and lease.attempt == attempt
         await site.wait(MINUTE)
-        for call in ((RENEW, lease.task, lease.token, HOUR), (FINISH, lease.task, lease.token, True)):
+        given = (machine.name, lease.task, lease.token, machine.key)
+        for call in ((RENEW, *given, HOUR), (FINISH, *given, True)):
             assert await refusal(site.conn, *call) == STALE
     assert await statuses(machine) == ["expired"] * 8 + ["queued"]
     assert await machine.state() == ("draining", "running", "drain_node")
@@ -89,7 +85,7 @@ async def test_finishing_twice_is_finishing_once(site: Site) -> None:
     assert lease is not None
     await machine.end(lease)
     await machine.end(lease)
-    assert await refusal(site.conn, FINISH, lease.task, lease.token, False) == STALE
+    assert await refusal(site.conn, FINISH, machine.name, lease.task, lease.token, machine.key, False) == STALE
     assert (await machine.state())[0] == "retired"
 
 
@@ -99,7 +95,7 @@ async def test_a_late_result_counts_until_the_task_is_issued_again(site: Site) -
     assert lease is not None
     async with site.conn.transaction():
         await site.conn.execute(pg.ADVANCE, MINUTE)
-        await site.conn.execute(FINISH, lease.task, lease.token, True)
+        await site.conn.execute(FINISH, machine.name, lease.task, lease.token, machine.key, True)
     await site.settled()
     assert (await machine.state())[0] == "retired"
 
@@ -109,7 +105,7 @@ async def test_a_result_under_way_is_not_lost_to_a_lease_that_ran_out(site: Site
     lease = await machine.claim(DRAIN, 10 * SECOND)
     assert lease is not None
     async with site.conn.transaction():
-        await site.conn.execute(FINISH, lease.task, lease.token, True)
+        await site.conn.execute(FINISH, machine.name, lease.task, lease.token, machine.key, True)
         await site.db.advance(MINUTE)
         await site.ledger.until(lambda: "conflict" in site.ledger.verdicts)
     await site.settled()
@@ -258,7 +254,7 @@ async def test_a_stopped_drain_takes_its_task_from_the_agent(site: Site, action:
     await site.wait(4 * MINUTE)  # so that it is not healthy again at once
     await machine.asked(action)
     assert (await machine.state())[0] == ends_as
-    assert await refusal(site.conn, RENEW, lease.task, lease.token, HOUR) == STALE
+    assert await refusal(site.conn, RENEW, machine.name, lease.task, lease.token, machine.key, HOUR) == STALE
     assert await statuses(machine) == ["cancelled"]
 
 

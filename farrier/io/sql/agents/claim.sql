@@ -1,8 +1,10 @@
--- The oldest queued task of each of these nodes, each claimed by the node's own agent. Few have one at any time, and to
--- ask for a node that has none takes as long as for one that has.
-SELECT t.task, t.node_id, t.type, t.params, t.attempt, t.lease_token
-  FROM (SELECT n.id FROM farrier.nodes n
-         WHERE n.id = ANY ($1::bigint[]) AND n.status <> 'deleted'
-           AND EXISTS (SELECT FROM farrier.node_tasks q WHERE q.node_id = n.id AND q.status = 'queued')
-         ORDER BY n.id) n,
-       LATERAL farrier.claim_task('agent-' || n.id, $2, n.id::text, $3) t
+-- The oldest queued task of each of these nodes, claimed by the node's own agent; an agent whose key is void is left out.
+-- Few nodes have a task at any time, and to ask for one that has none takes as long as for one that has.
+SELECT t.task, b.node, b.key, t.type, t.params, t.attempt, t.lease_token
+  FROM (SELECT b.node, b.key
+          FROM jsonb_to_recordset($1::jsonb) AS b (node bigint, key text)
+          JOIN farrier.node_agents a ON a.node_id = b.node AND a.key_hash = farrier.digest(b.key)
+          JOIN farrier.nodes n ON n.id = b.node AND n.status <> 'deleted'
+         WHERE EXISTS (SELECT FROM farrier.node_tasks q WHERE q.node_id = b.node AND q.status = 'queued')
+         ORDER BY b.node) b,
+       LATERAL farrier.claim_task(b.node::text, $2, b.key, $3) t

@@ -37,7 +37,7 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
                 SELECT 'decommission' AS kind, d.* FROM farrier.node_decommissions d WHERE d.id = live.id) w)
            END AS workflow,
            CASE WHEN live.kind = 'decommission' THEN (SELECT coalesce(json_agg(t), '[]') FROM (
-                SELECT DISTINCT ON (t.type) t.id, t.type, t.status, t.attempt, t.failures, t.lease_until, t.created_at, t.result
+                SELECT DISTINCT ON (t.type) t.id, t.type, t.status, t.attempt, t.failures, t.lease_until, t.created_at, t.result, t.claimed_by
                   FROM farrier.node_tasks t WHERE t.workflow_id = live.id
                  ORDER BY t.type, t.id DESC) t)
            ELSE '[]' END AS tasks,

@@ -1,9 +1,9 @@
--- Makes the four roles where they are missing. Roles belong to the whole cluster: another database may be quicker.
+-- Makes the five roles where they are missing. Roles belong to the whole cluster: another database may be quicker.
 DO $$
 DECLARE
     role_name text;
 BEGIN
-    FOREACH role_name IN ARRAY ARRAY['farrier_controller', 'farrier_intents', 'farrier_agent', 'farrier_reader'] LOOP
+    FOREACH role_name IN ARRAY ARRAY['farrier_controller', 'farrier_intents', 'farrier_agent', 'farrier_worker', 'farrier_reader'] LOOP
         CONTINUE WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = role_name);
         BEGIN
             EXECUTE format('CREATE ROLE %I NOLOGIN', role_name);
