@@ -153,6 +153,8 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     bootstrap token in the user data, made at `token_at`. `synced_at` is the hardware sync that MAAS showed, by its own
     clock, when it first said deployed.
 
+    `took_at` is when what a site's networks had free was last taken, as far as it could be had.
+
     `restarted_at` is when a decommission was last begun anew, and `unpaused_at` when the last pause of the node ended.
     `cuts` counts the calls of the stage that came to no end. `touched`: a run before the last rerun got as far as MAAS.
     `released`: a decommission gave the machine back, so nothing of the node's own runs there any more."""
@@ -173,6 +175,7 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     synced_at: datetime | None = None
     failure_class: FailureClass | None = None
     failure_detail: str | None = None
+    took_at: datetime | None = None
     restarted_at: datetime | None = None
     unpaused_at: datetime | None = None
     cuts: int = 0

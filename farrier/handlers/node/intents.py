@@ -10,8 +10,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import assert_never
 
-import msgspec
-
 from farrier.errors import RefusedByModel
 from farrier.handlers.node import (
     adopting,
@@ -27,6 +25,7 @@ from farrier.model import actions
 from farrier.model.actions import Action, Allowed, Later, Refused
 from farrier.model.management import Management
 from farrier.model.node import Intent, Node
+from farrier.model.outcome import Wait
 from farrier.model.status import NodeStatus
 from farrier.model.writes import AnswerIntent, Verdict, Write
 
@@ -41,15 +40,9 @@ RESPONSES: dict[Action, Respond] = {
 }
 
 
-class Answered(msgspec.Struct, frozen=True):
-    """Answers to commit; and the change that the last of them made, which carries all of them."""
-
-    writes: tuple[Write, ...]
-    change: Change | None = None
-
-
-def answer(node: Node, now: datetime, config: Policy) -> Answered:
-    """Answer what can be answered now."""
+def answer(node: Node, now: datetime, config: Policy) -> Change | Wait[Write] | None:
+    """Answer what can be answered now; None if that is nothing. The change that the last answer makes carries all of
+    them."""
     writes: list[Write] = []
     for position, intent in enumerate(node.intents):
         newer = None if _is_begun(node, intent) else _superseded_by(intent, node.intents[position + 1 :])
@@ -65,15 +58,14 @@ def answer(node: Node, now: datetime, config: Policy) -> Answered:
             case Hold(to=None):
                 break
             case Hold():
-                return Answered((), _changed(node, intent, reply, tuple(writes)))
-            case Accept(to=None):
-                writes += [AnswerIntent(intent.id, Verdict.ACCEPTED, reply.reason), *reply.writes]
+                return _changed(node, intent, reply, tuple(writes))
             case Accept():
                 writes += [AnswerIntent(intent.id, Verdict.ACCEPTED, reply.reason), *reply.writes]
-                return Answered((), _changed(node, intent, reply, tuple(writes)))
+                if reply.to is not None:
+                    return _changed(node, intent, reply, tuple(writes))
             case _ as never:
                 assert_never(never)
-    return Answered(tuple(writes))
+    return Wait(reason="answered what was asked for", writes=tuple(writes)) if writes else None
 
 
 def _changed(node: Node, intent: Intent, reply: Accept | Hold, writes: tuple[Write, ...]) -> Change:

@@ -89,6 +89,13 @@ def next_read(node: Node, config: Policy) -> datetime:
     return bmc.power_at + timedelta(0, seconds / 2 + (phase - earliest) % seconds)
 
 
+def was_just_read(node: Node, now: datetime, config: Policy) -> bool:
+    """Whether the regular read may wait: the last one began no longer ago than one may take."""
+    at = node.bmc.power_at
+    reads = node.management is Management.MANAGEABLE and node.bmc.switching is None
+    return reads and at is not None and now - at <= config.transient_deadline
+
+
 def _read(node: Node, now: datetime, config: Policy) -> Decision:
     if not has_try(node.bmc):
         may = counted(node.bmc, now)

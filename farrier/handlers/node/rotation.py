@@ -20,6 +20,7 @@ from farrier.model.bmc import BmcFailure
 from farrier.model.management import Management
 from farrier.model.node import Bmc, Node
 from farrier.model.outcome import Step, Update
+from farrier.model.writes import Write
 from farrier.protocols import CredentialStore
 
 # What another secret may mend.
@@ -66,7 +67,7 @@ def watch_sync(node: Node, now: datetime, config: Policy) -> Decision | None:
             return _nothing_new(node, seen)
         return become(node, change(node, bmc=replace(seen, next_sync_at=now)), reason=_NEW_VERSION, cause=_CAUSE)
 
-    return _step(look, config)
+    return _step(look, node, now, config)
 
 
 def watch_enroll(node: Node, now: datetime, config: Policy) -> Decision | None:
@@ -86,7 +87,7 @@ def watch_enroll(node: Node, now: datetime, config: Policy) -> Decision | None:
             return _nothing_new(node, seen)
         return become(node, change(node, bmc=replace(seen, **_FORGOTTEN)), reason=_NEW_VERSION, cause=_CAUSE)
 
-    return _step(look, config)
+    return _step(look, node, now, config)
 
 
 def _verify(node: Node, now: datetime) -> Change:
@@ -121,9 +122,11 @@ def _is_due(bmc: Bmc, now: datetime, config: Policy) -> bool:
     return bmc.watched_at is None or now - bmc.watched_at >= config.power_sync_interval
 
 
-def _nothing_new(node: Node, seen: Bmc) -> Outcome:
+def _nothing_new(node: Node, seen: Bmc) -> Update[Node, Write]:
     return Update(to=change(node, bmc=seen), reason="the credential is as it was", look_again=timedelta(0), quiet=True)
 
 
-def _step(look: Callable[[NodeServices], Awaitable[Outcome]], config: Policy) -> Decision:
-    return Step(name="watch_credential", act=look, deadline=config.probe_deadline, reads_only=True)
+def _step(look: Callable[[NodeServices], Awaitable[Outcome]], node: Node, now: datetime, config: Policy) -> Decision:
+    # A look that errs, or is cut short, counts as one: without that it would be the next run's, too, and for ever.
+    seen = _nothing_new(node, replace(node.bmc, watched_at=now))
+    return Step(name="watch_credential", act=look, deadline=config.probe_deadline, reads_only=True, if_cut=seen)

@@ -9,19 +9,19 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.handlers.node import intents
-from farrier.handlers.node.intents import Answered
-from farrier.handlers.node.moves import Policy
+from farrier.handlers.node.moves import Change, Policy
 from farrier.model.actions import ACTIONS, Action, Allowed, Group, check
 from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasStatus
 from farrier.model.node import Decommission, Node, Onboarding, TaskStatus, TaskType, Upstream
 from farrier.model.observation import MaasObservation
+from farrier.model.outcome import Wait
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.stages import OnboardingStage as O
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import LIVE, OnboardingMode
 from farrier.model.workflow import WorkflowStatus as W
-from farrier.model.writes import AnswerIntent, CreateTask, EndTask
+from farrier.model.writes import AnswerIntent, CreateTask, EndTask, Write
 from tests.support.nodes import MINUTE, NOW, agent, decide, decommission, intent, moved, node, onboarding, task
 from tests.support.stages import SITE
 from tests.support.stored import stored
@@ -73,15 +73,15 @@ NODES: Mapping[str, Callable[[W], Node]] = {
 }
 
 
-def asked(it: Node, action: Action) -> tuple[Node, Answered]:
+def asked(it: Node, action: Action) -> tuple[Node, Change | Wait[Write]]:
     """The node as the commit that answers the request leaves it, and nothing beyond."""
     answered = intents.answer(replace(it, intents=(intent(action),)), NOW, POLICY)
-    after = it if answered.change is None else answered.change.to
-    writes = answered.writes if answered.change is None else answered.change.writes
-    return stored(replace(it, intents=()), replace(after, intents=()), writes, NOW), Answered(writes, answered.change)
+    assert answered is not None
+    after = it if isinstance(answered, Wait) else answered.to
+    return stored(replace(it, intents=()), replace(after, intents=()), answered.writes, NOW), answered
 
 
-def verdict(answered: Answered) -> str:
+def verdict(answered: Change | Wait[Write]) -> str:
     (answer,) = (write for write in answered.writes if isinstance(write, AnswerIntent))
     return answer.verdict.value
 
@@ -99,7 +99,7 @@ def test_an_action_that_is_asked_for_twice_does_what_it_did_once(kind: str, stat
     allowed = check(action, it.status, it.management, it.workflow) == Allowed()
     assert verdict(answer) == "rejected" or allowed
     second, again = asked(first, action)
-    assert again.change is None
+    assert isinstance(again, Wait)
     assert replace(second, version=first.version) == first
     assert not any(isinstance(write, CreateTask | EndTask) for write in again.writes)
 

@@ -28,7 +28,7 @@ from farrier.protocols import MaasClient
 def apply_roce_phase2(node: Node, now: datetime, policy: Policy) -> StageResult:
     site = policy.site_of(node)
     network = NetworkSite() if site is None else site.network
-    waits = None if site is None else network_uses.held_up(node, site)
+    waits = None if site is None else network_uses.held_up(node, site, now)
     if waits is not None:
         return waits
     has = network_uses.told(node)

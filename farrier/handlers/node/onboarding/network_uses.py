@@ -9,13 +9,14 @@ machine was deployed with stays as it is until it is given back.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
 from farrier.config.sites import Site
+from farrier.handlers.node.moves import noted
 from farrier.handlers.node.onboarding.preparing import listed
-from farrier.handlers.node.stage import Failed, Waiting
+from farrier.handlers.node.stage import Failed, Step, Waiting
 from farrier.model import ib_partition
 from farrier.model.failures import FailureClass
 from farrier.model.ib_partition import MemberState
@@ -39,7 +40,7 @@ class Lack(msgspec.Struct, frozen=True):
     own: bool = False
 
 
-def held_up(node: Node, site: Site) -> Waiting | Failed | None:
+def held_up(node: Node, site: Site, now: datetime) -> Waiting | Step | Failed | None:
     """What the stage says while the node has not all that it is to use; None: it has."""
     assert node.workflow is not None, "a stage runs in a workflow"
     if node.workflow.upstream.has_deployed:
@@ -52,11 +53,21 @@ def held_up(node: Node, site: Site) -> Waiting | Failed | None:
     if misfits:
         return Failed(failure=FailureClass.INVALID_CONFIG, detail="; ".join(misfits))
     if any(_segment_changes(each) for each in known.segments) or any(_ports_change(node, p) for p in known.partitions):
-        return Waiting(reason="takes what can be had of it now", look_again=_TAKE_AGAIN, writes=(wanted,))
+        return _takes(node, wanted, now)
     lacks = [*_lacking_segments(known), *_lacking_partitions(node, known)]
     if not lacks:
         return None
     return Waiting(reason="; ".join(lack.what for lack in lacks), timed=any(lack.own for lack in lacks))
+
+
+def _takes(node: Node, wanted: UseNetworks, now: datetime) -> Waiting | Step:
+    """Write it once more, a while after the last time: what somebody else holds is not had by asking without end."""
+    assert node.workflow is not None, "a stage runs in a workflow"
+    reason = "takes what can be had of it now"
+    took_at = node.workflow.upstream.took_at
+    if took_at is not None and now - took_at < _TAKE_AGAIN:
+        return Waiting(reason=reason, look_again=took_at + _TAKE_AGAIN - now)
+    return Step(to=noted(node, took_at=now), reason=reason, writes=(wanted,))
 
 
 def told(node: Node) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from farrier.config.sites import InfinibandSite, NetworkSite
 from farrier.handlers.node.moves import change, noted
-from farrier.handlers.node.stage import Done, Failed, Settled, Waiting
+from farrier.handlers.node.stage import Done, Failed, Settled, Step, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.ib_partition import MemberState
 from farrier.model.networks import Networks, PartitionUse, PortUse, SegmentUse
@@ -139,9 +139,14 @@ async def test_what_can_be_changed_is_asked_for_again_and_not_at_once(
     at: Stand, segment: SegmentUse, of: PartitionUse | None
 ) -> None:
     """Somebody may hold it locked: a run at once would find the same."""
-    settled = await with_(at, segment, of)
-    assert isinstance(settled, Waiting) and settled.look_again == timedelta(seconds=1)
+    asked = await with_(at, segment, of)
+    assert isinstance(asked, Step), "and what waits behind it in the node's run has its turn"
     assert at.writes == [UseNetworks(segments=("lan",), partitions=("ib",))]
+    settled = await at.once()
+    assert isinstance(settled, Waiting) and settled.look_again == timedelta(seconds=1)
+    assert len(at.writes) == 1
+    at.now += timedelta(seconds=1)
+    assert isinstance(await at.once(), Step)
 
 
 @pytest.mark.parametrize(

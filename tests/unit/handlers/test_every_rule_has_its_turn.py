@@ -1,0 +1,254 @@
+"""No rule of a node waits for ever behind another: what it wants written, moved or done outside comes within few runs.
+
+Drives the real handler over simulated time, with BMCs that are slow or silent, regions that are away, and agents that
+take tasks or leave them. The database's part is `tests.support.stored`.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from farrier.config import ControllerConfig, NodeConfig
+from farrier.config.sites import NetworkSite, Site
+from farrier.handlers.node import NodeHandler
+from farrier.handlers.node.handler import RULES
+from farrier.handlers.node.moves import Decision, Policy
+from farrier.model.actions import Action
+from farrier.model.bmc import BmcFailure, PowerState
+from farrier.model.management import Management as M
+from farrier.model.networks import Networks, SegmentUse
+from farrier.model.node import Bmc, Node, Options, TaskStatus, TaskType
+from farrier.model.outcome import DoNothing, Step, Transition, Update, Wait
+from farrier.model.stages import DecommissionStage as D
+from farrier.model.stages import OnboardingStage as O
+from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import DecommissionMode, OnboardingMode
+from farrier.model.workflow import WorkflowStatus as W
+from farrier.model.writes import AnswerIntent, CreateTask
+from tests.support.exploration import Played, acted
+from tests.support.nodes import (
+    MINUTE,
+    NOW,
+    SECOND,
+    agent,
+    answers,
+    decide,
+    decommission,
+    intent,
+    moved,
+    onboarding,
+    task,
+    with_bmc,
+    writes,
+)
+from tests.support.played_region import DEPLOYED, SYSTEM_ID, PlayedRegion, seen
+from tests.support.stages import SITE
+from tests.support.stored import OPEN, stored
+
+PERIOD = ControllerConfig().period
+# Between the commit of a run and the beginning of the next one that comes at once.
+SOON = timedelta(milliseconds=5)
+# Runs that do not move the node, until a rule that wants something has had one of them.
+RUNS_AT_MOST = 4
+# Runs in a row that each want another at once.
+AT_ONCE_AT_MOST = 25
+OF_THE_BMC = ("read_power", "verify", "adopt", "watch_credential", "set_power")
+
+
+class Circumstances(msgspec.Struct, frozen=True):
+    """What goes on around a node: how long its BMC takes, whether that and its region answer, what its agent does."""
+
+    interval: timedelta
+    takes: timedelta
+    bmc_answers: bool
+    region_answers: bool
+    claims: bool
+    lease: timedelta
+    renews: bool
+
+    @property
+    def config(self) -> NodeConfig:
+        return NodeConfig(power_sync_interval=self.interval)
+
+
+READ = Bmc(power=PowerState.ON, power_at=NOW, good_version="v1", system_path="/redfish/v1/Systems/1")
+FORCED = Options(force=True, reason="dead")
+SOFT: dict[str, Any] = {"mode": DecommissionMode.SOFT_RESET}
+IN_MAAS = {"site": SITE.name, "maas_id": SYSTEM_ID}
+
+
+def drains(bmc: Bmc = READ, management: M = M.MANAGEABLE, **fields: Any) -> Node:
+    held = task(TaskType.DRAIN, TaskStatus.DISPATCHED, lease_until=NOW)
+    draining = decommission(D.DRAIN_NODE, **SOFT | fields)
+    return with_bmc(management, bmc, status=N.DRAINING, workflow=draining, tasks=(held,), agent=agent())
+
+
+def deploys(stage: O, management: M = M.MANAGEABLE, bmc: Bmc = READ) -> Node:
+    job = onboarding(mode=OnboardingMode.DEPLOY, stage=stage)
+    return with_bmc(management, bmc, workflow=job, maas=seen(DEPLOYED, NOW, None), **IN_MAAS)
+
+
+# A segment that has a free address which this node never gets.
+LAN = Site(name="south", maas=SITE.maas, network=NetworkSite(segments=("lan",)))
+SITES = {SITE.name: SITE, LAN.name: LAN}
+NEVER_HAD = Networks(segments=(SegmentUse(name="lan", state="ready", site=LAN.name, free=True),))
+
+STARTS: dict[str, Node] = {
+    "a drain whose lease ran out": drains(),
+    "a forced drain": drains(options=FORCED),
+    "a drain while nobody can log in": drains(replace(READ, sync_failure=BmcFailure.AUTH, sync_failures=3)),
+    "a drain while power is switched back": drains(replace(READ, desired_power=PowerState.OFF)),
+    "a drain while the BMC is verified": drains(Bmc(asked_at=NOW), M.ENROLL),
+    "a scrub": with_bmc(
+        M.MANAGEABLE, READ, status=N.RETIRED, workflow=decommission(D.SCRUB_GPU, **SOFT), agent=agent(heard=NOW)
+    ),
+    "a forced reset": with_bmc(
+        M.MANAGEABLE,
+        READ,
+        status=N.ACTIVE,
+        workflow=decommission(D.DISABLE_NODE, options=FORCED, **SOFT),
+        agent=agent(),
+    ),
+    "a release in MAAS": with_bmc(
+        M.MANAGEABLE, READ, status=N.RETIRED, workflow=decommission(D.RELEASE_MAAS_NODE), **IN_MAAS
+    ),
+    "a release of a node that is to be verified": with_bmc(
+        M.ENROLL, Bmc(), status=N.RETIRED, workflow=decommission(D.RELEASE_MAAS_NODE), **IN_MAAS
+    ),
+    "an onboarding in MAAS": deploys(O.CREATE_OR_FIND_IN_MAAS),
+    "an onboarding that renders": deploys(O.RENDER_CLOUD_INIT),
+    "an onboarding whose address another has locked": replace(
+        deploys(O.APPLY_ROCE_PHASE2), site=LAN.name, networks=NEVER_HAD
+    ),
+    "an undo in MAAS": with_bmc(
+        M.MANAGEABLE,
+        READ,
+        workflow=onboarding(W.COMPENSATING, mode=OnboardingMode.DEPLOY, stage=O.WAIT_FOR_DEPLOYED),
+        **IN_MAAS,
+    ),
+}
+
+
+def wants(decision: Decision | None) -> tuple[str, str] | None:
+    """What a decision does beside waiting, by name; None if it only waits."""
+    match decision:
+        case None | DoNothing():
+            return None
+        case Wait():
+            return ("write", repr(decision.writes)) if decision.writes else None
+        case Step():
+            return ("step", decision.name)
+        case Transition() | Update():
+            return ("change", decision.reason)
+        case _:
+            return ("end", "")
+
+
+def policy_of(around: Circumstances) -> Policy:
+    return Policy(**msgspec.structs.asdict(around.config), sites=SITES)
+
+
+def agents_turn(node: Node, around: Circumstances, now: Any) -> Node:
+    """The agent takes what is queued, and holds on to what it has, as far as it does."""
+
+    def touched(one: Any) -> Any:
+        if one.status is TaskStatus.QUEUED and around.claims:
+            return replace(one, status=TaskStatus.DISPATCHED, lease_until=now + around.lease)
+        if one.status is TaskStatus.DISPATCHED and around.renews:
+            return replace(one, lease_until=now + around.lease)
+        return one
+
+    return replace(node, tasks=tuple(touched(one) for one in node.tasks), agent=node.agent and agent(heard=now))
+
+
+def live(node: Node, around: Circumstances, runs: int = 120) -> None:
+    """Go through so many runs. Fails where a rule's want is passed over too often, or runs follow each other without
+    end."""
+    handler, policy = NodeHandler(around.config, sites=SITES), policy_of(around)
+    now, passed, in_a_row = NOW, dict.fromkeys(RULES, 0), 0
+    for _ in range(runs):
+        began, decision = now, handler.handle(node, now)
+        done = wants(decision)
+        for rule in RULES:
+            want = wants(rule(node, now, policy))
+            stays = not isinstance(decision, Transition)
+            passed[rule] = 0 if want in (None, done) else passed[rule] + stays
+            assert passed[rule] <= RUNS_AT_MOST, f"{want} waits behind {done} at {node}"
+        if isinstance(decision, Step):
+            takes = around.takes if decision.name in OF_THE_BMC else SOON
+            decision = acted(
+                decision, Played(around.bmc_answers), PlayedRegion(DEPLOYED, answers=around.region_answers)
+            )
+            now += takes
+        after = decision.to if isinstance(decision, Transition | Update) else node
+        node = stored(node, after, writes(decision), now)
+        look_again = timedelta(0) if isinstance(decision, Transition) else getattr(decision, "look_again", None)
+        pause = min(PERIOD, PERIOD if look_again is None else max(look_again, timedelta(0)))
+        in_a_row = 0 if pause or now - began >= SECOND else in_a_row + 1
+        assert in_a_row <= AT_ONCE_AT_MOST, f"never rests: {node}"
+        now += max(pause, SOON)
+        if pause:
+            node = agents_turn(node, around, now)
+
+
+AROUND = st.builds(
+    Circumstances,
+    interval=st.integers(1, 290).map(lambda seconds: timedelta(seconds=seconds)),
+    takes=st.integers(0, 59).map(lambda seconds: timedelta(seconds=seconds)),
+    bmc_answers=st.booleans(),
+    region_answers=st.booleans(),
+    claims=st.booleans(),
+    lease=st.integers(1, 900).map(lambda seconds: timedelta(seconds=seconds)),
+    renews=st.booleans(),
+)
+
+
+@settings(deadline=None, max_examples=25)
+@pytest.mark.parametrize("start", STARTS)
+@given(around=AROUND, number=st.integers(1, 10_000))
+def test_no_rule_is_passed_over_for_long(start: str, around: Circumstances, number: int) -> None:
+    live(replace(STARTS[start], id=number), around)
+
+
+@pytest.mark.parametrize("interval", [15, 17, 20])
+def test_a_task_whose_lease_ran_out_is_issued_again_in_the_next_run_however_often_power_is_read(interval: int) -> None:
+    handler = NodeHandler(NodeConfig(power_sync_interval=timedelta(seconds=interval)))
+    due = drains(replace(READ, power_at=NOW - 2 * MINUTE))
+    decision = handler.handle(due, NOW)
+    assert [w.type for w in writes(decision) if isinstance(w, CreateTask)] == [TaskType.DRAIN]
+    assert isinstance(decision, Wait) and decision.look_again == timedelta(0), "the BMC is read right after"
+
+
+def test_answers_and_what_a_rule_writes_are_committed_before_the_outside_is_asked() -> None:
+    due = drains(replace(READ, power_at=NOW - 2 * MINUTE))
+    asked = replace(due, intents=(intent(Action.RELEASE),))
+    first = decide(asked)
+    assert [verdict for verdict, _ in answers(first)] == ["rejected"]
+    answered = stored(asked, asked, writes(first), NOW)
+    second = decide(answered)
+    assert not any(isinstance(w, AnswerIntent) for w in writes(second)) and writes(second)
+    third = decide(stored(answered, answered, writes(second), NOW))
+    assert isinstance(third, Step) and third.name == "read_power"
+
+
+def test_what_a_rule_would_write_is_not_written_for_a_node_that_moves() -> None:
+    """It is decided again for the node as it is then."""
+    silent = drains(status_entered_at=NOW)
+    quiet = replace(silent, workflow=decommission(D.DRAIN_NODE, stop_requested="frozen", **SOFT))
+    decision = decide(quiet)
+    assert moved(decision).status is N.OFFLINE
+    assert not any(isinstance(w, CreateTask) for w in writes(decision))
+
+
+def test_open_tasks_are_there_to_starve() -> None:
+    """Or the walks above would prove nothing."""
+    assert all(node.workflow is not None for node in STARTS.values())
+    assert any(one.status in OPEN for one in STARTS["a drain whose lease ran out"].tasks)
+    assert SECOND < PERIOD
