@@ -130,6 +130,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
     Action.RELEASE: ActionSpec(
         group=Group.LIFECYCLE,
         description="lift the quarantine, if health is proven now",
+        params=params.MaybeBecause,
         statuses=frozenset({N.QUARANTINED}),
         situation=situation.IDLE,
     ),

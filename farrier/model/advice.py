@@ -47,7 +47,6 @@ ONE_INTENT: Mapping[FailureClass | QuarantineCause, Action] = {
     FailureClass.TIMEOUT: Action.RETRY_STAGE,
     FailureClass.UPSTREAM_ERROR: Action.RETRY_STAGE,
     FailureClass.TASK_FAILED: Action.RETRY_STAGE,
-    QuarantineCause.CLEANUP_VALIDATION_FAILED: Action.RETRY_STAGE,
 }
 """The advice that ends in one intent, and in no choice between two."""
 
@@ -208,6 +207,11 @@ def _by_state(node: NodeDetail) -> Iterator[str]:
         yield f"start the agent with its bootstrap token, or issue a new one with farrier node bootstrap {node.name}"
     if node.status == NodeStatus.OFFLINE:
         yield "look at the node's power, its network and its agent"
+    if symptoms.is_unvalidated(node):
+        yield (
+            "decommission it with a cleanup whose validation succeeds; reactivate leads into quarantine, which only "
+            "release with a reason lifts"
+        )
     if node.management == Management.ERROR:
         yield "give BMC details again with set_bmc"
     if node.management == Management.ADOPT_FAILED:

@@ -162,7 +162,10 @@ QUARANTINE_ADVICE: Mapping[QuarantineCause, str] = {
     QuarantineCause.HEALTH: "fix what the alerts name; it returns by itself once they are gone",
     QuarantineCause.STATE_DISAGREEMENT: "MAAS does not say deployed: correct MAAS or decommission",
     QuarantineCause.MACHINE_DELETED_UPSTREAM: "MAAS lost the machine: restore it or decommission",
-    QuarantineCause.CLEANUP_VALIDATION_FAILED: "something was left behind: clean it, then retry_stage",
+    QuarantineCause.CLEANUP_VALIDATION_FAILED: (
+        "something was left behind: decommission it with a cleanup whose validation succeeds, "
+        "or release it with a reason"
+    ),
     QuarantineCause.DRAIN_FAILED: "read the drain task's result, then retry_stage or cancel",
     QuarantineCause.ONBOARDING_FAILED: "see its failure class; retry_stage, restart_clean or delete",
     QuarantineCause.FROZEN: "read why an operator froze it, then resume or cancel",

@@ -94,7 +94,8 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Quarantine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a node is quarantined. Only the same cause proven gone lifts it without an operator."""
+    """Why a node is quarantined. Only the same cause proven gone lifts it without an operator. A node on its way out of
+    service keeps it, and `cleanup_validation_failed` outlives that."""
 
     cause: QuarantineCause
     reason: str
@@ -343,6 +344,11 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
         """It was in service, and its agent is gone since: what that ran on was given back, or uninstalled."""
         out_of_service = self.status in (NodeStatus.RETIRED, NodeStatus.REMOVING)
         return out_of_service and self.ever_onboarded and self.agent is None and not self.agentless
+
+    @property
+    def failed_validation(self) -> bool:
+        """A cleanup of it was not validated, and nobody has cleaned or released it since."""
+        return self.quarantine is not None and self.quarantine.cause is QuarantineCause.CLEANUP_VALIDATION_FAILED
 
     def task(self, type_: TaskType) -> Task | None:
         """The newest task of this type in the live workflow."""

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from farrier.model.failures import QuarantineCause
 from farrier.model.maas_region import RegionState
 from farrier.model.management import Management
 from farrier.model.mapping import WITHOUT_WORKFLOW
@@ -56,6 +57,15 @@ def is_unowned(node: NodeDetail) -> bool:
     """It is in a state that only a live workflow may hold, and has none: restored from a backup, or edited by hand."""
     is_live = node.workflow is not None and node.workflow.status in LIVE
     return node.status in frozenset(NodeStatus) - WITHOUT_WORKFLOW and not is_live
+
+
+def is_unvalidated(node: NodeDetail) -> bool:
+    """It is retired, and its cleanup was not validated: in service again it is quarantined."""
+    return (
+        node.status == NodeStatus.RETIRED
+        and node.workflow is None
+        and node.quarantine_cause == QuarantineCause.CLEANUP_VALIDATION_FAILED
+    )
 
 
 def is_unread(node: NodeDetail) -> bool:

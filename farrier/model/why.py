@@ -117,7 +117,9 @@ def _errors(node: NodeDetail, now: datetime) -> Iterator[str]:
     if symptoms.is_unread(node):
         yield f"power, as of {_last_read(node)}: {node.bmc.sync_failure}: {node.bmc.sync_error}"
     yield from _not_kept(node)
-    if node.quarantine_cause is not None and not symptoms.goes_on(node):
+    if symptoms.is_unvalidated(node):
+        yield f"cleanup not validated: {node.quarantine_reason}"
+    elif node.quarantine_cause is not None and not symptoms.goes_on(node):
         yield f"quarantined, {_quarantine(node)}"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import assert_never
 
+from farrier.handlers.node import unclean
 from farrier.handlers.node.moves import Change, become, change, job
 from farrier.handlers.node.tasks import end_live
 from farrier.model.failures import (
@@ -42,6 +43,7 @@ def fail(
     """This attempt of the stage failed: another one after the back-off, or an operator."""
     workflow = node.workflow
     assert workflow is not None, "only a live workflow fails"
+    node = unclean.failed(node, failure, detail)
     cause = f"stage: {workflow.stage}"
     told = {"failure_class": failure, "failure_detail": detail}
     if stop is not None or failure in MANUAL or needs_operator(failure, attempt=workflow.attempt):
@@ -126,7 +128,7 @@ def _stopped(node: Node, stop: StopRequest) -> Node:
         case N.ACTIVE | N.OFFLINE:
             detail = node.workflow.failure_detail if node.workflow is not None else None
             why = Quarantine(_STOP_CAUSE[stop], detail or str(stop))
-            return change(node, status=N.QUARANTINED, quarantine=why, workflow=stopped)
+            return change(node, status=N.QUARANTINED, quarantine=unclean.kept(node, why), workflow=stopped)
         case N.REMOVING:
             return change(node, status=N.RETIRED, workflow=stopped)
         case N.QUARANTINED | N.RETIRED | N.BOOTSTRAP_ISSUED | N.ENROLLING | N.DELETED:

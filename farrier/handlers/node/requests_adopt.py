@@ -24,7 +24,7 @@ _PROVEN_ONCE = (M.MANAGEABLE, M.ADOPT_FAILED)
 def adopt(request: Request) -> Reply:
     """Look at the machine now. The cap on failed logins beats the request: it is accepted, and waits."""
     node, now = request.node, request.now
-    if node.ever_active:
+    if node.ever_active or node.failed_validation:
         return Reject(reason="adopt: this node has been in service; release or decommission it")
     if not recorded(node).is_known:
         return Reject(

@@ -5,7 +5,7 @@ A workflow is only created here; its stages do the moving, so there is one way i
 
 from __future__ import annotations
 
-from farrier.handlers.node import compensating, removal, requests_adopt
+from farrier.handlers.node import compensating, removal, requests_adopt, unclean
 from farrier.handlers.node.logins import missing_detail
 from farrier.handlers.node.moves import change, job, proven_healthy
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request, Respond
@@ -37,7 +37,7 @@ def onboard(request: Request) -> Reply:
     assert isinstance(params, p.Onboard), "the table names the type"
     if params.mode is OnboardingMode.DEPLOY and (why := _cannot_deploy(request)) is not None:
         return Reject(reason=f"onboard: {why}")
-    if node.status is N.QUARANTINED and node.ever_active:
+    if node.status is N.QUARANTINED and (node.ever_active or node.failed_validation):
         return Reject(reason="onboard: this quarantined node was in service; release or decommission it")
     if node.not_scrubbed and params.mode is not OnboardingMode.DEPLOY:
         return Reject(reason=f"onboard: {_NOT_SCRUBBED}")
@@ -81,14 +81,14 @@ def quarantine(request: Request) -> Reply:
     to begin loses its mode, for otherwise it would lift the quarantine."""
     node = request.node
     assert isinstance(request.params, p.Because), "the table names the type"
-    why = Quarantine(QuarantineCause.OPERATOR, request.params.reason)
+    why = unclean.kept(node, Quarantine(QuarantineCause.OPERATOR, request.params.reason))
     goes_on = isinstance(node.workflow, Onboarding) and not _stands(node.workflow)
-    if node.quarantine == why and not goes_on:
-        return Accept(reason="quarantined for that already")
+    if node.quarantine == why and node.status is N.QUARANTINED and not goes_on:
+        return Accept(reason=f"quarantined for {'another cause' if node.failed_validation else 'that'} already")
     to = change(node, status=N.QUARANTINED, quarantine=why)
     if isinstance(node.workflow, Onboarding):
-        to = change(to, workflow=_held(node, why.reason))
-    return Accept(reason=f"quarantined: {why.reason}", to=to)
+        to = change(to, workflow=_held(node, request.params.reason))
+    return Accept(reason=f"quarantined: {request.params.reason}", to=to)
 
 
 def _stands(workflow: Workflow) -> bool:
@@ -113,16 +113,25 @@ def _held(node: Node, reason: str) -> Workflow:
 
 
 def release(request: Request) -> Reply:
-    """Back into service, if it has ever been and is healthy now."""
-    node = request.node
+    """Back into service, if it has ever been and is healthy now. One that was not left clean takes a reason."""
+    node, params = request.node, request.params
+    assert isinstance(params, p.MaybeBecause), "the table names the type"
     if not node.ever_onboarded:
         return Reject(reason="release: no onboarding of this node has ever ended well; onboard or delete it")
     if node.not_scrubbed:
         return Reject(reason=f"release: {_NOT_SCRUBBED}")
+    if node.failed_validation and params.reason is None:
+        return Reject(
+            reason="release: its cleanup was not validated; give a reason, or decommission it with a cleanup whose "
+            "validation succeeds"
+        )
     proof = proven_healthy(node, request.now, request.config)
     if isinstance(proof, Unhealthy):
         return Reject(reason=f"release: the node is not healthy: {proof.reason}")
-    return Accept(reason="released, healthy", to=change(node, status=N.ACTIVE, quarantine=None, ever_active=True))
+    said = f": {params.reason}" if params.reason else ""
+    return Accept(
+        reason=f"released, healthy{said}", to=change(node, status=N.ACTIVE, quarantine=None, ever_active=True)
+    )
 
 
 def drain(request: Request) -> Reply:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from farrier.handlers.node import compensating, management, observed_state, requests_lifecycle, tasks
+from farrier.handlers.node import compensating, management, observed_state, requests_lifecycle, tasks, unclean
 from farrier.handlers.node.failing import fallback, freeze
 from farrier.handlers.node.moves import change, job, noted
 from farrier.handlers.node.reply import Accept, Reply, Request, Respond
@@ -97,13 +97,7 @@ def cancel(request: Request) -> Reply:
     ended = job(node, status=W.CANCELLED, stop_requested=None, next_attempt_at=None)
     return Accept(
         reason=f"{workflow.kind} cancelled",
-        to=change(
-            node,
-            status=fallback(node),
-            workflow=ended,
-            deleting=False,
-            not_scrubbed=node.not_scrubbed or tasks.is_unclean(node),
-        ),
+        to=change(unclean.given_up(node), status=fallback(node), workflow=ended, deleting=False),
         writes=tasks.end_live(node, "cancel"),
     )
 

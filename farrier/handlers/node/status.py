@@ -61,7 +61,7 @@ def _offline(node: Node, now: datetime, config: Policy) -> Decision | None:
         return become(
             node,
             change(node, status=N.QUARANTINED),
-            reason=f"no longer drained, still quarantined: {node.quarantine.reason}",
+            reason=f"still quarantined ({node.quarantine.cause}): {node.quarantine.reason}",
             cause="rule: quarantine",
         )
     drifted = _drifted(node, now, config)

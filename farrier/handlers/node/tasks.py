@@ -22,7 +22,6 @@ _DETAIL_MAX = 300
 MACHINE_RELEASED = "machine_released"
 # The result of one that `force` gave up.
 _FORCED = "forced"
-_CLEANING = (TaskType.CLEANUP_STORAGE, TaskType.SCRUB_GPU, TaskType.VALIDATE_CLEAN)
 
 
 def work(node: Node, type_: TaskType, now: datetime, config: Policy) -> StageResult:
@@ -88,13 +87,6 @@ def end_live(node: Node, result: str) -> tuple[Write, ...]:
     return tuple(
         EndTask(task.id, T.CANCELLED, result) for task in node.tasks if task.status in (T.QUEUED, T.DISPATCHED)
     )
-
-
-def is_unclean(node: Node) -> bool:
-    """Whether the workflow's agents have begun to clean the node, or to look whether it is clean, and not come to a
-    good end."""
-    begun = (node.task(type_) for type_ in _CLEANING)
-    return any(task is not None and task.status is not T.SUCCEEDED for task in begun)
 
 
 def _dispatched(task: Task, now: datetime) -> StageResult:

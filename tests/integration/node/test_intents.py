@@ -45,7 +45,7 @@ async def insert(
         ("onboard", '{"mode": "magic"}', "parameter mode must be one of deploy, adopt, manual"),
         ("set_bmc", "{}", "needs at least one of: address, credential"),
         ("set_bmc", '{"address": "10.0.0.1 "}', "parameter address must be .*: no blanks"),
-        ("release", '{"why": "x"}', "parameter why is unknown; it takes: none"),
+        ("reactivate", '{"why": "x"}', "parameter why is unknown; it takes: none"),
         ("quarantine", as_json({"reason": "x" * 20_000}), "16384 is the most"),
     ],
 )

@@ -66,7 +66,7 @@ def idle(it: Node) -> Node:
     return replace(it, workflow=None, tasks=())
 
 
-@pytest.mark.parametrize("stage", CLEANING)
+@pytest.mark.parametrize("stage", [D.CLEANUP_STORAGE, D.SCRUB_GPU])
 @pytest.mark.parametrize("status", [T.QUEUED, T.DISPATCHED, T.FAILED, T.EXPIRED])
 def test_a_node_whose_cleaning_is_given_up_is_marked_and_not_put_back_into_service(stage: D, status: T) -> None:
     given_up = ask(cleaning(stage, status), Action.CANCEL)
@@ -74,6 +74,17 @@ def test_a_node_whose_cleaning_is_given_up_is_marked_and_not_put_back_into_servi
     for action, params in ((Action.REACTIVATE, {}), (Action.ONBOARD, {"mode": "manual"})):
         refused = ask(idle(given_up.node), action, **params)
         assert refused.verdict == "rejected" and "finished scrub" in refused.reason, action
+
+
+@pytest.mark.parametrize("status", [T.QUEUED, T.DISPATCHED, T.FAILED, T.EXPIRED])
+def test_one_whose_validation_is_given_up_is_put_into_service_by_nothing_but_a_release_with_a_reason(status: T) -> None:
+    given_up = ask(cleaning(D.VALIDATE_CLEAN_NODE, status), Action.CANCEL).node
+    assert (given_up.status, given_up.failed_validation, given_up.not_scrubbed) == (N.RETIRED, True, False)
+    offline = ask(idle(given_up), Action.REACTIVATE).node
+    held = moved(decide(offline))
+    assert (offline.status, held.status, held.failed_validation) == (N.OFFLINE, N.QUARANTINED, True)
+    assert ask(held, Action.RELEASE).verdict == "rejected"
+    assert ask(held, Action.RELEASE, reason="cleaned by hand").node.status is N.ACTIVE
 
 
 def test_one_whose_cleaning_was_through_is_not_marked() -> None:

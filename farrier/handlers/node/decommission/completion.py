@@ -16,7 +16,7 @@ def complete(node: Node) -> Node:
     workflow = own(node)
     ended = change(node, workflow=job(node, status=W.COMPLETED, next_attempt_at=None))
     if workflow.mode is DecommissionMode.FULL_DECOMMISSION:
-        return change(ended, status=N.DELETED)
+        return change(ended, status=N.DELETED, quarantine=None)
     if workflow.mode is DecommissionMode.REIMAGE:
         return change(ended, redeploying=not workflow.options.retire)
     fit = node.ever_onboarded and not node.not_scrubbed and not node.is_bare

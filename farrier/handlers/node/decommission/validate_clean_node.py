@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from farrier.handlers.node import tasks
-from farrier.handlers.node.moves import Policy
-from farrier.handlers.node.stage import StageResult
+from farrier.handlers.node.moves import Policy, change
+from farrier.handlers.node.stage import Done, StageResult
 from farrier.model.node import Node, TaskType
 
 
 def validate_clean_node(node: Node, now: datetime, policy: Policy) -> StageResult:
-    return tasks.work(node, TaskType.VALIDATE_CLEAN, now, policy)
+    """Only a finished validation clears a quarantine for one that failed."""
+    result = tasks.work(node, TaskType.VALIDATE_CLEAN, now, policy)
+    if isinstance(result, Done) and result.skipped is None:
+        return replace(result, to=change(node, quarantine=None))
+    return result

@@ -1,0 +1,41 @@
+"""What a node keeps of a cleaning that came to no good end: `not_scrubbed`, or the cause `cleanup_validation_failed`.
+
+The first refuses to put the node into service until a scrub is finished. The second is a quarantine that the node keeps
+in every status until a validation succeeds or an operator releases it with a reason: in `offline` it leads to
+`quarantined`, and no other cause replaces it. Used by stages, failures and responses; nothing else sets or clears them.
+"""
+
+from __future__ import annotations
+
+from farrier.handlers.node.moves import change
+from farrier.model.failures import FailureClass, QuarantineCause
+from farrier.model.node import Node, Quarantine, TaskStatus, TaskType
+
+_CLEANING = (TaskType.CLEANUP_STORAGE, TaskType.SCRUB_GPU)
+
+
+def kept(node: Node, other: Quarantine | None = None) -> Quarantine | None:
+    """What a change of the node's quarantine to `other` leaves: a cleanup that was not validated outlives it."""
+    return node.quarantine if node.failed_validation else other
+
+
+def failed(node: Node, failure: FailureClass, detail: str) -> Node:
+    """The node after a stage of it failed with this class."""
+    if failure is not FailureClass.VALIDATION_FAILED:
+        return node
+    return change(node, quarantine=Quarantine(QuarantineCause.CLEANUP_VALIDATION_FAILED, detail))
+
+
+def given_up(node: Node) -> Node:
+    """The node as its workflow is cancelled: marked for what its agents began to clean or to validate and did not bring
+    to a good end."""
+    if _is_unfinished(node, *_CLEANING):
+        node = change(node, not_scrubbed=True)
+    if _is_unfinished(node, TaskType.VALIDATE_CLEAN) and not node.failed_validation:
+        node = failed(node, FailureClass.VALIDATION_FAILED, "its validation was cancelled")
+    return node
+
+
+def _is_unfinished(node: Node, *types: TaskType) -> bool:
+    begun = (node.task(type_) for type_ in types)
+    return any(task is not None and task.status is not TaskStatus.SUCCEEDED for task in begun)
