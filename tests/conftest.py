@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support import pg
+from tests.support import full, pg, programs
 
 PG15 = "FARRIER_TEST_PG15_BIN"
 
@@ -18,8 +17,10 @@ PG15 = "FARRIER_TEST_PG15_BIN"
 ONE_AT_A_TIME = Path(__file__).parent / "e2e"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests run in several processes, those run in one."""
+    """Marks what `make test` leaves out, and what runs in one process where there are several."""
+    full.mark(items)
     for item in items:
         if item.path.is_relative_to(ONE_AT_A_TIME):
             item.add_marker(pytest.mark.xdist_group("one at a time"))
@@ -40,14 +41,8 @@ def pg_server() -> Iterator[pg.Server]:
 
 @pytest.fixture(scope="session")
 def pg15_binaries() -> Path:
-    """Programs of the oldest PostgreSQL that is supported; skipped where they are not installed, but never in CI."""
-    binaries = os.environ.get(PG15)
-    if not binaries:
-        complaint = f"{PG15} does not name the directory of PostgreSQL 15's programs"
-        if os.environ.get("CI") == "true":
-            pytest.fail(complaint)
-        pytest.skip(complaint)
-    return Path(binaries)
+    """Programs of the oldest PostgreSQL that is supported."""
+    return programs.postgresql(15, PG15)
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +52,7 @@ def pg15_server(pg15_binaries: Path) -> Iterator[pg.Server]:
         yield server
 
 
-@pytest.fixture(params=["pg_server", "pg15_server"], ids=["current", "pg15"])
+@pytest.fixture(params=["pg_server", pytest.param("pg15_server", marks=pytest.mark.full)], ids=["current", "pg15"])
 def every_server(request: pytest.FixtureRequest) -> pg.Server:
     """Each supported server in turn."""
     server: pg.Server = request.getfixturevalue(request.param)

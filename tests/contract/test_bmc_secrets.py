@@ -118,6 +118,7 @@ async def calls(client: RedfishBmc, target: BmcTarget) -> list[str]:
     return heard
 
 
+@pytest.mark.matrix(keep=9)
 @pytest.mark.parametrize("auth", list(BmcAuth))
 @pytest.mark.parametrize("end", ENDS)
 async def test_a_planted_secret_is_in_nothing_that_comes_out(

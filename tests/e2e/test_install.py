@@ -131,6 +131,7 @@ async def machine(tmp_path: Path, pg15_binaries: Path) -> AsyncIterator[Machine]
             yield Machine(tmp_path, database)
 
 
+@pytest.mark.full
 async def test_the_page_leads_from_nothing_to_a_service_that_is_ready(machine: Machine, tmp_path: Path) -> None:
     await machine.runs("install")
     assert machine.told() == ["daemon-reload", "enable --now farrier"]
@@ -144,6 +145,7 @@ async def test_the_page_leads_from_nothing_to_a_service_that_is_ready(machine: M
     assert await in_use(machine, password) == "farrier_controller"
 
 
+@pytest.mark.full
 async def test_the_page_s_other_lines_work_on_what_the_first_ten_left(machine: Machine) -> None:
     await machine.runs("install", "look", "upgrade", "replica")
     assert machine.told()[2:] == [
@@ -157,6 +159,7 @@ async def test_the_page_s_other_lines_work_on_what_the_first_ten_left(machine: M
         await systemd.hears("READY=1")
 
 
+@pytest.mark.full
 async def test_a_person_s_shell_reaches_the_database_with_nothing_in_the_home_directory(machine: Machine) -> None:
     await machine.runs("install")
     owner = f"postgresql://fleetowner@{machine.database}/farrier?sslmode=require"
@@ -193,6 +196,7 @@ async def in_use(machine: Machine, password: str) -> str:
         return str(await conn.fetchval("SELECT roleid::regrole FROM pg_auth_members WHERE member = 'fleetd'::regrole"))
 
 
+@pytest.mark.full
 async def test_a_server_that_another_authority_vouches_for_is_not_spoken_to(machine: Machine) -> None:
     Authority("somebody else", now=datetime.now(UTC)).write(machine.directory / "db-ca.pem")
     with pytest.raises(AssertionError, match="certificate verify failed"):

@@ -16,6 +16,7 @@ import pytest
 
 from tests.support import pg, promtool
 from tests.support.process import PATIENCE, Farrier, farrier, replica, until
+from tests.support.programs import program
 
 LISTENS = re.compile(r"msg=\"Listening on\" address=(127\.0\.0\.1:\d+)")
 # It listens before it has read its storage, and answers 503 until then.
@@ -49,7 +50,7 @@ class Prometheus:
 
 
 @asynccontextmanager
-async def prometheus(directory: Path, targets: Iterable[str], rules: Path) -> AsyncIterator[Prometheus]:
+async def serving(prometheus: str, directory: Path, targets: Iterable[str], rules: Path) -> AsyncIterator[Prometheus]:
     """A server on a port of its own that scrapes these every second; killed at the end."""
     settings = {
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
@@ -60,7 +61,7 @@ async def prometheus(directory: Path, targets: Iterable[str], rules: Path) -> As
     file.write_bytes(msgspec.json.encode(settings))
     process = await anyio.open_process(
         [
-            promtool.program("prometheus"),
+            prometheus,
             f"--config.file={file}",
             f"--storage.tsdb.path={directory / 'data'}",
             "--web.listen-address=127.0.0.1:0",
@@ -91,6 +92,12 @@ async def _read_on(process: anyio.abc.Process) -> None:
     assert process.stderr is not None
     async for _ in process.stderr:
         pass
+
+
+@pytest.fixture
+def prometheus() -> str:
+    """The program."""
+    return program("prometheus")
 
 
 @pytest.fixture
@@ -127,7 +134,9 @@ async def target(daemon: Farrier) -> str:
 
 
 @pytest.mark.timeout(180)  # three processes start, and an alert has its patience
-async def test_a_stuck_node_is_told_by_name_until_it_moves(db: pg.Database, settings: Path, tmp_path: Path) -> None:
+async def test_a_stuck_node_is_told_by_name_until_it_moves(
+    prometheus: str, db: pg.Database, settings: Path, tmp_path: Path
+) -> None:
     rules = await rules_of(settings, tmp_path)
     async with db.connect() as conn:
         await conn.execute("SELECT farrier.register_node('gpu-1', bootstrap_token => 'a-token-of-the-test')")
@@ -135,7 +144,7 @@ async def test_a_stuck_node_is_told_by_name_until_it_moves(db: pg.Database, sett
     async with (
         replica(db.dsn, **config) as one,
         replica(db.dsn, **config) as other,
-        prometheus(tmp_path, [await target(one), await target(other)], rules) as server,
+        serving(prometheus, tmp_path, [await target(one), await target(other)], rules) as server,
     ):
         seen: list[str] = []
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +11,7 @@ import pytest
 from farrier.config import Config
 from farrier.errors import ExitCode
 from tests.support import units
+from tests.support.programs import program
 
 # Of ten. What is left are the network, sockets, the root directory and the clock's device, which ProtectClock shows.
 MOST_EXPOSED = 1.5
@@ -21,14 +20,8 @@ every_unit = pytest.mark.parametrize("unit", [units.SERVICE, units.TEMPLATE], id
 
 
 def analyse(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """systemd-analyze; skipped where it is not installed, but never in CI."""
-    program = shutil.which("systemd-analyze")
-    if program is None:
-        complaint = "systemd-analyze is not installed"
-        if os.environ.get("CI") == "true":
-            pytest.fail(complaint)
-        pytest.skip(complaint)
-    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+    """systemd-analyze."""
+    return subprocess.run([program("systemd-analyze"), *arguments], capture_output=True, text=True, check=False)
 
 
 @every_unit

@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-import pytest
-
 from farrier.io import account
+from tests.support import programs
 
 # Only a part of the socket's name: nothing listens on TCP, so no port has to be free.
 PORT = 6432
@@ -36,9 +35,7 @@ def before(dsn: str, *, clients: int = 100) -> Iterator[str]:
 
     It is not waited for: whoever connects tries until it listens.
     """
-    program = shutil.which("pgbouncer", path="/usr/sbin:/usr/local/bin:/usr/bin")
-    if program is None:
-        pytest.skip("pgbouncer is not installed")
+    program = programs.program("pgbouncer")
     parts = urlsplit(dsn)
     host = parse_qs(parts.query).get("host", [parts.hostname or "127.0.0.1"])[0]
     user, database = parts.username or "postgres", parts.path.removeprefix("/")

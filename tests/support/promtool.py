@@ -7,9 +7,7 @@ counted the fleet in this very minute. Samples are a minute apart, in promtool's
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -17,29 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
 from farrier.config import Config
 from farrier.metrics import alerts
 from farrier.model.built_in import BUILT_IN
 from farrier.model.limits import KEYS, Limits, keys_of
+from tests.support.programs import program
 
 RULES = alerts.groups(Config())
 BY_NAME = {alert.name: alert for group in RULES for alert in group.alerts}
 
 FRESH = "0+60x200"  # counted in the minute of each scrape
 _SERIES = re.compile(r"(\w+)(?:\{(.*)\})?")
-
-
-def program(name: str) -> str:
-    """Where it is; skipped where it is not installed, but never in CI."""
-    found = shutil.which(name)
-    if found is None:
-        complaint = f"{name} is not installed"
-        if os.environ.get("CI") == "true":
-            pytest.fail(complaint)
-        pytest.skip(complaint)
-    return found
 
 
 class Replica(msgspec.Struct, frozen=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from datetime import timedelta
 from pathlib import Path
@@ -24,6 +23,7 @@ from tests.architecture import sources
 from tests.integration.alerts.test_counts import CASES
 from tests.integration.alerts.test_figures import CLASSES, FIGURES
 from tests.support import pg, promtool
+from tests.support.programs import program
 
 OPERATING = sources.ROOT / "docs" / "operating"
 PAGES = OPERATING / "alerts"
@@ -56,9 +56,7 @@ def written(config: Config, directory: Path) -> Path:
 @pytest.mark.parametrize("config", [Config(), promtool.quiet()], ids=["defaults", "no names, only short limits"])
 def test_promtool_finds_the_rules_right(config: Config, tmp_path: Path) -> None:
     file = written(config, tmp_path)
-    done = subprocess.run(
-        [promtool.program("promtool"), "check", "rules", file], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([program("promtool"), "check", "rules", file], capture_output=True, text=True, check=False)
     assert (done.returncode, "duplicate" in done.stdout) == (0, False), done.stdout + done.stderr
 
 
@@ -145,9 +143,7 @@ def alertmanager() -> str:
 
 
 def test_the_example_for_alertmanager_is_one(tmp_path: Path) -> None:
-    amtool = shutil.which("amtool")
-    if amtool is None:
-        pytest.skip("amtool is not installed")
+    amtool = program("amtool")
     file = tmp_path / "alertmanager.yml"
     file.write_text(alertmanager())
     done = subprocess.run([amtool, "check-config", file], capture_output=True, text=True, check=False)

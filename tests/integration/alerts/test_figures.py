@@ -147,6 +147,7 @@ def with_gap(figure: Figure, value: float, gap: str, counted: str, *, names: tup
     return [Replica(name, told, counted=counted) for name in names]
 
 
+@pytest.mark.matrix(keep=4)
 @every_figure
 def test_it_fires_once_when_it_has_stood_long_enough_however_many_replicas_tell(figure: Figure, tmp_path: Path) -> None:
     late, early = firing(figure.alert, figure.hold, figure.told), never(figure.alert, figure.hold - 1)
@@ -155,12 +156,14 @@ def test_it_fires_once_when_it_has_stood_long_enough_however_many_replicas_tell(
         promtool.check(tmp_path, replicas(figure, f"{figure.loud}x200", names=names), early, pending, late)
 
 
+@pytest.mark.matrix(keep=4)
 @every_figure
 def test_it_is_silent_while_all_is_well_or_was_wrong_for_a_moment(figure: Figure, tmp_path: Path) -> None:
     for samples in (f"{figure.quiet}x200", f"{figure.quiet}x9 {figure.loud}x{figure.hold - 2} {figure.quiet}x200"):
         promtool.check(tmp_path, replicas(figure, samples), never(figure.alert, 30 + figure.hold))
 
 
+@pytest.mark.matrix(keep=4)
 @every_figure
 def test_it_clears_when_the_figure_does(figure: Figure, tmp_path: Path) -> None:
     samples = f"{figure.loud}x{figure.hold + 2} {figure.quiet}x200"
@@ -168,6 +171,7 @@ def test_it_clears_when_the_figure_does(figure: Figure, tmp_path: Path) -> None:
     promtool.check(tmp_path, replicas(figure, samples), fires, clear)
 
 
+@pytest.mark.matrix(keep=4)
 @every_figure
 def test_it_does_not_notice_that_one_replica_of_three_is_gone(figure: Figure, tmp_path: Path) -> None:
     a, b, c = replicas(figure, f"{figure.loud}x200")
@@ -176,6 +180,7 @@ def test_it_does_not_notice_that_one_replica_of_three_is_gone(figure: Figure, tm
     promtool.check(tmp_path, (a, b, gone), *always)
 
 
+@pytest.mark.matrix(keep=4)
 @every_figure
 def test_a_short_gap_neither_ends_it_nor_raises_it_anew(figure: Figure, tmp_path: Path) -> None:
     """A restart of the only replica: stale markers, as Prometheus sets them for targets that do not answer, and then a
@@ -196,6 +201,7 @@ def test_a_short_gap_neither_ends_it_nor_raises_it_anew(figure: Figure, tmp_path
             )
 
 
+@pytest.mark.matrix(keep=4)
 @every_figure
 def test_after_a_long_gap_it_is_right_again(figure: Figure, tmp_path: Path) -> None:
     last = figure.hold + 2
@@ -209,6 +215,7 @@ def test_after_a_long_gap_it_is_right_again(figure: Figure, tmp_path: Path) -> N
         )
 
 
+@pytest.mark.matrix(keep=4)
 @every_figure
 def test_figures_that_nobody_renews_make_nothing_fire(figure: Figure, tmp_path: Path) -> None:
     begun = f"{figure.quiet}x5 {figure.loud}x200"  # in the last minute that was counted
@@ -216,6 +223,7 @@ def test_figures_that_nobody_renews_make_nothing_fire(figure: Figure, tmp_path: 
         promtool.check(tmp_path, replicas(figure, samples, counted=counted), never(figure.alert, 30 + figure.hold))
 
 
+@pytest.mark.matrix(keep=4)
 @every_figure
 def test_a_replica_that_lost_the_database_does_not_outvote_those_that_know_better(
     figure: Figure, tmp_path: Path

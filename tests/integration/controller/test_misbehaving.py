@@ -123,6 +123,7 @@ MISBEHAVIOUR = [
 ]
 
 
+@pytest.mark.matrix(keep=5)
 @pytest.mark.parametrize(("script", "label"), MISBEHAVIOUR)
 async def test_it_costs_its_own_run_only(shop: Shop, script: Callable[[Widget, datetime], Any], label: str) -> None:
     await shop.register(1, 2, 3)

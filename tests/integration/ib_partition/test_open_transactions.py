@@ -119,6 +119,7 @@ ARRIVED = {
 }
 
 
+@pytest.mark.matrix(keep=10)
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("name", ACTS)
 async def test_the_loop_goes_on_beside_a_client_that_acts_and_keeps_its_transaction_open(

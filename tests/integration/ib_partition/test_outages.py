@@ -54,6 +54,7 @@ async def come_back(fabric: Fabric) -> None:
     await fabric.wait()
 
 
+@pytest.mark.matrix(keep=3)
 @every_way
 async def test_a_partition_that_is_ready_waits_and_loses_nothing(fabric: Fabric, way: str) -> None:
     made = await fabric.ready("ib", *GUIDS[:2])
@@ -73,6 +74,7 @@ async def test_a_partition_that_is_ready_waits_and_loses_nothing(fabric: Fabric,
     assert await fabric.history(made) == ["ready"]
 
 
+@pytest.mark.matrix(keep=3)
 @every_way_but_lists
 async def test_a_partition_that_is_to_be_made_waits(fabric: Fabric, way: str) -> None:
     await go_down(fabric, way)
@@ -85,6 +87,7 @@ async def test_a_partition_that_is_to_be_made_waits(fabric: Fabric, way: str) ->
     assert await fabric.history(made) == ["ready"]
 
 
+@pytest.mark.matrix(keep=3)
 @every_way_but_lists
 async def test_a_partition_that_is_to_go_waits_and_keeps_its_number(fabric: Fabric, way: str) -> None:
     made = await fabric.ready()
@@ -98,6 +101,7 @@ async def test_a_partition_that_is_to_go_waits_and_keeps_its_number(fabric: Fabr
     assert await fabric.taken() == []
 
 
+@pytest.mark.matrix(keep=3)
 @every_way
 async def test_a_partition_that_ufm_refused_stays_so_until_ufm_says_otherwise(fabric: Fabric, way: str) -> None:
     fabric.manager.refuses[KEY] = "no"
@@ -111,6 +115,7 @@ async def test_a_partition_that_ufm_refused_stays_so_until_ufm_says_otherwise(fa
     assert await fabric.history(made) == ["error", "ready"]
 
 
+@pytest.mark.matrix(keep=3)
 @every_way_but_lists
 async def test_a_drain_goes_on_when_ufm_is_there_again(fabric: Fabric, way: str) -> None:
     made = await fabric.ready("ib", GUIDS[0])

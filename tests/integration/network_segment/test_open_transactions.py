@@ -130,6 +130,7 @@ async def states(lan: Lan) -> dict[str, str]:
     return {row["name"]: row["state"] for row in rows}
 
 
+@pytest.mark.matrix(keep=12)
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("name", ACTS)
 async def test_the_loop_goes_on_beside_a_client_that_acts_and_keeps_its_transaction_open(

@@ -21,7 +21,7 @@ from farrier.metrics.families import Definition, Gauge
 from farrier.model.failures import FailureClass
 from farrier.model.limits import END_TO_END
 from farrier.wiring.vocabulary import vocabulary
-from tests.support.promtool import program
+from tests.support.programs import program
 from tools.dashboards import BOARDS, promql, text
 
 SHIPPED = {name: json.loads(dashboards.path(name).read_text(encoding="utf-8")) for name in dashboards.NAMES}

@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 
 from farrier.metrics import dashboards
-from tests.support.promtool import Replica, labelled, program
+from tests.support.programs import program
+from tests.support.promtool import Replica, labelled
 
 _MINUTE = 30
 _OLD = "0x60"  # has not counted since the beginning

@@ -1,0 +1,54 @@
+"""The split of the suite: `make test` runs some of every matrix, and nothing of PostgreSQL 15."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.full import mark, spread
+
+
+class Items:
+    """Cases of tests as pytest collects them, here of this very run."""
+
+    def __init__(self, session: pytest.Session) -> None:
+        self._parent = pytest.Module.from_parent(session, path=session.path / "made_up.py")
+
+    def of(self, name: str, cases: int, *marks: pytest.MarkDecorator) -> list[pytest.Item]:
+        made: list[pytest.Item] = []
+        for number in range(cases):
+            item = pytest.Function.from_parent(self._parent, name=f"{name}[{number}]", callobj=lambda: None)
+            for each in marks:
+                item.add_marker(each)
+            made.append(item)
+        return made
+
+
+def kept(items: list[pytest.Item]) -> list[str]:
+    mark(items)
+    return [item.name for item in items if not item.get_closest_marker("full")]
+
+
+@pytest.mark.parametrize(("cases", "keep"), [(1, 1), (2, 3), (5, 5), (105, 12), (1000, 1)])
+def test_so_many_cases_are_kept_as_the_mark_says_and_the_first_always(cases: int, keep: int) -> None:
+    numbers = spread(cases, keep=keep)
+    assert len(numbers) == min(cases, keep)
+    assert 0 in numbers
+    assert numbers <= set(range(cases))
+
+
+def test_of_each_matrix_some_cases_are_kept_and_of_other_tests_all(request: pytest.FixtureRequest) -> None:
+    items, matrix = Items(request.session), pytest.mark.matrix(keep=2)
+    assert kept([*items.of("a", 4, matrix), *items.of("b", 3, matrix), *items.of("c", 3)]) == [
+        *("a[0]", "a[2]", "b[0]", "b[1]", "c[0]", "c[1]", "c[2]"),
+    ]
+
+
+def test_what_is_left_out_anyway_is_none_of_the_cases_that_are_kept(request: pytest.FixtureRequest) -> None:
+    items, matrix = Items(request.session), pytest.mark.matrix(keep=1)
+    others = items.of("a", 3, matrix, pytest.mark.full)
+    assert kept([*others, *(own := items.of("a", 3, matrix))]) == [own[0].name]
+
+
+@pytest.mark.usefixtures("every_server")
+def test_only_the_full_suite_starts_postgresql_15(request: pytest.FixtureRequest) -> None:
+    assert ("pg15" in request.node.name) == (request.node.get_closest_marker("full") is not None)

@@ -1,0 +1,39 @@
+"""Programs of Debian packages that some tests run. A test without its program is skipped, but fails in CI."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+# Programs that only root starts are not in every user's path.
+_PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/local/bin", "/usr/bin", "/usr/sbin"))
+PACKAGES = {
+    "amtool": "prometheus-alertmanager",
+    "pgbouncer": "pgbouncer",
+    "prometheus": "prometheus",
+    "promtool": "prometheus",
+    "systemd-analyze": "systemd",
+}
+
+
+def program(name: str) -> str:
+    """Where the program is. Ask before a task group is entered: a skip inside one ends the test runner."""
+    found = shutil.which(name, path=_PATH)
+    return found or lacks(f"{name} is not installed", PACKAGES[name])
+
+
+def postgresql(version: int, variable: str) -> Path:
+    """The directory of this PostgreSQL's programs, which the variable names."""
+    named = os.environ.get(variable)
+    return Path(named) if named else lacks(f"{variable} is not set", f"postgresql-{version}")
+
+
+def lacks(what: str, package: str) -> NoReturn:
+    complaint = f"{what}; on Debian: apt-get install {package}"
+    if os.environ.get("CI") == "true":
+        pytest.fail(complaint)
+    pytest.skip(complaint)
