@@ -6,6 +6,7 @@ for settings itself. Precedence: flag, environment, file, default.
 
 from __future__ import annotations
 
+from farrier.config.database import DatabaseConfig
 from farrier.config.describing import Setting, SiteSetting, as_toml, settings, site_settings
 from farrier.config.groups import (
     BmcConfig,
@@ -13,7 +14,6 @@ from farrier.config.groups import (
     Config,
     ControllerConfig,
     CredentialsConfig,
-    DatabaseConfig,
     HistoryConfig,
     NodeConfig,
     SitesConfig,

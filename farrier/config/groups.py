@@ -17,9 +17,9 @@ import msgspec
 from msgspec import Meta
 from typing_extensions import override
 
+from farrier.config.database import DatabaseConfig
 from farrier.config.segments import SegmentsConfig
 from farrier.config.telling import HttpConfig, LogConfig, MetricsConfig
-from farrier.log import mask_urls
 from farrier.model.bmc import BmcAuth
 from farrier.model.credential import is_plain_path
 from farrier.model.limits import Limits
@@ -28,50 +28,6 @@ from farrier.model.symptoms import Patience
 
 def _seconds(value: float) -> timedelta:
     return timedelta(seconds=value)
-
-
-class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where PostgreSQL is, and how many connections it gets from one process."""
-
-    dsn: Annotated[
-        str,
-        Meta(
-            description="postgresql:// URL of the server; several hosts with target_session_attrs=read-write "
-            "follow a fail-over. For farrier run also systemd:NAME, a credential of the unit that holds the URL. "
-            "Empty: the embedded server."
-        ),
-    ] = ""
-    embedded: Annotated[str, Meta(description="Directory of the embedded PostgreSQL. Not together with a DSN.")] = ""
-    pgbouncer: Annotated[
-        bool,
-        Meta(
-            description="The DSN leads to PgBouncer in transaction mode: no prepared statements, and polling "
-            "instead of LISTEN."
-        ),
-    ] = False
-    db_timeout: Annotated[
-        timedelta,
-        Meta(
-            description="How long start-up tries to reach the server before it gives up with exit code 4; "
-            "long enough for a fail-over or a machine that boots."
-        ),
-    ] = _seconds(60)
-    pool_max: Annotated[
-        int,
-        Meta(
-            ge=2,
-            le=100,
-            description="Connections of the pool. Statements are batched, so a few are enough for any fleet.",
-        ),
-    ] = 8
-
-    def __post_init__(self) -> None:
-        if self.dsn and self.embedded:
-            raise ValueError("give either a DSN or the directory of an embedded server, not both")
-
-    @override
-    def __repr__(self) -> str:
-        return f"DatabaseConfig(dsn={mask_urls(self.dsn)!r}, embedded={self.embedded!r}, …)"
 
 
 class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

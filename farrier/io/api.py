@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from farrier.errors import RefusedByModel
+from farrier.errors import DatabaseUnreachable, RefusedByModel
 from farrier.io import pool, reading, refusals, statements
 from farrier.io.pool import Pool
 from farrier.model.requests import Answer, Registration, Request, ResourceAnswer, ResourceRequest
@@ -33,6 +33,9 @@ _ANSWERED = "farrier_intent_answered"
 _RESOURCE_ANSWERED = "farrier_resource_intent_answered"
 # How long an answer may go unnoticed when no notification comes through.
 _LOOK_EVERY_SECONDS = 0.5
+
+# A client waits meanwhile.
+_CONNECT_PATIENCE = timedelta(seconds=5)
 
 _NODE = "node"
 _REGION = "maas_region"  # has no name
@@ -137,9 +140,14 @@ class PostgresRequests:
     @asynccontextmanager
     async def _bell(self, channel: str) -> AsyncIterator[_Bell]:
         bell = _Bell()
-        listener = await pool.connect(self._dsn, patience=pool.CONNECT_TIMEOUT, pgbouncer=self._pgbouncer)
+        listener = await pool.connect(
+            self._dsn, patience=_CONNECT_PATIENCE, pgbouncer=self._pgbouncer, timeouts=pool.BRIEF
+        )
         try:
-            await listener.add_listener(channel, bell.ring)
+            try:
+                await listener.add_listener(channel, bell.ring)
+            except pool.CONNECTION_ERRORS as error:
+                raise DatabaseUnreachable(pool.redacted(self._dsn), str(error) or type(error).__name__) from error
             yield bell
         finally:
             listener.terminate()

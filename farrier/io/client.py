@@ -50,7 +50,10 @@ async def client(config: DatabaseConfig) -> AsyncIterator[Client]:
     """Reach the configured database. Raises DatabaseUnreachable, SchemaMissing, SchemaTooNew or ConfigError."""
     async with server(config) as dsn:
         patience = min(_PATIENCE, config.db_timeout)
-        connections = await pool.open_pool(dsn, size=_CONNECTIONS, patience=patience, pgbouncer=config.pgbouncer)
+        timeouts = pool.Timeouts(config.connect_timeout, config.read_timeout)
+        connections = await pool.open_pool(
+            dsn, size=_CONNECTIONS, patience=patience, pgbouncer=config.pgbouncer, timeouts=timeouts
+        )
         try:
             await _require_schema(connections, embedded=not config.dsn)
             requests = PostgresRequests(connections, dsn, pgbouncer=config.pgbouncer)

@@ -1,8 +1,8 @@
 """A DSN taken apart, and put as every supported Python reads it.
 
-Called by `pool` alone. Guarantees: several hosts of which one is an IPv6 address in brackets are read like any others,
-also where `urlsplit` knows brackets around the only host alone (Debian 12's Python 3.11, and Python's next releases).
-Says nothing of what a DSN means; the driver does.
+Called by `pool` and `hosts` alone. Guarantees: several hosts of which one is an IPv6 address in brackets are read like
+any others, also where `urlsplit` knows brackets around the only host alone (Debian 12's Python 3.11, and Python's next
+releases). Says nothing of what a DSN means; the driver does.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from typing import Any
 from uuid import uuid4
 
 import anyio
-import asyncpg
 
 from farrier.errors import DatabaseUnreachable
 from farrier.io import pool, statements
@@ -25,16 +24,16 @@ _PROBE = statements.load("wakes/probe")
 
 # One attempt; the listener tries again, with back-off of its own.
 _CONNECT_PATIENCE = timedelta(0)
-_CLOSE_SECONDS = 2.0
 
 
 class _Subscription:
     """`protocols.Subscription` on one connection."""
 
-    def __init__(self, dsn: str, conn: pool.Single, *, patience: timedelta) -> None:
+    def __init__(self, dsn: str, conn: pool.Single, *, patience: timedelta, timeouts: pool.Timeouts) -> None:
         self._dsn = dsn
         self._conn = conn
         self._patience = patience
+        self._timeouts = timeouts
         self._something = anyio.Event()
         self._woken: set[str] = set()
         self._proofs: set[str] = set()
@@ -64,10 +63,10 @@ class _Subscription:
         self._proofs.clear()
 
     async def _send(self, proof: str) -> None:
-        sender = await pool.connect(self._dsn, patience=_CONNECT_PATIENCE, pgbouncer=True)
+        sender = await pool.connect(self._dsn, patience=_CONNECT_PATIENCE, pgbouncer=True, timeouts=self._timeouts)
         try:
             await sender.execute(_PROBE, proof)
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except pool.CONNECTION_ERRORS as error:
             raise DatabaseUnreachable(pool.redacted(self._dsn), str(error) or type(error).__name__) from error
         finally:
             sender.terminate()
@@ -96,22 +95,23 @@ class _Subscription:
 class PostgresNotifications:
     """`protocols.Notifications` of one database."""
 
-    def __init__(self, dsn: str, *, patience: timedelta = timedelta(seconds=5)) -> None:
+    def __init__(
+        self, dsn: str, *, patience: timedelta = timedelta(seconds=5), timeouts: pool.Timeouts = pool.BRIEF
+    ) -> None:
         """`patience`: how long a message may take to come around."""
         self._dsn = dsn
         self._patience = patience
+        self._timeouts = timeouts
 
     @asynccontextmanager
     async def subscribe(self) -> AsyncIterator[_Subscription]:
-        conn = await pool.connect(self._dsn, patience=_CONNECT_PATIENCE, pgbouncer=True)
+        conn = await pool.connect(self._dsn, patience=_CONNECT_PATIENCE, pgbouncer=True, timeouts=self._timeouts)
         try:
-            subscription = _Subscription(self._dsn, conn, patience=self._patience)
+            subscription = _Subscription(self._dsn, conn, patience=self._patience, timeouts=self._timeouts)
             try:
                 await subscription.begin()
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            except pool.CONNECTION_ERRORS as error:
                 raise DatabaseUnreachable(pool.redacted(self._dsn), str(error) or type(error).__name__) from error
             yield subscription
         finally:
-            with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
-                await conn.close()
             conn.terminate()

@@ -1,10 +1,10 @@
 """Connections to PostgreSQL, pooled and single, all with the same session settings.
 
 Called by `wiring`, which hands the pool to the StateIOs, and by the CLI's database commands. Guarantees: the
-same settings whether embedded, direct, through PgBouncer or with fail-over (a multi-host DSN with
-`target_session_attrs=read-write` goes to the driver as it is); an unreachable server is tried again and then
-reported without its password. A pooled connection is given back without a round trip, so nobody may leave
-session state on it: no SET without LOCAL, no LISTEN, no session advisory lock. Those take `connect`.
+same settings whether embedded, direct, through PgBouncer or with fail-over (`hosts` follows the writable server of a
+multi-host DSN); every statement has an end in this process; an unreachable server is tried again and then reported
+without its password. A pooled connection is given back without a round trip, so nobody may leave session state on it:
+no SET without LOCAL, no LISTEN, no session advisory lock. Those take `connect`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,20 @@ import random
 import re
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlunsplit
 
 import anyio
 import asyncpg
+import msgspec
 import structlog
 from typing_extensions import override
 
 from farrier import errors
 from farrier.io import dsn as dsns
+from farrier.io.hosts import ELSEWHERE, Hosts
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -40,8 +43,6 @@ T = TypeVar("T")
 
 log = structlog.stdlib.get_logger(__name__)
 
-# One attempt to connect. A fail-over answers within it or the next attempt does.
-CONNECT_TIMEOUT = timedelta(seconds=5)
 FIRST_PAUSE = timedelta(milliseconds=100)
 LONGEST_PAUSE = timedelta(seconds=5)
 
@@ -68,15 +69,6 @@ SESSION = {
 }
 APPLICATION = {"application_name": "farrier"}
 
-# What a server says that is not there, is starting, stopping, full, or not (yet) the writable one.
-_TRY_AGAIN = (
-    OSError,
-    TimeoutError,
-    asyncpg.PostgresConnectionError,
-    asyncpg.OperatorInterventionError,
-    asyncpg.TooManyConnectionsError,
-    asyncpg.TargetServerAttributeNotMatched,
-)
 # The server is there and says no; asking again would change nothing.
 _DEFINITE = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
 
@@ -92,6 +84,28 @@ _VERIFYING = frozenset({"verify-ca", "verify-full"})
 _USUAL_ROOT = "~/.postgresql/root.crt"
 
 
+# For a server to stop a statement that was given up. One that lives stops it in milliseconds; one that vanished is not
+# waited for while others need a connection.
+STOP_SECONDS = 1.0
+
+# What an operation on a connection raises because of the connection itself.
+CONNECTION_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+
+
+class Timeouts(msgspec.Struct, frozen=True):
+    """How long one host may take to accept a connection, and one statement to respond (None: any time). A statement
+    that does not respond in time raises TimeoutError."""
+
+    connect: timedelta = timedelta(seconds=3)
+    statement: timedelta | None = timedelta(seconds=5)
+
+
+# What a fail-over may cost a loop: `database.connect_timeout` and `database.statement_timeout` have the reasons.
+BRIEF = Timeouts()
+# Migrations: an index of a large table takes minutes, and an operator watches.
+UNHURRIED = Timeouts(statement=None)
+
+
 class _Pooled(Single):
     """Skips the driver's reset query, a round trip for each release; open transactions still end."""
 
@@ -99,45 +113,50 @@ class _Pooled(Single):
     def get_reset_query(self) -> str:
         return ""
 
+    @override
+    async def close(self, *, timeout: float | None = None) -> None:
+        """Ask the server to stop what it does for us, and leave. A server that vanished is not waited for."""
+        with anyio.CancelScope(shield=True), suppress(*CONNECTION_ERRORS):
+            await super().close(timeout=STOP_SECONDS)
+        self.terminate()
 
-async def connect(dsn: str, *, patience: timedelta, pgbouncer: bool = False) -> Single:
+
+async def connect(dsn: str, *, patience: timedelta, pgbouncer: bool = False, timeouts: Timeouts = UNHURRIED) -> Single:
     """A connection of its own, for LISTEN, migrations and one-shot commands; the caller closes it.
 
     Tries until `patience` is over, then raises DatabaseUnreachable. Raises ConfigError for a DSN that cannot
     be read.
     """
+    hosts = Hosts(dsn)
 
     async def attempt() -> Single:
-        return await asyncpg.connect(
-            dsns.for_driver(dsn),
-            timeout=CONNECT_TIMEOUT.total_seconds(),
-            statement_cache_size=0 if pgbouncer else 100,
-            server_settings=_session(pgbouncer=pgbouncer),
-        )
+        connection: Single = await hosts.connect(**_options(timeouts, pgbouncer=pgbouncer))
+        return connection
 
     return await _until_reachable(attempt, dsn, patience=patience)
 
 
-async def open_pool(dsn: str, *, size: int, patience: timedelta, pgbouncer: bool = False) -> Pool:
+async def open_pool(
+    dsn: str, *, size: int, patience: timedelta, pgbouncer: bool = False, timeouts: Timeouts = BRIEF
+) -> Pool:
     """A pool of at most `size` connections with one of them open, so the server is known to be there.
 
     Raises as `connect` does. `pgbouncer` (transaction mode) turns off what needs a session: prepared
     statements and start-up parameters.
     """
+    hosts = Hosts(dsn)
 
     async def attempt() -> Pool:
         return await asyncpg.create_pool(
-            dsns.for_driver(dsn),
+            connect=hosts.connect,
             min_size=1,
             max_size=size,
-            timeout=CONNECT_TIMEOUT.total_seconds(),
-            statement_cache_size=0 if pgbouncer else 100,
             # Neither connections nor plans age: making either anew takes longer than a reaction may.
             max_inactive_connection_lifetime=0,
             max_queries=sys.maxsize,
             max_cached_statement_lifetime=0,
-            server_settings=_session(pgbouncer=pgbouncer),
             connection_class=_Pooled,
+            **_options(timeouts, pgbouncer=pgbouncer),
         )
 
     return await _until_reachable(attempt, dsn, patience=patience)
@@ -177,8 +196,14 @@ def _without_root(dsn: str) -> str | None:
     )
 
 
-def _session(*, pgbouncer: bool) -> dict[str, str]:
-    return APPLICATION if pgbouncer else SESSION | APPLICATION
+def _options(timeouts: Timeouts, *, pgbouncer: bool) -> dict[str, Any]:
+    """Of the driver's `connect`."""
+    return {
+        "timeout": timeouts.connect.total_seconds(),
+        "command_timeout": None if timeouts.statement is None else timeouts.statement.total_seconds(),
+        "statement_cache_size": 0 if pgbouncer else 100,
+        "server_settings": APPLICATION if pgbouncer else SESSION | APPLICATION,
+    }
 
 
 def _check_ports(dsn: str, where: str) -> None:
@@ -209,7 +234,7 @@ async def _until_reachable(attempt: Callable[[], Awaitable[T]], dsn: str, *, pat
             return await attempt()
         except _DEFINITE as refusal:
             raise errors.DatabaseUnreachable(where, str(refusal)) from refusal
-        except _TRY_AGAIN as failure:
+        except ELSEWHERE as failure:
             _raise_if_settings_are_refused(failure, where)
             reason = _without_root(dsn) or str(failure) or type(failure).__name__
             if anyio.current_time() + pause > deadline:

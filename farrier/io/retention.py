@@ -25,6 +25,8 @@ STEP = 5000
 _PAUSE = timedelta(seconds=1)
 # Between passes: what is kept in days need not go by the minute, and each pass looks at all that it keeps.
 _EVERY = timedelta(hours=1)
+# For one step on a disk that has not read these changes for weeks.
+_STEP_SECONDS = 60.0
 
 
 class PostgresRetention:
@@ -44,5 +46,5 @@ class PostgresRetention:
 
     async def _one(self, sql: str, *arguments: Any) -> asyncpg.Record:
         async with refusals.borrowed(self._pool) as conn:
-            (record,) = await conn.fetch(sql, *arguments)
+            (record,) = await conn.fetch(sql, *arguments, timeout=_STEP_SECONDS)
             return record

@@ -1,24 +1,29 @@
 """Borrowing a connection, one transaction on it, and what an error of PostgreSQL means for the work at hand.
 
 Used by every StateIO. When the database cannot be asked now, that leaves as `DatabaseUnreachable`, so that
-callers need to know one error; a refusal of what was sent stays what it is, to be sorted by `classify`.
+callers need to know one error; a refusal of what was sent stays what it is, to be sorted by `classify`. A connection
+whose server vanished, or serves no more, is not used again.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 import asyncpg
 
 from farrier.errors import DatabaseUnreachable
-from farrier.io.pool import Connection, Pool
+from farrier.io.pool import CONNECTION_ERRORS, STOP_SECONDS, Connection, Pool
 
-# Nobody waits longer for a free connection: whoever called holds leases that run out.
+if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
+
+# For a free connection, a new one included: the caller holds leases that run out. Longer than one host may take
+# (`database.connect_timeout`), so that each attempt gets past a host that vanished.
 _ACQUIRE_SECONDS = 5.0
 _BROKEN = (OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError, asyncpg.InternalClientError)
 
@@ -67,6 +72,8 @@ _DATA = (
 _BY_CLASS = dict.fromkeys(_DATA, Trouble.DATA) | {"40": Trouble.MOMENT, "55": Trouble.MOMENT}
 # Of class 25: a server that has become, or is still, a standby; and two that end the connection.
 _OF_THE_SERVER = frozenset({"25006", "25P03", "25P04"})
+# Connections broken; a server that stops, or has not begun.
+_NOT_SERVING = ("08", "57P")
 
 
 def classify(error: Exception) -> Trouble:
@@ -84,18 +91,47 @@ def reason_of(error: Exception) -> str:
     return f"{message} ({hint})" if hint else str(message)
 
 
+def _reason_of_break(broken: BaseException) -> str:
+    if isinstance(broken, TimeoutError):
+        return "no connection, or no response to a statement, in time"
+    return str(broken) or type(broken).__name__
+
+
+def ends_connection(error: BaseException) -> bool:
+    """Whether a connection is of no more use: its server is silent, gone, or no longer the writable one."""
+    if isinstance(error, asyncpg.PostgresError):
+        sqlstate = error.sqlstate or ""
+        return sqlstate in _OF_THE_SERVER or sqlstate.startswith(_NOT_SERVING)
+    broken = isinstance(error, _BROKEN) and not isinstance(error, ValueError)
+    return broken or isinstance(error, (ReplyLost, DatabaseUnreachable))
+
+
+async def _give_back(pool: Pool, conn: PoolConnectionProxy[asyncpg.Record]) -> None:
+    """Also while the caller is being cancelled. The driver terminates the connection if its server does not stop in
+    time what was cancelled."""
+    with anyio.CancelScope(shield=True), suppress(*CONNECTION_ERRORS):
+        await pool.release(conn, timeout=STOP_SECONDS)
+
+
 @asynccontextmanager
 async def borrowed(pool: Pool) -> AsyncIterator[Connection]:
     """A connection for one round trip or one transaction. Raises `DatabaseUnreachable` when there is none, or
     when the connection or the server fails while it is borrowed; lets through a `Refusal` of data or of the
     moment."""
     try:
-        async with pool.acquire(timeout=_ACQUIRE_SECONDS) as conn:
+        conn = await pool.acquire(timeout=_ACQUIRE_SECONDS)
+        try:
             yield conn
+        except BaseException as error:
+            if ends_connection(error):  # and the idle ones, too: they lead to the same server
+                await pool.expire_connections()
+            raise
+        finally:
+            await _give_back(pool, conn)
     except _BROKEN as broken:
         if isinstance(broken, ValueError):  # the driver's way to say that a value cannot be encoded; it quotes it
             raise Unsendable("a value that PostgreSQL cannot hold") from None
-        raise DatabaseUnreachable("the pool", str(broken) or type(broken).__name__) from broken
+        raise DatabaseUnreachable("the pool", _reason_of_break(broken)) from broken
     except asyncpg.PostgresError as error:
         if classify(error) is Trouble.GONE:
             raise DatabaseUnreachable("the pool", reason_of(error)) from error
@@ -152,8 +188,8 @@ class Transaction:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self._open or self._conn.is_closed():
-            return
+        if not self._open or self._conn.is_closed() or (error is not None and ends_connection(error)):
+            return  # the last is for `borrowed`, which terminates the connection
         # Also when we are being cancelled: the connection goes back to the pool, which does not look at it
         # again.
         with anyio.CancelScope(shield=True), anyio.move_on_after(_ACQUIRE_SECONDS) as patience:

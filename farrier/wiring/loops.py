@@ -38,7 +38,7 @@ from farrier.services.times import Times
 from farrier.wiring.kinds import Extensions, Loop, built_in_loops, loop_of
 from farrier.wiring.progress import Progress, WatchedIO
 from farrier.wiring.settings import bmc_settings, credentials
-from farrier.wiring.storage import Database
+from farrier.wiring.storage import Database, brief
 from farrier.wiring.told import ToldRequests
 
 
@@ -131,7 +131,8 @@ async def runtime(
         listener = None
         if not config.database.pgbouncer:
             wake = {processor.kind: processor.wake for processor in processors}
-            listener = Listener(PostgresNotifications(database.dsn), wake=wake)
+            notifications = PostgresNotifications(database.dsn, timeouts=brief(config.database))
+            listener = Listener(notifications, wake=wake)
         yield Runtime(
             owner=owner,
             processors=processors,

@@ -41,6 +41,15 @@ class Database(msgspec.Struct, frozen=True):
     embedded: bool
 
 
+def brief(config: settings.DatabaseConfig) -> pool.Timeouts:
+    """For what the loop waits for."""
+    return pool.Timeouts(config.connect_timeout, config.statement_timeout)
+
+
+def _for_reading(config: settings.DatabaseConfig) -> pool.Timeouts:
+    return pool.Timeouts(config.connect_timeout, config.read_timeout)
+
+
 @asynccontextmanager
 async def database(config: settings.DatabaseConfig) -> AsyncIterator[Database]:
     """Connections to the configured server, tried for as long as `db_timeout`. An embedded server is
@@ -48,7 +57,11 @@ async def database(config: settings.DatabaseConfig) -> AsyncIterator[Database]:
     ConfigError."""
     async with client.server(await _located(config)) as dsn:
         connections = await pool.open_pool(
-            dsn, size=config.pool_max, patience=config.db_timeout, pgbouncer=config.pgbouncer
+            dsn,
+            size=config.pool_max,
+            patience=config.db_timeout,
+            pgbouncer=config.pgbouncer,
+            timeouts=brief(config),
         )
         try:
             yield Database(dsn, connections, embedded=not config.dsn)
@@ -90,7 +103,11 @@ async def backend(config: settings.Config, database: Database, *, observer: Serv
     """What the web works on, over connections of its own: a long list must not make the loop wait."""
     pgbouncer = config.database.pgbouncer
     connections = await pool.open_pool(
-        database.dsn, size=_WEB_CONNECTIONS, patience=config.database.db_timeout, pgbouncer=pgbouncer
+        database.dsn,
+        size=_WEB_CONNECTIONS,
+        patience=config.database.db_timeout,
+        pgbouncer=pgbouncer,
+        timeouts=_for_reading(config.database),
     )
     try:
         requests = PostgresRequests(connections, database.dsn, pgbouncer=pgbouncer)
@@ -106,7 +123,9 @@ async def backend(config: settings.Config, database: Database, *, observer: Serv
 @asynccontextmanager
 async def counter(config: settings.DatabaseConfig, database: Database) -> AsyncIterator[Queries]:
     """What the fleet is counted over: a connection that no reader of long lists keeps."""
-    connections = await pool.open_pool(database.dsn, size=1, patience=config.db_timeout, pgbouncer=config.pgbouncer)
+    connections = await pool.open_pool(
+        database.dsn, size=1, patience=config.db_timeout, pgbouncer=config.pgbouncer, timeouts=_for_reading(config)
+    )
     try:
         yield PostgresQueries(connections)
     finally:

@@ -2,7 +2,8 @@
 
 `Proxy.cut_after(b"; COMMIT")` lets the next message that contains these bytes through to the server, waits
 until the server has answered it, and closes the client's side without passing the answer on: to the client
-that is a connection lost in mid-COMMIT, to the server a commit like any other.
+that is a connection lost in mid-COMMIT, to the server a commit like any other. `Proxy.drop` makes the server vanish as
+a host does whose packets are dropped: nothing passes, and nothing is closed.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ class Proxy:
         self._messages = 0
         self._connections = 0
         self._frozen = 0
+        self._dropping = False
         self.cuts = 0
 
     def cut_after(self, trigger: bytes) -> None:
@@ -82,15 +84,26 @@ class Proxy:
         """From now on nothing reaches the clients that are connected; they are not told. New ones are served."""
         self._frozen = self._connections
 
+    @property
+    def connections(self) -> int:
+        """How many clients have come so far."""
+        return self._connections
+
+    def drop(self) -> None:
+        """From now on no byte passes in either direction. Connections stay open, and new ones get no answer."""
+        self._dropping = True
+
     async def serve(self, client: ByteStream) -> None:
         """One client's connection, to its end."""
         self._connections += 1
         number = self._connections
-        async with client, await self._connect() as server, anyio.create_task_group() as group:
-            doomed = anyio.Event()
-            group.start_soon(self._pass_up, client, server, doomed)
-            await self._pass_down(client, server, doomed, number)
-            group.cancel_scope.cancel()
+        async with client:
+            await self._way()
+            async with await self._connect() as server, anyio.create_task_group() as group:
+                doomed = anyio.Event()
+                group.start_soon(self._pass_up, client, server, doomed)
+                await self._pass_down(client, server, doomed, number)
+                group.cancel_scope.cancel()
 
     async def _pass_up(self, client: ByteStream, server: ByteStream, doomed: anyio.Event) -> None:
         try:
@@ -102,8 +115,10 @@ class Proxy:
                 if self._on_message is not None:
                     self._messages += 1
                     self._on_message(self._messages)
+                await self._way()
                 await server.send(data)
         except LEFT:
+            await self._way()
             await server.aclose()
 
     async def _pass_down(self, client: ByteStream, server: ByteStream, doomed: anyio.Event, number: int) -> None:
@@ -112,12 +127,18 @@ class Proxy:
                 answer = await server.receive(_MOST)
                 if number <= self._frozen:
                     await anyio.sleep_forever()
+                await self._way()
                 if doomed.is_set():
                     self.cuts += 1
                     return
                 await client.send(answer)
         except LEFT:
             return
+
+    async def _way(self) -> None:
+        """Whoever comes here while packets are dropped stays here."""
+        if self._dropping:
+            await anyio.sleep_forever()
 
     async def _connect(self) -> ByteStream:
         parts = urlsplit(self._upstream)
@@ -132,6 +153,14 @@ class Proxy:
         parts = urlsplit(self._upstream)
         login = parts.netloc.rpartition("@")[0] or "postgres"
         return f"postgresql://{login}@127.0.0.1:{self.port}{parts.path}?sslmode=disable"
+
+
+def one_of(*proxies: Proxy) -> str:
+    """A DSN that lists what is behind the proxies, in this order, for the one that is writable."""
+    parts = urlsplit(proxies[0].dsn)
+    login = parts.netloc.rpartition("@")[0]
+    hosts = ",".join(f"127.0.0.1:{proxy.port}" for proxy in proxies)
+    return f"postgresql://{login}@{hosts}{parts.path}?{parts.query}&target_session_attrs=read-write"
 
 
 @asynccontextmanager

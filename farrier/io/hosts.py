@@ -1,0 +1,109 @@
+"""Connects to the host of a DSN that serves, and to the next host where one does not.
+
+Used by `pool` for every connection. The driver gives all hosts of a DSN one time together, so a host that vanished uses
+up the time of those behind it. Here each host has its own time, and the host that served last is tried first. A host
+serves if it accepts the session with the DSN's `target_session_attrs`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+import asyncpg
+import msgspec
+
+from farrier.io import dsn as dsns
+
+# What a server says that is not there, is starting, stopping, full, or not (yet) the writable one.
+ELSEWHERE = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.TargetServerAttributeNotMatched,
+)
+
+_DEFAULT_PORT = "5432"
+
+
+class Host(msgspec.Struct, frozen=True):
+    """One of several hosts of a DSN; a name that begins with a slash is a directory of Unix sockets."""
+
+    name: str
+    port: int
+
+
+class NoHostServes(OSError):
+    """No host of the DSN accepts the session; the text has the reason of each."""
+
+
+class Hosts:
+    """The hosts of one DSN, shared by all connections of a pool."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsns.for_driver(dsn)
+        self._hosts = listed(dsn)
+        self._first = 0
+
+    async def connect(self, *_none: object, **options: Any) -> Any:
+        """A connection to the first host that serves. `options` are those of `asyncpg.connect`; their `timeout` is the
+        time of one host. Raises NoHostServes, or what the driver raises where the DSN names one host."""
+        if not self._hosts:
+            return await asyncpg.connect(self._dsn, **options)
+        reasons = []
+        for place in self._in_order():
+            host = self._hosts[place]
+            try:
+                connection = await asyncpg.connect(self._dsn, host=host.name, port=host.port, **options)
+            except ELSEWHERE as failure:
+                reasons.append(f"{host.name}:{host.port}: {str(failure) or type(failure).__name__}")
+                self._pass_over(place)
+            except BaseException:  # the caller gave up: its next attempt begins behind this host
+                self._pass_over(place)
+                raise
+            else:
+                self._first = place
+                return connection
+        raise NoHostServes("; ".join(reasons))
+
+    def _in_order(self) -> Iterator[int]:
+        first = self._first
+        return ((first + step) % len(self._hosts) for step in range(len(self._hosts)))
+
+    def _pass_over(self, place: int) -> None:
+        if self._first == place:
+            self._first = (place + 1) % len(self._hosts)
+
+
+def listed(dsn: str) -> tuple[Host, ...]:
+    """The hosts that a DSN, or PGHOST, lists; empty where there is one, or where the driver is to refuse the list."""
+    try:
+        parts = dsns.split(dsn)
+        options = dict(parse_qsl(parts.query))
+        inside = parts.netloc.rpartition("@")[2]
+        names = (inside or options.get("host") or os.environ.get("PGHOST", "")).split(",")
+        ports = ("" if inside else options.get("port", "")) or os.environ.get("PGPORT") or _DEFAULT_PORT
+        return _paired(names, ports.split(","), decode=bool(inside))
+    except ValueError:
+        return ()
+
+
+def _paired(names: Sequence[str], ports: Sequence[str], *, decode: bool) -> tuple[Host, ...]:
+    """Each name with the port behind it, or the default at its place."""
+    if len(names) == 1 or not all(names):
+        return ()
+    defaults = repeat(ports[0], len(names)) if len(ports) == 1 else ports
+    return tuple(_host(name, port, decode=decode) for name, port in zip(names, defaults, strict=True))
+
+
+def _host(given: str, default: str, *, decode: bool) -> Host:
+    if given.startswith("/"):
+        return Host(given, int(default))
+    name, _, port = given[1:].partition("]") if given.startswith("[") else given.partition(":")
+    port = port.removeprefix(":") or default
+    return Host(unquote(name), int(unquote(port))) if decode else Host(name, int(port))

@@ -1,0 +1,66 @@
+"""A primary and its streaming standby, each with a proxy before it, for tests of fail-overs."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+
+from farrier.io import account
+from farrier.io.embedded import EmbeddedServer, wheel_binaries
+from tests.support import pg, proxy
+
+
+class Pair:
+    """Both have the migrated database `db`; `dsn` leads to the writable one, by way of the proxies."""
+
+    def __init__(self, db: pg.Database, standby: pg.Database, ways: tuple[proxy.Proxy, proxy.Proxy]) -> None:
+        self.db = db
+        self.standby = standby
+        self.primary_way, self.standby_way = ways
+        self.dsn = proxy.one_of(*ways)
+
+    async def fail_over(self) -> None:
+        """The primary's packets are dropped from now on, and the standby is promoted."""
+        self.primary_way.drop()
+        async with self.standby.connect() as conn:
+            assert await conn.fetchval("SELECT pg_promote(wait => true, wait_seconds => 30)")
+
+
+@asynccontextmanager
+async def replicated() -> AsyncIterator[Pair]:
+    """The two servers, in step when this returns, and gone after the block."""
+    with TemporaryDirectory(prefix="farrier-test-pair-") as directory:
+        primary = EmbeddedServer(Path(directory) / "primary", settings=pg.FAST)
+        await anyio.to_thread.run_sync(primary.start)
+        try:
+            async with pg.Server(primary.dsn_of).database() as db:
+                name = urlsplit(db.dsn).path.removeprefix("/")
+                with _standby_of(primary, Path(directory) / "standby") as standby:
+                    second = pg.Database(standby.dsn_of(name))
+                    async with proxy.before(db.dsn) as first_way, proxy.before(second.dsn) as second_way:
+                        yield Pair(db, second, (first_way, second_way))
+        finally:
+            await anyio.to_thread.run_sync(primary.stop)
+
+
+@contextmanager
+def _standby_of(primary: EmbeddedServer, directory: Path) -> Iterator[EmbeddedServer]:
+    owner = account.for_server(primary.directory / "data")
+    directory.mkdir(mode=0o700)
+    owner.take(directory)
+    login = ("--host", str(primary.directory), "--username", "postgres")
+    copy = [wheel_binaries() / "pg_basebackup", *login, "--pgdata", directory / "data", "--write-recovery-conf"]
+    subprocess.run([*map(str, copy), "--checkpoint=fast"], check=True, cwd=directory, **owner.identity())
+    standby = EmbeddedServer(directory, settings=pg.FAST)
+    standby.start()
+    try:
+        yield standby
+    finally:
+        standby.stop()
