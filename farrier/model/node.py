@@ -157,6 +157,7 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `took_at` is when what a site's networks had free was last taken, as far as it could be had.
 
     `restarted_at` is when a decommission was last begun anew, and `unpaused_at` when the last pause of the node ended.
+    `adopted`: an operator had a decommission take what MAAS shows for the goals of its stages there.
     `cuts` counts the calls of the stage that came to no end. `touched`: a run before the last rerun got as far as MAAS.
     `released`: a decommission gave the machine back, so nothing of the node's own runs there any more."""
 
@@ -179,6 +180,7 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     took_at: datetime | None = None
     restarted_at: datetime | None = None
     unpaused_at: datetime | None = None
+    adopted: bool = False
     cuts: int = 0
 
     @property

@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from farrier.handlers.node import region
+from farrier.handlers.node import region, unclean
 from farrier.handlers.node.failing import fallback, freeze
 from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy, become, change, job, noted, waits_since
 from farrier.handlers.node.onboarding import detour, discovery
@@ -267,7 +267,13 @@ def _undone(node: Node, done: Done) -> Outcome:
 
 def _ended(node: Node, reason: str, writes: tuple[Write, ...]) -> Outcome:
     ended = job(node, status=W.CANCELLED, after_undo=None)
-    return become(node, change(node, status=fallback(node), workflow=ended), reason=reason, cause=CAUSE, writes=writes)
+    return become(
+        node,
+        change(unclean.given_up(node), status=fallback(node), workflow=ended),
+        reason=reason,
+        cause=CAUSE,
+        writes=writes,
+    )
 
 
 def _worthless(workflow: Workflow) -> tuple[Write, ...]:

@@ -12,21 +12,20 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from farrier.handlers.node import onboarding, onboarding_adopt, region
+from farrier.handlers.node.decommission import adopted
 from farrier.handlers.node.moves import Policy, change, job, noted, proven_healthy
 from farrier.handlers.node.onboarding.wait_for_agent_enrollment import wait_for_agent_enrollment
 from farrier.handlers.node.reply import Accept, Reject, Reply
 from farrier.handlers.node.stage import Done
-from farrier.handlers.node.workflow import advanced, again
+from farrier.handlers.node.workflow import again
 from farrier.model.health import Unhealthy
 from farrier.model.maas import MaasStatus as M
 from farrier.model.node import Decommission, Node, Onboarding
 from farrier.model.observation import MaasObservation
 from farrier.model.stages import DETOUR, PATHS
-from farrier.model.stages import DecommissionStage as D
 from farrier.model.stages import OnboardingStage as O
 from farrier.model.workflow import OnboardingMode
 from farrier.model.workflow import WorkflowStatus as W
-from farrier.model.writes import ForgetAgent, RevokeBootstrap
 
 _ACTION = "adopt_observed_state"
 # Where a deployment goes on when MAAS shows its machine in this state.
@@ -38,7 +37,6 @@ _GOES_ON_AT = {
 }
 _PATH = PATHS[OnboardingMode.DEPLOY]
 _AFTER_DEPLOYING = frozenset(_PATH[_PATH.index(O.WAIT_FOR_DEPLOYED) :]) | DETOUR
-_RELEASED = (M.READY, M.NEW, M.ABSENT)
 
 
 def adopt(node: Node, now: datetime, policy: Policy) -> Reply:
@@ -97,32 +95,21 @@ def _adopted(node: Node, stage: O, state: M, now: datetime) -> Node:
 
 
 def _of_decommission(node: Node, now: datetime, policy: Policy) -> Reply:
+    """The stages in MAAS whose goal it shows have nothing to do any more; all others still run."""
     workflow = node.workflow
     assert isinstance(workflow, Decommission), "the caller looked"
-    goals = {D.RELEASE_MAAS_NODE: _RELEASED, D.REMOVE_MAAS_RECORD: (M.ABSENT,)}
-    wanted = goals.get(workflow.stage) if workflow.stage is not None else None
-    if wanted is None:
-        return _no(f"nothing that is observed shows the goal of stage {workflow.stage}")
+    stages = adopted.left(workflow)
+    if not stages:
+        return _no(f"nothing that MAAS shows is a goal of what is left of this {workflow.mode}")
     seen = _fresh(node, now, policy)
     if isinstance(seen, Reject):
         return seen
-    if seen.state not in wanted:
-        return _no(f"MAAS says {seen.state}; accepted at stage {workflow.stage} are {_names(wanted)}")
-    running = change(node, workflow=job(node, **again(workflow)))
-    if workflow.stage is D.REMOVE_MAAS_RECORD:  # the last one: it looks once more, and ends the workflow
-        return _accepted(node, running, "MAAS has no such machine any more; the stage ends with that")
-    why = f"MAAS says {seen.state}"
-    done = Done(reason=why, skipped=f"{why}, adopted")
-    if not _is_given_back(seen):
-        return _accepted(node, advanced(running, done), f"{why}; goes on")
-    released = replace(done, to=noted(running, released=True))
-    return Accept(reason=f"{why}; goes on", to=advanced(running, released), writes=(ForgetAgent(), RevokeBootstrap()))
-
-
-def _is_given_back(seen: MaasObservation) -> bool:
-    """Whether the node's system is gone with its agent. A new machine that runs may never have been MAAS's to
-    install."""
-    return seen.state is M.READY or (seen.state is M.NEW and seen.power_state != "on")
+    if workflow.upstream.adopted and workflow.status is W.RUNNING:
+        return Accept(reason="what MAAS shows is adopted already")
+    if not any(adopted.shows(seen, stage) for stage in stages):
+        return _no(f"MAAS says {seen.state}; accepted at stage {workflow.stage} are {adopted.GOALS[stages[0]]}")
+    to = change(node, workflow=job(node, **again(workflow)))
+    return Accept(reason=f"MAAS says {seen.state}; goes on at stage {workflow.stage}", to=noted(to, adopted=True))
 
 
 def _fresh(node: Node, now: datetime, policy: Policy) -> MaasObservation | Reject:

@@ -69,7 +69,7 @@ def rerun(request: Request) -> Reply:
 
 def restart_clean(request: Request) -> Reply:
     """Undo, then start again, with nothing taken for done; meanwhile the node is in a state that needs no workflow."""
-    node = noted(request.node, restarted_at=request.now)
+    node = noted(request.node, restarted_at=request.now, adopted=False)
     return Accept(
         reason="undoes what was done, then starts again",
         to=change(_undoing(node, AfterUndo.RESTART), status=fallback(node)),

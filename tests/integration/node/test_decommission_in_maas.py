@@ -14,6 +14,7 @@ from farrier.sim.maas import ADMIN, Nature, Region, Status
 from farrier.sim.maas.records import Machine as Simulated
 from farrier.sim.maas.records import ScriptSet, ScriptStatus, SetType
 from tests.support import pg
+from tests.support.maas_region import put_into
 from tests.support.site import Machine, Site, opened
 from tests.support.stages import SITE
 
@@ -103,6 +104,21 @@ async def test_a_reimage_is_followed_by_an_onboarding_of_the_same_node(site: Sit
     modes = await site.conn.fetch("SELECT mode FROM farrier.node_onboardings ORDER BY id")
     assert [mode for (mode,) in modes] == ["manual", "deploy"]
     assert await machine.path("decommission") == ["pending", "running", "completed"]
+
+
+async def test_a_machine_that_an_administrator_released_meanwhile_is_adopted_and_the_node_cleaned_all_the_same(
+    site: Site,
+) -> None:
+    machine, simulated = await in_service(site)
+    await machine.asked("decommission", mode="full_decommission")
+    put_into(simulated, Status.READY, owner=None, power="off", previous=Status.DEPLOYED)
+    await site.wait(A_WHILE)
+    await machine.asked("adopt_observed_state")
+    for type_ in CLEANED:
+        await machine.finish(TaskType[type_])
+    await until(machine, ("deleted", "reconciled"))
+    assert changes(site) == ["delete"] and not await site.conn.fetchval("SELECT count(*) FROM farrier.node_agents")
+    assert await machine.path("decommission") == ["pending", "running", "reconciled"]
 
 
 async def test_a_bmc_that_is_mended_lets_the_release_be_made(site: Site) -> None:

@@ -6,23 +6,27 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from farrier.handlers.node.moves import change
 from farrier.model.actions import Action
-from farrier.model.failures import FailureClass
-from farrier.model.node import Agent, Upstream
+from farrier.model.failures import FailureClass, QuarantineCause
+from farrier.model.node import Agent, Quarantine, TaskStatus, TaskType, Upstream
 from farrier.model.outcome import Transition, Update
+from farrier.model.stages import PATHS
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.stages import OnboardingStage as O
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import DecommissionMode
 from farrier.model.workflow import WorkflowStatus as W
-from farrier.model.writes import AnswerIntent, ForgetAgent
-from farrier.sim.maas import OPERATOR, Status
+from farrier.model.writes import AnswerIntent, ForgetAgent, RevokeBootstrap
+from farrier.sim.maas import ADMIN, OPERATOR, Status
 from tests.support.handled import Handled
+from tests.support.maas_region import put_into
 from tests.support.machines import machine_in, slow_region
 from tests.support.nodes import intent
 from tests.support.stages import Stand, stand
+from tests.support.stored import OPEN
 
 S = Status
 FROM = (W.RUNNING, W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION)
@@ -199,6 +203,11 @@ async def decommissioned(at: Stand, machine: Status, stage: D, **fields: object)
     return it
 
 
+async def absent(at: Stand) -> None:
+    at.region.forget(next(iter(at.region.machines.values())))
+    at.observe()
+
+
 @pytest.mark.parametrize(
     ("mode", "following"),
     [
@@ -211,7 +220,8 @@ async def test_a_machine_that_is_released_already_is_passed_over(
     at: Stand, machine: Status, mode: DecommissionMode, following: D
 ) -> None:
     it = await decommissioned(at, machine, D.RELEASE_MAAS_NODE, mode=mode)
-    assert adopt(it) == ("accepted", f"MAAS says {machine.name.lower()}; goes on")
+    assert adopt(it) == ("accepted", f"MAAS says {machine.name.lower()}; goes on at stage release_maas_node")
+    await it.run()
     workflow = it.node.workflow
     assert workflow is not None
     assert (workflow.status, workflow.stage) == (W.RUNNING, following)
@@ -221,9 +231,9 @@ async def test_a_machine_that_is_released_already_is_passed_over(
 
 async def test_a_machine_that_is_gone_is_released(at: Stand) -> None:
     it = await decommissioned(at, S.READY, D.RELEASE_MAAS_NODE)
-    at.region.forget(next(iter(at.region.machines.values())))
-    at.observe()
+    await absent(at)
     assert adopt(it)[0] == "accepted"
+    await it.run()
     assert it.node.workflow is not None
     assert it.node.workflow.stage is D.POWER_OFF_MAAS_NODE and not it.node.workflow.upstream.released
 
@@ -232,6 +242,7 @@ async def test_a_new_machine_that_runs_may_have_its_agent_still(at: Stand) -> No
     it = await decommissioned(at, S.NEW, D.RELEASE_MAAS_NODE)
     at.observe(power_state="on")
     assert adopt(it)[0] == "accepted"
+    await it.run()
     assert it.node.workflow is not None and not it.node.workflow.upstream.released
     assert ForgetAgent() not in it.written
 
@@ -239,24 +250,116 @@ async def test_a_new_machine_that_runs_may_have_its_agent_still(at: Stand) -> No
 async def test_a_record_that_is_gone_is_removed(at: Stand) -> None:
     it = await decommissioned(at, S.READY, D.REMOVE_MAAS_RECORD)
     assert adopt(it)[0] == "rejected"
-    at.region.forget(next(iter(at.region.machines.values())))
-    at.observe()
+    await absent(at)
     await it.ask(Action.ADOPT_OBSERVED_STATE)
-    assert it.status is W.COMPLETED
-    assert it.node.status is N.DELETED
+    assert (it.status, it.node.status) == (W.RECONCILED, N.DELETED)
 
 
 @pytest.mark.parametrize("machine", [S.DEPLOYED, S.RELEASING, S.BROKEN])
-async def test_a_machine_that_is_not_released_is_not_taken_for_it(at: Stand, machine: Status) -> None:
-    it = await decommissioned(at, machine, D.RELEASE_MAAS_NODE)
+@pytest.mark.parametrize("stage", [D.DRAIN_NODE, D.LOAD_SITE_CONFIG, D.RELEASE_MAAS_NODE])
+async def test_a_machine_that_is_not_released_is_not_taken_for_it(at: Stand, machine: Status, stage: D) -> None:
+    it = await decommissioned(at, machine, stage)
     verdict, reason = adopt(it)
-    assert verdict == "rejected" and "accepted at stage release_maas_node are ready, new, absent" in reason
+    assert verdict == "rejected" and f"accepted at stage {stage} are ready, new, absent" in reason
 
 
-@pytest.mark.parametrize("stage", [s for s in D if s not in (D.RELEASE_MAAS_NODE, D.REMOVE_MAAS_RECORD)])
-async def test_no_other_stage_has_a_goal_that_is_observed(at: Stand, stage: D) -> None:
+async def test_a_machine_that_was_deployed_anew_since_is_released_after_all(at: Stand) -> None:
+    it = await decommissioned(at, S.READY, D.LOAD_SITE_CONFIG)
+    assert adopt(it)[0] == "accepted"
+    record = at.region.machines[it.node.maas_id or ""]
+    put_into(record, S.DEPLOYED, owner=ADMIN.username, power="on", previous=S.READY)
+    at.observe()
+    await it.rest()
+    assert "release" in at.world.observed.operations
+
+
+FULL = PATHS[DecommissionMode.FULL_DECOMMISSION]
+WITH_A_PERSON = [stage for stage in FULL if isinstance(stage, D) and stage is not D.DISABLE_NODE]
+
+
+async def finished(it: Handled) -> list[TaskType]:
+    """Run to the end, agents doing what they are asked for. Answers what they did."""
+    done: list[TaskType] = []
+    for _ in range(60):
+        await it.rest()
+        for task in [t for t in it.node.tasks if t.status in OPEN]:
+            done.append(task.type)
+            rest = (t for t in it.node.tasks if t.id != task.id)
+            it.stand.node = change(it.node, tasks=(*rest, replace(task, status=TaskStatus.SUCCEEDED)))
+        if it.node.workflow is None:
+            return done
+        it.pass_time()
+    raise AssertionError(it.node.workflow)
+
+
+def work_after(stage: D) -> list[TaskType]:
+    """What agents do from this stage on."""
+    carried = {
+        D.FORCE_RELEASE_ALLOCATIONS: TaskType.RELEASE_ALLOCATIONS,
+        D.CLEANUP_STORAGE: TaskType.CLEANUP_STORAGE,
+        D.SCRUB_GPU: TaskType.SCRUB_GPU,
+        D.VALIDATE_CLEAN_NODE: TaskType.VALIDATE_CLEAN,
+    }
+    return [carried[later] for later in FULL[FULL.index(stage) :] if isinstance(later, D) and later in carried]
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["ready", "absent"])
+@pytest.mark.parametrize("stage", WITH_A_PERSON)
+async def test_a_decommission_skips_what_maas_shows_from_any_stage_and_does_the_rest(
+    at: Stand, stage: D, gone: bool
+) -> None:
+    """And ends reconciled, in `deleted`, over legal edges: `Handled` looks at those after each run."""
     it = await decommissioned(at, S.READY, stage)
-    assert adopt(it) == ("rejected", _reason(f"nothing that is observed shows the goal of stage {stage}"))
+    if gone:
+        await absent(at)
+    at.node = change(at.node, status=N.RETIRED, agent=Agent(enrolled_at=at.now), ever_onboarded=True)
+    at.observe(power_state="off")
+    is_shown = gone or FULL.index(stage) <= FULL.index(D.POWER_OFF_MAAS_NODE)
+    assert await it.ask(Action.ADOPT_OBSERVED_STATE) == ("accepted" if is_shown else "rejected")
+    if not is_shown:
+        return
+    done = await finished(it)
+    assert (it.status, it.node.status) == (W.RECONCILED, N.DELETED)
+    assert [task for task in done if task is not TaskType.UNINSTALL] == work_after(stage)
+    assert not {"release", "power_off"} & set(at.world.observed.operations)
+    if stage is not D.REMOVE_MAAS_RECORD:
+        assert RevokeBootstrap() in it.written and ForgetAgent() in it.written, "cleanup_secrets ran"
+
+
+@pytest.mark.parametrize("mode", [DecommissionMode.REIMAGE, DecommissionMode.FULL_DECOMMISSION])
+async def test_a_drain_that_runs_goes_on_with_its_task(at: Stand, mode: DecommissionMode) -> None:
+    it = await decommissioned(at, S.READY, D.DRAIN_NODE, mode=mode)
+    at.node = change(at.node, status=N.QUARANTINED, quarantine=Quarantine(QuarantineCause.DRAIN_FAILED, "busy"))
+    assert await it.ask(Action.ADOPT_OBSERVED_STATE) == "accepted"
+    assert it.node.status is N.DRAINING and [task.type for task in it.node.tasks] == [TaskType.DRAIN]
+
+
+async def test_a_second_adoption_of_a_decommission_changes_nothing(at: Stand) -> None:
+    it = await decommissioned(at, S.READY, D.SCRUB_GPU)
+    adopt(it)
+    first = it.node
+    assert adopt(it) == ("accepted", "what MAAS shows is adopted already") and it.node == first
+
+
+async def test_a_clean_start_forgets_what_was_adopted(at: Stand) -> None:
+    it = await decommissioned(at, S.READY, D.SCRUB_GPU)
+    adopt(it)
+    await it.ask(Action.RESTART_CLEAN)
+    assert it.node.workflow is not None and not it.node.workflow.upstream.adopted
+
+
+@pytest.mark.parametrize(
+    ("mode", "stage"),
+    [
+        (DecommissionMode.SOFT_RESET, D.SCRUB_GPU),
+        (DecommissionMode.REIMAGE, D.RETIRE_GPUAAS_NODE),
+    ],
+)
+async def test_where_nothing_in_maas_is_left_to_do_nothing_is_adopted(
+    at: Stand, mode: DecommissionMode, stage: D
+) -> None:
+    it = await decommissioned(at, S.READY, stage, mode=mode)
+    assert adopt(it) == ("rejected", _reason(f"nothing that MAAS shows is a goal of what is left of this {mode}"))
 
 
 def _reason(why: str) -> str:

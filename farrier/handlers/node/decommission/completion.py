@@ -14,7 +14,8 @@ def complete(node: Node) -> Node:
     """The node as its decommission ends: deleted, retired and to be installed anew, retired, or on its way back into
     service."""
     workflow = own(node)
-    ended = change(node, workflow=job(node, status=W.COMPLETED, next_attempt_at=None))
+    ending = W.RECONCILED if workflow.upstream.adopted else W.COMPLETED
+    ended = change(node, workflow=job(node, status=ending, next_attempt_at=None))
     if workflow.mode is DecommissionMode.FULL_DECOMMISSION:
         return change(ended, status=N.DELETED, quarantine=None)
     if workflow.mode is DecommissionMode.REIMAGE:

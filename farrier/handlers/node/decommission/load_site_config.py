@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from farrier.handlers.node import region
+from farrier.handlers.node.decommission import adopted
 from farrier.handlers.node.decommission.machine import left_alone
+from farrier.handlers.node.decommission.own import own
 from farrier.handlers.node.moves import Policy
 from farrier.handlers.node.stage import Done, Failed, Settled, StageResult
 from farrier.model.failures import FailureClass
@@ -21,6 +23,9 @@ def load_site_config(node: Node, now: datetime, policy: Policy) -> StageResult:
         detail = f"site {node.site}: {us.username[:64]!r}, to whom the API key belongs, is no administrator of MAAS"
         return Failed(failure=FailureClass.INVALID_CONFIG, detail=detail)
 
+    why = adopted.goal_shown(node, now, policy, *adopted.left(own(node)))
+    if why is not None:  # nothing is left to ask of MAAS
+        return Done(reason=why, skipped=why)
     if left_alone(node) is None and ((site := policy.site_of(node)) is None or site.maas is None):
         return region.not_configured(node)
     return left_alone(node) or region.with_region(node, policy, ask, name="load_site_config", reads_only=True)

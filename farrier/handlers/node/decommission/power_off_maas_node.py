@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from farrier.handlers.node import region, tasks
+from farrier.handlers.node.decommission import adopted
 from farrier.handlers.node.decommission import machine as machines
 from farrier.handlers.node.decommission.machine import ON_ITS_WAY_OUT, asking, in_use, left_alone, unlock, was_asked
 from farrier.handlers.node.moves import Policy
@@ -16,6 +17,7 @@ from farrier.handlers.node.stage import Done, Settled, StageResult, Waiting
 from farrier.model.maas import Machine
 from farrier.model.maas_changes import PowerOff
 from farrier.model.node import Node
+from farrier.model.stages import DecommissionStage
 
 _OFF = "off"
 _POWER_OFF = "power off"
@@ -30,12 +32,18 @@ def power_off_maas_node(node: Node, now: datetime, policy: Policy) -> StageResul
     gone = Done(reason=f"MAAS has no machine {node.maas_id} any more", skipped="no longer in MAAS")
     return (
         left_alone(node)
+        or _adopted(node, now, policy)
         or machines.unseen(node, _POWER_OFF)
         or _still_on(node)
         or machines.with_machine(
             node, policy, lambda machine: _decide(node, now, machine), gone=gone, name="power_off_maas_node"
         )
     )
+
+
+def _adopted(node: Node, now: datetime, policy: Policy) -> Done | None:
+    why = adopted.goal_shown(node, now, policy, DecommissionStage.POWER_OFF_MAAS_NODE)
+    return None if why is None else Done(reason=why, skipped=why)
 
 
 def _still_on(node: Node) -> Waiting | None:

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from farrier.config.sites import Erase
 from farrier.handlers.node import region
+from farrier.handlers.node.decommission import adopted
 from farrier.handlers.node.decommission import machine as machines
 from farrier.handlers.node.decommission.machine import ON_ITS_WAY_OUT, S, asking, in_use, left_alone, unlock, was_asked
 from farrier.handlers.node.decommission.own import own
@@ -20,6 +21,7 @@ from farrier.model.failures import FailureClass
 from farrier.model.maas import Machine
 from farrier.model.maas_changes import Abort, Release
 from farrier.model.node import Node
+from farrier.model.stages import DecommissionStage
 from farrier.model.workflow import DecommissionMode
 from farrier.model.writes import ForgetAgent, RevokeBootstrap, UseNetworks
 
@@ -42,6 +44,7 @@ _ABORT = "abort"
 def release_maas_node(node: Node, now: datetime, policy: Policy) -> StageResult:
     return (
         left_alone(node)
+        or _adopted(node, now, policy)
         or machines.unseen(node, _RELEASE, _ABORT)
         or _still_at_work(node)
         or machines.with_machine(
@@ -52,6 +55,13 @@ def release_maas_node(node: Node, now: datetime, policy: Policy) -> StageResult:
             name="release_maas_node",
         )
     )
+
+
+def _adopted(node: Node, now: datetime, policy: Policy) -> Done | None:
+    why = adopted.goal_shown(node, now, policy, DecommissionStage.RELEASE_MAAS_NODE)
+    if why is None:
+        return None
+    return _given_back(node, why, skipped=why) if adopted.is_given_back(node.maas) else Done(reason=why, skipped=why)
 
 
 def _still_at_work(node: Node) -> Waiting | None:
@@ -97,10 +107,16 @@ def _released(node: Node, machine: Machine) -> Done:
         return Done(
             reason=f"nothing to release: it is {shown}", skipped=f"the machine is {shown} in MAAS, not deployed"
         )
-    # What is installed anew keeps its addresses and memberships; whoever is deleted has them until it is switched off.
+    return _given_back(node, f"released: it is {shown}")
+
+
+def _given_back(node: Node, reason: str, *, skipped: str | None = None) -> Done:
+    """Its system is gone. What is installed anew keeps its addresses and memberships; a node that is deleted has them
+    until it is switched off."""
     stays_empty = own(node).mode is DecommissionMode.REIMAGE and own(node).options.retire
     return Done(
-        reason=f"released: it is {shown}",
+        reason=reason,
+        skipped=skipped,
         to=noted(node, released=True),
         writes=(ForgetAgent(), RevokeBootstrap(), *((UseNetworks(),) if stays_empty else ())),
     )

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from msgspec.structs import replace
+
+from farrier.handlers.node.decommission import adopted
 from farrier.handlers.node.decommission import machine as machines
 from farrier.handlers.node.decommission.machine import ON_ITS_WAY_OUT, in_use, unlock
 from farrier.handlers.node.decommission.own import back_to_removing, own
@@ -17,6 +20,7 @@ from farrier.handlers.node.stage import Done, Settled, StageResult
 from farrier.model.maas import Machine
 from farrier.model.maas_changes import Delete
 from farrier.model.node import Node
+from farrier.model.stages import DecommissionStage
 from farrier.model.workflow import DecommissionMode
 
 
@@ -25,11 +29,17 @@ def remove_maas_record(node: Node, now: datetime, policy: Policy) -> StageResult
     return (
         back_to_removing(node)
         or _kept(node, policy)
+        or _adopted(node, now, policy)
         or machines.unseen(node)
         or machines.with_machine(
             node, policy, lambda machine: _decide(node, machine), gone=_removed(node), name="remove_maas_record"
         )
     )
+
+
+def _adopted(node: Node, now: datetime, policy: Policy) -> Done | None:
+    why = adopted.goal_shown(node, now, policy, DecommissionStage.REMOVE_MAAS_RECORD)
+    return None if why is None else replace(_removed(node), reason=why, skipped=why)
 
 
 def _kept(node: Node, policy: Policy) -> Done | None:

@@ -1,0 +1,60 @@
+"""Which stages of a decommission have reached their goal by what MAAS shows, once an operator adopted that.
+
+Asked by the stages next to this module, and by the response to `adopt_observed_state`. Only stages that act in MAAS
+have a goal that it shows; drain, cleaning, validation and secrets are the node's own and run. A reading that is stale,
+or of a machine that another user holds, shows nothing: the stage then looks for itself.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from farrier.handlers.node import region
+from farrier.handlers.node.decommission.own import own
+from farrier.handlers.node.moves import Policy
+from farrier.model.maas import MaasStatus as M
+from farrier.model.node import Decommission, Node
+from farrier.model.observation import MaasObservation
+from farrier.model.stages import PATHS
+from farrier.model.stages import DecommissionStage as D
+
+_RELEASED = (M.READY, M.NEW)
+# Stages that change a machine in MAAS, and what shows that it needs no more.
+GOALS = {
+    D.RELEASE_MAAS_NODE: "ready, new, absent",
+    D.POWER_OFF_MAAS_NODE: "ready or new and off, absent",
+    D.REMOVE_MAAS_RECORD: "absent",
+}
+
+
+def left(workflow: Decommission) -> tuple[D, ...]:
+    """The stages in MAAS that the workflow has not passed, the one that it is at among them."""
+    path = PATHS[workflow.mode]
+    rest = path if workflow.stage is None else path[path.index(workflow.stage) :]
+    return tuple(stage for stage in GOALS if stage in rest and stage not in workflow.options.leave_out)
+
+
+def shows(seen: MaasObservation, stage: D) -> bool:
+    """Whether nothing is left to do for the stage by this reading."""
+    if seen.state is M.ABSENT:
+        return True
+    is_released = seen.state in _RELEASED
+    if stage is D.POWER_OFF_MAAS_NODE:
+        return is_released and seen.power_state == "off"
+    return stage is D.RELEASE_MAAS_NODE and is_released
+
+
+def goal_shown(node: Node, now: datetime, policy: Policy, *stages: D) -> str | None:
+    """Why these stages have nothing to do, if an operator adopted what MAAS shows and it shows that still."""
+    seen = node.maas
+    if not own(node).upstream.adopted or seen is None or not seen.fresh(now, policy.observation_ttl):
+        return None
+    if region.is_foreign(seen) or not all(shows(seen, stage) for stage in stages):
+        return None
+    return f"MAAS says {seen.state}, adopted"
+
+
+def is_given_back(seen: MaasObservation | None) -> bool:
+    """Whether the node's system is gone with its agent. A new machine that runs may never have been MAAS's to
+    install."""
+    return seen is not None and (seen.state is M.READY or (seen.state is M.NEW and seen.power_state != "on"))
