@@ -16,12 +16,13 @@ _ACTIVE = """
     INSERT INTO farrier.nodes
            (name, site, model, status, management, bmc_address, bmc_credential, bmc, ever_onboarded, ever_active)
     SELECT 'gpu-' || n, 'site-' || n % 8, 'HGX-H100', 'active', 'manageable', 'https://bmc-' || n || '.example',
-           'file:/etc/farrier/bmc', $3::jsonb || jsonb_build_object('power_at', farrier.now() + interval '1 day'),
+           'file:/etc/farrier/bmc', $3::jsonb
+           || jsonb_build_object('power_at', farrier.now() + interval '1 day', 'serial', 'S' || n),
            true, true
       FROM generate_series($1::bigint, $2::bigint) n
 """
 _BMC = """{"power": "on", "good_version": "1", "tried_version": "1", "system_path": "/redfish/v1/Systems/1",
-           "manager_path": "/redfish/v1/Managers/1", "serial": "S0123456", "manufacturer": "Example",
+           "manager_path": "/redfish/v1/Managers/1", "manufacturer": "Example",
            "product": "HGX"}"""
 # The rules for nodes and workflows hold for steps of the handler; a fleet that begins in the middle takes none.
 WITHOUT_GUARDS = "ALTER TABLE farrier.nodes DISABLE TRIGGER USER"

@@ -21,6 +21,7 @@ from farrier.config import ControllerConfig, NodeConfig
 from farrier.controller.host import Host
 from farrier.controller.processor import Processor
 from farrier.handlers.node import NODE_KIND, NodeHandler, NodeServices
+from farrier.io.identities import PostgresIdentities
 from farrier.io.node import NodeRows
 from farrier.io.state import PostgresStateIO
 from farrier.metrics.definitions import KindWords, Vocabulary
@@ -108,7 +109,9 @@ async def running(
         NODE_KIND,
         NodeHandler(NodeConfig()),
         io or node_io(ground),
-        services=NodeServices(Unplugged(), Credentials(CredentialPlaces()), Unconnected()),
+        services=NodeServices(
+            Unplugged(), Credentials(CredentialPlaces()), Unconnected(), PostgresIdentities(ground.pool)
+        ),
         host=Host(config=config, sink=tally, clock=MonotonicClock()),
     )
     async with anyio.create_task_group() as group:

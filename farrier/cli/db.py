@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TypeVar
 
 import anyio
+import msgspec
 import typer
 
 from farrier.cli import output
 from farrier.cli.connection import with_settings
 from farrier.config import Config
 from farrier.errors import ConfigError
-from farrier.io import catalog, migrate
+from farrier.io import catalog, identities, migrate
 from farrier.io.client import administrator, prepare_roles
 from farrier.io.embedded import EmbeddedServer
 from farrier.io.pool import Single
@@ -40,13 +41,16 @@ def migrate_(settings: Config) -> None:
 @db.command("check")
 @with_settings
 def check(settings: Config, as_json: output.AsJson = False) -> None:
-    """Say whether schema and program fit: exit code 0, 1 for an older schema, 5 for a newer one."""
-    status = _administer(settings, migrate.check)
+    """Say whether schema and program fit: exit code 0, 1 for an older schema, 5 for a newer one. Names nodes that
+    recorded the same machine."""
+    status, shared = _administer(settings, _checked)
     if as_json:
-        output.json(status)
+        output.json({**msgspec.structs.asdict(status), "same_machine": shared})
     status.require_current()
     if not as_json:
         typer.echo(f"schema version {status.found}, as this program needs it")
+        for machine in shared:
+            typer.echo(f"nodes {', '.join(machine.nodes)} recorded the same machine, by its {machine.kind}")
 
 
 @db.command("roles")
@@ -67,6 +71,12 @@ def url(settings: Config) -> None:
     if not settings.database.embedded:
         raise ConfigError("which server? give --embedded DIR, or set database.embedded")
     typer.echo(EmbeddedServer(Path(settings.database.embedded)).start())
+
+
+async def _checked(conn: Single) -> tuple[migrate.SchemaStatus, tuple[identities.Duplicate, ...]]:
+    """How the schema fits, and where it does, the machines that several nodes recorded."""
+    status = await migrate.check(conn)
+    return status, await identities.duplicates(conn) if status.found == status.needed else ()
 
 
 def _administer(settings: Config, work: Callable[[Single], Awaitable[T]]) -> T:

@@ -16,7 +16,7 @@ import msgspec
 from farrier.io import statements
 from farrier.io.census import node_columns
 from farrier.io.pool import Connection
-from farrier.model import actions, edges, failures, maas_region, mapping, params
+from farrier.model import actions, edges, failures, identity, maas_region, mapping, params
 from farrier.model.built_in import BUILT_IN
 from farrier.model.kinds import CREATE, LAYER, KindSpec
 from farrier.model.limits import Limits
@@ -32,6 +32,7 @@ _KIND_FINGERPRINT = statements.load("catalog/kind_fingerprint")
 _SETTING = statements.load("catalog/setting")
 _LIMITS = statements.load("catalog/limits")
 _DEFAULT_LIMITS = statements.load("catalog/default_limits")
+_PLACEHOLDERS = statements.load("catalog/placeholders")
 
 
 async def sync(conn: Connection) -> None:
@@ -45,6 +46,7 @@ async def sync(conn: Connection) -> None:
         advice = _advice()
         await conn.execute(_ADVICE, list(advice), list(advice.values()))
         await conn.execute(_DEFAULT_LIMITS, *node_columns(Limits()))
+        await conn.execute(_PLACEHOLDERS, list(identity.PLACEHOLDERS))
 
 
 async def sync_kinds(conn: Connection, specs: Sequence[KindSpec]) -> None:

@@ -24,6 +24,7 @@ _DATA_CLASSES = ("22", "54")
 _TAKEN = {
     "nodes_maas": ("another node has this MAAS id in this site", "give each node its own MAAS id"),
     "node_bmcs_one": ("another node has this BMC", "correct the address, or delete the other node first"),
+    "node_identities_one": ("another node has this machine", "delete one of the two, or clear_bmc it"),
     "node_macs_pkey": ("another node has this MAC address", "correct the address, or delete the other node first"),
 }
 _NO_RIGHT_HINT = "reading takes the role farrier_reader, asking farrier_intents, the rest farrier_controller"

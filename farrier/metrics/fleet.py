@@ -149,6 +149,7 @@ class FleetGauges(Collector):
         yield _by_word(gauges.MANUAL_INTERVENTION, words.failures, census.manual)
         yield _by_word(gauges.NODES_BY_HEALTH, words.health, census.health)
         yield _by_word(gauges.NODES_BY_POWER, words.power, census.power)
+        yield gauges.NODES_SAME_MACHINE.family({(): census.same_machine})
         yield gauges.NODES_PAUSED.family({(): census.paused})
         yield gauges.HEARTBEATS_STALE.family({(): census.heartbeats_stale})
         yield _by_word(gauges.OBSERVATIONS_STALE, words.sources, census.observations_stale)

@@ -72,6 +72,9 @@ NODES_BY_POWER = Gauge(
     "Nodes by the power that was last read; unknown for those that are not manageable.",
     ("power",),
 )
+NODES_SAME_MACHINE = Gauge(
+    "farrier_nodes_same_machine", "Nodes that recorded a machine which another node recorded, too."
+)
 NODES_PAUSED = Gauge("farrier_nodes_paused", "Nodes that an operator has paused.")
 HEARTBEATS_STALE = Gauge(
     "farrier_heartbeats_stale",

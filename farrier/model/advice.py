@@ -194,6 +194,8 @@ def _of_clocks(node: NodeDetail, late: Sequence[Clock]) -> Iterator[str]:
 
 def _of_bmc(node: NodeDetail) -> Iterator[str]:
     bmc = node.bmc
+    if node.same_machine:
+        yield "find out which of the nodes is the machine; set_bmc the others' own address, or clear_bmc or delete them"
     if bmc.failure is not None:
         yield failures.BMC_ADVICE[bmc.failure]
     if symptoms.is_unread(node) and bmc.sync_failure is not None:

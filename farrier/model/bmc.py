@@ -25,6 +25,7 @@ class BmcFailure(StrEnum):
     PROTOCOL = "protocol"  # an answer that is not Redfish, or no real power state
     UNSUPPORTED = "unsupported"  # sound Redfish without what we need of it
     IDENTITY_MISMATCH = "identity_mismatch"  # another machine than the recorded one
+    IDENTITY_TAKEN = "identity_taken"  # the machine belongs to another node
     INTERNAL = "internal"  # a bug of ours
 
 
@@ -115,6 +116,7 @@ _PAUSES: dict[BmcFailure, tuple[timedelta, timedelta] | None] = {
     BmcFailure.PROTOCOL: (timedelta(minutes=5), timedelta(minutes=30)),
     BmcFailure.UNSUPPORTED: (timedelta(minutes=5), timedelta(minutes=30)),
     BmcFailure.IDENTITY_MISMATCH: None,
+    BmcFailure.IDENTITY_TAKEN: None,
     BmcFailure.INTERNAL: (timedelta(seconds=30), timedelta(minutes=5)),
 }
 

@@ -112,6 +112,7 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     health: Mapping[str, int]
     power: Mapping[str, int]
     paused: int
+    same_machine: int
     heartbeats_stale: int
     failing: tuple[Failing, ...]
     unread_power: Mapping[str, int]

@@ -29,6 +29,7 @@ class FailureClass(StrEnum):
     STATE_DISAGREEMENT = "state_disagreement"
     # Not worth another attempt until somebody changed something.
     IDENTITY_MISMATCH = "identity_mismatch"
+    IDENTITY_TAKEN = "identity_taken"
     ADOPT_FAILED = "adopt_failed"
     INVALID_CONFIG = "invalid_config"
     UPSTREAM_REFUSED = "upstream_refused"
@@ -65,9 +66,17 @@ UNSAFE = frozenset(
         FailureClass.DISCOVERY_CONFLICT,
         FailureClass.STATE_DISAGREEMENT,
         FailureClass.IDENTITY_MISMATCH,
+        FailureClass.IDENTITY_TAKEN,
     }
 )
 """We may be touching the wrong machine: an enrolling node is quarantined as well."""
+
+
+UNSAFE_OF_BMC: Mapping[BmcFailure, FailureClass] = {
+    BmcFailure.IDENTITY_MISMATCH: FailureClass.IDENTITY_MISMATCH,
+    BmcFailure.IDENTITY_TAKEN: FailureClass.IDENTITY_TAKEN,
+}
+"""What a BMC that answers for the wrong machine means for the workflow."""
 
 
 class QuarantineCause(StrEnum):
@@ -120,6 +129,10 @@ FAILURES: Mapping[FailureClass, Advice] = {
     ),
     FailureClass.IDENTITY_MISMATCH: Advice(
         False, "the BMC answers for another machine: correct its address with set_bmc, then adopt or retry_stage"
+    ),
+    FailureClass.IDENTITY_TAKEN: Advice(
+        False,
+        "correct the address with set_bmc; or clear_bmc or delete the node that is named, then adopt or retry_stage",
     ),
     FailureClass.ADOPT_FAILED: Advice(
         False, "see the node's last BMC error; correct it and adopt again, or manage to give up adopting"
@@ -180,6 +193,7 @@ BMC_ADVICE: Mapping[BmcFailure, str] = {
     BmcFailure.PROTOCOL: "its Redfish makes no sense: update its firmware or reset it",
     BmcFailure.UNSUPPORTED: "update its firmware, or run the node unmanaged",
     BmcFailure.IDENTITY_MISMATCH: "another machine answers: correct it with set_bmc, or clear_bmc first if replaced",
+    BmcFailure.IDENTITY_TAKEN: "correct the address with set_bmc; or clear_bmc or delete the node named, then manage",
     BmcFailure.INTERNAL: "a bug of farrier: report it with the log of the failed probe",
 }
 

@@ -1,45 +1,85 @@
 """Is this the recorded machine? Compares what is recorded of a machine with what its BMC reports.
 
-Verifying and adopting ask it; both refuse another machine. What is not recorded, not reported, or a placeholder that
-vendors ship proves nothing, in either direction. Spelling does not count: case, blanks, separators, and the byte order
-of a UUID, which firmware updates are known to swap.
+Verifying and adopting ask it; both refuse another machine, and one that belongs to another node. What is not recorded,
+not reported, or a placeholder that vendors ship proves nothing, in either direction. Spelling does not count: case,
+blanks, separators, and the byte order of a UUID, which firmware updates are known to swap.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 from uuid import UUID
 
 import msgspec
 
-# What boards say for which nobody wrote anything into the store that SMBIOS reads.
+# What boards say for which nobody wrote anything into the store that SMBIOS reads, by board vendors' defaults.
 _NO_SERIALS = frozenset(
     {
         "n/a",
         "na",
         "none",
         "null",
+        "nil",
+        "empty",
+        "default",
+        "invalid",
+        "oem",
+        "standard",
+        "undefined",
         "unknown",
-        "not specified",
+        "unspecified",
+        "not applicable",
         "not available",
+        "not defined",
+        "not provided",
+        "not set",
+        "not specified",
         "default string",
+        "default_string",
+        "to be filled",
         "to be filled by o.e.m.",
+        "to be filled by o.e.m",
+        "to be filled by oem",
+        "serial number",
         "system serial number",
-        "0123456789",
-        "1234567890",
+        "chassis serial number",
+        "base board serial number",
+        "123456",
+        "1234567",
+        "12345678",
         "123456789",
+        "1234567890",
+        "0123456789",
+        "0123456789abcdef",
+        "1234567890abcdef",
     }
 )
-# AMI's default, found in thousands of machines.
-_NO_UUIDS = frozenset({UUID("03000200-0400-0500-0006-000700080009")})
+# Defaults of AMI and of its licensees, found in thousands of machines.
+_NO_UUIDS = frozenset(
+    map(
+        UUID,
+        (
+            "03000200-0400-0500-0006-000700080009",
+            "03020100-0504-0706-0809-0a0b0c0d0e0f",
+            "00112233-4455-6677-8899-aabbccddeeff",
+            "12345678-1234-5678-90ab-cddeefaabbcc",
+            "deadbeef-dead-beef-dead-beefdeadbeef",
+        ),
+    )
+)
+
+PLACEHOLDERS: tuple[str, ...] = tuple(sorted({*_NO_SERIALS, *map(str, _NO_UUIDS)}))
+"""What identifies no machine, for the database, which keeps each machine to one node by the same rules."""
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """What tells a machine from others. Absent is None or empty."""
+    """What tells a machine from others. Absent is None or empty. `manufacturer` says whose serial it is: makers do not
+    agree on their numbers, so it counts where machines of a fleet are told apart, and not in `compare`."""
 
     serial: str | None = None
     uuid: str | None = None
     macs: tuple[str, ...] = ()
+    manufacturer: str | None = None
 
     @property
     def is_known(self) -> bool:
@@ -66,6 +106,18 @@ class Unproven(msgspec.Struct, frozen=True):
 
 
 Verdict: TypeAlias = Same | Another | Unproven
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """The node to which a machine belongs, and by which kind of number that is known."""
+
+    node: str
+    kind: Literal["uuid", "serial", "mac"]
+
+    @property
+    def text(self) -> str:
+        name = {"uuid": "UUID", "serial": "serial number", "mac": "MAC address"}[self.kind]
+        return f"this machine belongs to node {self.node}: it has the same {name}"
 
 
 def compare(recorded: Identity, seen: Identity) -> Verdict:
@@ -95,6 +147,7 @@ def kept(recorded: Identity, seen: Identity) -> Identity:
         serial=recorded.serial if _serial(recorded.serial) else seen.serial,
         uuid=recorded.uuid if _uuids(recorded.uuid) else seen.uuid,
         macs=recorded.macs or seen.macs,
+        manufacturer=seen.manufacturer,
     )
 
 
@@ -129,7 +182,7 @@ def _uuids(text: str | None) -> frozenset[UUID]:
     except ValueError:
         return frozenset()
     swapped = UUID(bytes_le=uuid.bytes)
-    says_nothing = len(set(uuid.hex)) == 1 or not _NO_UUIDS.isdisjoint((uuid, swapped))
+    says_nothing = len(set(uuid.bytes)) == 1 or not _NO_UUIDS.isdisjoint((uuid, swapped))
     return frozenset() if says_nothing else frozenset((uuid, swapped))
 
 

@@ -294,8 +294,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """One node over all layers. `maas_created`: its machine in MAAS was made by us. `redeploying`: a reimage ended, and
     the onboarding that is to follow has not begun. `candidate_of` names the other node that has the machine which a
     workflow found. `deployed_here`: the last onboarding that ended well deployed its machine. `region_doubt`: why
-    nothing is to be asked of its site's region now. `labels`, `networks` and `ib_guids` are there while an onboarding
-    is live: what it is to use, None for nothing, and the GUIDs of its InfiniBand ports, None while nobody told them."""
+    nothing is to be asked of its site's region now. `same_machine` names other nodes that recorded its machine.
+    `labels`, `networks` and `ib_guids` are there while an onboarding is live: what it is to use, None for nothing, and
+    the GUIDs of its InfiniBand ports, None while nobody told them."""
 
     id: int
     name: str
@@ -331,6 +332,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     region_doubt: str | None = None
     candidate_of: str | None = None
     deployed_here: bool = False
+    same_machine: tuple[str, ...] = ()
     networks: Networks | None = None
     ib_guids: tuple[str, ...] | None = None
     tasks: tuple[Task, ...] = ()

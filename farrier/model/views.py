@@ -156,6 +156,7 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     bmc: Bmc
     not_scrubbed: bool
     deleting: bool
+    same_machine: tuple[str, ...] = ()
     outcome: Record | None
     outcome_at: datetime | None
     next_run_at: datetime | None

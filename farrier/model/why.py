@@ -114,6 +114,9 @@ def _errors(node: NodeDetail, now: datetime) -> Iterator[str]:
         yield f"MAAS of site {region.site}, {region.state} for {duration.human(now - region.since)}{error}"
     if node.bmc.last_error is not None:
         yield f"BMC: {node.bmc.failure}: {node.bmc.last_error}" if node.bmc.failure else f"BMC: {node.bmc.last_error}"
+    if node.same_machine:
+        others = ", ".join(node.same_machine)
+        yield f"its machine is also recorded by {others}: what is done to one is done to the other"
     if symptoms.is_unread(node):
         yield f"power, as of {_last_read(node)}: {node.bmc.sync_failure}: {node.bmc.sync_error}"
     yield from _not_kept(node)

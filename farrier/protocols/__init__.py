@@ -10,6 +10,7 @@ from __future__ import annotations
 from farrier.protocols.database import (
     AgentApi,
     FleetApi,
+    Identities,
     Notifications,
     Queries,
     Requests,
@@ -43,6 +44,7 @@ __all__ = [
     "CredentialStore",
     "Fabrics",
     "FleetApi",
+    "Identities",
     "Kind",
     "MaasClient",
     "MetricsSink",

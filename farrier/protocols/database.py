@@ -12,6 +12,7 @@ from farrier.model.agent import AgentTask, Enrolled, Heartbeat
 from farrier.model.census import Census, Rules
 from farrier.model.clocks import OverduePage
 from farrier.model.fleet import NewNode, NodeGlance, PastMove
+from farrier.model.identity import Holder, Identity
 from farrier.model.limits import Limits
 from farrier.model.node import TaskType
 from farrier.model.past import HistoryKey, Order, PastPage, Pruned, Retained, WantedPast
@@ -34,6 +35,14 @@ from farrier.model.views import (
     TaskView,
     Wanted,
 )
+
+
+class Identities(Protocol):
+    """Which node a machine belongs to: no two nodes that are not deleted have the same."""
+
+    async def holder(self, node: int, machine: Identity) -> Holder | None:
+        """The node other than `node` that has this machine. None is no promise: another may claim it until the commit,
+        which the database refuses then. Raises `DatabaseUnreachable`."""
 
 
 class Wakes(Protocol):

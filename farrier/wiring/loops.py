@@ -24,6 +24,7 @@ from farrier.handlers.maas_region import REGION_KIND, RegionHandler, RegionServi
 from farrier.handlers.node import NODE_KIND, NodeHandler, NodeServices
 from farrier.handlers.resource import Surroundings
 from farrier.io import maas_region as region_rows
+from farrier.io.identities import PostgresIdentities
 from farrier.io.maas_region import RegionPace, RegionRows
 from farrier.io.node import NodeRows
 from farrier.io.notifications import PostgresNotifications
@@ -121,7 +122,12 @@ async def runtime(
     ):
         node_handler, region_handler = NodeHandler(config.node, config.sla), RegionHandler()
         loops = [
-            Loop(NODE_KIND, node_handler, NodeRows(), NodeServices(bmc, store, regions)),
+            Loop(
+                NODE_KIND,
+                node_handler,
+                NodeRows(),
+                NodeServices(bmc, store, regions, PostgresIdentities(database.pool)),
+            ),
             Loop(REGION_KIND, region_handler, RegionRows(), RegionServices(regions)),
             *built_in_loops(config, fabrics),
             *others,

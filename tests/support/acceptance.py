@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from farrier.model.bmc import BmcReading
+from farrier.model.bmc import BmcReading, BmcTarget
 from tests.support import pg
 from tests.support import site as sites
-from tests.support.fake_bmc import READING
+from tests.support.fake_bmc import reading
 from tests.support.site import Machine, Site
 
 Scenario: TypeAlias = Callable[[Site], Awaitable[None]]
@@ -102,8 +102,11 @@ NOT_HERE = {
 
 def reads(site: Site, **changes: Any) -> None:
     """From now on every call is answered by the usual reading with these changes."""
-    reading: BmcReading = msgspec.structs.replace(READING, **changes)
-    site.bmc.script = site.bmc.read_script = lambda _target: reading
+
+    def script(target: BmcTarget) -> BmcReading:
+        return msgspec.structs.replace(reading(target), **changes)
+
+    site.bmc.script = site.bmc.read_script = script
 
 
 async def layers(machine: Machine) -> tuple[str, str]:

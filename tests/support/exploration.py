@@ -43,6 +43,7 @@ from farrier.protocols import BmcClient
 from tests.support.nodes import (
     MINUTE,
     SECOND,
+    Alone,
     Secrets,
     agent,
     intent,
@@ -109,7 +110,7 @@ class Played(BmcClient):
 
 def acted(step: Step[Node, Write, NodeServices], bmc: Played, region: PlayedRegion) -> Outcome:
     """A step's outcome. It awaits nothing that waits, so it runs to its end without a loop."""
-    act = step.act(NodeServices(bmc, Secrets(), region))
+    act = step.act(NodeServices(bmc, Secrets(), region, Alone()))
     try:
         act.__await__().__next__()
     except StopIteration as end:

@@ -5,6 +5,7 @@ Contract suites hold the real client to `protocols.BmcClient`; this one says wha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import anyio
@@ -25,6 +26,21 @@ READING = BmcReading(
     credential_version="v1",
     requests=4,
 )
+
+
+def reading(target: BmcTarget) -> BmcReading:
+    """What the machine behind a BMC reports: a machine of its own for each last number of an address, whatever network
+    that is in, and for each system behind it. The first is that of `READING`."""
+    host, system = _number(target.address), _number(target.system_path or "")
+    if (host, system) == (1, 1):
+        return READING
+    serial = f"SN-{host}" if system == 1 else f"SN-{host}-{system}"
+    return replace(READING, serial=serial, uuid=f"38b7a8c4-{system:04}-11ec-9621-{host:012}")
+
+
+def _number(text: str) -> int:
+    numbers = re.findall(r"[0-9]+", text)
+    return int(numbers[-1]) if numbers else 1
 
 
 class FakeBmc(BmcClient):
@@ -66,8 +82,8 @@ class FakeBmc(BmcClient):
             await self.begun.wait()
 
     def recover(self) -> None:
-        self.script: Callable[[BmcTarget], BmcReading] = lambda _target: replace(READING, power=self.power)
-        self.read_script: Callable[[BmcTarget], BmcReading] = lambda _target: replace(READING, power=self.power)
+        self.script: Callable[[BmcTarget], BmcReading] = lambda target: replace(reading(target), power=self.power)
+        self.read_script: Callable[[BmcTarget], BmcReading] = lambda target: replace(reading(target), power=self.power)
         self.power_script: Callable[[BmcTarget, PowerRequest], BmcReading] = self._switched
 
     def fail(self, error: Exception) -> None:
@@ -97,9 +113,9 @@ class FakeBmc(BmcClient):
         await self._wait(target, changes_power=True)
         return self.power_script(target, wanted) if send else self.read_script(target)
 
-    def _switched(self, _target: BmcTarget, wanted: PowerRequest) -> BmcReading:
+    def _switched(self, target: BmcTarget, wanted: PowerRequest) -> BmcReading:
         self.power = PowerState.OFF if wanted is PowerRequest.OFF else PowerState.ON
-        return replace(READING, power=self.power)
+        return replace(reading(target), power=self.power)
 
     async def _wait(self, target: BmcTarget, *, changes_power: bool = False) -> None:
         if self._held not in (None, target.address) or (self._only_power and not changes_power):

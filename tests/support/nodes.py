@@ -20,6 +20,7 @@ from farrier.handlers.node.moves import Decision
 from farrier.model.actions import Action
 from farrier.model.credential import Credential
 from farrier.model.health import Alert, Health
+from farrier.model.identity import Holder, Identity
 from farrier.model.maas import MaasError, MaasFailure
 from farrier.model.management import Management
 from farrier.model.node import Agent, Bmc, Decommission, Intent, Node, Onboarding, Task, TaskStatus, TaskType
@@ -28,7 +29,7 @@ from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import DecommissionMode, OnboardingMode, WorkflowStatus
 from farrier.model.writes import AnswerIntent, Write
-from farrier.protocols import CredentialStore, MaasClient, Regions
+from farrier.protocols import CredentialStore, Identities, MaasClient, Regions
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(hours=1)
@@ -75,6 +76,14 @@ class NoRegions(Regions):
     @override
     def turn(self, site: str) -> AbstractAsyncContextManager[MaasClient]:
         raise MaasError(MaasFailure.UNREACHABLE, f"site {site} has no region here")
+
+
+class Alone(Identities):
+    """No other node has the machine."""
+
+    @override
+    async def holder(self, node: int, machine: Identity) -> Holder | None:
+        return None
 
 
 _ids = count(1)

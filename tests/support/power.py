@@ -24,7 +24,7 @@ from farrier.model.params import PowerRequest
 from farrier.model.status import NodeStatus
 from farrier.model.writes import AnswerIntent
 from farrier.protocols import BmcClient
-from tests.support.nodes import NOW, SECOND, NoRegions, Secrets, decide, with_bmc
+from tests.support.nodes import NOW, SECOND, Alone, NoRegions, Secrets, decide, with_bmc
 
 READING = BmcReading(
     power=PowerState.ON, system_path="/redfish/v1/Systems/1", serial="S1", credential_version="v1", requests=1
@@ -46,7 +46,7 @@ class World(BmcClient):
     def act(self, step: Decision) -> Any:
         """A step's outcome. It awaits nothing that waits, so it runs to its end without a loop."""
         assert isinstance(step, Step), step
-        awaited = step.act(NodeServices(self, self.secrets, NoRegions())).__await__()
+        awaited = step.act(NodeServices(self, self.secrets, NoRegions(), Alone())).__await__()
         try:
             next(iter(awaited))
         except StopIteration as end:

@@ -24,6 +24,7 @@ from farrier.controller.host import Host
 from farrier.controller.processor import Processor
 from farrier.errors import UndecodableState
 from farrier.handlers.node import NODE_KIND, NodeHandler, NodeServices
+from farrier.io.identities import PostgresIdentities
 from farrier.io.node import NodeRows
 from farrier.io.pool import Pool, Single
 from farrier.io.state import PostgresStateIO
@@ -234,7 +235,9 @@ class Site:
             NODE_KIND,
             NodeHandler(NodeConfig(), sites=sites),
             PostgresStateIO(pool, NodeRows(), owner=uuid4(), lease=_CONFIG.lease),
-            services=NodeServices(self.bmc, self.secrets, NoRegions() if maas is None else maas.regions),
+            services=NodeServices(
+                self.bmc, self.secrets, NoRegions() if maas is None else maas.regions, PostgresIdentities(pool)
+            ),
             host=Host(config=_CONFIG, sink=self.ledger, clock=MonotonicClock()),
         )
 

@@ -32,7 +32,7 @@ from farrier.sim.maas import ADMIN, Region
 from farrier.sim.maas.records import SetType
 from tests.support.fake_bmc import FakeBmc
 from tests.support.maas import World, world_with
-from tests.support.nodes import MARK, NOW, Secrets, node
+from tests.support.nodes import MARK, NOW, Alone, Secrets, node
 
 MAC = "52:54:00:00:00:01"
 SITE = Site(
@@ -73,7 +73,7 @@ class Stand:
         self.now: datetime = NOW
         self.policy = Policy(sites={site.name: site})
         self.secrets = Secrets()
-        self.services = NodeServices(FakeBmc(), self.secrets, OneRegion(site.name, world.client))
+        self.services = NodeServices(FakeBmc(), self.secrets, OneRegion(site.name, world.client), Alone())
         self.writes: list[Write] = []
         self.node = node(
             NodeStatus.ENROLLING,

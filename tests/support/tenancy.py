@@ -26,6 +26,7 @@ from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler, Part
 from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
 from farrier.handlers.node import NODE_KIND, NodeHandler, NodeServices
 from farrier.io.ib_partition import PartitionRows
+from farrier.io.identities import PostgresIdentities
 from farrier.io.network_segment import SegmentRows
 from farrier.io.node import NodeRows
 from farrier.io.state import PostgresStateIO
@@ -206,7 +207,7 @@ class Tenancy:
                 NODE_KIND,
                 NodeHandler(NodeConfig(), sites={self.config.name: self.config}),
                 PostgresStateIO(pool, NodeRows(), owner=uuid4(), lease=BRISK.lease),
-                services=NodeServices(site.bmc, site.secrets, site.maas.regions),
+                services=NodeServices(site.bmc, site.secrets, site.maas.regions, PostgresIdentities(site.pool)),
                 host=Host(config=BRISK, sink=site.ledger, clock=MonotonicClock()),
             )
             group.start_soon(replica.run, stop)

@@ -18,7 +18,7 @@ from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy,
 from farrier.handlers.node.stage import Done
 from farrier.handlers.node.workflow import advanced, run_stage
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading
-from farrier.model.failures import FailureClass
+from farrier.model.failures import UNSAFE_OF_BMC, FailureClass
 from farrier.model.management import Management as M
 from farrier.model.node import Node, StopRequest
 from farrier.model.outcome import Step, Wait
@@ -50,7 +50,7 @@ def tend(node: Node, now: datetime, config: Policy) -> Decision:
             reading = await services.bmc.verify(target_of(node), macs=True)
         except BmcError as error:
             return _failed(node, now, error, tries=tries_after(node.bmc, error), cause="step: adopt")
-        refused = probing.refusal(node, reading, must_prove=True)
+        refused = await probing.judged(node, reading, services, must_prove=True)
         if refused is not None:
             return _failed(node, now, refused, tries=tries_before(node.bmc), cause="step: adopt")
         return _adopted(node, now, reading, config)
@@ -114,8 +114,7 @@ def _goes_on(node: Node, now: datetime, config: Policy) -> Node:
 def _failed(node: Node, now: datetime, error: BmcError, *, tries: tuple[datetime, ...], cause: str) -> Outcome:
     """To `adopt_failed`, with the error kept until it is proven gone, and the onboarding waits for an operator."""
     bmc = probing.failed(node.bmc, error, now, tries=tries)
-    unsafe = error.failure is BmcFailure.IDENTITY_MISMATCH
-    failure = FailureClass.IDENTITY_MISMATCH if unsafe else FailureClass.ADOPT_FAILED
+    failure = UNSAFE_OF_BMC.get(error.failure, FailureClass.ADOPT_FAILED)
     reason = f"{error.failure}: {error.detail}"
     failed = change(node, management=M.ADOPT_FAILED, bmc=replace(bmc, next_try_at=None))
     return become(node, stopped(failed, failure, reason), reason=reason, cause=cause)

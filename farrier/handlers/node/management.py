@@ -135,6 +135,9 @@ def _verifying(node: Node, now: datetime, config: Policy) -> Decision:
             reading = await services.bmc.verify(target_of(node), macs=not probing.recorded(node).is_known)
         except BmcError as error:
             return _failed(node, now, error, tries=tries_after(node.bmc, error), cause="step: verify")
+        refused = await probing.judged(node, reading, services, must_prove=False)
+        if refused is not None:
+            return _failed(node, now, refused, tries=tries_before(node.bmc), cause="step: verify")
         return _verified(node, now, reading)
 
     return Step(
@@ -159,9 +162,6 @@ def _gives_way(node: Node) -> str | None:
 
 
 def _verified(node: Node, now: datetime, reading: BmcReading) -> Outcome:
-    refused = probing.refusal(node, reading, must_prove=False)
-    if refused is not None:
-        return _failed(node, now, refused, tries=tries_before(node.bmc), cause="step: verify")
     return become(
         node,
         change(node, management=M.MANAGEABLE, bmc=probing.learnt(node.bmc, reading, now)),

@@ -21,7 +21,7 @@ from farrier.model.maas import MaasStatus
 from farrier.model.node import NO_TIME, Node, Workflow
 from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait, line_of
 from farrier.model.writes import Write
-from farrier.protocols import BmcClient, CredentialStore, Regions
+from farrier.protocols import BmcClient, CredentialStore, Identities, Regions
 
 
 class NodeServices(msgspec.Struct, frozen=True):
@@ -30,6 +30,7 @@ class NodeServices(msgspec.Struct, frozen=True):
     bmc: BmcClient
     credentials: CredentialStore
     maas: Regions
+    identities: Identities
 
 
 class Policy(NodeConfig, frozen=True, kw_only=True):

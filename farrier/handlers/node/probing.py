@@ -12,6 +12,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from farrier.handlers.node.logins import pause, tries_before
+from farrier.handlers.node.moves import NodeServices
 from farrier.model import identity
 from farrier.model.actions import ACTIONS
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, PowerState
@@ -45,10 +46,25 @@ def refusal(node: Node, reading: BmcReading, *, must_prove: bool) -> BmcError | 
             assert_never(never)
 
 
+async def judged(node: Node, reading: BmcReading, services: NodeServices, *, must_prove: bool) -> BmcError | None:
+    """`refusal`, also of a machine that belongs to another node: nothing of that is recorded here."""
+    refused = refusal(node, reading, must_prove=must_prove)
+    if refused is not None:
+        return refused
+    holder = await services.identities.holder(node.id, identity.kept(_of_bmc(node.bmc), _seen(reading)))
+    return None if holder is None else _error(reading, BmcFailure.IDENTITY_TAKEN, holder.text)
+
+
+def shared(node: Node) -> str | None:
+    """Why its power is not ours to switch, if other nodes recorded the same machine."""
+    if not node.same_machine:
+        return None
+    return f"nodes {', '.join(node.same_machine)} recorded the same machine; clear_bmc or delete all but one of them"
+
+
 def learnt(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
     """After a pass that succeeded: no error, and all that was read. The identity that was recorded first stays."""
-    of_bmc = Identity(serial=bmc.serial, uuid=bmc.uuid, macs=bmc.macs)
-    who = identity.kept(of_bmc, _seen(reading))
+    who = identity.kept(_of_bmc(bmc), _seen(reading))
     return Bmc(
         tries=tries_before(bmc),
         others=bmc.others,
@@ -61,7 +77,7 @@ def learnt(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
         serial=who.serial,
         uuid=who.uuid,
         macs=who.macs,
-        manufacturer=reading.manufacturer,
+        manufacturer=who.manufacturer,
         product=reading.model,
         health=reading.health,
         power=reading.power,
@@ -136,8 +152,12 @@ def _still_not_kept(bmc: Bmc, power: PowerState) -> str | None:
     return None if bmc.desired_power in (None, power) else bmc.enforce_error
 
 
+def _of_bmc(bmc: Bmc) -> Identity:
+    return Identity(serial=bmc.serial, uuid=bmc.uuid, macs=bmc.macs, manufacturer=bmc.manufacturer)
+
+
 def _seen(reading: BmcReading) -> Identity:
-    return Identity(serial=reading.serial, uuid=reading.uuid, macs=reading.macs)
+    return Identity(serial=reading.serial, uuid=reading.uuid, macs=reading.macs, manufacturer=reading.manufacturer)
 
 
 def _error(reading: BmcReading, failure: BmcFailure, detail: str) -> BmcError:

@@ -5,6 +5,7 @@ It stays pending while the BMC is asked: what came of it is its answer, committe
 
 from __future__ import annotations
 
+from farrier.handlers.node import probing
 from farrier.handlers.node.logins import capped, counted, target_of, waits_for_others
 from farrier.handlers.node.moves import change
 from farrier.handlers.node.reply import Hold, Reject, Reply, Request
@@ -22,6 +23,9 @@ def set_power(request: Request) -> Reply:
         return Hold(reason="power is being switched")
     if params.enforce and params.power is PowerRequest.RESET:
         return Reject(reason="set_power reset: a reset is done once and cannot be kept; enforce goes with on or off")
+    shared = probing.shared(node)
+    if shared is not None:
+        return Reject(reason=f"set_power {params.power}: {shared}")
     if node.bmc.sync_failure is BmcFailure.IDENTITY_MISMATCH:
         return Reject(reason=f"set_power {params.power}: {node.bmc.sync_error}; correct it with set_bmc, or manage it")
     if target_of(node).system_path is None:

@@ -52,6 +52,9 @@ def proceed(node: Node, now: datetime) -> Decision:
     if not _is_wanted(node, wanted):
         given_up = replace(node.bmc, switching=None, trying=None)
         return become(node, change(node, bmc=given_up), reason="nobody wants that any more", cause="rule: power")
+    shared = probing.shared(node)
+    if shared is not None:
+        return _not_done(node, shared, tries=tries_before(node.bmc))
     if not has_try(node.bmc) or now - wanted.at > AT_ONCE:
         again = begin(node.bmc, replace(wanted, at=now, unsure=True))
         if again is None:
@@ -89,6 +92,9 @@ def enforce(node: Node, now: datetime, config: Policy) -> Change | Wait[Write] |
     if bmc.power_at is None or now - bmc.power_at > config.observation_ttl:
         return None
     differs = f"power is {bmc.power} and to be kept {desired}"
+    shared = probing.shared(node)
+    if shared is not None:
+        return Wait(reason=f"{differs}; {shared}")
     if not POWER_IS_FREE.fits(node.workflow):
         return Wait(reason=f"{differs}; the live workflow has it")
     if bmc.enforced_at is not None and now - bmc.enforced_at < ENFORCE_EVERY:

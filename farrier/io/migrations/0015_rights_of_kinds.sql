@@ -16,6 +16,9 @@ BEGIN
         REVOKE INSERT, UPDATE, DELETE ON kinds, kind_states, kind_actions, callable FROM farrier_controller;
         REVOKE EXECUTE ON FUNCTION grant_rights(), grant_basic_rights(), grant_kind_rights(regclass), make_kind(text, regclass),
             forget_kind(text), let_call(text, text) FROM farrier_controller;
+        IF to_regclass('farrier.node_identities') IS NOT NULL THEN
+            REVOKE INSERT, UPDATE, DELETE ON node_identities FROM farrier_controller;
+        END IF;
     END IF;
     IF to_regrole('farrier_intents') IS NOT NULL THEN
         GRANT INSERT (kind, resource, action, params, idempotency_key, requested_by) ON resource_intents TO farrier_intents;

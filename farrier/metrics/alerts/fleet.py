@@ -78,6 +78,7 @@ def alerts(config: Config) -> tuple[Alert, ...]:
         *(_bmc_unreadable(failure) for failure in BmcFailure),
         _bmc_unreadable_unknown(),
         _many_bmcs_unreadable(),
+        _same_machine(),
         _intents_unanswered(),
         _flapping(),
     )
@@ -292,6 +293,19 @@ def _many_bmcs_unreadable() -> Alert:
         summary="{{ $value | humanizePercentage }} of all BMCs cannot be read",
         description="So many have a cause that they share: the management network, or a credential. What they were "
         "last known to be is not acted on.",
+    )
+
+
+def _same_machine() -> Alert:
+    return Alert(
+        name="FarrierSameMachine",
+        severity=Severity.TICKET,
+        expr=f"{fleet(latest(gauges.NODES_SAME_MACHINE))} > 0",
+        hold=FLEET_HOLD,
+        because=FLEET_HOLD_BECAUSE,
+        summary="{{ $value }} nodes recorded a machine that another node recorded, too",
+        description="What is done to one of them is done to the other; set_power is refused for both. Run: farrier db "
+        "check, which names them.",
     )
 
 

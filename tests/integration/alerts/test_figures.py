@@ -92,6 +92,7 @@ FIGURES = (
         {"kind": "onboarding"},
     ),
     manual(FailureClass.STATE_DISAGREEMENT),
+    Figure("FarrierSameMachine", "farrier_nodes_same_machine", Severity.TICKET, loud=2),
     Figure(
         "FarrierRegionFailing",
         'farrier_resources_above_sla{kind="maas_region",state="failing",substate=""}',

@@ -13,7 +13,7 @@ import pytest
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget
 from tests.support import pg
 from tests.support import site as sites
-from tests.support.fake_bmc import READING
+from tests.support.fake_bmc import reading
 from tests.support.loop import PATIENCE
 from tests.support.site import MINUTE, SECOND, Machine, Site
 
@@ -37,7 +37,7 @@ class Account:
 
     def _answer(self, target: BmcTarget) -> BmcReading:
         if target.system_path in self.good:
-            return READING
+            return reading(target)
         self.refused.append(self.now)
         raise BmcError(BmcFailure.AUTH, "refused", credential_version="v1")
 

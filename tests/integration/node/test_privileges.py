@@ -26,6 +26,7 @@ TABLES = (
     "node_agents",
     "node_macs",
     "node_bmcs",
+    "node_identities",
     "bmc_logins",
     "bootstrap_tokens",
     "node_observations",
@@ -217,7 +218,7 @@ async def test_the_controller_changes_neither_the_model_nor_what_has_happened(ev
             *writes_to(*model),
             "UPDATE farrier.edges SET layer = 'x'",
             "UPDATE farrier.history SET cause = 'x'",
-            *writes_to("node_bmcs", "bmc_logins", "workers"),
+            *writes_to("node_bmcs", "node_identities", "bmc_logins", "workers"),
         ]
         assert await refused(conn, *statements) == statements
 

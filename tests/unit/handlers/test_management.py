@@ -29,6 +29,7 @@ from tests.support.nodes import (
     MINUTE,
     NOW,
     SECOND,
+    Alone,
     NoRegions,
     Secrets,
     answers,
@@ -72,7 +73,9 @@ def verified(node: Node, answer: BmcReading | BmcError, now: datetime = NOW) -> 
     unusable = isinstance(answer, BmcError) and answer.failure is BmcFailure.INCOMPLETE
 
     async def act() -> Outcome:
-        return await step.act(NodeServices(OneAnswer(answer), Secrets(None if unusable else "v1"), NoRegions()))
+        return await step.act(
+            NodeServices(OneAnswer(answer), Secrets(None if unusable else "v1"), NoRegions(), Alone())
+        )
 
     return moved(anyio.run(act))
 

@@ -19,7 +19,11 @@ SECONDS_OF_FIRST_AND_LONGEST = {
     bmc.BmcFailure.PROTOCOL: (300, 1800),
     bmc.BmcFailure.UNSUPPORTED: (300, 1800),
 }
-WAITS_FOR_AN_EDIT = {bmc.BmcFailure.INCOMPLETE, bmc.BmcFailure.IDENTITY_MISMATCH}
+WAITS_FOR_AN_EDIT = {
+    bmc.BmcFailure.INCOMPLETE,
+    bmc.BmcFailure.IDENTITY_MISMATCH,
+    bmc.BmcFailure.IDENTITY_TAKEN,
+}
 
 
 @pytest.mark.parametrize("failure", bmc.BmcFailure)

@@ -26,11 +26,12 @@ def test_the_manual_intervention_triggers_are_the_eight_of_the_model() -> None:
     }
 
 
-def test_unsafe_classes_are_three_and_never_retried_by_themselves() -> None:
+def test_unsafe_classes_are_four_and_never_retried_by_themselves() -> None:
     assert {str(failure) for failure in failures.UNSAFE} == {
         "discovery_conflict",
         "state_disagreement",
         "identity_mismatch",
+        "identity_taken",
     }
     assert not any(failures.FAILURES[failure].retryable for failure in failures.UNSAFE | failures.MANUAL)
 

@@ -16,9 +16,8 @@ from farrier.handlers.node.logins import missing_detail
 from farrier.handlers.node.moves import NodeServices, Policy, change, is_late
 from farrier.handlers.node.onboarding_adopt import GATE, adopts, begin
 from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Step, Waiting
-from farrier.model.bmc import BmcFailure
 from farrier.model.credential import Credential
-from farrier.model.failures import FailureClass
+from farrier.model.failures import UNSAFE_OF_BMC, FailureClass
 from farrier.model.management import Management as M
 from farrier.model.node import Node
 from farrier.model.outcome import Wait
@@ -86,8 +85,8 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> StageResult:
     if missing is not None:
         return Failed(failure=FailureClass.NO_CREDENTIALS, detail=missing)
     bmc = node.bmc
-    if bmc.failures > 0 and bmc.failure is BmcFailure.IDENTITY_MISMATCH:
-        return Failed(failure=FailureClass.IDENTITY_MISMATCH, detail=bmc.last_error or "another machine answers")
+    if bmc.failures > 0 and bmc.failure is not None and bmc.failure in UNSAFE_OF_BMC:
+        return Failed(failure=UNSAFE_OF_BMC[bmc.failure], detail=bmc.last_error or "another machine answers")
     if bmc.asked_at is None:
         return Step(to=change(node, bmc=replace(bmc, asked_at=now)), reason="asks for the BMC to be verified")
     told = f": {bmc.failure}: {bmc.last_error}" if bmc.failure is not None else ""

@@ -14,6 +14,8 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
              SELECT other.name FROM farrier.node_onboardings o JOIN farrier.nodes other ON other.maas_id = o.upstream ->> 'candidate'
               WHERE o.id = live.id AND other.site IS NOT DISTINCT FROM n.site AND other.id <> n.id AND other.status <> 'deleted')
            END AS candidate_of,
+           -- Duplicates are few or none, and most loads find out with one look.
+           CASE WHEN EXISTS (SELECT FROM farrier.node_identities WHERE NOT holds) THEN farrier.same_machine(n.id) ELSE '{}' END AS same_machine,
            n.maas_id IS NOT NULL AND n.status IN ('active', 'offline', 'quarantined') AND coalesce((
              SELECT o.mode = 'deploy' FROM farrier.node_onboardings o
               WHERE o.node_id = n.id AND o.status IN ('completed', 'reconciled') ORDER BY o.id DESC LIMIT 1), false) AS deployed_here,

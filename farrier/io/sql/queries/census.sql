@@ -198,6 +198,8 @@ SELECT row_to_json(x)::text
                             UNION ALL SELECT 'on', m.n - (SELECT coalesce(sum(n), 0) FROM not_on) FROM manageable m) p
                      GROUP BY power) c) AS power,
            (SELECT count(*) FROM farrier.nodes WHERE paused IS NOT NULL AND status <> 'deleted') AS paused,
+           (SELECT count(DISTINCT node_id) FROM farrier.node_identities
+             WHERE (kind, value) IN (SELECT d.kind, d.value FROM farrier.node_identities d WHERE NOT d.holds)) AS same_machine,
            (SELECT a.silent - e.n FROM agents a, silent_elsewhere e) AS heartbeats_stale,
            (SELECT coalesce(json_agg(json_build_object('kind', kind, 'error', error, 'count', n)), '[]') FROM failing) AS failing,
            (SELECT coalesce(json_object_agg(sync_failure, n), '{}') FROM unread) AS unread_power,

@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from farrier.config.sites import CloudInitSite, DeploySite
 from farrier.handlers.node import bootstrap
-from farrier.handlers.node.moves import NodeServices, change, noted
+from farrier.handlers.node.moves import change, noted
 from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.stage import Done, Failed, Step, Waiting
 from farrier.model.failures import FailureClass
@@ -87,7 +88,7 @@ async def test_a_machine_that_we_hold_already_is_deployed(at: Stand) -> None:
 
 
 async def test_a_token_that_was_not_issued_leads_back_to_the_stage_that_issues_it(at: Stand) -> None:
-    at.services = NodeServices(at.services.bmc, Secrets(), at.services.maas)
+    at.services = replace(at.services, credentials=Secrets())
     at.node = noted(at.node, token=bootstrap.digest("of a key that was rotated"))
     settled = await at.once()
     assert isinstance(settled, Step) and workflow(at).stage is RENDER
@@ -110,7 +111,7 @@ async def test_a_token_whose_time_runs_out_is_issued_again(at: Stand) -> None:
 async def test_user_data_without_a_token_needs_none(at: Stand, template: str) -> None:
     at.use(cloud_init=CloudInitSite(template=template))
     at.node = noted(at.node, token=None)
-    at.services = NodeServices(at.services.bmc, Secrets(None), at.services.maas)  # the key of tokens is not there
+    at.services = replace(at.services, credentials=Secrets(None))  # the key of tokens is not there
     assert isinstance(await at.settle(), Done)
     assert base64.b64decode(record(at).user_data or "").decode() == template.replace("{{ node.name }}", "gpu-1")
 
@@ -121,10 +122,10 @@ async def test_an_agentless_node_is_deployed_without_a_token(at: Stand) -> None:
 
 
 async def test_a_key_that_does_not_resolve_fails_and_one_that_does_later_is_waited_for(at: Stand) -> None:
-    at.services = NodeServices(at.services.bmc, Secrets(None), at.services.maas)
+    at.services = replace(at.services, credentials=Secrets(None))
     settled = await at.once()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.NO_CREDENTIALS
-    at.services = NodeServices(at.services.bmc, Secrets(None, temporary=True), at.services.maas)
+    at.services = replace(at.services, credentials=Secrets(None, temporary=True))
     assert isinstance(await at.once(), Waiting)
     assert sent(at, "deploy") == 0
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 from typing_extensions import override
 
 from farrier.config.sites import CloudInitSite
 from farrier.handlers.node import bootstrap
-from farrier.handlers.node.moves import NodeServices, change, noted
+from farrier.handlers.node.moves import change, noted
 from farrier.handlers.node.stage import Done, Failed, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasStatus
@@ -38,7 +38,7 @@ def template(at: Stand, text: str, **fields: Any) -> None:
 
 
 def secrets(at: Stand, store: Secrets) -> None:
-    at.services = NodeServices(at.services.bmc, store, at.services.maas)
+    at.services = replace(at.services, credentials=store)
 
 
 def upstream(at: Stand) -> Upstream:
@@ -183,4 +183,4 @@ async def test_a_deployment_that_was_undone_is_not_this_one(at: Stand) -> None:
 
 
 def _seen(at: Stand, **fields: Any) -> MaasObservation:
-    return msgspec.structs.replace(observation(at.region, "abc123", at.now), **fields)
+    return replace(observation(at.region, "abc123", at.now), **fields)

@@ -1,0 +1,45 @@
+"""`protocols.Identities` on PostgreSQL: which node a machine belongs to, and which belong to several.
+
+Asked by steps that have just read a BMC, over the loop's own connections, and by `farrier db check`. The rules are
+SQL functions, because the database holds them against every writer.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from typing_extensions import override
+
+from farrier.io import session, statements
+from farrier.io.pool import Connection, Pool
+from farrier.model.identity import Holder, Identity
+from farrier.protocols import Identities
+
+_HOLDER = statements.load("node/holder")
+_DUPLICATES = statements.load("schema/duplicates")
+
+
+class Duplicate(msgspec.Struct, frozen=True):
+    """Nodes with the same machine, and the kind of number that says so."""
+
+    kind: str
+    nodes: tuple[str, ...]
+
+
+class PostgresIdentities(Identities):
+    """`protocols.Identities`."""
+
+    def __init__(self, connections: Pool) -> None:
+        self._pool = connections
+
+    @override
+    async def holder(self, node: int, machine: Identity) -> Holder | None:
+        async with session.borrowed(self._pool) as conn:
+            record = await conn.fetchrow(
+                _HOLDER, node, machine.serial, machine.uuid, machine.manufacturer, list(machine.macs)
+            )
+        return None if record is None else Holder(record["name"], record["kind"])
+
+
+async def duplicates(conn: Connection) -> tuple[Duplicate, ...]:
+    """Every machine that several nodes have recorded."""
+    return tuple(Duplicate(record["kind"], tuple(record["nodes"])) for record in await conn.fetch(_DUPLICATES))

@@ -1,0 +1,6 @@
+-- Machines that several nodes recorded before the database kept each to one node: the nodes' names, the holder first.
+SELECT i.kind, array_agg(n.name ORDER BY i.holds DESC, n.id) AS nodes
+  FROM farrier.node_identities i JOIN farrier.nodes n ON n.id = i.node_id
+ WHERE (i.kind, i.value) IN (SELECT d.kind, d.value FROM farrier.node_identities d WHERE NOT d.holds)
+ GROUP BY i.kind, i.value
+ ORDER BY 2, 1

@@ -1,0 +1,317 @@
+"""A machine belongs to one node, whatever names and addresses lead to it, and whoever writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import anyio
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from farrier.io import catalog, migrate
+from farrier.io.identities import Duplicate, duplicates
+from farrier.io.pool import Connection
+from farrier.model import identity
+from farrier.model.bmc import BmcReading, BmcTarget, PowerState
+from farrier.model.identity import Identity, Same
+from tests.support import pg
+from tests.support import site as sites
+from tests.support.fake_bmc import READING, reading
+from tests.support.loop import PATIENCE
+from tests.support.site import MINUTE, SECOND, Machine, Site
+
+UUID = "38b7a8c4-0001-11ec-9621-0242ac130002"
+SWAPPED = "c4a8b738-0100-ec11-9621-0242ac130002"
+FILLED_UUID = "03000200-0400-0500-0006-000700080009"
+BMC = {"bmc_credential": "env:BMC"}
+
+RECORD = """
+    INSERT INTO farrier.nodes (name, status, management, bmc)
+    VALUES ($1, 'enrolling', 'unmanaged', $2::jsonb) RETURNING id
+"""
+
+Given: TypeAlias = dict[str, Any]
+
+
+def answers(**machines: BmcReading) -> Callable[[BmcTarget], BmcReading]:
+    return lambda target: machines[target.address.rpartition("/")[2].replace(".", "_")]
+
+
+def same_everywhere(site: Site, **fields: Any) -> None:
+    """One machine answers at every address."""
+
+    def script(_target: BmcTarget) -> BmcReading:
+        return replace(READING, power=site.bmc.power, **fields)
+
+    site.bmc.script = site.bmc.read_script = script
+
+
+async def two_names(site: Site, **details: Any) -> tuple[Machine, Machine]:
+    """A machine that is recorded, and another node that leads to it by the name of its BMC."""
+    same_everywhere(site)
+    first = await site.with_bmc("gpu-1")
+    second = await site.register("gpu-2", bmc_address="https://bmc-1.example", **BMC | details)
+    return first, second
+
+
+async def known(machine: Machine) -> tuple[str, str | None]:
+    row = await machine.look()
+    return row["management"], (await machine.bmc()).get("failure")
+
+
+# --- verifying and adopting
+
+
+async def test_a_machine_that_another_node_has_is_not_verified_and_the_error_names_that_node(site: Site) -> None:
+    first, second = await two_names(site)
+    assert await known(first) == ("manageable", None)
+    assert await known(second) == ("enroll", "identity_taken")
+    bmc = await second.bmc()
+    assert bmc["last_error"] == "this machine belongs to node gpu-1: it has the same UUID"
+    assert "serial" not in bmc, "nothing of another node's machine is recorded"
+    dialled = len(site.bmc.calls)
+    await site.wait(60 * MINUTE)
+    assert [call.address for call in site.bmc.calls[dialled:]] == [], "waits for an edit"
+
+
+async def test_an_adoption_of_a_machine_that_another_node_has_stops_and_quarantines(site: Site) -> None:
+    site.bmc.script = lambda target: replace(READING, serial=f"SN-{target.address}", uuid=None)
+    await site.with_bmc("gpu-1")
+    second = await site.with_bmc("gpu-2", agentless=True, macs=["aa:bb:cc:00:00:01"])
+    # The board of the first is found behind the second's address, and the second has no number on record.
+    await second.site.conn.execute("UPDATE farrier.nodes SET bmc = bmc - 'serial' WHERE id = $1", second.id)
+    site.bmc.script = lambda _target: replace(
+        READING, serial="SN-https://10.0.0.1", uuid=None, macs=("aa:bb:cc:00:00:01",)
+    )
+    await second.ask("adopt")
+    assert await known(second) == ("adopt_failed", "identity_taken")
+    row = await second.look()
+    assert (row["status"], row["failure_class"]) == ("quarantined", "identity_taken")
+    assert "gpu-1" in (await second.bmc())["last_error"]
+
+
+async def test_a_deployment_of_a_machine_that_another_node_has_stops(site: Site) -> None:
+    await two_names(site, auto_manage=False)
+    second = Machine(site, "gpu-2", 2)
+    await second.asked("onboard", mode="adopt")
+    row = await second.look()
+    assert (row["status"], row["failure_class"]) == ("quarantined", "identity_taken")
+
+
+async def test_power_of_a_machine_is_switched_by_the_node_that_has_it_and_by_no_other(site: Site) -> None:
+    first, second = await two_names(site)
+    assert (await second.ask("set_power", power="off")).status == "rejected"
+    assert site.bmc.sent == []
+    await first.asked("set_power", power="off")
+    assert site.bmc.power is PowerState.OFF
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param({"uuid": UUID}, {"uuid": SWAPPED.upper(), "serial": "X9"}, id="UUID in the other byte order"),
+        pytest.param({"serial": "abc1"}, {"serial": " ABC1 "}, id="serial"),
+        pytest.param(
+            {"serial": "A1", "manufacturer": "Dell Inc."},
+            {"serial": "a1", "manufacturer": "DELL INC"},
+            id="serial and manufacturer",
+        ),
+        pytest.param({"macs": ("aa:bb:cc:00:00:01",)}, {"macs": ("aa:bb:cc:00:00:01",)}, id="MACs, for want of both"),
+    ],
+)
+async def test_a_machine_is_recognised_in_every_spelling(site: Site, one: Given, other: Given) -> None:
+    bare = replace(READING, serial=None, uuid=None)
+    site.bmc.script = answers(**{"10_0_0_1": replace(bare, **one), "10_0_0_2": replace(bare, **other)})
+    await site.with_bmc()
+    assert await known(await site.with_bmc()) == ("enroll", "identity_taken")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param({"uuid": FILLED_UUID}, {"uuid": FILLED_UUID}, id="a filler of a UUID"),
+        pytest.param({"uuid": "0" * 32}, {"uuid": "0" * 32}, id="no UUID"),
+        pytest.param({"serial": "To Be Filled By O.E.M."}, {"serial": "To be filled by O.E.M."}, id="a filler"),
+        pytest.param({"serial": "000000"}, {"serial": "000000"}, id="zeros"),
+        pytest.param(
+            {"serial": "A1", "manufacturer": "Dell Inc."},
+            {"serial": "A1", "manufacturer": "Supermicro"},
+            id="one serial of two makers",
+        ),
+        pytest.param(
+            {"serial": "A1", "macs": ("aa:bb:cc:00:00:01",)},
+            {"serial": "A2", "macs": ("aa:bb:cc:00:00:01",)},
+            id="a card that moved",
+        ),
+    ],
+)
+async def test_what_tells_no_machine_from_another_is_no_obstacle(site: Site, one: Given, other: Given) -> None:
+    bare = replace(READING, serial=None, uuid=None)
+    site.bmc.script = answers(**{"10_0_0_1": replace(bare, **one), "10_0_0_2": replace(bare, **other)})
+    await site.with_bmc()
+    assert await known(await site.with_bmc()) == ("manageable", None)
+
+
+async def test_a_mac_address_registered_for_another_node_tells_where_nothing_else_does(site: Site) -> None:
+    await site.register("gpu-1", macs=["aa:bb:cc:00:00:01"])
+    same_everywhere(site, serial=None, uuid=None, macs=("aa:bb:cc:00:00:01",))
+    second = await site.with_bmc("gpu-2")
+    assert await known(second) == ("enroll", "identity_taken")
+    assert (await second.bmc())["last_error"] == "this machine belongs to node gpu-1: it has the same MAC address"
+
+
+async def test_of_two_nodes_verified_at_the_same_moment_one_has_the_machine_and_the_other_says_so(
+    db: pg.Database,
+) -> None:
+    # Both steps look before either commits: they share one connection, and looking is what they wait for first.
+    async with sites.opened(db, refusals=1) as site:
+        same_everywhere(site)
+        site.bmc.hold()
+        names = ("gpu-1", "gpu-2")
+        machines = [
+            await site.register(name, auto_manage=False, bmc_address=f"https://{name}", **BMC) for name in names
+        ]
+        bystander = await site.active()
+        for machine in machines:
+            await machine.tell("manage")
+        site.processor.wake()
+        with anyio.fail_after(PATIENCE):
+            while len(site.bmc.calls) < len(machines):
+                await anyio.lowlevel.checkpoint()
+        site.bmc.let_go()
+        await bystander.beat("xid-79")
+        await site.wait(31 * SECOND)
+        assert sorted([await known(machine) for machine in machines]) == [
+            ("enroll", "identity_taken"),
+            ("manageable", None),
+        ]
+        assert (await bystander.state())[0] == "quarantined", "what was committed beside them was committed"
+
+
+# --- a machine that moved
+
+
+@pytest.mark.parametrize("way", ["clear_bmc", "set_bmc", "delete"])
+async def test_giving_up_a_machine_frees_it_for_the_node_that_has_it_now(site: Site, way: str) -> None:
+    first, second = await two_names(site)
+    if way == "set_bmc":
+        site.bmc.script = lambda target: reading(target) if target.address == "https://10.0.7.7" else READING
+        await first.asked("set_bmc", address="https://10.0.7.7")
+    else:
+        await first.asked(way)
+    await second.asked("manage")
+    assert await known(second) == ("manageable", None)
+
+
+async def test_a_board_that_moved_between_two_nodes_is_accepted_the_documented_way(site: Site) -> None:
+    first, second = await site.with_bmc("gpu-1"), await site.with_bmc("gpu-2")
+    boards = {"https://10.0.0.1": "SN-2", "https://10.0.0.2": "SN-1"}
+    site.bmc.script = lambda target: replace(READING, serial=boards[target.address], uuid=None)
+    for machine in (first, second):
+        await machine.asked("manage")
+        assert await known(machine) == ("enroll", "identity_mismatch")
+    addresses = [(await machine.look())["bmc_address"] for machine in (first, second)]
+    for machine in (first, second):
+        await machine.asked("clear_bmc")
+    for machine, address in zip((first, second), addresses, strict=True):
+        await machine.asked("set_bmc", address=address, credential="env:BMC")
+        assert await known(machine) == ("manageable", None)
+    assert [(await machine.bmc())["serial"] for machine in (first, second)] == ["SN-2", "SN-1"]
+
+
+# --- the database
+
+
+async def test_the_database_refuses_a_second_node_with_the_machine_whoever_writes(every_db: pg.Database) -> None:
+    async with every_db.connect() as conn:
+        await conn.execute("ALTER TABLE farrier.nodes DISABLE TRIGGER guard_first_values")
+        bmc = msgspec.json.encode({"serial": "SN-1", "manufacturer": "Dell Inc.", "uuid": UUID}).decode()
+        await conn.execute(RECORD, "gpu-1", bmc)
+        for again in ({"uuid": SWAPPED}, {"serial": "sn-1", "manufacturer": "DELL INC"}):
+            with pytest.raises(pg.PostgresError, match="belongs to node gpu-1 already") as refused:
+                await conn.execute(RECORD, "gpu-2", msgspec.json.encode(again).decode())
+            assert refused.value.sqlstate == "23505"
+
+
+@pytest.mark.parametrize("serial", [None, "", "SN-1", " sn-1", "N/A", "0123456789", "1111", "Sn-2"])
+@pytest.mark.parametrize(
+    "uuid", [None, "nonsense", UUID, SWAPPED, f"{{{UUID.upper()}}}", FILLED_UUID, "f" * 32, UUID[:-1] + "3"]
+)
+async def test_the_database_tells_machines_apart_as_the_model_does(db: pg.Database, serial: str, uuid: str) -> None:
+    async with db.connect() as conn:
+        for recorded in (Identity(serial="SN-1"), Identity(uuid=UUID)):
+            ours = await keys(conn, recorded)
+            model = identity.compare(recorded, Identity(serial=serial, uuid=uuid))
+            assert bool(ours & await keys(conn, Identity(serial=serial, uuid=uuid))) == isinstance(model, Same)
+
+
+async def keys(conn: Connection, machine: Identity) -> set[tuple[str, str]]:
+    rows = await conn.fetch("SELECT * FROM farrier.identity_keys($1, $2, NULL, NULL)", machine.serial, machine.uuid)
+    return {(row["kind"], row["value"]) for row in rows}
+
+
+# --- duplicates from before
+
+
+BEFORE = 30
+
+
+async def with_duplicates(conn: Connection) -> None:
+    """A schema in which two nodes recorded one machine, brought up to date."""
+    await migrate.migrate(conn, migrations=migrate.read()[:BEFORE])
+    async with conn.transaction():
+        await conn.execute("SET LOCAL session_replication_role = replica")
+        for name in ("gpu-1", "gpu-2", "gpu-3"):
+            serial = "SN-3" if name == "gpu-3" else "SN-1"
+            bmc = {"serial": serial, "power": "on", "system_path": READING.system_path}
+            await conn.execute(
+                "INSERT INTO farrier.nodes (name, status, management, bmc, bmc_address, bmc_credential, ever_active)"
+                " VALUES ($1, 'retired', 'manageable', $2::jsonb, 'https://' || $1, 'env:BMC', true)",
+                name,
+                msgspec.json.encode(bmc).decode(),
+            )
+    await migrate.migrate(conn, after=catalog.sync)
+    await conn.execute("SELECT farrier.schedule_new('node', id) FROM farrier.nodes")
+
+
+@pytest.fixture
+async def old(empty_db: pg.Database) -> pg.Database:
+    async with empty_db.connect() as conn:
+        await with_duplicates(conn)
+        await conn.execute(pg.MOVABLE_CLOCK)
+    return empty_db
+
+
+async def test_duplicates_from_before_do_not_stop_a_migration_and_are_reported(old: pg.Database) -> None:
+    async with old.connect() as conn:
+        assert await duplicates(conn) == (Duplicate("serial", ("gpu-1", "gpu-2")),)
+        assert await conn.fetchval("SELECT farrier.same_machine(1)") == ["gpu-2"]
+        assert await conn.fetchval("SELECT farrier.same_machine(3)") == []
+
+
+async def test_power_of_duplicates_from_before_is_switched_for_none_until_one_is_left(old: pg.Database) -> None:
+    async with sites.opened(old) as site:
+        site.bmc.script = site.bmc.read_script = lambda target: replace(
+            READING, serial="SN-3" if "gpu-3" in target.address else "SN-1", uuid=None, power=site.bmc.power
+        )
+        first, second, third = (Machine(site, f"gpu-{n}", n) for n in (1, 2, 3))
+        for one, other in ((first, "gpu-2"), (second, "gpu-1")):
+            answer = await one.ask("set_power", power="off")
+            assert answer.status == "rejected"
+            assert other in str(answer.reason)
+        assert site.bmc.sent == []
+        await third.asked("set_power", power="off")
+        await first.asked("clear_bmc")
+        await second.asked("set_power", power="on")
+        await first.asked("set_bmc", address="https://gpu-1", credential="env:BMC")
+        assert await known(first) == ("enroll", "identity_taken"), "the one that was left has it now"
+
+
+async def test_a_duplicate_from_before_that_is_verified_again_ends_as_taken(old: pg.Database) -> None:
+    async with sites.opened(old) as site:
+        same_everywhere(site, uuid=None)
+        second = Machine(site, "gpu-2", 2)
+        await second.asked("manage")
+        assert await known(second) == ("enroll", "identity_taken")
