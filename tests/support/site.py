@@ -1,9 +1,8 @@
 """A site with nodes: the real loop on a real database, and everybody who talks to it.
 
 `Site` runs a processor of nodes. A `Machine` is one node as the outside has it: its clients insert intents, its agent
-enrols, beats and works on tasks, all by the SQL that is open to them. `settled` says when the loop has nothing more to
-do; time passes only by `wait`. Only the BMCs are played. With a `region`, the site has that simulated MAAS region and a
-processor that observes it, the nodes are of its site, and time passes for the region as well.
+works, all by the SQL that is open to them. `settled` says when the loop has nothing more to do; time passes only by
+`wait`. Only the BMCs are played. A `region` comes with its observer and its time, and the nodes are of its site.
 """
 
 from __future__ import annotations
@@ -231,13 +230,12 @@ class Site:
         self.secrets = Secrets()
         self._count = 0
         sites = {} if maas is None else {maas.config.name: maas.config}
+        regions = NoRegions() if maas is None else maas.regions
         self.processor = Processor(
             NODE_KIND,
             NodeHandler(NodeConfig(), sites=sites),
             PostgresStateIO(pool, NodeRows(), owner=uuid4(), lease=_CONFIG.lease),
-            services=NodeServices(
-                self.bmc, self.secrets, NoRegions() if maas is None else maas.regions, PostgresIdentities(pool)
-            ),
+            services=NodeServices(self.bmc, self.secrets, regions, PostgresIdentities(pool)),
             host=Host(config=_CONFIG, sink=self.ledger, clock=MonotonicClock()),
         )
 
