@@ -53,8 +53,6 @@ ONE_INTENT: Mapping[FailureClass | QuarantineCause, Action] = {
 # Of these, only the first makes a stage that failed go on; both others end what is under way.
 _WAYS_OUT = (Action.RETRY_STAGE, Action.RESTART_CLEAN, Action.CANCEL)
 _WORKFLOWS = frozenset({Layer.ONBOARDING, Layer.DECOMMISSION})
-# What may fail only because the site's MAAS cannot be asked.
-_BY_THE_REGION = frozenset({FailureClass.TIMEOUT, FailureClass.UPSTREAM_ERROR})
 
 
 class Advice(msgspec.Struct, frozen=True):
@@ -120,7 +118,7 @@ def _of_failure(case: Case) -> Iterator[Advice]:
     workflow = case.node.workflow
     if workflow is None or workflow.status not in symptoms.FAILED:
         return
-    if workflow.failure_class in _BY_THE_REGION:
+    if workflow.failure_class in failures.BY_THE_REGION:
         yield from map(Advice, _of_region(case))
     yield from _looked_up(_STAGE_ADVICE, workflow.failure_class)
 

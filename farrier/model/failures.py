@@ -78,6 +78,9 @@ UNSAFE_OF_BMC: Mapping[BmcFailure, FailureClass] = {
 }
 """What a BMC that answers for the wrong machine means for the workflow."""
 
+BY_THE_REGION = frozenset({FailureClass.TIMEOUT, FailureClass.UPSTREAM_ERROR})
+"""What may fail only because the site's MAAS cannot be asked."""
+
 
 class QuarantineCause(StrEnum):
     """Kept on the node: reconciliation lifts a quarantine only when this very cause is proven gone."""

@@ -20,7 +20,7 @@ from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.health import Health
 from farrier.model.management import Management
 from farrier.model.networks import Networks
-from farrier.model.observation import MaasObservation
+from farrier.model.observation import MaasObservation, Outage
 from farrier.model.params import PowerRequest
 from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.model.status import NodeStatus
@@ -294,9 +294,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """One node over all layers. `maas_created`: its machine in MAAS was made by us. `redeploying`: a reimage ended, and
     the onboarding that is to follow has not begun. `candidate_of` names the other node that has the machine which a
     workflow found. `deployed_here`: the last onboarding that ended well deployed its machine. `region_doubt`: why
-    nothing is to be asked of its site's region now. `same_machine` names other nodes that recorded its machine.
-    `labels`, `networks` and `ib_guids` are there while an onboarding is live: what it is to use, None for nothing, and
-    the GUIDs of its InfiniBand ports, None while nobody told them."""
+    nothing is to be asked of its site's region now. `outages` are when that could not be read of late. `same_machine`
+    names other nodes that recorded its machine. `labels`, `networks` and `ib_guids` are there while an onboarding is
+    live: what it is to use, None for nothing, and the GUIDs of its InfiniBand ports, None while nobody told them."""
 
     id: int
     name: str
@@ -330,6 +330,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     agent: Agent | None = None
     maas: MaasObservation | None = None
     region_doubt: str | None = None
+    outages: tuple[Outage, ...] = ()
     candidate_of: str | None = None
     deployed_here: bool = False
     same_machine: tuple[str, ...] = ()

@@ -6,11 +6,26 @@ are the only questions that rules ask of its age.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 import msgspec
 
 from farrier.model.maas import MaasStatus
+
+
+class Outage(msgspec.Struct, frozen=True):
+    """A time in which the node's region could not be read; it lasts while `ended_at` is None."""
+
+    began_at: datetime
+    ended_at: datetime | None = None
+
+
+def unread(outages: Iterable[Outage], since: datetime, now: datetime) -> timedelta:
+    """How much of the time since then the region could not be read. Outages do not overlap."""
+    parts = ((max(out.began_at, since), min(out.ended_at or now, now)) for out in outages)
+    return sum((end - begin for begin, end in parts if end > begin), timedelta(0))
+
 
 CONFIRMED_AFTER = timedelta(seconds=60)
 """Two readings this far apart that agree are no passing state (model §6)."""

@@ -19,6 +19,7 @@ from farrier.model import health, sla
 from farrier.model.edges import Layer
 from farrier.model.maas import MaasStatus
 from farrier.model.node import NO_TIME, Node, Workflow
+from farrier.model.observation import unread
 from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait, line_of
 from farrier.model.writes import Write
 from farrier.protocols import BmcClient, CredentialStore, Identities, Regions
@@ -80,10 +81,22 @@ def waits_since(workflow: Workflow) -> datetime:
     return max(attempt_began_at(workflow), workflow.upstream.unpaused_at or NO_TIME)
 
 
-def is_late(workflow: Workflow, now: datetime, policy: Policy) -> bool:
+def is_late(node: Node, now: datetime, policy: Policy) -> bool:
     """Whether the running attempt has waited for longer than its stage may."""
-    assert workflow.stage is not None, "only a stage has a deadline"
-    return now - waits_since(workflow) > sla.stage_deadline(Layer(workflow.kind), workflow.stage, overrides=policy.sla)
+    workflow = node.workflow
+    assert workflow is not None and workflow.stage is not None, "only a stage has a deadline"
+    deadline = sla.stage_deadline(Layer(workflow.kind), workflow.stage, overrides=policy.sla)
+    return waited(node, waits_since(workflow), now) > deadline
+
+
+def waited(node: Node, since: datetime, now: datetime) -> timedelta:
+    """How much of the time since then counts against a stage: not that in which nothing could be read of MAAS."""
+    return now - since - unread(node.outages, since, now)
+
+
+def is_unread(node: Node) -> bool:
+    """Whether the region of the node's site cannot be read now, so that what fails there is no fault of the node."""
+    return any(outage.ended_at is None for outage in node.outages)
 
 
 def noted(node: Node, **fields: Any) -> Node:

@@ -6,7 +6,7 @@ the node's health.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import assert_never
 
 from msgspec.structs import replace
@@ -22,12 +22,13 @@ from farrier.handlers.node.moves import (
     become,
     change,
     is_late,
+    is_unread,
     job,
     noted,
 )
 from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Step, Waiting
 from farrier.model import outcome
-from farrier.model.failures import FAILURES, FailureClass
+from farrier.model.failures import BY_THE_REGION, FAILURES, FailureClass
 from farrier.model.mapping import WITHOUT_WORKFLOW
 from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, Skipped, Upstream, Workflow
 from farrier.model.outcome import Wait
@@ -36,6 +37,13 @@ from farrier.model.status import NodeStatus
 from farrier.model.workflow import LIVE, OnboardingMode
 from farrier.model.workflow import WorkflowStatus as W
 from farrier.model.writes import Write
+
+AGAIN_WHILE_UNREAD = timedelta(seconds=15)
+"""A region that cannot be read is asked by a stage as often as it would be for any other trouble of its own."""
+
+NOTICED_WITHIN = timedelta(seconds=90)
+"""A look at a region takes at most 75 s and begins 5 s after the one before: so long a call may fail before the outage
+that it fails for is known."""
 
 MOST_CUTS = 5
 """Calls in a row that ended by an error or a deadline, after which the attempt has failed."""
@@ -158,18 +166,29 @@ def _failed_retryable(node: Node, workflow: Workflow, now: datetime) -> Decision
             reason=f"stage {workflow.stage} failed ({workflow.failure_class}); tried again after its back-off",
             look_again=workflow.next_attempt_at - now,
         )
+    attempt = workflow.attempt + (not was_by_an_outage(node, workflow))
     return become(
         node,
-        change(node, workflow=job(node, status=W.RUNNING, attempt=workflow.attempt + 1, next_attempt_at=None)),
+        change(node, workflow=job(node, status=W.RUNNING, attempt=attempt, next_attempt_at=None)),
         reason=f"another attempt at stage {workflow.stage}",
         cause="timer: back-off",
     )
+
+
+def was_by_an_outage(node: Node, workflow: Workflow) -> bool:
+    """Whether the attempt failed because the region could not be read, which was noticed only then."""
+    failed_at = workflow.status_entered_at
+    begun = (failed_at - NOTICED_WITHIN <= outage.began_at <= failed_at + NOTICED_WITHIN for outage in node.outages)
+    return workflow.failure_class in BY_THE_REGION and any(begun)
 
 
 def _running(node: Node, workflow: Workflow, now: datetime, config: Policy) -> Decision:
     if workflow.stage is None:
         return _through(node, Done(reason="every stage was left out"), now)
     if workflow.upstream.cuts >= MOST_CUTS:
+        if is_unread(node):
+            node = noted(node, cuts=0)
+            return become(node, node, reason="MAAS cannot be read; what came to no end is not counted", cause="")
         detail = f"stage {workflow.stage}: {MOST_CUTS} calls in a row came to no end; the log has the error of each"
         return fail(noted(node, cuts=0), now, FailureClass.TIMEOUT, detail)
     result = run_stage(node, workflow, now, config)
@@ -196,7 +215,7 @@ def _settled(node: Node, workflow: Workflow, result: Settled, now: datetime, con
         case Done():
             return _through(node, result, now)
         case Waiting():
-            if result.timed and is_late(workflow, now, config):
+            if result.timed and is_late(node, now, config):
                 return fail(node, now, FailureClass.TIMEOUT, f"stage {workflow.stage}: {result.reason}")
             return Wait(reason=result.reason, look_again=result.look_again, writes=result.writes, source=result.source)
         case Step():
@@ -209,6 +228,8 @@ def _settled(node: Node, workflow: Workflow, result: Settled, now: datetime, con
                 source=result.source,
             )
         case Failed():
+            if is_unread(node) and result.failure in BY_THE_REGION:
+                return Wait(reason=result.detail, look_again=AGAIN_WHILE_UNREAD, source=result.source)
             return fail(node, now, result.failure, result.detail, stop=result.stop, writes=result.writes)
         case _ as never:
             assert_never(never)

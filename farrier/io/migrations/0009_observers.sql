@@ -55,6 +55,21 @@ CREATE FUNCTION farrier.region_doubt(site text) RETURNS text
     RETURN (SELECT CASE WHEN r.failure IN ('absent', 'auth') OR r.username IS NULL THEN coalesce(r.last_error, 'nobody has read it yet') END
               FROM farrier.maas_regions r WHERE r.site = $1);
 
+-- When the region of a site could not be read, of late: none of that time counts against a stage. A week is longer than any
+-- stage waits, and each outage has two changes.
+CREATE FUNCTION farrier.region_outages(site text) RETURNS json
+    LANGUAGE sql STABLE
+    RETURN (SELECT coalesce(json_agg(o), '[]') FROM (
+        SELECT r.state_entered_at AS began_at, NULL::timestamptz AS ended_at
+          FROM farrier.maas_regions r WHERE r.site = $1 AND r.state <> 'observing'
+         UNION ALL
+        (SELECT h.at - make_interval(secs => h.seconds_in_source), h.at
+           FROM farrier.maas_regions r
+          CROSS JOIN LATERAL (
+                SELECT * FROM farrier.history h
+                 WHERE h.kind = 'maas_region' AND h.id = r.id AND h.layer = 'state' ORDER BY h.version DESC LIMIT 100) h
+          WHERE r.site = $1 AND h.from_value <> 'observing' AND h.at > farrier.now() - interval '7 days')) o);
+
 -- What a node's handler decides on, of what is kept of its machine.
 CREATE FUNCTION farrier.telling(detail jsonb) RETURNS jsonb
     LANGUAGE sql IMMUTABLE PARALLEL SAFE

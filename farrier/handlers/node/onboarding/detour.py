@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import Policy, change, job, noted
+from farrier.handlers.node.moves import Policy, change, job, noted, waited
 from farrier.handlers.node.stage import Failed
 from farrier.model import sla
 from farrier.model.edges import Layer
@@ -101,7 +101,7 @@ def deadline(node: Node, policy: Policy) -> timedelta:
 def is_overdue(node: Node, now: datetime, policy: Policy) -> bool:
     """Whether the deployment that was asked for last takes too long."""
     assert node.workflow is not None, "a stage runs in a workflow"
-    return now - (upstream(node).asked_at or node.workflow.stage_entered_at) > deadline(node, policy)
+    return waited(node, upstream(node).asked_at or node.workflow.stage_entered_at, now) > deadline(node, policy)
 
 
 def disagrees(system_id: str, status_name: str | None, why: str) -> Failed:

@@ -96,6 +96,6 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> StageResult:
 def _waiting(node: Node, now: datetime, config: Policy, reason: str) -> Waiting | Failed:
     """A BMC that takes too long fails the attempt as what it is, with advice of its own."""
     assert node.workflow is not None, "a stage runs in a workflow"
-    if is_late(node.workflow, now, config):
+    if is_late(node, now, config):
         return Failed(failure=FailureClass.NOT_MANAGEABLE, detail=reason)
     return Waiting(reason=reason)

@@ -34,7 +34,7 @@ def wait_for_agent_enrollment(node: Node, now: datetime, config: Policy) -> Stag
     site, workflow = config.site_of(node), node.workflow
     if not isinstance(waited, Waiting) or site is None or workflow is None or not _deployed_it(node):
         return waited
-    return _late(node, site, waited, now) if is_late(workflow, now, config) else waited
+    return _late(node, site, waited, now) if is_late(node, now, config) else waited
 
 
 def _contradicted(node: Node) -> Failed | None:

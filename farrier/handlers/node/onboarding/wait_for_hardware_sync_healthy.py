@@ -60,4 +60,4 @@ def _missing(node: Node, now: datetime, seen: MaasObservation) -> str | None:
 def _is_last(node: Node, now: datetime, policy: Policy) -> bool:
     """Whether the last attempt has waited for as long as it may."""
     assert node.workflow is not None, "a stage runs in a workflow"
-    return node.workflow.attempt >= MAX_ATTEMPTS and is_late(node.workflow, now, policy)
+    return node.workflow.attempt >= MAX_ATTEMPTS and is_late(node, now, policy)
