@@ -20,6 +20,7 @@ import msgspec
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from bench.bmc_server import PASSWORD, USERNAME, Counts, Ready, host, is_dead
+from farrier.config import CredentialBinding
 from farrier.services.bmc_settings import BmcSettings
 from farrier.services.credentials import CredentialPlaces
 from farrier.services.trust import CaFile
@@ -62,12 +63,18 @@ class BmcFleet:
             "FARRIER_BMC_CA_FILE": str(self.directory / "ca.crt"),
             "FARRIER_BMC_ALLOWED_NETWORKS": _LOOPBACK,
             "FARRIER_CREDENTIALS_FILE_ROOTS": str(self.directory),
+            "FARRIER_CREDENTIALS_BINDINGS": msgspec.json.encode([self.binding]).decode(),
         }
 
     @property
     def settings(self) -> BmcSettings:
         """The same for a client in this process."""
         return BmcSettings(trust=CaFile(self.directory / "ca.crt"), networks=(ip_network(_LOOPBACK),))
+
+    @property
+    def binding(self) -> CredentialBinding:
+        """What lets it be sent to them."""
+        return CredentialBinding(references=(self.credential,), networks=(_LOOPBACK,))
 
     @property
     def places(self) -> CredentialPlaces:

@@ -27,6 +27,7 @@ from bench.figures import Benchmark, Bound, Goal, Measure, Reading, Readings
 from bench.ground import Ground
 from farrier.model.bmc import BmcTarget
 from farrier.protocols import ServiceObserver
+from farrier.services.bindings import Bindings
 from farrier.services.bmc import RedfishBmc, open_bmc
 from farrier.services.credentials import Credentials
 
@@ -74,7 +75,12 @@ class _Nobody(ServiceObserver):
 @asynccontextmanager
 async def client(bmcs: BmcFleet) -> AsyncIterator[RedfishBmc]:
     """A client of the fleet, as the daemon has one."""
-    async with open_bmc(bmcs.settings, credentials=Credentials(bmcs.places), observer=_Nobody()) as bmc:
+    async with open_bmc(
+        bmcs.settings,
+        credentials=Credentials(bmcs.places),
+        bindings=Bindings((bmcs.binding,)),
+        observer=_Nobody(),
+    ) as bmc:
         yield bmc
 
 

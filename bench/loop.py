@@ -32,7 +32,9 @@ from farrier.model.node import Node
 from farrier.model.params import PowerRequest
 from farrier.model.writes import Write
 from farrier.protocols import BmcClient, MaasClient, Regions
+from farrier.services.bindings import Bindings
 from farrier.services.credentials import CredentialPlaces, Credentials
+from farrier.services.ways import BoundCredentials, Ways
 
 NodeIO: TypeAlias = PostgresStateIO[Node, Node, Write]
 
@@ -98,6 +100,10 @@ def node_io(ground: Ground) -> NodeIO:
     return PostgresStateIO(ground.pool, NodeRows(), owner=uuid4(), lease=CONTROLLER.lease)
 
 
+def _no_credentials() -> BoundCredentials:
+    return BoundCredentials(Credentials(CredentialPlaces()), Ways(Bindings(), ()))
+
+
 @asynccontextmanager
 async def running(
     ground: Ground, *, io: NodeIO | None = None, config: ControllerConfig = CONTROLLER
@@ -109,9 +115,7 @@ async def running(
         NODE_KIND,
         NodeHandler(NodeConfig()),
         io or node_io(ground),
-        services=NodeServices(
-            Unplugged(), Credentials(CredentialPlaces()), Unconnected(), PostgresIdentities(ground.pool)
-        ),
+        services=NodeServices(Unplugged(), _no_credentials(), Unconnected(), PostgresIdentities(ground.pool)),
         host=Host(config=config, sink=tally, clock=MonotonicClock()),
     )
     async with anyio.create_task_group() as group:

@@ -22,6 +22,7 @@ from farrier.cli.board import Board, Place, board
 from farrier.config import (
     BmcConfig,
     Config,
+    CredentialBinding,
     CredentialsConfig,
     DatabaseConfig,
     HttpConfig,
@@ -186,7 +187,10 @@ def _config(options: Options, bmc: SimulatedBmc, files: RegionFiles) -> Config:
         database=DatabaseConfig(embedded=str(options.directory / "postgresql")),
         node=NodeConfig(offline_after=_OFFLINE_AFTER),
         bmc=BmcConfig(ca_file=str(bmc.ca_file), allowed_networks=("127.0.0.0/8",)),
-        credentials=CredentialsConfig(file_roots=(str(bmc.credential_file.parent), str(files.secrets))),
+        credentials=CredentialsConfig(
+            file_roots=(str(bmc.credential_file.parent), str(files.secrets)),
+            bindings=(CredentialBinding(references=(f"file:{bmc.credential_file}",), networks=("127.0.0.0/8",)),),
+        ),
         http=HttpConfig(port=options.http_port),
         sites=SitesConfig(directory=str(files.sites)),
     )

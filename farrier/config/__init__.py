@@ -6,6 +6,7 @@ for settings itself. Precedence: flag, environment, file, default.
 
 from __future__ import annotations
 
+from farrier.config.credentials import CredentialBinding, CredentialsConfig
 from farrier.config.database import DatabaseConfig
 from farrier.config.describing import Setting, SiteSetting, as_toml, settings, site_settings
 from farrier.config.groups import (
@@ -13,7 +14,6 @@ from farrier.config.groups import (
     BmcTrustConfig,
     Config,
     ControllerConfig,
-    CredentialsConfig,
     HistoryConfig,
     NodeConfig,
     SitesConfig,
@@ -28,6 +28,7 @@ __all__ = [
     "BmcTrustConfig",
     "Config",
     "ControllerConfig",
+    "CredentialBinding",
     "CredentialsConfig",
     "DatabaseConfig",
     "HistoryConfig",

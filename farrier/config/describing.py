@@ -24,13 +24,14 @@ _NO_TABLE = "{}"
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One setting. `default` is spelled as in a file."""
+    """One setting. `default` is spelled as in a file, where `is_table` is given as tables of its own."""
 
     section: str
     key: str
     default: str
     description: str
     environment: str
+    is_table: bool = False
 
 
 def settings() -> tuple[Setting, ...]:
@@ -49,7 +50,7 @@ def as_toml() -> str:
         lines += _comment(setting.description)
         if setting.key:
             # A table that stands here could not be added to further down.
-            off = "# " if setting.default == _NO_TABLE else ""
+            off = "# " if setting.is_table else ""
             lines.append(f"{off}{setting.key} = {setting.default}")
     return "\n".join(lines).rstrip() + "\n"
 
@@ -112,12 +113,14 @@ def _settings() -> Iterator[Setting]:
         hints = get_type_hints(type(group), include_extras=True)
         for field in msgspec.structs.fields(group):
             default = _spell(getattr(group, field.name))
+            _, inner = tables.meant(hints[field.name])
             yield Setting(
                 section=section.name,
                 key=field.name,
                 default=default,
                 description=_description(hints[field.name]),
                 environment="" if default == _NO_TABLE else f"FARRIER_{section.name}_{field.name}".upper(),
+                is_table=default == _NO_TABLE or tables.is_struct(inner),
             )
 
 

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta
 from typing_extensions import override
 
+from farrier.config.credentials import CredentialsConfig
 from farrier.config.database import DatabaseConfig
 from farrier.config.segments import SegmentsConfig
 from farrier.config.telling import HttpConfig, LogConfig, MetricsConfig
@@ -220,21 +221,6 @@ class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only
         super().__post_init__()
         for network in self.allowed_networks:
             ipaddress.ip_network(network)
-
-
-class CredentialsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where credential references may lead. A reference to any other place is refused before it is read."""
-
-    file_roots: Annotated[
-        tuple[str, ...], Meta(description="Directories in which file: references may lie, symlinks followed.")
-    ] = ()
-    env_prefix: Annotated[
-        str, Meta(min_length=1, description="Variables that env: references may name begin with this.")
-    ] = "FARRIER_SECRET_"
-
-    def __post_init__(self) -> None:
-        if not all(root.startswith("/") for root in self.file_roots):
-            raise ValueError("file_roots are absolute paths")
 
 
 class VaultConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -251,10 +251,18 @@ def _value(section: str, key: str, given: _Given, wanted: Any) -> object:
 
 
 def _from_text(value: str, wanted: Any) -> object:
-    """A value of the environment: lists are separated by commas, the rest is read as it is meant."""
+    """A value of the environment: lists are separated by commas, those of tables are JSON, the rest is read as it is
+    meant."""
     if get_origin(get_args(wanted)[0]) is tuple:
+        if _of_tables(wanted):
+            return msgspec.json.decode(value or "[]", type=wanted)
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return msgspec.convert(value, wanted, strict=False)
+
+
+def _of_tables(wanted: Any) -> bool:
+    inner = get_args(get_args(wanted)[0])[0]
+    return isinstance(inner, type) and issubclass(inner, msgspec.Struct)
 
 
 def read_duration(value: object) -> timedelta:

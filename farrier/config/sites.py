@@ -17,6 +17,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from farrier.config.credentials import CredentialBinding
 from farrier.model.maas_changes import LinkMode
 
 Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=500)]
@@ -292,6 +293,12 @@ class ReleaseSite(_Table, frozen=True, kw_only=True):
     ] = False
 
 
+class CredentialsSite(_Table, frozen=True, kw_only=True):
+    """Which BMCs of the site's nodes may be sent which credentials, beside what the settings say for all sites."""
+
+    bindings: tuple[CredentialBinding, ...] = ()
+
+
 class Site(_Table, frozen=True, kw_only=True):
     """One site. `name` is that of its file."""
 
@@ -306,6 +313,7 @@ class Site(_Table, frozen=True, kw_only=True):
     deploy: DeploySite = DeploySite()
     cloud_init: CloudInitSite = CloudInitSite()
     release: ReleaseSite = ReleaseSite()
+    credentials: CredentialsSite = CredentialsSite()
 
 
 Sites: TypeAlias = Mapping[str, Site]

@@ -17,7 +17,7 @@ from farrier import errors
 class BmcFailure(StrEnum):
     """Why a BMC could not be read, from what an operator mends to what mends itself."""
 
-    INCOMPLETE = "incomplete"  # the details cannot be used as they are given; nothing was dialled
+    INCOMPLETE = "incomplete"  # the details cannot be used as they are given; no login was made
     UNREACHABLE = "unreachable"  # no connection, or a BMC that says it is busy
     TIMEOUT = "timeout"  # connected or not, no complete answer in time
     TLS = "tls"  # the certificate is not one that we trust for this address
@@ -48,12 +48,15 @@ class BmcTarget(msgspec.Struct, frozen=True, kw_only=True):
     """What names one host behind a BMC.
 
     `address` is an https URL or `host[:port]`. `credential` is a reference such as `file:/run/creds/bmc-1`,
-    never a secret. `system_path` is the host's Redfish resource, None while it is not known.
+    never a secret. `system_path` is the host's Redfish resource, None while it is not known. `site` is the
+    node's, whose bindings hold for it, too. `only_reads`: not even a session is opened.
     """
 
     address: str
     credential: str
     system_path: str | None = None
+    site: str | None = None
+    only_reads: bool = False
 
 
 class BmcReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,9 +83,9 @@ class BmcError(errors.ServiceError):
     """A BMC could not be read or switched. `detail` is free of secrets and the same each time for the same cause.
 
     `credential_version` is the version that was tried, None when no credential could be resolved. `dialled` is
-    false when not a packet was sent, so that nothing is to be counted. `sent` is true when an action may have
-    reached the BMC: whether it did, only reading can tell. `retry_after` is how long it is of no use to try again,
-    where the BMC or its limit of logins says so; it comes on top of the class's own pause.
+    false when no login was made, for details or a secret that cannot be used, so that nothing is to be counted. `sent`
+    is true when an action may have reached the BMC: whether it did, only reading can tell. `retry_after` is how long
+    it is of no use to try again, where the BMC or its limit of logins says so; it comes on top of the class's own.
     """
 
     label = "bmc"

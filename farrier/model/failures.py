@@ -188,7 +188,8 @@ QUARANTINE_ADVICE: Mapping[QuarantineCause, str] = {
 }
 
 BMC_ADVICE: Mapping[BmcFailure, str] = {
-    BmcFailure.INCOMPLETE: "give what is missing with set_bmc, or make the credential readable; the error says which",
+    BmcFailure.INCOMPLETE: "give what is missing with set_bmc, bind the credential or make it readable; the error says "
+    "which",
     BmcFailure.UNREACHABLE: "check address, cable and route; it is tried again by itself",
     BmcFailure.TIMEOUT: "the BMC is too slow: check its network or reset it",
     BmcFailure.TLS: "install a certificate that this site trusts, or pin the BMC's certificate",

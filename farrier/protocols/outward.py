@@ -67,6 +67,20 @@ class CredentialStore(Protocol):
         """A secret that is one text, like an API key. Raises as `resolve` does."""
 
 
+class NodeCredentials(Protocol):
+    """Secrets for a node's steps. A reference and an address that no binding of an operator pairs are refused before
+    the reference is read. Everything raises `CredentialError` as a `CredentialStore` does."""
+
+    async def version(self, target: BmcTarget) -> str:
+        """The version of the secret at the target's BMC. Dials nothing."""
+
+    async def for_region(self, target: BmcTarget) -> Credential:
+        """The secret, for the region of the node's site, which logs in at the target's BMC itself."""
+
+    async def token(self, reference: str) -> str:
+        """A secret that an operator configured: not one that a node names."""
+
+
 class ServiceObserver(Protocol):
     """Told of every request that a service client sends. Must not block or raise."""
 

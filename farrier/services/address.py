@@ -1,24 +1,22 @@
 """BMC addresses: how one is written, and which may be dialled.
 
-The client asks `parse` for the URL and gives its connector `Networks.socket`, through which every connection
-of ours is opened: after name resolution, so neither a name, a changed DNS answer nor an odd spelling of a
-number leads outside the configured networks. No packet is sent to a refused address.
+The client asks `parse` for the URL and checks with `Networks` what its name resolves to: neither a name, a changed
+DNS answer nor an odd spelling of a number leads outside the configured networks. No packet is sent to a refused
+address.
 """
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from yarl import URL
 
 from farrier.model.bmc import BmcError, BmcFailure
 
 Network: TypeAlias = IPv4Network | IPv6Network
-AddrInfo: TypeAlias = tuple[int, int, int, str, tuple[Any, ...]]
 
 HTTPS = 443
 
@@ -45,15 +43,14 @@ class Networks:
             number = number.ipv4_mapped
         return any(number in network for network in self._networks)
 
-    def socket(self, info: AddrInfo) -> socket.socket:
-        """A socket to dial what `info` says, or `BmcError`: no OSError, so no other address is tried then."""
-        family, kind, protocol, _, where = info
-        if not self.allows(where[0]):
-            raise _incomplete(
-                f"{where[0]} is outside the networks where BMCs may be "
-                f"({', '.join(map(str, self._networks)) or 'none'}); correct the address or add its network"
-            )
-        return socket.socket(family, kind, protocol)
+    def check(self, addresses: Sequence[str]) -> None:
+        """Raise `BmcError` unless all of these are in the networks."""
+        for address in sorted(addresses):
+            if not self.allows(address):
+                raise _incomplete(
+                    f"{address} is outside the networks where BMCs may be "
+                    f"({', '.join(map(str, self._networks)) or 'none'}); correct the address or add its network"
+                )
 
 
 def parse(address: str) -> URL:

@@ -2,8 +2,9 @@
 
 Opened by `wiring`, called by the node's steps through `protocols.BmcClient`. Guarantees: one call in flight per BMC;
 a deadline, which waiting for a turn does not use up; a limit of failed logins; every failure is a `BmcError` with a
-class, whose text and traceback hold no secret. Sends nothing but GETs unless power is to be set, and nothing outside
-the configured networks.
+class, whose text and traceback hold no secret. Sends nothing but GETs unless power is to be set, and a session opened.
+For each call in this order: the address's host is held against the bindings of the reference, the name is resolved
+once, its addresses are held against the networks, they are dialled, and only then the secret is read.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from yarl import URL
 from farrier import protocols
 from farrier.clock import MonotonicClock
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget
-from farrier.model.credential import Credential
 from farrier.model.params import PowerRequest
-from farrier.services import address, bmc_failure, bmc_resources
+from farrier.services import bmc_failure, bmc_resources
+from farrier.services.bindings import Bindings
 from farrier.services.bmc_exchange import Access, Exchange, Shared
 from farrier.services.bmc_logins import Logins
 from farrier.services.bmc_power import PowerChange
@@ -31,8 +32,10 @@ from farrier.services.bmc_probe import Found, Probe, read_system
 from farrier.services.bmc_sessions import Sessions
 from farrier.services.bmc_settings import BmcSettings
 from farrier.services.bmc_turns import Turns
+from farrier.services.route import Lookup, look_up
 from farrier.services.transport import open_sessions
 from farrier.services.trust import Insecure, Trust
+from farrier.services.ways import Ways
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -42,19 +45,21 @@ async def open_bmc(
     settings: BmcSettings,
     *,
     credentials: protocols.CredentialStore,
+    bindings: Bindings,
     observer: protocols.ServiceObserver,
     clock: protocols.Clock | None = None,
+    lookup: Lookup = look_up,
 ) -> AsyncIterator[RedfishBmc]:
     """The client, for as long as the context lasts. Raises `ConfigError` for an unusable TLS policy."""
     trusts = {settings.trust, *settings.trust_by_host.values()}
     if Insecure() in trusts:
         hosts = [host for host, trust in settings.trust_by_host.items() if trust == Insecure()]
         log.warning("bmc.tls_not_verified", hosts="all" if settings.trust == Insecure() else hosts)
-    networks = address.Networks(settings.networks)
     shared = Shared(settings=settings, logins=Logins(clock or MonotonicClock()), sessions=Sessions(), observer=observer)
-    async with open_sessions(trusts, networks=networks, connect_timeout=settings.connect_timeout) as https:
+    ways = Ways(bindings, settings.networks, lookup=lookup)
+    async with open_sessions(trusts, connect_timeout=settings.connect_timeout) as https:
         try:
-            yield RedfishBmc(shared, https, credentials=credentials)
+            yield RedfishBmc(shared, https, credentials=credentials, ways=ways)
         finally:
             await shared.sessions.close()
 
@@ -68,11 +73,13 @@ class RedfishBmc(protocols.BmcClient):
         https: Mapping[Trust, aiohttp.ClientSession],
         *,
         credentials: protocols.CredentialStore,
+        ways: Ways,
     ) -> None:
         self._shared = shared
         self._settings = shared.settings
         self._https = https
         self._credentials = credentials
+        self._ways = ways
         self._turns = Turns(shared.settings.concurrency, shared.settings.patience)
 
     @override
@@ -104,24 +111,33 @@ class RedfishBmc(protocols.BmcClient):
         return await self._call(target, switch)
 
     async def _call(self, target: BmcTarget, work: Callable[[_Call], Awaitable[Found]]) -> BmcReading:
-        credential = exchange = None
+        exchange = None
         try:
-            bmc = address.parse(target.address)
-            credential = await self._credentials.resolve(target.credential)
-            access = Access(bmc=bmc, reference=target.credential, credential=credential, http=self._http(bmc))
-            exchange = Exchange(access, self._shared)
-            found = await work(_Call(exchange, self._turns, bmc))
-            return _reading(found, credential_version=credential.version, requests=exchange.requests)
+            exchange = Exchange(self._access(target), self._shared)
+            found = await work(_Call(exchange, self._turns, exchange.bmc))
+            return _reading(found, exchange)
         except Exception as error:
-            failure = self._failure(error, credential, exchange)
+            failure = self._failure(error, exchange)
         # Out here the new exception carries neither the old one nor its frames, which hold the headers.
         raise failure
+
+    def _access(self, target: BmcTarget) -> Access:
+        bmc, route = self._ways.to(target)
+        return Access(
+            bmc=bmc,
+            route=route,
+            reference=target.credential,
+            store=self._credentials,
+            http=self._http(bmc),
+            auth=self._settings.auth,
+        )
 
     def _http(self, bmc: URL) -> aiohttp.ClientSession:
         settings = self._settings
         return self._https[settings.trust_by_host.get(bmc.host or "", settings.trust)]
 
-    def _failure(self, error: Exception, credential: Credential | None, exchange: Exchange | None) -> BmcError:
+    def _failure(self, error: Exception, exchange: Exchange | None) -> BmcError:
+        credential = exchange.credential if exchange is not None else None
         failure, detail = bmc_failure.of_exception(error)
         secrets = exchange.secrets if exchange is not None else ()
         if failure is BmcFailure.INTERNAL:
@@ -132,8 +148,8 @@ class RedfishBmc(protocols.BmcClient):
             bmc_failure.scrub(detail, credential, *secrets),
             credential_version=credential.version if credential is not None else None,
             retry_after=bmc_failure.retry_after(error),
-            # Details that cannot be used are found out before the first packet.
-            dialled=exchange is not None and exchange.requests > 0 and failure is not BmcFailure.INCOMPLETE,
+            # Details that cannot be used, and a secret that cannot be read, cost the BMC nothing that counts.
+            dialled=exchange is not None and exchange.requests > 0 and not _is_ours(error, failure),
             sent=exchange is not None and exchange.sent,
         )
 
@@ -160,7 +176,12 @@ def _known(target: BmcTarget) -> str:
     return target.system_path
 
 
-def _reading(found: Found, *, credential_version: str, requests: int) -> BmcReading:
+def _is_ours(error: Exception, failure: BmcFailure) -> bool:
+    return failure is BmcFailure.INCOMPLETE or bmc_failure.is_of_credential(error)
+
+
+def _reading(found: Found, exchange: Exchange) -> BmcReading:
+    assert exchange.credential is not None, "nothing is read of a system without it"
     system = found.system
     return BmcReading(
         power=bmc_resources.power(system),
@@ -172,6 +193,6 @@ def _reading(found: Found, *, credential_version: str, requests: int) -> BmcRead
         manufacturer=bmc_resources.text(system.get("Manufacturer")),
         model=bmc_resources.text(system.get("Model")),
         health=bmc_resources.health(system),
-        credential_version=credential_version,
-        requests=requests,
+        credential_version=exchange.credential.version,
+        requests=exchange.requests,
     )

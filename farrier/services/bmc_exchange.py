@@ -1,17 +1,19 @@
 """The requests of one call to a BMC: sent one at a time, within a deadline, reported, and understood or refused.
 
 Made by the BMC client, used by `bmc_probe` and `bmc_power`. Knows how to show the credential: with each request, or
-once for a session. Every login passes the limit of failed ones; nothing is sent after a refusal. An action is sent
-once, and what became of it is told apart: answered, never sent, or nobody knows.
+once for a session. Its reference is read once a call, when a connection to the checked address stands. Every login
+passes the limit of failed ones; nothing is sent after a refusal. An action is sent once, and what became of it is told
+apart: answered, never sent, or nobody knows.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from functools import partial
 from http import HTTPStatus
 from typing import TypeAlias, TypeVar, assert_never
@@ -30,6 +32,8 @@ from farrier.services.bmc_logins import Logins, Secret
 from farrier.services.bmc_resources import Resource
 from farrier.services.bmc_sessions import Session, Sessions
 from farrier.services.bmc_settings import BmcSettings
+from farrier.services.route import Route
+from farrier.services.transport import Dial, Headers, dialling
 
 SERVICE_ROOT = "/redfish/v1/"
 # Where every known BMC has them; asked only where the link that should lead there is missing.
@@ -67,17 +71,28 @@ class Answered(BmcError):
         self.status = status
 
 
+class _AnotherSecret(Exception):
+    """The session that was to be used is another secret's; nothing was sent in it."""
+
+
+class _Shows(Enum):
+    """What requests show of who asks."""
+
+    NOTHING = auto()
+    HEADER = auto()  # the credential
+    BODY = auto()  # the credential, for a session
+    SESSION = auto()
+
+
 class Access(msgspec.Struct, frozen=True, kw_only=True):
     """One BMC and the way in."""
 
     bmc: URL
+    route: Route
     reference: str
-    credential: Credential
+    store: protocols.CredentialStore
     http: aiohttp.ClientSession
-
-    @property
-    def secret(self) -> Secret:
-        return Secret(self.reference, self.credential.version)
+    auth: BmcAuth
 
 
 class Shared(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,13 +111,19 @@ class Exchange:
         self._access = access
         self._shared = shared
         self._client = self._anonymous()
+        self._session: Session | None = None
         self._root: Resource | None = None
         self._asked_for_root = False
-        self._shows_credential = False
+        self._shows = _Shows.NOTHING
         self._session_is_old = False
+        self.credential: Credential | None = None
         self.deadline = 0.0
         self.requests = 0
         self.sent = False
+
+    @property
+    def bmc(self) -> URL:
+        return self._access.bmc
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -118,10 +139,9 @@ class Exchange:
 
     async def log_in(self) -> None:
         """From here on requests carry the credential, or belong to a session. Once a turn, and after the root."""
-        match self._shared.settings.auth:
+        match self._access.auth:
             case BmcAuth.BASIC:
-                await self._client.login("basic")  # which sends nothing
-                self._shows_credential = True
+                self._shows = _Shows.HEADER
             case BmcAuth.SESSION:
                 await self._join_session()
             case _ as never:
@@ -144,13 +164,14 @@ class Exchange:
         """The JSON object at a path."""
         try:
             return await self._get(operation, path)
+        except _AnotherSecret:
+            pass
         except Answered as refusal:
             if refusal.status != HTTPStatus.UNAUTHORIZED or not self._session_is_old:
                 raise
         # Out here what goes wrong now does not look as if it had been answered. The BMC has ended our session, or says
         # so: then one of its few would stay.
-        await self._shared.sessions.end(self._access.bmc)
-        await self._join_session()
+        await self._replace_session()
         return await self._get(operation, path)
 
     async def act(self, operation: Operation, path: str, body: Mapping[str, str]) -> None:
@@ -180,9 +201,13 @@ class Exchange:
         started = anyio.current_time()
         result = "cancelled"
         try:
-            with self._login(), anyio.fail_after(max(0.0, self.deadline - started)):
+            dial = Dial(self._access.route, partial(self._connected, login := ExitStack()))
+            with login, anyio.fail_after(max(0.0, self.deadline - started)), dialling(dial):
                 understood = understand(path, await request())
             result = "ok"
+        except _AnotherSecret:
+            self.requests -= 1
+            raise
         except Exception as error:
             result = bmc_failure.of_exception(error)[0]
             raise
@@ -190,35 +215,73 @@ class Exchange:
             self._shared.observer.requested("bmc", operation, result, anyio.current_time() - started)
         return understood
 
-    def _login(self) -> AbstractContextManager[None]:
-        if not self._shows_credential:
-            return nullcontext()
-        return self._shared.logins.attempt(self._access.bmc, self._access.secret)
+    async def _connected(self, login: ExitStack, headers: Headers) -> None:
+        """The BMC's checked address has answered, and has proven by TLS who it is: now the secret is read, and shown.
+        The login counts until `login` is over."""
+        match self._shows:
+            case _Shows.NOTHING:
+                return
+            case _Shows.SESSION:
+                if self._session is None or self._session.secret != await self._secret():
+                    raise _AnotherSecret
+                return
+            case _Shows.HEADER:
+                credential = await self._read()
+                known = f"{credential.username}:{credential.password}".encode()
+                headers["Authorization"] = f"Basic {base64.b64encode(known).decode()}"
+            case _Shows.BODY:
+                pass
+            case _ as never:
+                assert_never(never)
+        login.enter_context(self._shared.logins.attempt(self._access.bmc, await self._secret()))
+
+    async def _read(self) -> Credential:
+        """The secret, read once a call. Raises `CredentialError`."""
+        if self.credential is None:
+            self.credential = await self._access.store.resolve(self._access.reference)
+        return self.credential
+
+    async def _secret(self) -> Secret:
+        return Secret(self._access.reference, (await self._read()).version)
 
     async def _join_session(self) -> None:
         """Use the session that is open, or open the only one."""
+        session = self._shared.sessions.of(self._access.bmc)
+        changed = session is not None and self.credential is not None and session.secret != await self._secret()
+        if session is None or changed:
+            await self._replace_session()
+        else:
+            self._session_is_old = True
+            self._enter(session)
+
+    async def _replace_session(self) -> None:
+        """End the session that is open, if any, and open the only one."""
         bmc, sessions = self._access.bmc, self._shared.sessions
-        session = sessions.of(bmc)
-        self._session_is_old = session is not None and session.secret == self._access.secret
-        if not self._session_is_old:
-            await sessions.end(bmc)
-            session = await self._open_session()
-            sessions.keep(bmc, session)
-        assert session is not None
-        self._client = session.client(bmc)
+        await sessions.end(bmc)
+        session = await self._open_session()
+        sessions.keep(bmc, session)
+        self._session_is_old = False
+        self._enter(session)
+
+    def _enter(self, session: Session) -> None:
+        self._session = session
+        self._client = session.client(self._access.bmc)
+        self._shows = _Shows.SESSION
 
     async def _open_session(self) -> Session:
-        self._client = self._anonymous()
+        self._client, self._shows = self._anonymous(), _Shows.NOTHING
         path = await self._sessions_path()
-        credential = self._access.credential
+        credential = await self._read()
         body = {"UserName": credential.username, "Password": credential.password}
-        self._shows_credential = True
+        self._shows = _Shows.BODY
         try:
             opened = await self._send(Operation.SESSION, path, partial(self._client.post, path, body=body), _opened)
         finally:
-            self._shows_credential = False
+            self._shows = _Shows.NOTHING
         token, location = opened
-        return Session(secret=self._access.secret, token=token, location=location, http=self._access.http)
+        access = self._access
+        secret = await self._secret()
+        return Session(secret=secret, token=token, location=location, http=access.http, route=access.route)
 
     async def _sessions_path(self) -> str:
         """Where a session is opened. A BMC without sessions may call the attempt a failed login."""
@@ -232,9 +295,7 @@ class Exchange:
         return path or STANDARD_SESSIONS
 
     def _anonymous(self) -> redfish.AsyncRedfishClient:
-        access = self._access
-        username, password = access.credential.username, access.credential.password
-        return redfish.AsyncRedfishClient(str(access.bmc), username, password, session=access.http)
+        return redfish.AsyncRedfishClient(str(self._access.bmc), session=self._access.http)
 
 
 def _accepted(path: str, response: Response) -> None:

@@ -95,6 +95,7 @@ _ANSWERED_OR_NEVER_HAD = (
     aiohttp.ConnectionTimeoutError,
     aiohttp.ServerFingerprintMismatch,
     aiohttp.InvalidURL,
+    socket.gaierror,
     redfish.RedfishInvalidTargetError,
     redfish.RedfishProtocolError,
     RecursionError,  # the JSON of an answer
@@ -115,6 +116,11 @@ def of_exception(error: Exception) -> tuple[BmcFailure, str]:
             if isinstance(cause, kinds):
                 return failure, text(cause)
     return BmcFailure.INTERNAL, f"unexpected {type(error).__name__}; the log has the traceback"
+
+
+def is_of_credential(error: Exception) -> bool:
+    """Whether it is the secret that could not be had."""
+    return any(isinstance(cause, CredentialError) for cause in _innermost_first(error))
 
 
 def of_status(status: int) -> BmcFailure | None:

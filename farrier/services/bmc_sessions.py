@@ -19,6 +19,8 @@ from yarl import URL
 
 from farrier import errors
 from farrier.services.bmc_logins import Secret
+from farrier.services.route import Route
+from farrier.services.transport import Dial, dialling
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -36,6 +38,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     location: str | None
     http: aiohttp.ClientSession
+    route: Route
 
     def client(self, bmc: URL) -> redfish.AsyncRedfishClient:
         """Requests in this session."""
@@ -67,7 +70,7 @@ class Sessions:
             return
         reason = None
         try:
-            with anyio.fail_after(END_TIMEOUT.total_seconds()):
+            with anyio.fail_after(END_TIMEOUT.total_seconds()), dialling(Dial(session.route)):
                 await session.client(bmc).logout()
         except (redfish.RedfishError, errors.ServiceError, OSError) as error:
             reason = type(error).__name__  # its text may quote what the BMC sent

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 from typing import TypeVar
 
 import msgspec
@@ -21,6 +21,15 @@ _T = TypeVar("_T")
 
 # It travels in a header: visible ASCII, without blanks.
 _TOKEN = re.compile(r"[!-~]+")
+
+
+class Scheme(StrEnum):
+    """Where a reference leads."""
+
+    FILE = "file"
+    ENV = "env"
+    SYSTEMD = "systemd"
+    VAULT = "vault"
 
 
 class Form(Enum):
@@ -50,6 +59,20 @@ class _Pair(msgspec.Struct, frozen=True):
 
 class _Token(msgspec.Struct, frozen=True):
     token: str
+
+
+def parts(reference: str) -> tuple[Scheme, str]:
+    """Scheme and place of a reference. Raises `CredentialError`, which does not repeat it: perhaps it is a secret that
+    was given in the place of its reference."""
+    scheme, separator, place = reference.partition(":")
+    if not (scheme and separator and place):
+        raise CredentialError("(not shown)", "is no reference; write scheme:place, such as file:/path")
+    try:
+        return Scheme(scheme), place
+    except ValueError:
+        raise CredentialError(
+            "(not shown)", "has an unknown scheme; this farrier knows file:, env:, systemd: and vault:"
+        ) from None
 
 
 def pair(reference: str, source: Source) -> tuple[str, str]:

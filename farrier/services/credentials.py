@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import assert_never
 
 import anyio.to_thread
 import msgspec
@@ -27,7 +28,7 @@ from farrier import protocols
 from farrier.errors import CredentialError
 from farrier.model.credential import Credential
 from farrier.services import credential_files, credential_forms
-from farrier.services.credential_forms import Form, Source
+from farrier.services.credential_forms import Form, Scheme, Source
 from farrier.services.vault import Vault, VaultSettings, open_vault
 
 
@@ -102,28 +103,23 @@ class Credentials(protocols.CredentialStore):
         return credential_forms.token(reference, await self._read(reference))
 
     async def _read(self, reference: str) -> Source:
-        scheme, separator, rest = reference.partition(":")
-        if not (scheme and separator and rest):
-            # Perhaps a secret in the wrong place: the text must not repeat it.
-            raise CredentialError("(not shown)", "is no reference; write scheme:place, such as file:/path")
+        scheme, rest = credential_forms.parts(reference)
         match scheme:
-            case "file":
+            case Scheme.FILE:
                 read = partial(credential_files.read_file, reference, rest, roots=self._places.file_roots)
                 return Source(text=await anyio.to_thread.run_sync(read), form=Form.FILE)
-            case "systemd":
+            case Scheme.SYSTEMD:
                 directory = self._environ.get("CREDENTIALS_DIRECTORY")
                 read = partial(credential_files.read_systemd, reference, rest, directory=directory)
                 return Source(text=await anyio.to_thread.run_sync(read), form=Form.FILE)
-            case "env":
+            case Scheme.ENV:
                 return Source(text=self._variable(reference, rest), form=Form.VARIABLE)
-            case "vault":
+            case Scheme.VAULT:
                 if self._vault is None:
                     raise CredentialError("vault:…", "no Vault is configured; vault.address names it")
                 return await self._vault.read(reference, rest)
-            case _:
-                raise CredentialError(
-                    "(not shown)", "has an unknown scheme; this farrier knows file:, env:, systemd: and vault:"
-                )
+            case _ as never:
+                assert_never(never)
 
     def _variable(self, reference: str, name: str) -> str:
         prefix = self._places.env_prefix

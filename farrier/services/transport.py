@@ -1,25 +1,110 @@
 """HTTP to BMCs: one aiohttp session per TLS policy, shared by all BMCs under it.
 
-Opened by the BMC client for as long as it lives. Connections are not kept: BMCs choke on long-lived ones, and
-each idle TLS connection would cost a quarter of a megabyte. No cookies, no proxy or netrc from the
-environment, no limit of aiohttp's own (its queueing would count as the BMC's time), no request is sent twice,
-and no answer is read past a bound.
+Opened by the BMC client for as long as it lives. A request goes where its `Dial` says: to the checked addresses of its
+route, whatever its name resolves to by now, and what is secret is added once it is connected. Connections are not kept:
+BMCs choke on long-lived ones, and each idle TLS connection would cost a quarter of a megabyte. No cookies, no proxy or
+netrc from the environment, no limit of aiohttp's own (its queueing would count as the BMC's time), no request is sent
+twice, and no answer is read past a bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, MutableMapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from datetime import timedelta
+from typing import Any, TypeAlias
 
 import aiohttp
+import msgspec
+from aiohttp.abc import AbstractResolver, ResolveResult
 from typing_extensions import override
 
-from farrier.services.address import Networks
+from farrier.services.route import Route
 from farrier.services.trust import Trust, connector_ssl
 
 # A system's resource has 2 to 20 KiB; whoever sends more than this is not answering the question.
 LARGEST_BODY_BYTES = 1024 * 1024
+
+
+Headers: TypeAlias = MutableMapping[str, str]
+AddrInfo: TypeAlias = tuple[int, int, int, str, tuple[Any, ...]]
+
+
+async def _nothing_more(_headers: Headers) -> None:
+    pass
+
+
+class Dial(msgspec.Struct, frozen=True):
+    """Where a request goes. `connected` is called once its connection stands and TLS has proven the host: with the
+    headers, which it may add to."""
+
+    route: Route
+    connected: Callable[[Headers], Awaitable[None]] = _nothing_more
+
+
+_DIAL: ContextVar[Dial] = ContextVar("farrier_dial")
+
+
+@contextmanager
+def dialling(dial: Dial) -> Iterator[None]:
+    """Requests within go there. Outside of it none can be sent."""
+    token = _DIAL.set(dial)
+    try:
+        yield
+    finally:
+        _DIAL.reset(token)
+
+
+class _Checked(AbstractResolver):
+    """Asks no name server: names have the addresses that were checked."""
+
+    @override
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=socket.IPPROTO_TCP,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in _DIAL.get().route.addresses
+        ]
+
+    @override
+    async def close(self) -> None:
+        pass
+
+
+def _socket(info: AddrInfo) -> socket.socket:
+    """A socket for one of the checked addresses; there are no others."""
+    family, kind, protocol, _, where = info
+    if where[0] not in _DIAL.get().route.addresses:
+        raise RuntimeError("an address was to be dialled that was not checked")
+    return socket.socket(family, kind, protocol)
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Resolves and checks, connects, and only then has the request completed with what is secret."""
+
+    @override
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.connector.Connection:
+        dial = _DIAL.get()
+        await dial.route.resolve()
+        connection = await super().connect(req, traces, timeout)
+        try:
+            await dial.connected(req.headers)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
 
 class BodyTooLarge(aiohttp.ClientPayloadError):
@@ -47,20 +132,21 @@ class _Bounded(aiohttp.ClientResponse):
 
 @asynccontextmanager
 async def open_sessions(
-    trusts: Collection[Trust], *, networks: Networks, connect_timeout: timedelta
+    trusts: Collection[Trust], *, connect_timeout: timedelta
 ) -> AsyncIterator[Mapping[Trust, aiohttp.ClientSession]]:
     """A session for each policy, closed at the end. Raises `ConfigError` for an unusable policy."""
     async with AsyncExitStack() as stack:
         sessions = {}
         for trust in trusts:
             session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
+                connector=_Connector(
                     ssl=connector_ssl(trust),
                     limit=0,
                     force_close=True,
-                    # In order, so that the first address outside the networks ends the attempt.
                     happy_eyeballs_delay=None,
-                    socket_factory=networks.socket,
+                    use_dns_cache=False,
+                    resolver=_Checked(),
+                    socket_factory=_socket,
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 response_class=_Bounded,

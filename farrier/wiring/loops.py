@@ -32,13 +32,15 @@ from farrier.io.pool import Pool
 from farrier.io.retention import PostgresRetention
 from farrier.protocols import CredentialStore, MetricsSink, ServiceObserver
 from farrier.services import fabrics as fabric_services
+from farrier.services.bindings import Bindings
 from farrier.services.bmc import open_bmc
 from farrier.services.fabrics import Fabrics, open_fabrics
 from farrier.services.regions import Regions, open_regions, settings_of
 from farrier.services.times import Times
+from farrier.services.ways import BoundCredentials, Ways
 from farrier.wiring.kinds import Extensions, Loop, built_in_loops, loop_of
 from farrier.wiring.progress import Progress, WatchedIO
-from farrier.wiring.settings import bmc_settings, credentials
+from farrier.wiring.settings import bindings, bmc_settings, credentials
 from farrier.wiring.storage import Database, brief
 from farrier.wiring.told import ToldRequests
 
@@ -50,6 +52,7 @@ class Deciders(msgspec.Struct, frozen=True, kw_only=True):
     maas_regions: RegionHandler
     regions: Regions
     fabrics: Fabrics
+    bindings: Bindings
     pool: Pool
 
 
@@ -77,6 +80,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
         await region_rows.use(to.pool, _paces(sites))
         to.regions.take(opened)
         to.fabrics.take(fabrics)
+        to.bindings.use_sites(sites)
         to.nodes.use_sites(sites)
         to.maas_regions.use_sites(sites)
 
@@ -112,21 +116,23 @@ async def runtime(
 ) -> AsyncIterator[Runtime]:
     """The loops, not yet running, without any site; `extensions` are kinds of others. Raises ConfigError."""
     clock, observer = MonotonicClock(), ToldRequests(observer)
+    bmcs, bound = bmc_settings(config), bindings(config)
     host = Host(config=config.controller, sink=sink, clock=clock)
     async with (
         credentials(config, observer=observer) as store,
-        open_bmc(bmc_settings(config), credentials=store, observer=observer) as bmc,
+        open_bmc(bmcs, credentials=store, bindings=bound, observer=observer) as bmc,
         open_regions(credentials=store, times=Times(clock=clock), observer=observer) as regions,
         open_fabrics(credentials=store, times=Times(clock=clock), observer=observer) as fabrics,
         _of_others(extensions or {}, store) as others,
     ):
+        of_nodes = BoundCredentials(store, Ways(bound, bmcs.networks))
         node_handler, region_handler = NodeHandler(config.node, config.sla), RegionHandler()
         loops = [
             Loop(
                 NODE_KIND,
                 node_handler,
                 NodeRows(),
-                NodeServices(bmc, store, regions, PostgresIdentities(database.pool)),
+                NodeServices(bmc, of_nodes, regions, PostgresIdentities(database.pool)),
             ),
             Loop(REGION_KIND, region_handler, RegionRows(), RegionServices(regions)),
             *built_in_loops(config, fabrics),
@@ -146,7 +152,12 @@ async def runtime(
             keeper=_keeper(config.history, database),
             progress=progress,
             deciders=Deciders(
-                nodes=node_handler, maas_regions=region_handler, regions=regions, fabrics=fabrics, pool=database.pool
+                nodes=node_handler,
+                maas_regions=region_handler,
+                regions=regions,
+                fabrics=fabrics,
+                bindings=bound,
+                pool=database.pool,
             ),
         )
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from farrier import config as settings
 from farrier.clock import MonotonicClock
 from farrier.protocols import ServiceObserver
+from farrier.services.bindings import Bindings
 from farrier.services.bmc_settings import BmcSettings
 from farrier.services.credentials import CredentialPlaces, Credentials, open_credentials
 from farrier.services.trust import CaFile, Insecure, Pinned, SystemCa, Trust
@@ -53,6 +54,11 @@ def bmc_settings(config: settings.Config) -> BmcSettings:
         connect_timeout=config.bmc.connect_timeout,
         concurrency=config.bmc.concurrency,
     )
+
+
+def bindings(config: settings.Config) -> Bindings:
+    """Which BMCs may be sent which credentials at all sites."""
+    return Bindings(config.credentials.bindings)
 
 
 def _trust(config: settings.BmcTrustConfig) -> Trust:

@@ -305,7 +305,7 @@ async def test_an_address_outside_the_networks_is_refused_before_it_is_dialled(b
             "localhost": "outside the networks",
             "0x7f.1": "outside the networks",
             "[::ffff:127.0.0.1]": "outside the networks",
-            "2130706433": "no host name or number",
+            "2130706433": "outside the networks",
         }.items():
             target = BmcTarget(address=f"{host}:{port}", credential=CREDENTIAL, system_path=SYSTEM)
             error = await failure(client, target)
@@ -321,7 +321,7 @@ async def test_a_name_that_does_not_resolve_is_unreachable(bmc: FakeBmc) -> None
     assert "does not resolve" in error.detail
 
 
-async def test_a_credential_that_cannot_be_resolved_is_incomplete_and_dials_nothing(bmc: FakeBmc) -> None:
+async def test_a_credential_that_cannot_be_resolved_is_incomplete_and_asks_nothing(bmc: FakeBmc) -> None:
     async with connect(bmc.ca_file) as client:
         error = await failure(
             client, BmcTarget(address=bmc.url, credential="env:FARRIER_SECRET_NONE", system_path=SYSTEM)

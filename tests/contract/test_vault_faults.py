@@ -11,10 +11,12 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from farrier.config import CredentialBinding
 from farrier.errors import ConfigError
 from farrier.model.bmc import BmcError, BmcFailure, BmcTarget
 from farrier.services import vault
 from farrier.services.answer import Answer as Heard
+from farrier.services.bindings import Bindings
 from farrier.services.bmc import open_bmc
 from farrier.services.bmc_settings import BmcSettings
 from farrier.services.credential_files import LARGEST_SECRET_BYTES
@@ -288,17 +290,20 @@ async def test_a_cancelled_request_is_observed_as_such(server: FakeVault, client
     assert client.observed.requests == [("read", "cancelled")]
 
 
+BOUND = Bindings((CredentialBinding(references=("vault:farrier/bmc/*",), networks=("127.0.0.0/8",)),))
+
+
 async def test_a_bmc_heals_with_its_vault_and_waits_for_an_edit_where_the_secret_is_missing(
     tmp_path: Path, authority: Authority, server: FakeVault, client: Client
 ) -> None:
-    """Nothing is dialled in either case: no login is used up."""
+    """Nothing is asked of the BMC in either case: no login is used up."""
     server.put("farrier/bmc/sound", username=bmcs.USERNAME, password=bmcs.PASSWORD)
     settings = BmcSettings(trust=CaFile(server.ca_file), networks=bmcs.LOOPBACK)
     (tmp_path / "bmc").mkdir()
     async with (
         bmcs.fake_bmc(tmp_path / "bmc", authority) as bmc,
         client.connect() as store,
-        open_bmc(settings, credentials=store, observer=bmcs.Observed()) as dialler,
+        open_bmc(settings, credentials=store, bindings=BOUND, observer=bmcs.Observed()) as dialler,
     ):
         sound = BmcTarget(address=bmc.url, credential="vault:farrier/bmc/sound", system_path=bmcs.SYSTEM)
         server.sealed = True

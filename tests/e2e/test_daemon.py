@@ -43,6 +43,7 @@ def trusting(server: bmc.FakeBmc) -> dict[str, str]:
     return {
         "bmc_ca_file": str(server.ca_file),
         "bmc_allowed_networks": "127.0.0.0/8",
+        "credentials_bindings": bmc.BMC_ON_LOOPBACK,
         "secret_bmc": f"{bmc.USERNAME}:{bmc.PASSWORD}",
     }
 

@@ -79,6 +79,7 @@ async def test_a_daemon_that_is_killed_while_it_deploys_is_followed_by_one_that_
         "secret_maas": ADMIN.key,
         "bmc_ca_file": str(server.ca_file),
         "bmc_allowed_networks": "127.0.0.0/8",
+        "credentials_bindings": bmc.BMC_ON_LOOPBACK,
         "secret_bmc": f"{bmc.USERNAME}:{bmc.PASSWORD}",
     }
     (tmp_path / "user-data.j2").write_text("#cloud-config\ntoken: {{ bootstrap_token }}\n")

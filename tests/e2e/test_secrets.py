@@ -113,6 +113,9 @@ def settings(directory: Path, ca_file: Path, store: vault.FakeVault, region: Bys
     file.write_text(f"""
         [credentials]
         file_roots = ["{directory}"]
+        [[credentials.bindings]]
+        references = ["file:{directory}/*", "vault:farrier/*/*", "env:*"]
+        networks = ["127.0.0.0/8"]
         [bmc]
         ca_file = "{ca_file}"
         allowed_networks = ["127.0.0.0/8"]

@@ -23,15 +23,21 @@ import msgspec
 from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.tls import TLSListener, TLSStream
 
-from farrier.protocols import Clock
+from farrier.config import CredentialBinding
+from farrier.protocols import Clock, CredentialStore
+from farrier.services.bindings import Bindings
 from farrier.services.bmc import RedfishBmc, open_bmc
 from farrier.services.bmc_settings import BmcSettings
 from farrier.services.credentials import CredentialPlaces, Credentials
+from farrier.services.route import Lookup, look_up
 from farrier.services.trust import CaFile
 from farrier.sim.certificates import Authority, ServerFiles
 from tests.support.sockets import LEFT
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
+# For the environment of a daemon, whose reference is `CREDENTIAL`.
+BMC_ON_LOOPBACK = '[{"references": ["env:FARRIER_SECRET_BMC"], "networks": ["127.0.0.0/8"]}]'
+ANYWHERE = Bindings((CredentialBinding(references=("env:*",), networks=("0.0.0.0/0", "::/0")),))
 
 ROOT = "/redfish/v1/"
 SYSTEMS = "/redfish/v1/Systems"
@@ -150,6 +156,7 @@ class FakeBmc:
         self.url = url
         self.ca_file = ca_file
         self.requests: list[Request] = []
+        self.connected = anyio.Event()  # a client has proven to speak TLS
         self.password = PASSWORD
         self.failed_logins = 0
         self.locks_after: int | None = None  # so many failed logins, and the account takes none any more
@@ -252,6 +259,7 @@ async def fake_bmc(
     bmc = FakeBmc(f"https://127.0.0.1:{port}", authority.write(directory / "ca.crt"))
 
     async def serve(stream: TLSStream) -> None:
+        bmc.connected.set()
         async with stream:
             with suppress(*LEFT):
                 await _respond(bmc, stream)
@@ -335,12 +343,15 @@ class Observed:
 
 
 @asynccontextmanager
-async def connect(
+async def connect(  # noqa: PLR0913 - one parameter is one thing that a test replaces
     ca_file: Path,
     *,
     credential: str = f"{USERNAME}:{PASSWORD}",
     observed: Observed | None = None,
     clock: Clock | None = None,
+    bindings: Bindings = ANYWHERE,
+    lookup: Lookup = look_up,
+    store: CredentialStore | None = None,
     more: MutableMapping[str, str] | None = None,
     **settings: Any,
 ) -> AsyncIterator[RedfishBmc]:
@@ -351,7 +362,9 @@ async def connect(
     credentials = Credentials(CredentialPlaces(), environ=ChainMap(environ, {"FARRIER_SECRET_BMC": credential}))
     async with open_bmc(
         msgspec.structs.replace(usual, **settings),
-        credentials=credentials,
+        credentials=store or credentials,
+        lookup=lookup,
+        bindings=bindings,
         observer=observed or Observed(),
         clock=clock,
     ) as client:

@@ -18,6 +18,7 @@ from farrier.errors import CredentialError
 from farrier.handlers.node import NodeHandler
 from farrier.handlers.node.moves import Decision
 from farrier.model.actions import Action
+from farrier.model.bmc import BmcTarget
 from farrier.model.credential import Credential
 from farrier.model.health import Alert, Health
 from farrier.model.identity import Holder, Identity
@@ -29,7 +30,7 @@ from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import DecommissionMode, OnboardingMode, WorkflowStatus
 from farrier.model.writes import AnswerIntent, Write
-from farrier.protocols import CredentialStore, Identities, MaasClient, Regions
+from farrier.protocols import Identities, MaasClient, NodeCredentials, Regions
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(hours=1)
@@ -41,7 +42,7 @@ MARK = "5ac0ffee12345678"
 HANDLER = NodeHandler(NodeConfig())
 
 
-class Secrets(CredentialStore):
+class Secrets(NodeCredentials):
     """A store with one secret, at some version; None: it does not resolve, for the time being if `temporary`. `looks`
     counts who asked."""
 
@@ -51,15 +52,19 @@ class Secrets(CredentialStore):
         self.looks = 0
 
     @override
-    async def resolve(self, reference: str) -> Credential:
-        return Credential(username="admin", password="secret", version=await self.version(reference))
+    async def for_region(self, target: BmcTarget) -> Credential:
+        return Credential(username="admin", password="secret", version=await self.version(target))
 
     @override
     async def token(self, reference: str) -> str:
-        return f"{(await self.resolve(reference)).password} of {reference}"
+        self._look(reference)
+        return f"secret of {reference}"
 
     @override
-    async def version(self, reference: str) -> str:
+    async def version(self, target: BmcTarget) -> str:
+        return self._look(target.credential)
+
+    def _look(self, reference: str) -> str:
         self.looks += 1
         if self.current is None:
             raise CredentialError(reference, "is gone", temporary=self._temporary)

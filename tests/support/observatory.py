@@ -25,13 +25,14 @@ from farrier.io import maas_region as region_rows
 from farrier.io.maas_region import RegionPace, RegionRows
 from farrier.io.pool import Pool
 from farrier.io.state import PostgresStateIO
+from farrier.model.credential import Credential
+from farrier.protocols import CredentialStore
 from farrier.services.maas_wire import MaasSettings
 from farrier.services.regions import Regions, RegionSettings, open_regions
 from farrier.services.times import Times
 from farrier.sim.maas import ADMIN, Region, RegionTransport
 from tests.support.loop import Ledger
 from tests.support.maas import Observed
-from tests.support.nodes import Secrets
 from tests.support.wire import Wire
 
 # Nothing notifies here: the poll does it.
@@ -99,7 +100,7 @@ async def observatory(
     clock = MovedClock()
     times = Times(clock=clock, pause=_no_pause)
     async with open_regions(
-        credentials=_KeyOfMaas(), times=times, observer=observed, transport=wire or RegionTransport(region)
+        credentials=KeyOfMaas(), times=times, observer=observed, transport=wire or RegionTransport(region)
     ) as regions:
         await regions.use({config.name: RegionSettings(maas=settings, key=config.maas.key)})
         pace = config.observe
@@ -124,8 +125,16 @@ async def _no_pause(_seconds: float) -> None:
     await anyio.lowlevel.checkpoint()
 
 
-class _KeyOfMaas(Secrets):
+class KeyOfMaas(CredentialStore):
     """The key that the simulated region knows."""
+
+    @override
+    async def resolve(self, reference: str) -> Credential:
+        raise AssertionError("a region needs its key only")
+
+    @override
+    async def version(self, reference: str) -> str:
+        raise AssertionError("a region needs its key only")
 
     @override
     async def token(self, reference: str) -> str:

@@ -99,7 +99,12 @@ def target_of(node: Node) -> BmcTarget:
     parts = split(node.bmc_address)
     path = parts.path.rstrip("/") if parts.scheme else ""
     address = f"{parts.scheme}://{parts.netloc}" if parts.scheme else node.bmc_address
-    return BmcTarget(address=address, credential=node.bmc_credential, system_path=path or node.bmc.system_path)
+    return BmcTarget(
+        address=address,
+        credential=node.bmc_credential,
+        system_path=path or node.bmc.system_path,
+        site=node.site,
+    )
 
 
 def split(address: str) -> SplitResult:

@@ -22,14 +22,14 @@ from farrier.model.node import NO_TIME, Node, Workflow
 from farrier.model.observation import unread
 from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait, line_of
 from farrier.model.writes import Write
-from farrier.protocols import BmcClient, CredentialStore, Identities, Regions
+from farrier.protocols import BmcClient, Identities, NodeCredentials, Regions
 
 
 class NodeServices(msgspec.Struct, frozen=True):
     """What a node's steps may use."""
 
     bmc: BmcClient
-    credentials: CredentialStore
+    credentials: NodeCredentials
     maas: Regions
     identities: Identities
 

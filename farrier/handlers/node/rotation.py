@@ -14,14 +14,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from farrier.errors import CredentialError
-from farrier.handlers.node.logins import counted
+from farrier.handlers.node.logins import counted, target_of
 from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, Policy, become, change
 from farrier.model.bmc import BmcFailure
 from farrier.model.management import Management
 from farrier.model.node import Bmc, Node
 from farrier.model.outcome import Step, Update
 from farrier.model.writes import Write
-from farrier.protocols import CredentialStore
+from farrier.protocols import NodeCredentials
 
 # What another secret may mend.
 _MENDED = (BmcFailure.AUTH, BmcFailure.INCOMPLETE)
@@ -43,12 +43,12 @@ _NEW_VERSION = "the credential has a new version"
 _CAUSE = "rule: credential watch"
 
 
-async def verify_if_new(node: Node, now: datetime, credentials: CredentialStore) -> Outcome | None:
+async def verify_if_new(node: Node, now: datetime, credentials: NodeCredentials) -> Outcome | None:
     """The node on its way to be verified in place, if its credential is not the one that was good; else None. Raises
     `CredentialError`."""
     if node.bmc.good_version is None or node.bmc_credential is None:
         return None
-    version = await credentials.version(node.bmc_credential)
+    version = await credentials.version(target_of(node))
     return _verify(node, now) if _is_new(node.bmc, version, now) else None
 
 
@@ -104,9 +104,8 @@ def _verify(node: Node, now: datetime) -> Change:
 
 async def _version(node: Node, services: NodeServices) -> str | None:
     """The credential's version; None if it does not resolve."""
-    assert node.bmc_credential is not None, "asked for only with both details"
     try:
-        return await services.credentials.version(node.bmc_credential)
+        return await services.credentials.version(target_of(node))
     except CredentialError:
         return None
 

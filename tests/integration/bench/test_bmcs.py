@@ -18,6 +18,7 @@ from bench.bmc_fleet import BmcFleet, bmc_fleet
 from bench.bmc_server import MANAGER, ROOT, SYSTEM, SYSTEMS
 from bench.ground import Ground, ground
 from farrier.model.bmc import BmcError, BmcFailure, PowerState
+from farrier.services.bindings import Bindings
 from farrier.services.bmc import open_bmc
 from farrier.services.credentials import Credentials
 from tests.architecture.sources import ROOT as REPOSITORY
@@ -65,7 +66,9 @@ async def test_a_dead_bmc_answers_no_syn(fleet: BmcFleet) -> None:
     """As behind a firewall: neither a refusal nor a connection."""
     (dead,) = fleet.dead
     brief = msgspec.structs.replace(fleet.settings, connect_timeout=timedelta(milliseconds=200))
-    async with open_bmc(brief, credentials=Credentials(fleet.places), observer=Observed()) as bmc:
+    bindings = Bindings((fleet.binding,))
+    store = Credentials(fleet.places)
+    async with open_bmc(brief, credentials=store, bindings=bindings, observer=Observed()) as bmc:
         with pytest.raises(BmcError, match="no connection in time") as raised:
             await bmc.verify(bmc_polls.target(fleet, dead))
     assert raised.value.failure is BmcFailure.TIMEOUT

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from typing_extensions import override
 
 from farrier.handlers.node.rotation import AGAIN_AFTER
-from farrier.model.bmc import BmcError, BmcFailure
+from farrier.model.bmc import BmcError, BmcFailure, BmcTarget
 from farrier.model.management import Management as M
 from farrier.model.node import Pause
 from tests.support.nodes import MINUTE, SECOND, Secrets
@@ -22,7 +22,7 @@ class Alternating(Secrets):
     """A store of which every other look sees a mirror that lags."""
 
     @override
-    async def version(self, reference: str) -> str:
+    async def version(self, target: BmcTarget) -> str:
         self.looks += 1
         return self.seen()
 

@@ -8,7 +8,6 @@ from datetime import timedelta
 
 import anyio
 import pytest
-from typing_extensions import override
 
 from farrier.model.maas import MaasError, MaasFailure
 from farrier.services import sharing_client
@@ -16,20 +15,14 @@ from farrier.services.maas_wire import CONCURRENCY, MaasSettings
 from farrier.services.region_turns import TURNS
 from farrier.services.regions import Regions, RegionSettings, open_regions
 from farrier.services.times import Times
-from farrier.sim.maas import ADMIN, Broken, Fault, Region, RegionTransport
+from farrier.sim.maas import Broken, Fault, Region, RegionTransport
 from tests.support.clock import HandClock
 from tests.support.maas import NEW, Observed
-from tests.support.nodes import Secrets
+from tests.support.observatory import KeyOfMaas
 
 SITE = "north"
 SETTINGS = RegionSettings(maas=MaasSettings(url="http://maas.test/MAAS"), key="env:KEY")
 REFUSED = MaasError(MaasFailure.AUTH, "the key is refused", operation="machine")
-
-
-class _KeyOfMaas(Secrets):
-    @override
-    async def token(self, reference: str) -> str:
-        return ADMIN.key
 
 
 class Place:
@@ -59,7 +52,7 @@ async def at() -> AsyncIterator[Place]:
     region, clock, observed = Region(), HandClock(), Observed()
     times = Times(clock=clock)
     async with open_regions(
-        credentials=_KeyOfMaas(), times=times, observer=observed, transport=RegionTransport(region)
+        credentials=KeyOfMaas(), times=times, observer=observed, transport=RegionTransport(region)
     ) as found:
         await found.use({SITE: SETTINGS})
         yield Place(found, region, clock, observed)

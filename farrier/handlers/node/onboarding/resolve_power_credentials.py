@@ -12,7 +12,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from farrier.errors import CredentialError
-from farrier.handlers.node.logins import missing_detail
+from farrier.handlers.node.logins import missing_detail, target_of
 from farrier.handlers.node.moves import NodeServices, Policy, change, is_late
 from farrier.handlers.node.onboarding_adopt import GATE, adopts, begin
 from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Step, Waiting
@@ -51,7 +51,7 @@ async def power_credential(node: Node, services: NodeServices) -> Credential | W
     if node.bmc_credential is None or missing is not None:
         return Failed(failure=FailureClass.NO_CREDENTIALS, detail=missing or "no BMC credential is given")
     try:
-        found = await services.credentials.resolve(node.bmc_credential)
+        found = await services.credentials.for_region(target_of(node))
     except CredentialError as error:
         if error.temporary:
             return Waiting(reason=str(error), look_again=_RESOLVE_AGAIN)

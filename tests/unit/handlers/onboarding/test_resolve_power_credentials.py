@@ -10,13 +10,13 @@ import pytest
 from typing_extensions import override
 
 from farrier.handlers.node.moves import change
-from farrier.model.bmc import BmcFailure
+from farrier.model.bmc import BmcFailure, BmcTarget
 from farrier.model.credential import Credential
 from farrier.model.failures import FailureClass as F
 from farrier.model.management import Management as M
 from farrier.model.node import Bmc
 from farrier.model.stages import OnboardingStage as O
-from farrier.protocols import CredentialStore
+from farrier.protocols import NodeCredentials
 from tests.support.found_machines import fails, is_done, steps, waits
 from tests.support.nodes import Secrets
 from tests.support.stages import Stand, open_stand
@@ -32,7 +32,7 @@ class Half(Secrets):
         self._what = {"username": "admin", "password": "secret"} | what
 
     @override
-    async def resolve(self, reference: str) -> Credential:
+    async def for_region(self, target: BmcTarget) -> Credential:
         return Credential(version="v1", **self._what)
 
 
@@ -43,7 +43,7 @@ async def stand() -> AsyncIterator[Stand]:
         yield stand
 
 
-def keeps_secrets_in(stand: Stand, store: CredentialStore) -> None:
+def keeps_secrets_in(stand: Stand, store: NodeCredentials) -> None:
     stand.services = msgspec.structs.replace(stand.services, credentials=store)
 
 

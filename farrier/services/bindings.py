@@ -1,0 +1,118 @@
+"""Which BMC may be sent which credential: bindings of references to hosts and networks.
+
+Made by `wiring` from the settings; `use_sites` brings in what the files of sites say, at the start and on SIGHUP. Asked
+before a reference is read. Clients name references and addresses as they like; only an operator says which belong
+together, so what no binding says is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from ipaddress import ip_address, ip_network
+
+import msgspec
+
+from farrier.config import CredentialBinding
+from farrier.config.sites import Sites
+from farrier.errors import CredentialError
+from farrier.model.bmc import BmcTarget
+from farrier.services import credential_forms
+from farrier.services.address import Network, Networks
+
+_SETTING = "[[credentials.bindings]]"
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """The bindings of a reference that fit the host of its BMC: at least one."""
+
+    reference: str
+    host: str
+    bindings: tuple[CredentialBinding, ...]
+
+    def check(self, addresses: Sequence[str]) -> None:
+        """Raise `CredentialError` unless one of the bindings holds for every one of `addresses`."""
+        if any(_has(binding, addresses) for binding in self.bindings):
+            return
+        raise CredentialError(
+            self.reference,
+            f"is bound to {self.host}, but not at {', '.join(sorted(addresses))}; correct the address of the BMC, or "
+            f"add the network to {_SETTING}",
+        )
+
+    def check_for_others(self) -> None:
+        """Raise `CredentialError` if the host is a name that only its address binds: who resolves it later, as a region
+        does, may be led elsewhere."""
+        if any(binding.hosts for binding in self.bindings) or is_number(self.host):
+            return
+        raise CredentialError(
+            self.reference,
+            f"is bound to networks only, and MAAS resolves the name {self.host} itself; add the host to {_SETTING}, or "
+            "give the address as a number",
+        )
+
+
+class Bindings:
+    """All bindings in force."""
+
+    def __init__(self, everywhere: Sequence[CredentialBinding] = ()) -> None:
+        self._everywhere = tuple(everywhere)
+        self._of_site: Mapping[str, tuple[CredentialBinding, ...]] = {}
+
+    def use_sites(self, sites: Sites) -> None:
+        """Have exactly the bindings of these sites, beside those of the settings."""
+        self._of_site = {name: site.credentials.bindings for name, site in sites.items()}
+
+    def of(self, target: BmcTarget, host: str) -> Bound:
+        """What binds the reference of `target` to the host of its address. Raises `CredentialError` if nothing does."""
+        credential_forms.parts(target.credential)
+        own = self._of_site.get(target.site, ()) if target.site is not None else ()
+        found = tuple(binding for binding in (*self._everywhere, *own) if _fits(binding, target.credential, host))
+        if found:
+            return Bound(target.credential, host, found)
+        file = f", or in the file of site {target.site}," if target.site is not None else ""
+        raise CredentialError(
+            target.credential,
+            f"nothing binds it to {host}, so it is not read; {_SETTING} in the settings{file} would allow it, with "
+            "this reference and the host or its network",
+        )
+
+
+def is_number(host: str) -> bool:
+    """Whether a host is an address rather than a name."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _fits(binding: CredentialBinding, reference: str, host: str) -> bool:
+    if _OTHER_DIRECTORY.fullmatch(reference):
+        return False
+    fits = any(_reference(pattern).fullmatch(reference) for pattern in binding.references)
+    return fits and (not binding.hosts or any(_host(pattern).fullmatch(host) for pattern in binding.hosts))
+
+
+def _has(binding: CredentialBinding, addresses: Sequence[str]) -> bool:
+    return not binding.networks or all(map(Networks(_networks(binding.networks)).allows, addresses))
+
+
+# A star that could mean `..` would lead to another directory.
+_OTHER_DIRECTORY = re.compile(r"(?:^|.*[:/])\.{1,2}(?:/.*|$)", re.DOTALL)
+
+
+@lru_cache(maxsize=1024)
+def _reference(pattern: str) -> re.Pattern[str]:
+    return re.compile("[^/]*".join(map(re.escape, pattern.split("*"))))
+
+
+@lru_cache(maxsize=1024)
+def _host(pattern: str) -> re.Pattern[str]:
+    return re.compile("[^.]*".join(map(re.escape, pattern.split("*"))))
+
+
+@lru_cache(maxsize=1024)
+def _networks(networks: tuple[str, ...]) -> tuple[Network, ...]:
+    return tuple(map(ip_network, networks))

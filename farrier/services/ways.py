@@ -1,0 +1,83 @@
+"""From a BMC's address and reference to the one way on which its secret may go, and secrets that are used otherwise.
+
+`Ways` is asked by the BMC client for each call. `BoundCredentials` is what a node's steps have in the place of the
+store itself: a node's reference reaches nothing that its address is not bound to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from typing_extensions import override
+from yarl import URL
+
+from farrier import protocols
+from farrier.errors import CredentialError
+from farrier.model.bmc import BmcError, BmcTarget
+from farrier.model.credential import Credential
+from farrier.services import address
+from farrier.services.address import Network, Networks
+from farrier.services.bindings import Bindings, Bound
+from farrier.services.route import Lookup, Route, look_up
+
+
+class Ways:
+    """The ways to BMCs that the bindings and the networks allow."""
+
+    def __init__(self, bindings: Bindings, networks: Sequence[Network], *, lookup: Lookup = look_up) -> None:
+        self._bindings = bindings
+        self._networks = Networks(networks)
+        self._lookup = lookup
+
+    def to(self, target: BmcTarget) -> tuple[URL, Route]:
+        """The BMC, and the way to it, which is not resolved yet. Raises `BmcError` for an address that is none,
+        `CredentialError` if nothing binds the reference to its host."""
+        bmc, bound = self.bound(target)
+        return bmc, self.route(bound)
+
+    def bound(self, target: BmcTarget) -> tuple[URL, Bound]:
+        """The BMC, and what binds the reference to its host. Raises as `to` does."""
+        bmc = address.parse(target.address)
+        return bmc, self._bindings.of(target, bmc.raw_host or "")
+
+    def route(self, bound: Bound) -> Route:
+        """The way to a host that is bound."""
+
+        def check(addresses: Sequence[str]) -> None:
+            self._networks.check(addresses)
+            bound.check(addresses)
+
+        return Route(bound.host, check, lookup=self._lookup)
+
+
+class BoundCredentials(protocols.NodeCredentials):
+    """The `NodeCredentials` over a store."""
+
+    def __init__(self, store: protocols.CredentialStore, ways: Ways) -> None:
+        self._store = store
+        self._ways = ways
+
+    @override
+    async def version(self, target: BmcTarget) -> str:
+        await self._check(target)
+        return await self._store.version(target.credential)
+
+    @override
+    async def for_region(self, target: BmcTarget) -> Credential:
+        (await self._check(target)).check_for_others()
+        return await self._store.resolve(target.credential)
+
+    @override
+    async def token(self, reference: str) -> str:
+        return await self._store.token(reference)
+
+    async def _check(self, target: BmcTarget) -> Bound:
+        try:
+            _, bound = self._ways.bound(target)
+            await self._ways.route(bound).resolve()
+        except BmcError as error:
+            raise CredentialError(target.credential, error.detail) from None
+        except OSError:
+            reason = "the host of the BMC does not resolve, so it is not read"
+            raise CredentialError(target.credential, reason, temporary=True) from None
+        return bound

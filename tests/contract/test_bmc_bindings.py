@@ -1,0 +1,256 @@
+"""A secret goes only where an operator bound it: host, then address, then connection, and only then is it read.
+
+Names are resolved by the test, so that they may change their mind; the BMC behind them is our own double.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from ipaddress import ip_network
+from pathlib import Path
+
+import anyio
+import pytest
+from typing_extensions import override
+
+from farrier.config import CredentialBinding
+from farrier.config.sites import CredentialsSite, Site
+from farrier.errors import CredentialError
+from farrier.model.bmc import BmcAuth, BmcError, BmcFailure, BmcTarget, PowerState
+from farrier.model.credential import Credential
+from farrier.model.params import PowerRequest
+from farrier.protocols import CredentialStore
+from farrier.services.bindings import Bindings
+from farrier.services.bmc import RedfishBmc
+from farrier.services.ways import BoundCredentials, Ways
+from farrier.sim.certificates import Authority
+from tests.support.bmc import LOOPBACK, PASSWORD, SYSTEM, USERNAME, FakeBmc, Page, connect, fake_bmc
+
+NAME = "gpu-1.bmc.example"
+REFERENCE = "file:/run/creds/bmc-1"
+EVERYWHERE = (ip_network("0.0.0.0/0"),)
+
+Call = Callable[[RedfishBmc, BmcTarget], Awaitable[object]]
+CALLS: dict[str, Call] = {
+    "verify": lambda client, target: client.verify(target),
+    "read": lambda client, target: client.read(target),
+    "set_power": lambda client, target: client.set_power(target, PowerRequest.OFF),
+}
+
+
+class Recorded(CredentialStore):
+    """A store that says in `events` when it was read, and not before `ready`."""
+
+    def __init__(self, events: list[str], ready: anyio.Event | None = None) -> None:
+        self._events = events
+        self._ready = ready
+
+    @override
+    async def resolve(self, reference: str) -> Credential:
+        if self._ready is not None:
+            await self._ready.wait()
+        self._events.append("read")
+        return Credential(username=USERNAME, password=PASSWORD, version="v1")
+
+    @override
+    async def version(self, reference: str) -> str:
+        return (await self.resolve(reference)).version
+
+    @override
+    async def token(self, reference: str) -> str:
+        return (await self.resolve(reference)).password
+
+
+class Names:
+    """A name server with an answer for each question, of which the last stays."""
+
+    def __init__(self, events: list[str], *answers: Sequence[str]) -> None:
+        self._events = events
+        self._answers = list(answers)
+
+    async def __call__(self, host: str) -> Sequence[str]:
+        self._events.append(f"resolve {host}")
+        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+
+
+def bound(*, hosts: tuple[str, ...] = (), networks: tuple[str, ...] = ()) -> Bindings:
+    return Bindings((CredentialBinding(references=("file:/run/creds/bmc-*",), hosts=hosts, networks=networks),))
+
+
+def named(bmc: FakeBmc, reference: str = REFERENCE, *, site: str | None = None) -> BmcTarget:
+    port = bmc.url.rpartition(":")[2]
+    return BmcTarget(address=f"https://{NAME}:{port}", credential=reference, system_path=SYSTEM, site=site)
+
+
+@pytest.fixture
+async def named_bmc(tmp_path: Path, authority: Authority) -> AsyncIterator[FakeBmc]:
+    certificate = authority.issue(tmp_path, hosts=(NAME,))
+    async with fake_bmc(tmp_path, authority, certificate=certificate) as bmc:
+        yield bmc
+
+
+async def refused(client: RedfishBmc, target: BmcTarget, call: Call = CALLS["read"]) -> BmcError:
+    with pytest.raises(BmcError) as raised:
+        await call(client, target)
+    return raised.value
+
+
+@pytest.mark.parametrize("auth", list(BmcAuth))
+async def test_a_secret_is_read_once_the_checked_address_has_proven_its_name(named_bmc: FakeBmc, auth: BmcAuth) -> None:
+    events: list[str] = []
+    store = Recorded(events, ready=named_bmc.connected)  # else it would wait for ever
+    names = Names(events, ["127.0.0.1"])
+    bindings = bound(hosts=("*.bmc.example",), networks=("127.0.0.0/8",))
+    async with connect(named_bmc.ca_file, bindings=bindings, lookup=names, store=store, auth=auth) as client:
+        reading = await client.read(named(named_bmc))
+    assert reading.power is PowerState.ON
+    assert events == [f"resolve {NAME}", "read"]
+    assert named_bmc.logins == 1
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=list(CALLS))
+@pytest.mark.parametrize("auth", list(BmcAuth))
+async def test_what_nothing_binds_is_neither_resolved_nor_dialled_nor_read(
+    named_bmc: FakeBmc, call: Call, auth: BmcAuth
+) -> None:
+    events: list[str] = []
+    for bindings in (Bindings(), bound(hosts=("other.example",)), bound(hosts=("bmc.example", "*.example"))):
+        async with connect(
+            named_bmc.ca_file,
+            bindings=bindings,
+            lookup=Names(events, ["127.0.0.1"]),
+            store=Recorded(events),
+            auth=auth,
+        ) as client:
+            error = await refused(client, named(named_bmc, site="ams1"), call)
+        assert (error.failure, error.dialled) == (BmcFailure.INCOMPLETE, False)
+        for said in (REFERENCE, NAME, "[[credentials.bindings]]", "site ams1"):
+            assert said in error.detail
+    assert events == []
+    assert not named_bmc.connected.is_set()
+
+
+async def test_a_name_that_leads_out_of_the_networks_is_not_dialled_and_nothing_is_read(named_bmc: FakeBmc) -> None:
+    events: list[str] = []
+    bindings = bound(hosts=("*.bmc.example",), networks=("10.8.0.0/16",))
+    for addresses in (["127.0.0.1"], ["10.8.0.17", "127.0.0.1"]):
+        names = Names(events, addresses)
+        async with connect(
+            named_bmc.ca_file, bindings=bindings, lookup=names, store=Recorded(events), networks=EVERYWHERE
+        ) as client:
+            error = await refused(client, named(named_bmc))
+        assert (error.failure, error.dialled) == (BmcFailure.INCOMPLETE, False)
+        assert "127.0.0.1" in error.detail
+    assert "read" not in events
+    assert not named_bmc.connected.is_set()
+
+
+async def test_a_name_that_changes_its_mind_is_not_asked_again_in_one_call(named_bmc: FakeBmc) -> None:
+    """A second answer would not have been checked; nor is it asked to end a session."""
+    events: list[str] = []
+    names = Names(events, ["127.0.0.1"], ["192.0.2.1"])
+    bindings = bound(networks=("127.0.0.0/8",))
+    async with connect(
+        named_bmc.ca_file,
+        bindings=bindings,
+        lookup=names,
+        store=Recorded(events),
+        auth=BmcAuth.SESSION,
+        networks=EVERYWHERE,
+    ) as client:
+        assert (await client.verify(named(named_bmc), macs=True)).requests > 3
+        error = await refused(client, named(named_bmc))
+        assert "192.0.2.1" in error.detail
+    assert named_bmc.sessions == set()
+    assert events == [f"resolve {NAME}", "read", f"resolve {NAME}"]
+
+
+async def test_a_server_with_another_name_is_shown_nothing(bmc: FakeBmc) -> None:
+    """It has a certificate of the trusted authority, as every server of the site may have."""
+    events: list[str] = []
+    async with connect(
+        bmc.ca_file,
+        bindings=bound(hosts=(NAME,)),
+        lookup=Names(events, ["127.0.0.1"]),
+        store=Recorded(events),
+    ) as client:
+        error = await refused(client, named(bmc))
+    assert error.failure is BmcFailure.TLS
+    assert events == [f"resolve {NAME}"]
+    assert bmc.requests == []
+
+
+async def test_an_address_that_does_not_answer_costs_no_read(named_bmc: FakeBmc) -> None:
+    events: list[str] = []
+    nobody = BmcTarget(address="https://127.0.0.1:1", credential=REFERENCE, system_path=SYSTEM)
+    async with connect(named_bmc.ca_file, bindings=bound(networks=("127.0.0.0/8",)), store=Recorded(events)) as client:
+        error = await refused(client, nobody)
+    assert error.failure is BmcFailure.UNREACHABLE
+    assert events == []
+
+
+async def test_a_redirect_takes_nothing_along(bmc: FakeBmc, tmp_path: Path, authority: Authority) -> None:
+    (tmp_path / "other").mkdir()
+    async with fake_bmc(tmp_path / "other", authority) as other:
+        bmc.answer(SYSTEM, Page(307, b"", (("Location", f"{other.url}{SYSTEM}"),)))
+        async with connect(bmc.ca_file, bindings=bound(networks=("127.0.0.0/8",)), store=Recorded([])) as client:
+            target = BmcTarget(address=bmc.url, credential=REFERENCE, system_path=SYSTEM)
+            error = await refused(client, target)
+        assert "redirect" in error.detail
+        assert other.requests == [] and not other.connected.is_set()
+
+
+async def test_a_site_binds_for_its_own_nodes_and_as_it_was_read_last(named_bmc: FakeBmc) -> None:
+    bindings = Bindings()
+    own = CredentialBinding(references=(REFERENCE,), networks=("127.0.0.0/8",))
+    sites = {"ams1": Site(name="ams1", credentials=CredentialsSite(bindings=(own,))), "fra1": Site(name="fra1")}
+    async with connect(
+        named_bmc.ca_file, bindings=bindings, lookup=Names([], ["127.0.0.1"]), store=Recorded([])
+    ) as client:
+        assert (await refused(client, named(named_bmc, site="ams1"))).failure is BmcFailure.INCOMPLETE
+        bindings.use_sites(sites)
+        await client.read(named(named_bmc, site="ams1"))
+        for site in ("fra1", "unknown", None):
+            assert (await refused(client, named(named_bmc, site=site))).failure is BmcFailure.INCOMPLETE
+        bindings.use_sites({})
+        assert (await refused(client, named(named_bmc, site="ams1"))).failure is BmcFailure.INCOMPLETE
+
+
+def steps(bindings: Bindings, events: list[str], *answers: Sequence[str]) -> BoundCredentials:
+    """What the steps of nodes have in the place of the store."""
+    return BoundCredentials(Recorded(events), Ways(bindings, LOOPBACK, lookup=Names(events, *answers)))
+
+
+async def test_a_version_is_looked_at_only_of_what_is_bound(bmc: FakeBmc) -> None:
+    events: list[str] = []
+    bindings = bound(hosts=(NAME,), networks=("127.0.0.0/8",))
+    assert await steps(bindings, events, ["127.0.0.1"]).version(named(bmc)) == "v1"
+    events.clear()
+    for refusing, addresses in ((Bindings(), ["127.0.0.1"]), (bindings, ["127.0.0.1", "10.0.0.1"])):
+        with pytest.raises(CredentialError) as raised:
+            await steps(refusing, events, addresses).version(named(bmc))
+        assert not raised.value.temporary
+    assert "read" not in events
+
+
+async def test_a_region_is_given_what_is_bound_to_the_very_name_that_it_will_resolve(bmc: FakeBmc) -> None:
+    events: list[str] = []
+    by_network, by_name = bound(networks=("127.0.0.0/8",)), bound(hosts=("*.bmc.example",))
+    number = BmcTarget(address="127.0.0.1", credential=REFERENCE)
+    for refusing in (Bindings(), by_network):
+        with pytest.raises(CredentialError) as raised:
+            await steps(refusing, events, ["127.0.0.1"]).for_region(named(bmc))
+        assert "[[credentials.bindings]]" in str(raised.value)
+    assert "read" not in events
+    assert (await steps(by_name, events, ["127.0.0.1"]).for_region(named(bmc))).password == PASSWORD
+    assert (await steps(by_network, events, ["127.0.0.1"]).for_region(number)).password == PASSWORD
+
+
+async def test_a_name_without_an_address_may_have_one_later(bmc: FakeBmc) -> None:
+    async def nothing(host: str) -> Sequence[str]:
+        raise OSError("no such name")
+
+    ways = Ways(bound(hosts=(NAME,)), LOOPBACK, lookup=nothing)
+    with pytest.raises(CredentialError) as raised:
+        await BoundCredentials(Recorded([]), ways).version(named(bmc))
+    assert raised.value.temporary
