@@ -1,6 +1,8 @@
 """How a secret is written down, and the short text that tells its versions apart.
 
-Used by the credential store for whatever scheme a secret came by. A pair is `{"username": …, "password": …}`,
+Used by the credential store for whatever scheme a secret came by. One line end at the end of a text is none of it; any
+other white space at an end, a byte order mark and control characters are refused, because a login with them is refused
+by the BMC and counts. A pair is `{"username": …, "password": …}`,
 or two lines in a file, or `user:password` in a variable; a token is one line, or `{"token": …}`. No error's text
 repeats what a source contains, and nothing here reads anything.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from enum import Enum, StrEnum, auto
 from typing import TypeVar
 
@@ -21,6 +24,10 @@ _T = TypeVar("_T")
 
 # It travels in a header: visible ASCII, without blanks.
 _TOKEN = re.compile(r"[!-~]+")
+
+
+# Some editors begin a file with it.
+_BYTE_ORDER_MARK = "\ufeff"
 
 
 class Scheme(StrEnum):
@@ -77,6 +84,7 @@ def parts(reference: str) -> tuple[Scheme, str]:
 
 def pair(reference: str, source: Source) -> tuple[str, str]:
     """User name and password. Raises `CredentialError`."""
+    _check_mark(reference, source.text)
     if source.form is Form.JSON or _is_object(source.text):
         found = _decoded(reference, source.text, _Pair, '{"username": …, "password": …}')
         username, password = found.username, found.password
@@ -88,6 +96,8 @@ def pair(reference: str, source: Source) -> tuple[str, str]:
             raise CredentialError(reference, "expected user:password or JSON; found no colon")
     if not username or not password:
         raise CredentialError(reference, "the user name or the password is empty")
+    _check_characters(reference, "user name", username)
+    _check_characters(reference, "password", password)
     if ":" in username:
         raise CredentialError(reference, "a user name with a colon cannot be sent by basic authentication")
     return username, password
@@ -95,10 +105,12 @@ def pair(reference: str, source: Source) -> tuple[str, str]:
 
 def token(reference: str, source: Source) -> str:
     """A secret that has no user name. Raises `CredentialError`."""
+    _check_mark(reference, source.text)
     if source.form is Form.JSON or _is_object(source.text):
         text = _decoded(reference, source.text, _Token, '{"token": …}').token
     else:
-        text = source.text.removesuffix("\n").removesuffix("\r")
+        text = _without_line_end(source.text)
+    _check_characters(reference, "token", text)
     if not _TOKEN.fullmatch(text):
         raise CredentialError(reference, "expected a token: one line of visible ASCII characters, or JSON")
     return text
@@ -120,13 +132,43 @@ def _is_object(text: str) -> bool:
 
 
 def _two_lines(reference: str, text: str) -> tuple[str, str]:
-    lines = text.removesuffix("\n").split("\n")
+    lines = _without_line_end(text).split("\n")
     if len(lines) != 2:
         raise CredentialError(
             reference, f"expected JSON or two lines, user name and password; found {len(lines)} line(s)"
         )
-    username, password = (line.removesuffix("\r") for line in lines)
-    return username, password
+    username, password = lines
+    return username.removesuffix("\r"), password
+
+
+def _without_line_end(text: str) -> str:
+    """As an editor or `echo` writes it: one line end at the end, of Unix or Windows, is not meant."""
+    return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
+
+
+def _check_mark(reference: str, text: str) -> None:
+    """Raise `CredentialError` for a mark at the beginning, before which neither JSON nor a name is recognised."""
+    if text.startswith(_BYTE_ORDER_MARK):
+        raise CredentialError(reference, "begins with a byte order mark; write it without")
+
+
+def _check_characters(reference: str, what: str, text: str) -> None:
+    """Raise `CredentialError`, with the name of the fault, for characters that nobody means in a secret."""
+    fault = _fault(text)
+    if fault is not None:
+        raise CredentialError(reference, f"the {what} {fault}; write it without")
+
+
+def _fault(text: str) -> str | None:
+    if _BYTE_ORDER_MARK in text:
+        return "has a byte order mark"
+    if text != text.lstrip():
+        return "begins with white space"
+    if text != text.rstrip():
+        return "ends with white space"
+    if any(unicodedata.category(character) == "Cc" for character in text):
+        return "has a control character"
+    return None
 
 
 def _decoded(reference: str, text: str, shape: type[_T], expected: str) -> _T:

@@ -58,6 +58,13 @@ async def failure(client: RedfishBmc, target: BmcTarget, call: Call = verify) ->
     return raised.value
 
 
+async def test_a_password_with_a_stray_character_costs_no_login(bmc: FakeBmc) -> None:
+    async with connect(bmc.ca_file, credential=f"{USERNAME}:{PASSWORD}\n") as client:
+        error = await failure(client, at(bmc), verify)
+    assert (error.failure, error.dialled, bmc.logins) == (BmcFailure.INCOMPLETE, False, 0)
+    assert "the password ends with white space" in error.detail
+
+
 @pytest.mark.parametrize("auth", ["basic", "session"])
 async def test_the_fourth_login_is_not_sent_whatever_it_is_for(bmc: FakeBmc, auth: str) -> None:
     async with connect(bmc.ca_file, credential=WRONG, clock=MovedClock(), auth=auth) as client:

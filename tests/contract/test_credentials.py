@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import threading
 from pathlib import Path
@@ -16,7 +17,7 @@ from farrier.services import credential_files
 from farrier.services.credential_files import LARGEST_SECRET_BYTES, read_file
 from farrier.services.credentials import CredentialPlaces, Credentials
 
-PASSWORD = "s3kr1t:with\"quotes'and blanks "
+PASSWORD = "s3kr1t:with\"quotes'and blanks in it"
 
 
 @pytest.fixture(params=["Linux", "elsewhere"])
@@ -47,8 +48,8 @@ async def refusal(credentials: Credentials, reference: str) -> str:
         f"admin\n{PASSWORD}",
         f"admin\n{PASSWORD}\n",
         f"admin\r\n{PASSWORD}\r\n",
-        '{"username": "admin", "password": "s3kr1t:with\\"quotes\'and blanks "}',
-        '\n {"password": "s3kr1t:with\\"quotes\'and blanks ", "username": "admin", "note": "rack 4"}\n',
+        '{"username": "admin", "password": "s3kr1t:with\\"quotes\'and blanks in it"}',
+        '\n {"password": "s3kr1t:with\\"quotes\'and blanks in it", "username": "admin", "note": "rack 4"}\n',
     ],
 )
 async def test_a_file_holds_two_lines_or_json(root: Path, content: str) -> None:
@@ -76,6 +77,74 @@ async def test_a_file_holds_two_lines_or_json(root: Path, content: str) -> None:
 async def test_a_file_with_anything_else_is_refused_without_its_content(root: Path, content: bytes, says: str) -> None:
     (root / "bmc").write_bytes(content)
     assert says in await refusal(store(root), f"file:{root}/bmc")
+
+
+FAULTS = {
+    " s3kr1t": "begins with white space",
+    "s3kr1t ": "ends with white space",
+    "s3kr1t\t": "ends with white space",
+    "s3kr1t\N{NO-BREAK SPACE}": "ends with white space",
+    "s3kr1t\r": "ends with white space",
+    "s3k\tr1t": "control character",
+    "s3k\0r1t": "control character",
+    "s3k\x7fr1t": "control character",
+    "s3k\x9br1t": "control character",
+    "\ufeffs3kr1t": "byte order mark",
+}
+
+
+@pytest.mark.parametrize("secret", FAULTS)
+async def test_characters_that_nobody_means_are_refused_by_the_name_of_the_fault(root: Path, secret: str) -> None:
+    """In either half, in every form, by a text that does not repeat what it found."""
+    says = FAULTS[secret]
+    for what, username, password in (("password", "admin", secret), ("user name", secret, "s3kr1t")):
+        said = f"the {what} {says}" if says.startswith(("begins", "ends")) else says
+        (root / "lines").write_text(f"{username}\n{password}\n", newline="")
+        (root / "json").write_text(json.dumps({"username": username, "password": password}))
+        found = [await refusal(store(root), f"file:{root}/json")]
+        if not secret.endswith("\r"):  # before a line end it is half of one of Windows
+            found.append(await refusal(store(root), f"file:{root}/lines"))
+        variable = store(root, environ={"FARRIER_SECRET_BMC": f"{username}:{password}"})
+        found.append(await refusal(variable, "env:FARRIER_SECRET_BMC"))
+        for text in found:
+            assert said in text, (what, text)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("admin\ns3kr1t\n\n", "found 3 line(s)"),
+        ("admin\ns3kr1t\r\n\r\n", "found 3 line(s)"),
+        ("admin \ns3kr1t\n", "the user name ends with white space"),
+        ("admin\ns3kr1t \n", "the password ends with white space"),
+        ("admin\ns3kr1t\r", "the password ends with white space"),
+        ("\ufeffadmin\ns3kr1t\n", "byte order mark"),
+        ('\ufeff{"username": "admin", "password": "s3kr1t"}', "byte order mark"),
+        ('{"username": "admin", "password": "s3kr1t\\n"}', "the password ends with white space"),
+    ],
+)
+async def test_one_line_end_of_a_file_is_trimmed_and_nothing_else(root: Path, content: str, says: str) -> None:
+    (root / "bmc").write_text(content, newline="")
+    assert says in await refusal(store(root), f"file:{root}/bmc")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("s3kr1t \n", "the token ends with white space"),
+        ("s3kr1t\n\n", "the token ends with white space"),
+        ("\ts3kr1t\n", "the token begins with white space"),
+        ("s3k\x1br1t\n", "the token has a control character"),
+        ("\ufeffs3kr1t\n", "byte order mark"),
+        ('{"token": "s3kr1t\\n"}', "the token ends with white space"),
+    ],
+)
+async def test_a_token_s_fault_is_named_too(root: Path, content: str, says: str) -> None:
+    (root / "token").write_text(content, newline="")
+    with pytest.raises(CredentialError) as refused:
+        await store(root).token(f"file:{root}/token")
+    assert says in refused.value.reason
+    assert "s3kr1t" not in f"{refused.value!r} {refused.value.__cause__!r}"
 
 
 async def test_a_file_outside_the_roots_is_refused_however_it_is_spelled(root: Path) -> None:

@@ -48,7 +48,7 @@ def _version(number: int, *, deleted: str = "", destroyed: bool = False) -> dict
 
 
 USERNAME = "root"
-PASSWORD = "s3kr1t:with\"quotes'and blanks "
+PASSWORD = "s3kr1t:with\"quotes'and blanks in it"
 DELETED_AT = "2026-03-16T08:00:00.353904424Z"
 
 READ = Recorded(
