@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
+import msgspec
 import typer
 
 from farrier.model import duration, past
@@ -29,8 +30,8 @@ def pairs(given: Sequence[str]) -> dict[str, str]:
 
 
 def typed(fields: Mapping[str, Field], given: Mapping[str, str]) -> dict[str, object]:
-    """Texts as the parameters that they are for: flags, whole numbers, and lists with commas. What does not fit stays a
-    text, of which the database says what is wrong."""
+    """Texts as the parameters that they are for: flags, whole numbers, lists with commas and JSON objects. What does
+    not fit stays a text, of which the database says what is wrong."""
     return {name: _typed(fields[name].type, text) if name in fields else text for name, text in given.items()}
 
 
@@ -40,10 +41,19 @@ def _typed(type_: str, text: str) -> object:
             return _BOOLEANS.get(text, text)
         case "integer":
             return _number(text) if _WHOLE.fullmatch(text) else text
+        case "object":
+            return _object(text)
         case "array":
             return [element for element in text.split(",") if element]
         case _:
             return text
+
+
+def _object(text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
 
 
 def whole(text: str) -> int:

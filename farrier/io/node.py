@@ -25,6 +25,7 @@ from farrier.model.writes import (
     ForgetAgent,
     IssueBootstrap,
     RevokeBootstrap,
+    SetDetails,
     UseNetworks,
     Write,
 )
@@ -119,6 +120,8 @@ def _write_row(write: Write) -> tuple[str, dict[str, Any]]:
             return "revoked", {}
         case ForgetAgent():
             return "forgotten", {}
+        case SetDetails():
+            return "details", msgspec.structs.asdict(write)
         case UseNetworks():
             return "networks", msgspec.structs.asdict(write)
         case _ as never:

@@ -21,10 +21,11 @@ from farrier.model.status import NodeStatus as N
 
 API_MIN = 1
 API_MAX = 2
-"""Versions of the intent API that are understood. Version 2 added `pause` and `unpause`."""
+"""Versions of the intent API that are understood. Version 2 added `pause`, `unpause` and `set`."""
 
 
 class Action(StrEnum):
+    SET = "set"
     SET_BMC = "set_bmc"
     CLEAR_BMC = "clear_bmc"
     MANAGE = "manage"
@@ -85,6 +86,12 @@ class ActionSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ACTIONS: Mapping[Action, ActionSpec] = {
+    Action.SET: ActionSpec(
+        group=Group.CONTROL,
+        description="change what the node was registered with, except under a workflow that uses the value",
+        params=params.Set,
+        since=2,
+    ),
     Action.SET_BMC: ActionSpec(
         group=Group.BMC,
         description="give or change the BMC's address, its credential reference, or both",

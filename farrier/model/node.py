@@ -279,8 +279,8 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """A pending request. `conflict` names the other node that has what a `set_bmc` asks for, `logins` are other nodes'
-    at the BMC that it names."""
+    """A pending request. `conflict` names the other node that has what a `set_bmc` asks for, or says what of a `set`
+    another node has; `logins` are other nodes' at the BMC that it names."""
 
     id: int
     action: Action

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import msgspec
 
@@ -54,6 +54,17 @@ Reference: TypeAlias = Annotated[
     ),
 ]
 
+Mac: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=50)]
+MachineId: TypeAlias = Annotated[
+    str,
+    msgspec.Meta(
+        max_length=64,
+        pattern=r"\A[A-Za-z0-9]+\Z",
+        extra={_FAULT: "must be a MAAS system id: 1 to 64 letters and digits; the host name is something else"},
+    ),
+]
+Removable: TypeAlias = Annotated[str, msgspec.Meta(max_length=20, pattern=r"\A(?:site|model|maas_id)\Z")]
+
 
 # The edge of a word in Python's patterns; in PostgreSQL's a backspace and a backslash.
 _WORD_EDGE = frozenset({"\\b", "\\B"})
@@ -67,8 +78,8 @@ class PowerRequest(StrEnum):
 
 
 class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What an action takes: texts, flags, choices, whole numbers and lists of texts. The rules between fields are data,
-    so that the database can check the very same ones."""
+    """What an action takes: texts, flags, choices, whole numbers, lists of texts and JSON objects. The rules between
+    fields are data, so that the database can check the very same ones."""
 
     any_of: ClassVar[tuple[str, ...]] = ()  # at least one of these is given
     needs: ClassVar[Mapping[str, str]] = {}  # a flag that is true needs the other field
@@ -92,6 +103,24 @@ class _Forcible(Params, frozen=True, kw_only=True):
 
 class NoParams(Params, frozen=True):
     """The action needs no more than its name."""
+
+
+class Set(Params, frozen=True, kw_only=True):
+    """Changes only what it names; `labels` and `macs` replace all that there were. `unset` names what the node is to
+    have none of. The form of a site, a model, labels and MAC addresses is checked as in a registration."""
+
+    any_of: ClassVar[tuple[str, ...]] = (
+        *("site", "model", "labels", "macs", "maas_id", "agentless", "auto_manage", "unset"),
+    )
+
+    site: Annotated[str, msgspec.Meta(min_length=1, max_length=63)] | None = None
+    model: Annotated[str, msgspec.Meta(min_length=1, max_length=100)] | None = None
+    labels: dict[str, Any] | None = None
+    macs: Annotated[tuple[Mac, ...], msgspec.Meta(max_length=100)] | None = None
+    maas_id: MachineId | None = None
+    agentless: bool | None = None
+    auto_manage: bool | None = None
+    unset: Annotated[tuple[Removable, ...], msgspec.Meta(max_length=3)] | None = None
 
 
 class SetBmc(Params, frozen=True):
@@ -143,7 +172,7 @@ class Field(msgspec.Struct, frozen=True, omit_defaults=True):
     """How the database checks one parameter. `pattern` is a regular expression that must match somewhere, and `fault`
     what is said where it does not. `max` are characters of a text, elements of an array, or the largest integer."""
 
-    type: str  # string, boolean, enum, integer or array
+    type: str  # string, boolean, enum, integer, array or object
     required: bool = False
     max: int | None = None
     pattern: str | None = None
@@ -186,11 +215,14 @@ def _field(info: msgspec.inspect.Type, required: bool) -> Field:
             return Field("integer", required, info.le, min=info.ge)
         case msgspec.inspect.VarTupleType(item_type=msgspec.inspect.StrType(), min_length=None | 0):
             return Field("array", required, info.max_length, items=_field(info.item_type, required=False))
+        case msgspec.inspect.DictType(key_type=msgspec.inspect.StrType()):
+            return Field("object", required)
         case msgspec.inspect.UnionType():
             given = next(t for t in info.types if not isinstance(t, msgspec.inspect.NoneType))
             return _field(given, required)
         case _:
             raise TypeError(
-                "a parameter is a text, a flag, a choice, a whole number (ge, le) or a tuple of texts (max_length); "
+                "a parameter is a text, a flag, a choice, a whole number (ge, le), a tuple of texts (max_length) or "
+                "a dict; "
                 f"this one is {info}"
             )

@@ -65,6 +65,13 @@ POWER_IS_FREE = Situation(
     statuses=LIVE,
     modes=frozenset({OnboardingMode.MANUAL, DecommissionMode.SOFT_RESET}),
 )
+NOT_INSTALLED = Situation(
+    text="when no onboarding in mode deploy or adopt is live",
+    none=True,
+    modeless=True,
+    statuses=LIVE,
+    modes=frozenset({OnboardingMode.MANUAL, *DecommissionMode}),
+)
 NO_DECOMMISSION = Situation(
     text="when no decommission is live",
     none=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, TypeAlias
@@ -63,6 +64,15 @@ class ForgetAgent(msgspec.Struct, frozen=True):
     """Makes the agent's key worthless; it has to enrol again."""
 
 
+class SetDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """Changes what the node was registered with to these values of intent `set`, with a row of history for each that
+    differs. Another MAAS id is one whose machine was not made by us, and is read anew."""
+
+    params: Mapping[str, Any]
+    cause: str
+    reason: str
+
+
 class UseNetworks(msgspec.Struct, frozen=True, kw_only=True):
     """The node, not deployed, uses these segments and partitions, by name, and no others: an address of each segment,
     and each of its ports as a member of each partition. What can be had now is taken; what is not named, or is being
@@ -72,4 +82,6 @@ class UseNetworks(msgspec.Struct, frozen=True, kw_only=True):
     partitions: tuple[str, ...] = ()
 
 
-Write: TypeAlias = AnswerIntent | CreateTask | EndTask | IssueBootstrap | RevokeBootstrap | ForgetAgent | UseNetworks
+Write: TypeAlias = (
+    AnswerIntent | CreateTask | EndTask | IssueBootstrap | RevokeBootstrap | ForgetAgent | SetDetails | UseNetworks
+)

@@ -16,6 +16,7 @@ from farrier.handlers.node import (
     management,
     requests_bmc,
     requests_control,
+    requests_details,
     requests_lifecycle,
     requests_operator,
 )
@@ -37,6 +38,7 @@ RESPONSES: dict[Action, Respond] = {
     **requests_lifecycle.RESPONSES,
     **requests_operator.RESPONSES,
     **requests_control.RESPONSES,
+    **requests_details.RESPONSES,
 }
 
 

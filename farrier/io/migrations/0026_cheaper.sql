@@ -230,6 +230,9 @@ BEGIN
           FROM jsonb_populate_recordset(NULL::farrier.nodes, changes -> 'nodes') r
          WHERE n.id = r.id;
     END IF;
+    IF changes ? 'details' THEN
+        PERFORM farrier.write_details(changes -> 'details');
+    END IF;
     IF changes ? 'gone' THEN  -- a deleted node's network addresses may be registered again
         DELETE FROM farrier.node_macs m USING jsonb_to_recordset(changes -> 'gone') c (run bigint) WHERE m.node_id = c.run;
     END IF;

@@ -28,6 +28,9 @@ BEGIN
     IF rule ->> 'type' = 'boolean' THEN
         RETURN CASE WHEN jsonb_typeof(value) <> 'boolean' THEN 'must be true or false' END;
     END IF;
+    IF rule ->> 'type' = 'object' THEN
+        RETURN CASE WHEN jsonb_typeof(value) <> 'object' THEN 'must be a JSON object' END;
+    END IF;
     IF rule ->> 'type' = 'integer' THEN
         IF jsonb_typeof(value) <> 'number' OR given !~ '^-?[0-9]+$' THEN RETURN 'must be a whole number'; END IF;
         -- No column takes more than 64 bits.

@@ -83,6 +83,16 @@ async def test_a_request_goes_in_as_it_was_typed(gpu: Prompt, db: pg.Database) -
     assert (intent["node"], intent["requested_by"], intent["api_version"]) == ("gpu-1", "me", 2)
 
 
+async def test_values_of_a_node_are_set_by_name_lists_with_commas_and_labels_as_json(
+    gpu: Prompt, db: pg.Database
+) -> None:
+    await gpu("intent", "gpu-1", "set", 'labels={"rack": "7"}', "macs=02:00:00:00:00:01,02:00:00:00:00:02", "site=7")
+    (intent,) = await asked(db)
+    assert intent["params"] == (
+        '{"macs": ["02:00:00:00:00:01", "02:00:00:00:00:02"], "site": "7", "labels": {"rack": "7"}}'
+    )
+
+
 async def test_a_text_that_reads_like_a_flag_stays_a_text_where_a_text_is_meant(gpu: Prompt, db: pg.Database) -> None:
     await gpu("intent", "gpu-1", "quarantine", "reason=true")
     assert [intent["params"] for intent in await asked(db)] == ['{"reason": "true"}']
@@ -106,6 +116,7 @@ async def test_the_same_key_is_the_same_request_and_other_content_under_it_is_ma
         (["gpu-1", "quarantine"], ExitCode.USAGE, "parameter reason is missing"),
         (["gpu-1", "drain", "now"], ExitCode.USAGE, "expected KEY=VALUE"),
         (["gpu-1", "drain", "--timeout", "soon", "--wait"], ExitCode.USAGE, "a duration looks like"),
+        (["gpu-1", "set", "labels=rack"], ExitCode.USAGE, "labels must be a JSON object"),
         (["gpu-9", "drain"], ExitCode.REFUSED, "no node is named 'gpu-9'"),
         (["gpu-1", "pause", "reason=x", "--api-version", "1"], ExitCode.REFUSED, "needs api_version 2"),
         (["gpu-1", "drain", "--api-version", "99"], ExitCode.REFUSED, "api_version 99 is not supported"),

@@ -7,7 +7,7 @@ import itertools
 import msgspec
 import pytest
 
-from farrier.model import actions, edges, situation
+from farrier.model import actions, details, edges, situation
 from farrier.model.actions import ACTIONS, Action, Allowed, Group, Later, Refused
 from farrier.model.management import TRANSIENT, Management
 from farrier.model.status import NodeStatus
@@ -80,7 +80,7 @@ def test_every_action_has_a_row_in_order_and_belongs_to_its_group() -> None:
             "adopt_observed_state",
             "mark_manual_intervention_required",
         ],
-        Group.CONTROL: ["pause", "unpause"],
+        Group.CONTROL: ["set", "pause", "unpause"],
     }
 
 
@@ -271,10 +271,10 @@ def test_interrupting_actions_are_those_that_make_a_read_pointless() -> None:
     }
 
 
-def test_versions_are_within_the_range_and_pausing_came_second() -> None:
+def test_versions_are_within_the_range_and_pausing_and_setting_came_second() -> None:
     since = {str(action): spec.since for action, spec in ACTIONS.items()}
     assert set(since.values()) == set(range(actions.API_MIN, actions.API_MAX + 1))
-    assert {action for action, version in since.items() if version == 2} == {"pause", "unpause"}
+    assert {action for action, version in since.items() if version == 2} == {"set", "pause", "unpause"}
 
 
 def test_a_pause_does_not_stop_cancel_delete_and_unpause() -> None:
@@ -283,6 +283,7 @@ def test_a_pause_does_not_stop_cancel_delete_and_unpause() -> None:
 
 def test_every_situation_accepts_something_and_says_when() -> None:
     named = [value for value in vars(situation).values() if isinstance(value, situation.Situation)]
-    assert {spec.situation.text for spec in ACTIONS.values()} == {value.text for value in named}
+    used = {*(spec.situation for spec in ACTIONS.values()), *details.FREE_WHEN.values()}
+    assert {situation.text for situation in used} == {value.text for value in named}
     for value in named:
         assert any(value.fits(live) for live in EVERY_LIVE)

@@ -83,9 +83,10 @@ def test_every_action_has_a_schema_of_known_words() -> None:
         for name in (*rules.any_of, *rules.needs, *rules.needs.values()):
             assert name in rules.fields
         for field in rules.fields.values():
-            assert field.type in {"string", "boolean", "enum"}
+            assert field.type in {"string", "boolean", "enum", "array", "object"}
             assert bool(field.enum) == (field.type == "enum")
             assert (field.max is not None and field.pattern is not None) == (field.type == "string")
+            assert (field.items is not None and field.max is not None) == (field.type == "array")
 
 
 def obeys(schema: dict[str, Any], given: Any) -> bool:
@@ -105,6 +106,14 @@ def fits(field: dict[str, Any], value: object) -> bool:
             return isinstance(value, bool)
         case "enum":
             return value in field["enum"]
+        case "object":
+            return isinstance(value, dict)
+        case "array":
+            return (
+                isinstance(value, list)
+                and len(value) <= field["max"]
+                and all(fits(field["items"], item) for item in value)
+            )
         case _:
             return (
                 isinstance(value, str) and len(value) <= field["max"] and re.search(field["pattern"], value) is not None
@@ -117,8 +126,11 @@ VALUES = st.one_of(
     st.integers(),
     st.sampled_from(["on", "off", "deploy", "adopt", "reimage", "", " ", "a b", "a\n", "x" * 500, "x" * 501]),
     st.text(alphabet="az/:\t \n", max_size=8),
+    st.lists(st.sampled_from(["site", "maas_id", "name", ""]), max_size=4),
+    st.dictionaries(st.just("rack"), st.integers(), max_size=1),
 )
-NAMES = st.sampled_from(["address", "credential", "power", "mode", "reason", "force", "retire", "remove_maas", "other"])
+PARAMETERS = {name for action in Action for name in actions.rules(action).fields}
+NAMES = st.sampled_from(sorted(PARAMETERS | {"other"}))
 
 
 @hypothesis.given(action=st.sampled_from(Action), given=st.dictionaries(NAMES, VALUES, max_size=4))

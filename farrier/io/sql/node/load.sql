@@ -46,7 +46,8 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
            ELSE '[]' END AS tasks,
            (SELECT coalesce(json_agg(i ORDER BY i.id), '[]') FROM (
                 SELECT i.id, i.action, i.params, i.requested_by,
-                       CASE WHEN i.action = 'set_bmc' THEN farrier.bmc_holder(i.params ->> 'address', n.id) END AS conflict,
+                       CASE i.action WHEN 'set_bmc' THEN farrier.bmc_holder(i.params ->> 'address', n.id)
+                                     WHEN 'set' THEN farrier.set_conflict(n.id, i.params) END AS conflict,
                        CASE WHEN i.action = 'set_bmc' THEN farrier.bmc_logins_at(i.params ->> 'address', n.id) END AS logins
                   FROM farrier.intents i JOIN farrier.actions a USING (action)
                  WHERE i.node_id = n.id AND i.status = 'pending' AND (n.paused IS NULL OR a.while_paused OR n.status = 'deleted')

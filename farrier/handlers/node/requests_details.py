@@ -1,0 +1,62 @@
+"""The response to `set`: what a node was registered with is changed, but not under a workflow that uses it.
+
+What is malformed was refused when the intent was inserted, by the functions of the registration. History has a row for
+each value that changes, written by the commit, which knows the values from before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from farrier.handlers.node.moves import change
+from farrier.handlers.node.reply import Accept, Reject, Reply, Request, Respond
+from farrier.model.actions import Action
+from farrier.model.details import FREE_WHEN
+from farrier.model.node import Node
+from farrier.model.params import Set
+from farrier.model.writes import SetDetails
+
+# What a node's later runs decide on; the rest is read anew where it is used.
+_OF_THE_NODE = ("site", "model", "agentless", "auto_manage")
+
+
+def set_details(request: Request) -> Reply:
+    """Changes only what it names."""
+    params = request.params
+    assert isinstance(params, Set), "the table names the type"
+    given = request.intent.params
+    named = (*(name for name in FREE_WHEN if name in given), *(params.unset or ()))
+    if len(named) > len(set(named)):
+        return Reject(reason="set: a value is both given and in unset; name each once")
+    if request.intent.conflict is not None:
+        return Reject(reason=f"set: {request.intent.conflict}")
+    used = _used(request.node, named)
+    if used is not None:
+        return Reject(reason=f"set: {used}")
+    by = f" by {request.intent.requested_by}" if request.intent.requested_by else ""
+    write = SetDetails(params=given, cause=f"intent {request.intent.id}", reason=f"set {', '.join(named)}{by}")
+    return Accept(
+        reason=f"set {', '.join(named)}", to=_changed(request.node, given, params.unset or ()), writes=(write,)
+    )
+
+
+def _used(node: Node, named: tuple[str, ...]) -> str | None:
+    """Which workflow uses one of the values."""
+    for name in named:
+        if not FREE_WHEN[name].fits(node.workflow):
+            assert node.workflow is not None, "without a workflow all values are free"
+            live = node.workflow
+            return (
+                f"{name} is used by {live.kind} {live.id} ({live.mode}, {live.status}) of this node; "
+                "cancel that, or set it once that has ended"
+            )
+    return None
+
+
+def _changed(node: Node, given: Mapping[str, Any], unset: tuple[str, ...]) -> Node:
+    values = {**given, **dict.fromkeys(unset)}
+    return change(node, **{name: value for name, value in values.items() if name in _OF_THE_NODE})
+
+
+RESPONSES: dict[Action, Respond] = {Action.SET: set_details}

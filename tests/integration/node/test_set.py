@@ -1,0 +1,193 @@
+"""Intent `set`: what a node was registered with is changed later, validated as then, and told by history."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from farrier.io.queries import PostgresQueries
+from farrier.model.past import WantedPast
+from farrier.sim.maas import ADMIN, Region, Status
+from farrier.sim.maas.records import Machine as Simulated
+from tests.support import pg
+from tests.support.site import MINUTE, SECOND, Machine, Site, opened
+
+TOLD = """
+    SELECT layer, from_value, to_value, cause, reason FROM farrier.history
+     WHERE kind = 'node' AND id = $1 AND layer LIKE 'details.%' ORDER BY version, layer
+"""
+
+
+async def details(machine: Machine) -> dict[str, Any]:
+    text = await machine.site.conn.fetchval(
+        "SELECT farrier.details_of(n)::text FROM farrier.nodes n WHERE id = $1", machine.id
+    )
+    found: dict[str, Any] = msgspec.json.decode(text)
+    return found
+
+
+async def told(machine: Machine) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in await machine.site.conn.fetch(TOLD, machine.id)]
+
+
+async def refused(machine: Machine, **params: Any) -> str:
+    with pytest.raises(pg.PostgresError) as refusal:
+        await machine.tell("set", **params)
+    assert refusal.value.sqlstate == "FR400"
+    return str(refusal.value)
+
+
+EVERYTHING: dict[str, Any] = {
+    "site": "dc-2",
+    "model": "h200",
+    "labels": {"rack": "7", "slot": 3},
+    "macs": ["02:00:00:00:00:01", "02:00:00:00:00:02"],
+    "maas_id": "abc123",
+    "agentless": True,
+    "auto_manage": False,
+}
+
+
+async def test_every_value_that_is_named_is_changed_and_no_other(site: Site) -> None:
+    machine = await site.register()
+    before = await details(machine)
+    for name, value in EVERYTHING.items():
+        await machine.asked("set", **{name: value})
+        before |= {name: value}
+        assert await details(machine) == before
+
+
+async def test_history_says_who_changed_what_from_what_to_what(site: Site) -> None:
+    machine = await (await site.register()).asked("set", site="dc-1", macs=["02:00:00:00:00:01"])
+    await machine.asked("set", site="dc-2", labels={"rack": "7"}, macs=["02-00-00-00-00-01"])
+    said = "set site, macs by an operator", "set site, labels, macs by an operator"
+    assert await told(machine) == [
+        ("details.macs", "[]", '["02:00:00:00:00:01"]', "intent 1", said[0]),
+        ("details.site", None, "dc-1", "intent 1", said[0]),
+        ("details.labels", "{}", '{"rack": "7"}', "intent 2", said[1]),
+        ("details.site", "dc-1", "dc-2", "intent 2", said[1]),
+    ]
+
+
+async def test_the_history_of_a_node_shows_it_among_its_moves(site: Site) -> None:
+    machine = await (await site.register()).asked("set", site="dc-1")
+    page = await PostgresQueries(site.pool).history(WantedPast(node=machine.name))
+    (row,) = [past for past in page.changes if past.layer == "details.site"]
+    assert (row.source_state, row.target_state) == (None, "dc-1")
+    assert (row.cause, row.requested_by) == ("intent 1", "an operator")
+
+
+async def test_a_value_is_removed_by_name(site: Site) -> None:
+    machine = await (await site.register()).asked("set", site="dc-1", model="h200", maas_id="abc123")
+    await machine.asked("set", unset=["model", "maas_id"])
+    found = await details(machine)
+    assert (found["site"], found["model"], found["maas_id"]) == ("dc-1", None, None)
+    assert (await told(machine))[-1][:3] == ("details.model", "h200", "(none)")
+    both = await machine.ask("set", site="dc-2", unset=["site"])
+    assert both.status == "rejected" and "both given and in unset" in str(both.reason)
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"site": "no/such"}, "site 'no/such' is not usable"),
+        ({"model": "x\u0001"}, "model"),
+        ({"macs": ["nonsense"]}, "macs: "),
+        ({"labels": {"x": "y" * 20000}}, "16384 is the most"),
+        ({"labels": "rack=7"}, "must be a JSON object"),
+        ({"maas_id": "gpu-1.example"}, "MAAS system id"),
+        ({"agentless": "yes"}, "must be true or false"),
+        ({"unset": ["name"]}, "unset"),
+        ({"name": "gpu-2"}, "parameter name is unknown"),
+        ({}, "needs at least one of"),
+    ],
+)
+async def test_what_no_node_may_be_registered_with_is_refused_when_it_is_inserted(
+    site: Site, params: dict[str, Any], said: str
+) -> None:
+    machine = await site.register()
+    before = await details(machine)
+    assert said in await refused(machine, **params)
+    assert await details(machine) == before
+
+
+async def test_what_another_node_has_is_refused_with_its_name(site: Site) -> None:
+    await site.register("gpu-8", macs=["02:00:00:00:00:08"], maas_id="abc123", site="dc-1")
+    machine = await site.register("gpu-9")
+    for params in ({"macs": ["02:00:00:00:00:09", "02-00-00-00-00-08"]}, {"maas_id": "abc123", "site": "dc-1"}):
+        answer = await machine.ask("set", **params)
+        assert answer.status == "rejected" and "gpu-8" in str(answer.reason)
+    await machine.asked("set", maas_id="abc123", site="dc-2")  # of another region
+    assert "gpu-8" in str((await machine.ask("set", site="dc-1")).reason)
+    assert (await details(machine))["site"] == "dc-2"
+
+
+async def test_the_same_values_again_change_nothing(site: Site) -> None:
+    machine = await (await site.register()).asked("set", site="dc-1", macs=["02:00:00:00:00:01"])
+    before = await told(machine)
+    await machine.asked("set", site="dc-1", macs=["02:00:00:00:00:01"])
+    assert await told(machine) == before
+
+
+async def test_a_value_that_a_live_workflow_uses_is_refused_with_the_workflow(site: Site) -> None:
+    machine = await site.draining()
+    answer = await machine.ask("set", agentless=True)
+    assert answer.status == "rejected"
+    assert str(answer.reason).startswith("set: agentless is used by decommission 1 (soft_reset, running)")
+    await machine.asked("set", site="dc-2", labels={"rack": "7"}, auto_manage=False)  # which a drain does not use
+    await (await machine.asked("cancel")).asked("set", agentless=True)
+
+
+async def test_a_node_in_service_whose_agentless_is_set_is_judged_by_its_bmc_from_then_on(site: Site) -> None:
+    machine = await (await site.active()).asked("set", agentless=True)
+    assert (await machine.look())["status"] in ("active", "offline")
+    await site.wait(10 * MINUTE)  # nobody beats any more, and that is no silence
+    assert (await machine.look())["status"] == "active"
+
+
+@pytest.fixture
+async def observed(db: pg.Database) -> AsyncIterator[Site]:
+    async with opened(db, region=Region()) as made:
+        yield made
+
+
+def deployed(site: Site, name: str) -> Simulated:
+    region = site.maas.region
+    record = Simulated(
+        system_id=region.next_system_id(),
+        hostname=name,
+        status=Status.DEPLOYED,
+        owner=ADMIN.username,
+        osystem="ubuntu",
+        power_type="redfish",
+        power_state="on",
+    )
+    region.keep(record)
+    return record
+
+
+async def reading(machine: Machine) -> tuple[str, str | None]:
+    (row,) = await machine.site.conn.fetch(
+        "SELECT system_id, state FROM farrier.node_observations WHERE node_id = $1", machine.id
+    )
+    return row["system_id"], row["state"]
+
+
+async def test_another_maas_id_has_its_own_machine_read_and_judged(observed: Site) -> None:
+    first, second = deployed(observed, "gpu-1"), deployed(observed, "gpu-2")
+    machine = await observed.register(maas_id=first.system_id, bootstrap_token="token")
+    await (await machine.enroll("token")).beat()
+    await observed.wait(10 * SECOND)
+    assert await reading(machine) == (first.system_id, "deployed")
+    await machine.asked("set", maas_id=second.system_id)
+    await observed.wait(10 * SECOND)
+    assert await reading(machine) == (second.system_id, "deployed")
+    await machine.asked("set", maas_id="zzzzzz")
+    for _ in range(12):
+        await observed.wait(10 * SECOND)
+        await machine.beat()
+    assert (await machine.look())["status"] == "quarantined"
+    assert await machine.quarantine() == "machine_deleted_upstream"

@@ -1,0 +1,76 @@
+"""Intent `set`: which values may change under which workflow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from farrier.model.actions import Action
+from farrier.model.details import FREE_WHEN
+from farrier.model.node import Workflow
+from farrier.model.params import Set
+from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import DecommissionMode as D
+from farrier.model.workflow import OnboardingMode as O
+from farrier.model.workflow import WorkflowKind
+from farrier.model.writes import SetDetails
+from tests.support.nodes import answers, decide, decommission, intent, node, onboarding, writes
+
+VALUES: dict[str, Any] = {
+    "site": "dc-2",
+    "model": "h200",
+    "labels": {"rack": "7"},
+    "macs": ["02:00:00:00:00:01"],
+    "maas_id": "abc123",
+    "agentless": True,
+    "auto_manage": False,
+}
+# By mode of the live workflow; a workflow uses none of the others.
+USED: dict[O | D | None, set[str]] = {
+    None: set(),
+    O.DEPLOY: {"site", "model", "labels", "macs", "maas_id", "agentless"},
+    O.ADOPT: {"site", "model", "labels", "macs", "maas_id", "agentless"},
+    O.MANUAL: {"agentless"},
+    D.SOFT_RESET: {"agentless"},
+    D.REIMAGE: {"site", "maas_id", "agentless"},
+    D.FULL_DECOMMISSION: {"site", "maas_id", "agentless"},
+    D.STORAGE_CLEANUP: {"site", "maas_id", "agentless"},
+}
+
+
+def live(mode: O | D | None) -> Workflow:
+    return decommission(mode=mode) if isinstance(mode, D) else onboarding(mode=mode)
+
+
+def test_each_value_of_the_intent_has_its_rule() -> None:
+    assert set(FREE_WHEN) == set(VALUES) == set(Set.__struct_fields__) - {"unset"}
+
+
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("mode", USED, ids=str)
+def test_a_value_changes_unless_the_live_workflow_uses_it(mode: O | D | None, value: str) -> None:
+    workflow = live(mode)
+    where = N.ENROLLING if workflow.kind is WorkflowKind.ONBOARDING else N.RETIRED
+    asked = intent(Action.SET, **{value: VALUES[value]})
+    decision = decide(replace(node(where, workflow=workflow), intents=(asked,)))
+    ((verdict, reason),) = answers(decision)
+    if value in USED[mode]:
+        assert verdict == "rejected" and f"{value} is used by {workflow.kind} {workflow.id} ({mode}, " in reason
+    else:
+        assert verdict == "accepted"
+        assert [write.params for write in writes(decision) if isinstance(write, SetDetails)] == [asked.params]
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_without_a_workflow_all_values_change(value: str) -> None:
+    asked = intent(Action.SET, **{value: VALUES[value]})
+    ((verdict, _),) = answers(decide(replace(node(N.ACTIVE), intents=(asked,))))
+    assert verdict == "accepted"
+
+
+def test_a_value_that_is_used_cannot_be_removed_either() -> None:
+    asked = intent(Action.SET, unset=["maas_id"])
+    ((verdict, reason),) = answers(decide(replace(node(workflow=onboarding(mode=O.DEPLOY)), intents=(asked,))))
+    assert verdict == "rejected" and "maas_id is used by" in reason
