@@ -53,7 +53,7 @@ async def why(session: Session, node: NodeArgument, as_json: output.AsJson = Fal
 def _facts(node: NodeDetail, now: datetime) -> Iterable[tuple[str, Cell]]:
     yield "node", f"{node.name} (id {node.id}, version {node.version})"
     yield "status", output.state(node.status)
-    yield "management", output.state(node.management)
+    yield "management", node.management and output.state(node.management)
     yield "schedulable", "yes" if node.schedulable else "no"
     yield "paused", node.paused
     yield "quarantine", node.quarantine_cause and f"{node.quarantine_cause}: {node.quarantine_reason}"
@@ -138,7 +138,7 @@ def request_row(request: RequestView, now: datetime) -> tuple[Cell, ...]:
 
 
 def _in_words(why: Why, now: datetime) -> Iterable[tuple[str, Cell]]:
-    yield why.node, f"is {why.status}, its management {why.management}"
+    yield why.node, f"is {why.status}" + (f", its management {why.management}" if why.management else "")
     yield "waits for", why.waits_for
     if why.since is not None:
         yield "since", f"{output.moment(why.since)} UTC, {output.ago(why.since, now)} ago"

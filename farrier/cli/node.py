@@ -147,7 +147,7 @@ def _row(line: NodeView, worst: Clock | None, now: datetime) -> tuple[Cell, ...]
         output.state(line.status),
         output.ago(line.status_entered_at, now),
         output.excess(worst),
-        output.state(line.management),
+        line.management and output.state(line.management),
         line.site,
         _note(line),
     )

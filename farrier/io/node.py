@@ -75,7 +75,6 @@ class NodeRows:
                     section = f"{'new_' * (run.to.workflow.id == 0)}{run.to.workflow.kind}s"
                     changes[section].append(_workflow_row(run.id, run.to.workflow))
                 if run.to.status is NodeStatus.DELETED:
-                    changes["gone"].append({"run": run.id})
                     changes["networks"].append({"run": run.id, **msgspec.structs.asdict(UseNetworks())})
             for write in run.writes:
                 section, row = _write_row(write)

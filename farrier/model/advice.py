@@ -227,7 +227,7 @@ def _looked_up(table: Mapping[K, str], failure: str | None) -> Iterator[Advice]:
 
 def _is_accepted(action: Action, node: NodeDetail) -> bool:
     """Whether the node would do it now, as far as the table of actions says."""
-    if node.deleting and action not in (Action.CANCEL, Action.UNPAUSE):
+    if node.management is None or (node.deleting and action not in (Action.CANCEL, Action.UNPAUSE)):
         return False
     try:
         status, management = NodeStatus(node.status), Management(node.management)

@@ -79,14 +79,14 @@ def of_region(region: RegionView, now: datetime, limits: Limits) -> Clock:
 
 def _clocks(node: NodeView, now: datetime, limits: Overrides) -> Iterator[Clock]:
     facts = SlaFacts(
-        management=Management(node.management),
+        management=Management(node.management or Management.UNMANAGED),
         manage_asked=node.manage_asked,
         onboarding=None if node.last_onboarding is None else WorkflowStatus(node.last_onboarding),
         has_mode=node.workflow is None or node.workflow.mode is not None,
     )
     status = NodeStatus(node.status)
     places: list[tuple[Layer, NodeStatus | Management, datetime]] = [(Layer.STATUS, status, node.status_entered_at)]
-    if status is not NodeStatus.DELETED:  # its other layers stand where they happened to be
+    if node.management_entered_at is not None:  # a deleted node has no management any more
         places.append((Layer.MANAGEMENT, facts.management, node.management_entered_at))
     for layer, state, since in places:
         limit = sla.limit(layer, state, facts=facts, overrides=limits)

@@ -336,6 +336,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     same_machine: tuple[str, ...] = ()
     networks: Networks | None = None
     ib_guids: tuple[str, ...] | None = None
+    secrets_left: tuple[str, ...] | None = None
+    """What stage `cleanup_secrets` has still to remove; None in any other stage, where it is not read."""
     tasks: tuple[Task, ...] = ()
     intents: tuple[Intent, ...] = ()
 

@@ -66,8 +66,9 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     labels: Mapping[str, Any]
     status: str
     status_entered_at: datetime
-    management: str
-    management_entered_at: datetime
+    management: str | None
+    """None of a node that is deleted."""
+    management_entered_at: datetime | None
     manage_asked: bool
     schedulable: bool
     paused: str | None

@@ -28,7 +28,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
 
     node: str
     status: str
-    management: str
+    management: str | None
     waits_for: str
     since: datetime | None
     clocks: tuple[Clock, ...]

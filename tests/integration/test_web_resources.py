@@ -83,14 +83,14 @@ async def test_names_that_ended_ones_had_are_in_pages_too(web: httpx.AsyncClient
 async def test_one_is_shown_with_its_clock_its_requests_and_its_history(web: httpx.AsyncClient, yard: Yard) -> None:
     id_ = await yard.create("c-1")
     async with yard.running():
-        await yard.until("SELECT EXISTS (SELECT FROM farrier.history WHERE kind = 'crate')")
+        await yard.until("SELECT EXISTS (SELECT FROM farrier.history WHERE kind = 'crate' AND from_value IS NOT NULL)")
     for given in ("c-1", str(id_)):
         told = (await web.get(f"/api/v1/resources/crate/{given}")).json()
         assert told["resource"]["detail"]["size"] == 3
         assert told["resource"]["clock"]["note"] == "this is where a crate belongs"
         assert [request["action"] for request in told["requests"]] == ["create"]
     past = (await web.get("/api/v1/resources/crate/c-1/history")).json()
-    assert [(change["name"], change["to"]) for change in past["changes"]] == [("c-1", "packed")]
+    assert [(change["name"], change["to"]) for change in past["changes"]] == [("c-1", "packed"), ("c-1", "packing")]
     everything = (await web.get("/api/v1/history", params={"kind": "crate"})).json()
     assert everything["changes"] == past["changes"]
 

@@ -144,7 +144,10 @@ class Fabric:
     async def history(self, id_: int) -> list[str]:
         """The states that it entered, one after the other."""
         rows = await self.conn.fetch(
-            "SELECT to_value FROM farrier.history WHERE kind = $1 AND id = $2 ORDER BY version", KIND, id_
+            "SELECT to_value FROM farrier.history"
+            " WHERE kind = $1 AND id = $2 AND from_value IS NOT NULL ORDER BY version",
+            KIND,
+            id_,
         )
         return [row["to_value"] for row in rows]
 

@@ -101,7 +101,10 @@ class Lan:
 
     async def history(self, id_: int) -> list[tuple[str, str]]:
         rows = await self.conn.fetch(
-            "SELECT from_value, to_value FROM farrier.history WHERE kind = $1 AND id = $2 ORDER BY version", KIND, id_
+            "SELECT from_value, to_value FROM farrier.history"
+            " WHERE kind = $1 AND id = $2 AND from_value IS NOT NULL ORDER BY version",
+            KIND,
+            id_,
         )
         return [(row["from_value"], row["to_value"]) for row in rows]
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from farrier.model.node import Node, Task, TaskStatus, Workflow
 from farrier.model.workflow import LIVE
-from farrier.model.writes import AnswerIntent, CreateTask, EndTask, ForgetAgent, Write
+from farrier.model.writes import AnswerIntent, CreateTask, EndTask, ForgetAgent, RevokeBootstrap, Write
 
 OPEN = (TaskStatus.QUEUED, TaskStatus.DISPATCHED)
 
@@ -30,6 +30,7 @@ def stored(before: Node, after: Node, decided: tuple[Write, ...], now: datetime)
         workflow=workflow,
         agent=None if any(isinstance(w, ForgetAgent) for w in decided) else after.agent,
         intents=unanswered(before, decided),
+        secrets_left=() if any(isinstance(w, RevokeBootstrap) for w in decided) else after.secrets_left,
     )
     return replace(after, tasks=issued(before.tasks if same_job else (), decided, now) if workflow is not None else ())
 

@@ -57,6 +57,14 @@ CREATE TABLE farrier.history (
 );
 CREATE INDEX history_at ON farrier.history (at);
 
+-- The first row of a layer, from nothing to its first value, and who made it. It acts with the rights of its caller, a function
+-- of the owner's: nobody else may insert.
+CREATE FUNCTION farrier.record_beginning(kind text, id bigint, version bigint, layer text, value text, cause text, reason text) RETURNS void
+    LANGUAGE sql SET search_path = farrier, pg_temp AS $$
+    INSERT INTO farrier.history (kind, id, version, layer, to_value, at, cause, reason, source, controller, claim_token)
+    VALUES ($1, $2, $3, $4, $5, farrier.now(), $6, $7, 'database', '00000000-0000-0000-0000-000000000000', 0);
+$$;
+
 -- The edges and first values of farrier.model, filled from it by every migration run.
 CREATE TABLE farrier.edges (
     kind       text NOT NULL,

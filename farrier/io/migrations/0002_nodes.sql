@@ -101,8 +101,8 @@ CREATE FUNCTION farrier.bmc_holder(address text, except_node bigint) RETURNS tex
              WHERE b.span && farrier.bmc_span_of(address) AND b.node_id IS DISTINCT FROM except_node);
 
 -- The logins at each BMC that are not known to have succeeded, by node: the `tries` of the nodes, kept where they were
--- made. They outlive the node and its address, because the account that a BMC may lock does, too. `open` is the one that
--- may be under way. Written by a trigger alone.
+-- made. They outlive the node and its address by five minutes, because the account that a BMC may lock does, too. `open` is
+-- the one that may be under way. Written by a trigger alone.
 CREATE TABLE farrier.bmc_logins (
     endpoint text COLLATE "C" NOT NULL,
     node_id  bigint      NOT NULL REFERENCES farrier.nodes,
@@ -110,6 +110,7 @@ CREATE TABLE farrier.bmc_logins (
     open     boolean     NOT NULL,
     PRIMARY KEY (endpoint, node_id, at)
 );
+CREATE INDEX bmc_logins_at ON farrier.bmc_logins (at);
 CREATE FUNCTION farrier.bmc_endpoint_of(address text) RETURNS text
     LANGUAGE sql IMMUTABLE STRICT RETURN split_part(lower(farrier.bmc_span_of(address)), '/', 1);
 -- Kept in the node's row, because every snapshot looks for logins there: a way over `node_bmcs` takes twice as long.
@@ -130,12 +131,13 @@ DECLARE
     before jsonb := coalesce(OLD.bmc -> 'tries', '[]');
     after jsonb := coalesce(NEW.bmc -> 'tries', '[]');
 BEGIN
-    -- Old rows are anybody's to remove: whoever waited for one that another removes could wait in a circle.
+    -- Any node removes old rows, of whichever BMC: nodes that are deleted remove none. One that waited for a row that another
+    -- removes could wait in a circle.
+    DELETE FROM bmc_logins WHERE ctid = ANY (ARRAY(
+        SELECT l.ctid FROM bmc_logins l WHERE l.at <= farrier.now() - interval '5 minutes' LIMIT 100 FOR UPDATE SKIP LOCKED));
     DELETE FROM bmc_logins WHERE ctid = ANY (ARRAY(
         SELECT l.ctid FROM bmc_logins l
-         WHERE l.endpoint = place
-           AND (l.at <= farrier.now() - interval '5 minutes'
-                OR l.node_id = NEW.id AND l.at NOT IN (SELECT t::timestamptz FROM jsonb_array_elements_text(after) t))
+         WHERE l.endpoint = place AND l.node_id = NEW.id AND l.at NOT IN (SELECT t::timestamptz FROM jsonb_array_elements_text(after) t)
            FOR UPDATE SKIP LOCKED));
     -- What it tried before was perhaps tried elsewhere.
     INSERT INTO bmc_logins AS l (endpoint, node_id, at, open)
@@ -152,7 +154,8 @@ END $$;
 CREATE TRIGGER note_logins_insert AFTER INSERT ON farrier.nodes
     FOR EACH ROW WHEN (NEW.bmc ? 'tries') EXECUTE FUNCTION farrier.note_logins();
 CREATE TRIGGER note_logins AFTER UPDATE ON farrier.nodes
-    FOR EACH ROW WHEN (OLD.bmc -> 'tries' IS DISTINCT FROM NEW.bmc -> 'tries' OR OLD.bmc -> 'trying' IS DISTINCT FROM NEW.bmc -> 'trying')
+    FOR EACH ROW WHEN (NEW.status <> 'deleted'  -- whose failures count for the node that has the BMC next
+          AND (OLD.bmc -> 'tries' IS DISTINCT FROM NEW.bmc -> 'tries' OR OLD.bmc -> 'trying' IS DISTINCT FROM NEW.bmc -> 'trying'))
     EXECUTE FUNCTION farrier.note_logins();
 
 -- What other nodes tried at this address; null for nothing.

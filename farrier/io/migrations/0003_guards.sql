@@ -141,3 +141,29 @@ CREATE CONSTRAINT TRIGGER check_pair_delete AFTER DELETE ON farrier.node_onboard
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('onboarding');
 CREATE CONSTRAINT TRIGGER check_pair_delete AFTER DELETE ON farrier.node_decommissions
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('decommission');
+
+-- A deleted node's row keeps its name and what is in history, and nothing that names its machine or opens it, whoever deletes it.
+CREATE FUNCTION farrier.forget_machine() RETURNS trigger
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+BEGIN
+    NEW.bmc_address := NULL;
+    NEW.bmc_credential := NULL;
+    NEW.bmc := '{}';
+    RETURN NEW;
+END $$;
+-- By its name before place_bmc, which follows the address.
+CREATE TRIGGER forget_machine BEFORE UPDATE ON farrier.nodes
+    FOR EACH ROW WHEN (NEW.status = 'deleted') EXECUTE FUNCTION farrier.forget_machine();
+
+CREATE FUNCTION farrier.forget_keys() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    DELETE FROM node_macs m WHERE m.node_id = NEW.id;
+    DELETE FROM node_agents a WHERE a.node_id = NEW.id;
+    UPDATE bootstrap_tokens t SET revoked_at = farrier.now() WHERE t.node_id = NEW.id AND t.used_at IS NULL AND t.revoked_at IS NULL;
+    UPDATE intents i SET params = i.params - '{address,credential}'::text[]
+     WHERE i.node_id = NEW.id AND i.params ?| '{address,credential}';
+    RETURN NULL;
+END $$;
+CREATE TRIGGER forget_keys AFTER UPDATE ON farrier.nodes
+    FOR EACH ROW WHEN (NEW.status = 'deleted' AND OLD.status <> 'deleted') EXECUTE FUNCTION farrier.forget_keys();

@@ -114,7 +114,7 @@ BEGIN
         -- What the model says is for migrations to write; what happened stays as it was.
         REVOKE INSERT, UPDATE, DELETE ON schema_migrations, edges, initial_values, workflow_mapping, actions, advice
             FROM farrier_controller;
-        REVOKE UPDATE ON history FROM farrier_controller;
+        REVOKE INSERT, UPDATE, DELETE ON history FROM farrier_controller;
         REVOKE INSERT, UPDATE, DELETE ON node_bmcs, bmc_logins, workers FROM farrier_controller;
         GRANT USAGE ON ALL SEQUENCES IN SCHEMA farrier TO farrier_controller;
         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;
@@ -132,8 +132,8 @@ BEGIN
             renew_task(text, bigint, uuid, text, interval), finish_task(text, bigint, uuid, text, boolean, jsonb) TO farrier_agent;
     END IF;
     IF to_regrole('farrier_reader') IS NOT NULL THEN
-        GRANT SELECT ON node_inventory, node_lifecycle, intents, history, outcomes, schedule, edges, actions, advice,
-            nodes, node_onboardings, node_decommissions, node_tasks, workers TO farrier_reader;
+        GRANT SELECT ON node_inventory, node_lifecycle, intents, history, outcomes, edges, actions, advice,
+            nodes, node_onboardings, node_decommissions, workers TO farrier_reader;
     END IF;
 END $$;
 SELECT farrier.grant_rights();

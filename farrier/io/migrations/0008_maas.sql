@@ -247,7 +247,9 @@ END $$;
 
 -- What a person is shown of one node: also what MAAS last said of its machine.
 CREATE OR REPLACE VIEW farrier.node_lifecycle AS
-SELECT n.id, n.name, n.status, n.status_entered_at, n.management, n.management_entered_at,
+SELECT n.id, n.name, n.status, n.status_entered_at,
+       CASE WHEN n.status <> 'deleted' THEN n.management END AS management,
+       CASE WHEN n.status <> 'deleted' THEN n.management_entered_at END AS management_entered_at,
        n.bmc_address, n.bmc ->> 'last_error' AS bmc_last_error, n.bmc ->> 'failure' AS bmc_failure, n.bmc ->> 'power' AS power,
        (n.bmc ->> 'power_at')::timestamptz AS power_at, CASE WHEN n.management = 'manageable' THEN n.bmc ->> 'sync_failure' END AS power_failure, n.bmc ->> 'desired_power' AS desired_power,
        w.kind AS workflow, w.id AS workflow_id, w.mode, w.status AS workflow_status, w.status_entered_at AS workflow_status_entered_at,
@@ -300,7 +302,7 @@ BEGIN
         -- What the model says is for migrations to write; what happened stays as it was.
         REVOKE INSERT, UPDATE, DELETE ON schema_migrations, edges, initial_values, workflow_mapping, actions, advice
             FROM farrier_controller;
-        REVOKE UPDATE ON history FROM farrier_controller;
+        REVOKE INSERT, UPDATE, DELETE ON history FROM farrier_controller;
         REVOKE INSERT, UPDATE, DELETE ON node_bmcs, bmc_logins, workers FROM farrier_controller;
         GRANT USAGE ON ALL SEQUENCES IN SCHEMA farrier TO farrier_controller;
         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;
@@ -318,8 +320,12 @@ BEGIN
             renew_task(text, bigint, uuid, text, interval), finish_task(text, bigint, uuid, text, boolean, jsonb) TO farrier_agent;
     END IF;
     IF to_regrole('farrier_reader') IS NOT NULL THEN
-        GRANT SELECT ON node_inventory, node_lifecycle, node_clocks, idle_enrolling, limits, intents, history, outcomes, schedule, edges, actions, advice,
-            nodes, node_onboardings, node_decommissions, node_tasks, workers, node_observations, maas_regions TO farrier_reader;
+        GRANT SELECT ON node_inventory, node_lifecycle, node_clocks, idle_enrolling, limits, intents, history, outcomes, edges, actions, advice,
+            nodes, node_onboardings, node_decommissions, workers, node_observations, maas_regions TO farrier_reader;
+        -- But for the tokens of leases, which are for those who hold them.
+        GRANT SELECT (kind, id, lane, reruns, due_at, wake_seq, claimed_wake_seq, owner, outcome_key) ON schedule TO farrier_reader;
+        GRANT SELECT (id, node_id, workflow_id, type, status, params, attempt, failures, claimed_by, lease_until, result, created_at, dispatched_at, ended_at)
+            ON node_tasks TO farrier_reader;
     END IF;
 END $$;
 

@@ -35,12 +35,12 @@ INSERT INTO farrier.history_retention DEFAULT VALUES;
 -- Looks at up to `most` changes from before `cutoff`, oldest first, behind the given key (nulls: from the beginning), and
 -- removes those that are no longer needed; answers how many it looked at and removed, and the key of the last. The newest
 -- change of each layer stays for as long as its resource is scheduled: it says how the resource came to where it is.
--- `really` false removes nothing.
+-- `really` false removes nothing. The one way to remove history: no role but the owner may delete.
 CREATE FUNCTION farrier.prune_history(
     cutoff timestamptz, after_at timestamptz, after_id bigint, after_version bigint, after_kind text, after_layer text,
     most integer, really boolean)
     RETURNS TABLE (looked bigint, deleted bigint, at timestamptz, id bigint, version bigint, kind text, layer text)
-    LANGUAGE sql AS $$
+    LANGUAGE sql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
     WITH looked AS MATERIALIZED (
         SELECT h.ctid AS place, h.at, h.id, h.version, h.kind, h.layer
           FROM farrier.history h
@@ -67,7 +67,7 @@ $$;
 -- pass are `pause` apart, passes `every`. `deleted` and `took` are those of the whole pass; `ended`: this was its last step.
 CREATE FUNCTION farrier.retain_history(keep interval, most integer, pause interval, every interval)
     RETURNS TABLE (due_in interval, ended boolean, looked bigint, deleted bigint, took interval)
-    LANGUAGE plpgsql AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     pass farrier.history_retention;

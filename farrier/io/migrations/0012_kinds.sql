@@ -230,8 +230,14 @@ BEGIN
                       HINT = 'farrier.resource_intent() returns the first intent instead of failing.';
         END IF;
     END IF;
-    NEW.resource_id := CASE NEW.action WHEN 'create' THEN create_resource(NEW.kind, NEW.resource, NEW.params)
-                                       ELSE find_resource(NEW.kind, NEW.resource) END;
+    IF NEW.action = 'create' THEN
+        -- For the first row of its history, which a trigger writes.
+        PERFORM set_config('farrier.created_for', NEW.id::text, true), set_config('farrier.created_by', coalesce(NEW.requested_by, ''), true);
+        NEW.resource_id := create_resource(NEW.kind, NEW.resource, NEW.params);
+        PERFORM set_config('farrier.created_for', '', true), set_config('farrier.created_by', '', true);
+    ELSE
+        NEW.resource_id := find_resource(NEW.kind, NEW.resource);
+    END IF;
     NEW.status := CASE NEW.action WHEN 'create' THEN 'accepted' ELSE 'pending' END;
     NEW.reason := NULL;
     NEW.answered_at := CASE NEW.action WHEN 'create' THEN farrier.now() END;

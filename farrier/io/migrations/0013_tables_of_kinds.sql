@@ -24,6 +24,9 @@ CREATE FUNCTION farrier.schedule_resource() RETURNS trigger
 BEGIN
     PERFORM schedule_new(TG_ARGV[0], NEW.id, '0');
     PERFORM enqueue(TG_ARGV[0], NEW.id);
+    PERFORM record_beginning(TG_ARGV[0], NEW.id, NEW.version, 'state', NEW.state,
+        coalesce('intent ' || nullif(current_setting('farrier.created_for', true), ''), 'created'),
+        'created by ' || coalesce(nullif(current_setting('farrier.created_by', true), ''), session_user));
     RETURN NULL;
 END $$;
 CREATE FUNCTION farrier.enter_state() RETURNS trigger

@@ -13,7 +13,7 @@ BEGIN
     PERFORM grant_basic_rights();
     PERFORM grant_kind_rights(k.relation) FROM kinds k JOIN pg_class c ON c.oid = k.relation;
     IF to_regrole('farrier_controller') IS NOT NULL THEN
-        REVOKE INSERT, UPDATE, DELETE ON kinds, kind_states, kind_actions, callable FROM farrier_controller;
+        REVOKE INSERT, UPDATE, DELETE ON kinds, kind_states, kind_actions, callable, history_retention FROM farrier_controller;
         REVOKE EXECUTE ON FUNCTION grant_rights(), grant_basic_rights(), grant_kind_rights(regclass), make_kind(text, regclass),
             forget_kind(text), let_call(text, text) FROM farrier_controller;
         IF to_regclass('farrier.node_identities') IS NOT NULL THEN

@@ -40,6 +40,15 @@ BEGIN
     END LOOP;
 END $$;
 
+CREATE FUNCTION farrier.begin_region() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    PERFORM record_beginning('maas_region', NEW.id, NEW.version, 'state', NEW.state, 'site ' || NEW.site, 'configured by ' || session_user);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER begin_region AFTER INSERT ON farrier.maas_regions
+    FOR EACH ROW EXECUTE FUNCTION farrier.begin_region();
+
 CREATE OR REPLACE FUNCTION farrier.write_maas_regions(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column

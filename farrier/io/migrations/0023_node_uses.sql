@@ -237,6 +237,18 @@ CREATE FUNCTION farrier.has_networks(of_node bigint) RETURNS boolean
         OR EXISTS (SELECT FROM farrier.segment_addresses a WHERE a.node = of_node)
         OR EXISTS (SELECT FROM farrier.ib_members m WHERE m.node = of_node AND m.state <> 'leaving');
 
+-- What stage `cleanup_secrets` has still to remove, as the tables have it; null in any other stage.
+CREATE FUNCTION farrier.secrets_left(of_node bigint, of_decommission bigint) RETURNS jsonb
+    LANGUAGE sql STABLE
+    RETURN (SELECT coalesce(jsonb_agg(l.what) FILTER (WHERE l.what IS NOT NULL), '[]')
+              FROM farrier.node_decommissions d
+              LEFT JOIN LATERAL (VALUES
+                   ('a bootstrap token', EXISTS (SELECT FROM farrier.bootstrap_tokens t
+                                                  WHERE t.node_id = of_node AND t.used_at IS NULL AND t.revoked_at IS NULL)),
+                   ('the agent''s key', EXISTS (SELECT FROM farrier.node_agents a WHERE a.node_id = of_node)),
+                   ('addresses or memberships', farrier.has_networks(of_node))) l (what, there) ON l.there
+             WHERE d.id = of_decommission AND d.stage = 'cleanup_secrets' HAVING count(d.id) > 0);
+
 -- A node that is deleted has nothing, whoever deletes it.
 CREATE FUNCTION farrier.drop_networks() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$

@@ -233,9 +233,6 @@ BEGIN
     IF changes ? 'details' THEN
         PERFORM farrier.write_details(changes -> 'details');
     END IF;
-    IF changes ? 'gone' THEN  -- a deleted node's network addresses may be registered again
-        DELETE FROM farrier.node_macs m USING jsonb_to_recordset(changes -> 'gone') c (run bigint) WHERE m.node_id = c.run;
-    END IF;
     IF changes ? 'new_decommissions' THEN
         PERFORM farrier.inherit_tasks(changes -> 'new_decommissions');
     END IF;

@@ -121,6 +121,10 @@ END $$;
 CREATE OR REPLACE FUNCTION farrier.enqueue(kind text, id bigint) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
+    IF char_length(kind) > 40 THEN
+        RAISE EXCEPTION 'a kind has at most 40 characters; got %', char_length(kind)
+            USING ERRCODE = 'FR400', HINT = 'SELECT kind FROM farrier.kinds lists those besides node and maas_region.';
+    END IF;
     IF kind IS NULL OR id IS NULL THEN
         RAISE EXCEPTION 'a kind and an id were expected; got % and %', coalesce(quote_literal(kind), 'null'), coalesce(id::text, 'null')
             USING ERRCODE = 'FR400';
@@ -194,10 +198,8 @@ BEGIN
     ELSE
         INSERT INTO bootstrap_tokens (hash, node_id, expires_at) VALUES (digest(bootstrap_token), new_id, farrier.now() + bootstrap_ttl);
     END IF;
-    INSERT INTO history (kind, id, version, layer, to_value, at, cause, reason, source, controller, claim_token)
-    SELECT 'node', new_id, 1, l.layer, l.value, farrier.now(), 'register_node', 'registered', 'register_node',
-           '00000000-0000-0000-0000-000000000000', 0
-      FROM (VALUES ('status', first_status), ('management', first_management), ('onboarding', CASE WHEN onboarding IS NOT NULL THEN 'pending' END))
+    PERFORM record_beginning('node', new_id, 1, l.layer, l.value, 'register_node', 'registered by ' || session_user)
+       FROM (VALUES ('status', first_status), ('management', first_management), ('onboarding', CASE WHEN onboarding IS NOT NULL THEN 'pending' END))
            AS l (layer, value)
      WHERE l.value IS NOT NULL;
     PERFORM schedule_new('node', new_id);
@@ -249,9 +251,11 @@ BEGIN
     ELSIF t.expires_at <= farrier.now() THEN
         RAISE EXCEPTION 'this bootstrap token expired at %', t.expires_at USING ERRCODE = 'FR403', HINT = 'farrier.issue_bootstrap makes a new one.';
     ELSIF facts IS NULL OR jsonb_typeof(facts) <> 'object' THEN
-        RAISE EXCEPTION 'facts must be a JSON object of at most 64 KiB' USING ERRCODE = 'FR400';
+        RAISE EXCEPTION 'facts must be a JSON object of at most 64 KiB'
+            USING ERRCODE = 'FR400', HINT = 'Leave facts out, or send an object such as {"kernel": "6.8"}.';
     ELSIF fault IS NOT NULL THEN
-        RAISE EXCEPTION 'facts must be a JSON object of at most 64 KiB; this one %', fault USING ERRCODE = 'FR400';
+        RAISE EXCEPTION 'facts must be a JSON object of at most 64 KiB; this one %', fault
+            USING ERRCODE = 'FR400', HINT = 'Send what identifies the system, and no logs.';
     END IF;
     node := t.node_id;
     agent_key := new_secret();

@@ -1,5 +1,27 @@
 -- Runs that are committed together wait 50 ms for what somebody holds, and one alone, `patient`, a second.
 
+-- The moves of a commit, as history: of rows that the controller has claimed, under the tokens of their claims, and of no others;
+-- `won` null: of all. Nothing else inserts moves.
+CREATE FUNCTION farrier.record_moves(
+    of_kind text, controller uuid, won bigint[], moved bigint[], versions bigint[], layers text[], from_values text[], to_values text[],
+    seconds double precision[], causes text[], reasons text[], sources text[], move_tokens bigint[]) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    recorded bigint;
+BEGIN
+    INSERT INTO history (kind, id, version, layer, from_value, to_value, at, seconds_in_source, cause, reason, source, controller, claim_token)
+    SELECT of_kind, r.id, r.version, r.layer, r.from_value, r.to_value, farrier.now(), r.seconds, r.cause, r.reason, r.source, record_moves.controller, r.token
+      FROM unnest(moved, versions, layers, from_values, to_values, record_moves.seconds, causes, reasons, sources, move_tokens)
+           AS r (id, version, layer, from_value, to_value, seconds, cause, reason, source, token)
+     WHERE (won IS NULL OR r.id = ANY (won))
+       AND EXISTS (SELECT FROM schedule s WHERE s.kind = of_kind AND s.id = r.id AND s.claim_token = r.token AND s.owner = record_moves.controller);
+    GET DIAGNOSTICS recorded = ROW_COUNT;
+    IF recorded < (SELECT count(*) FROM unnest(moved) m (id) WHERE won IS NULL OR m.id = ANY (won)) THEN
+        RAISE EXCEPTION 'history is recorded for rows that this controller has claimed'
+            USING ERRCODE = 'FR409', HINT = 'farrier.commit_runs records it.';
+    END IF;
+END $$;
+
 -- Commits runs of one kind, each whole or not at all, and gives their schedule rows back. `writer` names the kind's own
 -- function (jsonb) RETURNS TABLE (run bigint, due_in interval): it writes states and whatever else runs leave, and answers
 -- the runs of which it wrote nothing because what they were decided on has changed. A lane that is null takes the row off
@@ -69,11 +91,8 @@ BEGIN
     all_won := cardinality(won) = cardinality(ids);
 
     IF cardinality(moved) > 0 THEN
-        INSERT INTO farrier.history (kind, id, version, layer, from_value, to_value, at, seconds_in_source, cause, reason, source, controller, claim_token)
-        SELECT of_kind, r.id, r.version, r.layer, r.from_value, r.to_value, farrier.now(), r.seconds, r.cause, r.reason, r.source, commit_runs.controller, r.token
-          FROM unnest(moved, versions, layers, from_values, to_values, commit_runs.seconds, causes, reasons, sources, move_tokens)
-               AS r (id, version, layer, from_value, to_value, seconds, cause, reason, source, token)
-         WHERE all_won OR r.id = ANY (won);
+        PERFORM farrier.record_moves(of_kind, controller, CASE WHEN all_won THEN NULL ELSE won END, moved, versions, layers,
+            from_values, to_values, commit_runs.seconds, causes, reasons, sources, move_tokens);
     END IF;
     IF cardinality(told) > 0 THEN
         INSERT INTO farrier.outcomes AS o (kind, id, at, outcome)

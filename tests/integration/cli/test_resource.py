@@ -114,16 +114,17 @@ async def test_why_says_what_it_waits_for_its_limit_its_error_and_where_that_was
 async def test_history_says_who_moved_it(farrier: Prompt, yard: Yard) -> None:
     id_ = await yard.create("c-1")
     async with yard.running():
-        await yard.until("SELECT EXISTS (SELECT FROM farrier.history WHERE kind = 'crate')")
-    (change,) = (await farrier("resource", "history", "crate", "c-1", "--json")).lines
+        await yard.until("SELECT EXISTS (SELECT FROM farrier.history WHERE kind = 'crate' AND from_value IS NOT NULL)")
+    made, change = (await farrier("resource", "history", "crate", "c-1", "--json")).lines
+    assert (made["from"], made["to"]) == (None, "packing")
     assert (change["name"], change["from"], change["to"], change["id"]) == ("c-1", "packing", "packed", id_)
-    (listed,) = (await farrier("history", "list", "--kind", "crate", "--json")).lines
-    assert listed["name"] == "c-1"
+    listed = (await farrier("history", "list", "--kind", "crate", "--json")).lines
+    assert [line["name"] for line in listed] == ["c-1", "c-1"]
     assert "c-1" in (await farrier("history", "list", "--kind", "crate")).out
-    assert (await farrier("resource", "history", "crate", "c-1", "--all", "--json")).lines == [change]
+    assert (await farrier("resource", "history", "crate", "c-1", "--all", "--json")).lines == [made, change]
     await yard.db.advance(timedelta(minutes=2))
-    (exported,) = (await farrier("history", "export", "--kind", "crate")).lines
-    assert exported["name"] == "c-1"
+    exported = (await farrier("history", "export", "--kind", "crate")).lines
+    assert [line["name"] for line in exported] == ["c-1", "c-1"]
 
 
 async def test_an_intent_makes_one_and_is_answered(farrier: Prompt, yard: Yard) -> None:

@@ -126,7 +126,8 @@ WAYS: dict[tuple[str, str], Callable[[Fabric], Awaitable[None]]] = {
 async def test_every_edge_of_the_model_is_taken(fabric: Fabric, edge: KindEdge) -> None:
     await WAYS[edge.source, edge.target](fabric)
     taken = await fabric.conn.fetch(
-        "SELECT DISTINCT from_value, to_value FROM farrier.history WHERE kind = 'ib_partition'"
+        "SELECT DISTINCT from_value, to_value FROM farrier.history"
+        " WHERE kind = 'ib_partition' AND from_value IS NOT NULL"
     )
     assert (edge.source, edge.target) in {tuple(one) for one in taken}
 

@@ -225,7 +225,9 @@ async def test_a_life_is_in_the_history_and_ends_off_the_schedule(yard: Yard) ->
         await yard.ask("delete")
         await yard.until("SELECT NOT EXISTS (SELECT FROM farrier.schedule WHERE kind = 'crate')")
     history = await yard.pool.fetch(
-        "SELECT from_value, to_value FROM farrier.history WHERE kind = 'crate' AND id = $1 ORDER BY version", made
+        "SELECT from_value, to_value FROM farrier.history"
+        " WHERE kind = 'crate' AND id = $1 AND from_value IS NOT NULL ORDER BY version",
+        made,
     )
     assert [tuple(move) for move in history] == [
         ("packing", "packed"),

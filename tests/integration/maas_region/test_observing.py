@@ -136,7 +136,8 @@ async def test_a_lost_region_says_nothing_of_machines_and_what_happened_meanwhil
     assert (row["state"], row["failure"], row["failures"], row["last_error"]) == ("observing", None, 0, None)
     assert (await seen(node))["state"] == "broken"
     assert await site.conn.fetchval(
-        "SELECT array_agg(to_value ORDER BY version) FROM farrier.history WHERE kind = 'maas_region'"
+        "SELECT array_agg(to_value ORDER BY version) FROM farrier.history"
+        " WHERE kind = 'maas_region' AND from_value IS NOT NULL"
     ) == ["observing", "failing", "observing"]
 
 

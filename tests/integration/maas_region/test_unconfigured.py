@@ -19,7 +19,10 @@ from tests.support.site import SECOND, Site
 
 POLL = timedelta(seconds=5)
 _REGION = "SELECT state, last_error FROM farrier.maas_regions WHERE site = $1"
-_MOVES = "SELECT from_value, to_value FROM farrier.history WHERE kind = 'maas_region' ORDER BY version"
+_MOVES = """
+    SELECT from_value, to_value FROM farrier.history
+     WHERE kind = 'maas_region' AND from_value IS NOT NULL ORDER BY version
+"""
 _SCHEDULED = "SELECT count(*) FROM farrier.schedule WHERE kind = 'maas_region'"
 
 

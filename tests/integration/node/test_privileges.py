@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from uuid import uuid4
 
 import pytest
 
@@ -92,6 +93,15 @@ async def refused(conn: Connection, *statements: str) -> list[str]:
         finally:
             await transaction.rollback()
     return found
+
+
+async def columns_of(db: pg.Database, table: str) -> list[str]:
+    async with db.connect() as conn:
+        rows = await conn.fetch(
+            "SELECT attname FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped",
+            f"farrier.{table}",
+        )
+    return [row["attname"] for row in rows]
 
 
 def writes_to(*tables: str) -> list[str]:
@@ -197,11 +207,17 @@ async def test_the_reader_sees_no_secret_and_calls_nothing(every_db: pg.Database
             "intents",
             "history",
             "outcomes",
-            "schedule",
-            "node_tasks",
+            "workers",
         )
         assert await refused(conn, *(f"SELECT * FROM farrier.{name}" for name in readable)) == []
+        for table, token in (("schedule", "claim_token"), ("node_tasks", "lease_token")):
+            columns = await columns_of(every_db, table)
+            assert token in columns
+            seen = ", ".join(column for column in columns if column != token)
+            assert await refused(conn, f"SELECT {seen} FROM farrier.{table}") == [], "all but the token of a lease"
+            assert await refused(conn, f"SELECT {token} FROM farrier.{table}") != []
         forbidden = [
+            "SELECT agent_key FROM farrier.enroll_agent('token')",
             "SELECT * FROM farrier.bootstrap_tokens",
             "SELECT * FROM farrier.node_agents",
             "SELECT farrier.intent('gpu-1', 'drain')",
@@ -218,9 +234,32 @@ async def test_the_controller_changes_neither_the_model_nor_what_has_happened(ev
             *writes_to(*model),
             "UPDATE farrier.edges SET layer = 'x'",
             "UPDATE farrier.history SET cause = 'x'",
-            *writes_to("node_bmcs", "node_identities", "bmc_logins", "workers"),
+            *writes_to("history", "history_retention", "node_bmcs", "node_identities", "bmc_logins", "workers"),
+            "SELECT farrier.record_beginning('node', 1, 1, 'status', 'enrolling', 'a', 'b')",
         ]
         assert await refused(conn, *statements) == statements
+
+
+async def test_history_is_recorded_for_claimed_rows_only_and_removed_by_retention_only(every_db: pg.Database) -> None:
+    """The role of the loop has no right of its own on history: the two functions of the owner have."""
+    record = """
+        SELECT farrier.record_moves('node', $1, NULL, ARRAY[$2::bigint], '{2}', '{status}', '{enrolling}', '{active}',
+                                    '{1}', '{forged}', '{forged}', '{forged}', ARRAY[$3::bigint])
+    """
+    async with every_db.connect() as owner:
+        node = await owner.fetchval("SELECT farrier.register_node('gpu-1')")
+    controller = uuid4()
+    async with acting_as(every_db, "farrier_controller") as conn:
+        claim = "UPDATE farrier.schedule SET owner = $1, claim_token = 7 WHERE kind = 'node' AND id = $2"
+        await conn.execute(claim, controller, node)
+        for who, token in ((controller, 8), (uuid4(), 7)):
+            with pytest.raises(pg.PostgresError, match="rows that this controller has claimed"):
+                await conn.execute(record, who, node, token)
+        await conn.execute(record, controller, node, 7)
+        kept = "SELECT count(*) FROM farrier.history WHERE layer = 'status'"
+        assert await conn.fetchval(kept) == 2
+        await conn.execute("SELECT farrier.prune_history('infinity', NULL, NULL, NULL, NULL, NULL, 100, true)")
+        assert await conn.fetchval(kept) == 1, "the newest of each layer stays"
 
 
 async def test_the_whole_loop_runs_as_the_controllers_role(every_db: pg.Database) -> None:

@@ -137,7 +137,7 @@ def test_nothing_is_said_of_a_node_in_a_state_unknown_here(fields: dict[str, Any
 
 
 def test_a_deleted_node_is_late_nowhere() -> None:
-    node = view(status="deleted", management="error", management_entered_at=NOW - 1000 * HOUR)
+    node = view(status="deleted", management=None, management_entered_at=None)
     assert [(clock.layer, clock.limit) for clock in clocks.running(node, NOW, Limits())] == [("status", None)]
 
 

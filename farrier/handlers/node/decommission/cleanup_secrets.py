@@ -1,20 +1,32 @@
 """Stage `cleanup_secrets`: nothing that the node's agent or installer knows opens anything any more, and its addresses
 and memberships are others' to have.
 
-Only a full decommission gives those back here: the machine is released and off, or its agent has uninstalled.
+Only a full decommission gives those back here: the machine is released and off, or its agent has uninstalled. The stage
+is through when the tables hold none of it, also of what was written while it ran.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from farrier.handlers.node.decommission.own import back_to_removing
 from farrier.handlers.node.moves import Policy
-from farrier.handlers.node.stage import Done, StageResult
+from farrier.handlers.node.stage import Done, StageResult, Waiting
 from farrier.model.node import Node
 from farrier.model.writes import ForgetAgent, RevokeBootstrap, UseNetworks
 
+_AT_ONCE = timedelta(0)
+
 
 def cleanup_secrets(node: Node, now: datetime, policy: Policy) -> StageResult:
-    writes = (RevokeBootstrap(), ForgetAgent(), UseNetworks())
-    return back_to_removing(node) or Done(reason="its secrets are worthless", writes=writes)
+    return back_to_removing(node) or _removed(node)
+
+
+def _removed(node: Node) -> Done | Waiting:
+    if node.secrets_left == ():
+        return Done(reason="the database has no bootstrap token, agent key, address or membership of it")
+    return Waiting(
+        reason=f"removes {', '.join(node.secrets_left or ('its secrets',))}",
+        look_again=_AT_ONCE,
+        writes=(RevokeBootstrap(), ForgetAgent(), UseNetworks()),
+    )

@@ -33,6 +33,7 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
            (SELECT row_to_json(a) FROM (
                 SELECT a.enrolled_at, a.last_heartbeat_at, a.health, a.ssh_seed_failures
                   FROM farrier.node_agents a WHERE a.node_id = n.id) a) AS agent,
+           CASE WHEN live.kind = 'decommission' THEN farrier.secrets_left(n.id, live.id) END AS secrets_left,
            CASE live.kind
              WHEN 'onboarding' THEN (SELECT row_to_json(w) FROM (
                 SELECT 'onboarding' AS kind, o.* FROM farrier.node_onboardings o WHERE o.id = live.id) w)

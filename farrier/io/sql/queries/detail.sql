@@ -22,7 +22,7 @@ SELECT row_to_json(x)::text
                    AND i.action = CASE n.quarantine ->> 'cause' WHEN 'operator' THEN 'quarantine'
                                                                 ELSE 'mark_manual_intervention_required' END
                  ORDER BY i.id DESC LIMIT 1) END AS quarantined_by,
-           o.outcome, o.at AS outcome_at, s.due_at AS next_run_at, s.claim_token IS NOT NULL AS running,
+           o.outcome, o.at AS outcome_at, s.due_at AS next_run_at, s.owner IS NOT NULL AS running,
            (SELECT row_to_json(w) FROM (
                 SELECT 'onboarding' AS kind, a.* FROM farrier.node_onboardings a WHERE a.node_id = n.id
                 UNION ALL

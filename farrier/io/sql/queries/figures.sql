@@ -21,5 +21,5 @@ SELECT row_to_json(x)::text
       FROM (SELECT count(*) AS due,
                    coalesce(extract(epoch FROM farrier.now() - min(s.due_at)), 0)::double precision AS oldest_due_seconds
               FROM farrier.schedule s
-             WHERE s.kind = 'node' AND s.claim_token IS NULL AND s.due_at <= farrier.now()) d
+             WHERE s.kind = 'node' AND s.owner IS NULL AND s.due_at <= farrier.now()) d
   ) x

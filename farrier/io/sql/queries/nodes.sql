@@ -1,7 +1,9 @@
 -- Nodes as lines of the inventory, in the order of the given ids. Whose heartbeat it was, only the view may see.
 SELECT row_to_json(x)::text
   FROM (
-    SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n.management, n.management_entered_at,
+    SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at,
+           CASE WHEN n.status <> 'deleted' THEN n.management END AS management,
+           CASE WHEN n.status <> 'deleted' THEN n.management_entered_at END AS management_entered_at,
            n.bmc ->> 'asked_at' IS NOT NULL AS manage_asked,
            coalesce(v.schedulable, false) AS schedulable,
            n.paused ->> 'reason' AS paused, n.quarantine ->> 'cause' AS quarantine_cause,

@@ -61,9 +61,12 @@ async def test_where_there_is_nothing_to_uninstall_the_task_is_over_before_it_be
 
 async def test_secrets_are_worthless_afterwards(stand: Stand) -> None:
     stand.decommissions(D.CLEANUP_SECRETS)
-    stand.node = change(stand.node, status=N.REMOVING)
-    is_through(await stand.settle())
+    stand.node = change(stand.node, status=N.REMOVING, secrets_left=("a bootstrap token", "the agent's key"))
+    waits(await stand.once(), "removes a bootstrap token, the agent's key")
     assert set(stand.writes) == {RevokeBootstrap(), ForgetAgent(), UseNetworks()}
+    waits(await stand.once(), "removes ")
+    stand.node = change(stand.node, secrets_left=())
+    is_through(await stand.once())
 
 
 async def test_one_that_was_stopped_there_goes_back_into_its_removal_first(stand: Stand) -> None:
@@ -71,4 +74,5 @@ async def test_one_that_was_stopped_there_goes_back_into_its_removal_first(stand
     stand.decommissions(D.CLEANUP_SECRETS, options=Options(leave_out=(D.REMOVE_MAAS_RECORD,)))
     step = await stand.once()
     assert isinstance(step, Step) and step.to.status is N.REMOVING
+    stand.node = change(stand.node, secrets_left=())
     is_through(await stand.settle())

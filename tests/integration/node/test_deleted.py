@@ -1,0 +1,177 @@
+"""What is left of a node that was deleted: its name, its history, and nothing that names its machine or opens it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from farrier.io.queries import PostgresQueries
+from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget
+from farrier.model.node import TaskType
+from tests.support.fake_bmc import READING
+from tests.support.site import MINUTE, Machine, Site
+
+ADDRESS, CREDENTIAL, MAC = "https://10.77.0.1", "env:BMC_OF_THE_DEPARTED", "02:77:00:00:00:01"
+STAGE = "SELECT stage FROM farrier.node_decommissions WHERE node_id = $1 ORDER BY id DESC LIMIT 1"
+# Besides history, and what the login cap needs for five minutes.
+EVERYWHERE = """
+    SELECT c.relname FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
+     WHERE s.nspname = 'farrier' AND c.relkind IN ('r', 'v') AND c.relname NOT IN ('history', 'bmc_logins') ORDER BY 1
+"""
+
+
+async def with_everything(site: Site) -> Machine:
+    """A node in service that everything is known of."""
+    token = str(uuid4())
+    machine = await site.register(
+        bmc_address=ADDRESS, bmc_credential=CREDENTIAL, macs=[MAC], bootstrap_token=token, maas_id="abc123"
+    )
+    assert (await machine.look())["management"] == "manageable"
+    await (await machine.enroll(token)).beat()
+    await machine.asked("set_bmc", address=ADDRESS, credential=CREDENTIAL)
+    await site.conn.execute("SELECT farrier.set_ib_ports($1, '{0x0002c90300a1b2c3}')", machine.name)
+    await site.settled()
+    assert (await machine.state())[0] == "active"
+    return machine
+
+
+async def removed(site: Site) -> Machine:
+    machine = await with_everything(site)
+    await machine.asked("drain")
+    await machine.finish(TaskType.DRAIN)
+    await machine.asked("remove")
+    await machine.finish(TaskType.UNINSTALL)
+    return machine
+
+
+async def deleted_unseen(site: Site) -> Machine:
+    """Path `delete`, of a node that never was in service."""
+    machine = await site.register(
+        bmc_address=ADDRESS, bmc_credential=CREDENTIAL, macs=[MAC], bootstrap_token=str(uuid4())
+    )
+    await machine.asked("set_bmc", address=ADDRESS, credential=CREDENTIAL)
+    return await machine.asked("delete")
+
+
+async def traces(site: Site) -> list[str]:
+    """Tables and views in which anything of the machine stands."""
+    assert READING.serial and READING.uuid
+    sought = [ADDRESS, "10.77.0.1", CREDENTIAL, MAC, READING.serial, READING.uuid, "0002c90300a1b2c3", *READING.macs]
+    found = []
+    for row in await site.conn.fetch(EVERYWHERE):
+        for said in await site.conn.fetch(f"SELECT x::text AS said FROM farrier.{row['relname']} x"):
+            found += [f"{row['relname']}: {text}" for text in sought if text.lower() in said["said"].lower()]
+    return found
+
+
+@pytest.mark.parametrize("path", [removed, deleted_unseen])
+async def test_no_table_and_no_view_keeps_what_names_or_opens_the_machine(site: Site, path: Any) -> None:
+    machine = await path(site)
+    assert (await machine.look())["status"] == "deleted"
+    assert await site.conn.fetchval("SELECT name FROM farrier.nodes") == machine.name
+    assert await traces(site) == []
+
+
+async def test_a_node_in_service_leaves_traces_where_they_are_sought(site: Site) -> None:
+    await with_everything(site)
+    seen = {text.partition(":")[0] for text in await traces(site)}
+    assert seen >= {"nodes", "node_macs", "node_ib_ports", "intents", "node_lifecycle"}
+
+
+async def test_whoever_deletes_it_by_hand_leaves_nothing_either(site: Site) -> None:
+    """A trigger does it, so that a restored or edited row is no exception."""
+    machine = await site.removing()
+    await site.conn.execute(
+        "UPDATE farrier.nodes SET bmc_address = $2, bmc_credential = $3 WHERE id = $1", machine.id, ADDRESS, CREDENTIAL
+    )
+    await machine.finish(TaskType.UNINSTALL)
+    assert (await machine.look())["status"] == "deleted"
+    await site.conn.execute("UPDATE farrier.nodes SET bmc_address = $2 WHERE id = $1", machine.id, ADDRESS)
+    assert await traces(site) == []
+
+
+async def test_no_view_shows_a_management_state_of_it(site: Site) -> None:
+    machine = await removed(site)
+    row = await site.conn.fetchrow("SELECT * FROM farrier.node_lifecycle WHERE id = $1", machine.id)
+    assert row is not None and row["name"] == machine.name
+    shown = {
+        key: value for key, value in row.items() if key.startswith(("management", "bmc", "power", "desired_power"))
+    }
+    assert set(shown.values()) == {None}, shown
+    assert await site.conn.fetch("SELECT FROM farrier.node_inventory WHERE id = $1", machine.id) == []
+    page = await PostgresQueries(site.pool).node(str(machine.id))
+    assert page.rows[0].management is None and page.rows[0].bmc_credential is None
+
+
+async def test_its_failed_logins_count_for_five_minutes_and_are_gone_after_the_next_login_anywhere(site: Site) -> None:
+    def refuse(target: BmcTarget) -> BmcReading:
+        if "10.77" in target.address:
+            raise BmcError(BmcFailure.AUTH, "refused", credential_version="v1")
+        return READING
+
+    site.bmc.script = site.bmc.read_script = refuse
+    machine = await site.register(bmc_address=ADDRESS, bmc_credential=CREDENTIAL)
+    await machine.asked("delete")
+    kept = "SELECT l::text FROM farrier.bmc_logins l"
+    (row,) = await site.conn.fetch(kept)
+    assert "10.77.0.1" in row[0] and CREDENTIAL not in row[0]
+    await site.wait(6 * MINUTE)
+    await site.with_bmc()
+    assert await site.conn.fetch(kept) == []
+
+
+# --- stage cleanup_secrets
+
+
+async def test_its_secrets_are_cleaned_up_when_the_tables_hold_none_of_them(site: Site) -> None:
+    """What is written there while the stage runs is removed, too, before the stage is through."""
+    machine = await site.removing()
+    lease = await machine.claim(TaskType.UNINSTALL)
+    assert lease is not None
+    left = "SELECT farrier.secrets_left(node_id, id) FROM farrier.node_decommissions WHERE node_id = $1"
+    assert await site.conn.fetchval(left, machine.id) is None, "it is in another stage"
+    await site.conn.execute(
+        """
+        CREATE FUNCTION farrier.late_token() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            INSERT INTO farrier.bootstrap_tokens (hash, node_id, expires_at)
+            VALUES (farrier.digest('late'), NEW.node_id, farrier.now() + interval '1 hour');
+            RETURN NULL;
+        END $$;
+        CREATE TRIGGER late_token AFTER UPDATE ON farrier.node_decommissions
+            FOR EACH ROW WHEN (NEW.stage = 'cleanup_secrets' AND OLD.stage <> 'cleanup_secrets')
+            EXECUTE FUNCTION farrier.late_token()
+        """
+    )
+    await machine.end(lease)
+    assert (await machine.look())["status"] == "deleted"
+    reasons = await site.conn.fetch("SELECT reason FROM farrier.history WHERE id = $1 ORDER BY version", machine.id)
+    assert any("the database has no bootstrap token" in row["reason"] for row in reasons), [
+        row["reason"] for row in reasons
+    ]
+    assert await site.conn.fetchval(
+        "SELECT revoked_at IS NOT NULL FROM farrier.bootstrap_tokens WHERE hash = farrier.digest('late')"
+    )
+    assert not await site.conn.fetchval("SELECT EXISTS (SELECT FROM farrier.node_agents)")
+
+
+async def test_the_stage_is_not_through_while_a_table_holds_one_of_them(site: Site) -> None:
+    machine = await site.removing()
+    lease = await machine.claim(TaskType.UNINSTALL)
+    assert lease is not None
+    await site.conn.execute(
+        """
+        CREATE FUNCTION farrier.stays() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+        CREATE TRIGGER stays BEFORE DELETE ON farrier.node_agents FOR EACH ROW EXECUTE FUNCTION farrier.stays()
+        """
+    )
+    await machine.end(lease)
+    assert (await machine.state())[::2] == ("removing", "cleanup_secrets")
+    outcome = json.loads((await machine.look())["outcome"])
+    assert "removes the agent's key" in str(outcome)
+    await site.conn.execute("DROP TRIGGER stays ON farrier.node_agents")
+    await site.wait(MINUTE)
+    assert (await machine.look())["status"] == "deleted"
