@@ -161,8 +161,8 @@ BEGIN
     DELETE FROM node_macs m WHERE m.node_id = NEW.id;
     DELETE FROM node_agents a WHERE a.node_id = NEW.id;
     UPDATE bootstrap_tokens t SET revoked_at = farrier.now() WHERE t.node_id = NEW.id AND t.used_at IS NULL AND t.revoked_at IS NULL;
-    UPDATE intents i SET params = i.params - '{address,credential}'::text[]
-     WHERE i.node_id = NEW.id AND i.params ?| '{address,credential}';
+    UPDATE intents i SET params = i.params - '{address,credential,macs}'::text[]
+     WHERE i.node_id = NEW.id AND i.params ?| '{address,credential,macs}';
     RETURN NULL;
 END $$;
 CREATE TRIGGER forget_keys AFTER UPDATE ON farrier.nodes

@@ -76,11 +76,11 @@ BEGIN
             INSERT INTO node_macs (mac, node_id)
             SELECT DISTINCT a, d.run FROM unnest(read_macs(ARRAY(SELECT jsonb_array_elements_text(d.params -> 'macs')))) a;
         END IF;
-        INSERT INTO history (kind, id, version, layer, from_value, to_value, at, cause, reason, source, controller, claim_token)
-        SELECT 'node', d.run, was.version, 'details.' || after.key, before ->> after.key, coalesce(after.value #>> '{}', '(none)'),
-               farrier.now(), d.cause, d.reason, 'write_details', s.owner, s.claim_token
-          FROM jsonb_each(details_of(becomes)) after JOIN schedule s ON s.kind = 'node' AND s.id = d.run
-         WHERE after.value IS DISTINCT FROM before -> after.key;
+        PERFORM record_moves('node', s.owner, NULL, ARRAY[d.run], ARRAY[was.version], ARRAY['details.' || after.key],
+                             ARRAY[before ->> after.key], ARRAY[coalesce(after.value #>> '{}', '(none)')], ARRAY[NULL::double precision],
+                             ARRAY[d.cause], ARRAY[d.reason], ARRAY['write_details'], ARRAY[s.claim_token])
+           FROM jsonb_each(details_of(becomes)) after JOIN schedule s ON s.kind = 'node' AND s.id = d.run
+          WHERE after.value IS DISTINCT FROM before -> after.key;
     END LOOP;
 END $$;
 

@@ -32,6 +32,7 @@ async def with_everything(site: Site) -> Machine:
     assert (await machine.look())["management"] == "manageable"
     await (await machine.enroll(token)).beat()
     await machine.asked("set_bmc", address=ADDRESS, credential=CREDENTIAL)
+    await machine.asked("set", macs=[MAC])
     await site.conn.execute("SELECT farrier.set_ib_ports($1, '{0x0002c90300a1b2c3}')", machine.name)
     await site.settled()
     assert (await machine.state())[0] == "active"

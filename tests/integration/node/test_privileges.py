@@ -275,6 +275,7 @@ async def test_the_whole_loop_runs_as_the_controllers_role(every_db: pg.Database
         await catalog.set_offline_after(site.conn, sites.MINUTE)
         other = await site.with_bmc()
         assert (await other.look())["management"] == "manageable"
+        await other.asked("set", model="dgx-h100", macs=["02:00:00:00:00:07"])
         await other.asked("delete")
 
 
