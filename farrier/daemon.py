@@ -77,8 +77,9 @@ class Daemon:
             async with wiring.database(config.database) as database:
                 _log.info("database.reached")
                 self._waits_for = "the schema"
-                _log.info("schema.current", version=await wiring.prepare(database, config))
-                await wiring.require_kinds(database, extensions)
+                patiently = partial(wiring.persistently, patience=config.database.db_timeout)
+                _log.info("schema.current", version=await patiently(partial(wiring.prepare, database, config)))
+                await patiently(partial(wiring.require_kinds, database, extensions))
                 async with (
                     wiring.backend(config, database, observer=sink) as backend,
                     wiring.runtime(config, database, sink=sink, observer=sink, extensions=extensions) as runtime,
@@ -105,7 +106,7 @@ class Daemon:
         used = None
         while used is not self._sites:
             used = self._sites
-            await _use(runtime, used)
+            await wiring.persistently(partial(_use, runtime, used), patience=self._config.database.db_timeout)
         self._runtime = runtime
 
     @property
@@ -127,6 +128,7 @@ class Daemon:
                 beside.start_soon(until_stopped, "listener", runtime.listener.run, self._stop)
             if runtime.keeper is not None:
                 beside.start_soon(until_stopped, "history", runtime.keeper.run, self._stop)
+            beside.start_soon(until_stopped, "pulse", runtime.pulse.run, self._stop)
             beside.start_soon(until_stopped, "watchdog", partial(self._watch, runtime.progress), self._stop)
             async with anyio.create_task_group() as loop:
                 for processor in runtime.processors:
@@ -158,8 +160,12 @@ class Daemon:
     def _unready_because(self) -> str | None:
         if self._waits_for is not None:
             return f"waiting for {self._waits_for}"
-        if self._progress is not None and (silence := self._progress.unanswered_for()) > _SILENCE:
+        if self._progress is None:
+            return None
+        if (silence := self._progress.unanswered_for()) > _SILENCE:
             return f"the database has not answered a claim for {silence.total_seconds():.0f} s"
+        if (silence := self._progress.uncommitted_for()) > _SILENCE:
+            return f"the database has committed nothing for {silence.total_seconds():.0f} s"
         return None
 
 

@@ -18,6 +18,7 @@ from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler, Part
 from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
 from farrier.handlers.resource import Extension, ResourceKind
 from farrier.io import kinds as installed
+from farrier.io import refusals
 from farrier.io.ib_partition import PartitionRows
 from farrier.io.kinds import Installable
 from farrier.io.network_segment import SegmentRows
@@ -26,7 +27,7 @@ from farrier.io.state import Rows
 from farrier.model.built_in import BUILT_IN
 from farrier.model.kinds import KindSpec
 from farrier.protocols import Fabrics, Kind, StateHandler
-from farrier.wiring.storage import Database
+from farrier.wiring.storage import Database, administrator
 
 AnyExtension: TypeAlias = Extension[Any, Any, Any]
 Extensions: TypeAlias = Mapping[str, AnyExtension]
@@ -73,11 +74,12 @@ def installable(extension: AnyExtension) -> Installable:
 
 async def require_kinds(database: Database, extensions: Extensions) -> None:
     """Make sure that the database knows these kinds. An embedded one is told of them; any other is an operator's, and a
-    kind that is not in it, or otherwise, raises ConfigError."""
-    async with database.pool.acquire() as conn:
-        if database.embedded:
+    kind that is not in it, or otherwise, raises ConfigError. Raises DatabaseUnreachable; may be called again."""
+    if database.embedded and extensions:
+        async with administrator(database) as conn:
             for each in extensions.values():
                 await installed.install(conn, installable(each))
+    async with refusals.borrowed(database.pool) as conn:
         await installed.require(conn, [(name, each.spec) for name, each in extensions.items()])
 
 

@@ -29,6 +29,7 @@ from farrier.io.maas_region import RegionPace, RegionRows
 from farrier.io.node import NodeRows
 from farrier.io.notifications import PostgresNotifications
 from farrier.io.pool import Pool
+from farrier.io.pulse import PostgresPulse
 from farrier.io.retention import PostgresRetention
 from farrier.protocols import CredentialStore, MetricsSink, ServiceObserver
 from farrier.services import fabrics as fabric_services
@@ -39,7 +40,7 @@ from farrier.services.regions import Regions, open_regions, settings_of
 from farrier.services.times import Times
 from farrier.services.ways import BoundCredentials, Ways
 from farrier.wiring.kinds import Extensions, Loop, built_in_loops, loop_of
-from farrier.wiring.progress import Progress, WatchedIO
+from farrier.wiring.progress import Progress, Pulse, WatchedIO
 from farrier.wiring.settings import bindings, bmc_settings, credentials
 from farrier.wiring.storage import Database, brief
 from farrier.wiring.told import ToldRequests
@@ -63,6 +64,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     processors: tuple[Processor[Any, Any, Any, Any], ...]
     listener: Listener | None
     keeper: Keeper | None
+    pulse: Pulse
     progress: Progress
     deciders: Deciders
 
@@ -150,6 +152,7 @@ async def runtime(
             processors=processors,
             listener=listener,
             keeper=_keeper(config.history, database),
+            pulse=Pulse(PostgresPulse(database.pool), progress),
             progress=progress,
             deciders=Deciders(
                 nodes=node_handler,

@@ -5,16 +5,19 @@ Called by the daemon and by simulations.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from functools import partial
+from typing import TypeVar
 
 import anyio
 import msgspec
+import structlog
 
 from farrier import config as settings
-from farrier.errors import ConfigError, CredentialError
-from farrier.io import catalog, client, migrate, pool
+from farrier.errors import ConfigError, CredentialError, DatabaseUnreachable
+from farrier.io import catalog, client, migrate, pool, refusals
 from farrier.io.agents import PostgresAgents
 from farrier.io.api import PostgresRequests
 from farrier.io.embedded import default_directory
@@ -25,6 +28,10 @@ from farrier.protocols import AgentApi, FleetApi, Queries, ServiceObserver
 from farrier.services.credentials import CredentialPlaces, Credentials
 from farrier.web.backend import Backend
 from farrier.wiring.settings import credentials
+
+T = TypeVar("T")
+
+_log = structlog.stdlib.get_logger(__name__)
 
 # Closing waits for connections that are being used; after this they are dropped.
 _CLOSE_SECONDS = 5
@@ -84,18 +91,42 @@ async def _located(config: settings.DatabaseConfig) -> settings.DatabaseConfig:
     return msgspec.structs.replace(config, embedded=str(default_directory()))
 
 
+async def persistently(work: Callable[[], Awaitable[T]], *, patience: timedelta) -> T:
+    """What `work` returns; done again, from its beginning, while the database cannot be reached and `patience` lasts.
+    Raises what it raises."""
+    deadline = anyio.current_time() + patience.total_seconds()
+    pause = pool.FIRST_PAUSE.total_seconds()
+    while True:
+        try:
+            return await work()
+        except DatabaseUnreachable as error:
+            if anyio.current_time() + pause > deadline:
+                raise
+            _log.warning("database.unreachable", reason=str(error), next_try_in=round(pause, 2))
+        await anyio.sleep(pause)
+        pause = min(pause * 2, pool.LONGEST_PAUSE.total_seconds())
+
+
 async def prepare(database: Database, config: settings.Config) -> int:
     """Make sure that schema and program fit, and tell the database what it must know of the configuration;
     answers the schema's version. An embedded database is migrated; any other is an operator's, and an old
-    schema in it raises SchemaMissing. Raises SchemaTooNew."""
-    async with database.pool.acquire() as conn:
-        if database.embedded:
+    schema in it raises SchemaMissing. Raises SchemaTooNew, or DatabaseUnreachable; may be called again."""
+    if database.embedded:
+        async with administrator(database) as conn:
             await migrate.migrate(conn, after=catalog.sync)
+    async with refusals.borrowed(database.pool) as conn:
         status = await migrate.check(conn)
         status.require_current()
         await catalog.set_offline_after(conn, config.node.offline_after)
         await catalog.set_limits(conn, config.sla)
     return status.found
+
+
+@asynccontextmanager
+async def administrator(database: Database) -> AsyncIterator[pool.Single]:
+    """A session for work on the schema, whose statements take as long as they take."""
+    async with client.administrator(settings.DatabaseConfig(dsn=database.dsn)) as conn:
+        yield conn
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ UPDATE farrier.outcomes SET error_at = at WHERE error IS NOT NULL;
 
 CREATE FUNCTION farrier.note_error() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    NEW.error_at := CASE WHEN TG_OP = 'UPDATE' AND OLD.error = NEW.outcome ->> 'error' THEN OLD.error_at ELSE NEW.at END;
+    NEW.error_at := CASE WHEN TG_OP = 'UPDATE' AND OLD.error = NEW.outcome ->> 'error' THEN least(OLD.error_at, NEW.at) ELSE NEW.at END;
     RETURN NEW;
 END $$;
 -- An outcome without an error takes no call.

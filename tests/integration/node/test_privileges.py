@@ -35,7 +35,7 @@ TABLES = (
     "node_uses",
     "node_ib_ports",
 )
-OF_THE_LOOP = ("schedule", "outcomes", "history", "history_retention", "wake_requests")
+OF_THE_LOOP = ("schedule", "outcomes", "history", "history_retention", "wake_requests", "pulse")
 OF_THE_MODEL = (
     "edges",
     "initial_values",

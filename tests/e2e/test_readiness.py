@@ -1,0 +1,45 @@
+"""`farrier run`: a connection that breaks at the start is tried again, and it is ready while the database commits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio.to_thread
+import pytest
+
+from farrier.io.embedded import EmbeddedServer
+from tests.support import pg, proxy
+from tests.support.process import Farrier, replica, until
+
+
+@pytest.mark.parametrize("statement", [b"schema_migrations", b"offline_after_seconds", b"farrier.set_sites"])
+async def test_a_connection_that_breaks_during_the_start_is_tried_again(db: pg.Database, statement: bytes) -> None:
+    async with proxy.before(db.dsn) as between:
+        between.cut_after(statement)
+        async with replica(between.dsn) as daemon:
+            await daemon.until("daemon.ready")
+            assert between.cuts == 1
+            assert "Traceback" not in daemon.logged
+
+
+async def test_it_is_unready_while_no_commit_succeeds_and_ready_again_afterwards(tmp_path: Path) -> None:
+    """Reads, and claims that do not wait for the disk, go on while a commit waits for a standby that is not there."""
+    server = EmbeddedServer(tmp_path, settings=pg.FAST)
+    await anyio.to_thread.run_sync(server.start)
+    try:
+        async with pg.Server(server.dsn_of).database() as db, replica(db.dsn) as daemon, db.connect() as operator:
+            await daemon.until("daemon.ready")
+            await until(lambda: answers(daemon, 200))
+            await operator.execute("ALTER SYSTEM SET synchronous_standby_names = 'missing'")
+            await operator.execute("SELECT pg_reload_conf()")
+            await until(lambda: answers(daemon, 503))
+            assert "the database has committed nothing" in (await daemon.get("/readyz")).text
+            await operator.execute("ALTER SYSTEM RESET synchronous_standby_names")
+            await operator.execute("SELECT pg_reload_conf()")
+            await until(lambda: answers(daemon, 200))
+    finally:
+        await anyio.to_thread.run_sync(server.stop)
+
+
+async def answers(daemon: Farrier, status: int) -> bool:
+    return (await daemon.get("/readyz")).status_code == status

@@ -1,0 +1,163 @@
+"""The database's clock is set back: stored times in the future are replaced, and limits count from there."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from farrier.io.pool import Single
+from farrier.io.pulse import PostgresPulse
+from tests.support import pg
+from tests.support.process import replica, until
+
+BACK = timedelta(hours=2)
+HEARTBEAT = "SELECT farrier.heartbeat($1, $2::text::jsonb, $3)"
+WELL = '{"ok": true, "ssh_seed": "ok"}'
+OFFLINE_AFTER = timedelta(seconds=180)
+A_PULSE_LATER = timedelta(seconds=10)
+
+# Of what happened: not what is to happen, and not what stays as it was written, or is brought back by the loop.
+COLUMNS = """
+    SELECT c.oid::regclass::text AS relation, quote_ident(a.attname) AS name
+      FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+     WHERE c.relnamespace = 'farrier'::regnamespace AND c.relkind = 'r' AND a.attnum > 0
+       AND a.atttypid = 'timestamptz'::regtype AND NOT farrier.is_of_the_future(a.attname)
+       AND c.relname NOT IN ('history', 'schedule', 'schema_migrations')
+"""
+
+
+async def in_the_future(conn: Single) -> list[str]:
+    """The columns that hold a time in the future."""
+    return [
+        f"{column['relation']}.{column['name']}"
+        for column in await conn.fetch(COLUMNS)
+        if await conn.fetchval(f"SELECT count(*) FROM {column['relation']} WHERE {column['name']} > farrier.now()")
+    ]
+
+
+async def enrolled(conn: Single, name: str) -> str:
+    """A node with an agent; answers its key."""
+    await conn.execute("SELECT farrier.register_node($1)", name)
+    token = await conn.fetchval("SELECT farrier.issue_bootstrap($1)", name)
+    key: str = await conn.fetchval("SELECT agent_key FROM farrier.enroll_agent($1)", token)
+    return key
+
+
+async def beat(db: pg.Database) -> timedelta | None:
+    async with db.pool(1) as connections:
+        return await PostgresPulse(connections).beat()
+
+
+async def test_a_dead_agent_s_node_goes_offline_and_a_living_one_s_does_not_after_the_clock_was_set_back(
+    db: pg.Database,
+) -> None:
+    async with replica(db.dsn) as daemon, db.connect() as conn:
+        await daemon.until("daemon.ready")
+        keys = {name: await enrolled(conn, name) for name in ("dead", "living")}
+        for name, key in keys.items():
+            await conn.execute(HEARTBEAT, name, WELL, key)
+        await conn.execute(
+            "SET session_replication_role = replica;"
+            "UPDATE farrier.nodes SET status = 'active', ever_active = true, ever_onboarded = true,"
+            " live_workflow_kind = NULL, live_workflow_id = NULL, version = version + 1;"
+            "UPDATE farrier.node_onboardings SET status = 'completed', ended_at = farrier.now();"
+            "SET session_replication_role = origin"
+        )
+        await db.advance(-BACK)
+        assert (await daemon.until("clock.mended"))[
+            "set_back_by"
+        ] > BACK.total_seconds() - A_PULSE_LATER.total_seconds()
+        assert await are_at(conn, "active", list(keys))
+        await db.advance(OFFLINE_AFTER / 2)
+        await conn.execute(HEARTBEAT, "living", WELL, keys["living"])
+        await db.advance(OFFLINE_AFTER / 2 + A_PULSE_LATER)
+        await until(lambda: are_at(conn, "offline", ["dead"]))
+        assert await are_at(conn, "active", ["living"])
+
+
+async def test_no_time_of_what_happened_lies_in_the_future_after_the_next_pulse(db: pg.Database) -> None:
+    async with db.connect() as conn:
+        key = await enrolled(conn, "gpu-1")
+        await conn.execute(HEARTBEAT, "gpu-1", WELL, key)
+        await conn.execute("INSERT INTO farrier.intents (node, action) VALUES ('gpu-1', 'delete')")
+        await conn.execute(
+            "INSERT INTO farrier.outcomes (kind, id, at, outcome)"
+            " VALUES ('node', 1, farrier.now(), '{\"error\": \"x\"}')"
+        )
+        await db.advance(-BACK)
+        assert await in_the_future(conn), "there is nothing to mend: this test proves nothing"
+        assert await beat(db) is not None
+        assert await in_the_future(conn) == []
+        assert await beat(db) is None
+
+
+async def test_what_is_to_happen_happens_when_it_was_to(db: pg.Database) -> None:
+    async with db.connect() as conn:
+        await conn.execute("SELECT farrier.register_node('gpu-1', bootstrap_ttl => interval '1 hour')")
+        await conn.execute("SELECT farrier.issue_bootstrap('gpu-1', interval '1 hour')")
+        await db.advance(-BACK)
+        await beat(db)
+        left = await conn.fetchval("SELECT max(expires_at) - farrier.now() FROM farrier.bootstrap_tokens")
+    assert timedelta(minutes=59) < left <= timedelta(hours=1) + A_PULSE_LATER
+
+
+async def test_what_is_known_of_a_bmc_ages_again_and_its_logins_stay_apart(db: pg.Database) -> None:
+    async with db.connect() as conn:
+        await conn.execute(
+            "SELECT farrier.register_node('gpu-1', bmc_address => 'https://192.0.2.1', bmc_credential => 'file:/x')"
+        )
+        await conn.execute(
+            "UPDATE farrier.nodes SET bmc = jsonb_build_object('power', 'on', 'power_at', farrier.now(),"
+            " 'next_sync_at', farrier.now() + interval '30 s', 'sync_error', 'at 2026-01-01T00:00:00Z',"
+            " 'tries', jsonb_build_array(farrier.now() - interval '9 s', farrier.now() - interval '4 s'))"
+        )
+        await db.advance(-BACK)
+        await beat(db)
+        bmc = msgspec.json.decode(await conn.fetchval("SELECT bmc FROM farrier.nodes"), type=dict[str, object])
+        ages = await conn.fetchrow(
+            "SELECT farrier.now() - (bmc ->> 'power_at')::timestamptz AS power,"
+            " (bmc ->> 'next_sync_at')::timestamptz - farrier.now() AS sync FROM farrier.nodes"
+        )
+        logins = await conn.fetch("SELECT farrier.now() - at AS age FROM farrier.bmc_logins ORDER BY at")
+    assert ages is not None
+    assert timedelta(0) <= ages["power"] < A_PULSE_LATER
+    assert timedelta(0) < ages["sync"] <= timedelta(seconds=30) + A_PULSE_LATER
+    assert bmc["sync_error"] == "at 2026-01-01T00:00:00Z"
+    assert logins[0]["age"] - logins[1]["age"] == timedelta(seconds=5)
+
+
+async def test_a_run_that_was_decided_by_the_old_time_is_decided_anew(db: pg.Database) -> None:
+    async with db.connect() as conn:
+        await conn.execute("SELECT farrier.register_node('gpu-1')")
+        before = await conn.fetchval("SELECT version FROM farrier.nodes")
+        await db.advance(-BACK)
+        await beat(db)
+        assert await conn.fetchval("SELECT version FROM farrier.nodes") == before + 1
+
+
+async def test_a_clock_that_goes_on_mends_nothing(db: pg.Database) -> None:
+    async with db.connect() as conn:
+        await conn.execute("SELECT farrier.register_node('gpu-1')")
+        for by in (timedelta(0), timedelta(hours=3), -timedelta(seconds=2)):
+            await db.advance(by)
+            assert await beat(db) is None
+        assert await conn.fetchval("SELECT version FROM farrier.nodes") == 1
+
+
+async def test_the_controller_s_role_alone_beats(db: pg.Database) -> None:
+    async with db.connect() as conn:
+        await conn.execute("SET ROLE farrier_controller")
+        assert await conn.fetchval("SELECT farrier.beat()") is None
+        for role in ("farrier_intents", "farrier_agent", "farrier_reader"):
+            await conn.execute(f"RESET ROLE; SET ROLE {role}")
+            with pytest.raises(pg.PostgresError, match="permission denied"):
+                await conn.execute("SELECT farrier.beat()")
+
+
+async def are_at(conn: Single, status: str, nodes: list[str]) -> bool:
+    count: int = await conn.fetchval(
+        "SELECT count(*) FROM farrier.nodes WHERE status = $1 AND name = ANY ($2)", status, nodes
+    )
+    return count == len(nodes)
