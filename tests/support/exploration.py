@@ -212,6 +212,8 @@ REQUESTS: list[tuple[Action, dict[str, Any]]] = [
     *((Action.DECOMMISSION, {"mode": mode}) for mode in ("soft_reset", "full_decommission")),
     (Action.PAUSE, {"reason": "fire drill"}),
     *((action, {}) for action in Action if not actions.rules(action).fields),
+    (Action.RELEASE, {}),
+    (Action.RELEASE, {"reason": "cleaned by hand"}),
     (Action.MARK_MANUAL_INTERVENTION_REQUIRED, {}),
 ]
 

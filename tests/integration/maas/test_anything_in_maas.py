@@ -48,6 +48,8 @@ OF_A_DELETED_NODE = {"FR401", "FR403", "FR404", "FR410"}
 SOMEBODY = User(username="somebody", key="someconsumerkey01:sometokenkey00001:somesecretsomesecretsomesecretsome")
 
 PARAMS: dict[Action, list[dict[str, Any]]] = {
+    Action.SET: [{"model": "h200"}, {"labels": {"rack": "7"}, "auto_manage": False}],
+    Action.RELEASE: [{}, {"reason": "cleaned by hand"}],
     Action.SET_BMC: [{"credential": "env:OTHER"}],
     Action.SET_POWER: [{"power": "on"}],
     Action.ONBOARD: [{"mode": "deploy"}],

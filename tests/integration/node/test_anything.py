@@ -26,6 +26,8 @@ from tests.support.site import HOUR, MINUTE, SECOND, Machine, Site
 Act: TypeAlias = Callable[[Machine], Awaitable[object]]
 
 PARAMS: dict[Action, list[dict[str, Any]]] = {
+    Action.SET: [{"agentless": True}, {"agentless": False}, {"macs": ["02:00:00:00:00:09"], "site": "dc-2"}],
+    Action.RELEASE: [{}, {"reason": "cleaned by hand"}],
     Action.SET_BMC: [{"credential": "env:OTHER"}, {"address": "https://10.1.0.1", "credential": "env:B"}],
     Action.SET_POWER: [{"power": "on"}],
     Action.ONBOARD: [{"mode": "manual"}, {"mode": "deploy"}],
