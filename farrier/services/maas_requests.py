@@ -126,10 +126,10 @@ def of_change(system_id: str, change: Change, *, agent_name: str) -> Request:  #
             return _on_machine(
                 Operation.COMMISSION,
                 system_id,
-                skip_networking=int(change.skip_networking),
-                skip_storage=int(change.skip_storage),
-                skip_bmc_config=int(change.skip_bmc_config),
-                enable_ssh=int(change.enable_ssh),
+                skip_networking=change.skip_networking,
+                skip_storage=change.skip_storage,
+                skip_bmc_config=change.skip_bmc_config,
+                enable_ssh=change.enable_ssh,
                 testing_scripts=None if scripts is None else ",".join(scripts) or "none",
             )
         case changes.Deploy():
@@ -271,6 +271,7 @@ def _form(**values: _Value) -> Form:
 
 
 def _text(value: str | int | bool) -> str:
+    """A flag is a word: Django reads `0` as true, and `false` is false to all of MAAS's readers of forms."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

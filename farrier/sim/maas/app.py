@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from farrier.sim.faults import Fault
 from farrier.sim.maas import routes
-from farrier.sim.maas.call import Answer, Call, Exchange, Refused, User, encoded, form_of
+from farrier.sim.maas.call import Answer, Call, Exchange, Refused, User, encoded, form_of, json_of
 from farrier.sim.maas.region import Region
 
 ROOT = "/MAAS/api/2.0/"
@@ -42,7 +42,7 @@ class RegionApp:
                 status=fault.status, content=fault.body or b"", content_type=fault.content_type, headers=fault.headers
             )
         else:
-            answer = self._answer(request, op=op, query=query, form=form)
+            answer = self._answer(request, content, op=op, query=query, form=form)
         shown = _broken(fault, answer)
         for told in self._region.on_answer:
             told(Exchange(method=request.method, path=request.url.path, query=query, form=form, answer=shown))
@@ -50,7 +50,13 @@ class RegionApp:
         await Response(shown.content, status_code=shown.status, headers=headers)(scope, receive, send)
 
     def _answer(
-        self, request: Request, *, op: str | None, query: list[tuple[str, str]], form: list[tuple[str, str]]
+        self,
+        request: Request,
+        content: bytes,
+        *,
+        op: str | None,
+        query: list[tuple[str, str]],
+        form: list[tuple[str, str]],
     ) -> Answer:
         try:
             open_to_all = _without_identity(request.url.path)
@@ -62,8 +68,9 @@ class RegionApp:
                 user = _NOBODY
             if user is None:
                 raise _anonymous(request.method, op, path)
-            call = Call(method=request.method, op=op, user=user, query=query, form=form)
-            answer = encoded(routes.answer(self._region, call, path))
+            body = json_of(request.headers.get("content-type", ""), content)
+            call = Call(method=request.method, op=op, user=user, query=query, form=form, json=body)
+            answer = encoded(routes.answer(self._region, call.named(path), path))
             for step in call.later:
                 step()
         except Refused as refusal:

@@ -1,8 +1,8 @@
 """One request as MAAS reads it, and the ways it is refused.
 
-Built by the application, read by every operation. Parameters come from the query and, where the method has one, from
-a form body; a body of any other type is not looked at, which is how a JSON body loses its parameters silently.
-Parameters keep their order and may repeat.
+Built by the application, read by every operation. An operation reads fields by name, and the table of `forms` says
+how: a field that is not in the table cannot be read, and one that a client sent is ignored. A JSON body reaches the
+fields that MAAS takes from `request.data`, and loses the others silently.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from farrier.sim.maas import readers
+from farrier.sim.maas.forms import FIELDS
+from farrier.sim.maas.readers import BadParameter, Data, Field, Origin
+
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json; charset=utf-8"
-_TRUE = frozenset({"true", "1", "on", "yes"})
 
 
 class Refused(Exception):
@@ -74,28 +77,80 @@ class Call(msgspec.Struct, kw_only=True):
     user: User
     query: list[tuple[str, str]]
     form: list[tuple[str, str]]
+    json: Mapping[str, object] | None = None
+    """A JSON body; then there is no form."""
+    operation: str = ""
+    """Its name in the table of fields."""
     later: list[Callable[[], None]] = msgspec.field(default_factory=list)
 
-    @property
-    def params(self) -> list[tuple[str, str]]:
-        return self.query if self.method in {"GET", "DELETE"} else self.form
+    def named(self, path: list[str]) -> Call:
+        """The same call, that reads the fields of the operation at `path`: every second part of it names a thing."""
+        place = "/".join(part if number % 2 == 0 else "*" for number, part in enumerate(path))
+        self.operation = f"{self.method} {place}" + (f"?op={self.op}" if self.op else "")
+        return self
 
     def one(self, name: str) -> str | None:
-        """The last of that name, as Django takes it."""
-        return next((value for key, value in reversed(self.params) if key == name), None)
+        """A text; None when it is absent."""
+        field, data = self._field(name)
+        return readers.text(field, field.sent_as or name, data)
 
     def many(self, name: str) -> list[str]:
-        return [value for key, value in self.params if key == name]
+        field, data = self._field(name)
+        assert field.reader is readers.Reader.MANY, f"MAAS reads one {name}"
+        return data.getlist(name)
 
-    def flag(self, name: str, *, default: bool = False) -> bool:
-        value = self.one(name)
-        return default if value is None or value == "" else value.lower() in _TRUE
+    def flag(self, name: str) -> bool | None:
+        """None only where MAAS knows a third answer. Raises Refused for a word that its validator does not know."""
+        field, data = self._field(name)
+        try:
+            return readers.flag(field, field.sent_as or name, data)
+        except BadParameter as error:
+            raise Refused(400, str(error)) from None
+
+    def number(self, name: str) -> int | None:
+        field, data = self._field(name)
+        try:
+            return readers.number(field, name, data)
+        except BadParameter as error:
+            raise Refused(400, str(error)) from None
+
+    def has(self, name: str) -> bool:
+        return self._field(name)[1].get(name) is not None
 
     def needed(self, name: str) -> str:
         value = self.one(name)
         if value is None:
             raise Refused(400, f"No provided {name}!")
         return value
+
+    def problems(self) -> dict[str, object]:
+        """What the form of this operation says of its fields, each on its own."""
+        found = {name: readers.problem(field, name, self._data(field.origin)) for name, field in self._fields().items()}
+        return {name: [text] for name, text in found.items() if text is not None}
+
+    def check(self) -> None:
+        """Refuse what the form refuses."""
+        problems = self.problems()
+        if problems:
+            raise Refused(400, problems)
+
+    def unnamed(self, origin: Origin) -> list[tuple[str, str]]:
+        """All that was sent, for the operations that take any name."""
+        return [(name, str(value)) for name, value in self._data(origin).pairs if name != "op"]
+
+    def _fields(self) -> Mapping[str, Field]:
+        return FIELDS.get(self.operation, {})
+
+    def _field(self, name: str) -> tuple[Field, Data]:
+        field = self._fields()[name]
+        return field, self._data(field.origin)
+
+    def _data(self, origin: Origin) -> Data:
+        if origin is Origin.GET:
+            return Data(self.query)
+        if self.json is not None:
+            return Data.of_json(self.json) if origin is Origin.DATA else Data(())
+        return Data(self.form)
 
 
 def form_of(content_type: str, body: bytes) -> list[tuple[str, str]]:
@@ -108,6 +163,17 @@ def form_of(content_type: str, body: bytes) -> list[tuple[str, str]]:
     return []
 
 
+def json_of(content_type: str, body: bytes) -> Mapping[str, object] | None:
+    """The object in a JSON body; None for any other body."""
+    if not content_type.strip().lower().startswith("application/json"):
+        return None
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise Refused(400, "Bad Request") from None
+    return found if isinstance(found, dict) else {}
+
+
 def _parts(content_type: str, body: bytes) -> list[tuple[str, str]]:
     head = b"Content-Type: " + content_type.encode("latin-1") + b"\r\n\r\n"
     message = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(head + body)
@@ -118,11 +184,3 @@ def _parts(content_type: str, body: bytes) -> list[tuple[str, str]]:
         if isinstance(name, str) and isinstance(content, bytes):
             found.append((name, content.decode(errors="replace")))
     return found
-
-
-def whole_number(text: str, *, name: str) -> int:
-    """`text` as a number; refused as a form's field otherwise."""
-    try:
-        return int(text)
-    except ValueError:
-        raise Refused(400, {name: ["Enter a whole number."]}) from None

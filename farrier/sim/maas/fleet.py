@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 from farrier.sim.maas import show_machine, states
 from farrier.sim.maas.call import Answer, Call, Refused
+from farrier.sim.maas.forms import FIELDS, POWER_PARAMETERS
+from farrier.sim.maas.readers import Origin
 from farrier.sim.maas.records import Interface, Machine
 from farrier.sim.maas.region import Region
 from farrier.sim.maas.statuses import Status
@@ -29,6 +31,8 @@ _FILTERS: dict[str, _Matches] = {
     "domain": lambda machine: {machine.domain},
     "tags": lambda machine: set(machine.tag_names),
 }
+# What hardware sync runs on (maasserver/forms/__init__.py:895).
+_SYNCS = {"ubuntu", "centos", "rhel", "ol", "custom"}
 _EXISTS = "Node with this Hostname already exists."
 
 
@@ -43,9 +47,7 @@ def listed(region: Region, call: Call) -> object:
 def selected(region: Region, call: Call) -> list[Machine]:
     """The machines a list is of; each filter holds if one of its values does."""
     wanted: dict[str, set[str]] = {}
-    for name, value in call.params:
-        if name == "op":
-            continue
+    for name, value in call.unnamed(Origin.GET):
         if name.removeprefix("not_") not in _FILTERS:
             raise Refused(400, {name: ["No such constraint."]})
         wanted.setdefault(name, set()).add(value.lower() if name.endswith("mac_address") else value)
@@ -93,16 +95,18 @@ def create(region: Region, call: Call) -> object:
         ],
     )
     region.keep(machine)
-    if call.flag("deployed"):
+    deployed, commission = call.flag("deployed"), call.flag("commission")  # one validator, then a form: two readings
+    if call.flag("deployed in the form"):
         machine.owner = call.user.username
         region.move(machine, Status.DEPLOYED)
-    elif call.flag("commission", default=call.user.is_superuser):
+    if call.user.is_superuser and commission and not deployed:
         _commission_quietly(region, call, machine)
     return show_machine.machine(region, machine)
 
 
 def _commission_quietly(region: Region, call: Call, machine: Machine) -> None:
-    quiet = Call(method="POST", op="commission", user=call.user, query=[], form=[])
+    path = ["machines", machine.system_id]
+    quiet = Call(method="POST", op="commission", user=call.user, query=[], form=call.form, json=call.json).named(path)
     try:
         states.commission(region, quiet, machine)
         for step in quiet.later:
@@ -112,9 +116,14 @@ def _commission_quietly(region: Region, call: Call, machine: Machine) -> None:
 
 
 def _power_parameters(call: Call) -> dict[str, str]:
-    prefix = "power_parameters_"
-    given = {name.removeprefix(prefix): value for name, value in call.params if name.startswith(prefix)}
-    given.pop("skip_check", None)
+    sent = (name for name, _ in call.unnamed(Origin.DATA) if name.startswith(POWER_PARAMETERS))
+    names = [name for name in sent if name != f"{POWER_PARAMETERS}skip_check"]
+    unknown = {name for name in names if name not in FIELDS[call.operation]}
+    if unknown and not call.flag(f"{POWER_PARAMETERS}skip_check"):
+        shown = ", ".join(sorted(name.removeprefix(POWER_PARAMETERS) for name in unknown))
+        raise Refused(400, {"power_parameters": [f"Unknown parameter(s): {shown}."]})
+    known = [name for name in names if name not in unknown]
+    given = {name.removeprefix(POWER_PARAMETERS): call.one(name) or "" for name in known}
     address = given.get("power_address", "")
     if "/" in address:
         raise Refused(500, f"IPAddress() does not support netmasks or subnet prefixes! See documentation: {address}")
@@ -122,7 +131,7 @@ def _power_parameters(call: Call) -> dict[str, str]:
 
 
 def _check_new(region: Region, call: Call, *, hostname: str, macs: list[str], power_type: str) -> None:
-    problems: dict[str, object] = {}
+    problems = call.problems()
     architecture = call.one("architecture") or "amd64/generic"
     if architecture not in region.site.architectures:
         choices = ", ".join(f"'{one}'" for one in region.site.architectures) or "''"
@@ -154,23 +163,25 @@ def _check_place(region: Region, call: Call, problems: dict[str, object]) -> Non
 
 def update(region: Region, call: Call, machine: Machine) -> object:
     """PUT: what is not given stays."""
-    problems: dict[str, object] = {}
+    problems = call.problems()
     hostname = call.one("hostname") or machine.hostname
     if hostname != machine.hostname and hostname in region.hostnames:
         problems["hostname"] = [_EXISTS]
     _check_place(region, call, problems)
+    if call.has("enable_hw_sync") and call.flag("enable_hw_sync") and machine.osystem not in _SYNCS:
+        problems["enable_hw_sync"] = ["Hardware sync is only supported for Linux based image deploys."]
     if problems:
         raise Refused(400, problems)
     machine.power_parameters = machine.power_parameters | _power_parameters(call)
     region.hostnames.pop(machine.hostname, None)
     for name in ("description", "architecture", "power_type", "domain", "zone", "pool"):
         value = call.one(name)
-        if value is not None:
+        if value or (value is not None and name in {"description", "power_type"}):
             setattr(machine, name, value)
     machine.hostname = hostname
     region.hostnames[hostname] = machine.system_id
-    if call.one("enable_hw_sync") is not None:
-        machine.enable_hw_sync = call.flag("enable_hw_sync")
+    if call.has("enable_hw_sync"):
+        machine.enable_hw_sync = bool(call.flag("enable_hw_sync"))
     return show_machine.machine(region, machine)
 
 
@@ -181,9 +192,9 @@ def delete(region: Region, call: Call, machine: Machine) -> object:
 
 
 def set_workload_annotations(region: Region, call: Call, machine: Machine) -> object:
-    if machine.owner is None:
+    if machine.owner != call.user.username:
         raise Refused(409, "Cannot set workload annotation: it hasn't been acquired.")
-    given = {name: value for name, value in call.params if name != "op"}
+    given = dict(call.unnamed(Origin.POST))
     merged = machine.annotations | given
     machine.annotations = {name: value for name, value in merged.items() if value}
     return show_machine.machine(region, machine)

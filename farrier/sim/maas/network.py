@@ -7,12 +7,16 @@ Called by `app` for a machine the caller may change. Linking is as repeatable as
 from __future__ import annotations
 
 from farrier.sim.maas import show_network
-from farrier.sim.maas.call import Answer, Call, Refused, whole_number
+from farrier.sim.maas.call import Answer, Call, Refused
 from farrier.sim.maas.records import Interface, Link, Machine, Vlan
 from farrier.sim.maas.region import Region
 from farrier.sim.maas.statuses import NETWORK_EDITABLE, Status
 
 _STATES = "interface because the machine is not New, Ready, Allocated, or Broken."
+_OTHER_LINKS = (
+    "Cannot configure interface to link up (with no IP address) while other links are already configured. Specify "
+    "force=True to override this behavior and delete all links."
+)
 _NO_CHOICE = "Select a valid choice. That choice is not one of the available choices."
 
 
@@ -37,20 +41,31 @@ def listed(region: Region, call: Call, machine: Machine) -> object:
 def update(region: Region, call: Call, machine: Machine, interface: Interface) -> object:
     """PUT: what is not given stays."""
     _check(machine, "update interface", deployed_too=True)
+    call.check()
     vlan = call.one("vlan")
     if vlan:
         wanted = region.site.vlan(vlan)
         if wanted is None:
             raise Refused(400, {"vlan": [_NO_CHOICE]})
         _move(region, interface, wanted)
-    mtu = call.one("mtu")
-    if mtu:
-        interface.params["mtu"] = whole_number(mtu, name="mtu")
-        _fit(machine, interface)
+    _set_params(call, interface.params)
+    _fit(machine, interface)
     interface.name = call.one("name") or interface.name
     if call.one("tags") is not None:
         interface.tags = [tag for tag in (call.one("tags") or "").split(",") if tag]
     return show_network.interface(machine, interface)
+
+
+def _set_params(call: Call, params: dict[str, object]) -> None:
+    """What is given, and what an empty text takes away (maasserver/forms/interface.py:210)."""
+    for name, key, value in (
+        ("mtu", "mtu", call.number("mtu")),
+        ("accept_ra", "accept-ra", call.flag("accept_ra")),
+    ):
+        if value is not None:
+            params[key] = value
+        elif call.one(name) == "":
+            params.pop(key, None)
 
 
 def _move(region: Region, interface: Interface, vlan: Vlan) -> None:
@@ -88,17 +103,21 @@ def delete(region: Region, call: Call, machine: Machine, interface: Interface) -
 
 
 def link_subnet(region: Region, call: Call, machine: Machine, interface: Interface) -> object:
+    force = bool(call.flag("force"))
     _check(machine, "link subnet")
-    mode, force = call.needed("mode").lower(), call.flag("force")
-    if mode not in {"auto", "dhcp", "static", "link_up"}:
-        raise Refused(400, {"mode": [f"Select a valid choice. {mode} is not one of the available choices."]})
-    if any(interface in other.parents and other.type == "bond" for other in machine.interfaces):
-        raise Refused(400, {"bond": [f"Cannot link interface({interface.name}) when interface is in a bond."]})
+    call.check()
+    mode = call.needed("mode")
+    bond = next((other for other in machine.interfaces if interface in other.parents and other.type == "bond"), None)
+    if bond is not None:
+        text = f"Cannot link interface({interface.name}) when interface is in a bond({bond.name})."
+        raise Refused(400, {"bond": [text]})
+    if call.flag("default_gateway") and mode not in {"auto", "static"}:
+        raise Refused(400, {"default_gateway": [f"Cannot use in mode '{mode}'."]})
     link = _link(region, call, interface, mode=mode, force=force)
     if force:
         _clear(region, interface)
-    elif mode == "link_up" and interface.links:
-        raise Refused(400, {"mode": ["This interface cannot be set to LINK_UP while it has other links."]})
+    elif mode == "link_up" and any(kept.mode != "link_up" for kept in interface.links):
+        raise Refused(400, {"mode": [_OTHER_LINKS]})
     if link.ip_address is not None:
         if link.ip_address in region.claimed:
             raise Refused(404, "IP address is already in use.")
@@ -135,10 +154,12 @@ def _clear(region: Region, interface: Interface) -> None:
 
 def unlink_subnet(region: Region, call: Call, machine: Machine, interface: Interface) -> object:
     _check(machine, "unlink subnet")
-    wanted = whole_number(call.needed("id"), name="id")
-    link = next((kept for kept in interface.links if kept.id == wanted), None)
+    call.check()
+    wanted = call.needed("id")
+    link = next((kept for kept in interface.links if str(kept.id) == wanted), None)
     if link is None:
-        raise Refused(400, {"id": [_NO_CHOICE]})
+        choices = ", ".join(f"'{kept.id}'" for kept in interface.links)
+        raise Refused(400, {"id": [f"'{wanted}' is not a valid id.  It should be one of: {choices}."]})
     region.claimed.discard(link.ip_address or "")
     interface.links.remove(link)
     return show_network.interface(machine, interface)
@@ -150,9 +171,20 @@ def disconnect(region: Region, call: Call, machine: Machine, interface: Interfac
     return show_network.interface(machine, interface)
 
 
+# What a bond has of each when it is not given (maasserver/forms/interface.py:533-543).
+_BOND_NUMBERS = {"bond_miimon": 100, "bond_downdelay": 0, "bond_updelay": 0, "bond_num_grat_arp": 1}
+
+
+def _or(number: int | None, usual: int) -> int:
+    return usual if number is None else number
+
+
 def create_bond(region: Region, call: Call, machine: Machine) -> object:
     _check(machine, "create bond")
+    call.check()
     parents = _parents(call, machine, name="parents")
+    if not parents:
+        raise Refused(400, {"parents": ["A bond interface must have one or more parents."]})
     taken = {parent.name for other in machine.interfaces for parent in other.parents}
     busy = [parent.name for parent in parents if parent.name in taken]
     if busy:
@@ -162,20 +194,20 @@ def create_bond(region: Region, call: Call, machine: Machine) -> object:
     for parent in parents:
         _clear(region, parent)
     params: dict[str, object] = {
-        "bond_mode": call.one("bond_mode") or "active-backup",
+        "bond_mode": call.one("bond_mode") or "balance-rr",
         "bond_lacp_rate": call.one("bond_lacp_rate") or "fast",
         "bond_xmit_hash_policy": call.one("bond_xmit_hash_policy") or "layer2",
-        "bond_miimon": int(call.one("bond_miimon") or 100),
-        "bond_downdelay": 0,
-        "bond_updelay": 0,
-        "bond_num_grat_arp": 1,
+        **{name: _or(call.number(name), usual) for name, usual in _BOND_NUMBERS.items()},
     }
     return _made(region, call, machine, parents=parents, kind="bond", params=params)
 
 
 def create_vlan(region: Region, call: Call, machine: Machine) -> object:
     _check(machine, "create VLAN")
+    call.check()
     parents = _parents(call, machine, name="parent")
+    if len(parents) != 1:
+        raise Refused(400, {"parent": ["A VLAN interface must have exactly one parent."]})
     if any(parents[0] in other.parents and other.type == "bond" for other in machine.interfaces):
         raise Refused(400, {"parent": ["A VLAN interface can't have a parent that is already in a bond."]})
     vlan, below = region.site.vlan(call.one("vlan") or ""), parents[0].vlan
@@ -188,13 +220,12 @@ def create_vlan(region: Region, call: Call, machine: Machine) -> object:
 
 
 def _parents(call: Call, machine: Machine, *, name: str) -> list[Interface]:
-    wanted = call.many(name)
-    parents = [one for one in machine.interfaces if str(one.id) in wanted]
-    if not wanted:
-        raise Refused(400, {name: ["This field is required."]})
-    if len(parents) != len(set(wanted)):
-        raise Refused(400, {name: [_NO_CHOICE]})
-    return parents
+    wanted = [one for one in call.many(name) if one]
+    known = {str(one.id): one for one in machine.interfaces}
+    unknown = next((one for one in wanted if one not in known), None)
+    if unknown is not None:
+        raise Refused(400, {name: [f"Select a valid choice. {unknown} is not one of the available choices."]})
+    return [one for one in machine.interfaces if str(one.id) in wanted]
 
 
 def _made(
@@ -210,8 +241,7 @@ def _made(
         raise Refused(400, {"name": ["This field is required."]})
     if any(other.name == name for other in machine.interfaces):
         raise Refused(400, {"name": [f"{machine.hostname} already has an interface named '{name}'."]})
-    if call.one("mtu"):
-        params["mtu"] = whole_number(call.needed("mtu"), name="mtu")
+    _set_params(call, params)
     made = Interface(
         id=region.next_id("interface"),
         name=name,

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from farrier.sim.maas import show_machine, show_network
-from farrier.sim.maas.call import JSON, Answer, Call, Refused, whole_number
+from farrier.sim.maas.call import JSON, Answer, Call, Refused
 from farrier.sim.maas.events import Event, Level
 from farrier.sim.maas.records import Machine, ScriptSet, SetType
 from farrier.sim.maas.region import Region
@@ -23,15 +23,16 @@ _DEFAULT_EVENTS = 100
 
 def events(region: Region, call: Call) -> object:
     """Newest first. After an id the oldest that follow it, so that a cursor misses none."""
-    limit = whole_number(call.one("limit") or str(_DEFAULT_EVENTS), name="limit")
+    after, before = call.number("after"), call.number("before")
+    limit = call.number("limit")
+    limit = _DEFAULT_EVENTS if limit is None else max(limit, 1)
     if limit > _MOST_EVENTS:
         raise Refused(400, f"Requested number of events {limit} is greater than limit: {_MOST_EVENTS}")
-    after, before = call.one("after"), call.one("before")
-    if after is not None and before is not None:
-        raise Refused(400, "There is undefined behaviour when before and after are specified together.")
-    least = (call.one("level") or "INFO").upper()
+    least = call.one("level") or "INFO"
     if least not in Level.__members__:
         raise Refused(400, f"Unrecognised log level: {least}")
+    if after is not None and before is not None:
+        raise Refused(400, "There is undetermined behaviour when both `after` and `before` are specified.")
     found: list[Event] = []
     nodes: list[str | None] = [*call.many("id")]
     for node in nodes or [None]:
@@ -39,7 +40,7 @@ def events(region: Region, call: Call) -> object:
     loud = sorted((one for one in found if one.level >= Level[least]), key=lambda one: one.id)
     page = list(reversed(loud[:limit] if after is not None else loud[-limit:]))
     kept = [(name, value) for name, value in call.query if name not in {"op", "after", "before"}]
-    first, last = (page[-1].id, page[0].id) if page else (0, int(after or 0))
+    first, last = (page[-1].id, page[0].id) if page else (0, after or 0)
     return {
         "count": len(page),
         "events": [one.shown() for one in page],
@@ -48,12 +49,12 @@ def events(region: Region, call: Call) -> object:
     }
 
 
-def _of_node(region: Region, node: str | None, *, after: str | None, before: str | None) -> list[Event]:
+def _of_node(region: Region, node: str | None, *, after: int | None, before: int | None) -> list[Event]:
     log = region.events
     if after is not None:
-        return log.after(whole_number(after, name="after"), log.of(node))
+        return log.after(after, log.of(node))
     if before is not None:
-        return log.before(whole_number(before, name="before"), log.of(node))
+        return log.before(before, log.of(node))
     return log.of(node)
 
 
@@ -84,8 +85,7 @@ def subnets(region: Region, call: Call) -> object:
 
 
 def vlans(region: Region, fabric: str) -> object:
-    number = whole_number(fabric, name="fabric_id")
-    found = [vlan for vlan in region.site.vlans() if vlan.fabric_id == number]
+    found = [vlan for vlan in region.site.vlans() if str(vlan.fabric_id) == fabric]
     if not found:
         raise Refused(404, "No Fabric matches the given query.")
     return [show_network.vlan(vlan) for vlan in found]
@@ -135,7 +135,7 @@ def results(region: Region, call: Call, machine: Machine) -> object:
     kinds = {kind.name.lower(): kind for kind in SetType}
     if wanted is not None and wanted not in kinds:
         raise Refused(400, {"type": [f"Value must be one of: {', '.join(kinds)}"]})
-    output = call.flag("include_output")
+    output = bool(call.flag("include_output"))
     return [
         _result(machine, kept, output=output)
         for kept in machine.script_sets
@@ -151,7 +151,7 @@ def current_result(region: Region, call: Call, machine: Machine, name: str) -> o
         raise Refused(404, "No ScriptSet matches the given query.")
     if call.op == "download":
         return Answer(content=kept.output.encode(), content_type="application/binary")
-    return _result(machine, kept, output=call.flag("include_output"))
+    return _result(machine, kept, output=bool(call.flag("include_output")))
 
 
 def _mail_time(moment: datetime | None) -> str | None:

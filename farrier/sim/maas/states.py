@@ -25,8 +25,9 @@ def commission(region: Region, call: Call, machine: Machine) -> None:
         raise Refused(400, {"__all__": ["Unconfigured power type."]})
     before = machine.status
     machine.owner = call.user.username
-    machine.skip_storage, machine.skip_networking = call.flag("skip_storage"), call.flag("skip_networking")
-    region.requested(machine, "User starting node commissioning", call.user, call.one("comment"))
+    machine.skip_storage = bool(call.flag("skip_storage"))
+    machine.skip_networking = bool(call.flag("skip_networking"))
+    region.requested(machine, "User starting node commissioning", call.user, None)
     machine.script_sets.append(
         ScriptSet(
             id=region.next_id("script set"),
@@ -87,9 +88,9 @@ def deploy(region: Region, call: Call, machine: Machine) -> None:
     machine.osystem, machine.distro_series = str(region.site.config["default_osystem"]), series
     machine.hwe_kernel = call.one("hwe_kernel") or "ga-24.04"
     machine.user_data = call.one("user_data")
-    machine.ephemeral_deploy = call.flag("ephemeral_deploy")
-    machine.enable_kernel_crash_dump = call.flag("enable_kernel_crash_dump")
-    machine.enable_hw_sync = call.flag("enable_hw_sync")
+    machine.ephemeral_deploy = bool(call.flag("ephemeral_deploy"))
+    machine.enable_kernel_crash_dump = bool(call.flag("enable_kernel_crash_dump"))
+    machine.enable_hw_sync = bool(call.flag("enable_hw_sync"))
     machine.sync_interval = round(region.durations.sync.total_seconds()) if machine.enable_hw_sync else None
     _begin_deployment(region, call, machine)
 
@@ -209,7 +210,7 @@ def mark_broken(region: Region, call: Call, machine: Machine) -> None:
         work.forget_deployment(machine)
         machine.annotations = {}
     region.move(machine, Status.BROKEN)
-    machine.error_description = call.one("comment") or ""
+    machine.error_description = call.one("comment") or call.one("error_description") or ""
     if releases:
         machine.previous_status = Status.READY
         _switch_later(region, call, machine, on=False)
@@ -275,7 +276,7 @@ def rescue_mode(region: Region, call: Call, machine: Machine) -> None:
     if machine.status not in RESCUABLE:
         raise Refused(409, f"Invalid transition: {machine.status.label} -> Entering rescue mode.")
     machine.owner = machine.owner or call.user.username
-    region.requested(machine, "User starting rescue mode", call.user, call.one("comment"))
+    region.requested(machine, "User starting rescue mode", call.user, None)
     region.move(machine, Status.ENTERING_RESCUE_MODE)
     _switch_later(region, call, machine, on=True, then=lambda: work.enter_rescue(region, machine))
 
@@ -283,7 +284,7 @@ def rescue_mode(region: Region, call: Call, machine: Machine) -> None:
 def exit_rescue_mode(region: Region, call: Call, machine: Machine) -> None:
     if machine.status not in RESCUE:
         raise Refused(409, f"Invalid transition: {machine.status.label} -> Exiting rescue mode.")
-    region.requested(machine, "User stopping rescue mode", call.user, call.one("comment"))
+    region.requested(machine, "User stopping rescue mode", call.user, None)
     region.move(machine, Status.EXITING_RESCUE_MODE)
     call.later.append(lambda: work.leave_rescue(region, machine))
 

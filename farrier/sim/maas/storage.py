@@ -6,13 +6,17 @@ what was there and may be asked for again.
 
 from __future__ import annotations
 
+import math
+import re
+
 from farrier.sim.maas import inside, show_machine, show_storage
-from farrier.sim.maas.call import Call, Refused, whole_number
+from farrier.sim.maas.call import Call, Refused
 from farrier.sim.maas.records import Disk, Machine
 from farrier.sim.maas.region import Region
 from farrier.sim.maas.statuses import Status
 
-_LAYOUTS = ("bcache", "blank", "custom", "flat", "lvm", "vmfs6", "vmfs7")
+# maasserver/storage_layouts.py:33, of every disk that boots.
+_EFI_PARTITION = 512 * 1024 * 1024
 
 
 def found(machine: Machine, wanted: str) -> Disk:
@@ -34,14 +38,31 @@ def set_boot_disk(region: Region, call: Call, machine: Machine, disk: Disk) -> o
     return "OK"
 
 
+_SIZE = re.compile(r"(-?\d+)([KMGTPE]?)", re.IGNORECASE)
+_SHARE = re.compile(r"(\d+(?:\.\d*)?)%")
+_THOUSANDS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+
+
+def _size(call: Call, layout: str, *, whole: int) -> int | None:
+    """Bytes, thousands of them by a letter, or a share of the disk without its EFI partition
+    (maasserver/fields_storage.py:32)."""
+    text = call.one("root_size")
+    if not text:
+        return None
+    share, size = _SHARE.fullmatch(text), _SIZE.fullmatch(text)
+    if share is not None:
+        return math.ceil((whole - _EFI_PARTITION) * float(share[1]) / 100)
+    if size is None:
+        raise Refused(400, f"Failed to configure storage layout '{layout}': root_size: Enter a valid value.")
+    factor: int = 1000 ** _THOUSANDS[size[2].upper()]
+    return int(size[1]) * factor
+
+
 def set_storage_layout(region: Region, call: Call, machine: Machine) -> object:
     if machine.status is not Status.READY:
         raise Refused(409, "Cannot change the storage layout on a machine that is not Ready.")
+    call.check()
     layout = call.needed("storage_layout")
-    if layout not in _LAYOUTS:
-        choices = ", ".join(f"'{name}'" for name in _LAYOUTS)
-        text = f"'{layout}' is not a valid storage_layout.  It should be one of: {choices}."
-        raise Refused(400, {"storage_layout": [text]})
     if not machine.disks:
         raise Refused(400, "Failed to configure storage layout: Node doesn't have any storage devices to configure.")
     root = call.one("root_device")
@@ -49,9 +70,8 @@ def set_storage_layout(region: Region, call: Call, machine: Machine) -> object:
         choices = ", ".join(f"'{disk.id}'" for disk in machine.disks)
         reason = f"'{root}' is not a valid root_device.  It should be one of: {choices}."
         raise Refused(400, f"Failed to configure storage layout '{layout}': root_device: {reason}")
-    size = call.one("root_size")
-    root_size = whole_number(size, name="root_size") if size else None
     boot = machine.boot_disk()
+    root_size = _size(call, layout, whole=0 if boot is None else boot.size)
     if root_size is not None and boot is not None and root_size > show_storage.usable(boot.size):
         reason = f"Size is too large. Maximum size is {show_storage.usable(boot.size)}."
         raise Refused(400, f"Failed to configure storage layout '{layout}': root_size: {reason}")

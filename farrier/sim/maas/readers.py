@@ -1,0 +1,176 @@
+"""How MAAS makes a value of what a client sent: one reader for each of its ways, and one struct for a field.
+
+Used by `call`, with the table of `forms`. MAAS has two ways that disagree: Django's form fields, and validators of
+formencode on single parameters. A flag `0` is true to the first and false to the second. Pure; the sources of the
+rules are Django 4.2.11 and formencode 2.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum, StrEnum
+from typing import assert_never
+
+import msgspec
+
+_WORDS_TRUE = frozenset({"true", "t", "yes", "y", "on", "1"})
+_WORDS_FALSE = frozenset({"false", "f", "no", "n", "off", "0", ""})
+_REQUIRED = "This field is required."
+
+
+class Reader(Enum):
+    """A way of making a value of what was sent; each names the code that does it."""
+
+    RAW = "request.POST.get"
+    """The text as it came; None when absent."""
+    CHAR = "django/forms/fields.py:280 CharField"
+    """Without white space at its ends."""
+    CHECKBOX = "django/forms/widgets.py:598 CheckboxInput"
+    """Absent, empty and `false` in any case are false; everything else is true, `0` and `no` included."""
+    NULL_BOOLEAN = "django/forms/widgets.py:814 NullBooleanSelect"
+    """Unknown for what is none of a few words; `1` is one of those that are unknown."""
+    STRING_BOOL = "formencode/validators.py:2375 StringBool"
+    """`0`, `no` and `off` are false; a word that is none of its own is refused."""
+    TRUTHY = "formencode/validators.py:852 Bool"
+    """Every text that is not empty is true, `false` included."""
+    INT = "formencode/validators.py:911 Int"
+    INTEGER = "django/forms/fields.py:340 IntegerField"
+    CHOICE = "django/forms/fields.py:853 ChoiceField"
+    CASELESS_CHOICE = "maasserver/fields.py:371 CaseInsensitiveChoiceField"
+    MANY = "QueryDict.getlist"
+    """All values of that name."""
+
+
+class Origin(StrEnum):
+    """The dictionary that MAAS looks into. A JSON body is in `data`, and leaves `POST` empty (piston3/utils.py:270)."""
+
+    POST = "request.POST"
+    DATA = "request.data"
+    GET = "request.GET"
+
+
+class Field(msgspec.Struct, frozen=True, kw_only=True):
+    """One field of one operation; `source` is the line of MAAS 3.7.3 that declares or reads it."""
+
+    reader: Reader
+    source: str
+    origin: Origin = Origin.DATA
+    choices: tuple[str, ...] = ()
+    least: int | None = None
+    required: bool = False
+    default: bool = False
+    """Of a flag that is absent."""
+    sent_as: str = ""
+    """The name a client sends, of a field that MAAS reads in two ways."""
+
+
+class BadParameter(Exception):
+    """A validator refused a single parameter; the text is MAAS's answer."""
+
+
+class Data:
+    """One dictionary of a request. Values of a form are texts; those of a JSON body are what JSON makes of them."""
+
+    def __init__(self, pairs: Sequence[tuple[str, object]]) -> None:
+        self.pairs = pairs
+
+    @classmethod
+    def of_json(cls, body: Mapping[str, object]) -> Data:
+        """A list is a value for each of its members (maasserver/api/utils.py:listify)."""
+        pairs = [(name, one) for name, value in body.items() for one in (value if isinstance(value, list) else [value])]
+        return cls(pairs)
+
+    def get(self, name: str) -> object | None:
+        """The last of that name, as Django takes it."""
+        return next((value for key, value in reversed(self.pairs) if key == name), None)
+
+    def getlist(self, name: str) -> list[str]:
+        return [str(value) for key, value in self.pairs if key == name and value is not None]
+
+
+def text(field: Field, name: str, data: Data) -> str | None:
+    value = data.get(name)
+    if value is None:
+        return None
+    match field.reader:
+        case Reader.CASELESS_CHOICE:
+            return str(value).lower()
+        case Reader.CHAR:
+            return str(value).strip()
+        case _:
+            return str(value)
+
+
+def flag(field: Field, name: str, data: Data) -> bool | None:
+    """Raises `BadParameter`."""
+    value = data.get(name)
+    match field.reader:
+        case Reader.CHECKBOX:
+            return value.lower() not in {"", "false"} if isinstance(value, str) else bool(value)
+        case Reader.NULL_BOOLEAN:
+            return {"True": True, "true": True, "2": True, "False": False, "false": False, "3": False}.get(str(value))
+        case Reader.STRING_BOOL:
+            return _string_bool(field, name, value)
+        case Reader.TRUTHY:
+            return field.default if value is None else bool(value)
+        case (
+            Reader.RAW
+            | Reader.CHAR
+            | Reader.INT
+            | Reader.INTEGER
+            | Reader.CHOICE
+            | Reader.CASELESS_CHOICE
+            | Reader.MANY
+        ):
+            raise AssertionError(f"{name} is no flag: MAAS reads it by {field.reader.value}")
+        case _ as never:
+            assert_never(never)
+
+
+def _string_bool(field: Field, name: str, value: object) -> bool:
+    if value is None:
+        return field.default
+    if not isinstance(value, str):
+        return bool(value)
+    word = value.strip().lower()
+    if word not in _WORDS_TRUE | _WORDS_FALSE:
+        raise BadParameter(f"Invalid {name}: Value should be 'true' or 'false'")
+    return word in _WORDS_TRUE
+
+
+def number(field: Field, name: str, data: Data) -> int | None:
+    """Of a form's field only after `problem` found none. Raises `BadParameter` for a single parameter."""
+    value = data.get(name)
+    if value is None or value == "":
+        return None
+    try:
+        return int(str(value))
+    except ValueError:
+        raise BadParameter(f"Invalid {name}: Please enter an integer value") from None
+
+
+def problem(field: Field, name: str, data: Data) -> str | None:
+    """What a form says of this field; None when it is satisfied, and for what no form reads."""
+    match field.reader:
+        case Reader.INTEGER | Reader.CHOICE | Reader.CASELESS_CHOICE | Reader.CHAR:
+            value = text(field, name, data)
+        case _:
+            return None
+    if value is None or value == "":
+        return _REQUIRED if field.required else None
+    if field.reader is Reader.INTEGER:
+        return _no_integer(field, value)
+    if field.choices and value not in field.choices:
+        shown = ", ".join(f"'{choice}'" for choice in field.choices)
+        return f"'{value}' is not a valid {name}.  It should be one of: {shown}."
+    return None
+
+
+def _no_integer(field: Field, value: str) -> str | None:
+    try:
+        least = int(value)
+    except ValueError:
+        return "Enter a whole number."
+    if field.least is not None and least < field.least:
+        return f"Ensure this value is greater than or equal to {field.least}."
+    return None

@@ -1,0 +1,124 @@
+"""One MAAS region for the contract of its client: the simulated one, or the live one that the environment names.
+
+A live one is used when FARRIER_TEST_MAAS_URL and FARRIER_TEST_MAAS_KEY (of an administrator) are set. Tests make
+machines of their own there and delete them. Those that need hardware take the machine whose BMC
+FARRIER_TEST_MAAS_BMC names (`address,user,password,mac`), and are skipped without: it is commissioned, deployed and
+released. Used by `tests/contract/test_maas_contract.py` and `test_maas_forms.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import anyio
+import httpx
+import msgspec
+import pytest
+
+from farrier.model.maas import Machine
+from farrier.model.maas import StatusNumber as N
+from farrier.model.maas_changes import Delete, NewMachine, PowerAccess
+from farrier.services.maas_signing import authorization, parsed
+from farrier.sim.maas import ADMIN, Region, RegionTransport
+from tests.support.maas import COMMISSION, DEPLOY, LONG, NEW, World, world_of
+
+URL, KEY, BMC = "FARRIER_TEST_MAAS_URL", "FARRIER_TEST_MAAS_KEY", "FARRIER_TEST_MAAS_BMC"
+Form = Mapping[str, str | Sequence[str]]
+# Real hardware installs itself in half an hour.
+HARDWARE_TAKES = timedelta(hours=2)
+_ON_ITS_WAY = frozenset({N.COMMISSIONING, N.TESTING, N.DEPLOYING, N.RELEASING, N.DISK_ERASING})
+
+
+class Site:
+    """A region, a client of it, and signed requests by hand. `region` is None for a live one."""
+
+    def __init__(self, world: World, http: httpx.AsyncClient, key: str, region: Region | None) -> None:
+        self.world, self.region = world, region
+        self.client = world.client
+        self._http, self._key = http, parsed(key)
+        self._made: list[str] = []
+
+    async def send(self, method: str, path: str, form: Form | None = None, *, json: object = None) -> httpx.Response:
+        headers = {"Authorization": authorization(self._key, time.time())}
+        if json is not None:
+            return await self._http.request(method, path, json=json, headers=headers)
+        return await self._http.request(method, path, data=form, headers=headers)
+
+    async def new(self, *, ports: int = 1) -> Machine:
+        """A machine of the test's own, in New, that no hardware is behind."""
+        mine = secrets.token_hex(4)
+        macs = tuple(f"02:{mine[:2]}:{mine[2:4]}:{mine[4:6]}:{mine[6:]}:{port:02x}" for port in range(ports))
+        wanted = msgspec.structs.replace(NEW, hostname=f"farrier-test-{mine}", mac_addresses=macs)
+        made = await self.client.create(wanted)
+        self._made.append(made.system_id)
+        return made
+
+    def with_hardware(self) -> NewMachine:
+        """What to create for a machine that can be commissioned. Skips the test where there is none."""
+        if self.region is not None:
+            return NEW
+        if not os.environ.get(BMC):
+            pytest.skip(f"{BMC} names no machine that may be commissioned and deployed")
+        address, user, password, mac = os.environ[BMC].split(",")
+        access = PowerAccess(address=address, username=user, password=password)
+        return msgspec.structs.replace(
+            NEW, hostname=f"farrier-test-{secrets.token_hex(4)}", mac_addresses=(mac,), power=access
+        )
+
+    async def commissioned(self) -> Machine:
+        made = await self.client.create(self.with_hardware())
+        self._made.append(made.system_id)
+        await self.client.do(made, COMMISSION)
+        return await self.settled(made.system_id)
+
+    async def deployed(self) -> Machine:
+        ready = await self.commissioned()
+        await self.client.do(ready, DEPLOY)
+        return await self.settled(ready.system_id)
+
+    async def settled(self, system_id: str) -> Machine:
+        """The machine once nothing is under way; a live one is read until then, which paces itself."""
+        if self.region is not None:
+            self.region.advance(LONG)
+        with anyio.fail_after(HARDWARE_TAKES.total_seconds()):
+            while (machine := await self.client.machine(system_id)).status in _ON_ITS_WAY:
+                pass
+        return machine
+
+    async def forget_all(self) -> None:
+        """Delete what the tests made, whatever became of it."""
+        for system_id in self._made:
+            await self.send("POST", f"machines/{system_id}/?op=unlock")
+            await self.send("DELETE", f"machines/{system_id}/")
+
+    def forgotten(self, system_id: str) -> Delete:
+        self._made.remove(system_id)
+        return Delete()
+
+
+@asynccontextmanager
+async def site_of(kind: str) -> AsyncIterator[Site]:
+    """`simulated` or `live`; the second skips the test where no live region is named."""
+    region, transport = None, None
+    url, key = "http://maas.test/MAAS", ADMIN.key
+    if kind == "simulated":
+        region = Region()
+        transport = RegionTransport(region)
+    elif not os.environ.get(URL) or not os.environ.get(KEY):
+        pytest.skip(f"{URL} and {KEY} name no live region")
+    else:
+        url, key = os.environ[URL].rstrip("/"), os.environ[KEY]
+    root = f"{url}/api/2.0/"
+    async with (
+        world_of(transport, url=url, change_timeout=timedelta(minutes=2)) as world,
+        httpx.AsyncClient(transport=transport, base_url=root, timeout=120) as http,
+    ):
+        world.key = key
+        site = Site(world, http, key, region)
+        yield site
+        await site.forget_all()
