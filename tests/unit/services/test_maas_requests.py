@@ -39,8 +39,8 @@ EXPECTED = {
         "power_parameters_power_address=10.0.0.1 power_parameters_power_user=root power_parameters_power_pass=calvin"
     ),
     "Commission": (
-        "POST machines/abc123/?op=commission skip_networking=true skip_storage=false skip_bmc_config=true enable_ssh=false "
-        "testing_scripts=none"
+        "POST machines/abc123/?op=commission skip_networking=true skip_storage=false skip_bmc_config=true "
+        "enable_ssh=false testing_scripts=none"
     ),
     "Abort": "POST machines/abc123/?op=abort comment=c",
     "SetBootDisk": "POST nodes/abc123/blockdevices/7/?op=set_boot_disk",
