@@ -25,6 +25,7 @@ from farrier.io.pool import open_pool
 from farrier.io.wakes import PostgresWakes
 from farrier.model.credential import Credential
 from farrier.model.kinds import KindAction, KindEdge, KindSpec, KindState
+from farrier.model.measures import KindMetric, Sample
 from farrier.model.outcome import Decision, Deleted, DoNothing, Outcome, Step, Transition, Update, Wait
 from farrier.model.params import NoParams, Params
 from farrier.model.resource import Answer, Pending, Resource
@@ -48,6 +49,7 @@ __all__ = [
     "HandlerError",
     "KindAction",
     "KindEdge",
+    "KindMetric",
     "KindSpec",
     "KindState",
     "NoParams",
@@ -56,6 +58,7 @@ __all__ = [
     "Pending",
     "RefusedByModel",
     "Resource",
+    "Sample",
     "ServiceError",
     "StateHandler",
     "Step",

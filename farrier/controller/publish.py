@@ -22,6 +22,12 @@ S = TypeVar("S")
 _log = structlog.stdlib.get_logger(__name__)
 
 
+def _is_told(run: Run[Any, Any, Any]) -> bool:
+    """Whether there is more to a run than that it was made."""
+    finished = run.finished
+    return bool(finished.moves or finished.writes or finished.samples or run.error or finished.limited)
+
+
 class Publisher(Generic[R, S]):
     """Effects of commits of one kind."""
 
@@ -42,7 +48,7 @@ class Publisher(Generic[R, S]):
             result = results[run.finished.id]
             if result.verdict is Verdict.COMMITTED:
                 seconds[run.finished.outcome].append(run.seconds)
-                if run.finished.moves or run.finished.writes or run.error or run.finished.limited:
+                if _is_told(run):
                     self._publish_one(run, log)
             else:
                 self._publish_loss(run, result)
@@ -84,6 +90,11 @@ class Publisher(Generic[R, S]):
                 reason=answer.reason,
                 requested_by=answer.by,
             )
+        samples = finished.samples
+        if run.resource is not None and finished.to is not None:
+            samples = (*samples, *self._kind.samples(run.resource, finished.to))
+        if samples:
+            self._sink.sampled(kind, samples)
         for move in finished.moves:
             self._sink.moved(kind, move.layer, move.source, move.target, move.seconds_in_source)
             log.info(

@@ -14,7 +14,9 @@ from typing import Generic, TypeVar
 
 from farrier.config import ControllerConfig
 from farrier.errors import FarrierError, HandlerGarbage, IllegalEdge, InternalError
+from farrier.model.measures import Sample
 from farrier.model.outcome import (
+    AnyOutcome,
     Deleted,
     DoNothing,
     Record,
@@ -41,6 +43,13 @@ def _key(record: Record) -> int:
 # Whoever stays where it is and still wants to look again at once has spun by then. One that moves gets somewhere, and
 # is let through.
 _SPINNING = timedelta(seconds=1)
+
+
+def _samples(outcome: AnyOutcome) -> tuple[Sample, ...]:
+    samples: object = outcome.samples
+    if samples and not (isinstance(samples, tuple) and all(isinstance(each, Sample) for each in samples)):
+        raise HandlerGarbage("samples that are no tuple of Sample")
+    return outcome.samples
 
 
 class Assessor(Generic[R, S, W]):
@@ -71,6 +80,7 @@ class Assessor(Generic[R, S, W]):
                     due=Due.NEVER,
                     outcome="deleted",
                     writes=outcome.writes,
+                    samples=_samples(outcome),
                 )
             case _:
                 raise HandlerGarbage(f"{type(outcome).__name__}, which is neither an outcome nor a step")
@@ -111,6 +121,7 @@ class Assessor(Generic[R, S, W]):
             to=outcome.to,
             moves=moves,
             writes=outcome.writes,
+            samples=_samples(outcome),
             record=record,
             outcome_key=_key(record),
             reason=outcome.reason,
@@ -145,6 +156,7 @@ class Assessor(Generic[R, S, W]):
             delay=self._delay(_SPINNING if tired else outcome.look_again),
             to=to,
             writes=outcome.writes,
+            samples=_samples(outcome),
             record=None if told else record,
             outcome_key=key,
         )

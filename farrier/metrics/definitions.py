@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from farrier.metrics.families import Definition
+from farrier.metrics.families import Definition, Labels
 
 # From an idle decision, some ten microseconds, to the longest step that is allowed.
 _RUN_SECONDS = (0.00005, 0.0002, 0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 30.0, 60.0, 180.0)
@@ -68,6 +68,11 @@ COMMIT_CONFLICTS = Definition(
     "farrier_commit_conflicts", "Runs whose commit did not win, by verdict.", ("kind", "verdict")
 )
 LEASE_LOST = Definition("farrier_lease_lost", "Steps cut off because their lease ended.", ("kind",))
+WORKFLOW_FAILURES = Definition(
+    "farrier_workflow_failures",
+    "Attempts of a stage that failed, and workflows that stopped for an operator, by what failed.",
+    ("workflow", "stage", "failure_class"),
+)
 SERVICE_REQUESTS = Definition(
     "farrier_service_requests", "Requests to outside services.", ("service", "operation", "result")
 )
@@ -79,12 +84,21 @@ SERVICE_DURATION = Definition(
 )
 
 
+class OwnMetric(msgspec.Struct, frozen=True, kw_only=True):
+    """A metric that one kind's samples name, and every series that it may have."""
+
+    sample: str
+    definition: Definition
+    series: tuple[Labels, ...]
+
+
 class KindWords(msgspec.Struct, frozen=True, kw_only=True):
     """The label values of one kind: its layers as (label `kind`, states), and every (state, substate) that
     its `label` may answer."""
 
     layers: Mapping[str, tuple[str, tuple[str, ...]]]
     labels: tuple[tuple[str, str], ...]
+    metrics: tuple[OwnMetric, ...] = ()
 
 
 class ServiceWords(msgspec.Struct, frozen=True, kw_only=True):

@@ -60,6 +60,9 @@ class Counter(Collector):
         for labels in every:
             self._sums.setdefault(labels, 0.0)
 
+    def __contains__(self, labels: Labels) -> bool:
+        return labels in self._sums
+
     def add(self, labels: Labels, by: float = 1) -> None:
         self._sums[labels] = self._sums.get(labels, 0.0) + by
 
@@ -91,6 +94,9 @@ class Histogram(Collector):
         """Have a series at zero for each of these labels."""
         for labels in every:
             self._cell(labels)
+
+    def __contains__(self, labels: Labels) -> bool:
+        return labels in self._cells
 
     def observe(self, labels: Labels, values: Sequence[float]) -> None:
         """Count all `values`. Sorting them once makes the cost one search per bucket, however many there

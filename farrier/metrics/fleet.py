@@ -148,6 +148,7 @@ class FleetGauges(Collector):
         yield gauges.INTENTS_OLDEST_PENDING.family({(): census.oldest_intent})
         yield _by_word(gauges.MANUAL_INTERVENTION, words.failures, census.manual)
         yield _by_word(gauges.NODES_BY_HEALTH, words.health, census.health)
+        yield gauges.NODES_BY_ALERT.family({(alert,): count for alert, count in census.alerts.items()})
         yield _by_word(gauges.NODES_BY_POWER, words.power, census.power)
         yield gauges.NODES_SAME_MACHINE.family({(): census.same_machine})
         yield gauges.NODES_PAUSED.family({(): census.paused})

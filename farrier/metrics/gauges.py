@@ -67,6 +67,12 @@ NODES_BY_HEALTH = Gauge(
     "than node.offline_after), none (no agent has enrolled).",
     ("health",),
 )
+NODES_BY_ALERT = Gauge(
+    "farrier_nodes_by_health_alert",
+    "Nodes by the alerts that their agents last reported, while those are heard; one node may have several. The fifty "
+    "most frequent have their id, in 64 characters, and other is the nodes that have any of the rest.",
+    ("alert",),
+)
 NODES_BY_POWER = Gauge(
     "farrier_nodes_by_power",
     "Nodes by the power that was last read; unknown for those that are not manageable.",

@@ -2,7 +2,7 @@
 
 `protocols.MetricsSink` and `protocols.ServiceObserver` in one: made by `wiring`, called from the event loop
 after commits and requests. It never blocks and never raises: a label that the vocabulary lacks makes a new
-series instead.
+series instead, but a sample of a kind's own metric that is not declared makes none and is told in the log.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 
+import structlog
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector, CollectorRegistry
 from typing_extensions import override
@@ -17,9 +18,12 @@ from typing_extensions import override
 import farrier
 from farrier import errors, protocols
 from farrier.metrics import definitions, gauges
-from farrier.metrics.definitions import Vocabulary
+from farrier.metrics.definitions import OwnMetric, Vocabulary
 from farrier.metrics.families import Counter, Definition, Gauge, Histogram, Labels
+from farrier.model.measures import Sample
 from farrier.model.schedule import Lane, Verdict
+
+_log = structlog.stdlib.get_logger(__name__)
 
 OUTCOMES = ("transition", "update", "wait", "do_nothing", "deleted", "error")
 WAKE_SOURCES = ("notify", "transition", "poll", "stop")
@@ -46,6 +50,11 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
         self._lease_lost = self._counter(definitions.LEASE_LOST)
         self._requests = self._counter(definitions.SERVICE_REQUESTS)
         self._request_duration = self._histogram(definitions.SERVICE_DURATION)
+        self._own = {
+            (kind, own.sample): (own.definition, self._of(own))
+            for kind, words in vocabulary.kinds.items()
+            for own in words.metrics
+        }
         self.registry.register(_Build())
         self._make_zeros()
 
@@ -67,6 +76,19 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
             self._exited.add((label, source))
             if seconds is not None:
                 self._time_in_state.observe((label, source), (seconds,))
+
+    @override
+    def sampled(self, kind: str, samples: Sequence[Sample]) -> None:
+        for sample in samples:
+            definition, family = self._own.get((kind, sample.metric), (None, None))
+            names = () if definition is None else definition.labels
+            values = tuple(str(sample.labels.get(name)) for name in names)
+            if family is None or sample.labels.keys() != set(names) or values not in family:
+                _log.warning("metric.undeclared", kind=kind, metric=sample.metric, labels=dict(sample.labels))
+            elif isinstance(family, Counter):
+                family.add(values, sample.value)
+            else:
+                family.observe(values, (sample.value,))
 
     @override
     def claimed(self, kind: str, lane: str, waits: Sequence[float]) -> None:
@@ -92,6 +114,11 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
     def requested(self, service: str, operation: str, result: str, seconds: float) -> None:
         self._requests.add((service, operation, result))
         self._request_duration.observe((service, operation), (seconds,))
+
+    def _of(self, own: OwnMetric) -> Counter | Histogram:
+        family = self._histogram(own.definition) if own.definition.buckets else self._counter(own.definition)
+        family.exist(own.series)
+        return family
 
     def _counter(self, definition: Definition) -> Counter:
         counter = Counter(definition)

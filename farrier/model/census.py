@@ -14,6 +14,10 @@ import msgspec
 
 from farrier.model.limits import Limits
 
+ALERTS_NAMED = 50
+"""Alerts of agents that have a figure of their own, the most frequent: agents make their ids up, and a figure for each
+could be any number of them. The others are one figure."""
+
 
 class Condition(StrEnum):
     """What is known of a node's health from its agent."""
@@ -110,6 +114,7 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     intents_pending: int
     oldest_intent: float
     health: Mapping[str, int]
+    alerts: Mapping[str, int]
     power: Mapping[str, int]
     paused: int
     same_machine: int

@@ -14,6 +14,8 @@ from datetime import timedelta
 import msgspec
 
 from farrier.errors import ConfigError
+from farrier.model import measures
+from farrier.model.measures import KindMetric
 from farrier.model.params import NoParams, Params, describe
 
 LAYER = "state"
@@ -67,7 +69,8 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A kind: all that is known of it without running it. Raises ConfigError for what does not hold together.
 
     `what` names one in a sentence ("a network segment"). `relation` is its table, with its schema. A state may have one
-    substate: "deleting/db_delete". The fields of `create` are columns of the table; `actions` are all others.
+    substate: "deleting/db_delete". The fields of `create` are columns of the table; `actions` are all others. `metrics`
+    are counted by the samples in its handler's outcomes.
     """
 
     name: str
@@ -79,6 +82,7 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
     terminal: frozenset[str]
     create: type[Params] = NoParams
     actions: Mapping[str, KindAction] = {}
+    metrics: tuple[KindMetric, ...] = ()
 
     def __post_init__(self) -> None:
         for fault in _faults(self):
@@ -125,6 +129,7 @@ def _faults(spec: KindSpec) -> Iterator[str]:
     yield from _faults_of_states(spec)
     yield from _faults_of_edges(spec)
     yield from _faults_of_actions(spec)
+    yield from measures.faults(spec.metrics)
 
 
 def _faults_of_states(spec: KindSpec) -> Iterator[str]:

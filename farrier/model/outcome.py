@@ -2,7 +2,8 @@
 
 A handler returns exactly one `Outcome`, or a `Step` that will return one after talking to the outside.
 Outcomes carry the source line that made them (shown by `node why` and kept in history) and `writes`: data
-that the commit applies in the same transaction as the state. Nothing here acts; the controller commits.
+that the commit applies in the same transaction as the state. `samples` of the kind's own metrics are counted once the
+commit has won. Nothing here acts; the controller commits.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from types import FrameType
 from typing import Any, Generic, TypeAlias, TypeVar, assert_never
 
 import msgspec
+
+from farrier.model.measures import Sample
 
 S = TypeVar("S")  # the state a kind of resource owns
 W = TypeVar("W")  # the writes a kind of resource may ask for
@@ -52,6 +55,7 @@ class Transition(Made, Generic[S, W], frozen=True, kw_only=True):
     reason: str
     cause: str
     writes: tuple[W, ...] = ()
+    samples: tuple[Sample, ...] = ()
 
 
 class Update(Made, Generic[S, W], frozen=True, kw_only=True):
@@ -63,6 +67,7 @@ class Update(Made, Generic[S, W], frozen=True, kw_only=True):
     look_again: timedelta | None = None
     quiet: bool = False
     writes: tuple[W, ...] = ()
+    samples: tuple[Sample, ...] = ()
 
 
 class Wait(Made, Generic[W], frozen=True, kw_only=True):
@@ -74,6 +79,7 @@ class Wait(Made, Generic[W], frozen=True, kw_only=True):
     error: str = ""
     look_again: timedelta | None = None
     writes: tuple[W, ...] = ()
+    samples: tuple[Sample, ...] = ()
 
 
 class DoNothing(Made, Generic[W], frozen=True, kw_only=True):
@@ -81,6 +87,7 @@ class DoNothing(Made, Generic[W], frozen=True, kw_only=True):
 
     look_again: timedelta | None = None
     writes: tuple[W, ...] = ()
+    samples: tuple[Sample, ...] = ()
 
 
 class Deleted(Made, Generic[W], frozen=True, kw_only=True):
@@ -88,6 +95,7 @@ class Deleted(Made, Generic[W], frozen=True, kw_only=True):
     meanwhile, the row stays and the handler runs once more."""
 
     writes: tuple[W, ...] = ()
+    samples: tuple[Sample, ...] = ()
 
 
 Outcome: TypeAlias = Transition[S, W] | Update[S, W] | Wait[W] | DoNothing[W] | Deleted[W]

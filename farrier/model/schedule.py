@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from farrier.errors import FarrierError
+from farrier.model.measures import Sample
 from farrier.model.outcome import Record
 
 R = TypeVar("R")
@@ -118,6 +119,7 @@ class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
     to: S | None = None
     moves: tuple[Move, ...] = ()
     writes: tuple[W, ...] = ()
+    samples: tuple[Sample, ...] = ()
     record: Record | None = None
     outcome_key: int = 0
     reason: str = ""

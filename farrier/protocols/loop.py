@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
+from farrier.model.measures import Sample
 from farrier.model.outcome import Decision
 from farrier.model.schedule import Answered, Claim, Finished, Lane, Loaded, Place, Result
 
@@ -52,6 +53,9 @@ class Kind(Protocol[R_contra, S_contra]):
 
     def answers(self, resource: R_contra, writes: Sequence[object], /) -> Sequence[Answered]:
         """The requests that a run on this snapshot answers with its writes, for the log."""
+
+    def samples(self, resource: R_contra, to: S_contra, /) -> Sequence[Sample]:
+        """What is counted of a run that made `to` of this snapshot, besides the samples in its outcome."""
 
 
 class StateHandler(Protocol[R_contra, S, W, V]):
@@ -116,6 +120,9 @@ class MetricsSink(Protocol):
 
     def moved(self, kind: str, layer: str, source: str | None, target: str, seconds: float | None) -> None:
         """A layer changed; `seconds` is the time spent in `source`."""
+
+    def sampled(self, kind: str, samples: Sequence[Sample]) -> None:
+        """Runs counted this of the kind's own metrics. What the kind has not declared is dropped."""
 
     def claimed(self, kind: str, lane: str, waits: Sequence[float]) -> None:
         """Rows were claimed that had been due for `waits` seconds."""

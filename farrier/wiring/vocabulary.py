@@ -5,19 +5,21 @@ Called by the daemon. Values come from enums of the model and of the clients, so
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from farrier import config as settings
 from farrier.clock import MonotonicClock
+from farrier.errors import ConfigError
 from farrier.handlers.maas_region import REGION_KIND
 from farrier.handlers.node import NODE_KIND
-from farrier.handlers.node.kind import stage_layer
-from farrier.metrics import gauges
-from farrier.metrics.definitions import KindWords, ServiceWords, Vocabulary
+from farrier.handlers.node.kind import FAILURES, stage_layer
+from farrier.metrics import definitions, gauges
+from farrier.metrics.definitions import KindWords, OwnMetric, ServiceWords, Vocabulary
+from farrier.metrics.families import Definition
 from farrier.metrics.fleet import FleetGauges, FleetWords
 from farrier.metrics.sink import Constant, run_error_labels
-from farrier.model import edges, kinds, mapping, stages
+from farrier.model import edges, kinds, mapping, stage_failures, stages
 from farrier.model.bmc import BmcFailure, PowerState
 from farrier.model.built_in import BUILT_IN
 from farrier.model.census import Condition, Rules, Source
@@ -25,6 +27,7 @@ from farrier.model.failures import FailureClass
 from farrier.model.kinds import KindSpec
 from farrier.model.maas import MaasFailure
 from farrier.model.maas_region import LAYER, RegionState
+from farrier.model.measures import KindMetric
 from farrier.model.status import NodeStatus
 from farrier.model.ufm import UfmFailure
 from farrier.model.workflow import LIVE, WorkflowKind
@@ -64,7 +67,21 @@ def vocabulary(specs: Iterable[KindSpec] = BUILT_IN) -> Vocabulary:
         "vault": ServiceWords(operations=tuple(VaultOperation), results=tuple(VaultResult)),
     }
     words = {NODE_KIND.name: _node_words(), REGION_KIND.name: _region_words()}
-    return Vocabulary(kinds=words | {spec.name: _kind_words(spec) for spec in specs}, services=services)
+    words |= {spec.name: _kind_words(spec) for spec in specs}
+    _check_names(words)
+    return Vocabulary(kinds=words, services=services)
+
+
+def _check_names(words: Mapping[str, KindWords]) -> None:
+    """Kind a with metric b_c, and kind a_b with metric c, would have the same series."""
+    of: dict[str, str] = {}
+    for kind, each in words.items():
+        for own in each.metrics:
+            if (other := of.setdefault(own.definition.series, kind)) != kind:
+                raise ConfigError(
+                    f"kinds {other} and {kind} have metrics that are both exposed as {own.definition.series}; "
+                    "rename one of them"
+                )
 
 
 def _service(operations: Iterable[StrEnum], failures: Iterable[StrEnum]) -> ServiceWords:
@@ -79,7 +96,28 @@ def _region_words() -> KindWords:
 def _kind_words(spec: KindSpec) -> KindWords:
     """A state with a substate is one state where it is entered and left."""
     states = tuple(spec.states)
-    return KindWords(layers={kinds.LAYER: (spec.name, states)}, labels=tuple(map(kinds.label, states)))
+    return KindWords(
+        layers={kinds.LAYER: (spec.name, states)},
+        labels=tuple(map(kinds.label, states)),
+        metrics=tuple(_own_metric(spec, metric) for metric in spec.metrics),
+    )
+
+
+def _own_metric(spec: KindSpec, metric: KindMetric) -> OwnMetric:
+    name = f"farrier_kind_{spec.name}_{metric.name}"
+    definition = Definition(name, metric.help, tuple(metric.labels), metric.buckets)
+    return OwnMetric(sample=metric.name, definition=definition, series=metric.series)
+
+
+def _failures() -> OwnMetric:
+    """Of every stage what may fail there, and of a workflow that has not begun."""
+    series = tuple(
+        (str(workflow), str(stage), str(failure))
+        for workflow, by_stage in stage_failures.POSSIBLE.items()
+        for stage, failures in by_stage.items()
+        for failure in sorted(failures)
+    )
+    return OwnMetric(sample=FAILURES, definition=definitions.WORKFLOW_FAILURES, series=series)
 
 
 def fleet_words() -> FleetWords:
@@ -113,4 +151,5 @@ def _node_words() -> KindWords:
             *((status.value, "") for status in NodeStatus),
             *((status.value, stage.value) for kind, status in sorted(at_work) for stage in stages_of[kind]),
         ),
+        metrics=(_failures(),),
     )

@@ -106,10 +106,7 @@ async def test_the_tutorial_works_as_it_is_written(terminal: Terminal, installed
     await until(lambda: state_is("scratch-1", "ready"))
     assert (terminal.directory / "images" / "scratch-1.img").stat().st_size == 64 << 20
 
-    async def is_counted() -> bool:
-        return 'farrier_resources{kind="volume",state="ready",substate=""} 1.0' in (await daemon.get("/metrics")).text
-
-    await until(is_counted)
+    await until(lambda: exposes(daemon, 'farrier_resources{kind="volume",state="ready",substate=""} 1.0'))
     looked = await terminal.types("look", url=url)
     for told in (
         "scratch-1.img",
@@ -117,6 +114,8 @@ async def test_the_tutorial_works_as_it_is_written(terminal: Terminal, installed
         "nothing: all is as it should be",
         "creating  ready  ",
         'farrier_resources{kind="volume",state="ready",substate=""} 1.0',
+        'farrier_kind_volume_mib_total{what="made"} 64.0',
+        'farrier_kind_volume_mib_total{what="removed"} 0.0',
     ):
         assert told in looked, looked
     assert re.search(r"volume\.deleting +10m +configured", looked)
@@ -125,6 +124,7 @@ async def test_the_tutorial_works_as_it_is_written(terminal: Terminal, installed
     await terminal.types("delete")
     await until(lambda: state_is("scratch-1", "gone"))
     assert not list((terminal.directory / "images").iterdir())
+    await until(lambda: exposes(daemon, 'farrier_kind_volume_mib_total{what="removed"} 64.0'))
     moves = await conn.fetch(
         "SELECT from_value, to_value, cause FROM farrier.history"
         " WHERE kind = 'volume' AND from_value IS NOT NULL ORDER BY version"
@@ -147,6 +147,10 @@ async def test_the_tutorial_works_as_it_is_written(terminal: Terminal, installed
     await conn.execute("SELECT farrier.enqueue('volume', id) FROM storage.volumes WHERE name = 'scratch-2'")
     await until(lambda: state_is("scratch-2", "ready"))
     await conn.close()
+
+
+async def exposes(daemon: Farrier, line: str) -> bool:
+    return line in (await daemon.get("/metrics")).text
 
 
 async def ends_though_it_was_never_made(conn: Any, name: str) -> None:

@@ -327,6 +327,7 @@ async def test_a_fresh_process_on_an_empty_fleet_has_every_series_at_zero_and_no
         names.INTENTS_PENDING: {()},
         names.INTENTS_OLDEST_PENDING: {()},
         names.NODES_BY_HEALTH: {(str(word),) for word in Condition},
+        names.NODES_BY_ALERT: {("other",)},
         names.NODES_BY_POWER: {(str(word),) for word in PowerState},
         names.NODES_SAME_MACHINE: {()},
         names.NODES_PAUSED: {()},

@@ -15,6 +15,7 @@ from msgspec.structs import asdict, replace
 from farrier.config import ControllerConfig, NodeConfig
 from farrier.controller.verdict import Assessor
 from farrier.handlers.node import NODE_KIND, NodeHandler
+from farrier.handlers.node.kind import FAILURE_LABELS
 from farrier.handlers.node.moves import Policy, change
 from farrier.model import mapping
 from farrier.model.actions import Action
@@ -23,6 +24,7 @@ from farrier.model.management import Management
 from farrier.model.node import Node, Workflow
 from farrier.model.outcome import Step, Transition, Update
 from farrier.model.schedule import Claimed
+from farrier.model.stage_failures import POSSIBLE
 from farrier.model.workflow import LIVE
 from farrier.model.workflow import WorkflowStatus as W
 from farrier.model.writes import Write
@@ -33,6 +35,12 @@ from tests.support.stored import stored
 _ASSESSOR: Assessor[Node, Node, Write] = Assessor(NODE_KIND, ControllerConfig())
 _CLAIMED = Claimed(id=1, outcome_key=None, waited=timedelta(0), reruns=0)
 _MOST_RUNS = 60
+COUNTED = {
+    (kind, stage, failure)
+    for kind, stages in POSSIBLE.items()
+    for stage, failures in stages.items()
+    for failure in failures
+}
 # Longer than an observer's cursor takes, and shorter than anything in MAAS.
 _BETWEEN = timedelta(seconds=30)
 # What was read before a commit is older than what the commit says.
@@ -89,6 +97,9 @@ class Handled:
         _ASSESSOR.finish(_CLAIMED, 1, before, decision, now)
         changed = isinstance(decision, Transition | Update)
         after = decision.to if isinstance(decision, Transition | Update) else before
+        for sample in NODE_KIND.samples(before, after):
+            told = {label: sample.labels[label] for label in FAILURE_LABELS}
+            assert tuple(told.values()) in COUNTED, f"no series for {told}: see model/stage_failures.py"
         job = after.workflow
         if job is not None:
             assert mapping.violation(after.status, kind=job.kind, workflow_status=job.status, mode=job.mode) is None

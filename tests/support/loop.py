@@ -24,6 +24,7 @@ from farrier.controller.processor import Processor
 from farrier.io import commit
 from farrier.io.pool import Pool
 from farrier.io.state import PostgresStateIO
+from farrier.model.measures import Sample
 from farrier.model.outcome import DoNothing, Outcome, Step
 from farrier.protocols import Clock, MetricsSink
 from tests.support import pg, toy
@@ -47,6 +48,7 @@ class Ledger(MetricsSink):
         self.outcomes: Counter[str] = Counter()
         self.errors: list[str] = []
         self.moves: list[tuple[str | None, str]] = []
+        self.samples: list[Sample] = []
         self.verdicts: list[str] = []
         self.waits: dict[str, list[float]] = {"woken": [], "periodic": []}
         self.woken_by: Counter[str] = Counter()
@@ -67,6 +69,11 @@ class Ledger(MetricsSink):
     @override
     def moved(self, kind: str, layer: str, source: str | None, target: str, seconds: float | None) -> None:
         self.moves.append((source, target))
+        self._tell()
+
+    @override
+    def sampled(self, kind: str, samples: Sequence[Sample]) -> None:
+        self.samples.extend(samples)
         self._tell()
 
     @override

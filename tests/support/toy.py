@@ -18,6 +18,7 @@ from typing_extensions import override
 from farrier.errors import UndecodableState
 from farrier.io.pool import Connection, Pool
 from farrier.io.state import Changes
+from farrier.model.measures import Sample
 from farrier.model.outcome import Decision, DoNothing, Outcome, Transition, Update
 from farrier.model.schedule import Answered, Finished, Place
 from farrier.protocols import StateHandler
@@ -151,6 +152,9 @@ class WidgetKind:
     def answers(self, _widget: Widget, writes: Sequence[object], /) -> Sequence[Answered]:
         counted = [write.request for write in writes if isinstance(write, Answer)]
         return [Answered(request, "count", "accepted", "", None) for request in counted]
+
+    def samples(self, _widget: Widget, _to: Shape, /) -> Sequence[Sample]:
+        return ()
 
 
 class WidgetRows:

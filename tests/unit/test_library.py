@@ -21,8 +21,9 @@ NAMES = re.findall(
     r"\w+",
     """
     Answer ConfigError Credential CredentialError CredentialStore DatabaseUnreachable Decided Decision Deleted DoNothing
-    Enqueuer Extension FarrierError Handler HandlerError KindAction KindEdge KindSpec KindState NoParams Outcome Params
-    Pending RefusedByModel Resource ServiceError StateHandler Step Surroundings Transition Update Wait accept
+    Enqueuer Extension FarrierError Handler HandlerError KindAction KindEdge KindMetric KindSpec KindState NoParams
+    Outcome Params Pending RefusedByModel Resource Sample ServiceError StateHandler Step Surroundings Transition Update
+    Wait accept
     open_enqueuer params_of reject sort_requests
     """,
 )
@@ -57,14 +58,16 @@ PARAMETERS = {
     "Extension": "columns handler load section services snapshot spec sql writer",
     "KindAction": "description interrupts params",
     "KindEdge": "owner source target trigger",
-    "KindSpec": "actions create edges initial name relation states terminal what",
+    "KindSpec": "actions create edges initial metrics name relation states terminal what",
+    "KindMetric": "buckets help labels name type",
+    "Sample": "labels metric value",
     "KindState": "limit why_none",
     "Step": "act deadline if_cut name reads_only",
-    "Transition": "cause reason source to writes",
-    "Update": "look_again quiet reason source to writes",
-    "Wait": "error look_again reason source writes",
-    "DoNothing": "look_again source writes",
-    "Deleted": "source writes",
+    "Transition": "cause reason samples source to writes",
+    "Update": "look_again quiet reason samples source to writes",
+    "Wait": "error look_again reason samples source writes",
+    "DoNothing": "look_again samples source writes",
+    "Deleted": "samples source writes",
     "Answer": "accepted reason request",
 }
 

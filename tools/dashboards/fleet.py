@@ -154,6 +154,10 @@ def _known() -> Panels:
             Query(fleet(gauges.NODES_BY_POWER), "{{power}}"),
         ),
         lines(
+            About("Alerts of agents", "Nodes by the ids of the alerts that their agents report.", 24, 8),
+            [Query(f"{fleet(gauges.NODES_BY_ALERT)} > 0", "{{alert}}")],
+        ),
+        lines(
             About("Known too long ago", "Nodes whose heartbeat, power or machine in MAAS was last read too long ago."),
             [
                 Query(fleet(gauges.HEARTBEATS_STALE), "heartbeat"),

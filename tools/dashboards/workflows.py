@@ -8,7 +8,7 @@ from farrier.metrics import definitions, gauges
 from farrier.model.workflow import WorkflowKind, WorkflowStatus
 from tools.dashboards.frame import Board, Panels, Part
 from tools.dashboards.panels import FATAL, GREEN, SOME, About, Column, Query, Steps, bars, lines, number, rows
-from tools.dashboards.promql import fleet, quantile, rate, total
+from tools.dashboards.promql import fleet, quantile, rate, rate_of_seen, total
 
 _SHOWN: Sequence[tuple[WorkflowStatus, str, str, Steps]] = (
     (WorkflowStatus.PENDING, "Pending", "Not begun.", GREEN),
@@ -102,7 +102,22 @@ def _speed(kind: WorkflowKind) -> Panels:
     )
     ended = f'kind="{kind}", state=~"{"|".join(ends)}"'
     late = f'kind="{kind}", state="{WorkflowStatus.RUNNING}"'
+    failed = f'workflow="{kind}"'
     return (
+        lines(
+            About(
+                "What fails",
+                "Failed attempts of a stage and stops for an operator, an hour; what did not happen is left out.",
+                24,
+                8,
+            ),
+            [
+                Query(
+                    f"({rate_of_seen(definitions.WORKFLOW_FAILURES, 'stage', 'failure_class', where=failed)}) * 3600",
+                    "{{stage}}: {{failure_class}}",
+                )
+            ],
+        ),
         lines(
             About("Ends and failures", "Workflows that came to an end or failed, an hour.", 8, 8),
             [Query(f"{rate(definitions.STATE_ENTERED, 'state', where=ended)} * 3600", "{{state}}")],

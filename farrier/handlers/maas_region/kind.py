@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from farrier.model.maas_region import EDGES, KIND, LAYER, MaasRegion
+from farrier.model.measures import Sample
 from farrier.model.schedule import Answered, Place
 
 
@@ -33,6 +34,9 @@ class RegionKind:
 
     def answers(self, _region: MaasRegion, _writes: Sequence[object], /) -> Sequence[Answered]:
         return ()  # nobody asks anything of a region
+
+    def samples(self, _region: MaasRegion, _to: MaasRegion, /) -> Sequence[Sample]:
+        return ()
 
 
 REGION_KIND = RegionKind()

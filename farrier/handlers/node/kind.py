@@ -10,11 +10,16 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from farrier.model import edges
-from farrier.model.node import Node
+from farrier.model.measures import Sample
+from farrier.model.node import Node, Workflow
 from farrier.model.schedule import Answered, Place
 from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.model.workflow import WorkflowKind
+from farrier.model.workflow import WorkflowStatus as W
 from farrier.model.writes import AnswerIntent
+
+FAILURES = "workflow_failures"
+FAILURE_LABELS = ("workflow", "stage", "failure_class")
 
 
 def stage_layer(kind: WorkflowKind) -> str:
@@ -80,6 +85,23 @@ class NodeKind:
             for write in writes
             if isinstance(write, AnswerIntent)
         ]
+
+    def samples(self, resource: Node, to: Node, /) -> Sequence[Sample]:
+        """The failure of a workflow that begins with this run: to be tried again, or for an operator."""
+        before, after = resource.workflow, to.workflow
+        if after is None or after.failure_class is None or not _has_failed(after):
+            return ()
+        if before is not None and _has_failed(before) and before.failure_class is after.failure_class:
+            return ()
+        told = (str(after.kind), str(after.stage or ""), str(after.failure_class))
+        return (Sample(FAILURES, dict(zip(FAILURE_LABELS, told, strict=True))),)
+
+
+def _has_failed(workflow: Workflow) -> bool:
+    """A decommission that is to stop has failed before it gets to the state that says so."""
+    return workflow.status in (W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION) or (
+        workflow.stop_requested is not None
+    )
 
 
 NODE_KIND = NodeKind()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Generic, TypeVar
 
 from farrier.model.kinds import LAYER, KindSpec, label
+from farrier.model.measures import Sample
 from farrier.model.resource import Answer, Resource
 from farrier.model.schedule import Answered, Place
 
@@ -47,3 +48,6 @@ class ResourceKind(Generic[R_contra]):
             for write in writes
             if isinstance(write, Answer) and write.request in asked
         ]
+
+    def samples(self, _resource: R_contra, _to: R_contra, /) -> Sequence[Sample]:
+        return ()  # a handler's outcomes have its own

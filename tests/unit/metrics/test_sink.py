@@ -9,15 +9,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from structlog.testing import capture_logs
 
 from farrier.metrics import definitions
-from farrier.metrics.definitions import KindWords, ServiceWords, Vocabulary
+from farrier.metrics.definitions import KindWords, OwnMetric, ServiceWords, Vocabulary
 from farrier.metrics.families import Definition, Histogram
 from farrier.metrics.sink import PrometheusSink
+from farrier.model.measures import Sample
 
+PAINT = OwnMetric(
+    sample="paint",
+    definition=Definition("farrier_kind_widget_paint", "Litres.", ("colour",)),
+    series=(("red",), ("blue",)),
+)
+HEIGHT = OwnMetric(
+    sample="height",
+    definition=Definition("farrier_kind_widget_height", "Metres.", (), (1.0, 2.0)),
+    series=((),),
+)
 WORDS = Vocabulary(
     kinds={
-        "widget": KindWords(layers={"state": ("widget", ("new", "done"))}, labels=(("new", ""), ("new", "painting")))
+        "widget": KindWords(
+            layers={"state": ("widget", ("new", "done"))},
+            labels=(("new", ""), ("new", "painting")),
+            metrics=(PAINT, HEIGHT),
+        )
     },
     services={"press": ServiceWords(operations=("stamp",), results=("ok", "timeout"))},
 )
@@ -54,6 +70,8 @@ def test_every_series_stands_at_zero_before_anything_happened(sink: PrometheusSi
         "farrier_commit_conflicts_total{kind=widget,verdict=lost}",
         "farrier_lease_lost_total{kind=widget}",
         "farrier_rerun_limited_total{kind=widget}",
+        "farrier_kind_widget_paint_total{colour=red}",
+        "farrier_kind_widget_height_bucket{le=1.0}",
         "farrier_service_requests_total{operation=stamp,result=timeout,service=press}",
         "farrier_service_request_duration_seconds_count{operation=stamp,service=press}",
     ):
@@ -132,3 +150,40 @@ def test_names_and_labels_are_spelled_as_prometheus_wants_them() -> None:
         assert not definition.name.endswith("_total")
         assert bool(definition.buckets) == definition.name.endswith("_seconds")
         assert list(definition.buckets) == sorted(definition.buckets)
+
+
+def test_a_sample_is_added_to_its_counter_or_put_into_its_histogram(sink: PrometheusSink) -> None:
+    sink.sampled(
+        "widget",
+        [Sample("paint", {"colour": "red"}, 2.5), Sample("paint", {"colour": "red"}), Sample("height", {}, 1.5)],
+    )
+    after = samples(sink)
+    assert after["farrier_kind_widget_paint_total{colour=red}"] == 3.5
+    assert after["farrier_kind_widget_paint_total{colour=blue}"] == 0
+    assert after["farrier_kind_widget_height_bucket{le=1.0}"] == 0
+    assert after["farrier_kind_widget_height_bucket{le=2.0}"] == 1
+    assert after["farrier_kind_widget_height_sum{}"] == 1.5
+
+
+@pytest.mark.parametrize(
+    ("kind", "sample"),
+    [
+        ("widget", Sample("paint", {"colour": "green"})),
+        ("widget", Sample("paint", {"colour": "red", "gpu": "7"})),
+        ("widget", Sample("paint")),
+        ("widget", Sample("paint", {"colour": ["red"]})),  # type: ignore[dict-item] # what a handler may do all the same
+        ("widget", Sample("glitter")),
+        ("gadget", Sample("paint", {"colour": "red"})),
+    ],
+)
+def test_a_sample_that_is_not_declared_makes_no_series_and_is_told_in_the_log(
+    sink: PrometheusSink, kind: str, sample: Sample
+) -> None:
+    before = samples(sink)
+    with capture_logs() as logs:
+        sink.sampled(kind, [sample, Sample("paint", {"colour": "blue"})])
+    after = samples(sink)
+    assert after.keys() == before.keys()
+    told = [(line["event"], line["kind"], line["metric"]) for line in logs]
+    assert ("metric.undeclared", kind, sample.metric) in told
+    assert after["farrier_kind_widget_paint_total{colour=blue}"] == (1 if kind == "widget" else 0)

@@ -1,7 +1,7 @@
 -- The fleet counted: states and their oldest, clocks above their own limits, who waits for a person, health and power.
 -- $1 to $6: limits as (kind, state, substate, scope, name, lasts), scope '', 'model' or 'site'; $7 offline_after,
 -- $8 observation_ttl, $9 how many clocks above a limit to name; $10 to $13: limits of registered kinds that are not their
--- own, as farrier.count_resources takes them. One pass over an index and one over the agents, and all
+-- own, as farrier.count_resources takes them; $14 how many alerts to name. One pass over an index and one over the agents, and all
 -- else by what is not as it should be. `< OR >` for `<>`, because an index has ranges.
 WITH limits AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::interval[])
@@ -146,6 +146,20 @@ health AS (
     UNION ALL SELECT 'silent', silent FROM agents
     UNION ALL SELECT 'none', fleet.n - agents.n FROM fleet, agents
     UNION ALL SELECT 'ok', agents.n - silent - (SELECT coalesce(sum(n), 0)::bigint FROM unwell) FROM agents),
+-- Alerts of agents that are heard, by id, a node once for each; agents name them, so only the most frequent have names.
+alerts AS MATERIALIZED (
+    SELECT DISTINCT a.node_id, left(e.alert ->> 'id', 64) AS id
+      FROM farrier.node_agents a
+      JOIN farrier.nodes n ON n.id = a.node_id AND n.status <> 'deleted'
+     CROSS JOIN LATERAL jsonb_array_elements(
+           CASE jsonb_typeof(a.health -> 'alerts') WHEN 'array' THEN a.health -> 'alerts' END) AS e (alert)
+     WHERE a.condition <> 'ok' AND a.last_heartbeat_at >= farrier.now() - $7::interval AND e.alert ->> 'id' IS NOT NULL),
+named_alerts AS MATERIALIZED (
+    SELECT id, count(*) AS n FROM alerts WHERE id <> 'other' GROUP BY id ORDER BY count(*) DESC, id COLLATE "C" LIMIT $14::integer),
+by_alert AS (
+    SELECT id, n FROM named_alerts
+    UNION ALL
+    SELECT 'other', count(DISTINCT a.node_id) FROM alerts a WHERE NOT EXISTS (SELECT FROM named_alerts m WHERE m.id = a.id)),
 unread AS MATERIALIZED (
     SELECT n.sync_failure, count(*) AS n,
            count(*) FILTER (WHERE n.bmc ->> 'power_at' IS NULL OR (n.bmc ->> 'power_at')::timestamptz < farrier.now() - $8::interval) AS stale
@@ -191,6 +205,7 @@ SELECT row_to_json(x)::text
                     UNION ALL
                     SELECT min(i.created_at) FROM farrier.resource_intents i WHERE i.status = 'pending') p) AS oldest_intent,
            (SELECT json_object_agg(health, n) FROM health) AS health,
+           (SELECT json_object_agg(id, n) FROM by_alert) AS alerts,
            (SELECT json_object_agg(power, n)
               FROM (SELECT power, sum(n)::bigint AS n
                       FROM (SELECT power, n FROM not_on

@@ -1,0 +1,92 @@
+"""What runs count of their own, as data: metrics that a kind declares, and samples of them in outcomes.
+
+A handler puts samples into its outcome; the loop publishes them once the commit has won. Every series is declared, so a
+kind has as many as its spec says, from the start. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping
+from itertools import pairwise, product
+from typing import Literal
+
+import msgspec
+
+SERIES_AT_MOST = 1000
+"""Of one kind: as many as farrier itself has, for each process."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
+# What Prometheus' own client appends to names, and labels that farrier, Prometheus or a histogram sets.
+_ENDINGS = ("_total", "_count", "_sum", "_bucket", "_created", "_info")
+_SET_BY_OTHERS = frozenset({"job", "instance", "le", "quantile"})
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """One observation of a metric of the kind: what it adds to a counter, or a value for a histogram. Raises ValueError
+    for a value below zero or none at all."""
+
+    metric: str
+    labels: Mapping[str, str] = {}
+    value: float = 1
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.value) and self.value >= 0):
+            raise ValueError(f"a sample of {self.metric} is a number from 0 on; this one is {self.value}")
+
+
+class KindMetric(msgspec.Struct, frozen=True, kw_only=True):
+    """A metric of a kind, exposed as farrier_kind_KIND_NAME. `labels` has all values that each label may have;
+    `buckets` are the upper bounds of a histogram."""
+
+    name: str
+    help: str
+    type: Literal["counter", "histogram"]
+    labels: Mapping[str, tuple[str, ...]] = {}
+    buckets: tuple[float, ...] = ()
+
+    @property
+    def series(self) -> tuple[tuple[str, ...], ...]:
+        """Every combination of its labels' values."""
+        return tuple(product(*self.labels.values()))
+
+
+def faults(metrics: Collection[KindMetric]) -> Iterator[str]:
+    """What is wrong with the metrics of one kind."""
+    names = [metric.name for metric in metrics]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield f"metric {name} is declared twice"
+    for metric in metrics:
+        yield from (f"metric {metric.name!r}: {fault}" for fault in _faults_of(metric))
+    count = sum(math.prod(map(len, metric.labels.values())) for metric in metrics)
+    if count > SERIES_AT_MOST:
+        yield f"its metrics have {count} series; at most {SERIES_AT_MOST}, so give labels fewer values"
+
+
+def _faults_of(metric: KindMetric) -> Iterator[str]:
+    if not _NAME.fullmatch(metric.name) or metric.name.endswith(_ENDINGS):
+        yield f"its name must match {_NAME.pattern} and end in none of {', '.join(_ENDINGS)}"
+    if not metric.help.strip():
+        yield "`help` is missing: a sentence that says what is counted"
+    match metric.type:
+        case "counter":
+            if metric.buckets:
+                yield "a counter has no buckets"
+        case "histogram":
+            if not metric.buckets or any(a >= b for a, b in pairwise(metric.buckets)):
+                yield "a histogram has `buckets`, upper bounds that rise"
+            elif not all(map(math.isfinite, metric.buckets)):
+                yield "the bounds of buckets are finite; the last bucket, of all, is there anyway"
+        case _:
+            yield f"its type is counter or histogram; this one is {metric.type!r}"
+    for label, values in metric.labels.items():
+        yield from _faults_of_label(label, values)
+
+
+def _faults_of_label(label: str, values: object) -> Iterator[str]:
+    if not _NAME.fullmatch(label) or label in _SET_BY_OTHERS:
+        yield f"label {label!r} must match {_NAME.pattern} and be none of {', '.join(sorted(_SET_BY_OTHERS))}"
+    texts = isinstance(values, tuple) and all(isinstance(value, str) and value for value in values)
+    if not isinstance(values, tuple) or not values or not texts or len(set(values)) != len(values):
+        yield f"label {label} has a tuple of texts, none of them empty and each once"
