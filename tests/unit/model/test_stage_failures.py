@@ -30,7 +30,7 @@ def named_in(source: str) -> Iterator[FailureClass]:
         for keyword in call.keywords:
             if keyword.arg == "failure":
                 for each in ast.walk(keyword.value):
-                    if isinstance(each, ast.Attribute):
+                    if isinstance(each, ast.Attribute) and ast.unparse(each.value) == "FailureClass":
                         yield FailureClass[each.attr]
 
 
