@@ -200,6 +200,13 @@ class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only
             "takes one of the few sessions of each BMC for good, per process."
         ),
     ] = BmcAuth.BASIC
+    session_directory: Annotated[
+        str,
+        Meta(
+            description="Directory of this machine in which open sessions are recorded: a successor closes those of a "
+            "killed process. Needed for session; processes may share it. Empty: the unit's StateDirectory."
+        ),
+    ] = ""
     allowed_networks: Annotated[
         tuple[str, ...],
         Meta(description="Networks in which BMC addresses may be. Others are refused before a packet is sent."),

@@ -10,9 +10,10 @@ once, its addresses are held against the networks, they are dialled, and only th
 from __future__ import annotations
 
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
+from typing import assert_never
 
 import aiohttp
 import structlog
@@ -21,7 +22,8 @@ from yarl import URL
 
 from farrier import protocols
 from farrier.clock import MonotonicClock
-from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget
+from farrier.errors import ConfigError
+from farrier.model.bmc import BmcAuth, BmcError, BmcFailure, BmcReading, BmcTarget
 from farrier.model.params import PowerRequest
 from farrier.services import bmc_failure, bmc_resources
 from farrier.services.bindings import Bindings
@@ -29,6 +31,7 @@ from farrier.services.bmc_exchange import Access, Exchange, Shared
 from farrier.services.bmc_logins import Logins
 from farrier.services.bmc_power import PowerChange
 from farrier.services.bmc_probe import Found, Probe, read_system
+from farrier.services.bmc_session_records import SessionRecords, open_records
 from farrier.services.bmc_sessions import Sessions
 from farrier.services.bmc_settings import BmcSettings
 from farrier.services.bmc_turns import Turns
@@ -55,13 +58,37 @@ async def open_bmc(
     if Insecure() in trusts:
         hosts = [host for host, trust in settings.trust_by_host.items() if trust == Insecure()]
         log.warning("bmc.tls_not_verified", hosts="all" if settings.trust == Insecure() else hosts)
-    shared = Shared(settings=settings, logins=Logins(clock or MonotonicClock()), sessions=Sessions(), observer=observer)
+    clock = clock or MonotonicClock()
     ways = Ways(bindings, settings.networks, lookup=lookup)
-    async with open_sessions(trusts, connect_timeout=settings.connect_timeout) as https:
-        try:
-            yield RedfishBmc(shared, https, credentials=credentials, ways=ways)
-        finally:
-            await shared.sessions.close()
+    with _records(settings) as records:
+        sessions = Sessions(records, clock)
+        shared = Shared(settings=settings, logins=Logins(clock), sessions=sessions, observer=observer)
+        async with open_sessions(trusts, connect_timeout=settings.connect_timeout) as https:
+            try:
+                yield RedfishBmc(shared, https, credentials=credentials, ways=ways)
+            finally:
+                await sessions.close()
+
+
+@contextmanager
+def _records(settings: BmcSettings) -> Iterator[SessionRecords]:
+    """Where sessions are recorded; nowhere, if none is opened."""
+    match settings.auth:
+        case BmcAuth.BASIC:
+            yield SessionRecords.none()
+        case BmcAuth.SESSION:
+            if settings.session_directory is None:
+                raise ConfigError(
+                    "bmc.auth is session, and sessions that are not recorded cannot be closed after a crash; set "
+                    "bmc.session_directory to a directory of this machine"
+                )
+            records, let_go = open_records(settings.session_directory)
+            try:
+                yield records
+            finally:
+                let_go()
+        case _ as never:
+            assert_never(never)
 
 
 class RedfishBmc(protocols.BmcClient):
@@ -130,6 +157,7 @@ class RedfishBmc(protocols.BmcClient):
             store=self._credentials,
             http=self._http(bmc),
             auth=self._settings.auth,
+            only_reads=target.only_reads,
         )
 
     def _http(self, bmc: URL) -> aiohttp.ClientSession:

@@ -12,11 +12,10 @@ import base64
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from datetime import timedelta
-from email.utils import parsedate_to_datetime
 from enum import Enum, StrEnum, auto
 from functools import partial
 from http import HTTPStatus
-from typing import TypeAlias, TypeVar, assert_never
+from typing import TypeVar, assert_never
 
 import aiohttp
 import anyio
@@ -27,9 +26,11 @@ from yarl import URL
 from farrier import protocols
 from farrier.model.bmc import BmcAuth, BmcError, BmcFailure
 from farrier.model.credential import Credential
-from farrier.services import bmc_failure, bmc_resources
+from farrier.services import bmc_answers, bmc_failure, bmc_resources, bmc_sessions
+from farrier.services.bmc_answers import Answered, Response
 from farrier.services.bmc_logins import Logins, Secret
 from farrier.services.bmc_resources import Resource
+from farrier.services.bmc_session_records import Entry
 from farrier.services.bmc_sessions import Session, Sessions
 from farrier.services.bmc_settings import BmcSettings
 from farrier.services.route import Route
@@ -38,14 +39,11 @@ from farrier.services.transport import Dial, Headers, dialling
 SERVICE_ROOT = "/redfish/v1/"
 # Where every known BMC has them; asked only where the link that should lead there is missing.
 STANDARD_SESSIONS = "/redfish/v1/SessionService/Sessions"
-
-LONGEST_STAY = timedelta(minutes=15)
-"""What a BMC may tell us to stay away: the length of a firmware update. Some say a day and mean a minute."""
+SESSION_SERVICE = "/redfish/v1/SessionService"
 
 # An error on the way, or while it was done: it may have been done all the same.
 _PERHAPS_DONE = (HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
 
-Response: TypeAlias = redfish.AsyncRestResponse
 T = TypeVar("T")
 
 
@@ -61,14 +59,6 @@ class Operation(StrEnum):
     INTERFACES = "interfaces"
     ACTION_INFO = "action_info"
     RESET = "reset"
-
-
-class Answered(BmcError):
-    """The BMC answered with a status that is no success."""
-
-    def __init__(self, status: int, failure: BmcFailure, detail: str, *, retry_after: timedelta | None = None) -> None:
-        super().__init__(failure, detail, retry_after=retry_after)
-        self.status = status
 
 
 class _AnotherSecret(Exception):
@@ -93,6 +83,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     store: protocols.CredentialStore
     http: aiohttp.ClientSession
     auth: BmcAuth
+    only_reads: bool = False
 
 
 class Shared(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,7 +145,7 @@ class Exchange:
             self._asked_for_root = True
             request = partial(self._client.get, SERVICE_ROOT)
             try:
-                self._root = await self._send(Operation.ROOT, SERVICE_ROOT, request, _resource)
+                self._root = await self._send(Operation.ROOT, SERVICE_ROOT, request, bmc_answers.resource)
             except Answered as refusal:
                 if refusal.failure is not BmcFailure.AUTH:
                     raise
@@ -178,7 +169,7 @@ class Exchange:
         """Send an action, once. Raises `Answered` for a refusal; `sent` stays false where it cannot have arrived."""
         self.sent = True
         try:
-            await self._send(operation, path, partial(self._client.post, path, body=dict(body)), _accepted)
+            await self._send(operation, path, partial(self._client.post, path, body=dict(body)), bmc_answers.accepted)
         except Answered as error:
             self.sent = error.status in _PERHAPS_DONE
             raise
@@ -187,7 +178,7 @@ class Exchange:
             raise
 
     async def _get(self, operation: Operation, path: str) -> Resource:
-        return await self._send(operation, path, partial(self._client.get, path), _resource)
+        return await self._send(operation, path, partial(self._client.get, path), bmc_answers.resource)
 
     async def _send(
         self,
@@ -255,33 +246,121 @@ class Exchange:
             self._enter(session)
 
     async def _replace_session(self) -> None:
-        """End the session that is open, if any, and open the only one."""
-        bmc, sessions = self._access.bmc, self._shared.sessions
-        await sessions.end(bmc)
-        session = await self._open_session()
-        sessions.keep(bmc, session)
+        """End the session that is open, if any, and open the only one. Where none may be opened, show the credential
+        with each request: a login for a session is a POST, and one too many while another of ours is not closed."""
         self._session_is_old = False
+        bmc, sessions = self._access.bmc, self._shared.sessions
+        if self._access.only_reads:
+            self._use_basic()
+            return
+        await sessions.end(bmc)
+        entry = None if await self._waits_for_expiry() else await sessions.begin(bmc)
+        if entry is None:
+            self._use_basic()
+            return
+        session = await self._open_session(entry)
+        sessions.keep(bmc, session)
         self._enter(session)
+        if not await self._closed_all_left():
+            await sessions.end(bmc)
+            self._use_basic()
+
+    def _use_basic(self) -> None:
+        self._client, self._shows = self._anonymous(), _Shows.HEADER
+
+    async def _waits_for_expiry(self) -> bool:
+        """Whether a session of ours is open that cannot be closed."""
+        bmc, sessions = self._access.bmc, self._shared.sessions
+        await sessions.forget_expired(bmc)
+        stuck = [entry for entry in sessions.left(bmc) if sessions.is_stuck(entry)]
+        untimed = [entry for entry in stuck if not sessions.is_timed(entry)]
+        if untimed:
+            self._use_basic()
+            timeout = await self._session_timeout()
+            for entry in untimed:
+                sessions.expires(entry, timeout)
+        return bool(stuck)
+
+    async def _closed_all_left(self) -> bool:
+        """Close, in our session, those of dead processes by their recorded ids."""
+        sessions = self._shared.sessions
+        for entry in sessions.left(self._access.bmc):
+            if await self._closed(entry):
+                await sessions.forget(entry)
+            else:
+                sessions.expires(entry, await self._session_timeout())
+        return not sessions.left(self._access.bmc)
+
+    async def _closed(self, entry: Entry) -> bool:
+        """Whether the session of a record is over. It is looked at first: a BMC may give an id again, to others."""
+        place = entry.record.location
+        assert place is not None, "one without waits for its expiry"
+        credential = await self._read()
+        try:
+            found = await self._get(Operation.SESSION, place)
+            same = bmc_sessions.is_same(found, entry.record, username=credential.username)
+            if same:
+                await self._send(Operation.SESSION, place, partial(self._client.delete, place), bmc_answers.accepted)
+        except Answered as refusal:
+            return refusal.status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
+        return same is not None
+
+    async def _session_timeout(self) -> timedelta:
+        """After which the BMC ends a session that is not used."""
+        try:
+            service = await self._get(Operation.SESSION, SESSION_SERVICE)
+        except Answered as refusal:
+            if refusal.failure is BmcFailure.AUTH:
+                raise
+            return bmc_sessions.USUAL_TIMEOUT
+        return bmc_sessions.timeout(service)
 
     def _enter(self, session: Session) -> None:
         self._session = session
         self._client = session.client(self._access.bmc)
         self._shows = _Shows.SESSION
 
-    async def _open_session(self) -> Session:
-        self._client, self._shows = self._anonymous(), _Shows.NOTHING
-        path = await self._sessions_path()
+    async def _open_session(self, entry: Entry) -> Session:
+        """The session, recorded. If it may have been opened all the same, an error leaves its record."""
+        sent = False
+        try:
+            self._client, self._shows = self._anonymous(), _Shows.NOTHING
+            path = await self._sessions_path()
+            await self._read()
+            sent = True
+            opened = await self._log_in_at(path)
+        except BaseException as error:
+            refused = isinstance(error, Answered) and error.status not in _PERHAPS_DONE
+            never_had = isinstance(error, Exception) and not bmc_failure.may_have_arrived(error)
+            if not sent or refused or (never_had and not isinstance(error, BmcError)):
+                with anyio.CancelScope(shield=True):
+                    await self._shared.sessions.forget(entry)
+            else:
+                self._shared.sessions.leave(entry)
+            raise
+        token, location, created = opened
+        entry = await self._shared.sessions.opened(entry, location=location, created=created)
+        access = self._access
+        return Session(
+            secret=await self._secret(),
+            token=token,
+            location=location,
+            http=access.http,
+            route=access.route,
+            entry=entry,
+        )
+
+    async def _log_in_at(self, path: str) -> tuple[str, str | None, str | None]:
+        """Send the login for a session, and understand the answer."""
         credential = await self._read()
         body = {"UserName": credential.username, "Password": credential.password}
         self._shows = _Shows.BODY
         try:
-            opened = await self._send(Operation.SESSION, path, partial(self._client.post, path, body=body), _opened)
+            return await self._send(
+                Operation.SESSION, path, partial(self._client.post, path, body=body), bmc_answers.opened
+            )
         finally:
             self._shows = _Shows.NOTHING
-        token, location = opened
-        access = self._access
-        secret = await self._secret()
-        return Session(secret=secret, token=token, location=location, http=access.http, route=access.route)
 
     async def _sessions_path(self) -> str:
         """Where a session is opened. A BMC without sessions may call the attempt a failed login."""
@@ -296,59 +375,3 @@ class Exchange:
 
     def _anonymous(self) -> redfish.AsyncRedfishClient:
         return redfish.AsyncRedfishClient(str(self._access.bmc), session=self._access.http)
-
-
-def _accepted(path: str, response: Response) -> None:
-    """Nothing, for a success. Raises `Answered` for any other status."""
-    failure = bmc_failure.of_status(response.status)
-    if failure is None:
-        return
-    if "SessionLimitExceeded" in response.text:
-        detail = f"{path}: the BMC has no free session; end some there, or use basic authentication"
-        raise Answered(response.status, BmcFailure.UNREACHABLE, detail, retry_after=_retry_after(response))
-    raise Answered(response.status, failure, _status_text(path, response), retry_after=_retry_after(response))
-
-
-def _resource(path: str, response: Response) -> Resource:
-    """The JSON object in a successful answer. Raises `BmcError` for another status or body."""
-    _accepted(path, response)
-    body = response.dict
-    if not isinstance(body, dict):
-        raise BmcError(BmcFailure.PROTOCOL, f"{path} is not a JSON object")
-    return body
-
-
-def _opened(path: str, response: Response) -> tuple[str, str | None]:
-    """Token and place of a new session."""
-    body = _resource(path, response)
-    token = response.getheader("X-Auth-Token")
-    if not isinstance(token, str) or not token.strip():
-        raise BmcError(BmcFailure.PROTOCOL, f"{path} opened a session without a token")
-    # Some name another host than was dialled, or http; only the path counts.
-    try:
-        place = URL(response.getheader("Location") or "").path
-    except ValueError:
-        place = ""
-    return token, bmc_resources.link({"@odata.id": place}) or bmc_resources.link(body)
-
-
-def _status_text(path: str, response: Response) -> str:
-    text = f"{path} answered HTTP {response.status}"
-    if 300 <= response.status < 400:
-        return f"{text}, a redirect; these are not followed"
-    if response.status == HTTPStatus.FORBIDDEN and "PasswordChangeRequired" in response.text:
-        return f"{text}: the password has to be changed first"
-    return text
-
-
-def _retry_after(response: Response) -> timedelta | None:
-    """What `Retry-After` asks for: seconds, or a date by the BMC's own clock."""
-    wanted = response.getheader("Retry-After") or ""
-    try:
-        if wanted.isdecimal():
-            stay = timedelta(seconds=int(wanted))
-        else:
-            stay = parsedate_to_datetime(wanted) - parsedate_to_datetime(response.getheader("Date") or "")
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return min(stay, LONGEST_STAY) if stay > timedelta(0) else None

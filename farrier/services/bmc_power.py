@@ -21,7 +21,8 @@ import anyio
 from farrier.model.bmc import BmcError, BmcFailure, PowerState
 from farrier.model.params import PowerRequest
 from farrier.services import bmc_failure, bmc_resources
-from farrier.services.bmc_exchange import Answered, Exchange, Operation
+from farrier.services.bmc_answers import Answered
+from farrier.services.bmc_exchange import Exchange, Operation
 from farrier.services.bmc_probe import Found, read_system
 from farrier.services.bmc_resources import Resource
 from farrier.services.bmc_settings import BmcSettings

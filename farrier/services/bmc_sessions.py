@@ -2,12 +2,15 @@
 
 BMCs have four to eight sessions for everybody and take half an hour to end a forgotten one. So ours is used by every
 call, replaced only when the BMC has ended it or the secret changed, and ended with the client. What may be left
-behind is the session of a login whose answer got lost. A session's token is a secret.
+behind is the session of a login whose answer got lost, or of a process that was killed: `SessionRecords` knows of it.
+What cannot be closed by its recorded id expires at the BMC; until then no other is opened there. A token is a secret.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
 
 import aiohttp
 import anyio
@@ -18,7 +21,9 @@ from typing_extensions import override
 from yarl import URL
 
 from farrier import errors
+from farrier.protocols import Clock
 from farrier.services.bmc_logins import Secret
+from farrier.services.bmc_session_records import Entry, Record, SessionRecords
 from farrier.services.route import Route
 from farrier.services.transport import Dial, dialling
 
@@ -31,6 +36,31 @@ CLOSE_TIMEOUT = timedelta(seconds=10)
 MOST_AT_ONCE = 100
 
 
+USUAL_TIMEOUT = timedelta(minutes=30)
+"""After which BMCs end a session that is not used, where they do not say; the common default."""
+_SHORTEST, _LONGEST = timedelta(seconds=30), timedelta(days=1)  # by the standard
+
+
+def timeout(service: Mapping[str, object]) -> timedelta:
+    """What a BMC's SessionService says of it."""
+    seconds = service.get("SessionTimeout")
+    if not isinstance(seconds, int) or not 0 < seconds <= _LONGEST.total_seconds():
+        return USUAL_TIMEOUT
+    return max(_SHORTEST, timedelta(seconds=seconds))
+
+
+def is_same(found: Mapping[str, object], record: Record, *, username: str) -> bool | None:
+    """Whether the session at a recorded id is still the recorded one; None if nobody can tell. An id that is a number
+    may have been given again since the BMC was started anew, even to another process of ours."""
+    user, created = found.get("UserName"), found.get("CreatedTime")
+    if user is not None and user != username:
+        return False
+    if record.created is not None and created is not None:
+        return created == record.created
+    name = (record.location or "").rstrip("/").rpartition("/")[2]
+    return None if name.isdecimal() else True
+
+
 class Session(msgspec.Struct, frozen=True, kw_only=True):
     """One session. `location` is where it is ended; None where the BMC did not say."""
 
@@ -39,6 +69,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     location: str | None
     http: aiohttp.ClientSession
     route: Route
+    entry: Entry
 
     def client(self, bmc: URL) -> redfish.AsyncRedfishClient:
         """Requests in this session."""
@@ -54,14 +85,65 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 class Sessions:
     """The sessions that are open, by BMC. Calls for one BMC must not overlap."""
 
-    def __init__(self) -> None:
+    def __init__(self, records: SessionRecords, clock: Clock) -> None:
         self._open: dict[URL, Session] = {}
+        self._records = records
+        self._clock = clock
+        self._expire: dict[Path, float] = {}  # when those do that cannot be closed
 
     def of(self, bmc: URL) -> Session | None:
         return self._open.get(bmc)
 
     def keep(self, bmc: URL, session: Session) -> None:
         self._open[bmc] = session
+
+    async def begin(self, bmc: URL) -> Entry | None:
+        """A record of the session that is about to be opened; None if nothing can be recorded, so that it must not."""
+        try:
+            return await self._records.begin(bmc)
+        except OSError as error:
+            log.warning("bmc.session_not_recorded", bmc=str(bmc), error=error.strerror)
+            return None
+
+    async def opened(self, entry: Entry, *, location: str | None, created: str | None) -> Entry:
+        """The record with what the BMC said of the session."""
+        try:
+            return await self._records.opened(entry, location=location, created=created)
+        except OSError as error:
+            log.warning("bmc.session_not_recorded", bmc=entry.record.bmc, error=error.strerror)
+            return Entry(entry.path, msgspec.structs.replace(entry.record, location=location, created=created))
+
+    def left(self, bmc: URL) -> tuple[Entry, ...]:
+        """Sessions of ours that nobody uses any more."""
+        return self._records.left(bmc)
+
+    def is_stuck(self, entry: Entry) -> bool:
+        """True if it cannot be closed, by anything that is known of it."""
+        return entry.record.location is None or entry.path in self._expire
+
+    def is_timed(self, entry: Entry) -> bool:
+        """True once it is known when it expires."""
+        return entry.path in self._expire
+
+    def expires(self, entry: Entry, within: timedelta) -> None:
+        """It was used last before now, and is not closed: the BMC ends it after this time without use."""
+        self._expire[entry.path] = self._clock.monotonic() + within.total_seconds()
+        log.warning("bmc.session_left", bmc=entry.record.bmc, error="cannot be closed", seconds=within.total_seconds())
+
+    async def forget_expired(self, bmc: URL) -> None:
+        now = self._clock.monotonic()
+        for entry in self.left(bmc):
+            if self._expire.get(entry.path, now + 1) <= now:
+                await self.forget(entry)
+
+    async def forget(self, entry: Entry) -> None:
+        """It is over, or was never opened."""
+        self._expire.pop(entry.path, None)
+        await self._records.forget(entry)
+
+    def leave(self, entry: Entry) -> None:
+        """Nobody uses it any more, and it may be open."""
+        self._records.leave(entry)
 
     async def end(self, bmc: URL) -> None:
         """End it on the BMC, too, as far as that can be done now. Raises nothing but cancellation."""
@@ -74,7 +156,10 @@ class Sessions:
                 await session.client(bmc).logout()
         except (redfish.RedfishError, errors.ServiceError, OSError) as error:
             reason = type(error).__name__  # its text may quote what the BMC sent
-        if reason is not None:
+        if reason is None:
+            await self.forget(session.entry)
+        else:
+            self.leave(session.entry)
             log.warning("bmc.session_left", bmc=str(bmc), error=reason)
 
     async def close(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
 
 import msgspec
 
@@ -26,6 +27,9 @@ class BmcSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     auth: BmcAuth = BmcAuth.BASIC
     """How a BMC is told who asks."""
+
+    session_directory: Path | None = None
+    """Where sessions are recorded; needed for `BmcAuth.SESSION`."""
 
     networks: tuple[Network, ...] = PRIVATE_NETWORKS
     """Where BMCs may be dialled; anything else is refused first."""

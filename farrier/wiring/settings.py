@@ -5,6 +5,7 @@ Called by the rest of `wiring`. Opens nothing by itself.
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractAsyncContextManager
 from ipaddress import ip_network
 from pathlib import Path
@@ -49,11 +50,20 @@ def bmc_settings(config: settings.Config) -> BmcSettings:
         trust=_trust(config.bmc),
         trust_by_host={name.lower(): _trust(host) for name, host in config.bmc.hosts.items()},
         auth=config.bmc.auth,
+        session_directory=_session_directory(config.bmc),
         networks=tuple(ip_network(network) for network in config.bmc.allowed_networks),
         deadline=config.node.probe_deadline,
         connect_timeout=config.bmc.connect_timeout,
         concurrency=config.bmc.concurrency,
     )
+
+
+def _session_directory(config: settings.BmcConfig) -> Path | None:
+    # systemd names several with colons between them; the first is our own.
+    state = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    if config.session_directory:
+        return Path(config.session_directory)
+    return Path(state, "bmc-sessions") if state else None
 
 
 def bindings(config: settings.Config) -> Bindings:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import ssl
 from collections import ChainMap, Counter
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from ipaddress import ip_network
@@ -162,6 +162,10 @@ class FakeBmc:
         self.locks_after: int | None = None  # so many failed logins, and the account takes none any more
         self.sessions: set[str] = set()  # the tokens of those that are open
         self.session_limit = 4
+        self.tells_time = True  # when a session was opened
+        self.session_ids: list[str] = []  # of the next ones; else the token is the id
+        self.places: dict[str, tuple[str, dict[str, Any]]] = {}  # by id: the token, and what is read of it
+        self.on_login: Callable[[], object] = lambda: None  # called when a session is open, before that is answered
         self.session_answer: Answer | None = None  # to a good login, instead of a session
         self.resets: list[str] = []
         self.reset_answer: Answer = Page(204)
@@ -190,9 +194,8 @@ class FakeBmc:
             return self._open_session(request)
         if request.path != ROOT and not self._knows(request):
             return Page(401, b'{"error": "credential refused"}')
-        if request.method == "DELETE" and request.path.startswith(f"{SESSIONS}/"):
-            self.sessions.discard(request.path.rpartition("/")[2])
-            return Page(204)
+        if request.path.startswith(f"{SESSIONS}/"):
+            return self._session(request)
         if request.method == "POST" and request.path == RESET:
             return self._reset(request)
         answers = self._pages.get(request.path)
@@ -223,10 +226,24 @@ class FakeBmc:
             return Page(503, b'{"error": {"code": "Base.1.8.SessionLimitExceeded"}}')
         self._opened += 1
         token = f"t0ken-{self._opened}"
+        name = self.session_ids.pop(0) if self.session_ids else token
         self.sessions.add(token)
+        said = {"UserName": USERNAME} | ({"CreatedTime": f"T{self._opened}"} if self.tells_time else {})
+        self.places[name] = token, said
+        self.on_login()
         # With a host that is not the one that was dialled, as met behind address translation.
-        place = f"https://192.0.2.1{SESSIONS}/{token}"
-        return Page(201, b"{}", (("X-Auth-Token", token), ("Location", place)))
+        place = f"https://192.0.2.1{SESSIONS}/{name}"
+        return Page(201, msgspec.json.encode(said), (("X-Auth-Token", token), ("Location", place)))
+
+    def _session(self, request: Request) -> Answer:
+        name = request.path.rpartition("/")[2]
+        token, said = self.places.get(name, ("", {}))
+        if token not in self.sessions:
+            return Page(404)
+        if request.method == "DELETE":
+            self.sessions.discard(token)
+            return Page(204, b"")
+        return said
 
     def _reset(self, request: Request) -> Answer:
         kind = msgspec.json.decode(request.body)["ResetType"]
@@ -357,7 +374,12 @@ async def connect(  # noqa: PLR0913 - one parameter is one thing that a test rep
 ) -> AsyncIterator[RedfishBmc]:
     """A client that trusts `ca_file`, may dial loopback and knows one credential, `CREDENTIAL`, and `more`: variables
     and what they hold. They may be changed while it is open."""
-    usual = BmcSettings(trust=CaFile(ca_file), networks=LOOPBACK, power_reread_pause=timedelta(milliseconds=1))
+    usual = BmcSettings(
+        trust=CaFile(ca_file),
+        networks=LOOPBACK,
+        power_reread_pause=timedelta(milliseconds=1),
+        session_directory=ca_file.parent / "sessions",
+    )
     environ = more if more is not None else {}
     credentials = Credentials(CredentialPlaces(), environ=ChainMap(environ, {"FARRIER_SECRET_BMC": credential}))
     async with open_bmc(

@@ -15,7 +15,8 @@ import msgspec
 
 from farrier.model import duration
 from farrier.model.bmc import BmcError, BmcFailure, BmcTarget, backoff
-from farrier.model.node import Bmc, Node, OtherLogin
+from farrier.model.node import Bmc, Node, Onboarding, OtherLogin
+from farrier.model.workflow import OnboardingMode
 
 # BMCs lock accounts: never more failed logins than this in this time, whatever is asked for.
 LOGIN_CAP = 3
@@ -104,6 +105,8 @@ def target_of(node: Node) -> BmcTarget:
         credential=node.bmc_credential,
         system_path=path or node.bmc.system_path,
         site=node.site,
+        # An adoption sends nothing but GETs, and the login for a session is none.
+        only_reads=isinstance(node.workflow, Onboarding) and node.workflow.mode is OnboardingMode.ADOPT,
     )
 
 

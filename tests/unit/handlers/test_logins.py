@@ -18,7 +18,8 @@ from farrier.handlers.node.logins import (
 )
 from farrier.model.actions import Action
 from farrier.model.node import Bmc, OtherLogin
-from tests.support.nodes import NOW, answers, decide, intent
+from farrier.model.workflow import OnboardingMode
+from tests.support.nodes import NOW, answers, decide, intent, node, onboarding
 from tests.support.power import manageable
 
 MINUTE = timedelta(minutes=1)
@@ -86,3 +87,11 @@ def test_an_address_without_a_path_is_dialled_as_it_is_given_be_it_malformed(
     target = target_of(replace(node, bmc=replace(node.bmc, system_path=None)))
     assert (target.address, target.system_path) == (dialled, system)
     assert is_shared(node) == (system is not None)
+
+
+@pytest.mark.parametrize("mode", list(OnboardingMode))
+def test_only_what_an_adoption_asks_of_a_bmc_is_confined_to_reads(mode: OnboardingMode) -> None:
+    known = node(bmc_address="10.0.0.1", bmc_credential="env:BMC")
+    assert not target_of(known).only_reads
+    asked = target_of(replace(known, workflow=onboarding(mode=mode)))
+    assert asked.only_reads is (mode is OnboardingMode.ADOPT)

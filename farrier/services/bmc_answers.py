@@ -1,0 +1,88 @@
+"""What a BMC's answers mean: a resource, a new session, or a refusal with its class and text. Pure.
+
+Used by `bmc_exchange` for each answer. Texts are words of ours with the path and the status; a body is not quoted.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import TypeAlias
+
+from redfish import aio as redfish
+from yarl import URL
+
+from farrier.model.bmc import BmcError, BmcFailure
+from farrier.services import bmc_failure, bmc_resources
+from farrier.services.bmc_resources import Resource
+
+Response: TypeAlias = redfish.AsyncRestResponse
+
+LONGEST_STAY = timedelta(minutes=15)
+"""What a BMC may tell us to stay away: the length of a firmware update. Some say a day and mean a minute."""
+
+
+class Answered(BmcError):
+    """The BMC answered with a status that is no success."""
+
+    def __init__(self, status: int, failure: BmcFailure, detail: str, *, retry_after: timedelta | None = None) -> None:
+        super().__init__(failure, detail, retry_after=retry_after)
+        self.status = status
+
+
+def accepted(path: str, response: Response) -> None:
+    """Nothing, for a success. Raises `Answered` for any other status."""
+    failure = bmc_failure.of_status(response.status)
+    if failure is None:
+        return
+    if "SessionLimitExceeded" in response.text:
+        detail = f"{path}: the BMC has no free session; end some there, or use basic authentication"
+        raise Answered(response.status, BmcFailure.UNREACHABLE, detail, retry_after=_retry_after(response))
+    raise Answered(response.status, failure, _status_text(path, response), retry_after=_retry_after(response))
+
+
+def resource(path: str, response: Response) -> Resource:
+    """The JSON object in a successful answer. Raises `BmcError` for another status or body."""
+    accepted(path, response)
+    body = response.dict
+    if not isinstance(body, dict):
+        raise BmcError(BmcFailure.PROTOCOL, f"{path} is not a JSON object")
+    return body
+
+
+def opened(path: str, response: Response) -> tuple[str, str | None, str | None]:
+    """Token and place of a new session, and when the BMC says that it began."""
+    body = resource(path, response)
+    token = response.getheader("X-Auth-Token")
+    if not isinstance(token, str) or not token.strip():
+        raise BmcError(BmcFailure.PROTOCOL, f"{path} opened a session without a token")
+    # Some name another host than was dialled, or http; only the path counts.
+    try:
+        place = URL(response.getheader("Location") or "").path
+    except ValueError:
+        place = ""
+    location = bmc_resources.link({"@odata.id": place}) or bmc_resources.link(body)
+    return token, location, bmc_resources.text(body.get("CreatedTime"))
+
+
+def _status_text(path: str, response: Response) -> str:
+    text = f"{path} answered HTTP {response.status}"
+    if 300 <= response.status < 400:
+        return f"{text}, a redirect; these are not followed"
+    if response.status == HTTPStatus.FORBIDDEN and "PasswordChangeRequired" in response.text:
+        return f"{text}: the password has to be changed first"
+    return text
+
+
+def _retry_after(response: Response) -> timedelta | None:
+    """What `Retry-After` asks for: seconds, or a date by the BMC's own clock."""
+    wanted = response.getheader("Retry-After") or ""
+    try:
+        if wanted.isdecimal():
+            stay = timedelta(seconds=int(wanted))
+        else:
+            stay = parsedate_to_datetime(wanted) - parsedate_to_datetime(response.getheader("Date") or "")
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return min(stay, LONGEST_STAY) if stay > timedelta(0) else None

@@ -1,0 +1,185 @@
+"""Sessions that are open, on disk: what a process that is killed leaves at BMCs, its successor finds and closes.
+
+Used by the BMC client, one directory for each process below the configured one. A session is recorded before its login
+is sent and again, with its id, when the BMC has opened it; the record goes when the session has ended. A directory
+whose lock can be taken is a dead process's, and its records are handed on. No secret is recorded: neither token nor
+password. Disk access runs in threads.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+from uuid import uuid4
+
+import anyio.to_thread
+import msgspec
+import structlog
+from yarl import URL
+
+from farrier import errors
+
+log = structlog.stdlib.get_logger(__name__)
+
+_T = TypeVar("_T")
+
+_LOCK = "lock"
+_SUFFIX = ".json"
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """One session. `location` is its id, None until the BMC has said it; `created` is the BMC's own time of it."""
+
+    bmc: str
+    location: str | None = None
+    created: str | None = None
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A record and where it is."""
+
+    path: Path
+    record: Record
+
+
+class SessionRecords:
+    """The records of this process, and those that dead ones left, by BMC."""
+
+    def __init__(self, own: Path, left: list[Entry]) -> None:
+        self._own = own
+        self._left: dict[URL, list[Entry]] = {}
+        for entry in left:
+            self.leave(entry)
+
+    @classmethod
+    def none(cls) -> SessionRecords:
+        """Of a process that opens no session."""
+        return cls(Path(os.devnull), [])
+
+    def left(self, bmc: URL) -> tuple[Entry, ...]:
+        """Sessions at a BMC that nobody uses any more."""
+        return tuple(self._left.get(bmc, ()))
+
+    def leave(self, entry: Entry) -> None:
+        """From now on nobody uses it."""
+        self._left.setdefault(URL(entry.record.bmc), []).append(entry)
+
+    async def begin(self, bmc: URL) -> Entry:
+        """A login for a session is about to be sent. Raises `OSError`, and then it must not be."""
+        entry = Entry(self._own / f"{uuid4().hex}{_SUFFIX}", Record(bmc=str(bmc)))
+        await _in_thread(partial(_write, entry))
+        return entry
+
+    async def opened(self, entry: Entry, *, location: str | None, created: str | None) -> Entry:
+        """The BMC has opened it. Raises `OSError` if its id cannot be recorded."""
+        known = Entry(entry.path, Record(bmc=entry.record.bmc, location=location, created=created))
+        await _in_thread(partial(_write, known))
+        return known
+
+    async def forget(self, entry: Entry) -> None:
+        """It has ended, or was never opened."""
+        bmc = URL(entry.record.bmc)
+        rest = [other for other in self._left.pop(bmc, ()) if other.path != entry.path]
+        if rest:
+            self._left[bmc] = rest
+        await _in_thread(partial(_remove, entry.path, self._own))
+
+
+def open_records(directory: Path) -> tuple[SessionRecords, Callable[[], None]]:
+    """The records below `directory`, and what lets go of them. Raises `ConfigError` if none can be written there."""
+    locks: list[int] = []
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        own = _made(directory, locks)
+        left = [entry for dead in _dead(directory, locks) for entry in _read(dead)]
+    except OSError as error:
+        raise errors.ConfigError(
+            f"cannot record sessions of BMCs in {directory} (bmc.session_directory): {error.strerror}; expected a "
+            "directory that this user may write"
+        ) from error
+
+    def let_go() -> None:
+        with suppress(OSError):
+            if not any(own.glob(f"*{_SUFFIX}")):
+                shutil.rmtree(own)
+        for lock in locks:
+            os.close(lock)
+
+    return SessionRecords(own, left), let_go
+
+
+def _made(directory: Path, locks: list[int]) -> Path:
+    """A directory of our own, which appears under its name when it is locked."""
+    name = uuid4().hex
+    hidden = directory / f".{name}"
+    hidden.mkdir(mode=0o700)
+    lock = _lock(hidden)
+    assert lock is not None, "nobody else knows its name"
+    locks.append(lock)
+    return hidden.rename(directory / name)
+
+
+def _dead(directory: Path, locks: list[int]) -> Iterator[Path]:
+    """The directories whose processes are gone; nobody else takes them while we hold their locks."""
+    for place in sorted(directory.iterdir()):
+        if place.name.startswith(".") or not place.is_dir():
+            continue
+        with suppress(FileNotFoundError):  # its process has just ended in order
+            lock = _lock(place)
+            if lock is not None:
+                locks.append(lock)
+                yield place
+
+
+def _lock(place: Path) -> int | None:
+    """A lock that ends with the process, however that ends; None if another process has it."""
+    file = os.open(place / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        return None
+    return file
+
+
+def _read(place: Path) -> Iterator[Entry]:
+    entries = list(place.glob(f"*{_SUFFIX}"))
+    for path in entries:
+        try:
+            yield Entry(path, msgspec.json.decode(path.read_bytes(), type=Record))
+        except msgspec.MsgspecError:
+            log.warning("bmc.session_record_unreadable", path=str(path))
+    if not entries:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _write(entry: Entry) -> None:
+    """On disk when this returns, whole or not at all."""
+    new = entry.path.with_suffix(".new")
+    with open(new, "wb", opener=partial(os.open, mode=0o600)) as file:
+        file.write(msgspec.json.encode(entry.record))
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(entry.path)
+    folder = os.open(entry.path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _remove(path: Path, own: Path) -> None:
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
+        if path.parent != own and not any(path.parent.glob(f"*{_SUFFIX}")):
+            shutil.rmtree(path.parent, ignore_errors=True)
+
+
+async def _in_thread(work: Callable[[], _T]) -> _T:
+    return await anyio.to_thread.run_sync(work)
