@@ -60,6 +60,7 @@ class Group(StrEnum):
 UNDELETED = frozenset(N) - {N.DELETED}
 NEVER_ACTIVE = frozenset({N.BOOTSTRAP_ISSUED, N.ENROLLING, N.QUARANTINED})
 IN_SERVICE = frozenset({N.ACTIVE, N.OFFLINE, N.QUARANTINED})
+BEING_DECOMMISSIONED = IN_SERVICE | {N.DRAINING, N.RETIRED, N.REMOVING}
 
 
 class ActionSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,7 +147,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         description="empty the node and retire it",
         params=params.Drain,
         statuses=IN_SERVICE,
-        situation=situation.IDLE,
+        situation=situation.RAISABLE,
     ),
     Action.REACTIVATE: ActionSpec(
         group=Group.LIFECYCLE,
@@ -159,7 +160,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         description="uninstall a retired node and delete it",
         params=params.Remove,
         statuses=frozenset({N.RETIRED}),
-        situation=situation.IDLE,
+        situation=situation.RAISABLE,
     ),
     Action.DELETE: ActionSpec(
         group=Group.LIFECYCLE,
@@ -175,7 +176,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         description="drain the node, clean it and end as the mode says",
         params=params.Decommission,
         statuses=IN_SERVICE | {N.RETIRED},
-        situation=situation.IDLE,
+        situation=situation.RAISABLE,
     ),
     Action.RETRY_STAGE: ActionSpec(
         group=Group.OPERATOR, description="run the failed stage again now", situation=situation.FAILED
@@ -225,8 +226,9 @@ ACTIONS: Mapping[Action, ActionSpec] = {
 HONOURED_WHILE_PAUSED = frozenset({Action.CANCEL, Action.DELETE, Action.UNPAUSE})
 """What a pause does not stop."""
 
-ANSWERED_WHILE_PAUSED = HONOURED_WHILE_PAUSED | {Action.PAUSE}
-"""All other requests are held until the pause ends; another `pause` only changes its reason."""
+ANSWERED_WHILE_PAUSED = HONOURED_WHILE_PAUSED | {Action.PAUSE, Action.RESUME}
+"""All other requests are held until the pause ends. Another `pause` only changes its reason; what `resume` issues is
+issued when the pause ends."""
 
 
 class Allowed(msgspec.Struct, frozen=True):
@@ -251,7 +253,8 @@ Answer: TypeAlias = Allowed | Later | Refused
 def check(action: Action, status: N, management: Management, live: LiveWorkflow | None) -> Answer:
     """May a node in these states do what is asked? `live` is its one live workflow, None when it has none."""
     spec = ACTIONS[action]
-    if status not in spec.statuses:
+    raises = spec.situation is situation.RAISABLE and live is not None and spec.situation.fits(live)
+    if status not in (BEING_DECOMMISSIONED if raises else spec.statuses):
         where = _names(N, spec.statuses)
         return Refused(_refusal(action, f"in status {where}; this node is {status}", spec.instead))
     if status not in spec.regardless_in and management not in spec.stops and not spec.situation.fits(live):

@@ -154,6 +154,7 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     bootstrap token in the user data, made at `token_at`. `synced_at` is the hardware sync that MAAS showed, by its own
     clock, when it first said deployed.
 
+    `resumed`: `resume` was asked for in a pause, and what it issues is issued when that ends.
     `took_at` is when what a site's networks had free was last taken, as far as it could be had.
 
     `restarted_at` is when a decommission was last begun anew, and `unpaused_at` when the last pause of the node ended.
@@ -177,6 +178,7 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     synced_at: datetime | None = None
     failure_class: FailureClass | None = None
     failure_detail: str | None = None
+    resumed: bool = False
     took_at: datetime | None = None
     restarted_at: datetime | None = None
     unpaused_at: datetime | None = None

@@ -79,6 +79,13 @@ NO_DECOMMISSION = Situation(
     statuses=LIVE,
     kinds=frozenset({WorkflowKind.ONBOARDING}),
 )
+RAISABLE = Situation(
+    text="when no workflow is live, or to raise the options of the decommission that is",
+    none=True,
+    modeless=False,
+    statuses=LIVE - {W.COMPENSATING},
+    kinds=frozenset({WorkflowKind.DECOMMISSION}),
+)
 UNDER_WAY = Situation(text="with a live workflow", none=False, modeless=True, statuses=LIVE)
 
 

@@ -209,6 +209,7 @@ REQUESTS: list[tuple[Action, dict[str, Any]]] = [
     (Action.DRAIN, {}),
     (Action.DRAIN, {"force": True, "reason": "dead"}),
     (Action.REMOVE, {}),
+    (Action.REMOVE, {"force": True, "reason": "dead"}),
     *((Action.DECOMMISSION, {"mode": mode}) for mode in ("soft_reset", "full_decommission")),
     (Action.PAUSE, {"reason": "fire drill"}),
     *((action, {}) for action in Action if not actions.rules(action).fields),

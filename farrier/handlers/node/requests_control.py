@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from farrier.handlers.node import tasks
 from farrier.handlers.node.moves import change, noted
 from farrier.handlers.node.reply import Accept, Reply, Request, Respond
 from farrier.model.actions import Action
@@ -23,9 +24,12 @@ def unpause(request: Request) -> Reply:
     node = request.node
     if node.paused is None:
         return Accept(reason="was not paused")
-    if node.workflow is not None:
-        node = noted(node, unpaused_at=request.now)
-    return Accept(reason="unpaused", to=change(node, paused=None))
+    if node.workflow is None:
+        return Accept(reason="unpaused", to=change(node, paused=None))
+    owning = tasks.OWNING.get(node.status) if node.workflow.upstream.resumed else None
+    writes = () if owning is None else tasks.reissue(node, owning, request.now)
+    node = noted(node, unpaused_at=request.now, resumed=False)
+    return Accept(reason="unpaused", to=change(node, paused=None), writes=writes)
 
 
 RESPONSES: dict[Action, Respond] = {Action.PAUSE: pause, Action.UNPAUSE: unpause}

@@ -5,6 +5,8 @@ A workflow is only created here; its stages do the moving, so there is one way i
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from farrier.handlers.node import compensating, removal, requests_adopt, unclean
 from farrier.handlers.node.logins import missing_detail
 from farrier.handlers.node.moves import change, job, proven_healthy
@@ -197,8 +199,46 @@ def delete(request: Request) -> Reply:
 
 
 def _decommission(request: Request, mode: DecommissionMode, options: Options, what: str) -> Reply:
+    node, live = request.node, request.node.workflow
+    if isinstance(live, Decommission):
+        return _raised(node, live, mode, options, what)
+    if node.agentless and not options.force:
+        return Reject(
+            reason=f"{what}: this node is agentless, and only an agent does the tasks that empty and clean a node; ask "
+            "with force: true and a reason to give them up, which marks the node not_scrubbed"
+        )
     begun = Decommission(mode=mode, mode_given_at=request.now, options=options)
     return Accept(reason=f"{what} accepted", to=change(request.node, workflow=begun, redeploying=False))
+
+
+def _raised(node: Node, live: Decommission, mode: DecommissionMode, options: Options, what: str) -> Reply:
+    """The decommission under way with what is asked for besides: options are raised, never lowered."""
+    if (live.mode, live.options.leave_out) != (mode, options.leave_out) and not _raises_the_record(live, options):
+        return Reject(
+            reason=f"{what}: decommission {live.id} of this node is live (mode {live.mode}); its options are raised by "
+            "the request that began it, with the same mode"
+        )
+    now = live.options
+    force = options.force and not now.force
+    raised = replace(
+        now,
+        force=now.force or options.force,
+        retire=now.retire or options.retire,
+        remove_maas=now.remove_maas or options.remove_maas,
+        leave_out=tuple(stage for stage in now.leave_out if stage in options.leave_out),
+        reason=options.reason if force else now.reason,
+        asked_by=options.asked_by if force else now.asked_by,
+    )
+    if raised == now:
+        return Accept(reason=f"{what} is under way already")
+    return Accept(reason=f"{what}: options raised", to=change(node, workflow=job(node, options=raised)))
+
+
+def _raises_the_record(live: Decommission, options: Options) -> bool:
+    """Whether both are the `remove` of a retired node, and differ in nothing but its record in MAAS."""
+    return (
+        options.leave_out[: len(_BEFORE_REMOVAL)] == live.options.leave_out[: len(_BEFORE_REMOVAL)] == _BEFORE_REMOVAL
+    )
 
 
 def _record_stays(request: Request) -> str | None:

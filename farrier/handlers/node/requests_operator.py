@@ -14,14 +14,12 @@ from farrier.handlers.node.workflow import again, counted_anew, start
 from farrier.model.actions import Action
 from farrier.model.failures import FailureClass
 from farrier.model.management import Management
-from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, StopRequest, TaskType, Workflow
+from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, StopRequest, Workflow
 from farrier.model.params import Drain, MaybeBecause, Params, Remove
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import WorkflowStatus as W
 
 _FAILED = (W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION)
-# Which task carries a status that is not self-sufficient.
-_OWNING_TASK = {N.DRAINING: TaskType.DRAIN, N.REMOVING: TaskType.UNINSTALL}
 
 _LED_THERE: Mapping[N, tuple[Respond, Params]] = {
     N.DRAINING: (requests_lifecycle.drain, Drain()),
@@ -45,11 +43,16 @@ def resume(request: Request) -> Reply:
         if node.deleting and isinstance(node.workflow, Onboarding):  # what failed is its undo; nothing else may go on
             return Accept(reason="goes on being undone", to=_undoing(node, AfterUndo.CANCEL))
         return Accept(reason=f"goes on at stage {node.workflow.stage}", to=_running(request))
-    type_ = _OWNING_TASK.get(node.status)
+    type_ = tasks.OWNING.get(node.status)
     if type_ is None:
         return Accept(reason="nothing to resume: the workflow is running")
     writes = tasks.reissue(node, type_, request.now)
-    return Accept(reason=f"{type_} was issued again" if writes else f"{type_} is under way", writes=writes)
+    if not writes:
+        return Accept(reason=f"{type_} is under way")
+    if node.paused is not None:
+        later = None if node.workflow.upstream.resumed else noted(node, resumed=True)
+        return Accept(reason=f"{type_} is issued again when the pause ends", to=later)
+    return Accept(reason=f"{type_} was issued again", writes=writes)
 
 
 def rerun(request: Request) -> Reply:

@@ -6,6 +6,7 @@ A task that nobody claims, or whose lease ran out, is issued again for ever and 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import assert_never
 
@@ -14,6 +15,7 @@ from farrier.handlers.node.stage import Done, Failed, StageResult, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.node import NO_TIME, Node, Task, TaskType, Workflow
 from farrier.model.node import TaskStatus as T
+from farrier.model.status import NodeStatus
 from farrier.model.writes import CreateTask, EndTask, Write
 
 _AT_ONCE = timedelta(0)
@@ -22,6 +24,9 @@ _DETAIL_MAX = 300
 MACHINE_RELEASED = "machine_released"
 # The result of one that `force` gave up.
 _FORCED = "forced"
+
+OWNING: Mapping[NodeStatus, TaskType] = {NodeStatus.DRAINING: TaskType.DRAIN, NodeStatus.REMOVING: TaskType.UNINSTALL}
+"""Which task carries a status that is not self-sufficient."""
 
 
 def work(node: Node, type_: TaskType, now: datetime, config: Policy) -> StageResult:

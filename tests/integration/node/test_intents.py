@@ -156,8 +156,9 @@ async def test_one_run_answers_several_in_order_of_id_up_to_the_first_that_moves
     answers = await machine.ask_together(
         ("reactivate", {}), ("release", {}), ("drain", {}), ("drain", {}), ("remove", {})
     )
-    assert [answer.status for answer in answers] == ["rejected", "rejected", ACCEPTED, "rejected", "rejected"]
-    assert answers[3].reason is not None and "decommission 1 of this node is live" in answers[3].reason
+    assert [answer.status for answer in answers] == ["rejected", "rejected", ACCEPTED, ACCEPTED, "rejected"]
+    assert answers[3].reason == "drain is under way already"
+    assert answers[4].reason is not None and "decommission 1 of this node is live" in answers[4].reason
     rows = await site.conn.fetch("SELECT answered_at FROM farrier.intents ORDER BY id")
     times = [row["answered_at"] for row in rows]
     assert times[0] == times[1] == times[2] < times[3] <= times[4]
@@ -204,7 +205,7 @@ async def test_a_rejection_names_the_states_in_which_it_would_be_accepted(
 
 async def test_while_a_workflow_is_live_others_are_rejected_with_its_id(site: Site) -> None:
     machine = await site.draining()
-    for action, params in (("drain", {}), ("decommission", {"mode": "soft_reset"})):
+    for action, params in (("remove", {}), ("decommission", {"mode": "soft_reset"})):
         answer = await machine.ask(action, **params)
         assert answer.status == "rejected", answer
     machine = await (await site.retired()).asked("remove", force=True, reason="dead")
@@ -253,7 +254,8 @@ async def test_a_pause_holds_requests_until_it_ends(site: Site) -> None:
     await machine.asked("pause", reason="another")
     await machine.asked("unpause")
     statuses = [(await site.answer(id_)).status for id_ in held]
-    assert statuses == [ACCEPTED] + ["rejected"] * 119
+    assert statuses == [ACCEPTED] * 120
+    assert await site.conn.fetchval("SELECT count(*) FROM farrier.node_decommissions") == 1
 
 
 @pytest.mark.parametrize(("action", "ends_as"), [("cancel", "enrolling"), ("delete", "deleted")])

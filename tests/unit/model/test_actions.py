@@ -91,11 +91,8 @@ def test_every_action_has_a_row_in_order_and_belongs_to_its_group() -> None:
         (Action.ONBOARD, "bootstrap_issued enrolling quarantined retired"),
         (Action.QUARANTINE, "enrolling active offline quarantined"),
         (Action.RELEASE, "quarantined"),
-        (Action.DRAIN, "active offline quarantined"),
         (Action.REACTIVATE, "retired"),
-        (Action.REMOVE, "retired"),
         (Action.DELETE, "bootstrap_issued enrolling quarantined"),
-        (Action.DECOMMISSION, "active offline quarantined retired"),
     ],
 )
 def test_a_lifecycle_action_is_accepted_in_its_statuses_and_no_other(action: Action, statuses: str) -> None:
@@ -163,12 +160,30 @@ BUSY = decommission(WorkflowStatus.RUNNING)
 
 
 @pytest.mark.parametrize(
+    ("action", "statuses"),
+    [
+        (Action.DRAIN, "active offline quarantined"),
+        (Action.REMOVE, "retired"),
+        (Action.DECOMMISSION, "active offline quarantined retired"),
+    ],
+)
+def test_a_decommission_begins_in_its_statuses_and_raises_options_wherever_one_is_under_way(
+    action: Action, statuses: str
+) -> None:
+    def accepted(status: NodeStatus, live: Workflow | None) -> bool:
+        return actions.check(action, status, Management.MANAGEABLE, live) == Allowed()
+
+    assert {status for status in NodeStatus if accepted(status, None)} == set(statuses.split())
+    under_way = {"active", "offline", "quarantined", "draining", "retired", "removing"}
+    assert {status for status in NodeStatus if accepted(status, BUSY)} == under_way
+    for live in (onboarding(WorkflowStatus.RUNNING), decommission(WorkflowStatus.COMPENSATING)):
+        assert not any(accepted(status, live) for status in NodeStatus), "nothing to raise"
+
+
+@pytest.mark.parametrize(
     ("action", "status"),
     [
-        (Action.DRAIN, NodeStatus.ACTIVE),
         (Action.REACTIVATE, NodeStatus.RETIRED),
-        (Action.REMOVE, NodeStatus.RETIRED),
-        (Action.DECOMMISSION, NodeStatus.OFFLINE),
         (Action.ONBOARD, NodeStatus.RETIRED),
         (Action.RELEASE, NodeStatus.QUARANTINED),
         (Action.DELETE, NodeStatus.QUARANTINED),
