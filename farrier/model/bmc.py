@@ -62,8 +62,8 @@ class BmcTarget(msgspec.Struct, frozen=True, kw_only=True):
 class BmcReading(msgspec.Struct, frozen=True, kw_only=True):
     """What one pass over a BMC found. Texts are the BMC's own, cleaned and cut; absent ones are None.
 
-    `macs` is filled by a pass that had to discover the system or was asked for them, `manager_path` by every
-    verification; a plain read has neither. `requests` counts the requests sent.
+    `macs` is filled by a pass that was asked for them, `manager_path` by every verification; a plain read has
+    neither. `requests` counts the requests sent.
     """
 
     power: PowerState

@@ -195,7 +195,7 @@ BMC_ADVICE: Mapping[BmcFailure, str] = {
     BmcFailure.TLS: "install a certificate that this site trusts, or pin the BMC's certificate",
     BmcFailure.AUTH: "correct user and password; a new version is tried at once",
     BmcFailure.PROTOCOL: "its Redfish makes no sense: update its firmware or reset it",
-    BmcFailure.UNSUPPORTED: "update its firmware, or run the node unmanaged",
+    BmcFailure.UNSUPPORTED: "manage if its firmware was just changed; else update that, or run the node unmanaged",
     BmcFailure.IDENTITY_MISMATCH: "another machine answers: correct it with set_bmc, or clear_bmc first if replaced",
     BmcFailure.IDENTITY_TAKEN: "correct the address with set_bmc; or clear_bmc or delete the node named, then manage",
     BmcFailure.INTERNAL: "a bug of farrier: report it with the log of the failed probe",

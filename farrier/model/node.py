@@ -50,18 +50,20 @@ class OtherLogin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What we know of a node's BMC from trying it. `failures` counts those of one class in a row since the last edit or
-    request; `tries` are the times of the logins that are not known to have succeeded, newest last; `trying` is the one
-    that a verification may use; `others` are the logins of other nodes there, read and never written; `asked_at` is
-    when `manage` was asked for and not yet reached. The `sync_` fields are of the regular read of a manageable node;
-    `desired_power` is what an operator wants enforced, and `enforced_at` when that was last done. `watched_at` is when
-    the credential was last looked at for a new version without dialling, and `watched_version` the one it had; None if
-    it did not resolve. `enforce_error` is why power could not be made what is wanted.
-    `good_before` is the version that was good before `good_version`; `verified_at` is when a verification succeeded."""
+    """What we know of a node's BMC from trying it. `failures` counts those in a row since the last edit or request,
+    of whatever class, and `of_class` the last ones, which are of class `failure`; `tries` are the times of the logins
+    that are not known to have succeeded, newest last; `trying` is the one that a verification may use; `others` are
+    the logins of other nodes there, read and never written; `asked_at` is when `manage` was asked for and not yet
+    reached. The `sync_` fields are of the regular read of a manageable node; `desired_power` is what an operator
+    wants enforced, and `enforced_at` when that was last done. `watched_at` is when the credential was last looked at
+    for a new version without dialling, and `watched_version` the one it had; None if it did not resolve. Power
+    without `power_at` is unknown. `enforce_error` is why power could not be made what is wanted. `good_before` is the
+    version that was good before `good_version`; `verified_at` is when a verification succeeded."""
 
     last_error: str | None = None
     failure: BmcFailure | None = None
     failures: int = 0
+    of_class: int = 0
     next_try_at: datetime | None = None
     tries: tuple[datetime, ...] = ()
     trying: datetime | None = None
@@ -91,6 +93,10 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     watched_at: datetime | None = None
     watched_version: str | None = None
     switching: Switching | None = None
+
+    def __post_init__(self) -> None:
+        if self.power_at is None and self.power is not PowerState.UNKNOWN:
+            msgspec.structs.force_setattr(self, "power", PowerState.UNKNOWN)
 
 
 class Quarantine(msgspec.Struct, frozen=True, omit_defaults=True):

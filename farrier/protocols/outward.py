@@ -32,7 +32,8 @@ class BmcClient(Protocol):
     async def verify(self, target: BmcTarget, *, macs: bool = False) -> BmcReading:
         """One pass over the power interface, the management interface and a real power state.
 
-        `macs`: read the addresses of the interfaces even if the system's path is known, for a check of identity.
+        Without a `system_path` the system is discovered. `macs`: read the addresses of its interfaces, too, for a check
+        of identity.
         Sends GETs only, within one overall deadline, so a call may be repeated, cut short or abandoned.
         """
 

@@ -52,13 +52,12 @@ class Probe:
 
     async def run(self, system_path: str | None, *, macs: bool) -> Found:
         """The pass, from the system at `system_path` or from the service root."""
-        discovers = system_path is None
         if system_path is None:
             system_path, system = await self._discover()
         else:
             await self._exchange.log_in()
             system = await self._exchange.get(Operation.SYSTEM, system_path)
-        addresses = await self._macs(system) if macs or discovers else ()
+        addresses = await self._macs(system) if macs else ()
         if not bmc_resources.can_reset(system):
             raise BmcError(BmcFailure.UNSUPPORTED, f"{system_path} has no action to switch its power")
         manager_path = await self._manager(system)

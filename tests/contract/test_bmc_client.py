@@ -122,7 +122,7 @@ async def test_a_known_system_takes_two_requests_and_gives_a_full_reading(double
 
 async def test_an_unknown_system_is_discovered_with_its_interfaces(double: Double) -> None:
     async with connect(double.ca_file, credential=double.credential) as client:
-        found = await client.verify(double.target(system_path=None))
+        found = await client.verify(double.target(system_path=None), macs=True)
         again = await client.verify(double.target(system_path=found.system_path))
     assert found.system_path == double.system_path
     assert found.macs

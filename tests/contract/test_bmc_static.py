@@ -57,11 +57,12 @@ class Site:
         self._authority = authority
         self.pages: dict[str, Any] = {path: answers[0] for path, answers in sound().items()}
 
-    async def verify(self, system_path: str | None = SYSTEM) -> BmcReading:
+    async def verify(self, system_path: str | None = SYSTEM, *, macs: bool = False) -> BmcReading:
         ca_file = self._authority.write(self._directory / "ca.crt")
         with serving(self._directory, self._authority, self.pages) as url:
             async with connect(ca_file) as client:
-                return await client.verify(BmcTarget(address=url, credential=CREDENTIAL, system_path=system_path))
+                target = BmcTarget(address=url, credential=CREDENTIAL, system_path=system_path)
+                return await client.verify(target, macs=macs)
 
     async def fails(self, system_path: str | None = SYSTEM) -> BmcError:
         with pytest.raises(BmcError) as raised:
@@ -75,7 +76,7 @@ def site(tmp_path: Path, authority: Authority) -> Site:
 
 
 async def test_a_sound_bmc_is_read(site: Site) -> None:
-    reading = await site.verify(None)
+    reading = await site.verify(None, macs=True)
     assert (reading.power, reading.system_path, reading.manager_path) == (PowerState.ON, SYSTEM, MANAGER)
     assert reading.macs == ("aa:bb:cc:00:00:01", "aa:bb:cc:00:00:02")
     assert reading == msgspec.structs.replace(await site.verify(), macs=reading.macs, requests=reading.requests)

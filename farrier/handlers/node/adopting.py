@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from farrier.handlers.node import onboarding_adopt, probing
 from farrier.handlers.node.failing import freeze
-from farrier.handlers.node.logins import capped, counted, has_try, target_of, tries_after, tries_before
+from farrier.handlers.node.logins import capped, counted, has_try, target_of_address, tries_after, tries_before
 from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy, become, change
 from farrier.handlers.node.stage import Done
 from farrier.handlers.node.workflow import advanced, run_stage
@@ -47,7 +47,7 @@ def tend(node: Node, now: datetime, config: Policy) -> Decision:
 
     async def adopt(services: NodeServices) -> Outcome:
         try:
-            reading = await services.bmc.verify(target_of(node), macs=True)
+            reading = await probing.called(services.bmc.verify(target_of_address(node), macs=True))
         except BmcError as error:
             return _failed(node, now, error, tries=tries_after(node.bmc, error), cause="step: adopt")
         refused = await probing.judged(node, reading, services, must_prove=True)

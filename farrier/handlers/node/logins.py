@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from urllib.parse import SplitResult, urlsplit
 
-import msgspec
+from msgspec.structs import replace
 
 from farrier.model import duration
 from farrier.model.bmc import BmcError, BmcFailure, BmcTarget, backoff
@@ -35,8 +35,8 @@ def counted(bmc: Bmc, now: datetime) -> Bmc:
     """With one more try, to be used now; without one to use, if the login cap is reached."""
     recent = tuple(at for at in bmc.tries if now - at < LOGIN_WINDOW)
     if len(recent) + len(_of_others(bmc, now)) >= LOGIN_CAP:
-        return msgspec.structs.replace(bmc, tries=recent, trying=None)
-    return msgspec.structs.replace(bmc, tries=(*recent, now), trying=now, next_try_at=None)
+        return replace(bmc, tries=recent, trying=None)
+    return replace(bmc, tries=(*recent, now), trying=now, next_try_at=None)
 
 
 def capped(bmc: Bmc, now: datetime) -> tuple[str, timedelta]:
@@ -95,7 +95,14 @@ def _of_class(failure: BmcFailure, failures: int) -> timedelta | None:
 
 
 def target_of(node: Node) -> BmcTarget:
-    """Where to dial. An address may carry the path of the system, for several systems behind one BMC."""
+    """Where to dial: the system that the address names or, if it names none, that the last verification found."""
+    target = target_of_address(node)
+    return target if target.system_path else replace(target, system_path=node.bmc.system_path)
+
+
+def target_of_address(node: Node) -> BmcTarget:
+    """Where to look for the system. An address may carry its path, for several systems behind one BMC; without one the
+    system is discovered, because a new firmware may have renamed it."""
     assert node.bmc_address is not None and node.bmc_credential is not None, "asked for only with both details"
     parts = split(node.bmc_address)
     path = parts.path.rstrip("/") if parts.scheme else ""
@@ -103,7 +110,7 @@ def target_of(node: Node) -> BmcTarget:
     return BmcTarget(
         address=address,
         credential=node.bmc_credential,
-        system_path=path or node.bmc.system_path,
+        system_path=path or None,
         site=node.site,
         # An adoption sends nothing but GETs, and the login for a session is none.
         only_reads=isinstance(node.workflow, Onboarding) and node.workflow.mode is OnboardingMode.ADOPT,

@@ -21,7 +21,6 @@ from farrier.handlers.node.logins import (
     counted,
     has_try,
     missing_detail,
-    target_of,
     tries_after,
     tries_before,
 )
@@ -132,7 +131,7 @@ def _verifying(node: Node, now: datetime, config: Policy) -> Decision:
 
     async def verify(services: NodeServices) -> Outcome:
         try:
-            reading = await services.bmc.verify(target_of(node), macs=not probing.recorded(node).is_known)
+            reading = await probing.verified(node, services)
         except BmcError as error:
             return _failed(node, now, error, tries=tries_after(node.bmc, error), cause="step: verify")
         refused = await probing.judged(node, reading, services, must_prove=False)

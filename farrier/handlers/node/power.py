@@ -114,7 +114,8 @@ def _read(node: Node, now: datetime, config: Policy) -> Decision:
             rotated = await rotation.verify_if_new(clean, now, services.credentials)
             if rotated is not None:
                 return rotated
-            reading = await (services.bmc.verify if target.system_path is None else services.bmc.read)(target)
+            call = services.bmc.verify if target.system_path is None else services.bmc.read
+            reading = await probing.called(call(target))
         except CredentialError as error:
             # Where secrets are kept may heal by itself; a reference that leads to none does not.
             failure = BmcFailure.UNREACHABLE if error.temporary else BmcFailure.INCOMPLETE

@@ -6,12 +6,15 @@ recorded machine, what is remembered of a success, and what of a failure.
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Awaitable
 from datetime import datetime, timedelta
 from typing import assert_never
 
+import structlog
 from msgspec.structs import replace
 
-from farrier.handlers.node.logins import pause, tries_before
+from farrier.handlers.node.logins import pause, target_of_address, tries_before
 from farrier.handlers.node.moves import NodeServices
 from farrier.model import identity
 from farrier.model.actions import ACTIONS
@@ -22,11 +25,35 @@ from farrier.model.node import Bmc, Intent, Node
 from farrier.model.outcome import Update
 from farrier.model.writes import Write
 
+_log = structlog.stdlib.get_logger(__name__)
+
 
 def recorded(node: Node) -> Identity:
     """Who the machine is by our records: what its BMC said first, and the MAC addresses it was registered with."""
     bmc = node.bmc
     return Identity(serial=bmc.serial, uuid=bmc.uuid, macs=tuple(sorted({*bmc.macs, *node.macs})))
+
+
+async def verified(node: Node, services: NodeServices) -> BmcReading:
+    """A pass over the node's BMC, from where its address leads. Interfaces are read where nothing else that the BMC
+    said of the machine is recorded. Raises `BmcError` and nothing else."""
+    known = replace(_of_bmc(node.bmc), macs=()).is_known
+    return await called(services.bmc.verify(target_of_address(node), macs=not known))
+
+
+async def called(call: Awaitable[BmcReading], *, changes: bool = False) -> BmcReading:
+    """What the BMC client returned. An exception that it should not raise is a failure like any other, of class
+    internal: it is recorded, counted and backed off from. A call that `changes` something may have sent it then."""
+    try:
+        return await call
+    except BmcError:
+        raise
+    except Exception as error:
+        # Without the exception's own text, which may quote a header.
+        trace = "".join(traceback.format_tb(error.__traceback__))
+        _log.error("bmc.client_bug", error=type(error).__name__, traceback=trace)
+        detail = f"unexpected {type(error).__name__} in the BMC client; the log has the traceback"
+    raise BmcError(BmcFailure.INTERNAL, detail, sent=changes)
 
 
 def refusal(node: Node, reading: BmcReading, *, must_prove: bool) -> BmcError | None:
@@ -131,14 +158,14 @@ def recover(node: Node) -> Update[Node, Write] | None:
 
 def failed(bmc: Bmc, error: BmcError, now: datetime, *, tries: tuple[datetime, ...]) -> Bmc:
     """After a pass that failed: the error stays until it is proven gone. What was not dialled is no further failure."""
-    again = bmc.failures + error.dialled if bmc.failure is error.failure else 1
-    failures = max(again, 1)
-    patience = pause(error, failures)
+    of_class = bmc.of_class + error.dialled if bmc.failures and bmc.failure is error.failure else 1
+    patience = pause(error, max(of_class, 1))
     return replace(
         bmc,
         last_error=error.detail,
         failure=error.failure,
-        failures=failures,
+        failures=max(bmc.failures + error.dialled, 1),
+        of_class=max(of_class, 1),
         next_try_at=None if patience is None else now + patience,
         tries=tries,
         trying=None,

@@ -113,13 +113,13 @@ def enforce(node: Node, now: datetime, config: Policy) -> Change | Wait[Write] |
 async def _switched(node: Node, now: datetime, wanted: Switching, services: NodeServices) -> Outcome:
     """Read, switch, read: never another machine's power, and nothing twice that must not be."""
     target = target_of(node)
-    refused = probing.refusal(node, await services.bmc.read(target), must_prove=False)
+    refused = probing.refusal(node, await probing.called(services.bmc.read(target)), must_prove=False)
     if refused is not None and refused.failure is BmcFailure.IDENTITY_MISMATCH:
         raise refused
     if wanted.intent is None:
         _log.info("power.enforced", node=node.name, found=node.bmc.power, wanted=wanted.power)
     again = wanted.unsure and wanted.power is PowerRequest.RESET
-    reading = await services.bmc.set_power(target, wanted.power, send=not again)
+    reading = await probing.called(services.bmc.set_power(target, wanted.power, send=not again), changes=True)
     if again or reading.power is not _REACHED[wanted.power]:
         return _not_done(node, f"power is {reading.power} now", tries=tries_before(node.bmc), reading=(reading, now))
     desired = node.bmc.desired_power

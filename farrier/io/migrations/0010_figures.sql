@@ -3,7 +3,7 @@
 -- Words that are told of a node's BMC and of its agent, apart from the JSON that holds them: an index on an expression
 -- over that would be written anew with every read of power and every heartbeat, one on these is not while they stay.
 ALTER TABLE farrier.nodes
-    ADD power text GENERATED ALWAYS AS (bmc ->> 'power') STORED,
+    ADD power text GENERATED ALWAYS AS (CASE WHEN bmc ? 'power_at' THEN bmc ->> 'power' END) STORED,
     ADD sync_failure text GENERATED ALWAYS AS (bmc ->> 'sync_failure') STORED;
 ALTER TABLE farrier.node_agents
     ADD condition text GENERATED ALWAYS AS (

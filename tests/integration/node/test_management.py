@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from uuid import uuid4
 
 import msgspec
 import pytest
 
 from farrier.io.node import NodeRows
+from farrier.io.queries import PostgresQueries
 from farrier.io.state import PostgresStateIO
-from farrier.model.bmc import BmcError, BmcFailure
+from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
+from farrier.model.views import Wanted
 from tests.support import paths_of_adoption as adoption
 from tests.support import paths_of_jobs as jobs
 from tests.support import pg
@@ -76,6 +78,117 @@ async def test_a_registered_mac_address_that_the_bmc_lacks_is_another_machine(si
     bmc = await machine.bmc()
     assert bmc["failure"] == "identity_mismatch"
     assert "expected MAC aa:bb:cc:00:00:01, the BMC reports aa:bb:cc:00:00:09" in bmc["last_error"]
+
+
+# --- a firmware that renames the system
+
+OLD, NEW = "/redfish/v1/Systems/Self", "/redfish/v1/Systems/1"
+
+
+def only_at(path: str, **fields: Any) -> Callable[[BmcTarget], BmcReading]:
+    """A BMC with its system at this path."""
+
+    def script(target: BmcTarget) -> BmcReading:
+        if target.system_path not in (None, path):
+            raise BmcError(BmcFailure.UNSUPPORTED, f"{target.system_path} answers with HTTP status 404")
+        return msgspec.structs.replace(READING, system_path=path, **fields)
+
+    return script
+
+
+async def renamed(site: Site, address: str = "https://10.0.0.1", **fields: Any) -> Machine:
+    """A manageable node whose system has another path since."""
+    site.bmc.script = site.bmc.read_script = only_at(OLD)
+    machine = await site.with_bmc(bmc_address=address)
+    assert (await machine.bmc())["system_path"] == OLD
+    site.bmc.script = site.bmc.read_script = only_at(NEW, **fields)
+    return machine
+
+
+async def test_manage_finds_the_system_of_a_bmc_whose_firmware_renamed_it(site: Site) -> None:
+    machine = await renamed(site)
+    await site.wait(2 * MINUTE)
+    assert (await machine.bmc())["sync_failure"] == "unsupported"
+    await machine.asked("manage")
+    await site.wait(MINUTE)
+    bmc = await machine.bmc()
+    assert ((await machine.look())["management"], bmc["system_path"]) == ("manageable", NEW)
+    assert "sync_failure" not in bmc
+
+
+async def test_so_does_a_verification_for_a_new_version_of_the_credential(site: Site) -> None:
+    machine = await renamed(site)
+    site.secrets.current = "v2"
+    await site.wait(2 * MINUTE)
+    assert ((await machine.look())["management"], (await machine.bmc())["system_path"]) == ("manageable", NEW)
+
+
+async def test_another_machine_behind_the_new_path_is_still_refused(site: Site) -> None:
+    machine = await renamed(site, serial="SN-9", uuid=None)
+    await machine.asked("manage")
+    bmc = await machine.bmc()
+    assert ((await machine.look())["management"], bmc["failure"]) == ("enroll", "identity_mismatch")
+
+
+async def test_a_path_that_the_address_names_is_never_left(site: Site) -> None:
+    machine = await renamed(site, address=f"https://10.0.0.1{OLD}")
+    await machine.asked("manage")
+    assert (await machine.bmc())["failure"] == "unsupported"
+    assert {call.system_path for call in site.bmc.calls} == {OLD}
+
+
+# --- failures
+
+
+async def test_an_exception_of_the_client_itself_is_a_failure_like_any_other(site: Site) -> None:
+    site.bmc.fail(RuntimeError("a bug"))
+    machine = await site.with_bmc()
+    bmc = await machine.bmc()
+    assert (bmc["failure"], bmc["failures"]) == ("internal", 1)
+    assert bmc["last_error"] == "unexpected RuntimeError in the BMC client; the log has the traceback"
+    dialled = len(site.bmc.calls)
+    await site.wait(25 * SECOND)
+    assert len(site.bmc.calls) == dialled, "backs off"
+    await site.wait(6 * SECOND)
+    assert (len(site.bmc.calls), (await machine.bmc())["failures"]) == (dialled + 1, 2)
+    failed = await PostgresQueries(site.pool).inventory(Wanted(failed=True))
+    assert [node.name for node in failed.rows] == [machine.name]
+
+
+async def test_so_it_is_in_an_adoption_a_read_and_a_change_of_power(site: Site) -> None:
+    adopted, read = await site.with_bmc(), await site.with_bmc()
+    site.bmc.fail(RuntimeError("a bug"))
+    await adopted.ask("adopt")
+    assert (await adopted.bmc())["failure"] == "internal"
+    answer = await read.ask("set_power", power="reset")
+    assert (answer.status, str(answer.reason).partition(": ")[2][:8]) == ("rejected", "internal")
+    await site.wait(2 * MINUTE)
+    assert (await read.bmc())["sync_failure"] == "internal"
+
+
+async def test_failures_in_a_row_are_counted_whatever_they_are_and_each_class_backs_off_by_itself(site: Site) -> None:
+    machine = await site.register(auto_manage=True)
+    site.bmc.fail(BmcError(BmcFailure.UNREACHABLE, "no route"))
+    await machine.asked("set_bmc", address="https://10.0.0.1", credential="env:BMC")
+    await site.wait(31 * SECOND)
+    site.bmc.fail(BmcError(BmcFailure.TIMEOUT, "slow"))
+    await site.wait(61 * SECOND)
+    assert (await machine.bmc())["failures"] == 3
+    dialled = len(site.bmc.calls)
+    await site.wait(31 * SECOND)
+    assert len(site.bmc.calls) == dialled + 1, "the first of its class is tried again as soon as any first"
+    site.bmc.recover()
+    await site.wait(5 * MINUTE)
+    assert not {"failures", "of_class"} & set(await machine.bmc())
+
+
+async def test_power_that_was_not_read_is_unknown(site: Site) -> None:
+    machine = await site.with_bmc()
+    site.bmc.fail(BmcError(BmcFailure.TIMEOUT, "slow"))
+    await machine.asked("manage")
+    assert not {"power", "power_at"} & set(await machine.bmc())
+    found = (await PostgresQueries(site.pool).node(machine.name)).rows[0]
+    assert (found.bmc.power, found.bmc.power_at) == (PowerState.UNKNOWN, None)
 
 
 # --- when

@@ -215,8 +215,10 @@ def test_tries_come_at_the_pace_of_their_class(failure: BmcFailure, pauses: list
 
 
 def test_another_class_of_failure_begins_its_back_off_anew() -> None:
-    before = verifying(failure=BmcFailure.UNREACHABLE, failures=7)
-    assert verified(before, BmcError(BmcFailure.TLS, "expired")).bmc.failures == 1
+    before = verifying(failure=BmcFailure.UNREACHABLE, failures=7, of_class=7)
+    after = verified(before, BmcError(BmcFailure.TLS, "expired")).bmc
+    assert (after.failures, after.of_class) == (8, 1)
+    assert after.next_try_at == NOW + 5 * MINUTE
 
 
 def test_the_last_error_stays_through_requests_and_edits_until_a_verification_succeeds() -> None:
