@@ -55,6 +55,7 @@ AGENT = """
 """
 BMCS = (
     '{"power": "on", "power_at": "2026-01-01T00:00:00Z"}',
+    '{"power": "off", "power_at": "2026-01-01T00:00:00Z"}',
     '{"power": "off", "asked_at": "2026-01-01T00:00:00Z"}',
     '{"power": "on", "sync_failure": "timeout", "power_at": "2026-01-01T00:00:00Z"}',
     '{"sync_failure": "auth"}',
@@ -236,7 +237,10 @@ async def test_every_node_that_is_not_deleted_is_counted_once_in_each_way(
 
 
 async def _power(conn: Connection) -> dict[str, int]:
-    rows = await conn.fetch("SELECT management, bmc ->> 'power' AS power FROM farrier.nodes WHERE status <> 'deleted'")
+    rows = await conn.fetch(
+        "SELECT management, CASE WHEN bmc ? 'power_at' THEN bmc ->> 'power' END AS power"
+        "  FROM farrier.nodes WHERE status <> 'deleted'"
+    )
     known = Counter(
         row["power"] if row["management"] == Management.MANAGEABLE and row["power"] else str(PowerState.UNKNOWN)
         for row in rows
