@@ -27,7 +27,7 @@ from farrier.io.queries import PostgresQueries
 from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.io.retention import PostgresRetention
 
-_EXISTS = statements.load("schema/exists")
+_HAS_RIGHTS = statements.load("schema/has_rights")
 _GRANT_RIGHTS = statements.load("schema/grant_rights")
 
 # Somebody waits for an answer: enough for a server that restarts, not for one that is gone.
@@ -101,7 +101,7 @@ async def prepare_roles(conn: Connection) -> None:
     """Make the roles that are missing, and give all of them their rights if there is a schema already. May be called
     again."""
     await migrate.create_roles(conn)
-    if await conn.fetchval(_EXISTS):
+    if await conn.fetchval(_HAS_RIGHTS):
         await conn.execute(_GRANT_RIGHTS)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,16 +29,21 @@ if TYPE_CHECKING:
 
 DIRECTORY = Path(__file__).parent / "migrations"
 
-_LOCK = statements.load("schema/lock")
-_UNLOCK = statements.load("schema/unlock")
+_PREPARED = statements.load("schema/prepared")
+_BEGIN = statements.load("schema/begin_migrating")
+_END = statements.load("schema/end_migrating")
 _EXISTS = statements.load("schema/exists")
 _PREPARE = statements.load("schema/prepare")
 _APPLIED = statements.load("schema/applied")
 _RECORD = statements.load("schema/record")
 _ROLES = statements.load("schema/roles")
 
-# What a session that ends anyway may take to give up its lock.
-_UNLOCK_SECONDS = 5
+# What a session that ends anyway may take to let the next migrator in, which would notice that it ended.
+_END_SECONDS = 5
+# How often a migrator looks whether the one before it is done.
+_POLL_SECONDS = 0.1
+# What CREATE ... IF NOT EXISTS raises for one that another session makes at the same moment.
+_MADE_MEANWHILE = (asyncpg.UniqueViolationError, asyncpg.DuplicateSchemaError, asyncpg.DuplicateTableError)
 
 
 class Migration(msgspec.Struct, frozen=True):
@@ -96,7 +101,6 @@ async def migrate(
         pending = _pending(carried, await _applied(conn))
         if pending:
             await create_roles(conn)
-            await conn.execute(_PREPARE)
         for migration in pending:
             await _apply(conn, migration, patience)
         if after is not None:
@@ -134,13 +138,25 @@ async def create_roles(conn: Connection) -> None:
 
 @asynccontextmanager
 async def _alone(conn: Connection) -> AsyncIterator[None]:
-    await conn.execute(_LOCK)
+    """A row says who migrates: a lock that any login may take would keep an upgrade waiting for as long as it likes."""
+    while not await conn.fetchval(_PREPARED):
+        await _prepare(conn)
+    while True:
+        if await conn.fetchval(_BEGIN) is not None:
+            break
+        await anyio.sleep(_POLL_SECONDS)
     try:
         yield
     finally:
         if not conn.is_closed():
-            with anyio.move_on_after(_UNLOCK_SECONDS, shield=True):
-                await conn.execute(_UNLOCK)
+            with anyio.move_on_after(_END_SECONDS, shield=True):
+                await conn.execute(_END)
+
+
+async def _prepare(conn: Connection) -> None:
+    await create_roles(conn)
+    with suppress(*_MADE_MEANWHILE):
+        await conn.execute(_PREPARE)
 
 
 async def _applied(conn: Connection) -> dict[int, asyncpg.Record]:

@@ -47,6 +47,11 @@ def test_the_time_is_read_through_farrier_now_and_nowhere_else() -> None:
     assert not others
 
 
+def test_no_lock_is_one_that_any_login_may_hold() -> None:
+    """Advisory locks are everybody's: who holds one stops whoever needs it."""
+    assert not [path.name for path in sources.sql_files() if "advisory" in sources.bare_sql(path)]
+
+
 def test_every_statement_is_used_by_somebody() -> None:
     loads = [
         call.args[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -10,7 +11,7 @@ import asyncpg
 import pytest
 
 from farrier import errors
-from farrier.io import migrate
+from farrier.io import migrate, statements
 from farrier.io.patience import LockPatience
 from farrier.io.pool import Connection
 from tests.support import pg
@@ -59,6 +60,49 @@ async def test_twenty_migrators_at_once_apply_each_migration_once_and_none_fails
     assert mirrored == 20
     async with empty_db.connect() as conn:
         assert await columns(conn) == ["id", "name"]
+
+
+async def test_a_migrator_waits_for_one_at_work_and_not_for_one_that_died(empty_db: pg.Database) -> None:
+    started, finish = anyio.Event(), anyio.Event()
+    order: list[str] = []
+
+    async def slowly(_conn: Connection) -> None:
+        started.set()
+        await finish.wait()
+        order.append("first")
+
+    async def second() -> None:
+        async with empty_db.connect() as conn:
+            await migrate.migrate(conn, migrations=toys(FIRST))
+            order.append("second")
+
+    async with empty_db.connect() as dying:
+        await migrate.migrate(dying, migrations=toys(FIRST))
+        await dying.execute(statements.load("schema/begin_migrating"))
+    async with empty_db.connect() as conn, anyio.create_task_group() as group:
+        group.start_soon(partial(migrate.migrate, conn, migrations=toys(FIRST), after=slowly))
+        await started.wait()
+        group.start_soon(second)
+        finish.set()
+    assert order == ["first", "second"]
+
+
+async def test_no_other_login_keeps_a_migrator_waiting(empty_db: pg.Database) -> None:
+    async with empty_db.connect() as conn, empty_db.connect() as other:
+        await migrate.migrate(conn, migrations=toys(FIRST))
+        login = f"stranger_to_{await conn.fetchval('SELECT current_database()')}"
+        await conn.execute(f"CREATE ROLE {login} LOGIN; GRANT USAGE ON SCHEMA farrier TO {login}")
+        await other.execute(f"SET SESSION AUTHORIZATION {login}")
+        try:
+            await other.execute("SELECT pg_advisory_lock(7022186424051131233)")
+            for attempt in ("SELECT FROM farrier.migrator FOR UPDATE", "LOCK TABLE farrier.migrator"):
+                with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                    async with other.transaction():
+                        await other.execute(attempt)
+            assert await migrate.migrate(conn, migrations=toys(FIRST, SECOND)) == [2]
+        finally:
+            await other.execute("RESET SESSION AUTHORIZATION")
+            await conn.execute(f"DROP OWNED BY {login}; DROP ROLE {login}")
 
 
 async def test_only_what_is_missing_is_applied(empty_db: pg.Database) -> None:

@@ -57,6 +57,33 @@ CREATE TABLE farrier.history (
 );
 CREATE INDEX history_at ON farrier.history (at);
 
+-- Locks of things that have no row of their own: a row for each that was ever locked, by purpose and hash. Only the functions of
+-- the owner lock them, unlike advisory locks, which any login may hold. They need not outlive a crash, so none is logged.
+CREATE UNLOGGED TABLE farrier.locks (
+    purpose text   NOT NULL,
+    key     bigint NOT NULL,
+    PRIMARY KEY (purpose, key)
+);
+-- Until the transaction ends. In the order of keys, so that no two wait for each other.
+CREATE FUNCTION farrier.lock_keys(of_purpose text, keys text[]) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    wanted bigint[] := ARRAY(SELECT DISTINCT hashtextextended(k, 0) FROM unnest(keys) k ORDER BY 1);
+BEGIN
+    INSERT INTO locks SELECT of_purpose, w FROM unnest(wanted) w ORDER BY w ON CONFLICT DO NOTHING;
+    PERFORM FROM locks l WHERE l.purpose = of_purpose AND l.key = ANY (wanted) ORDER BY l.key FOR UPDATE;
+END $$;
+-- Whether it was to be had without waiting.
+CREATE FUNCTION farrier.try_lock_key(of_purpose text, wanted text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    INSERT INTO locks SELECT of_purpose, hashtextextended(wanted, 0)
+     WHERE NOT EXISTS (SELECT FROM locks l WHERE l.purpose = of_purpose AND l.key = hashtextextended(wanted, 0))
+        ON CONFLICT DO NOTHING;
+    PERFORM FROM locks l WHERE l.purpose = of_purpose AND l.key = hashtextextended(wanted, 0) FOR UPDATE SKIP LOCKED;
+    RETURN FOUND;
+END $$;
+
 -- The first row of a layer, from nothing to its first value, and who made it. It acts with the rights of its caller, a function
 -- of the owner's: nobody else may insert.
 CREATE FUNCTION farrier.record_beginning(kind text, id bigint, version bigint, layer text, value text, cause text, reason text) RETURNS void

@@ -114,7 +114,7 @@ BEGIN
         -- What the model says is for migrations to write; what happened stays as it was.
         REVOKE INSERT, UPDATE, DELETE ON schema_migrations, edges, initial_values, workflow_mapping, actions, advice
             FROM farrier_controller;
-        REVOKE INSERT, UPDATE, DELETE ON history FROM farrier_controller;
+        REVOKE INSERT, UPDATE, DELETE ON history, locks, migrator FROM farrier_controller;
         REVOKE INSERT, UPDATE, DELETE ON node_bmcs, bmc_logins, workers FROM farrier_controller;
         GRANT USAGE ON ALL SEQUENCES IN SCHEMA farrier TO farrier_controller;
         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;

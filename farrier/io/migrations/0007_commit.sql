@@ -207,16 +207,13 @@ CREATE FUNCTION farrier.over_login_cap(logins jsonb) RETURNS bigint[]
     LANGUAGE plpgsql AS $$
 DECLARE
     places text[];
-    place bigint;
 BEGIN
     places := ARRAY(SELECT DISTINCT farrier.bmc_endpoint_of(r.address)
                       FROM jsonb_to_recordset(logins) r (run bigint, address text, trying timestamptz)
                       JOIN farrier.nodes n ON n.id = r.run
                      WHERE r.trying IS DISTINCT FROM (n.bmc ->> 'trying')::timestamptz AND r.address IS NOT NULL);
     IF places = '{}' THEN RETURN '{}'; END IF;
-    FOR place IN SELECT DISTINCT hashtextextended(p, 0) FROM unnest(places) p ORDER BY 1 LOOP
-        PERFORM pg_advisory_xact_lock(place);
-    END LOOP;
+    PERFORM farrier.lock_keys('bmc_login', places);
     -- A statement of its own: it sees what was committed while the locks were waited for.
     RETURN ARRAY(
         WITH asked AS (

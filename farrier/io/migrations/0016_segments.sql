@@ -130,7 +130,7 @@ BEGIN
         IF pooled THEN taken := take_number(of_pool, 'network_segment', for_id, wanted); END IF;
         holder := who_has_number(of_column, for_site, taken);
         IF holder IS NULL THEN
-            PERFORM pg_advisory_xact_lock(hashtextextended(format('farrier.%s:%s', of_pool, taken), 0));
+            PERFORM lock_keys('segment_number', ARRAY[format('%s:%s', of_pool, taken)]);
             holder := who_has_number(of_column, for_site, taken);
             IF holder IS NULL THEN RETURN taken; END IF;
         END IF;
@@ -255,11 +255,6 @@ BEGIN
     IF fault IS NOT NULL THEN RAISE EXCEPTION 'segment %: %', of_segment.name, fault USING ERRCODE = 'FR400'; END IF;
 END $$;
 
--- Whoever adds prefixes at a site holds this until the transaction ends.
-CREATE FUNCTION farrier.segment_site_lock(site text) RETURNS bigint
-    LANGUAGE sql IMMUTABLE
-    RETURN hashtextextended('farrier.segment_prefixes:' || site, 0);
-
 -- Prefixes that a segment begins with, and those that come later; one that is there stays until the segment ends. Sites
 -- take turns, so that whoever comes second is told by whom the prefix is held, and does not deadlock with the first.
 CREATE FUNCTION farrier.open_prefixes() RETURNS trigger
@@ -273,7 +268,7 @@ BEGIN
         RAISE EXCEPTION 'segment %: prefixes and gateways stay until it ends', NEW.name USING ERRCODE = 'FR409';
     END IF;
     PERFORM check_gateways(NEW);
-    PERFORM pg_advisory_xact_lock(segment_site_lock(NEW.site));
+    PERFORM lock_keys('segment_prefixes', ARRAY[NEW.site]);
     FOR opened IN SELECT p::cidr FROM unnest(NEW.prefixes) WITH ORDINALITY u (p, n)
                    WHERE NOT EXISTS (SELECT FROM segment_prefixes x WHERE x.segment = NEW.id AND x.prefix = p::cidr) ORDER BY n LOOP
         PERFORM open_prefix(NEW, opened);
@@ -329,7 +324,7 @@ BEGIN
     END IF;
     IF changes ? 'grows' THEN
         held := held || ARRAY(SELECT c.run FROM jsonb_to_recordset(changes -> 'grows') c (run bigint, site text)
-                               WHERE NOT pg_try_advisory_xact_lock(farrier.segment_site_lock(c.site)));
+                               WHERE NOT farrier.try_lock_key('segment_prefixes', c.site));
     END IF;
     IF held <> '{}' OR other <> '{}' THEN
         RETURN QUERY SELECT h, interval '1 second' FROM unnest(held) h;

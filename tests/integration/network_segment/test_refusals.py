@@ -196,6 +196,7 @@ async def test_a_creation_that_is_rolled_back_leaves_its_prefix_to_whoever_waite
 
 async def test_the_constraint_alone_keeps_prefixes_apart_from_a_snapshot_that_cannot_see_the_other(lan: Lan) -> None:
     async with lan.db.connect() as first, lan.db.connect() as second:
+        await first.execute("SELECT farrier.lock_keys('segment_prefixes', '{ams}')")  # whose row it can see
         blind = second.transaction(isolation="repeatable_read")
         await blind.start()
         await second.fetchval("SELECT count(*) FROM farrier.network_segments")

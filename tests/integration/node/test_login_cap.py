@@ -20,8 +20,8 @@ from tests.support.site import MINUTE, SECOND, Machine, Site
 CHASSIS = "https://10.0.0.1"
 SYSTEM = CHASSIS + "/redfish/v1/Systems/{}"
 WINDOW = 5 * MINUTE
-BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'"
-LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(farrier.bmc_endpoint_of($1), 0))"
+BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+LOCK = "SELECT farrier.lock_keys('bmc_login', ARRAY[farrier.bmc_endpoint_of($1)])"
 
 
 class Account:

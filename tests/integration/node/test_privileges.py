@@ -35,7 +35,7 @@ TABLES = (
     "node_uses",
     "node_ib_ports",
 )
-OF_THE_LOOP = ("schedule", "outcomes", "history", "history_retention", "wake_requests", "pulse")
+OF_THE_LOOP = ("schedule", "outcomes", "history", "history_retention", "wake_requests", "locks", "pulse")
 OF_THE_MODEL = (
     "edges",
     "initial_values",
@@ -44,6 +44,7 @@ OF_THE_MODEL = (
     "advice",
     "settings",
     "schema_migrations",
+    "migrator",
 )
 OF_KINDS = (
     "kinds",
@@ -234,7 +235,8 @@ async def test_the_controller_changes_neither_the_model_nor_what_has_happened(ev
             *writes_to(*model),
             "UPDATE farrier.edges SET layer = 'x'",
             "UPDATE farrier.history SET cause = 'x'",
-            *writes_to("history", "history_retention", "node_bmcs", "node_identities", "bmc_logins", "workers"),
+            *writes_to("history", "history_retention", "locks"),
+            *writes_to("node_bmcs", "node_identities", "bmc_logins", "workers"),
             "SELECT farrier.record_beginning('node', 1, 1, 'status', 'enrolling', 'a', 'b')",
         ]
         assert await refused(conn, *statements) == statements
