@@ -10,7 +10,11 @@ import time
 
 
 class MonotonicClock:
-    """`farrier.protocols.Clock`, for real."""
+    """`farrier.protocols.Clock`, for real. Where the system has such a clock, time in which the machine was suspended
+    counts, as it does for the leases in the database."""
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return time.clock_gettime(_CLOCK)
+
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

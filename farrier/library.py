@@ -30,6 +30,7 @@ from farrier.model.outcome import Decision, Deleted, DoNothing, Outcome, Step, T
 from farrier.model.params import NoParams, Params
 from farrier.model.resource import Answer, Pending, Resource
 from farrier.protocols import CredentialStore, StateHandler
+from farrier.protocols.acting import require_lease
 
 __all__ = [
     "Answer",
@@ -70,6 +71,7 @@ __all__ = [
     "open_enqueuer",
     "params_of",
     "reject",
+    "require_lease",
     "sort_requests",
 ]
 

@@ -64,7 +64,7 @@ class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         timedelta,
         Meta(
             description="A run whose lease was not renewed for this long is cancelled: before the lease "
-            "ends, so that no two runs of one resource ever overlap."
+            "ends, so that no two runs of one resource overlap, but for one request of a process that was stopped."
         ),
     ] = _seconds(12)
     batch: Annotated[

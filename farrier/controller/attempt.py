@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Generic, TypeVar
 
 import anyio
@@ -23,6 +25,7 @@ from farrier.errors import FarrierError, HandlerTimeout, InternalError, LeaseLos
 from farrier.model.outcome import Step
 from farrier.model.schedule import Claimed, Finished
 from farrier.protocols import Kind, StateHandler
+from farrier.protocols.acting import acting_while
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -44,6 +47,21 @@ class Run(msgspec.Struct, Generic[R, S, W], frozen=True):
     seconds: float
     resource: R | None
     error: str = ""
+
+
+class _Required:
+    """The lease that a step is to have. Once it was lost that ends the run, whatever the step makes of the error."""
+
+    def __init__(self, require: Callable[[], None]) -> None:
+        self._require = require
+        self.lost: LeaseLost | None = None
+
+    def require(self) -> None:
+        try:
+            self._require()
+        except LeaseLost as lost:
+            self.lost = lost
+            raise
 
 
 class Attempt(Generic[R, S, W, V]):
@@ -78,23 +96,23 @@ class Attempt(Generic[R, S, W, V]):
             decision = handle(resource, now)
             if isinstance(decision, Step):
                 return decision
-            finished = self._assessor.finish(claimed, token, resource, decision, now)
+            finished = self._assessor.finish(claimed, token, resource, decision)
         except _ITS_OWN_OR_CANCELLED as error:
             return self._failed(claimed, token, resource, error, started)
         return Run(finished, time.perf_counter() - started, resource)
 
-    async def act(
-        self, claimed: Claimed, token: int, resource: R, now: datetime, step: Step[S, W, V]
-    ) -> Run[R, S, W] | None:
+    async def act(self, claimed: Claimed, token: int, resource: R, step: Step[S, W, V]) -> Run[R, S, W] | None:
         """Await a step under its lease. None when it was interrupted, or the process stops, and the step says nothing
         of that: give the row back. Raises `LeaseLost` when the lease ended first: leave the row alone."""
         started = time.perf_counter()
         limit = min(step.deadline, self._limit)
         outcome: object = None
+        claim = _Required(partial(self._leases.require, claimed.id, token))
         with anyio.CancelScope() as scope:
             self._leases.enter(claimed.id, token, scope, limit=limit, reads_only=step.reads_only)
             try:
-                outcome = await step.act(self._services)
+                with acting_while(claim.require):
+                    outcome = await step.act(self._services)
             except _ITS_OWN as error:
                 outcome = error
             except anyio.get_cancelled_exc_class():
@@ -103,6 +121,8 @@ class Attempt(Generic[R, S, W, V]):
                 outcome = InternalError("the step cancelled itself")
             finally:
                 self._leases.leave(claimed.id, token)
+        if claim.lost is not None:
+            raise claim.lost
         if scope.cancelled_caught:
             if self._leases.interrupted(claimed.id, token):
                 if step.if_cut is None:
@@ -112,10 +132,10 @@ class Attempt(Generic[R, S, W, V]):
                 raise LeaseLost(f"the lease of {self._kind.name} {claimed.id} ended during {step.name}")
             else:
                 outcome = HandlerTimeout(limit)
-        run = self._conclude(claimed, token, resource, now, outcome, started)
+        run = self._conclude(claimed, token, resource, outcome, started)
         if not run.error or step.if_cut is None:
             return run
-        kept = self._conclude(claimed, token, resource, now, step.if_cut, started)
+        kept = self._conclude(claimed, token, resource, step.if_cut, started)
         return run if kept.error else _telling(kept, run)
 
     def missing(self, claimed: Claimed, token: int, error: FarrierError) -> Run[R, S, W]:
@@ -123,13 +143,11 @@ class Attempt(Generic[R, S, W, V]):
         finished: Finished[S, W] = self._assessor.fail(claimed, token, None, error)
         return Run(finished, 0.0, None, error.label)
 
-    def _conclude(
-        self, claimed: Claimed, token: int, resource: R, now: datetime, outcome: object, started: float
-    ) -> Run[R, S, W]:
+    def _conclude(self, claimed: Claimed, token: int, resource: R, outcome: object, started: float) -> Run[R, S, W]:
         try:
             if isinstance(outcome, BaseException):
                 raise outcome
-            finished = self._assessor.finish(claimed, token, resource, outcome, now)
+            finished = self._assessor.finish(claimed, token, resource, outcome)
         except _ITS_OWN as error:
             return self._failed(claimed, token, resource, error, started)
         return Run(finished, time.perf_counter() - started, resource)

@@ -15,6 +15,7 @@ from datetime import timedelta
 import anyio
 import msgspec
 
+from farrier.errors import LeaseLost
 from farrier.protocols import Clock
 
 
@@ -111,6 +112,13 @@ class Leases:
         first. Not asked of the clock, because a timer may fire a little early by it."""
         held = self._find(id_, token)
         return held is None or held.since + self._cancel_after < held.limit
+
+    def require(self, id_: int, token: int) -> None:
+        """Raise `LeaseLost` where the claim is too old for its step to act: asked of the clock, because a process that
+        was stopped acts before its timers do."""
+        held = self._find(id_, token)
+        if held is None or self._clock.monotonic() - held.since > self._cancel_after:
+            raise LeaseLost(f"the lease of {id_} ended before its step acted; nothing was sent")
 
     def reading(self) -> list[int]:
         """Ids whose running step may be cut short."""

@@ -203,7 +203,7 @@ class _Pass(Generic[R, S, W, V]):
             return self._attempt.missing(claimed, token, error)
         decision = self._attempt.decide(claimed, token, resource, loaded.now)
         if isinstance(decision, Step):
-            return Planned(claimed=claimed, token=token, resource=resource, now=loaded.now, step=decision)
+            return Planned(claimed=claimed, token=token, resource=resource, step=decision)
         return decision
 
     async def _load(self, claim: Taken) -> Loaded[R] | None:

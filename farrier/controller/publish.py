@@ -13,7 +13,7 @@ import structlog
 
 from farrier.controller.attempt import Run
 from farrier.controller.lease import Leases
-from farrier.model.schedule import Result, Verdict
+from farrier.model.schedule import Move, Result, Verdict
 from farrier.protocols import Kind, MetricsSink, Signal
 
 R = TypeVar("R")
@@ -49,7 +49,7 @@ class Publisher(Generic[R, S]):
             if result.verdict is Verdict.COMMITTED:
                 seconds[run.finished.outcome].append(run.seconds)
                 if _is_told(run):
-                    self._publish_one(run, log)
+                    self._publish_one(run, result, log)
             else:
                 self._publish_loss(run, result)
             again |= result.again
@@ -61,7 +61,7 @@ class Publisher(Generic[R, S]):
         elif kept:  # the loop goes on without being told, and it is counted all the same
             self._sink.woken("transition")
 
-    def _publish_one(self, run: Run[R, S, Any], log: structlog.stdlib.BoundLogger) -> None:
+    def _publish_one(self, run: Run[R, S, Any], result: Result, log: structlog.stdlib.BoundLogger) -> None:
         finished, kind, name = run.finished, self._kind.name, self._name_of(run)
         if run.error:
             state, substate = ("unknown", "") if run.resource is None else self._kind.label(run.resource)
@@ -96,7 +96,7 @@ class Publisher(Generic[R, S]):
         if samples:
             self._sink.sampled(kind, samples)
         for move in finished.moves:
-            self._sink.moved(kind, move.layer, move.source, move.target, move.seconds_in_source)
+            self._sink.moved(kind, move.layer, move.source, move.target, _seconds_in_source(move, result))
             log.info(
                 "state.moved",
                 kind=kind,
@@ -128,3 +128,10 @@ class Publisher(Generic[R, S]):
     def _name_of(self, run: Run[R, S, Any]) -> str | None:
         """What a resource is called that could be read."""
         return None if run.resource is None else self._kind.called(run.resource)
+
+
+def _seconds_in_source(move: Move, result: Result) -> float | None:
+    """From commit to commit, by the database's clock; a clock that was set back makes no time negative."""
+    if move.since is None or result.at is None:
+        return None
+    return max(0.0, (result.at - move.since).total_seconds())

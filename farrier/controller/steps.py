@@ -7,7 +7,7 @@ reading step, and cut off when the process stops or the lease could not be renew
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Generic, NoReturn, TypeVar
 
 import anyio
@@ -45,12 +45,11 @@ _ASK_AT_MOST_EVERY = 0.1
 
 
 class Planned(msgspec.Struct, Generic[R, S, W, V], frozen=True, kw_only=True):
-    """A run that was decided to need the outside world: on which claim, from which snapshot of which time."""
+    """A run that was decided to need the outside world: on which claim, from which snapshot."""
 
     claimed: Claimed
     token: int
     resource: R
-    now: datetime
     step: Step[S, W, V]
 
 
@@ -131,7 +130,7 @@ class Steps(Generic[R, S, W, V]):
         name = self._attempt.name_of(plan.resource)
         try:
             with structlog.contextvars.bound_contextvars(kind=self._kind, id=claimed.id, name=name):
-                run = await self._attempt.act(claimed, token, plan.resource, plan.now, step)
+                run = await self._attempt.act(claimed, token, plan.resource, step)
         except LeaseLost as lost:
             self._leases.drop([(claimed.id, token)])
             self._sink.lease_lost(self._kind)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -60,15 +60,15 @@ class Assessor(Generic[R, S, W]):
         self._config = config
         self._period = config.period.total_seconds()
 
-    def finish(self, claimed: Claimed, token: int, resource: R, outcome: object, now: datetime) -> Finished[S, W]:
+    def finish(self, claimed: Claimed, token: int, resource: R, outcome: object) -> Finished[S, W]:
         """The run as it is to be committed. Raises `HandlerGarbage` or `IllegalEdge`."""
         match outcome:
             case Wait() | DoNothing():
                 return self._stayed(claimed, token, resource, outcome, to=None)
             case Transition():
-                return self._moved(claimed, token, resource, outcome, now)
+                return self._moved(claimed, token, resource, outcome)
             case Update():
-                if self._moves(resource, outcome.to, now):
+                if self._moves(resource, outcome.to):
                     raise HandlerGarbage(f"an Update at {outcome.source} that moves a layer; that takes a Transition")
                 return self._stayed(claimed, token, resource, outcome, to=outcome.to)
             case Deleted():
@@ -101,10 +101,8 @@ class Assessor(Generic[R, S, W]):
             outcome_key=key,
         )
 
-    def _moved(
-        self, claimed: Claimed, token: int, resource: R, outcome: Transition[S, W], now: datetime
-    ) -> Finished[S, W]:
-        moves = self._moves(resource, outcome.to, now)
+    def _moved(self, claimed: Claimed, token: int, resource: R, outcome: Transition[S, W]) -> Finished[S, W]:
+        moves = self._moves(resource, outcome.to)
         if not moves:
             raise HandlerGarbage(f"a Transition at {outcome.source} that moves nothing; that takes an Update")
         self._check(moves)
@@ -161,7 +159,7 @@ class Assessor(Generic[R, S, W]):
             outcome_key=key,
         )
 
-    def _moves(self, resource: R, to: S, now: datetime) -> tuple[Move, ...]:
+    def _moves(self, resource: R, to: S) -> tuple[Move, ...]:
         places = self._kind.places(resource)
         moves = []
         for layer, value in self._kind.values(to).items():
@@ -169,7 +167,7 @@ class Assessor(Generic[R, S, W]):
             if place is None:
                 moves.append(Move(layer, None, value, None))
             elif place.value != value:
-                moves.append(Move(layer, place.value, value, (now - place.entered_at).total_seconds()))
+                moves.append(Move(layer, place.value, value, place.entered_at))
         return tuple(moves)
 
     def _check(self, moves: tuple[Move, ...]) -> None:

@@ -169,7 +169,11 @@ class Committer(Generic[R, S, W]):
         to = self._rows.kind, self._owner, work.patient, self._rows.writer, changes
         async with session.borrowed(self._pool) as conn:
             records = await session.commit_by(conn, _COMMIT, *to, *_settlement(batch), work.keep, self._lease)
-        return {record["id"]: _result(record) for record in records}
+        results = {record["id"]: _result(record) for record in records}
+        # Of the few that moved; the same for all.
+        moved = [run.id for run in batch if run.moves and results[run.id].verdict is Verdict.COMMITTED]
+        results |= {id_: msgspec.structs.replace(results[id_], at=records[0]["at"]) for id_ in moved}
+        return results
 
     def _changes(self, batch: Sequence[Finished[S, W]]) -> Changes:
         """What the kind's writer gets: its own sections, and the version that each of their runs was decided on."""
@@ -194,7 +198,8 @@ class Committer(Generic[R, S, W]):
         except (DatabaseUnreachable, *session.Refusal):
             return
         for record in records:
-            work.results[record["id"]] = _going_on(record) if record["kept"] else _DONE_AND_DUE
+            done = _going_on(record) if record["kept"] else _DONE_AND_DUE
+            work.results[record["id"]] = msgspec.structs.replace(done, at=record["at"])
 
 
 class _Work(msgspec.Struct):
@@ -253,7 +258,7 @@ def _history(run: Finished[Any, Any], move: Move) -> tuple[Any, ...]:
         move.layer,
         move.source,
         move.target,
-        move.seconds_in_source,
+        move.since,
         run.cause,
         run.reason,
         run.source,

@@ -78,12 +78,13 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A change of one layer. `source` is None when the layer begins (a workflow is created)."""
+    """A change of one layer, which was in `source` from `since` on. Both are None when the layer begins (a workflow is
+    created)."""
 
     layer: str
     source: str | None
     target: str
-    seconds_in_source: float | None
+    since: datetime | None
 
 
 class Answered(msgspec.Struct, frozen=True):
@@ -146,9 +147,10 @@ class Verdict(enum.StrEnum):
 class Result(msgspec.Struct, frozen=True):
     """Verdict of one run; `error` says why for `refused`. `again` when the row is due in the woken lane
     already, be it by its own transition or by a wake that came in meanwhile; `kept` when it was claimed anew for
-    the run that follows at once."""
+    the run that follows at once; `at` is the database's time of the commit of a run that moved."""
 
     verdict: Verdict
     error: FarrierError | None = None
     again: bool = False
     kept: Claimed | None = None
+    at: datetime | None = None

@@ -22,7 +22,7 @@ from yarl import URL
 
 from farrier import protocols
 from farrier.clock import MonotonicClock
-from farrier.errors import ConfigError
+from farrier.errors import ConfigError, LeaseLost
 from farrier.model.bmc import BmcAuth, BmcError, BmcFailure, BmcReading, BmcTarget
 from farrier.model.params import PowerRequest
 from farrier.services import bmc_failure, bmc_resources
@@ -143,6 +143,8 @@ class RedfishBmc(protocols.BmcClient):
             exchange = Exchange(self._access(target), self._shared)
             found = await work(_Call(exchange, self._turns, exchange.bmc))
             return _reading(found, exchange)
+        except LeaseLost:
+            raise  # nothing was sent, and nothing of this call is to be stored
         except Exception as error:
             failure = self._failure(error, exchange)
         # Out here the new exception carries neither the old one nor its frames, which hold the headers.

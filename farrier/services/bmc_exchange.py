@@ -26,6 +26,7 @@ from yarl import URL
 from farrier import protocols
 from farrier.model.bmc import BmcAuth, BmcError, BmcFailure
 from farrier.model.credential import Credential
+from farrier.protocols.acting import require_lease
 from farrier.services import bmc_answers, bmc_failure, bmc_resources, bmc_sessions
 from farrier.services.bmc_answers import Answered, Response
 from farrier.services.bmc_logins import Logins, Secret
@@ -59,6 +60,11 @@ class Operation(StrEnum):
     INTERFACES = "interfaces"
     ACTION_INFO = "action_info"
     RESET = "reset"
+
+    @property
+    def changes(self) -> bool:
+        """Whether the request changes something at the BMC."""
+        return self in (Operation.RESET, Operation.SESSION)
 
 
 class _AnotherSecret(Exception):
@@ -192,7 +198,7 @@ class Exchange:
         started = anyio.current_time()
         result = "cancelled"
         try:
-            dial = Dial(self._access.route, partial(self._connected, login := ExitStack()))
+            dial = Dial(self._access.route, partial(self._connected, operation, login := ExitStack()))
             with login, anyio.fail_after(max(0.0, self.deadline - started)), dialling(dial):
                 understood = understand(path, await request())
             result = "ok"
@@ -206,9 +212,14 @@ class Exchange:
             self._shared.observer.requested("bmc", operation, result, anyio.current_time() - started)
         return understood
 
-    async def _connected(self, login: ExitStack, headers: Headers) -> None:
+    async def _connected(self, operation: Operation, login: ExitStack, headers: Headers) -> None:
         """The BMC's checked address has answered, and has proven by TLS who it is: now the secret is read, and shown.
         The login counts until `login` is over."""
+        await self._show(login, headers)
+        if operation.changes:
+            require_lease()
+
+    async def _show(self, login: ExitStack, headers: Headers) -> None:
         match self._shows:
             case _Shows.NOTHING:
                 return

@@ -19,6 +19,7 @@ import httpx
 from farrier import protocols
 from farrier.errors import CredentialError
 from farrier.model.maas import MaasError, MaasFailure
+from farrier.protocols.acting import require_lease
 from farrier.services import maas_failure
 from farrier.services.answer import Answer, Garbled
 from farrier.services.maas_requests import Operation, Request
@@ -118,6 +119,8 @@ class Transport:
         within = self._settings.change_timeout if request.changes else self._settings.read_timeout
         try:
             with anyio.fail_after(within.total_seconds()):
+                if request.changes:
+                    require_lease()
                 return await self._wire.exchange(request, authorization(key, self._times.wall()))
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:  # TimeoutError is one of the last
             raise maas_failure.of_exception(request, error, within=within) from None

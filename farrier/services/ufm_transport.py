@@ -24,6 +24,7 @@ from typing_extensions import override
 from farrier import protocols
 from farrier.errors import CredentialError
 from farrier.model.ufm import UfmError, UfmFailure
+from farrier.protocols.acting import require_lease
 from farrier.services import ufm_failure
 from farrier.services.answer import Answer, Garbled, received
 from farrier.services.sending import reported, tried
@@ -195,6 +196,8 @@ class Transport:
         within = self._settings.change_timeout if request.changes else self._settings.read_timeout
         try:
             with anyio.fail_after(within.total_seconds()):
+                if request.changes:
+                    require_lease()
                 async with self._http.stream(
                     request.method,
                     request.path,

@@ -97,6 +97,7 @@ async def test_what_is_to_happen_happens_when_it_was_to(db: pg.Database) -> None
     async with db.connect() as conn:
         await conn.execute("SELECT farrier.register_node('gpu-1', bootstrap_ttl => interval '1 hour')")
         await conn.execute("SELECT farrier.issue_bootstrap('gpu-1', interval '1 hour')")
+        await beat(db)  # as a controller that runs did a moment ago
         await db.advance(-BACK)
         await beat(db)
         left = await conn.fetchval("SELECT max(expires_at) - farrier.now() FROM farrier.bootstrap_tokens")
@@ -113,6 +114,7 @@ async def test_what_is_known_of_a_bmc_ages_again_and_its_logins_stay_apart(db: p
             " 'next_sync_at', farrier.now() + interval '30 s', 'sync_error', 'at 2026-01-01T00:00:00Z',"
             " 'tries', jsonb_build_array(farrier.now() - interval '9 s', farrier.now() - interval '4 s'))"
         )
+        await beat(db)  # as a controller that runs did a moment ago
         await db.advance(-BACK)
         await beat(db)
         bmc = msgspec.json.decode(await conn.fetchval("SELECT bmc FROM farrier.nodes"), type=dict[str, object])
@@ -132,6 +134,7 @@ async def test_a_run_that_was_decided_by_the_old_time_is_decided_anew(db: pg.Dat
     async with db.connect() as conn:
         await conn.execute("SELECT farrier.register_node('gpu-1')")
         before = await conn.fetchval("SELECT version FROM farrier.nodes")
+        await beat(db)  # as a controller that runs did a moment ago
         await db.advance(-BACK)
         await beat(db)
         assert await conn.fetchval("SELECT version FROM farrier.nodes") == before + 1

@@ -129,7 +129,7 @@ def run(place: Place) -> tuple[Place, bool]:
         ends = before.deleting or (before.workflow is not None and before.workflow.status is W.COMPENSATING)
         assert before.paused is None or ends, "nothing is done to a paused node"
         decision = acted(decision, Played(place.bmc_answers), region)
-    ASSESSOR.finish(CLAIMED, 1, before, decision, now)
+    ASSESSOR.finish(CLAIMED, 1, before, decision)
     changed = isinstance(decision, Transition | Update)
     after = decision.to if isinstance(decision, Transition | Update) else before
     holds(before, after)

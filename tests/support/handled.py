@@ -94,7 +94,7 @@ class Handled:
         decision = self.handler().handle(before, now)
         if isinstance(decision, Step):
             decision = await decision.act(self.stand.services)
-        _ASSESSOR.finish(_CLAIMED, 1, before, decision, now)
+        _ASSESSOR.finish(_CLAIMED, 1, before, decision)
         changed = isinstance(decision, Transition | Update)
         after = decision.to if isinstance(decision, Transition | Update) else before
         for sample in NODE_KIND.samples(before, after):

@@ -21,7 +21,7 @@ class Held:
     def finish(self, id_: int, outcome: object) -> Finished[Shape, Answer]:
         claimed = next(row for row in self.claim.rows if row.id == id_)
         widget = self.widgets[id_]
-        return self._assessor.finish(claimed, self.claim.token, widget, outcome, widget.entered_at)
+        return self._assessor.finish(claimed, self.claim.token, widget, outcome)
 
     async def commit(self, *runs: Finished[Shape, Answer], patient: bool = False) -> dict[int, Verdict]:
         results = await self.io.commit(runs, patient=patient)

@@ -49,6 +49,7 @@ class Ledger(MetricsSink):
         self.errors: list[str] = []
         self.moves: list[tuple[str | None, str]] = []
         self.samples: list[Sample] = []
+        self.seconds_in_source: list[float | None] = []
         self.verdicts: list[str] = []
         self.waits: dict[str, list[float]] = {"woken": [], "periodic": []}
         self.woken_by: Counter[str] = Counter()
@@ -69,6 +70,7 @@ class Ledger(MetricsSink):
     @override
     def moved(self, kind: str, layer: str, source: str | None, target: str, seconds: float | None) -> None:
         self.moves.append((source, target))
+        self.seconds_in_source.append(seconds)
         self._tell()
 
     @override

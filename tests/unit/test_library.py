@@ -24,7 +24,7 @@ NAMES = re.findall(
     Enqueuer Extension FarrierError Handler HandlerError KindAction KindEdge KindMetric KindSpec KindState NoParams
     Outcome Params Pending RefusedByModel Resource Sample ServiceError StateHandler Step Surroundings Transition Update
     Wait accept
-    open_enqueuer params_of reject sort_requests
+    open_enqueuer params_of reject require_lease sort_requests
     """,
 )
 ALIASES = {"Decided", "Decision", "Outcome"}  # of types; they have no docstring that Python could find

@@ -271,7 +271,7 @@ END $$;
 CREATE OR REPLACE FUNCTION farrier.commit_runs(
     of_kind text, controller uuid, patient boolean, writer text, changes jsonb,
     ids bigint[], tokens bigint[], lanes smallint[], delays interval[], steps smallint[], keys integer[],
-    moved bigint[], versions bigint[], layers text[], from_values text[], to_values text[], seconds double precision[],
+    moved bigint[], versions bigint[], layers text[], from_values text[], to_values text[], entered timestamptz[],
     causes text[], reasons text[], sources text[], move_tokens bigint[],
     told bigint[], outcomes text[],
     next_token bigint DEFAULT NULL, next_lease interval DEFAULT NULL)
@@ -332,9 +332,10 @@ BEGIN
 
     IF cardinality(moved) > 0 THEN
         INSERT INTO farrier.history (kind, id, version, layer, from_value, to_value, at, seconds_in_source, cause, reason, source, controller, claim_token)
-        SELECT of_kind, r.id, r.version, r.layer, r.from_value, r.to_value, farrier.now(), r.seconds, r.cause, r.reason, r.source, commit_runs.controller, r.token
-          FROM unnest(moved, versions, layers, from_values, to_values, commit_runs.seconds, causes, reasons, sources, move_tokens)
-               AS r (id, version, layer, from_value, to_value, seconds, cause, reason, source, token)
+        SELECT of_kind, r.id, r.version, r.layer, r.from_value, r.to_value, farrier.now(),
+               CASE WHEN r.entered IS NOT NULL THEN extract(epoch FROM greatest(farrier.now() - r.entered, '0')) END, r.cause, r.reason, r.source, commit_runs.controller, r.token
+          FROM unnest(moved, versions, layers, from_values, to_values, entered, causes, reasons, sources, move_tokens)
+               AS r (id, version, layer, from_value, to_value, entered, cause, reason, source, token)
          WHERE all_won OR r.id = ANY (won);
     END IF;
     IF cardinality(told) > 0 THEN

@@ -4,15 +4,16 @@
 -- `won` null: of all. Nothing else inserts moves.
 CREATE FUNCTION farrier.record_moves(
     of_kind text, controller uuid, won bigint[], moved bigint[], versions bigint[], layers text[], from_values text[], to_values text[],
-    seconds double precision[], causes text[], reasons text[], sources text[], move_tokens bigint[]) RETURNS void
+    entered timestamptz[], causes text[], reasons text[], sources text[], move_tokens bigint[]) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     recorded bigint;
 BEGIN
     INSERT INTO history (kind, id, version, layer, from_value, to_value, at, seconds_in_source, cause, reason, source, controller, claim_token)
-    SELECT of_kind, r.id, r.version, r.layer, r.from_value, r.to_value, farrier.now(), r.seconds, r.cause, r.reason, r.source, record_moves.controller, r.token
-      FROM unnest(moved, versions, layers, from_values, to_values, record_moves.seconds, causes, reasons, sources, move_tokens)
-           AS r (id, version, layer, from_value, to_value, seconds, cause, reason, source, token)
+    SELECT of_kind, r.id, r.version, r.layer, r.from_value, r.to_value, farrier.now(),
+           CASE WHEN r.entered IS NOT NULL THEN extract(epoch FROM greatest(farrier.now() - r.entered, '0')) END, r.cause, r.reason, r.source, record_moves.controller, r.token
+      FROM unnest(moved, versions, layers, from_values, to_values, record_moves.entered, causes, reasons, sources, move_tokens)
+           AS r (id, version, layer, from_value, to_value, entered, cause, reason, source, token)
      WHERE (won IS NULL OR r.id = ANY (won))
        AND EXISTS (SELECT FROM schedule s WHERE s.kind = of_kind AND s.id = r.id AND s.claim_token = r.token AND s.owner = record_moves.controller);
     GET DIAGNOSTICS recorded = ROW_COUNT;
@@ -30,7 +31,7 @@ END $$;
 CREATE OR REPLACE FUNCTION farrier.commit_runs(
     of_kind text, controller uuid, patient boolean, writer text, changes jsonb,
     ids bigint[], tokens bigint[], lanes smallint[], delays interval[], steps smallint[], keys integer[],
-    moved bigint[], versions bigint[], layers text[], from_values text[], to_values text[], seconds double precision[],
+    moved bigint[], versions bigint[], layers text[], from_values text[], to_values text[], entered timestamptz[],
     causes text[], reasons text[], sources text[], move_tokens bigint[],
     told bigint[], outcomes text[],
     next_token bigint DEFAULT NULL, next_lease interval DEFAULT NULL)
@@ -92,7 +93,7 @@ BEGIN
 
     IF cardinality(moved) > 0 THEN
         PERFORM farrier.record_moves(of_kind, controller, CASE WHEN all_won THEN NULL ELSE won END, moved, versions, layers,
-            from_values, to_values, commit_runs.seconds, causes, reasons, sources, move_tokens);
+            from_values, to_values, commit_runs.entered, causes, reasons, sources, move_tokens);
     END IF;
     IF cardinality(told) > 0 THEN
         INSERT INTO farrier.outcomes AS o (kind, id, at, outcome)

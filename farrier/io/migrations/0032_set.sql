@@ -77,7 +77,7 @@ BEGIN
             SELECT DISTINCT a, d.run FROM unnest(read_macs(ARRAY(SELECT jsonb_array_elements_text(d.params -> 'macs')))) a;
         END IF;
         PERFORM record_moves('node', s.owner, NULL, ARRAY[d.run], ARRAY[was.version], ARRAY['details.' || after.key],
-                             ARRAY[before ->> after.key], ARRAY[coalesce(after.value #>> '{}', '(none)')], ARRAY[NULL::double precision],
+                             ARRAY[before ->> after.key], ARRAY[coalesce(after.value #>> '{}', '(none)')], ARRAY[NULL::timestamptz],
                              ARRAY[d.cause], ARRAY[d.reason], ARRAY['write_details'], ARRAY[s.claim_token])
            FROM jsonb_each(details_of(becomes)) after JOIN schedule s ON s.kind = 'node' AND s.id = d.run
           WHERE after.value IS DISTINCT FROM before -> after.key;

@@ -246,7 +246,7 @@ class Statements(RuleBasedStateMachine):
             outcome="transition" if moves else "do_nothing",
             delay=30 * SECOND,
             to=Shape(to) if moves else None,
-            moves=(Move("state", seen.state.value, to.value, 0.0),) if moves else (),
+            moves=(Move("state", seen.state.value, to.value, seen.entered_at),) if moves else (),
             writes=answered(seen),
         )
 

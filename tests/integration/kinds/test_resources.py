@@ -206,7 +206,7 @@ def packed(crate: Crate, token: int) -> Finished[Crate, Answer]:
         due=Due.RERUN,
         outcome="transition",
         to=msgspec.structs.replace(crate, state="packed"),
-        moves=(Move("state", "packing", "packed", 1.0),),
+        moves=(Move("state", "packing", "packed", None),),
         record=Record("transition"),
     )
 

@@ -54,7 +54,7 @@ class ByHand:
     def finish(self, claim: Claim, loaded: Loaded[Node]) -> Finished[Node, Write]:
         decision = HANDLER.handle(loaded.resources[1], loaded.now)
         assert not isinstance(decision, Step)
-        return self._assessor.finish(claim.rows[0], claim.token, loaded.resources[1], decision, loaded.now)
+        return self._assessor.finish(claim.rows[0], claim.token, loaded.resources[1], decision)
 
     async def commit(self, run: Finished[Node, Write]) -> Result:
         return (await self.io.commit([run]))[1]

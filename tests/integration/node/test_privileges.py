@@ -246,7 +246,7 @@ async def test_history_is_recorded_for_claimed_rows_only_and_removed_by_retentio
     """The role of the loop has no right of its own on history: the two functions of the owner have."""
     record = """
         SELECT farrier.record_moves('node', $1, NULL, ARRAY[$2::bigint], '{2}', '{status}', '{enrolling}', '{active}',
-                                    '{1}', '{forged}', '{forged}', '{forged}', ARRAY[$3::bigint])
+                                    ARRAY[farrier.now()], '{forged}', '{forged}', '{forged}', ARRAY[$3::bigint])
     """
     async with every_db.connect() as owner:
         node = await owner.fetchval("SELECT farrier.register_node('gpu-1')")

@@ -27,12 +27,12 @@ assessor: Assessor[Widget, Shape, Answer] = Assessor(toy.WidgetKind(), Controlle
 def finish(
     outcome: Outcome[Shape, Answer], *, outcome_key: int | None = None, reruns: int = 0
 ) -> Finished[Shape, Answer]:
-    return assessor.finish(Claimed(1, outcome_key, timedelta(0), reruns), 7, RAW, outcome, NOW)
+    return assessor.finish(Claimed(1, outcome_key, timedelta(0), reruns), 7, RAW, outcome)
 
 
-def test_a_transition_names_its_move_and_the_time_spent_before_it() -> None:
+def test_a_transition_names_its_move_and_since_when_it_was_where_it_left() -> None:
     run = finish(Transition(to=Shape(State.MADE), reason="r", cause="c"))
-    assert run.moves == (Move("state", "raw", "made", 90.0),)
+    assert run.moves == (Move("state", "raw", "made", RAW.entered_at),)
     assert (run.due, run.version, run.token) == (Due.RERUN, 5, 7)
 
 

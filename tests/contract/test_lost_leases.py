@@ -1,0 +1,58 @@
+"""Clients ask for the lease of the step immediately before each request that changes something, and for no other."""
+
+from __future__ import annotations
+
+import pytest
+
+from farrier.errors import LeaseLost
+from farrier.model.bmc import BmcTarget
+from farrier.model.params import PowerRequest
+from farrier.protocols.acting import acting_while, require_lease
+from farrier.sim.maas import Region, RegionTransport, Status
+from farrier.sim.ufm import Manager
+from tests.support.bmc import CREDENTIAL, SYSTEM, FakeBmc, connect, system
+from tests.support.maas import DEPLOY, commissioned, world_of
+from tests.support.ufm import wanted, world_with
+
+KEY = 0x7ABC
+
+
+def lost() -> None:
+    raise LeaseLost("the lease ended")
+
+
+async def test_maas_is_read_and_not_changed() -> None:
+    region = Region()
+    async with world_of(RegionTransport(region)) as world:
+        machine = await commissioned(world, region)
+        with acting_while(lost):
+            await world.client.machine(machine.system_id)
+            with pytest.raises(LeaseLost):
+                await world.client.do(machine, DEPLOY)
+    assert region.machines[machine.system_id].status == Status.READY
+
+
+async def test_ufm_is_read_and_not_changed() -> None:
+    async with world_with(Manager()) as world:
+        with acting_while(lost):
+            assert await world.client.read_anew(KEY) is None
+            with pytest.raises(LeaseLost):
+                await world.client.create(wanted(KEY))
+        assert await world.client.read_anew(KEY) is None
+
+
+async def test_a_bmc_is_read_and_not_switched(bmc: FakeBmc) -> None:
+    bmc.answer(SYSTEM, system(PowerState="On"))
+    target = BmcTarget(address=bmc.url, credential=CREDENTIAL, system_path=SYSTEM)
+    async with connect(bmc.ca_file) as client:
+        with acting_while(lost):
+            await client.read(target)
+            with pytest.raises(LeaseLost):
+                await client.set_power(target, PowerRequest.OFF)
+    assert [request.path for request in bmc.requests if request.method != "GET"] == []
+
+
+def test_outside_of_a_step_nothing_is_asked() -> None:
+    with pytest.raises(LeaseLost), acting_while(lost):
+        require_lease()
+    require_lease()
