@@ -69,7 +69,8 @@ class Daemon:
         gauges = wiring.fleet_gauges(config)
         sink.registry.register(gauges)
         sink.registry.register(wiring.trust_gauge(config.bmc))
-        site = Site(sink.registry, unready_because=self._unready_because, refresh=gauges.refresh)
+        names = (config.http.host, *config.http.names)
+        site = Site(sink.registry, unready_because=self._unready_because, refresh=gauges.refresh, names=names)
         _log.info("daemon.starting", version=farrier.__version__, pid=os.getpid())
         async with serving(site.app, host=config.http.host, port=config.http.port) as url:
             _log.info("http.listening", url=url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import msgspec
@@ -9,6 +10,7 @@ from msgspec import Meta
 
 from farrier.log import Format, Level
 
+_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 # Kinds of places that a credential store knows.
 _SCHEMES = frozenset({"file", "env", "systemd", "vault"})
 
@@ -22,6 +24,13 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         Meta(min_length=1, description="Address to listen on. Beyond loopback, put a proxy with TLS in front."),
     ] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535, description="Port to listen on; 0 lets the system choose.")] = 9464
+    names: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Host names under which it is asked, as of a proxy that passes the Host header on. Any address "
+            "and localhost are known; other hosts get 421, except for /metrics, /healthz and /readyz."
+        ),
+    ] = ()
     bearer_token: Annotated[
         str,
         Meta(
@@ -33,6 +42,10 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     def __post_init__(self) -> None:
         if not (self.host.isascii() and self.host.isprintable()):
             raise ValueError("host is a name or an address in ASCII; a name with other letters begins with xn-- there")
+        if wrong := [name for name in self.names if not _NAME.fullmatch(name)]:
+            raise ValueError(
+                f"names are host names, as in farrier.example.com, without scheme, port or path; got {wrong}"
+            )
         scheme, _, where = self.bearer_token.partition(":")
         if self.bearer_token and not (scheme in _SCHEMES and where):
             raise ValueError("bearer_token is a reference, file:, env:, systemd: or vault:, to where the token is")

@@ -7,7 +7,7 @@ hint}`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.applications import Starlette
@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from farrier.errors import CredentialError, DatabaseUnreachable, RefusedByModel, UndecodableState
 from farrier.web import api, breaches, pages, resources
 from farrier.web.backend import Backend
+from farrier.web.hosts import KnownHosts
 from farrier.web.refusals import left, no_token, refused, undecodable, unforeseen, unreachable, wrong_path
 
 # No page of ours runs a script, and none is to be shown inside of another.
@@ -40,8 +41,10 @@ class Site:
         *,
         unready_because: Callable[[], str | None],
         refresh: Callable[[], Awaitable[None]],
+        names: Collection[str] = (),
     ) -> None:
-        """`refresh` is awaited before each exposition of the registry."""
+        """`refresh` is awaited before each exposition of the registry. `names` are hosts that this server is, besides
+        localhost and any address."""
         self._registry = registry
         self._unready_because = unready_because
         self._refresh = refresh
@@ -64,7 +67,7 @@ class Site:
             },
         )
         # Around all of it: the answer to an error that nobody foresaw is made outside of what Starlette lets us add.
-        self.app: ASGIApp = _Headers(self._site)
+        self.app: ASGIApp = _Headers(KnownHosts(self._site, names))
 
     def open(self, backend: Backend) -> None:
         """The database is there."""

@@ -44,7 +44,7 @@ def closed_site() -> Site:
 
 
 def client_of(site: Site) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app=site.app), base_url="http://farrier")
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=site.app), base_url="http://localhost")
 
 
 @pytest.fixture

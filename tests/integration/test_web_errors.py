@@ -155,7 +155,7 @@ async def test_a_client_that_leaves_while_it_speaks_is_no_trouble_of_ours(backen
     site = closed_site()
     site.open(Backend(backend.queries, backend.requests, Limits(), token_is_asked, backend.resources))
     app = Watched(site.app)
-    head = "POST /api/v1/intents HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
+    head = "POST /api/v1/intents HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n"
     with anyio.fail_after(pg.PATIENCE.total_seconds()):
         async with serving(app, host="127.0.0.1", port=0) as url:
             async with await anyio.connect_tcp("127.0.0.1", int(url.rpartition(":")[2])) as client:

@@ -83,7 +83,7 @@ def test_an_unknown_section_is_refused_likewise(file: Path) -> None:
 
 def test_a_key_like_no_other_lists_what_there_is(file: Path) -> None:
     file.write_text("[http]\nxyzzy = 1\n")
-    assert "there are: host, port, bearer_token" in refusal(file)
+    assert "there are: host, port, names, bearer_token" in refusal(file)
 
 
 def test_a_misspelt_variable_of_a_section_is_refused_and_others_are_left_alone() -> None:

@@ -1,0 +1,68 @@
+"""The name that a request is for: a page whose host name was pointed at this server reads and asks nothing."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+
+from farrier.config import HttpConfig
+from farrier.web.hosts import UNDER_ANY_NAME
+from farrier.web.server import serving
+from farrier.web.site import Site
+
+PATHS = ["/", "/nodes/gpu-1", "/api/v1/nodes", "/api/v1/nowhere", "/metrics/", "//metrics", "/healthz/.."]
+FOREIGN = [
+    *("evil.test", "evil.test:9464", "farrier.test.evil.test", "localhost.evil.test", "127.0.0.1.evil.test"),
+    *("", "a b", "[::1", "evil.test@localhost", "localhost,evil.test"),
+]
+OURS = [
+    *("127.0.0.1:9464", "10.1.2.3", "[::1]:9464", "[2001:db8::1]", "localhost", "LOCALHOST:80", "localhost."),
+    *("x.localhost", "farrier.test", "Farrier.Test:443", "farrier.test."),
+]
+
+
+async def nothing() -> None:
+    """Nothing is to be refreshed."""
+
+
+def client() -> httpx.AsyncClient:
+    site = Site(CollectorRegistry(), unready_because=lambda: None, refresh=nothing, names=("farrier.test",))
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=site.app), base_url="http://127.0.0.1")
+
+
+@pytest.mark.parametrize("host", FOREIGN)
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_request_for_another_host_is_refused_before_anything_is_read(host: str, path: str) -> None:
+    async with client() as web:
+        for method in ("GET", "POST"):
+            answer = await web.request(method, f"http://127.0.0.1{path}", headers={"host": host})
+            assert answer.status_code == 421
+            assert "http.names" in answer.text
+            assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("host", OURS)
+async def test_an_address_localhost_and_a_name_of_the_settings_are_this_server(host: str) -> None:
+    async with client() as web:  # which has no database
+        assert (await web.get("/api/v1/nodes", headers={"host": host})).status_code == 503
+
+
+@pytest.mark.parametrize("path", sorted(UNDER_ANY_NAME))
+@pytest.mark.parametrize("host", ["evil.test", "farrier-0.farrier.svc"])
+async def test_prometheus_and_probes_come_under_any_name(path: str, host: str) -> None:
+    async with client() as web:
+        assert (await web.get(path, headers={"host": host})).status_code == 200
+
+
+async def test_over_a_real_socket_the_header_decides_and_not_the_address() -> None:
+    site = Site(CollectorRegistry(), unready_because=lambda: None, refresh=nothing)
+    async with serving(site.app, host="127.0.0.1", port=0) as url, httpx.AsyncClient(trust_env=False) as web:
+        assert (await web.get(f"{url}/api/v1/nodes")).status_code == 503
+        assert (await web.get(f"{url}/api/v1/nodes", headers={"host": "evil.test"})).status_code == 421
+
+
+@pytest.mark.parametrize("name", ["", "https://farrier.test", "farrier.test:443", "farrier.test/x", "*.test", "a b"])
+def test_a_name_in_the_settings_is_a_host_name_and_nothing_more(name: str) -> None:
+    with pytest.raises(ValueError, match="names are host names"):
+        HttpConfig(names=(name,))
