@@ -11,10 +11,11 @@ import typer
 from farrier.cli import output
 from farrier.cli.connection import Session, with_database
 from farrier.cli.output import Cell
-from farrier.model import clocks, duration
+from farrier.model import clocks, duration, symptoms
 from farrier.model.clocks import Clock
 from farrier.model.health import Alert
 from farrier.model.management import Management
+from farrier.model.symptoms import Patience
 from farrier.model.views import MaasView, NodeDetail, RequestView, WorkflowView
 from farrier.model.why import Why, explain
 
@@ -30,7 +31,7 @@ async def show(session: Session, node: NodeArgument, as_json: output.AsJson = Fa
     if as_json:
         output.json(output.plain(detail) | {"clocks": output.plain(running)})
         return
-    output.facts(_facts(detail, page.now))
+    output.facts(_facts(detail, page.now, session.settings.node.patience))
     typer.echo()
     output.table(("LAYER", "STATE", "FOR", "LIMIT", "ABOVE"), (clock_row(clock, page.now) for clock in running))
     if detail.requests:
@@ -50,7 +51,7 @@ async def why(session: Session, node: NodeArgument, as_json: output.AsJson = Fal
         output.facts(_in_words(explained, page.now))
 
 
-def _facts(node: NodeDetail, now: datetime) -> Iterable[tuple[str, Cell]]:
+def _facts(node: NodeDetail, now: datetime, patience: Patience) -> Iterable[tuple[str, Cell]]:
     yield "node", f"{node.name} (id {node.id}, version {node.version})"
     yield "status", output.state(node.status)
     yield "management", node.management and output.state(node.management)
@@ -63,6 +64,7 @@ def _facts(node: NodeDetail, now: datetime) -> Iterable[tuple[str, Cell]]:
     yield "labels", ", ".join(f"{key}={value}" for key, value in node.labels.items())
     yield "MAAS id", node.maas_id
     yield "in MAAS", _in_maas(node.maas, now) if node.maas is not None else None
+    yield "not expected", symptoms.not_as_expected(node, now, patience)
     yield from _networks(node)
     yield "BMC", node.bmc_address
     yield "credential", node.bmc_credential

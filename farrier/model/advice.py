@@ -108,6 +108,8 @@ def _all(case: Case) -> Iterator[Advice]:
     if node.workflow is not None and node.workflow.mode is None:
         yield Advice("ask for onboard with a mode, or adopt: nothing starts by itself")
     yield from map(Advice, _by_state(node))
+    if symptoms.not_as_expected(node, case.now, case.patience) is not None:
+        yield Advice("find out who changed the machine in MAAS; correct it there, or decommission or remove the node")
     yield from map(Advice, _of_region(case))
     yield from map(Advice, _of_clocks(node, case.late))
     for request in asked[:1]:

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
-from farrier.model import actions, duration, edges, failures, mapping, sla, stages
+from farrier.model import actions, duration, edges, expected, failures, mapping, sla, stages
 from farrier.model.edges import Layer
 from farrier.model.workflow import DecommissionMode, Mode, OnboardingMode
 
@@ -42,6 +42,7 @@ def markdown() -> str:
         "## Onboarding stages\n\n" + _stage_table(stages.OnboardingStage, tuple(OnboardingMode)),
         "## Decommission stages\n\n" + _stage_table(stages.DecommissionStage, tuple(DecommissionMode)),
         "## Node status by workflow\n\n" + _mapping_table(),
+        "## Expected in MAAS\n\n" + _expected_table(),
         "## Limits\n\n" + _sla_table(),
         "## Limits of stages\n\n" + _stage_limit_table(),
         "## Intents\n\n" + _action_table(),
@@ -100,6 +101,11 @@ def _mapping_table() -> str:
     ]
     alone = ("no live workflow", ", ".join(n for n in edges.STATES[Layer.STATUS] if n in mapping.WITHOUT_WORKFLOW))
     return _table(("workflow", "node status"), [*rows, alone])
+
+
+def _expected_table() -> str:
+    rows = [(str(status), fits.text, fits.note) for status, fits in expected.EXPECTED.items()]
+    return _table(("node status", "in MAAS", "note"), rows)
 
 
 def _sla_table() -> str:

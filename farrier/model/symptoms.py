@@ -10,10 +10,12 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from farrier.model.expected import EXPECTED, REPORTED, disagreement
 from farrier.model.failures import QuarantineCause
 from farrier.model.maas_region import RegionState
 from farrier.model.management import Management
 from farrier.model.mapping import WITHOUT_WORKFLOW
+from farrier.model.situation import POWER_IS_FREE
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.stages import OnboardingStage as O
 from farrier.model.status import NodeStatus
@@ -130,6 +132,20 @@ def bad_region(node: NodeDetail) -> RegionView | None:
     if node.region is None or node.region.state not in _BAD_REGIONS or (node.maas_id is None and not deploys):
         return None
     return node.region
+
+
+def not_as_expected(node: NodeDetail, now: datetime, patience: Patience) -> str | None:
+    """What MAAS says of the machine that does not go with the node's status, of a node that drift does not move. A
+    workflow that changes the machine in MAAS compares by itself."""
+    seen, status = node.maas, next((status for status in REPORTED if status == node.status), None)
+    if seen is None or status is None or old_since(node, now, patience) is not None:
+        return None
+    if status in (NodeStatus.RETIRED, NodeStatus.QUARANTINED) and not POWER_IS_FREE.fits(node.workflow):
+        return None
+    us = None if node.region is None else node.region.username
+    foreign = node.held_here and bool(seen.owner) and us is not None and seen.owner != us
+    said = disagreement(status, seen, foreign=foreign)
+    return None if said is None else f"{said}; expected while {status}: {EXPECTED[status].text}"
 
 
 def old_since(node: NodeDetail, now: datetime, patience: Patience) -> datetime | None:

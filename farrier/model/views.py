@@ -143,8 +143,9 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     `outcome` is what its last run said, unchanged since `outcome_at`; `next_run_at` is when it is due (None: never
     again) and `running` whether a controller holds it now. `last_workflow` is the newest workflow, live or ended;
     `requests` are the newest, newest first. `ib_guids` are its InfiniBand ports, None while nobody told them.
-    `region` is that of its site. `paused_by` and `quarantined_by` are who asked for that, None where nobody did or said
-    who. `alerts` are those of the agent's last heartbeat.
+    `region` is that of its site; `held_here`: its machine was held by us when it last came into service.
+    `paused_by` and `quarantined_by` are who asked for that, None where nobody did or said who. `alerts` are those
+    of the agent's last heartbeat.
     """
 
     version: int
@@ -157,6 +158,7 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     bmc: Bmc
     not_scrubbed: bool
     deleting: bool
+    held_here: bool = False
     same_machine: tuple[str, ...] = ()
     outcome: Record | None
     outcome_at: datetime | None

@@ -57,7 +57,7 @@ def explain(node: NodeDetail, now: datetime, limits: Limits, patience: Patience 
         waits_for=_waits_for(node),
         since=node.outcome_at,
         clocks=clocks.running(node, now, limits),
-        errors=tuple(_errors(node, now)),
+        errors=tuple(_errors(node, now, patience or Patience())),
         quarantine=_quarantine(node) if symptoms.goes_on(node) else None,
         quarantined_by=node.quarantined_by,
         paused_by=node.paused_by,
@@ -99,7 +99,7 @@ def waits_for(outcome: Record | None, next_run_at: datetime | None) -> str:
             return outcome.reason.removeprefix("waits for ")
 
 
-def _errors(node: NodeDetail, now: datetime) -> Iterator[str]:
+def _errors(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[str]:
     if node.outcome is not None and node.outcome.error:
         yield f"last run: {node.outcome.error}: {node.outcome.reason}"
     if symptoms.is_unowned(node):
@@ -108,10 +108,7 @@ def _errors(node: NodeDetail, now: datetime) -> Iterator[str]:
     if workflow is not None and workflow.failure_class is not None:
         detail = f": {workflow.failure_detail}" if workflow.failure_detail else ""
         yield f"{workflow.kind}, stage {workflow.stage}: {workflow.failure_class}{detail}"
-    region = symptoms.bad_region(node)
-    if region is not None:
-        error = f": {region.last_error}" if region.last_error else ""
-        yield f"MAAS of site {region.site}, {region.state} for {duration.human(now - region.since)}{error}"
+    yield from _in_maas(node, now, patience)
     if node.bmc.last_error is not None:
         yield f"BMC: {node.bmc.failure}: {node.bmc.last_error}" if node.bmc.failure else f"BMC: {node.bmc.last_error}"
     if node.same_machine:
@@ -124,6 +121,17 @@ def _errors(node: NodeDetail, now: datetime) -> Iterator[str]:
         yield f"cleanup not validated: {node.quarantine_reason}"
     elif node.quarantine_cause is not None and not symptoms.goes_on(node):
         yield f"quarantined, {_quarantine(node)}"
+
+
+def _in_maas(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[str]:
+    """About its site's region, and about its machine there where drift does not move the node."""
+    region = symptoms.bad_region(node)
+    if region is not None:
+        error = f": {region.last_error}" if region.last_error else ""
+        yield f"MAAS of site {region.site}, {region.state} for {duration.human(now - region.since)}{error}"
+    unexpected = symptoms.not_as_expected(node, now, patience)
+    if unexpected is not None:
+        yield unexpected
 
 
 def _quarantine(node: NodeDetail) -> str | None:

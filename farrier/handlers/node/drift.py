@@ -13,6 +13,7 @@ from datetime import datetime
 
 from farrier.handlers.node import region
 from farrier.handlers.node.moves import Policy
+from farrier.model import expected
 from farrier.model.failures import QuarantineCause
 from farrier.model.maas import MaasStatus
 from farrier.model.node import Node, Quarantine
@@ -27,15 +28,12 @@ def contradiction(node: Node, now: datetime, config: Policy) -> Quarantine | Non
     seen = _fresh(node, now, config)
     if seen is None:
         return None
-    if node.deployed_here and region.is_foreign(seen):  # no passing state, so one reading is enough
-        said = f"machine {seen.system_id} is held by {(seen.owner or '')[:64]!r}, not by us"
-        return Quarantine(QuarantineCause.STATE_DISAGREEMENT, f"MAAS says that {said}")
-    if seen.state is MaasStatus.DEPLOYED or not seen.confirmed:
+    foreign = node.deployed_here and region.is_foreign(seen)  # no passing state, so one reading is enough
+    said = expected.disagreement(node.status, seen, foreign=foreign)
+    if said is None or not (foreign or seen.confirmed):
         return None
-    if seen.state is MaasStatus.ABSENT:
-        return Quarantine(QuarantineCause.MACHINE_DELETED_UPSTREAM, f"MAAS has no machine {seen.system_id} any more")
-    said = f"{seen.state}" + (f" ({seen.status_name})" if seen.status_name else "")
-    return Quarantine(QuarantineCause.STATE_DISAGREEMENT, f"MAAS says that machine {seen.system_id} is {said}")
+    gone = seen.state is MaasStatus.ABSENT
+    return Quarantine(QuarantineCause.MACHINE_DELETED_UPSTREAM if gone else QuarantineCause.STATE_DISAGREEMENT, said)
 
 
 def is_over(node: Node, now: datetime, config: Policy) -> bool:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from farrier.handlers.node import compensating, removal, requests_adopt, unclean
+from farrier.handlers.node import compensating, region, removal, requests_adopt, unclean
 from farrier.handlers.node.logins import missing_detail
 from farrier.handlers.node.moves import change, job, proven_healthy
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request, Respond
 from farrier.handlers.node.workflow import start
+from farrier.model import expected
 from farrier.model import params as p
 from farrier.model.actions import Action
 from farrier.model.failures import FailureClass, QuarantineCause
@@ -152,8 +153,8 @@ def reactivate(request: Request) -> Reply:
         return Reject(reason="reactivate: no onboarding of this node has ever ended well; onboard or remove it")
     if node.is_bare:
         return Reject(reason="reactivate: its agent was removed; onboard it again, or remove the node")
-    if _in_maas_as(request, deployed=False):
-        return Reject(reason=f"reactivate: machine {node.maas_id} is no longer deployed in MAAS; onboard it again")
+    if (why := _not_to_reactivate(request)) is not None:
+        return Reject(reason=f"reactivate: {why}")
     return Accept(reason="reactivated", to=change(node, status=N.OFFLINE, redeploying=False))
 
 
@@ -256,6 +257,20 @@ def _record_stays(request: Request) -> str | None:
 def _has_region(request: Request) -> bool:
     site = request.config.site_of(request.node)
     return site is not None and site.maas is not None
+
+
+def _not_to_reactivate(request: Request) -> str | None:
+    """Why the machine that a fresh reading shows is not one to go back into service with. One that was put into service
+    by hand may be held by anybody."""
+    node = request.node
+    if _in_maas_as(request, deployed=False):
+        assert node.maas is not None, "it was read"
+        if node.maas.state is MaasStatus.ABSENT:
+            return f"MAAS has no machine {node.maas_id} any more; remove the node, or onboard it again"
+        return f"machine {node.maas_id} is no longer deployed in MAAS; onboard it again"
+    if _in_maas_as(request, deployed=True) and node.deployed_here and node.maas is not None:
+        return expected.disagreement(node.status, node.maas, foreign=region.is_foreign(node.maas))
+    return None
 
 
 def _in_maas_as(request: Request, *, deployed: bool) -> bool:

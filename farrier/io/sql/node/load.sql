@@ -17,8 +17,9 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
            END AS candidate_of,
            -- Duplicates are few or none, and most loads find out with one look.
            CASE WHEN EXISTS (SELECT FROM farrier.node_identities WHERE NOT holds) THEN farrier.same_machine(n.id) ELSE '{}' END AS same_machine,
-           n.maas_id IS NOT NULL AND n.status IN ('active', 'offline', 'quarantined') AND coalesce((
-             SELECT o.mode = 'deploy' FROM farrier.node_onboardings o
+           -- Out of service, what an adoption found to be ours counts like what was deployed here.
+           n.maas_id IS NOT NULL AND n.status IN ('active', 'offline', 'quarantined', 'draining', 'retired', 'removing') AND coalesce((
+             SELECT o.mode = 'deploy' OR (o.mode = 'adopt' AND n.status IN ('draining', 'retired', 'removing')) FROM farrier.node_onboardings o
               WHERE o.node_id = n.id AND o.status IN ('completed', 'reconciled') ORDER BY o.id DESC LIMIT 1), false) AS deployed_here,
            -- What a machine is told by is compared while its BMC is read for the first time, again, or for an adoption.
            CASE WHEN n.management IN ('verifying', 'adopting') OR n.status IN ('bootstrap_issued', 'enrolling', 'quarantined')

@@ -7,6 +7,9 @@ SELECT row_to_json(x)::text
                        'fresh_at', CASE WHEN m.stale_since IS NULL THEN greatest(m.read_at, g.complete_at) ELSE m.read_at END)
               FROM farrier.node_observations m
              WHERE m.node_id = n.id AND m.source = 'maas' AND m.system_id = n.maas_id AND m.read_at IS NOT NULL) AS maas,
+           n.maas_id IS NOT NULL AND coalesce((
+             SELECT o.mode <> 'manual' FROM farrier.node_onboardings o
+              WHERE o.node_id = n.id AND o.status IN ('completed', 'reconciled') ORDER BY o.id DESC LIMIT 1), false) AS held_here,
            CASE WHEN g.site IS NOT NULL THEN jsonb_build_object(
                 'site', g.site, 'state', g.state, 'since', g.state_entered_at, 'username', g.username,
                 'complete_at', g.complete_at, 'last_error', g.last_error) END AS region,

@@ -1,0 +1,90 @@
+"""What MAAS is expected to show of a node's machine, by the node's status (000 §6.2).
+
+One table for every status, shown in docs/state-model.md. `handlers.node.drift` takes nodes in service out of it by this
+table; of nodes that are not in service a disagreement is a report, which `node why` and `node show` carry, and moves
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from farrier.model.maas import MaasStatus as S
+from farrier.model.status import NodeStatus as N
+
+
+class Expected(msgspec.Struct, frozen=True, kw_only=True):
+    """`states` that fit the status, None for any. `or_off`: a machine that is switched off fits in whatever state."""
+
+    states: frozenset[S] | None
+    or_off: bool = False
+    note: str
+
+    @property
+    def text(self) -> str:
+        """The states in words."""
+        if self.states is None:
+            return "any"
+        names = [str(state) for state in S if state in self.states]
+        return ", ".join((*names, *(["switched off"] if self.or_off else [])))
+
+
+_IN_SERVICE = frozenset({S.DEPLOYED})
+
+EXPECTED: Mapping[N, Expected] = {
+    N.BOOTSTRAP_ISSUED: Expected(states=None, note="none required"),
+    N.ENROLLING: Expected(
+        states=frozenset({S.NEW, S.COMMISSIONING, S.READY, S.ALLOCATED, S.DEPLOYING, S.DEPLOYED}),
+        note="by stage: the onboarding compares, and fails as what it finds",
+    ),
+    N.ACTIVE: Expected(states=_IN_SERVICE, note="else drift: quarantined"),
+    N.OFFLINE: Expected(states=_IN_SERVICE, note="else drift: quarantined"),
+    N.QUARANTINED: Expected(
+        states=frozenset({S.READY, S.FAILED, S.BROKEN, S.DEPLOYED, S.ABSENT}), note="else reported"
+    ),
+    N.DRAINING: Expected(states=frozenset({S.DEPLOYED, S.READY}), note="else reported"),
+    N.RETIRED: Expected(
+        states=frozenset({S.DEPLOYED, S.READY}), or_off=True, note="else reported, and reactivate is refused"
+    ),
+    N.REMOVING: Expected(states=frozenset({S.READY, S.ABSENT}), or_off=True, note="else reported"),
+    N.DELETED: Expected(states=None, note="absent, or kept in MAAS by the site's policy"),
+}
+
+REPORTED = frozenset({N.QUARANTINED, N.DRAINING, N.RETIRED, N.REMOVING})
+"""Statuses in which a disagreement is reported and moves nothing."""
+
+LONGEST_OWNER = 64
+
+
+class Seen(Protocol):
+    """What MAAS shows of a machine, as a snapshot or a view has it."""
+
+    @property
+    def system_id(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def status_name(self) -> str | None: ...
+    @property
+    def owner(self) -> str | None: ...
+    @property
+    def power_state(self) -> str | None: ...
+
+
+def disagreement(status: N, seen: Seen, *, foreign: bool) -> str | None:
+    """What MAAS says of the machine that does not go with the node's status; None if it does. `foreign`: another user
+    holds the machine."""
+    if foreign:
+        return f"MAAS says that machine {seen.system_id} is held by {(seen.owner or '')[:LONGEST_OWNER]!r}, not by us"
+    expected = EXPECTED[status]
+    if expected.states is None or seen.state in expected.states:
+        return None
+    if seen.state == S.ABSENT:
+        return f"MAAS has no machine {seen.system_id} any more"
+    if expected.or_off and seen.power_state == "off":
+        return None
+    said = f"{seen.state}" + (f" ({seen.status_name})" if seen.status_name else "")
+    return f"MAAS says that machine {seen.system_id} is {said}"

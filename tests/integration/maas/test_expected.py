@@ -1,0 +1,114 @@
+"""A node out of service whose machine in MAAS is not what its status expects: reported, and moved by nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import pytest
+
+from farrier.io.queries import PostgresQueries
+from farrier.model.limits import Limits
+from farrier.model.node import TaskType
+from farrier.model.why import Why, explain
+from farrier.sim.maas import OPERATOR, Status
+from farrier.sim.maas.records import Machine as Record
+from tests.support.onboarded import active, record
+from tests.support.site import MINUTE, Machine, Site
+
+# Within it every machine is read, whatever its events say.
+SWEEP = timedelta(minutes=35)
+Human = Callable[[Site, Record], None]
+
+
+def is_taken(site: Site, machine: Record) -> None:
+    """Another user releases the machine and deploys it."""
+    machine.owner = OPERATOR.username
+    site.maas.region.move(machine, Status.DEPLOYED)
+
+
+def is_broken(site: Site, machine: Record) -> None:
+    site.maas.region.move(machine, Status.BROKEN)
+
+
+def is_forgotten(site: Site, machine: Record) -> None:
+    site.maas.region.forget(machine)
+
+
+async def drained(site: Site) -> Machine:
+    return await (await (await active(site)).asked("drain")).finish(TaskType.DRAIN)
+
+
+async def draining(site: Site) -> Machine:
+    return await (await active(site)).asked("drain")
+
+
+async def removing(site: Site) -> Machine:
+    return await (await drained(site)).asked("remove")
+
+
+async def quarantined(site: Site) -> Machine:
+    return await (await active(site)).asked("quarantine", reason="looked at")
+
+
+async def why(node: Machine) -> Why:
+    page = await PostgresQueries(node.site.pool).node(node.name)
+    return explain(page.rows[0], page.now, Limits())
+
+
+async def later(node: Machine) -> tuple[str, str]:
+    """Its status, and what is wrong with it, once its machine was read again."""
+    for _ in range(SWEEP // MINUTE):
+        await node.site.wait(MINUTE)
+    said = await why(node)
+    return said.status, "; ".join(error for error in said.errors if "MAAS" in error)
+
+
+@pytest.mark.parametrize(
+    ("human", "says"),
+    [
+        (is_taken, f"is held by '{OPERATOR.username}', not by us"),
+        (is_broken, "is broken (Broken)"),
+        (is_forgotten, "MAAS has no machine"),
+    ],
+)
+async def test_a_retired_node_says_what_became_of_its_machine_and_is_not_reactivated(
+    site: Site, human: Human, says: str
+) -> None:
+    node = await drained(site)
+    assert await later(node) == ("retired", "")
+    human(site, await record(node))
+    status, errors = await later(node)
+    assert status == "retired", "a report moves nothing"
+    assert says in errors
+    assert errors.endswith("expected while retired: ready, deployed, switched off")
+    assert "reactivate" not in (await why(node)).advice
+    answer = await node.ask("reactivate")
+    assert answer.status == "rejected"
+    assert (await node.state())[0] == "retired"
+
+
+async def test_a_machine_that_another_user_took_is_named_where_reactivation_is_refused(site: Site) -> None:
+    node = await drained(site)
+    is_taken(site, await record(node))
+    await later(node)
+    assert f"is held by '{OPERATOR.username}', not by us" in str((await node.ask("reactivate")).reason)
+
+
+async def test_a_retired_node_whose_machine_is_as_expected_is_reactivated(site: Site) -> None:
+    node = await drained(site)
+    await later(node)
+    await node.asked("reactivate")
+
+
+@pytest.mark.parametrize("way", [draining, removing, quarantined])
+async def test_other_statuses_out_of_service_are_compared_too(
+    site: Site, way: Callable[[Site], Awaitable[Machine]]
+) -> None:
+    node = await way(site)
+    before = await node.state()
+    is_taken(site, await record(node))
+    status, errors = await later(node)
+    assert f"is held by '{OPERATOR.username}', not by us" in errors
+    assert f"expected while {before[0]}" in errors
+    assert (status, (await node.state())[0]) == (before[0], before[0])

@@ -1,0 +1,30 @@
+"""The table of what MAAS is expected to show, for every status of a node (000 §6.2)."""
+
+from __future__ import annotations
+
+from farrier.model.expected import EXPECTED, REPORTED
+from farrier.model.maas import MaasStatus as S
+from farrier.model.status import NodeStatus as N
+
+
+def test_every_status_has_its_row() -> None:
+    assert list(EXPECTED) == list(N)
+
+
+def test_the_states_are_those_of_the_source() -> None:
+    found = {status: (row.states, row.or_off) for status, row in EXPECTED.items()}
+    assert found == {
+        N.BOOTSTRAP_ISSUED: (None, False),
+        N.ENROLLING: ({S.NEW, S.COMMISSIONING, S.READY, S.ALLOCATED, S.DEPLOYING, S.DEPLOYED}, False),
+        N.ACTIVE: ({S.DEPLOYED}, False),
+        N.OFFLINE: ({S.DEPLOYED}, False),
+        N.QUARANTINED: ({S.READY, S.FAILED, S.BROKEN, S.DEPLOYED, S.ABSENT}, False),
+        N.DRAINING: ({S.DEPLOYED, S.READY}, False),
+        N.RETIRED: ({S.DEPLOYED, S.READY}, True),
+        N.REMOVING: ({S.READY, S.ABSENT}, True),
+        N.DELETED: (None, False),
+    }
+
+
+def test_what_is_reported_moves_nothing_and_what_moves_is_not_reported() -> None:
+    assert REPORTED.isdisjoint({N.ACTIVE, N.OFFLINE})
