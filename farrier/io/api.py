@@ -107,6 +107,7 @@ class PostgresRequests:
             registration.auto_manage,
             registration.bootstrap_token,
             registration.bootstrap_ttl,
+            registration.api_version,
         )
         return node
 

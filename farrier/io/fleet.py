@@ -13,7 +13,7 @@ import msgspec
 
 from farrier.io import refusals, statements
 from farrier.io.pool import Pool
-from farrier.model.actions import Action
+from farrier.model.actions import API_MAX, Action
 from farrier.model.fleet import NewNode, NodeGlance, PastMove
 from farrier.model.management import Management
 from farrier.model.status import NodeStatus
@@ -37,7 +37,7 @@ class PostgresFleet:
         await self._fetch(_REGISTER, _json(nodes))
 
     async def ask(self, node: str, action: Action, params: Mapping[str, Any]) -> int:
-        (record,) = await self._fetch(_ASK, node, action.value, _json(params), self._name)
+        (record,) = await self._fetch(_ASK, node, action.value, _json(params), self._name, API_MAX)
         intent: int = record["id"]
         return intent
 

@@ -109,6 +109,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
     Action.ADOPT: ActionSpec(
         group=Group.BMC,
         description="take over a machine that runs already, reading only",
+        since=2,
         statuses=NEVER_ACTIVE,
         managements=frozenset({Management.MANAGEABLE, Management.ADOPT_FAILED}),
         situation=situation.ADOPTABLE,

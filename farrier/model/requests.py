@@ -13,17 +13,18 @@ from typing import Any
 import msgspec
 from typing_extensions import override
 
+from farrier.model.actions import API_MAX
+
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One intent. `key` makes it one request however often it is sent; without `api_version` it speaks the oldest
-    supported version."""
+    """One intent. `key` makes it one request however often it is sent."""
 
     node: str
     action: str
     params: Mapping[str, Any] = {}
     key: str | None = None
     requested_by: str | None = None
-    api_version: int | None = None
+    api_version: int = API_MAX
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +74,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     auto_manage: bool = True
     bootstrap_token: str | None = None
     bootstrap_ttl: timedelta = timedelta(hours=72)
+    api_version: int = API_MAX
 
     @override
     def __repr__(self) -> str:

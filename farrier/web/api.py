@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from farrier.model import clocks, duration
 from farrier.model import requests as asked
+from farrier.model.actions import API_MAX
 from farrier.model.past import Order, WantedPast, parse_bound, parse_key
 from farrier.web.backend import Backend, backend_of
 from farrier.web.breaches import told
@@ -43,7 +44,7 @@ class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     params: Mapping[str, Any] = {}
     idempotency_key: str | None = None
     requested_by: str | None = None
-    api_version: int | None = None
+    api_version: int = API_MAX
 
 
 @takes("after", "limit", *OF_NODES)

@@ -164,7 +164,7 @@ async def test_an_adoption_outlives_its_killed_replica_and_the_bmc_sees_nothing_
         await until(lambda: becomes(db, "manageable"))
         verified = len(slow_bmc.requests)
         async with db.connect() as conn:
-            await conn.execute("INSERT INTO farrier.intents (node, action) VALUES ('gpu-1', 'adopt')")
+            await conn.execute("INSERT INTO farrier.intents (node, action, api_version) VALUES ('gpu-1', 'adopt', 2)")
         await until(lambda: has_more_requests(slow_bmc, verified))
         async with replica(db.dsn, **trusting(slow_bmc)) as heir:
             inherits = await heir.until("daemon.ready")

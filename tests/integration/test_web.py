@@ -145,6 +145,19 @@ async def test_what_is_wrong_with_a_question_is_said_in_json(
     assert text in answer.json()["error"]
 
 
+async def test_a_request_speaks_the_newest_version_unless_it_says_another(
+    web: httpx.AsyncClient, conn: Connection
+) -> None:
+    await conn.execute("SELECT farrier.register_node('gpu-1')")
+    body = {"node": "gpu-1", "action": "pause", "params": {"reason": "x"}}
+    old = await web.post("/api/v1/intents", json=body | {"api_version": 1}, headers=WITH_TOKEN)
+    assert "needs api_version 2" in old.json()["error"]
+    assert "api_version) VALUES ('gpu-1', 'pause'" in old.json()["hint"]
+    newer = await web.post("/api/v1/intents", json=body | {"api_version": 99}, headers=WITH_TOKEN)
+    assert "newer than this database" in newer.json()["hint"]
+    assert (await web.post("/api/v1/intents", json=body, headers=WITH_TOKEN)).status_code == 202
+
+
 async def test_a_request_with_the_token_is_an_intent(web: httpx.AsyncClient, conn: Connection) -> None:
     await register(conn, "gpu-1")
     body = {

@@ -124,7 +124,7 @@ BEGIN
         GRANT INSERT (node, action, params, idempotency_key, requested_by, api_version) ON intents TO farrier_intents;
         GRANT SELECT ON intents, node_inventory, node_lifecycle TO farrier_intents;
         GRANT EXECUTE ON FUNCTION intent(text, text, jsonb, text, text, integer), enqueue(text, bigint),
-            register_node(text, text, text, text[], jsonb, text, text, text, boolean, boolean, text, interval),
+            register_node(text, text, text, text[], jsonb, text, text, text, boolean, boolean, text, interval, integer),
             issue_bootstrap(text, interval), revoke_bootstrap(text) TO farrier_intents;
     END IF;
     IF to_regrole('farrier_agent') IS NOT NULL THEN

@@ -66,28 +66,54 @@ BEGIN
     RETURN NULL;
 END $$;
 
+-- Refuses a version of the API that this database does not speak; without one there is nothing to refuse.
+CREATE FUNCTION farrier.refuse_version(api_version integer) RETURNS void
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    api_min integer := setting('api_min');
+    api_max integer := setting('api_max');
+BEGIN
+    IF api_version > api_max THEN
+        RAISE EXCEPTION 'api_version % is not supported; this database takes % to %', api_version, api_min, api_max
+            USING ERRCODE = 'FR406', HINT = format('The client is newer than this database, which speaks version %s at most: '
+                'upgrade farrier and its schema (farrier db migrate), or ask with api_version %1$s.', api_max);
+    ELSIF api_version < api_min THEN
+        RAISE EXCEPTION 'api_version % is not supported; this database takes % to %', api_version, api_min, api_max
+            USING ERRCODE = 'FR406', HINT = format('The client is older than this database: upgrade it, or ask with api_version %s.', api_min);
+    END IF;
+END $$;
+
+-- The INSERT of an intent as it has to be written for a version.
+CREATE FUNCTION farrier.insert_with_version(intent farrier.intents, api_version integer) RETURNS text
+    LANGUAGE sql IMMUTABLE SET search_path = farrier, pg_temp AS $$
+    SELECT format('INSERT INTO farrier.intents (%s) VALUES (%s);',
+                  string_agg(c.name, ', ' ORDER BY c.place), string_agg(c.written, ', ' ORDER BY c.place))
+      FROM (VALUES (1, 'node', quote_literal(intent.node)), (2, 'action', quote_literal(intent.action)),
+                   (3, 'params', CASE WHEN intent.params <> '{}' THEN quote_literal(left(intent.params::text, 16384)) END),
+                   (4, 'idempotency_key', quote_literal(left(intent.idempotency_key, 255))),
+                   (5, 'requested_by', quote_literal(left(intent.requested_by, 255))),
+                   (6, 'api_version', api_version::text)) AS c (place, name, written)
+     WHERE c.written IS NOT NULL
+$$;
+
 CREATE OR REPLACE FUNCTION farrier.validate_intent() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     spec record;
     fault text;
-    api_min numeric := setting('api_min');
-    api_max numeric := setting('api_max');
-    asked integer := coalesce(NEW.api_version, api_min);
+    asked integer := coalesce(NEW.api_version, setting('api_min'));
     first_id bigint;
 BEGIN
-    IF asked < api_min OR asked > api_max THEN
-        RAISE EXCEPTION 'api_version % is not supported; this database takes % to %', asked, api_min, api_max
-            USING ERRCODE = 'FR406', HINT = 'farrier.api_version() tells the range.';
-    END IF;
+    PERFORM refuse_version(NEW.api_version);
     SELECT a.since, a.params INTO spec FROM actions a WHERE a.action = NEW.action;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'unknown action %', coalesce(quote_literal(NEW.action), 'null')
             USING ERRCODE = 'FR400', HINT = (SELECT 'Known: ' || string_agg(a.action, ', ' ORDER BY a.action) FROM actions a);
     END IF;
     IF spec.since > asked THEN
-        RAISE EXCEPTION 'action % needs api_version % or later; this intent has %', NEW.action, spec.since, asked
-            USING ERRCODE = 'FR406', HINT = 'An intent without api_version gets the oldest supported one.';
+        RAISE EXCEPTION 'action % needs api_version % or later; this intent has %', NEW.action, spec.since,
+            coalesce(NEW.api_version::text, format('none, which means %s', asked))
+            USING ERRCODE = 'FR406', HINT = insert_with_version(NEW, spec.since);
     END IF;
     IF octet_length(NEW.params::text) > 16384 THEN
         RAISE EXCEPTION 'params are % bytes; 16384 is the most', octet_length(NEW.params::text) USING ERRCODE = 'FR400';
@@ -167,12 +193,13 @@ BEGIN
 END $$;
 
 -- Makes a node and puts it on the schedule. Nothing that writes to a BMC or to MAAS starts by itself: the onboarding
--- has no mode until somebody gives it one. With `bootstrap_token` the node waits for its agent instead.
+-- has no mode until somebody gives it one. With `bootstrap_token` the node waits for its agent instead. All versions
+-- of the API register alike so far; without `api_version` it is the newest.
 CREATE OR REPLACE FUNCTION farrier.register_node(
     name text, bmc_address text DEFAULT NULL, bmc_credential text DEFAULT NULL, macs text[] DEFAULT '{}',
     labels jsonb DEFAULT '{}', site text DEFAULT NULL, model text DEFAULT NULL, maas_id text DEFAULT NULL,
     agentless boolean DEFAULT false, auto_manage boolean DEFAULT true, bootstrap_token text DEFAULT NULL,
-    bootstrap_ttl interval DEFAULT '72 hours') RETURNS bigint
+    bootstrap_ttl interval DEFAULT '72 hours', api_version integer DEFAULT NULL) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     new_id bigint;
@@ -185,6 +212,7 @@ DECLARE
 BEGIN
     IF bootstrap_token = '' THEN RAISE EXCEPTION 'a bootstrap token may not be empty' USING ERRCODE = 'FR400'; END IF;
     PERFORM check_ttl(bootstrap_ttl);
+    PERFORM refuse_version(register_node.api_version);
     PERFORM refuse_details(register_node.bmc_address, register_node.bmc_credential, register_node.labels, register_node.site, register_node.model);
     PERFORM refuse_shared(register_node.bmc_address, addresses);
     INSERT INTO nodes (name, bmc_address, bmc_credential, labels, site, model, maas_id, agentless, auto_manage, status, management)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from farrier.io.pool import Connection
@@ -66,7 +67,9 @@ async def test_a_malformed_intent_is_refused_by_its_insert(
         (actions.API_MIN - 1, "drain", f"takes {actions.API_MIN} to {actions.API_MAX}"),
         (actions.API_MAX + 1, "drain", f"takes {actions.API_MIN} to {actions.API_MAX}"),
         (1, "unpause", "needs api_version 2 or later; this intent has 1"),
-        (None, "unpause", "needs api_version 2 or later; this intent has 1"),
+        (None, "unpause", "needs api_version 2 or later; this intent has none, which means 1"),
+        (None, "adopt", "needs api_version 2 or later; this intent has none, which means 1"),
+        (1, "adopt", "needs api_version 2 or later; this intent has 1"),
     ],
 )
 async def test_a_version_that_does_not_fit_is_refused_with_both_numbers(
@@ -77,6 +80,49 @@ async def test_a_version_that_does_not_fit_is_refused_with_both_numbers(
         with pytest.raises(pg.PostgresError, match=told) as refused:
             await insert(conn, action, version=version)
         assert refused.value.sqlstate == "FR406"
+
+
+@pytest.mark.parametrize("action", [action for action, spec in actions.ACTIONS.items() if spec.since > 1])
+async def test_the_hint_is_the_statement_that_is_taken(db: pg.Database, action: str) -> None:
+    """For everything that came after version 1, with all that the refused one had; `actions` decides the rest."""
+    params = {"set": {"site": "ams1"}, "pause": {"reason": "it's \\ loud"}}.get(action, {})
+    async with db.connect() as conn:
+        await conn.execute("SELECT farrier.register_node('gpu-1')")
+        with pytest.raises(pg.PostgresError) as refused:
+            await conn.execute(
+                "INSERT INTO farrier.intents (node, action, params, idempotency_key, requested_by)"
+                " VALUES ('gpu-1', $1, $2::jsonb, 'k''1', 'ann')",
+                action,
+                as_json(params),
+            )
+        assert refused.value.sqlstate == "FR406"
+        assert isinstance(refused.value.hint, str)
+        await conn.execute(refused.value.hint)
+        (stored,) = await conn.fetch(
+            "SELECT action, params::text, idempotency_key, requested_by, api_version FROM farrier.intents"
+        )
+        assert msgspec.json.decode(stored["params"]) == params
+        asked = (stored["action"], stored["idempotency_key"], stored["requested_by"], stored["api_version"])
+        assert asked == (action, "k'1", "ann", 2)
+
+
+async def test_a_client_that_is_newer_than_the_database_learns_what_it_speaks(db: pg.Database) -> None:
+    newer = actions.API_MAX + 1
+    async with db.connect() as conn:
+        for ask in (
+            f"SELECT farrier.register_node('gpu-1', api_version => {newer})",
+            f"SELECT farrier.intent('gpu-1', 'drain', api_version => {newer})",
+            f"INSERT INTO farrier.intents (node, action, api_version) VALUES ('gpu-1', 'drain', {newer})",
+        ):
+            with pytest.raises(pg.PostgresError, match=f"takes {actions.API_MIN} to {actions.API_MAX}") as refused:
+                await conn.execute(ask)
+            assert refused.value.sqlstate == "FR406"
+            assert f"newer than this database, which speaks version {actions.API_MAX} at most" in str(
+                refused.value.hint
+            )
+        for version in ("NULL", actions.API_MIN, actions.API_MAX):
+            await conn.execute(f"SELECT farrier.register_node('of-{version}', api_version => {version})")
+        await conn.execute("SELECT farrier.register_node('without')")
 
 
 async def test_a_version_inside_the_range_is_taken(db: pg.Database) -> None:

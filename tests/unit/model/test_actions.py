@@ -286,10 +286,10 @@ def test_interrupting_actions_are_those_that_make_a_read_pointless() -> None:
     }
 
 
-def test_versions_are_within_the_range_and_pausing_and_setting_came_second() -> None:
+def test_versions_are_within_the_range_and_adopting_pausing_and_setting_came_second() -> None:
     since = {str(action): spec.since for action, spec in ACTIONS.items()}
     assert set(since.values()) == set(range(actions.API_MIN, actions.API_MAX + 1))
-    assert {action for action, version in since.items() if version == 2} == {"set", "pause", "unpause"}
+    assert {action for action, version in since.items() if version == 2} == {"adopt", "set", "pause", "unpause"}
 
 
 def test_a_pause_does_not_stop_cancel_delete_and_unpause() -> None:
