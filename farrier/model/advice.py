@@ -55,6 +55,18 @@ _WAYS_OUT = (Action.RETRY_STAGE, Action.RESTART_CLEAN, Action.CANCEL)
 _WORKFLOWS = frozenset({Layer.ONBOARDING, Layer.DECOMMISSION})
 
 
+# These are resumed or cancelled with the workflow that they came from.
+_ENDS_WITH_A_WORKFLOW = frozenset(
+    {
+        QuarantineCause.OPERATOR,
+        QuarantineCause.FROZEN,
+        QuarantineCause.DRAIN_FAILED,
+        QuarantineCause.ONBOARDING_FAILED,
+        QuarantineCause.DECOMMISSION_FAILED,
+    }
+)
+
+
 class Advice(msgspec.Struct, frozen=True):
     """What to do, and the one intent that does it or ends it, if there is exactly one."""
 
@@ -106,7 +118,7 @@ def _all(case: Case) -> Iterator[Advice]:
     yield from map(Advice, _of_wait(case))
     yield from map(Advice, _of_bmc(node))
     if node.workflow is not None and node.workflow.mode is None:
-        yield Advice("ask for onboard with a mode, or adopt: nothing starts by itself")
+        yield Advice("ask for onboard with a mode: nothing starts by itself")
     yield from map(Advice, _by_state(node))
     if symptoms.not_as_expected(node, case.now, case.patience) is not None:
         yield Advice("find out who changed the machine in MAAS; correct it there, or decommission or remove the node")
@@ -122,6 +134,8 @@ def _of_failure(case: Case) -> Iterator[Advice]:
         return
     if workflow.failure_class in failures.BY_THE_REGION:
         yield from map(Advice, _of_region(case))
+    if case.node.deleting:
+        yield Advice(f"mend what {workflow.failure_class} names, then resume, or cancel, which ends the deletion")
     yield from _looked_up(_STAGE_ADVICE, workflow.failure_class)
 
 
@@ -130,10 +144,24 @@ def _of_quarantine(node: NodeDetail) -> Iterator[Advice]:
     if node.status != NodeStatus.QUARANTINED or symptoms.goes_on(node):
         return
     last = node.last_workflow
-    if node.quarantine_cause == QuarantineCause.ONBOARDING_FAILED and last is not None and last.failure_class:
-        ways = "onboard again or delete" if node.workflow is None else "retry_stage, restart_clean or delete"
-        yield Advice(f"its onboarding failed with {last.failure_class}: mend that, then {ways}")
-    yield from _looked_up(failures.QUARANTINE_ADVICE, node.quarantine_cause)
+    if node.workflow is None and node.quarantine_cause in _ENDS_WITH_A_WORKFLOW:
+        why = ""
+        if node.quarantine_cause == QuarantineCause.ONBOARDING_FAILED and last is not None and last.failure_class:
+            why = f"its onboarding failed with {last.failure_class}: "
+        yield Advice(f"{why}mend what it was quarantined for, then {_out_of_service(node)}")
+    for told in _looked_up(failures.QUARANTINE_ADVICE, node.quarantine_cause):
+        # An operator cannot release what is not scrubbed, and nobody but an agent ends a decommission without force.
+        text = told.text.replace(", or release it with a reason", "") if node.not_scrubbed else told.text
+        forced = node.agentless and Action.DECOMMISSION in text
+        yield Advice(f"{text}; this node is agentless, so with force: true" if forced else text, told.action)
+
+
+def _out_of_service(node: NodeDetail) -> str:
+    """What leads out of a quarantine when no workflow is live any more that could be resumed."""
+    if not node.ever_onboarded:
+        return "onboard it again or delete it"
+    decommission = "decommission it with force: true" if node.agentless else "decommission it"
+    return f"{decommission} with a scrub that is finished" if node.not_scrubbed else f"release it or {decommission}"
 
 
 def _of_wait(case: Case) -> Iterator[str]:
@@ -201,7 +229,8 @@ def _of_bmc(node: NodeDetail) -> Iterator[str]:
     if symptoms.is_unread(node) and bmc.sync_failure is not None:
         yield failures.BMC_ADVICE[bmc.sync_failure]
     if symptoms.is_unkept(node) and bmc.enforce_error is not None:
-        yield f"switch it {bmc.desired_power} at the machine or its BMC, or set_power without enforce to end it"
+        ends = ", or set_power without enforce to end it" if _is_accepted(Action.SET_POWER, node) else ""
+        yield f"switch it {bmc.desired_power} at the machine or its BMC{ends}"
 
 
 def _by_state(node: NodeDetail) -> Iterator[str]:
@@ -217,7 +246,8 @@ def _by_state(node: NodeDetail) -> Iterator[str]:
     if node.management == Management.ERROR:
         yield "give BMC details again with set_bmc"
     if node.management == Management.ADOPT_FAILED:
-        yield "adopt again, or manage to give up adopting"
+        again = "adopt again, or " if _is_accepted(Action.ADOPT, node) else ""
+        yield f"{again}manage to give up adopting"
 
 
 def _looked_up(table: Mapping[K, str], failure: str | None) -> Iterator[Advice]:

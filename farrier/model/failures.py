@@ -92,7 +92,8 @@ class QuarantineCause(StrEnum):
     CLEANUP_VALIDATION_FAILED = "cleanup_validation_failed"
     DRAIN_FAILED = "drain_failed"
     ONBOARDING_FAILED = "onboarding_failed"
-    FROZEN = "frozen"
+    FROZEN = "frozen"  # by an operator
+    DECOMMISSION_FAILED = "decommission_failed"
 
 
 class Advice(msgspec.Struct, frozen=True):
@@ -131,11 +132,11 @@ FAILURES: Mapping[FailureClass, Advice] = {
         "free in MAAS what somebody else holds; then adopt_observed_state if MAAS is right, restart_clean if it is not",
     ),
     FailureClass.IDENTITY_MISMATCH: Advice(
-        False, "the BMC answers for another machine: correct its address with set_bmc, then adopt or retry_stage"
+        False, "the BMC answers for another machine: correct its address with set_bmc, then retry_stage"
     ),
     FailureClass.IDENTITY_TAKEN: Advice(
         False,
-        "correct the address with set_bmc; or clear_bmc or delete the node that is named, then adopt or retry_stage",
+        "correct the address with set_bmc; or clear_bmc or delete the node that is named, then retry_stage",
     ),
     FailureClass.ADOPT_FAILED: Advice(
         False, "see the node's last BMC error; correct it and adopt again, or manage to give up adopting"
@@ -157,7 +158,7 @@ FAILURES: Mapping[FailureClass, Advice] = {
         True, "check the health of the service in the detail, then retry_stage, which tries at once"
     ),
     FailureClass.NOT_MANAGEABLE: Advice(
-        True, "get the BMC manageable first: see the node's last BMC error, set_bmc or manage"
+        True, "get the BMC manageable first: see the node's last BMC error, and correct its details with set_bmc"
     ),
     FailureClass.NO_CREDENTIALS: Advice(True, "give the node a credential reference that resolves with set_bmc"),
     FailureClass.COMMISSIONING_FAILED: Advice(
@@ -185,6 +186,7 @@ QUARANTINE_ADVICE: Mapping[QuarantineCause, str] = {
     QuarantineCause.DRAIN_FAILED: "read the drain task's result, then retry_stage or cancel",
     QuarantineCause.ONBOARDING_FAILED: "see its failure class; retry_stage, restart_clean or delete",
     QuarantineCause.FROZEN: "read why an operator froze it, then resume or cancel",
+    QuarantineCause.DECOMMISSION_FAILED: "see the failure class of its decommission; then retry_stage or cancel",
 }
 
 BMC_ADVICE: Mapping[BmcFailure, str] = {

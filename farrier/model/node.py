@@ -118,7 +118,8 @@ class StopRequest(StrEnum):
     """Why a decommission is to stop although that takes several edges."""
 
     DRAIN_FAILED = "drain_failed"
-    FROZEN = "frozen"
+    FROZEN = "frozen"  # by an operator
+    FAILED = "failed"  # a stage failed for good, or its attempts are used up
 
 
 class AfterUndo(StrEnum):

@@ -157,6 +157,7 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     bmc_credential: str | None
     bmc: Bmc
     not_scrubbed: bool
+    ever_onboarded: bool = False
     deleting: bool
     held_here: bool = False
     same_machine: tuple[str, ...] = ()

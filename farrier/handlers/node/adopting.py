@@ -75,7 +75,7 @@ def stopped(node: Node, failure: FailureClass, detail: str) -> Node:
     """The node with its adoption's onboarding waiting for an operator. An unsafe failure quarantines it, too."""
     if not onboarding_adopt.adopts(node) or node.workflow is None or node.workflow.status not in _GOES_ALONG:
         return node
-    return freeze(node, failure, detail, stop=StopRequest.FROZEN, cause="rule: adopt").to
+    return freeze(node, failure, detail, stop=StopRequest.FAILED, cause="rule: adopt").to
 
 
 def _gives_way(node: Node) -> str | None:

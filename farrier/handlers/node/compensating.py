@@ -228,7 +228,7 @@ def _gave_up(node: Node, detail: str) -> Outcome:
     told = workflow.failure_class is FailureClass.UNDO_FAILED
     if told and workflow.after_undo is not AfterUndo.RESTART:
         return _ended(node, f"cancelled, MAAS left as it is: {detail}", _worthless(workflow))
-    return freeze(node, FailureClass.UNDO_FAILED, detail, stop=StopRequest.FROZEN, cause=CAUSE)
+    return freeze(node, FailureClass.UNDO_FAILED, detail, stop=StopRequest.FAILED, cause=CAUSE)
 
 
 def _undone(node: Node, done: Done) -> Outcome:

@@ -28,6 +28,7 @@ from farrier.model.writes import Write
 _STOP_CAUSE = {
     StopRequest.DRAIN_FAILED: QuarantineCause.DRAIN_FAILED,
     StopRequest.FROZEN: QuarantineCause.FROZEN,
+    StopRequest.FAILED: QuarantineCause.DECOMMISSION_FAILED,
 }
 
 
@@ -47,7 +48,7 @@ def fail(
     cause = f"stage: {workflow.stage}"
     told = {"failure_class": failure, "failure_detail": detail}
     if stop is not None or failure in MANUAL or needs_operator(failure, attempt=workflow.attempt):
-        return freeze(node, failure, detail, stop=stop or StopRequest.FROZEN, cause=cause, writes=writes)
+        return freeze(node, failure, detail, stop=stop or StopRequest.FAILED, cause=cause, writes=writes)
     # An uninstall that failed leaves `removing` in the same commit.
     status = N.RETIRED if node.status is N.REMOVING else node.status
     again = now + stage_backoff(workflow.attempt)

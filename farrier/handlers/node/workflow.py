@@ -70,7 +70,7 @@ def progress(node: Node, now: datetime, config: Policy) -> Decision | None:
         case W.FAILED_RETRYABLE:
             return _failed_retryable(node, node.workflow, now)
         case W.FAILED_MANUAL_INTERVENTION:
-            return Wait(reason=f"waits for an operator: {_advice(node.workflow)}")
+            return Wait(reason=f"waits for an operator: {_advice(node)}")
         case W.COMPENSATING:
             return compensate(node, now, config)
         case W.COMPLETED | W.CANCELLED | W.RECONCILED:
@@ -285,7 +285,11 @@ def advanced(node: Node, done: Done) -> Node:
     return change(base, workflow=job(base, stage=following))
 
 
-def _advice(workflow: Workflow) -> str:
+def _advice(node: Node) -> str:
+    workflow = node.workflow
+    assert workflow is not None, "only a live workflow waits"
+    if node.deleting:
+        return f"{workflow.failure_class}: mend what it names, then resume or cancel the deletion"
     if workflow.failure_class is None:
         return "resume, restart_clean or cancel"
     return f"{workflow.failure_class}: {FAILURES[workflow.failure_class].action}"

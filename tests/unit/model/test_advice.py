@@ -171,7 +171,10 @@ def test_a_quarantine_says_nothing_to_do_while_the_onboarding_that_failed_goes_o
 def test_a_quarantine_for_a_failed_onboarding_names_the_class_of_the_failure() -> None:
     ended = deployment(status="cancelled", failure_class="identity_mismatch")
     said = why(**BLOCKED, last_workflow=ended)
-    assert said.advice == "its onboarding failed with identity_mismatch: mend that, then onboard again or delete"
+    assert said.advice == (
+        "its onboarding failed with identity_mismatch: mend what it was quarantined for, "
+        "then onboard it again or delete it"
+    )
     assert said.quarantine is None and "quarantined, onboarding_failed: serial differs" in said.errors
     failed = deployment(status="failed_manual_intervention", failure_class="identity_mismatch")
     assert why(**BLOCKED, workflow=failed, last_workflow=failed).advice == (

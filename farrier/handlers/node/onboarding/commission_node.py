@@ -82,7 +82,7 @@ def commission(node: Node, machine: Machine, wanted: CommissionSite) -> Commissi
 def failed_testing(system_id: str, said: str | None) -> Failed:
     """MAAS commissions no machine that failed its tests, so another attempt by itself is of no use."""
     detail = f"machine {system_id} failed its tests{told(said)}; test it again or override the result in MAAS"
-    return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=detail, stop=StopRequest.FROZEN)
+    return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=detail, stop=StopRequest.FAILED)
 
 
 def marked_broken(machine: Machine) -> Failed:
@@ -91,7 +91,7 @@ def marked_broken(machine: Machine) -> Failed:
         f"machine {machine.system_id} was marked broken in MAAS{told(machine.error_description)}; nothing was done to "
         "it: mark it fixed there, or commission it from here with retry_stage"
     )
-    return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=detail, stop=StopRequest.FROZEN)
+    return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=detail, stop=StopRequest.FAILED)
 
 
 def _is_told_to(node: Node) -> bool:

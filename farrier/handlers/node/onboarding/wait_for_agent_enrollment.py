@@ -112,6 +112,6 @@ def _late(node: Node, site: Site, waited: Waiting, now: datetime) -> StageResult
             detail += (
                 "; the token in its user data has expired since, so restart_clean, which deploys it with a new one"
             )
-        return Failed(failure=FailureClass.TIMEOUT, detail=detail, stop=StopRequest.FROZEN if dead else None)
+        return Failed(failure=FailureClass.TIMEOUT, detail=detail, stop=StopRequest.FAILED if dead else None)
 
     return Call(name="first_boot", act=act, reads_only=True)

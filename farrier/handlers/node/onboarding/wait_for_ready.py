@@ -73,7 +73,7 @@ def _failure(seen: MaasObservation) -> str | None:
 def _again(node: Node, workflow: Workflow, why: str) -> StageResult:
     """The first time it is told, so that the back-off comes between two of them; then it is asked for again."""
     if workflow.upstream.commissions >= MAX_ATTEMPTS:
-        return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=why, stop=StopRequest.FROZEN)
+        return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=why, stop=StopRequest.FAILED)
     if workflow.status_entered_at <= workflow.stage_entered_at:
         return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=why)
     back = job(node, stage=OnboardingStage.COMMISSION_NODE, attempt=1)

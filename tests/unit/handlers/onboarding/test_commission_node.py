@@ -75,7 +75,7 @@ async def test_one_that_somebody_marked_broken_needs_a_person_who_reads_why(stan
     machine = given(stand, S.BROKEN, error_description="coolant leak, do not power on")
     is_held(machine)
     failed = fails(await stand.settle(), F.COMMISSIONING_FAILED, "coolant leak, do not power on", "retry_stage")
-    assert failed.stop is StopRequest.FROZEN
+    assert failed.stop is StopRequest.FAILED
     assert changes(stand) == [] and machine.status is S.BROKEN
 
 
@@ -239,7 +239,7 @@ async def test_a_machine_on_its_way_back_is_waited_for(stand: Stand) -> None:
 async def test_a_machine_that_failed_its_tests_needs_a_person_at_once(stand: Stand) -> None:
     is_held(given(stand, S.FAILED_TESTING, error_description="1 test has failed."))
     failed = fails(await stand.settle(), F.COMMISSIONING_FAILED, "1 test has failed.", "override")
-    assert failed.stop is StopRequest.FROZEN
+    assert failed.stop is StopRequest.FAILED
     assert changes(stand) == []
 
 

@@ -196,7 +196,7 @@ async def test_a_token_that_has_expired_is_told_and_no_attempt_is_made_in_vain(a
     settled = await at.once()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.TIMEOUT
     assert "token" in settled.detail and "restart_clean" in settled.detail
-    assert settled.stop is StopRequest.FROZEN
+    assert settled.stop is StopRequest.FAILED
 
 
 async def test_a_token_that_was_spent_need_not_be_good_any_more(at: Stand) -> None:

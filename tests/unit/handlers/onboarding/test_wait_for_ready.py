@@ -114,7 +114,7 @@ async def test_a_machine_that_was_marked_broken_goes_to_the_stage_that_stops_at_
     to = steps(await stand.once()).to
     assert to.workflow is not None and to.workflow.stage is O.COMMISSION_NODE
     stand.node = change(stand.node, workflow=job(to, stage_entered_at=stand.now))
-    assert fails(await stand.settle(), F.COMMISSIONING_FAILED, "coolant leak").stop is StopRequest.FROZEN
+    assert fails(await stand.settle(), F.COMMISSIONING_FAILED, "coolant leak").stop is StopRequest.FAILED
     assert "commission" not in stand.world.observed.operations
 
 
@@ -147,13 +147,13 @@ async def test_a_machine_that_was_mended_meanwhile_is_done(stand: Stand) -> None
 async def test_the_last_of_several_commissionings_needs_a_person(stand: Stand) -> None:
     given(stand, S.FAILED_COMMISSIONING, remembers=Upstream(commissions=MAX_ATTEMPTS))
     stand.observe()
-    assert fails(await stand.once(), F.COMMISSIONING_FAILED).stop is StopRequest.FROZEN
+    assert fails(await stand.once(), F.COMMISSIONING_FAILED).stop is StopRequest.FAILED
 
 
 async def test_failed_tests_need_a_person_at_once_because_maas_commissions_no_such_machine(stand: Stand) -> None:
     is_held(given(stand, S.FAILED_TESTING, error_description="1 test has failed."))
     stand.observe()
-    assert fails(await stand.once(), F.COMMISSIONING_FAILED, "1 test has failed.").stop is StopRequest.FROZEN
+    assert fails(await stand.once(), F.COMMISSIONING_FAILED, "1 test has failed.").stop is StopRequest.FAILED
 
 
 @pytest.mark.parametrize(

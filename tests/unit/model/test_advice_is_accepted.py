@@ -1,0 +1,200 @@
+"""Whatever intent an advice names, the node accepts it in that state: asked of the real table and the real handler."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from farrier.config import NodeConfig
+from farrier.handlers.node import NodeHandler
+from farrier.model import mapping
+from farrier.model.actions import Action
+from farrier.model.bmc import PowerState
+from farrier.model.failures import FAILURES, FailureClass, QuarantineCause
+from farrier.model.management import Management
+from farrier.model.node import Bmc, Decommission, Node, Onboarding, Quarantine
+from farrier.model.outcome import Record
+from farrier.model.stages import DecommissionStage as D
+from farrier.model.stages import OnboardingStage as O
+from farrier.model.status import NodeStatus as N
+from farrier.model.views import WorkflowView
+from farrier.model.workflow import DecommissionMode, OnboardingMode, WorkflowKind
+from farrier.model.workflow import WorkflowStatus as W
+from tests.support.nodes import NOW, agent, answers, decommission, intent, node, onboarding
+from tests.support.played_region import DEPLOYED, SYSTEM_ID, seen
+from tests.support.stages import SITE
+from tests.unit.model.test_clocks import workflow as workflow_view
+from tests.unit.model.test_why import why
+
+HANDLER = NodeHandler(NodeConfig(), sites={SITE.name: SITE})
+# Where a node is taken over that runs already.
+_ADOPTED = (N.ENROLLING, N.QUARANTINED)
+# Words of the texts that are things and no intents.
+NO_INTENTS = re.compile(
+    r"the drain task|delete the node that is named|(?:a|its|cancel a) decommission\b|the deletion|decommission_failed"
+)
+PARAMS: dict[Action, dict[str, Any]] = {
+    Action.ONBOARD: {"mode": "manual"},
+    Action.DECOMMISSION: {"mode": "soft_reset"},
+    Action.DRAIN: {},
+    Action.SET_BMC: {"address": "https://10.0.0.2"},
+    Action.RELEASE: {"reason": "cleaned by hand"},
+    Action.QUARANTINE: {"reason": "x"},
+    Action.SET_POWER: {"power": "on"},
+}
+# What says by its own facts, beyond states, whether it goes: another test's.
+BY_OBSERVATION = {Action.ADOPT_OBSERVED_STATE}
+
+
+def named(text: str) -> list[Action]:
+    """The intents that an advice names."""
+    left = NO_INTENTS.sub(" ", text)
+    return [action for action in Action if re.search(rf"\b{action}\b", left)]
+
+
+def shown(it: Node, job: Onboarding | Decommission | None) -> WorkflowView | None:
+    if job is None:
+        return None
+    told = {"failure_class": job.failure_class, "failure_detail": job.failure_detail, "status": job.status}
+    return workflow_view(kind=job.kind, mode=job.mode, stage=job.stage, **told)
+
+
+def advised(it: Node, last: Onboarding | Decommission | None = None) -> str:
+    """What `node why` says of it."""
+    live = shown(it, it.workflow)
+    return why(
+        status=it.status,
+        management=it.management,
+        workflow=live,
+        last_workflow=live or shown(it, last),
+        quarantine_cause=it.quarantine and it.quarantine.cause,
+        quarantine_reason=it.quarantine and it.quarantine.reason,
+        deleting=it.deleting,
+        ever_onboarded=it.ever_onboarded,
+        not_scrubbed=it.not_scrubbed,
+        agentless=it.agentless,
+        bmc=it.bmc,
+        outcome=Record("wait", "waits for an operator", "x.py:1"),
+    ).advice
+
+
+def refusals(it: Node, text: str) -> Iterator[tuple[Action, str]]:
+    for action in named(text):
+        if action in BY_OBSERVATION:
+            continue
+        params = PARAMS.get(action, {})
+        if "force: true" in text and action in (Action.DECOMMISSION, Action.REMOVE, Action.DRAIN):
+            params = params | {"force": True, "reason": "no agent"}
+        decision = HANDLER.handle(replace(it, intents=(intent(action, **params),)), NOW)
+        yield from ((action, reason) for verdict, reason in answers(decision) if verdict != "accepted")
+
+
+def failed(kind: WorkflowKind, failure: FailureClass, status: W) -> Onboarding | Decommission:
+    told = {"failure_class": failure, "failure_detail": "the detail"}
+    if kind is WorkflowKind.ONBOARDING:
+        mode = OnboardingMode.ADOPT if failure is FailureClass.ADOPT_FAILED else OnboardingMode.DEPLOY
+        stage = O.RESOLVE_POWER_CREDENTIALS if mode is OnboardingMode.ADOPT else O.WAIT_FOR_READY
+        return onboarding(status, mode=mode, stage=stage, **told)
+    return decommission(D.RELEASE_MAAS_NODE, status, **told)
+
+
+def with_failure(
+    kind: WorkflowKind, failure: FailureClass, status: W, where: N, management: Management, *, deleting: bool
+) -> Node:
+    return node(
+        where,
+        management=management,
+        workflow=failed(kind, failure, status),
+        deleting=deleting,
+        site=SITE.name,
+        maas_id=SYSTEM_ID,
+        maas=seen(DEPLOYED, NOW, None),
+        bmc_address="https://10.0.0.1",
+        bmc_credential="env:BMC",
+        bmc=Bmc(serial="SN-1"),
+        agent=agent(),
+        quarantine=Quarantine(QuarantineCause.ONBOARDING_FAILED, "it") if where is N.QUARANTINED else None,
+        **({"ever_active": False, "ever_onboarded": False} if kind is WorkflowKind.ONBOARDING else {}),
+    )
+
+
+@pytest.mark.parametrize("deleting", [False, True], ids=["kept", "being deleted"])
+@pytest.mark.parametrize("status", [W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION])
+@pytest.mark.parametrize("failure", FailureClass)
+def test_what_is_advised_about_a_failure_is_accepted(failure: FailureClass, status: W, deleting: bool) -> None:
+    if failure is FailureClass.ADOPT_FAILED and status is W.FAILED_RETRYABLE:
+        return  # an adoption that failed waits for an operator
+    kinds = [WorkflowKind.ONBOARDING] if failure is FailureClass.ADOPT_FAILED else list(WorkflowKind)
+    managements = [Management.MANAGEABLE, Management.ENROLL]
+    if failure is FailureClass.ADOPT_FAILED:
+        managements = [Management.ADOPT_FAILED]
+    for kind in kinds:
+        for where in _ADOPTED if failure is FailureClass.ADOPT_FAILED else mapping.ALLOWED[kind, status]:
+            for management in managements:
+                it = with_failure(kind, failure, status, where, management, deleting=deleting)
+                text = advised(it)
+                assert named(text) or not named(FAILURES[failure].action), text
+                assert not list(refusals(it, text)), (it.status, text)
+
+
+CAUSES_WITH_A_WORKFLOW = {
+    QuarantineCause.DRAIN_FAILED: FailureClass.TASK_FAILED,
+    QuarantineCause.FROZEN: FailureClass.OPERATOR_REQUEST,
+    QuarantineCause.DECOMMISSION_FAILED: FailureClass.UPSTREAM_ERROR,
+}
+
+
+OF_SERVICE = {*CAUSES_WITH_A_WORKFLOW, QuarantineCause.CLEANUP_VALIDATION_FAILED}
+
+
+@pytest.mark.parametrize("not_scrubbed", [False, True], ids=["clean", "not scrubbed"])
+@pytest.mark.parametrize("agentless", [False, True], ids=["agent", "agentless"])
+@pytest.mark.parametrize("served", [False, True], ids=["never in service", "was in service"])
+@pytest.mark.parametrize("cause", QuarantineCause)
+def test_what_is_advised_about_a_quarantine_is_accepted_also_when_its_workflow_has_ended(
+    cause: QuarantineCause, served: bool, agentless: bool, not_scrubbed: bool
+) -> None:
+    if not served and (not_scrubbed or cause in OF_SERVICE):
+        pytest.skip("no node gets there")
+    it = node(
+        N.QUARANTINED,
+        quarantine=Quarantine(cause, "it"),
+        ever_onboarded=served,
+        ever_active=served,
+        agentless=agentless,
+        agent=None if agentless else agent(),
+        not_scrubbed=not_scrubbed,
+    )
+    if agentless:
+        it = replace(
+            it, bmc_address="https://10.0.0.1", bmc_credential="env:BMC", bmc=Bmc(power=PowerState.ON, power_at=NOW)
+        )
+    failure = CAUSES_WITH_A_WORKFLOW.get(cause, FailureClass.STATE_DISAGREEMENT)
+    kind = WorkflowKind.DECOMMISSION if served else WorkflowKind.ONBOARDING
+    text = advised(it, replace(failed(kind, failure, W.CANCELLED)))
+    assert not list(refusals(it, text)), text
+
+
+@pytest.mark.parametrize("cause", CAUSES_WITH_A_WORKFLOW)
+def test_what_is_advised_while_its_workflow_waits_is_accepted(cause: QuarantineCause) -> None:
+    job = decommission(
+        D.DRAIN_NODE,
+        W.FAILED_MANUAL_INTERVENTION,
+        mode=DecommissionMode.SOFT_RESET,
+        failure_class=CAUSES_WITH_A_WORKFLOW[cause],
+    )
+    it = node(N.QUARANTINED, quarantine=Quarantine(cause, "it"), workflow=job, agent=agent())
+    assert named(text := advised(it)) and not list(refusals(it, text)), text
+
+
+def test_attempts_that_are_used_up_are_no_operators_freeze() -> None:
+    job = decommission(D.FORCE_RELEASE_ALLOCATIONS, stop_requested="failed", mode=DecommissionMode.SOFT_RESET)
+    decision = HANDLER.handle(node(N.OFFLINE, workflow=job, agent=agent()), NOW)
+    to: Node = decision.to  # type: ignore[union-attr]
+    assert to.quarantine is not None and to.quarantine.cause is QuarantineCause.DECOMMISSION_FAILED
+    text = advised(replace(to, workflow=replace(job, status=W.FAILED_MANUAL_INTERVENTION, failure_class=None)))
+    assert "operator froze" not in text
