@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import anyio.to_thread
 import pytest
@@ -10,6 +12,13 @@ import pytest
 from farrier.io.embedded import EmbeddedServer
 from tests.support import pg, proxy
 from tests.support.process import Farrier, replica, until
+
+
+@pytest.fixture
+def own_directory() -> Iterator[Path]:
+    """Not below pytest's: each session of pytest closes that to other accounts, and so to the server's, anew."""
+    with TemporaryDirectory(prefix="farrier-test-ready-") as directory:
+        yield Path(directory)
 
 
 @pytest.mark.parametrize("statement", [b"schema_migrations", b"offline_after_seconds", b"farrier.set_sites"])
@@ -22,9 +31,9 @@ async def test_a_connection_that_breaks_during_the_start_is_tried_again(db: pg.D
             assert "Traceback" not in daemon.logged
 
 
-async def test_it_is_unready_while_no_commit_succeeds_and_ready_again_afterwards(tmp_path: Path) -> None:
+async def test_it_is_unready_while_no_commit_succeeds_and_ready_again_afterwards(own_directory: Path) -> None:
     """Reads, and claims that do not wait for the disk, go on while a commit waits for a standby that is not there."""
-    server = EmbeddedServer(tmp_path, settings=pg.FAST)
+    server = EmbeddedServer(own_directory, settings=pg.FAST)
     await anyio.to_thread.run_sync(server.start)
     try:
         async with pg.Server(server.dsn_of).database() as db, replica(db.dsn) as daemon, db.connect() as operator:
