@@ -74,11 +74,19 @@ class Seen(Protocol):
     def power_state(self) -> str | None: ...
 
 
+# maasserver/models/node.py:6537 sets the owner; no request but release gives it back.
+BY_RESCUE = (
+    ": it is in rescue mode, which gives a machine to the user whose key entered it, and leaving rescue mode does not "
+    "give it back; enter it with farrier's key, and release the machine to take it back"
+)
+
+
 def disagreement(status: N, seen: Seen, *, foreign: bool) -> str | None:
     """What MAAS says of the machine that does not go with the node's status; None if it does. `foreign`: another user
     holds the machine."""
     if foreign:
-        return f"MAAS says that machine {seen.system_id} is held by {(seen.owner or '')[:LONGEST_OWNER]!r}, not by us"
+        said = f"MAAS says that machine {seen.system_id} is held by {(seen.owner or '')[:LONGEST_OWNER]!r}, not by us"
+        return said + (BY_RESCUE if "rescue mode" in (seen.status_name or "").lower() else "")
     expected = EXPECTED[status]
     if expected.states is None or seen.state in expected.states:
         return None

@@ -38,6 +38,7 @@ class FailureClass(StrEnum):
     # Tried again with back-off.
     TIMEOUT = "timeout"
     UPSTREAM_ERROR = "upstream_error"
+    CAPACITY = "capacity"
     NOT_MANAGEABLE = "not_manageable"
     NO_CREDENTIALS = "no_credentials"
     COMMISSIONING_FAILED = "commissioning_failed"
@@ -156,6 +157,11 @@ FAILURES: Mapping[FailureClass, Advice] = {
     ),
     FailureClass.UPSTREAM_ERROR: Advice(
         True, "check the health of the service in the detail, then retry_stage, which tries at once"
+    ),
+    FailureClass.CAPACITY: Advice(
+        True,
+        "the detail names what MAAS ran out of: free addresses of that subnet, widen it or link another one, then "
+        "retry_stage, which tries at once",
     ),
     FailureClass.NOT_MANAGEABLE: Advice(
         True, "get the BMC manageable first: see the node's last BMC error, and correct its details with set_bmc"

@@ -93,6 +93,7 @@ class MaasFailure(StrEnum):
     FORBIDDEN = "forbidden"  # a locked machine, or rights that our user lacks
     FOREIGN_OWNER = "foreign_owner"  # somebody else holds the machine; nothing was sent
     INVALID = "invalid"  # the parameters are refused, and will be again
+    ADDRESS_TAKEN = "address_taken"  # a static address that another interface has
     ABSENT = "absent"  # there is no such machine
     CONFLICT = "conflict"  # not in this state: read again, decide again
     CAPACITY = "capacity"  # no addresses left, or no way to reach the power

@@ -7,8 +7,8 @@ administrator act on anybody's. Nothing is kept but the name of our own user, wh
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 
 import httpx
@@ -27,12 +27,12 @@ from farrier.model.maas import (
     Subnet,
     Vlan,
 )
-from farrier.model.maas_changes import Change, LookUp, NewMachine
+from farrier.model.maas_changes import Change, Deploy, LookUp, NewMachine
 from farrier.services import maas_answers, maas_requests
-from farrier.services.maas_requests import Operation
+from farrier.services.maas_requests import Operation, Request
 from farrier.services.maas_signing import ApiKey
 from farrier.services.maas_transport import Sends, Slot, Transport
-from farrier.services.maas_wire import MaasSettings, open_wire
+from farrier.services.maas_wire import CONCURRENCY, MaasSettings, open_wire
 from farrier.services.times import Times
 
 # Between reading a machine and acting on it lies one decision of ours. Whatever is older is read again.
@@ -40,6 +40,10 @@ FRESH = timedelta(seconds=10)
 # 41 kB and 18 ms of the region each: more would hold one of its workers for too long.
 MOST_MACHINES = 50
 MOST_EVENTS = 1000
+# A request to deploy holds one of the region's web slots while addresses are probed and power is asked for, up to
+# minutes. Half of them are left to readings.
+MOST_DEPLOYMENTS = CONCURRENCY // 2
+DEPLOY_AGAIN = timedelta(seconds=5)
 
 
 @asynccontextmanager
@@ -66,6 +70,7 @@ class Maas:
         self._clock = clock
         self._agent_name = agent_name
         self._user: tuple[ApiKey, Identity] | None = None
+        self._deploying = 0
 
     async def version(self) -> str:
         request = maas_requests.read(Operation.VERSION, "version/")
@@ -138,9 +143,27 @@ class Maas:
 
     async def do(self, machine: Machine, change: Change) -> None:
         request = maas_requests.of_change(machine.system_id, change, agent_name=self._agent_name)
+        if isinstance(change, Deploy):
+            with self._one_of_few_deployments():
+                return await self._do(machine, request)
+        return await self._do(machine, request)
+
+    async def _do(self, machine: Machine, request: Request) -> None:
         async with self._transport.slot() as slot:  # a reading grows old while a slot is waited for
             await self._refuse_foreign(slot, machine, request.operation)
             await slot.send(request, maas_answers.done)
+
+    @contextmanager
+    def _one_of_few_deployments(self) -> Iterator[None]:
+        """Refused at once where there are enough: who waits for one holds a turn that a reading could have."""
+        if self._deploying >= MOST_DEPLOYMENTS:
+            detail = f"{MOST_DEPLOYMENTS} deployments are being asked for, and the region needs its slots for readings"
+            raise MaasError(MaasFailure.BUSY, detail, operation=Operation.DEPLOY, retry_after=DEPLOY_AGAIN)
+        self._deploying += 1
+        try:
+            yield
+        finally:
+            self._deploying -= 1
 
     async def _refuse_foreign(self, slot: Slot, machine: Machine, operation: Operation) -> None:
         if self._clock.monotonic() - machine.read_at > FRESH.total_seconds():

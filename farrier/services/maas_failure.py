@@ -20,6 +20,8 @@ from farrier.services.no_answer import no_answer
 from farrier.services.quoting import quoted, said
 
 _NO_MACHINE = re.compile(r"No (Machine|Node) matches the given query")
+# maasserver/exceptions.py:164: 404 is what StaticIPAddressUnavailable answers with.
+_ADDRESS_TAKEN = "IP address is already in use"
 _OLD_TIMESTAMP = re.compile(r"expired timestamp|timestamp", re.IGNORECASE)
 
 
@@ -50,8 +52,7 @@ def _class(answer: Answer) -> MaasFailure:
         case 403 if not answer.is_page:
             return MaasFailure.FORBIDDEN
         case 404 if not answer.is_page and not text.startswith("Unknown API endpoint"):
-            # Others are of a link or a disk, or of an address that is in use: the machine may well be there.
-            return MaasFailure.ABSENT if _NO_MACHINE.search(text) else MaasFailure.CONFLICT
+            return _not_found(text)
         case 409:
             # The database's own conflicts come back as a page, those of a machine's state as text.
             return MaasFailure.BUSY if told_to_stay or answer.is_page else MaasFailure.CONFLICT
@@ -63,6 +64,13 @@ def _class(answer: Answer) -> MaasFailure:
             return MaasFailure.UPSTREAM
         case _:
             return MaasFailure.PROTOCOL
+
+
+def _not_found(text: str) -> MaasFailure:
+    if _NO_MACHINE.search(text):
+        return MaasFailure.ABSENT
+    # Others are of a link or a disk: the machine may well be there.
+    return MaasFailure.ADDRESS_TAKEN if text.startswith(_ADDRESS_TAKEN) else MaasFailure.CONFLICT
 
 
 def _detail(failure: MaasFailure, answer: Answer, secrets: Iterable[str]) -> str:

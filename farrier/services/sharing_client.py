@@ -15,7 +15,7 @@ import httpx
 from typing_extensions import override
 
 from farrier import protocols
-from farrier.model.maas import PowerAddress
+from farrier.model.maas import PowerAddress, Subnet, Vlan
 from farrier.services.maas import Maas
 from farrier.services.maas_transport import Transport
 from farrier.services.maas_wire import MaasSettings, open_wire
@@ -24,6 +24,9 @@ from farrier.services.times import Times
 # All BMC addresses of a region take it 1.2 ms for each machine, and every node that looks for its own wants them. A
 # machine that was made since is found by its other marks, and is read by its id before it is taken.
 ADDRESSES_KEPT = timedelta(seconds=60)
+# A list is the same for every node, and long. A network that was made to mend a node's failure is seen by the attempt
+# after the next, at the latest.
+NETWORKS_KEPT = timedelta(seconds=30)
 
 
 @asynccontextmanager
@@ -42,12 +45,15 @@ async def open_sharing(
 
 
 class SharingClient(Maas):
-    """Where all machines' BMCs are may be as old as `ADDRESSES_KEPT`."""
+    """Where all machines' BMCs are may be as old as `ADDRESSES_KEPT`, and the networks as old as `NETWORKS_KEPT`."""
 
     def __init__(self, transport: Transport, *, clock: protocols.Clock, agent_name: str) -> None:
         super().__init__(transport, clock=clock, agent_name=agent_name)
         self._now = clock.monotonic
         self._one_at_a_time = anyio.Lock()
+        self._one_list_of_subnets, self._one_list_of_vlans = anyio.Lock(), anyio.Lock()
+        self._subnets: tuple[float, tuple[Subnet, ...]] | None = None
+        self._vlans: tuple[float, tuple[Vlan, ...]] | None = None
         self._addresses: tuple[float, Mapping[str, PowerAddress]] | None = None
 
     @override
@@ -59,3 +65,19 @@ class SharingClient(Maas):
             if self._addresses is None or asked - self._addresses[0] >= ADDRESSES_KEPT.total_seconds():
                 self._addresses = asked, await super().power_addresses()
             return self._addresses[1]
+
+    @override
+    async def subnets(self) -> tuple[Subnet, ...]:
+        async with self._one_list_of_subnets:
+            asked = self._now()
+            if self._subnets is None or asked - self._subnets[0] >= NETWORKS_KEPT.total_seconds():
+                self._subnets = asked, await super().subnets()
+            return self._subnets[1]
+
+    @override
+    async def vlans(self) -> tuple[Vlan, ...]:
+        async with self._one_list_of_vlans:
+            asked = self._now()
+            if self._vlans is None or asked - self._vlans[0] >= NETWORKS_KEPT.total_seconds():
+                self._vlans = asked, await super().vlans()
+            return self._vlans[1]

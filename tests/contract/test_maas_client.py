@@ -14,13 +14,13 @@ from typing_extensions import override
 
 from farrier.errors import CredentialError
 from farrier.model import maas_changes as changes
-from farrier.model.maas import MaasError, MaasFailure, MaasStatus, PowerAddress
+from farrier.model.maas import MaasError, MaasFailure, MaasStatus, Machine, PowerAddress
 from farrier.model.maas_changes import Change, LookUp
-from farrier.services.maas import FRESH, MOST_MACHINES, open_maas
+from farrier.services.maas import FRESH, MOST_DEPLOYMENTS, MOST_MACHINES, open_maas
 from farrier.services.maas_transport import KEY_KEPT
 from farrier.services.maas_wire import CONCURRENCY
 from farrier.services.times import Times
-from farrier.sim.maas import ADMIN, OPERATOR, Region, RegionTransport, Status
+from farrier.sim.maas import ADMIN, OPERATOR, Nature, Region, RegionTransport, Status
 from farrier.sim.maas.records import Subnet, Vlan
 from tests.support.clock import HandClock
 from tests.support.maas import (
@@ -37,6 +37,7 @@ from tests.support.maas import (
     deployed,
     world_of,
 )
+from tests.support.maas_region import Caller
 
 CHANGES_OF_ANYTHING: tuple[Change, ...] = (
     changes.Update(description="mine"),
@@ -223,6 +224,62 @@ async def test_what_exists_already_is_told_by_the_fields(world: World) -> None:
     assert set(second.value.fields) & {"hostname", "mac_addresses"}
 
 
+async def test_a_static_address_that_another_has_is_named_as_such(world: World, region: Region) -> None:
+    machine = await commissioned(world, region)
+    boot = machine.boot_interface
+    assert boot is not None and boot.links[0].subnet is not None
+    region.claimed.add("10.20.0.77")
+    link = changes.LinkSubnet(
+        interface=boot.id, mode=changes.LinkMode.STATIC, subnet=boot.links[0].subnet.id, ip_address="10.20.0.77"
+    )
+    assert (await refusal(world, machine.system_id, link)).failure is MaasFailure.ADDRESS_TAKEN
+
+
+async def test_an_exhausted_subnet_is_a_lack_of_capacity_and_leaves_the_machine_to_us(
+    world: World, region: Region
+) -> None:
+    machine = await commissioned(world, region)
+    boot = machine.boot_interface
+    tiny = Subnet(id=9, name="tiny", cidr="10.9.0.0/30", gateway_ip=None, vlan=region.site.subnets[0].vlan)
+    region.site.subnets.append(tiny)
+    assert boot is not None
+    link = changes.LinkSubnet(interface=boot.id, mode=changes.LinkMode.AUTO, subnet=9)
+    await world.client.do(machine, link)
+    region.claimed.update(f"10.9.0.{number}" for number in range(4))
+    error = await refusal(world, machine.system_id, DEPLOY)
+    assert error.failure is MaasFailure.CAPACITY and "No more IPs available in subnet: 10.9.0.0/30" in error.detail
+    left = region.machines[machine.system_id]
+    assert (left.status, left.owner) == (Status.ALLOCATED, ADMIN.username)
+
+
+async def test_an_erasing_release_without_a_bmc_fails_and_goes_on_once_it_is_back(world: World, region: Region) -> None:
+    machine = await deployed(world, region)
+    region.natures[machine.system_id] = Nature(bmc_error="no route to host")
+    erasing = changes.Release(comment="c", erase=True)
+    first, second = [await refusal(world, machine.system_id, erasing) for _ in range(2)]
+    assert first.failure is MaasFailure.CONFLICT and "Disk erasing -> Deployed" in first.detail
+    assert second.failure is MaasFailure.UPSTREAM
+    assert region.machines[machine.system_id].status == Status.FAILED_DISK_ERASING
+    del region.natures[machine.system_id]
+    await world.client.do(await world.client.machine(machine.system_id), erasing)
+    region.advance(timedelta(hours=3))
+    assert region.machines[machine.system_id].status == Status.READY
+
+
+async def test_rescue_mode_takes_a_machine_and_keeps_it(world: World, region: Region) -> None:
+    machine = await deployed(world, region)
+    other = Caller(region, OPERATOR)
+    region.machines[machine.system_id].owner = OPERATOR.username
+    await Caller(region).post(f"machines/{machine.system_id}/?op=rescue_mode")
+    assert region.machines[machine.system_id].owner == ADMIN.username
+    region.advance(timedelta(hours=1))
+    await Caller(region).post(f"machines/{machine.system_id}/?op=exit_rescue_mode")
+    region.advance(timedelta(hours=1))
+    left = region.machines[machine.system_id]
+    assert (left.status, left.owner) == (Status.DEPLOYED, ADMIN.username)
+    assert (await other.get(f"machines/{machine.system_id}/")).status_code == 403
+
+
 # --- whose machine it is
 
 
@@ -323,6 +380,37 @@ async def test_no_more_than_four_requests_are_under_way(region: Region) -> None:
         gate.set()
     assert max(most) == CONCURRENCY
     assert world.observed.requests == [("version", "ok")] * (3 * CONCURRENCY)
+
+
+async def test_deployments_under_way_leave_slots_to_readings(region: Region) -> None:
+    gate = anyio.Event()
+
+    class Hanging(RegionTransport):
+        @override
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            if b"op=deploy" in request.url.query:
+                await gate.wait()
+            return await super().handle_async_request(request)
+
+    busy: list[MaasError] = []
+
+    async def deploy(machine: Machine) -> None:
+        try:
+            await world.client.do(machine, DEPLOY)
+        except MaasError as error:
+            busy.append(error)
+
+    async with world_of(Hanging(region)) as world:
+        machine = await commissioned(world, region)
+        async with anyio.create_task_group() as callers:
+            for _ in range(CONCURRENCY):
+                callers.start_soon(deploy, machine)
+            await anyio.wait_all_tasks_blocked()
+            assert [error.failure for error in busy] == [MaasFailure.BUSY] * (CONCURRENCY - MOST_DEPLOYMENTS)
+            assert all(error.retry_after for error in busy) and MOST_DEPLOYMENTS < CONCURRENCY
+            assert await world.client.version() == "3.7.3", "a reading goes on"
+            gate.set()
+    assert region.machines[machine.system_id].status == Status.DEPLOYING
 
 
 async def test_waiting_for_a_turn_costs_no_time_of_the_request(region: Region) -> None:

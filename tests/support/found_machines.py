@@ -8,7 +8,7 @@ from farrier.handlers.node.stage import Done, Failed, Settled, Step, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.node import Upstream
 from farrier.sim.maas import ADMIN, Status, show_machine
-from farrier.sim.maas.records import Interface, Machine, ScriptSet, ScriptStatus, SetType
+from farrier.sim.maas.records import Disk, Interface, Machine, ScriptSet, ScriptStatus, SetType
 from tests.support.stages import MAC, Stand
 
 HOST = "10.0.0.1"
@@ -30,10 +30,18 @@ def has(stand: Stand, status: Status = Status.READY, *, macs: tuple[str, ...] = 
         ],
     }
     machine = Machine(system_id=region.next_system_id(), status=status, **given | fields)
+    if status is not Status.NEW and "disks" not in fields:
+        machine.disks.append(a_disk(stand))
     if status is not Status.NEW:
         machine.script_sets.append(round_of_scripts(stand, ScriptStatus.PASSED))
     region.keep(machine)
     return machine
+
+
+def a_disk(stand: Stand) -> Disk:
+    return Disk(
+        id=stand.region.next_id("disk"), name="sda", model="DELLBOSS VD", serial="1", id_path="", size=480 * 10**9
+    )
 
 
 def shown(stand: Stand) -> list[dict[str, object]]:

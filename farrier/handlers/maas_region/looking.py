@@ -251,7 +251,7 @@ def _is_the_region_s(failure: F) -> bool:
             return True
         case F.TIMEOUT | F.UPSTREAM | F.PROTOCOL:
             return False  # perhaps because of one machine in it
-        case F.FORBIDDEN | F.INVALID | F.ABSENT | F.CONFLICT | F.CAPACITY | F.FOREIGN_OWNER:
+        case F.FORBIDDEN | F.INVALID | F.ABSENT | F.ADDRESS_TAKEN | F.CONFLICT | F.CAPACITY | F.FOREIGN_OWNER:
             return False
         case _ as never:
             assert_never(never)

@@ -61,6 +61,21 @@ def fail(
     )
 
 
+_BY_ONBOARDING = frozenset({QuarantineCause.STATE_DISAGREEMENT, QuarantineCause.ONBOARDING_FAILED})
+
+
+def _quarantine_of(node: Node, failure: FailureClass, detail: str) -> Quarantine | None:
+    """Of an onboarding that failed. Of a node that an earlier failure quarantined the note follows the newest one."""
+    before = node.quarantine if node.status is N.QUARANTINED else None
+    if before is None and (node.status is not N.ENROLLING or failure not in UNSAFE):
+        return None
+    if before is not None and before.cause not in _BY_ONBOARDING:
+        return None
+    if failure is FailureClass.STATE_DISAGREEMENT:
+        return Quarantine(QuarantineCause.STATE_DISAGREEMENT, detail)
+    return Quarantine(QuarantineCause.ONBOARDING_FAILED, detail)
+
+
 def freeze(
     node: Node,
     failure: FailureClass,
@@ -77,13 +92,9 @@ def freeze(
     match node.workflow:
         case Onboarding():
             to = change(node, workflow=job(node, status=W.FAILED_MANUAL_INTERVENTION, **told))
-            if failure in UNSAFE and node.status is N.ENROLLING:
-                cause_kept = (
-                    QuarantineCause.STATE_DISAGREEMENT
-                    if failure is FailureClass.STATE_DISAGREEMENT
-                    else QuarantineCause.ONBOARDING_FAILED
-                )
-                to = change(to, status=N.QUARANTINED, quarantine=Quarantine(cause_kept, detail))
+            noted_as = _quarantine_of(node, failure, detail)
+            if noted_as is not None:
+                to = change(to, status=N.QUARANTINED, quarantine=noted_as)
         case Decommission():
             asked = change(node, workflow=job(node, stop_requested=stop, **told))
             to = _stopped(asked, stop)

@@ -14,8 +14,9 @@ from typing import TypeAlias, assert_never
 from farrier.config.sites import Site
 from farrier.handlers.node.moves import NodeServices, Policy, attempt_began_at
 from farrier.handlers.node.stage import Call, Failed, Settled, StageResult, Waiting
+from farrier.model.expected import BY_RESCUE
 from farrier.model.failures import FailureClass
-from farrier.model.maas import MaasError, Machine
+from farrier.model.maas import MaasError, Machine, StatusNumber
 from farrier.model.maas import MaasFailure as F
 from farrier.model.maas_changes import Change
 from farrier.model.node import Node
@@ -29,6 +30,15 @@ CREATE = "create"
 # What is the whole region's trouble is no fault of the node: its stage waits, and the region's own alert tells of it.
 REGION_AGAIN = timedelta(seconds=15)
 CONFLICT_AGAIN = timedelta(seconds=5)
+_RESCUE = frozenset(
+    {
+        StatusNumber.RESCUE_MODE,
+        StatusNumber.ENTERING_RESCUE_MODE,
+        StatusNumber.FAILED_TO_ENTER_RESCUE_MODE,
+        StatusNumber.EXITING_RESCUE_MODE,
+        StatusNumber.FAILED_TO_EXIT_RESCUE_MODE,
+    }
+)
 
 
 class Send(Made, frozen=True, kw_only=True):
@@ -85,7 +95,7 @@ async def own_machine(client: MaasClient, node: Node) -> Machine | Failed:
         if node.maas is not None and node.maas.ours and node.maas.owner == machine.owner:
             detail = f"the key is not one of {machine.owner[:64]!r} any more, who holds our machines"
             raise MaasError(F.AUTH, detail, operation="whoami")
-        return foreign(machine.system_id, machine.owner)
+        return foreign(machine.system_id, machine.owner, machine.status)
     return machine
 
 
@@ -120,9 +130,15 @@ def gone(node: Node) -> Failed:
     return Failed(failure=FailureClass.MACHINE_DELETED_UPSTREAM, detail=f"MAAS has no machine {node.maas_id} any more")
 
 
-def foreign(system_id: str, owner: str | None) -> Failed:
-    """Somebody else holds the machine."""
-    detail = f"machine {system_id} is held by {(owner or '')[:64]!r} in MAAS, not by us; nothing was done to it"
+def held_by(system_id: str, owner: str | None, status: int | None) -> str:
+    """Who holds the machine, and how that came about where its status shows it."""
+    said = f"machine {system_id} is held by {(owner or '')[:64]!r} in MAAS, not by us"
+    return said + (BY_RESCUE if status in _RESCUE else "")
+
+
+def foreign(system_id: str, owner: str | None, status: int | None = None) -> Failed:
+    """Another user holds the machine."""
+    detail = f"{held_by(system_id, owner, status)}; nothing was done to it"
     return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
 
 
@@ -160,7 +176,11 @@ def told(error: MaasError) -> Settled:
             return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
         case F.FORBIDDEN | F.INVALID:
             return Failed(failure=FailureClass.UPSTREAM_REFUSED, detail=detail)
-        case F.ABSENT | F.CAPACITY | F.UPSTREAM | F.TIMEOUT | F.PROTOCOL:
+        case F.ADDRESS_TAKEN:
+            return Failed(failure=FailureClass.INVALID_CONFIG, detail=detail)
+        case F.CAPACITY:
+            return Failed(failure=FailureClass.CAPACITY, detail=detail)
+        case F.ABSENT | F.UPSTREAM | F.TIMEOUT | F.PROTOCOL:
             return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
         case _ as never:
             assert_never(never)

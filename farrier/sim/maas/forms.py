@@ -72,7 +72,7 @@ _POWER: Fields = {
     f"{POWER_PARAMETERS}power_user": _char("provisioningserver/drivers/power/redfish.py:281"),
     f"{POWER_PARAMETERS}power_pass": _char("provisioningserver/drivers/power/redfish.py:282"),
     f"{POWER_PARAMETERS}node_id": _char("provisioningserver/drivers/power/redfish.py:289"),
-    f"{POWER_PARAMETERS}skip_check": _checkbox("maasserver/config_forms.py:63"),
+    f"{POWER_PARAMETERS}skip_check": Field(reader=Reader.EXACTLY_TRUE, source=f"{_MACHINE}:312"),
 }
 _OF_MACHINE: Fields = {
     "hostname": _char(f"{_MACHINE}:709"),

@@ -24,10 +24,12 @@ def look(region: Region, machine: Machine) -> None:
         machine.interfaces = [kept for kept in machine.interfaces if kept.type == "physical"]
     for number, nic in enumerate(hardware.nics):
         _see_nic(region, machine, number, nic)
+    if machine.skip_storage:  # no disk is even recorded then: metadataserver/builtin_scripts/hooks.py:982
+        machine.skip_storage = False
+        return
     known = {disk.serial: disk for disk in machine.disks if not disk.is_virtual}
     machine.disks = [known.get(model.serial) or _new_disk(region, model) for model in hardware.disks]
-    if not machine.skip_storage:
-        lay_out(region, machine)
+    lay_out(region, machine)
 
 
 def _drop_links(region: Region, machine: Machine) -> None:

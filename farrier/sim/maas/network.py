@@ -184,7 +184,8 @@ def create_bond(region: Region, call: Call, machine: Machine) -> object:
     call.check()
     parents = _parents(call, machine, name="parents")
     if not parents:
-        raise Refused(400, {"parents": ["A bond interface must have one or more parents."]})
+        blank = {} if call.one("mac_address") else {"mac_address": ["This field cannot be blank."]}
+        raise Refused(400, {"parents": ["A bond interface must have one or more parents."], **blank})
     taken = {parent.name for other in machine.interfaces for parent in other.parents}
     busy = [parent.name for parent in parents if parent.name in taken]
     if busy:

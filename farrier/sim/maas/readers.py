@@ -33,6 +33,8 @@ class Reader(Enum):
     """`0`, `no` and `off` are false; a word that is none of its own is refused."""
     TRUTHY = "formencode/validators.py:852 Bool"
     """Every text that is not empty is true, `false` included."""
+    EXACTLY_TRUE = "maasserver/forms/__init__.py:312"
+    """Only the text `true`."""
     INT = "formencode/validators.py:911 Int"
     INTEGER = "django/forms/fields.py:340 IntegerField"
     CHOICE = "django/forms/fields.py:853 ChoiceField"
@@ -107,6 +109,8 @@ def flag(field: Field, name: str, data: Data) -> bool | None:
     match field.reader:
         case Reader.CHECKBOX:
             return value.lower() not in {"", "false"} if isinstance(value, str) else bool(value)
+        case Reader.EXACTLY_TRUE:
+            return value == "true"
         case Reader.NULL_BOOLEAN:
             return {"True": True, "true": True, "2": True, "False": False, "false": False, "3": False}.get(str(value))
         case Reader.STRING_BOOL:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from farrier.sim.faults import Faults
 from farrier.sim.maas import site as surroundings
 from farrier.sim.maas.auth import Keys
-from farrier.sim.maas.call import Exchange, User
+from farrier.sim.maas.call import Exchange, Refused, User
 from farrier.sim.maas.events import Event, EventLog, Level
 from farrier.sim.maas.hardware import Durations, Nature
 from farrier.sim.maas.records import Interface, Machine, Subnet
@@ -161,11 +161,12 @@ class Region:
 
     def free_address(self, subnet: Subnet) -> str:
         """One that nobody has. The search goes on where the last one ended: thousands of machines ask."""
-        while True:
+        for _ in range(surroundings.addresses_of(subnet)):
             address = surroundings.address_in(subnet, self.next_id(f"address in {subnet.id}"))
             if address not in self.claimed:
                 self.claimed.add(address)
                 return address
+        raise Refused(503, f"No more IPs available in subnet: {subnet.cidr}.")
 
     def release_addresses(self, machine: Machine) -> None:
         """Take back what AUTO links claimed; STATIC ones stay."""

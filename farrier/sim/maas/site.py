@@ -102,4 +102,10 @@ def version() -> dict[str, object]:
 def address_in(subnet: Subnet, number: int) -> str:
     """The `number`-th address, and the first again after the last; below is room for routers and racks."""
     network = ipaddress.ip_network(subnet.cidr)
-    return str(network.network_address + 50 + number % (network.num_addresses - 51))
+    return str(network.network_address + min(50, network.num_addresses // 2) + number % addresses_of(subnet))
+
+
+def addresses_of(subnet: Subnet) -> int:
+    """How many there are to give away."""
+    network = ipaddress.ip_network(subnet.cidr)
+    return max(network.num_addresses - 1 - min(50, network.num_addresses // 2), 1)

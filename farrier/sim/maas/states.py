@@ -126,8 +126,11 @@ def _begin_deployment(region: Region, call: Call, machine: Machine) -> None:
     # Power and installation belong to a workflow that starts after the answer, a moment later.
     def start() -> None:
         try:
+            for interface in machine.interfaces:
+                region.claim_address(interface)
             work.switch_in_workflow(region, machine, lambda: work.deploy(region, machine))
         except Refused:
+            region.release_addresses(machine)
             revert()
             raise
 
@@ -140,18 +143,29 @@ def release(region: Region, call: Call, machine: Machine) -> None:
     if machine.status not in RELEASABLE:
         raise Refused(409, f"Machine cannot be released in its current state ('{machine.status.label}').")
     asked = any(call.flag(name) for name in ("erase", "quick_erase", "secure_erase"))
-    problem = region.nature_of(machine).bmc_error
-    if problem is not None:
-        # Recorded: nothing has changed when the BMC cannot be reached.
-        raise Refused(500, f"Failed to connect to BMC: {problem}")
+    erases = asked or bool(region.site.config["enable_disk_erasing_on_release"])
+    _refuse_without_a_bmc(region, machine, erases=erases)
     region.requested(machine, "User releasing node", call.user, call.one("comment"))
-    if asked or region.site.config["enable_disk_erasing_on_release"]:
+    if erases:
         region.move(machine, Status.DISK_ERASING)
         region.note(machine, "Disk erasing")
         _switch_later(region, call, machine, on=True, then=lambda: work.erase(region, machine))
         return
     _start_release(region, machine)
     _switch_later(region, call, machine, on=False, then=lambda: work.finish_release(region, machine))
+
+
+def _refuse_without_a_bmc(region: Region, machine: Machine, *, erases: bool) -> None:
+    """Recorded: a plain release changes nothing then. An erasing one cannot go back from erasing, and fails there."""
+    problem = region.nature_of(machine).bmc_error
+    if problem is None:
+        return
+    before = machine.status
+    if erases and before is not Status.FAILED_DISK_ERASING:
+        region.move(machine, Status.DISK_ERASING)
+        region.move(machine, Status.FAILED_DISK_ERASING)
+        raise Refused(409, f"Invalid transition: Disk erasing -> {before.label}.")
+    raise Refused(500, f"Failed to connect to BMC: {problem}")
 
 
 def _start_release(region: Region, machine: Machine) -> None:
@@ -275,7 +289,7 @@ def power_off(region: Region, call: Call, machine: Machine) -> None:
 def rescue_mode(region: Region, call: Call, machine: Machine) -> None:
     if machine.status not in RESCUABLE:
         raise Refused(409, f"Invalid transition: {machine.status.label} -> Entering rescue mode.")
-    machine.owner = machine.owner or call.user.username
+    machine.owner = call.user.username  # and it stays: maasserver/models/node.py:6537
     region.requested(machine, "User starting rescue mode", call.user, None)
     region.move(machine, Status.ENTERING_RESCUE_MODE)
     _switch_later(region, call, machine, on=True, then=lambda: work.enter_rescue(region, machine))

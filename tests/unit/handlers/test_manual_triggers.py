@@ -14,7 +14,7 @@ from farrier.handlers.node.moves import change
 from farrier.model.failures import FAILURES, MANUAL, UNSAFE, FailureClass, QuarantineCause
 from farrier.model.limits import Limits
 from farrier.model.maas_changes import NewMachine, PowerAccess
-from farrier.model.node import Agent, Upstream
+from farrier.model.node import Agent, Quarantine, Upstream
 from farrier.model.stages import OnboardingStage as O
 from farrier.model.status import NodeStatus as N
 from farrier.model.why import explain
@@ -156,3 +156,14 @@ async def nothing_happens_by_itself(it: Handled) -> None:
     await it.rest()
     assert it.node.workflow == before
     assert at.world.observed.operations == []
+
+
+async def test_the_note_of_a_quarantine_follows_the_newest_failure() -> None:
+    async with stand() as at:
+        it = await there_is_no_boot_disk(at)
+        old = Quarantine(QuarantineCause.STATE_DISAGREEMENT, "what was wrong last week")
+        at.node = change(at.node, status=N.QUARANTINED, quarantine=old)
+        assert await it.finish(WITHIN) is W.FAILED_MANUAL_INTERVENTION
+        noted = it.node.quarantine
+        assert noted is not None and noted.cause is QuarantineCause.ONBOARDING_FAILED
+        assert "no disk matches" in noted.reason

@@ -33,7 +33,7 @@ TABLE = [
     (403, PAGE, "text/html", "", "protocol"),
     (404, b"No Machine matches the given query.", TEXT, "", "absent"),
     (404, b"No BlockDevice matches the given query.", TEXT, "", "conflict"),
-    (404, b"IP address is already in use.", TEXT, "", "conflict"),
+    (404, b"IP address is already in use.", TEXT, "", "address_taken"),
     (404, b"Unknown API endpoint: /MAAS/api/2.0/machines.", TEXT, "", "protocol"),
     (404, PAGE, "text/html", "", "protocol"),
     (405, b"", TEXT, "", "protocol"),

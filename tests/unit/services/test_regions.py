@@ -227,3 +227,18 @@ async def test_a_shared_reading_that_fails_is_made_again_by_the_next(at: Place) 
     with pytest.raises(MaasError):
         await client.power_addresses()
     assert await client.power_addresses() == {}
+
+
+async def test_the_networks_of_a_region_are_read_once_for_all_its_nodes(at: Place) -> None:
+    async with anyio.create_task_group() as nodes:
+        for _ in range(3):
+            nodes.start_soon(_reads_networks, at)
+    assert at.observed.operations == ["subnets", "fabrics"]
+    at.clock.advance(sharing_client.NETWORKS_KEPT)
+    await _reads_networks(at)
+    assert sorted(at.observed.operations) == ["fabrics", "fabrics", "subnets", "subnets"]
+
+
+async def _reads_networks(at: Place) -> None:
+    async with at.found.turn(SITE) as client:
+        assert await client.subnets() and await client.vlans()

@@ -17,7 +17,7 @@ from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.region import CONFLICT_AGAIN, Send
 from farrier.handlers.node.stage import Done, Failed, Settled, StageResult, Step, Waiting
 from farrier.model.failures import FailureClass
-from farrier.model.maas import MaasError, MaasFailure, MaasStatus, Machine, StatusNumber
+from farrier.model.maas import BlockDevice, MaasError, MaasFailure, MaasStatus, Machine, StatusNumber
 from farrier.model.maas_changes import Commission
 from farrier.model.node import Node, StopRequest
 from farrier.protocols import MaasClient
@@ -54,7 +54,8 @@ def decide(node: Node, machine: Machine, wanted: CommissionSite) -> Settled | Se
     stands = (machine.status_name or str(machine.state))[:64]
     if machine.state is MaasStatus.COMMISSIONING:
         return Done(reason=f"MAAS is at it: {stands}", to=_counted(node))
-    if machine.state is MaasStatus.READY and machine.commissioning_status_name == PASSED:
+    passed = machine.state is MaasStatus.READY and machine.commissioning_status_name == PASSED
+    if passed and not _to_find_disks(node, machine):
         return _ready(node)
     if machine.status == S.BROKEN and not _is_told_to(node):
         return marked_broken(machine)
@@ -66,13 +67,22 @@ def decide(node: Node, machine: Machine, wanted: CommissionSite) -> Settled | Se
     return _beyond(node, machine, stands)
 
 
+def _disks(machine: Machine) -> list[BlockDevice]:
+    return [disk for disk in machine.blockdevice_set if disk.type in {None, "physical"}]
+
+
+def _to_find_disks(node: Node, machine: Machine) -> bool:
+    """MAAS records disks only while it commissions with storage: without any, once more, by a workflow that has not."""
+    return not _disks(machine) and detour.upstream(node).commissions == 0
+
+
 def commission(node: Node, machine: Machine, wanted: CommissionSite) -> Commission:
     """What is not kept is wiped. A machine that we did not make and that is not new may have been set up by a person:
     what it has is kept, whatever the site says. If that is nothing, later stages lay out its disk and link its NIC."""
     set_up = machine.status != S.NEW and not node.maas_created
     return Commission(
         skip_networking=wanted.keep_networking or set_up,
-        skip_storage=wanted.keep_storage or set_up,
+        skip_storage=(wanted.keep_storage or set_up) and bool(_disks(machine)),
         skip_bmc_config=not wanted.configure_bmc,
         enable_ssh=wanted.enable_ssh,
         testing_scripts=wanted.testing_scripts,

@@ -13,6 +13,7 @@ from farrier.config.sites import CommissionSite
 from farrier.handlers.node.moves import change, job
 from farrier.handlers.node.onboarding.commission_node import commission
 from farrier.model.failures import FailureClass as F
+from farrier.model.maas import BlockDevice
 from farrier.model.maas import Machine as Reading
 from farrier.model.maas_changes import Commission
 from farrier.model.node import StopRequest, Upstream
@@ -103,6 +104,22 @@ async def test_what_was_commissioned_is_not_commissioned_again(stand: Stand) -> 
     assert changes(stand) == [] and upstream(stand).commissions == 0
 
 
+async def test_a_machine_that_is_ready_without_disks_is_commissioned_again_with_its_storage(stand: Stand) -> None:
+    """As a restart finds one that was commissioned with `skip_storage`."""
+    machine = given(stand, S.READY, disks=[])
+    is_done(await stand.settle())
+    assert changes(stand) == ["commission"] and machine.status is S.COMMISSIONING
+    assert not machine.skip_storage, "there is nothing to keep"
+    stand.pass_time(timedelta(hours=3))
+    assert machine.disks
+
+
+async def test_without_disks_a_workflow_that_has_commissioned_goes_on_to_say_so(stand: Stand) -> None:
+    given(stand, S.READY, disks=[], remembers=Upstream(commissions=1))
+    is_done(await stand.settle())
+    assert changes(stand) == []
+
+
 async def test_our_own_commissioning_is_no_stage_that_was_skipped(stand: Stand) -> None:
     given(stand, S.READY, remembers=Upstream(commissions=1))
     assert is_done(await stand.settle()).skipped is None
@@ -162,7 +179,14 @@ async def test_what_maas_will_not_do_needs_a_person(stand: Stand) -> None:
 
 
 def reading(status: Status) -> Reading:
-    return Reading(system_id="abc123", status=int(status), hostname="gpu-1")
+    disk = BlockDevice(id=1, name="sda", type="physical")
+    return Reading(system_id="abc123", status=int(status), hostname="gpu-1", blockdevice_set=(disk,))
+
+
+async def test_a_machine_without_disks_is_never_commissioned_without_its_storage(stand: Stand) -> None:
+    """MAAS would record none."""
+    bare = msgspec.structs.replace(reading(S.READY), blockdevice_set=())
+    assert not commission(stand.node, bare, CommissionSite(keep_storage=True)).skip_storage
 
 
 async def test_a_new_machine_has_nothing_that_could_be_lost(stand: Stand) -> None:

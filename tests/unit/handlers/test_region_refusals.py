@@ -1,0 +1,43 @@
+"""What a refusal of a region means for the stage: what is tried again, what is not, and what a person is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from farrier.handlers.node import region
+from farrier.handlers.node.stage import Failed, Waiting
+from farrier.model.failures import FAILURES, FailureClass
+from farrier.model.maas import MaasError, MaasFailure, StatusNumber
+
+
+def failed(failure: MaasFailure) -> Failed:
+    settled = region.told(MaasError(failure, "No more IPs available in subnet: 10.9.0.0/30", operation="deploy"))
+    assert isinstance(settled, Failed)
+    return settled
+
+
+def test_an_address_that_another_has_is_a_mistake_in_the_configuration_and_not_tried_again() -> None:
+    assert failed(MaasFailure.ADDRESS_TAKEN).failure is FailureClass.INVALID_CONFIG
+    assert not FAILURES[FailureClass.INVALID_CONFIG].retryable
+
+
+def test_an_exhausted_subnet_is_a_lack_of_capacity_and_the_advice_says_what_to_free() -> None:
+    settled = failed(MaasFailure.CAPACITY)
+    assert settled.failure is FailureClass.CAPACITY and "10.9.0.0/30" in settled.detail
+    advice = FAILURES[FailureClass.CAPACITY]
+    assert advice.retryable and "free addresses" in advice.action
+
+
+def test_deployments_that_wait_for_their_turn_wait_without_a_limit_of_time() -> None:
+    settled = region.told(MaasError(MaasFailure.BUSY, "2 deployments are being asked for", operation="deploy"))
+    assert isinstance(settled, Waiting) and not settled.timed
+
+
+@pytest.mark.parametrize("status", [StatusNumber.RESCUE_MODE, StatusNumber.EXITING_RESCUE_MODE])
+def test_a_machine_that_rescue_mode_took_is_said_to_be_and_how_to_get_it_back(status: StatusNumber) -> None:
+    said = region.foreign("abc123", "ann", status).detail
+    assert "'ann'" in said and "rescue mode" in said and "farrier's key" in said and "release" in said
+
+
+def test_a_machine_that_another_simply_has_is_not_said_to_be_in_rescue_mode() -> None:
+    assert "rescue" not in region.foreign("abc123", "ann", StatusNumber.DEPLOYED).detail
