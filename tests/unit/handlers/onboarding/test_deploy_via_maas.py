@@ -321,7 +321,7 @@ async def test_another_state_by_the_time_of_the_request_is_read_again(at: Stand)
 async def test_no_addresses_left_is_tried_again(at: Stand) -> None:
     at.region.faults.add(Fault(op="deploy", status=503, body=b"No more IPs available", content_type="text/plain"))
     settled = await at.once()
-    assert isinstance(settled, Failed) and settled.failure is FailureClass.UPSTREAM_ERROR
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.CAPACITY
     taken_up_again(at, attempt=2)
     assert isinstance(await at.settle(), Done)
 
