@@ -394,21 +394,21 @@ async def test_deployments_under_way_leave_slots_to_readings(region: Region) -> 
 
     busy: list[MaasError] = []
 
-    async def deploy(machine: Machine) -> None:
+    async def deploy(world: World, machine: Machine) -> None:
         try:
             await world.client.do(machine, DEPLOY)
         except MaasError as error:
             busy.append(error)
 
-    async with world_of(Hanging(region)) as world:
-        machine = await commissioned(world, region)
+    async with world_of(Hanging(region)) as opened:
+        machine = await commissioned(opened, region)
         async with anyio.create_task_group() as callers:
             for _ in range(CONCURRENCY):
-                callers.start_soon(deploy, machine)
+                callers.start_soon(deploy, opened, machine)
             await anyio.wait_all_tasks_blocked()
             assert [error.failure for error in busy] == [MaasFailure.BUSY] * (CONCURRENCY - MOST_DEPLOYMENTS)
             assert all(error.retry_after for error in busy) and MOST_DEPLOYMENTS < CONCURRENCY
-            assert await world.client.version() == "3.7.3", "a reading goes on"
+            assert await opened.client.version() == "3.7.3", "a reading goes on"
             gate.set()
     assert region.machines[machine.system_id].status == Status.DEPLOYING
 
