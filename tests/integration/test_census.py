@@ -155,6 +155,7 @@ def above(census: Census) -> Mapping[tuple[str, str, str], int]:
     return {(late.kind, late.state, late.substate): late.count for late in census.above}
 
 
+@pytest.mark.matrix(keep=4)
 @pytest.mark.parametrize("limits", [DEFAULT, MIXED], ids=["defaults", "of sites and models"])
 @pytest.mark.parametrize("seed", range(6))
 async def test_what_is_counted_above_a_limit_is_what_people_are_shown_above_it(

@@ -132,6 +132,7 @@ async def test_a_page_looks_at_so_many_changes_and_the_next_goes_on_behind_them(
     assert [past.version for past in await pasts.walk(queries, wanted, Order.NEWEST, limit=10)] == [1]
 
 
+@pytest.mark.matrix(keep=2)
 @pytest.mark.parametrize("walk", ["newest", "oldest", "newest of one", "oldest of one", "nodes"])
 async def test_a_page_in_the_midst_reads_no_more_than_itself(conn: Connection, walk: str) -> None:
     """The key leads straight into the index, also by the plan that is made for every page alike. Five hundred changes

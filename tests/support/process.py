@@ -118,6 +118,7 @@ async def farrier(*arguments: str, environment: Mapping[str, str] | None = None)
         finally:
             if process.returncode is None:
                 process.kill()
+    assert "never retrieved" not in command.logged, "a task failed that nobody waited for"
 
 
 @asynccontextmanager

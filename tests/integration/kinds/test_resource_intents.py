@@ -28,6 +28,7 @@ async def yard(every_db: pg.Database) -> AsyncIterator[Yard]:
 # --- refused by the INSERT
 
 
+@pytest.mark.matrix(keep=10)
 @pytest.mark.parametrize(
     ("action", "crate", "params", "sqlstate", "told"),
     [

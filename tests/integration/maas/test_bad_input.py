@@ -227,6 +227,7 @@ class EachReadBadly:
         return self._bad() if self.struck[kind] <= self._times else instead(answer, body)
 
 
+@pytest.mark.matrix(keep=2)
 @pytest.mark.parametrize("bad", BADLY)
 async def test_each_kind_of_read_may_go_wrong_once_and_the_node_is_onboarded_with_the_same_requests(
     site: Site, wire: Wire, bad: str

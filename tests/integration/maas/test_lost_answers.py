@@ -34,6 +34,7 @@ async def site(db: pg.Database, wire: Wire) -> AsyncIterator[Site]:
         yield opened
 
 
+@pytest.mark.matrix(keep=2)
 @pytest.mark.parametrize("blow", BLOWS, ids=lambda blow: blow.name.lower())
 async def test_whatever_goes_wrong_once_with_each_change_the_node_goes_all_the_way(
     site: Site, wire: Wire, blow: Blow
@@ -70,6 +71,7 @@ async def test_a_discovered_machine_is_set_right_although_the_answer_to_that_is_
     is_set_up_once(machine)
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("blow", [Blow.LOST, Blow.LATE, Blow.FAILS], ids=lambda blow: blow.name.lower())
 async def test_an_undo_whose_answers_are_lost_ends_all_the_same(site: Site, wire: Wire, blow: Blow) -> None:
     node = await begun(await manageable(site))
@@ -82,6 +84,7 @@ async def test_an_undo_whose_answers_are_lost_ends_all_the_same(site: Site, wire
     assert (machine.status, machine.owner) == (Status.READY, None)
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("blow", [Blow.LOST, Blow.LATE, Blow.FAILS], ids=lambda blow: blow.name.lower())
 async def test_a_deployment_that_failed_is_followed_by_one_more_although_answers_are_lost(
     site: Site, wire: Wire, blow: Blow

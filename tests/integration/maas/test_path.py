@@ -134,6 +134,7 @@ async def test_where_records_are_not_kept_a_deleted_node_leaves_nothing_in_maas(
         assert wire.ops[-2:] == ["release", "delete"]
 
 
+@pytest.mark.matrix(keep=2)
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
 async def test_what_is_cancelled_while_a_change_is_under_way_is_undone_and_can_be_begun_anew(
     site: Site, wire: Wire, number: int
@@ -155,6 +156,7 @@ async def test_what_is_cancelled_while_a_change_is_under_way_is_undone_and_can_b
     assert wire.ops.count("create") == 1 and await record(node) is machine
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("stage", ["wait_for_ready", "wait_for_deployed", "wait_for_agent_enrollment"])
 async def test_what_is_cancelled_while_it_waits_is_undone_and_can_be_begun_anew(
     site: Site, wire: Wire, stage: str

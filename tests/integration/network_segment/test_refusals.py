@@ -10,6 +10,7 @@ from tests.support import pg, segments
 from tests.support.segments import Lan
 
 
+@pytest.mark.matrix(keep=12)
 @pytest.mark.parametrize(
     ("params", "sqlstate", "told"),
     [
@@ -78,6 +79,7 @@ async def test_a_segment_that_cannot_be_is_refused_by_its_insert_and_leaves_noth
     assert await lan.conn.fetchval("SELECT count(*) FROM farrier.segment_prefixes") == 2
 
 
+@pytest.mark.matrix(keep=8)
 @pytest.mark.parametrize(
     ("asked", "told"),
     [

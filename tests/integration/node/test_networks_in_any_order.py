@@ -186,6 +186,7 @@ ACTS = st.one_of(
 )
 
 
+@pytest.mark.full
 @pytest.mark.timeout(180)  # some 30 s of one processor, which may not be had alone
 @settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(begins=st.integers(0, 2), script=st.lists(ACTS, min_size=4, max_size=10))

@@ -163,6 +163,7 @@ async def test_a_reset_cannot_be_kept(site: Site) -> None:
 # --- crashes
 
 
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("wanted", PowerRequest)
 @pytest.mark.parametrize("dies", ["before it reads", "after it sent", "cut off by its end"])
 async def test_a_process_that_dies_between_the_commits_loses_no_answer_and_resets_nothing_twice(

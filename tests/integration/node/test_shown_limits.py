@@ -76,6 +76,7 @@ async def seen_by_sql(site: Site, machine: Machine) -> dict[str, tuple[timedelta
     }
 
 
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("make", [enrolling, offline, verified, never_asked, draining])
 @pytest.mark.parametrize("later", [timedelta(0), 5 * HOUR])
 async def test_the_view_has_the_clocks_that_node_show_has(site: Site, make: Any, later: timedelta) -> None:
