@@ -14,6 +14,7 @@ from farrier.cli.connection import Session, with_database
 from farrier.cli.inspection import show, why
 from farrier.cli.node_history import history
 from farrier.cli.output import Cell
+from farrier.model import bootstrap as bootstraps
 from farrier.model import duration
 from farrier.model.clocks import Clock, Overdue
 from farrier.model.management import Management
@@ -23,7 +24,6 @@ from farrier.model.views import NodeView, Wanted
 from farrier.model.workflow import WorkflowStatus
 
 # As long as what the database makes itself.
-_TOKEN_BYTES = 32
 # Rows that are laid out together; the next ones come under headings of their own.
 _PAGE = 1000
 
@@ -53,7 +53,7 @@ async def add(  # noqa: PLR0913 - one parameter is one option
     as_json: output.AsJson = False,
 ) -> None:
     """Register a node. Nothing is done to the machine until somebody asks."""
-    token = secrets.token_hex(_TOKEN_BYTES) if bootstrap else None
+    token = bootstraps.token(secrets.token_hex()) if bootstrap else None
     registration = Registration(
         name=name,
         bmc_address=bmc_address,

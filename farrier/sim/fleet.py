@@ -15,6 +15,7 @@ import anyio
 import structlog
 
 from farrier.errors import DatabaseUnreachable, RefusedByModel
+from farrier.model import bootstrap
 from farrier.model.actions import Action
 from farrier.model.fleet import NewNode, NodeGlance, PastMove
 from farrier.model.management import Management
@@ -53,7 +54,7 @@ def planned(systems: Sequence[SimulatedSystem], bmc: SimulatedBmc, *, after: int
 def _planned(number: int, system: SimulatedSystem, bmc: SimulatedBmc | None, site: str) -> NewNode:
     return NewNode(
         name=name_of(number),
-        token=None if bmc else secrets.token_hex(),
+        token=None if bmc else bootstrap.token(secrets.token_hex()),
         bmc_address=f"{bmc.base_url}{system.path}" if bmc else None,
         bmc_credential=f"file:{bmc.credential_file}" if bmc else None,
         macs=(system.mac,),

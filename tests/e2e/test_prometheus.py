@@ -14,9 +14,11 @@ import httpx
 import msgspec
 import pytest
 
-from tests.support import pg, promtool
+from tests.support import pg, promtool, tokens
 from tests.support.process import PATIENCE, Farrier, farrier, replica, until
 from tests.support.programs import program
+
+TOKEN = tokens.named("token")
 
 LISTENS = re.compile(r"msg=\"Listening on\" address=(127\.0\.0\.1:\d+)")
 # It listens before it has read its storage, and answers 503 until then.
@@ -139,7 +141,7 @@ async def test_a_stuck_node_is_told_by_name_until_it_moves(
 ) -> None:
     rules = await rules_of(settings, tmp_path)
     async with db.connect() as conn:
-        await conn.execute("SELECT farrier.register_node('gpu-1', bootstrap_token => 'a-token-of-the-test')")
+        await conn.execute(f"SELECT farrier.register_node('gpu-1', bootstrap_token => '{TOKEN}')")
     config = {"config": str(settings)}
     async with (
         replica(db.dsn, **config) as one,
@@ -170,7 +172,7 @@ async def test_a_stuck_node_is_told_by_name_until_it_moves(
         assert not [name for name in asked_for() if f"\n{name}" not in exposed]
 
         async with db.connect() as conn:
-            await conn.execute("SELECT farrier.enroll_agent('a-token-of-the-test', '{}')")
+            await conn.execute(f"SELECT farrier.enroll_agent('{TOKEN}', '{{}}')")
 
         async def is_clear() -> bool:
             return await server.alert("FarrierNodeStuck") is None and await server.alert("FarrierStuck") is None

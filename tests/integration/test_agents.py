@@ -17,6 +17,7 @@ from farrier.model.health import Alert, Health
 from farrier.model.node import TaskType
 from farrier.sim.agents import Pace, SimulatedAgents
 from tests.support import pg
+from tests.support.tokens import named
 
 MINUTE = timedelta(minutes=1)
 AT_ONCE = Pace(
@@ -40,8 +41,8 @@ async def conn(db: pg.Database) -> AsyncIterator[Connection]:
 
 
 async def register(conn: Connection, name: str) -> int:
-    """A node that waits for its agent, whose token is its name."""
-    node: int = await conn.fetchval("SELECT farrier.register_node($1, bootstrap_token => $1)", name)
+    """A node that waits for its agent, whose token is called by its name."""
+    node: int = await conn.fetchval("SELECT farrier.register_node($1, bootstrap_token => $2)", name, named(name))
     return node
 
 
@@ -69,10 +70,10 @@ async def until(conn: Connection, query: str, *arguments: Any) -> None:
 async def test_a_token_brings_an_agent_to_life_once(api: PostgresAgents, conn: Connection) -> None:
     node = await register(conn, "gpu-1")
     agents = SimulatedAgents(api)
-    assert await agents.enroll("gpu-1") == node
+    assert await agents.enroll(named("gpu-1")) == node
     assert await conn.fetchval("SELECT last_heartbeat_at IS NOT NULL FROM farrier.node_agents")
     with pytest.raises(RefusedByModel, match="was used"):
-        await agents.enroll("gpu-1")
+        await agents.enroll(named("gpu-1"))
 
 
 async def test_a_batch_of_heartbeats_reaches_each_node_that_knows_its_agent(
@@ -80,7 +81,7 @@ async def test_a_batch_of_heartbeats_reaches_each_node_that_knows_its_agent(
 ) -> None:
     """One that is deleted, or has another agent, does not spoil the batch for the others."""
     nodes = [await register(conn, f"gpu-{number}") for number in range(3)]
-    sound, deleted, replaced = [await api.enroll(f"gpu-{number}", {}) for number in range(3)]
+    sound, deleted, replaced = [await api.enroll(named(f"gpu-{number}"), {}) for number in range(3)]
     async with conn.transaction():
         await conn.execute("SET LOCAL session_replication_role = replica")
         await conn.execute("UPDATE farrier.nodes SET status = 'deleted' WHERE id = $1", deleted.node)
@@ -95,7 +96,7 @@ async def test_an_agent_does_the_task_of_its_node_and_of_no_other(api: PostgresA
     mine, other = await register(conn, "gpu-1"), await register(conn, "gpu-2")
     task, others_task = await give_task(conn, mine), await give_task(conn, other)
     agents = SimulatedAgents(api, AT_ONCE)
-    await agents.enroll("gpu-1")
+    await agents.enroll(named("gpu-1"))
     async with anyio.create_task_group() as living:
         living.start_soon(agents.run)
         await until(conn, "SELECT status = 'succeeded' FROM farrier.node_tasks WHERE id = $1", task)
@@ -108,7 +109,7 @@ async def test_an_agent_that_is_to_fail_reports_a_failed_task(api: PostgresAgent
     node = await register(conn, "gpu-1")
     task = await give_task(conn, node)
     agents = SimulatedAgents(api, AT_ONCE)
-    await agents.enroll("gpu-1")
+    await agents.enroll(named("gpu-1"))
     agents.fail_next(node, 1)
     async with anyio.create_task_group() as living:
         living.start_soon(agents.run)
@@ -122,7 +123,7 @@ async def test_a_silent_agent_neither_beats_nor_works_until_it_is_revived(
     silent, loud = await register(conn, "gpu-1"), await register(conn, "gpu-2")
     agents = SimulatedAgents(api, AT_ONCE)
     for token in ("gpu-1", "gpu-2"):
-        await agents.enroll(token)
+        await agents.enroll(named(token))
     agents.silence(silent)
     last = "SELECT last_heartbeat_at FROM farrier.node_agents WHERE node_id = $1"
     fell_silent_at = await conn.fetchval(last, silent)
@@ -144,7 +145,7 @@ async def test_a_task_is_kept_by_renewing_it_and_lost_to_a_new_lease(
 ) -> None:
     node = await register(conn, "gpu-1")
     await give_task(conn, node)
-    agent = await api.enroll("gpu-1", {})
+    agent = await api.enroll(named("gpu-1"), {})
     assert await api.claim([Enrolled(node, "not the key")], list(TaskType), MINUTE) == ()
     (task,) = await api.claim([agent], list(TaskType), MINUTE)
     await db.advance(0.5 * MINUTE)

@@ -15,7 +15,9 @@ from farrier.model.edges import Layer
 from farrier.model.limits import Limits
 from farrier.model.views import Wanted
 from farrier.model.workflow import WorkflowStatus
-from tests.support import pg
+from tests.support import pg, tokens
+
+TOKEN = tokens.named("token")
 
 STATUSES = (
     "bootstrap_issued",
@@ -255,7 +257,7 @@ async def test_figures_count_states_by_layer_what_is_due_and_what_is_unanswered(
     async with db.connect() as client:
         for name in ("a", "b", "c"):
             await client.execute(
-                "SELECT farrier.register_node($1, bootstrap_token => CASE $1 WHEN 'c' THEN 't' END)", name
+                f"SELECT farrier.register_node($1, bootstrap_token => CASE $1 WHEN 'c' THEN '{TOKEN}' END)", name
             )
         await client.execute("INSERT INTO farrier.intents (node, action) VALUES ('a', 'cancel')")
         await client.execute(

@@ -20,7 +20,9 @@ from farrier.model.census import Rules
 from farrier.model.limits import Limits
 from farrier.web.backend import Backend
 from farrier.web.site import Site
-from tests.support import figures, pg
+from tests.support import figures, pg, tokens
+
+TOKEN = tokens.named("token")
 
 RULES = Rules(
     limits=Limits(), offline_after=timedelta(minutes=3), observation_ttl=timedelta(minutes=5), name_at_most=100
@@ -234,7 +236,9 @@ async def test_what_is_wrong_with_a_request_is_said_in_json(
 
 
 async def test_the_inventory_has_what_is_late_on_top(web: httpx.AsyncClient, conn: Connection, db: pg.Database) -> None:
-    await conn.execute("SELECT farrier.register_node('late', bootstrap_token => 't', bootstrap_ttl => '80 hours')")
+    await conn.execute(
+        f"SELECT farrier.register_node('late', bootstrap_token => '{TOKEN}', bootstrap_ttl => '80 hours')"
+    )
     await db.advance(timedelta(hours=73))
     await register(conn, "gpu-1")
     page = (await web.get("/")).text

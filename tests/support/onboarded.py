@@ -24,7 +24,7 @@ from tests.support.stages import MAC, SITE
 QUICK = Durations(commission=MINUTE, deploy=MINUTE, power=timedelta(0), erase=MINUTE)
 # Without its second hardware sync, which comes after a quarter of an hour.
 UNSYNCED: SiteConfig = msgspec.structs.replace(SITE, deploy=DeploySite(hardware_sync=False))
-_TOKEN = re.compile(r"^token: ([0-9a-f]+)$", re.MULTILINE)
+_TOKEN = re.compile(r"^token: (fbt_[0-9a-f]+)$", re.MULTILINE)
 _QUEUED = "SELECT type FROM farrier.node_tasks WHERE node_id = $1 AND status = 'queued'"
 
 

@@ -29,7 +29,7 @@ from farrier.io.pool import Pool, Single
 from farrier.io.state import PostgresStateIO
 from farrier.model.node import TaskType
 from farrier.sim.maas import Region
-from tests.support import pg
+from tests.support import pg, tokens
 from tests.support.fake_bmc import FakeBmc
 from tests.support.loop import PATIENCE, Ledger
 from tests.support.nodes import NoRegions, Secrets
@@ -139,7 +139,7 @@ class Machine:
         """The agent's first call, with a token of its own if it is given none."""
         if token is None:
             token = await self.site.conn.fetchval("SELECT farrier.issue_bootstrap($1)", self.name)
-        self.key = await self.site.conn.fetchval("SELECT agent_key FROM farrier.enroll_agent($1)", token)
+        self.key = await self.site.conn.fetchval("SELECT agent_key FROM farrier.enroll_agent($1)", tokens.named(token))
         await self.site.settled()
         return self
 
@@ -258,7 +258,7 @@ class Site:
             "auto_manage": True,
             "bootstrap_token": None,
             "site": None if self._maas is None else self._maas.config.name,
-        } | details
+        } | tokens.in_details(details)
         id_ = await self.conn.fetchval(_REGISTER, name, *given.values())
         await self.conn.execute("SELECT farrier.enqueue('node', $1)", id_)
         await self.settled()

@@ -11,6 +11,7 @@ import hmac
 
 from farrier.config.sites import Site
 from farrier.handlers.node.moves import NodeServices
+from farrier.model import bootstrap
 from farrier.model.node import Node
 
 # What else may ever be made of the same key is not this.
@@ -25,7 +26,7 @@ async def token(services: NodeServices, site: Site, node: Node, deploy: int) -> 
     key = await services.credentials.token(site.maas.key)
     # Ids begin anew with each database, and the token of an earlier one's node is in some machine's user data.
     said = f"{_LABEL}\n{node.id}\n{node.workflow.id}\n{node.workflow.mark}\n{deploy}"
-    return hmac.new(key.encode(), said.encode(), hashlib.sha256).hexdigest()
+    return bootstrap.token(hmac.new(key.encode(), said.encode(), hashlib.sha256).hexdigest())
 
 
 def digest(token: str) -> str:

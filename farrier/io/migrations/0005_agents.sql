@@ -6,6 +6,19 @@ CREATE FUNCTION farrier.digest(secret text) RETURNS bytea LANGUAGE sql IMMUTABLE
 CREATE FUNCTION farrier.new_secret() RETURNS text LANGUAGE sql VOLATILE
     RETURN replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', '');
 
+-- A bootstrap token: prefix, secret, and a checksum of both. `farrier.model.bootstrap` makes the same.
+CREATE FUNCTION farrier.bootstrap_token(secret text) RETURNS text LANGUAGE sql IMMUTABLE
+    RETURN 'fbt_' || secret || left(encode(farrier.digest('fbt_' || secret), 'hex'), 8);
+-- Refuses what is none, before anything is looked up, and does not repeat it.
+CREATE FUNCTION farrier.check_bootstrap_token(token text) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF token !~ '\A(fbt_)[0-9a-f]{72}\Z' OR token <> bootstrap_token(substr(token, 5, 64)) THEN
+        RAISE EXCEPTION 'this is no bootstrap token: expected fbt_ and 72 hexadecimal digits whose last 8 are their checksum, got % characters',
+            char_length(token) USING ERRCODE = 'FR400', HINT = 'It is cut or mistyped, or not farrier''s; farrier.issue_bootstrap makes one.';
+    END IF;
+END $$;
+
 -- Refuses, with the other node's name, what another node has.
 CREATE FUNCTION farrier.refuse_shared(address text, macs macaddr[]) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
@@ -102,7 +115,7 @@ CREATE FUNCTION farrier.issue_bootstrap(node text, ttl interval DEFAULT '72 hour
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     target bigint := find_node(node);
-    token text := new_secret();
+    token text := bootstrap_token(new_secret());
 BEGIN
     PERFORM check_ttl(ttl);
     PERFORM revoke_bootstrap(node);

@@ -313,7 +313,7 @@ BEGIN
         GRANT SELECT ON intents, node_inventory, node_lifecycle, node_clocks TO farrier_intents;
         GRANT EXECUTE ON FUNCTION intent(text, text, jsonb, text, text, integer), enqueue(text, bigint),
             register_node(text, text, text, text[], jsonb, text, text, text, boolean, boolean, text, interval, integer),
-            issue_bootstrap(text, interval), revoke_bootstrap(text) TO farrier_intents;
+            issue_bootstrap(text, interval), revoke_bootstrap(text), bootstrap_token(text) TO farrier_intents;
     END IF;
     IF to_regrole('farrier_agent') IS NOT NULL THEN
         GRANT EXECUTE ON FUNCTION enroll_agent(text, jsonb), heartbeat(text, jsonb, text), claim_task(text, text[], text, interval),

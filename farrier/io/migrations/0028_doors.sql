@@ -210,7 +210,7 @@ DECLARE
     addresses macaddr[] := read_macs(macs);
     other text;
 BEGIN
-    IF bootstrap_token = '' THEN RAISE EXCEPTION 'a bootstrap token may not be empty' USING ERRCODE = 'FR400'; END IF;
+    PERFORM check_bootstrap_token(bootstrap_token);
     PERFORM check_ttl(bootstrap_ttl);
     PERFORM refuse_version(register_node.api_version);
     PERFORM refuse_details(register_node.bmc_address, register_node.bmc_credential, register_node.labels, register_node.site, register_node.model);
@@ -269,6 +269,7 @@ DECLARE
     t record;
     fault text := json_fault(facts, 65536);
 BEGIN
+    PERFORM check_bootstrap_token(token);
     SELECT b.* INTO t FROM bootstrap_tokens b WHERE b.hash = digest(token) FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'unknown bootstrap token' USING ERRCODE = 'FR403', HINT = 'farrier.issue_bootstrap makes a new one.';

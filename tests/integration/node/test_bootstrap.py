@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from farrier.model import bootstrap
 from farrier.model.health import Health
-from tests.support import pg
+from tests.support import pg, tokens
 from tests.support.site import HOUR, MINUTE, SECOND, Machine, Site, as_json
+
+TOKEN = tokens.named("token")
 
 ENROLL = "SELECT * FROM farrier.enroll_agent($1, $2::jsonb)"
 BEAT = "SELECT farrier.heartbeat($1, $2::jsonb, $3)"
@@ -28,30 +32,55 @@ async def refusal(site: Site, statement: str, *arguments: Any) -> tuple[str | No
 async def test_a_token_enrols_once(site: Site) -> None:
     machine = await (await site.register(bootstrap_token="token")).enroll("token")
     assert (await machine.state())[0] == "enrolling"
-    sqlstate, text = await refusal(site, ENROLL, "token", "{}")
+    sqlstate, text = await refusal(site, ENROLL, tokens.named("token"), "{}")
     assert sqlstate == "FR403" and "was used at" in text
+
+
+async def test_a_token_is_farriers_by_its_form(site: Site) -> None:
+    machine = await site.register()
+    token = await site.conn.fetchval("SELECT farrier.issue_bootstrap($1)", machine.name)
+    assert re.fullmatch("fbt_[0-9a-f]{72}", token) and token == bootstrap.token(token[4:68])
+    await machine.enroll(token)
+
+
+@pytest.mark.parametrize(
+    "spoil", [str.upper, lambda t: t[:-1], lambda t: t + "0", lambda t: t[4:], lambda t: t[:9] + "z" + t[10:]]
+)
+async def test_one_that_is_cut_or_mistyped_is_refused_before_it_is_looked_for(site: Site, spoil: Any) -> None:
+    machine = await site.register(bootstrap_token="token")
+    spoilt = spoil(tokens.named("token"))
+    mistyped = tokens.named("token")[:-1] + ("1" if tokens.named("token")[-1] == "0" else "0")
+    # Nothing is looked for: whoever asks waits for no lock on what is stored.
+    async with site.db.connect() as holder, holder.transaction():
+        await holder.execute("LOCK TABLE farrier.bootstrap_tokens")
+        for given in (spoilt, mistyped, ""):
+            sqlstate, text = await refusal(site, ENROLL, given, "{}")
+            assert sqlstate == "FR400" and f"got {len(given)} characters" in text and (not given or given not in text)
+        sqlstate, _ = await refusal(site, "SELECT farrier.register_node('x', bootstrap_token => $1)", spoilt)
+        assert sqlstate == "FR400"
+    await machine.enroll("token")
 
 
 async def test_a_token_is_not_stored(site: Site) -> None:
     await site.register(bootstrap_token="open-sesame")
     rows = await site.conn.fetch("SELECT t::text AS row FROM farrier.bootstrap_tokens t")
-    assert len(rows) == 1 and "open-sesame" not in rows[0]["row"]
+    assert len(rows) == 1 and tokens.named("open-sesame")[4:68] not in rows[0]["row"]
 
 
 async def test_a_token_lives_three_days(site: Site) -> None:
     await site.register(bootstrap_token="early")
     await site.register(bootstrap_token="late")
     await site.wait(72 * HOUR - SECOND)
-    await site.conn.fetch(ENROLL, "early", "{}")
+    await site.conn.fetch(ENROLL, tokens.named("early"), "{}")
     await site.wait(SECOND)
-    sqlstate, text = await refusal(site, ENROLL, "late", "{}")
+    sqlstate, text = await refusal(site, ENROLL, tokens.named("late"), "{}")
     assert sqlstate == "FR403" and "expired at" in text
 
 
 async def test_issuing_a_token_makes_the_earlier_worthless(site: Site) -> None:
     machine = await site.register(bootstrap_token="first")
     second = await site.conn.fetchval("SELECT farrier.issue_bootstrap($1)", machine.name)
-    sqlstate, text = await refusal(site, ENROLL, "first", "{}")
+    sqlstate, text = await refusal(site, ENROLL, tokens.named("first"), "{}")
     assert sqlstate == "FR403" and "was revoked at" in text
     await machine.enroll(second)
     assert (await machine.state())[0] == "enrolling"
@@ -60,14 +89,14 @@ async def test_issuing_a_token_makes_the_earlier_worthless(site: Site) -> None:
 async def test_a_revoked_or_unknown_token_opens_nothing(site: Site) -> None:
     machine = await site.register(bootstrap_token="token")
     await site.conn.execute("SELECT farrier.revoke_bootstrap($1)", machine.name)
-    assert "was revoked at" in (await refusal(site, ENROLL, "token", "{}"))[1]
-    assert "unknown bootstrap token" in (await refusal(site, ENROLL, "other", "{}"))[1]
+    assert "was revoked at" in (await refusal(site, ENROLL, tokens.named("token"), "{}"))[1]
+    assert "unknown bootstrap token" in (await refusal(site, ENROLL, tokens.named("other"), "{}"))[1]
     assert (await machine.state())[0] == "bootstrap_issued"
 
 
 async def test_a_token_lives_for_a_sensible_time(site: Site) -> None:
     machine = await site.register()
-    register = "SELECT farrier.register_node('gpu-x', bootstrap_token => 'x', bootstrap_ttl => $1)"
+    register = f"SELECT farrier.register_node('gpu-x', bootstrap_token => '{TOKEN}', bootstrap_ttl => $1)"
     for ttl in (timedelta(0), -SECOND, timedelta(days=31), None):
         assert (await refusal(site, "SELECT farrier.issue_bootstrap($1, $2)", machine.name, ttl))[0] == "FR400"
         assert (await refusal(site, register, ttl))[0] == "FR400"
@@ -85,7 +114,7 @@ async def test_a_new_agent_of_a_node_ends_the_old_one(site: Site) -> None:
 async def test_malformed_facts_are_refused_and_the_token_stays_good(site: Site) -> None:
     machine = await site.register(bootstrap_token="token")
     for facts in ("[]", None, as_json({"dmi": "x" * 70_000})):
-        assert (await refusal(site, ENROLL, "token", facts))[0] == "FR400"
+        assert (await refusal(site, ENROLL, tokens.named("token"), facts))[0] == "FR400"
     await machine.enroll("token")
 
 
@@ -128,7 +157,7 @@ async def test_a_name_has_the_same_form_in_every_table_whoever_writes_it(every_d
         ("agentless => NULL", "true or false"),
         ("bmc_address => ' '", "no blanks"),
         ("bmc_credential => ''", "no blanks"),
-        ("bootstrap_token => ''", "may not be empty"),
+        ("bootstrap_token => ''", "this is no bootstrap token"),
     ],
 )
 async def test_a_detail_that_makes_no_sense_is_refused(site: Site, given: str, told: str) -> None:
@@ -149,7 +178,7 @@ async def test_name_mac_bmc_and_token_belong_to_one_node(site: Site) -> None:
     for statement, told in (
         ("SELECT farrier.register_node('gpu-1')", "gpu-1 is registered already"),
         ("SELECT farrier.register_node('x', macs => '{02-00-00-00-00-01}')", "belongs to node gpu-1 already"),
-        ("SELECT farrier.register_node('x', bootstrap_token => 'token')", "was given before"),
+        (f"SELECT farrier.register_node('x', bootstrap_token => '{TOKEN}')", "was given before"),
         ("SELECT farrier.register_node('x', bmc_address => 'https://10.0.0.1')", "belongs to node gpu-1 already"),
     ):
         sqlstate, text = await refusal(site, statement)

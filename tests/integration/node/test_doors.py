@@ -14,11 +14,13 @@ from farrier.model import actions
 from farrier.model.actions import Action
 from farrier.model.node import TaskType
 from farrier.model.requests import Registration, Request
-from tests.support import pg
+from tests.support import pg, tokens
 from tests.support.site import FINISH, Site
 
+TOKEN = tokens.named("token")
+
 REGISTER = "SELECT farrier.register_node('gpu-9', labels => $1::jsonb)"
-ENROLL = "SELECT farrier.enroll_agent('token', $1::jsonb)"
+ENROLL = f"SELECT farrier.enroll_agent('{TOKEN}', $1::jsonb)"
 
 
 def deep(levels: int) -> str:

@@ -22,8 +22,10 @@ from farrier.model.node import Node
 from farrier.model.outcome import Step
 from farrier.model.schedule import Claim, Finished, Lane, Loaded, Result, Verdict
 from farrier.model.writes import Write
-from tests.support import pg
+from tests.support import pg, tokens
 from tests.support.nodes import HANDLER
+
+TOKEN = tokens.named("token")
 
 COUNT_ANSWERS = """
     CREATE TABLE farrier_test.answers (intent bigint NOT NULL);
@@ -77,7 +79,7 @@ class ByHand:
 async def client(db: pg.Database) -> AsyncIterator[Connection]:
     async with db.connect() as conn:
         await conn.execute(COUNT_ANSWERS)
-        await conn.execute("SELECT farrier.register_node('gpu-1', bootstrap_token => 'token')")
+        await conn.execute(f"SELECT farrier.register_node('gpu-1', bootstrap_token => '{TOKEN}')")
         await conn.execute("SELECT farrier.enqueue('node', 1)")
         yield conn
 

@@ -9,9 +9,11 @@ import pytest
 
 from farrier.model.bmc import BmcError, BmcFailure
 from farrier.model.node import TaskType
-from tests.support import pg
+from tests.support import pg, tokens
 from tests.support import site as sites
 from tests.support.site import HOUR, MINUTE, SECOND, Machine, Site
+
+TOKEN = tokens.named("token")
 
 # --- quarantine
 
@@ -178,7 +180,7 @@ async def test_a_deleted_node_takes_nothing_any_more(site: Site) -> None:
     machine = await (await site.register(bootstrap_token="token")).asked("delete")
     for statement, sqlstate in (
         ("SELECT farrier.intent('gpu-1', 'drain')", "FR404"),
-        ("SELECT farrier.enroll_agent('token')", "FR403"),
+        (f"SELECT farrier.enroll_agent('{TOKEN}')", "FR403"),
         ("SELECT farrier.issue_bootstrap('gpu-1')", "FR404"),
         ("SELECT farrier.heartbeat('gpu-1', '{}', 'key')", "FR404"),
         (f"SELECT farrier.enqueue('node', {machine.id})", "FR404"),

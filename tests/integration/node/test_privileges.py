@@ -14,8 +14,10 @@ import pytest
 from farrier.io import catalog, migrate
 from farrier.io.pool import Connection
 from farrier.model.node import TaskType
-from tests.support import pg
+from tests.support import pg, tokens
 from tests.support import site as sites
+
+TOKEN = tokens.named("token")
 
 FORBIDDEN = "42501"
 
@@ -142,7 +144,7 @@ async def test_every_table_of_the_schema_is_tried(every_db: pg.Database) -> None
 
 async def test_the_intents_role_asks_registers_and_reads_views(every_db: pg.Database) -> None:
     async with acting_as(every_db, "farrier_intents") as conn:
-        node = await conn.fetchval("SELECT farrier.register_node('gpu-1', bootstrap_token => 'token')")
+        node = await conn.fetchval(f"SELECT farrier.register_node('gpu-1', bootstrap_token => '{TOKEN}')")
         await conn.execute("INSERT INTO farrier.intents (node, action) VALUES ('gpu-1', 'drain')")
         await conn.execute("SELECT farrier.intent('gpu-1', 'delete')")
         await conn.execute("SELECT farrier.issue_bootstrap('gpu-1')")
@@ -156,16 +158,16 @@ async def test_the_intents_role_asks_registers_and_reads_views(every_db: pg.Data
             "SELECT farrier.claim_work()",
             "SELECT farrier.grant_worker(session_user, '{node.drain}')",
             "SELECT farrier.heartbeat('gpu-1', '{}', 'key')",
-            "SELECT farrier.enroll_agent('token')",
+            f"SELECT farrier.enroll_agent('{TOKEN}')",
         ]
         assert await refused(conn, *forbidden) == forbidden
 
 
 async def test_the_agents_role_speaks_for_agents_only(every_db: pg.Database) -> None:
     async with every_db.connect() as owner:
-        await owner.execute("SELECT farrier.register_node('gpu-1', bootstrap_token => 'token')")
+        await owner.execute(f"SELECT farrier.register_node('gpu-1', bootstrap_token => '{TOKEN}')")
     async with acting_as(every_db, "farrier_agent") as conn:
-        key = await conn.fetchval("SELECT agent_key FROM farrier.enroll_agent('token')")
+        key = await conn.fetchval(f"SELECT agent_key FROM farrier.enroll_agent('{TOKEN}')")
         await conn.execute("SELECT farrier.heartbeat('gpu-1', '{}', $1)", key)
         await conn.execute("SELECT farrier.claim_task('gpu-1', '{node.drain}', $1)", key)
         forbidden = [f"SELECT * FROM farrier.{table}" for table in EVERY_TABLE]
@@ -183,13 +185,13 @@ async def test_the_agents_role_speaks_for_agents_only(every_db: pg.Database) -> 
 
 async def test_the_workers_role_works_on_tasks_and_does_nothing_else(every_db: pg.Database) -> None:
     async with every_db.connect() as owner:
-        await owner.execute("SELECT farrier.register_node('gpu-1', bootstrap_token => 'token')")
+        await owner.execute(f"SELECT farrier.register_node('gpu-1', bootstrap_token => '{TOKEN}')")
         await owner.execute("SELECT farrier.grant_worker(session_user, '{node.drain}')")
     async with acting_as(every_db, "farrier_worker") as conn:
         assert await conn.fetch("SELECT * FROM farrier.claim_work()") == []
         forbidden = [f"SELECT * FROM farrier.{table}" for table in (*EVERY_TABLE, "node_inventory", "node_lifecycle")]
         forbidden += [
-            "SELECT farrier.enroll_agent('token')",
+            f"SELECT farrier.enroll_agent('{TOKEN}')",
             "SELECT farrier.heartbeat('gpu-1', '{}', 'key')",
             "SELECT farrier.claim_task('gpu-1', '{node.drain}', 'key')",
             "SELECT farrier.grant_worker(session_user, '{node.uninstall}')",
@@ -218,7 +220,7 @@ async def test_the_reader_sees_no_secret_and_calls_nothing(every_db: pg.Database
             assert await refused(conn, f"SELECT {seen} FROM farrier.{table}") == [], "all but the token of a lease"
             assert await refused(conn, f"SELECT {token} FROM farrier.{table}") != []
         forbidden = [
-            "SELECT agent_key FROM farrier.enroll_agent('token')",
+            f"SELECT agent_key FROM farrier.enroll_agent('{TOKEN}')",
             "SELECT * FROM farrier.bootstrap_tokens",
             "SELECT * FROM farrier.node_agents",
             "SELECT farrier.intent('gpu-1', 'drain')",
