@@ -12,7 +12,7 @@ import typer
 from typing_extensions import override
 
 from farrier import wiring
-from farrier.cli import output
+from farrier.cli import arguments, asking, output
 from farrier.cli.connection import with_settings
 from farrier.cli.output import Cell
 from farrier.clock import MonotonicClock
@@ -148,6 +148,24 @@ def forget(
     """Remove the region of a site that was taken out of the settings of every controller; its history stays."""
     anyio.run(_forget, settings, name)
     typer.echo(f"the region of site {name} is forgotten")
+
+
+@site.command("lift-brake")
+@with_settings
+def lift_brake(
+    settings: Config,
+    name: Annotated[str, typer.Argument(metavar="SITE", help="A site; '' for nodes that have none.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why its nodes may leave service all the same.")],
+    lasts: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long, 24 hours at most.")] = "1h",
+) -> None:
+    """Let nodes of a site leave service whatever their number, where its brake holds them."""
+    anyio.run(_lift_brake, settings, name, reason, arguments.patience(lasts))
+    typer.echo(f"the brake of site {name or 'none'} is lifted for {lasts}")
+
+
+async def _lift_brake(settings: Config, name: str, reason: str, lasts: timedelta) -> None:
+    async with client(settings.database) as reached:
+        await reached.requests.lift_brake(name, reason=reason, lasts=lasts, requested_by=asking.this_user())
 
 
 async def _forget(settings: Config, name: str) -> None:

@@ -144,6 +144,24 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     max_task_attempts: Annotated[
         int, Meta(ge=1, description="Failed results of one agent task before it has failed for good.")
     ] = 5
+    brake_share: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=1,
+            description="When more than this share of a site's nodes in service would leave it by silence or drift "
+            "within brake_window, none of them does: what fails for a tenth of a site at once is its network, its "
+            "region or the path of heartbeats rather than the machines. 1: no brake.",
+        ),
+    ] = 0.1
+    brake_at_least: Annotated[
+        int,
+        Meta(ge=1, description="So many may leave in any case: a share of a small site is a single machine."),
+    ] = 5
+    brake_window: Annotated[
+        timedelta,
+        Meta(description="For how long a node that left counts. What breaks a whole site does so within minutes."),
+    ] = _seconds(600)
     bootstrap_ttl: Annotated[
         timedelta,
         Meta(description="How long a bootstrap token may be used, once; the time to rack and cable a machine."),

@@ -27,6 +27,7 @@ _REGISTER = statements.load("api/register")
 _ISSUE_BOOTSTRAP = statements.load("api/issue_bootstrap")
 _NAMED = statements.load("api/named")
 _FORGET_SITE = statements.load("api/forget_site")
+_LIFT_BRAKE = statements.load("api/lift_brake")
 _ENQUEUE = statements.load("wakes/enqueue")
 
 _ANSWERED = "farrier_intent_answered"
@@ -117,6 +118,9 @@ class PostgresRequests:
 
     async def forget_site(self, site: str) -> None:
         await self._value(_FORGET_SITE, site)
+
+    async def lift_brake(self, site: str, *, reason: str, lasts: timedelta, requested_by: str) -> None:
+        await self._value(_LIFT_BRAKE, site, reason, lasts, requested_by)
 
     async def enqueue(self, kind: str, resource: str) -> int:
         async with refusals.borrowed(self._pool) as conn:

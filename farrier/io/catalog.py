@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from farrier.config import NodeConfig
 from farrier.io import statements
 from farrier.io.census import node_columns
 from farrier.io.pool import Connection
@@ -120,6 +121,14 @@ def _mapping() -> list[tuple[str, ...]]:
 def _columns(rows: Sequence[tuple[Any, ...]], *, width: int) -> list[list[Any]]:
     """Rows as the arrays that unnest takes."""
     return [[row[column] for row in rows] for column in range(width)]
+
+
+async def set_brakes(conn: Connection, node: NodeConfig) -> None:
+    """Report to `farrier.held_by_brakes` how many nodes of a site may leave service at once, and what is old."""
+    await conn.execute(_SETTING, "brake_share", node.brake_share)
+    await conn.execute(_SETTING, "brake_at_least", float(node.brake_at_least))
+    await conn.execute(_SETTING, "brake_window_seconds", node.brake_window.total_seconds())
+    await conn.execute(_SETTING, "observation_ttl_seconds", node.observation_ttl.total_seconds())
 
 
 async def set_offline_after(conn: Connection, offline_after: timedelta) -> None:

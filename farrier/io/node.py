@@ -24,6 +24,7 @@ from farrier.model.writes import (
     EndTask,
     ForgetAgent,
     IssueBootstrap,
+    LeaveService,
     RevokeBootstrap,
     SetDetails,
     UseNetworks,
@@ -121,6 +122,8 @@ def _write_row(write: Write) -> tuple[str, dict[str, Any]]:
             return "forgotten", {}
         case SetDetails():
             return "details", msgspec.structs.asdict(write)
+        case LeaveService():
+            return "leaving", {}
         case UseNetworks():
             return "networks", msgspec.structs.asdict(write)
         case _ as never:

@@ -151,6 +151,7 @@ class FleetGauges(Collector):
         yield gauges.NODES_BY_ALERT.family({(alert,): count for alert, count in census.alerts.items()})
         yield _by_word(gauges.NODES_BY_POWER, words.power, census.power)
         yield gauges.NODES_SAME_MACHINE.family({(): census.same_machine})
+        yield gauges.BRAKES_HOLDING.family({(): census.brakes_holding})
         yield gauges.NODES_PAUSED.family({(): census.paused})
         yield gauges.HEARTBEATS_STALE.family({(): census.heartbeats_stale})
         yield _by_word(gauges.OBSERVATIONS_STALE, words.sources, census.observations_stale)

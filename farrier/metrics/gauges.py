@@ -81,6 +81,10 @@ NODES_BY_POWER = Gauge(
 NODES_SAME_MACHINE = Gauge(
     "farrier_nodes_same_machine", "Nodes that recorded a machine which another node recorded, too."
 )
+BRAKES_HOLDING = Gauge(
+    "farrier_brakes_holding",
+    "Sites of which more nodes would leave service by silence or drift than node.brake_share allows; none does.",
+)
 NODES_PAUSED = Gauge("farrier_nodes_paused", "Nodes that an operator has paused.")
 HEARTBEATS_STALE = Gauge(
     "farrier_heartbeats_stale",

@@ -235,6 +235,12 @@ def _of_bmc(node: NodeDetail) -> Iterator[str]:
 
 
 def _by_state(node: NodeDetail) -> Iterator[str]:
+    if symptoms.is_braked(node):
+        site = node.site or "''"
+        yield (
+            "find what fails for the whole site: its network, its MAAS region, the path of heartbeats; if the machines "
+            f"really are gone: farrier site lift-brake {site} --reason TEXT"
+        )
     if node.status == NodeStatus.BOOTSTRAP_ISSUED:
         yield f"start the agent with its bootstrap token, or issue a new one with farrier node bootstrap {node.name}"
     if node.status == NodeStatus.OFFLINE:

@@ -118,6 +118,7 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     power: Mapping[str, int]
     paused: int
     same_machine: int
+    brakes_holding: int
     heartbeats_stale: int
     failing: tuple[Failing, ...]
     unread_power: Mapping[str, int]

@@ -302,11 +302,12 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
 class Node(msgspec.Struct, frozen=True, kw_only=True):
     """One node over all layers. `maas_created`: its machine in MAAS was made by us. `redeploying`: a reimage ended,
     and the onboarding that is to follow has not begun. `candidate_of` names the other node that has the machine
-    which a workflow found. `deployed_here`: the last onboarding that ended well deployed its machine or, of a node
-    out of service, adopted it. `region_doubt`: why nothing is to be asked of its site's region now. `outages` are
-    when that could not be read of late. `same_machine` names other nodes that recorded its machine. `labels`,
-    `networks` and `ib_guids` are there while an onboarding is live: what it is to use, None for nothing, and the
-    GUIDs of its InfiniBand ports, None while nobody told them."""
+    which a workflow found. `deployed_here`: the last onboarding that ended well deployed its machine or, of a
+    node out of service, adopted it. `region_doubt`: why nothing is to be asked of its site's region now.
+    `outages` are when that could not be read of late. `same_machine` names other nodes that recorded its
+    machine. `braked_at`: when its site's brake last refused to take nodes out of service, None while it does
+    not. `labels`, `networks` and `ib_guids` are there while an onboarding is live: what it is to use, None for
+    nothing, and the GUIDs of its InfiniBand ports, None while nobody told them."""
 
     id: int
     name: str
@@ -344,6 +345,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     candidate_of: str | None = None
     deployed_here: bool = False
     same_machine: tuple[str, ...] = ()
+    braked_at: datetime | None = None
     networks: Networks | None = None
     ib_guids: tuple[str, ...] | None = None
     secrets_left: tuple[str, ...] | None = None

@@ -38,6 +38,10 @@ _TASK_STAGES = frozenset(
 _BAD_REGIONS = frozenset({RegionState.FAILING, RegionState.UNCONFIGURED})
 
 
+BRAKED = "kept in service by the brake of its site, where too many would leave at once"
+"""How an outcome begins that says so."""
+
+
 class Patience(msgspec.Struct, frozen=True):
     """After how long an agent counts as silent, and what MAAS said as old: the settings of these names."""
 
@@ -68,6 +72,11 @@ def is_unvalidated(node: NodeDetail) -> bool:
         and node.workflow is None
         and node.quarantine_cause == QuarantineCause.CLEANUP_VALIDATION_FAILED
     )
+
+
+def is_braked(node: NodeDetail) -> bool:
+    """Its site's brake keeps it in service although something speaks against it."""
+    return node.outcome is not None and node.outcome.reason.startswith(BRAKED)
 
 
 def is_unread(node: NodeDetail) -> bool:

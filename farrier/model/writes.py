@@ -73,6 +73,11 @@ class SetDetails(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class LeaveService(msgspec.Struct, frozen=True):
+    """Silence or MAAS takes the node out of service in this commit; where its site's brake holds, the run is decided
+    anew."""
+
+
 class UseNetworks(msgspec.Struct, frozen=True, kw_only=True):
     """The node, not deployed, uses these segments and partitions, by name, and no others: an address of each segment,
     and each of its ports as a member of each partition. What can be had now is taken; what is not named, or is being
@@ -83,5 +88,13 @@ class UseNetworks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Write: TypeAlias = (
-    AnswerIntent | CreateTask | EndTask | IssueBootstrap | RevokeBootstrap | ForgetAgent | SetDetails | UseNetworks
+    AnswerIntent
+    | CreateTask
+    | EndTask
+    | IssueBootstrap
+    | RevokeBootstrap
+    | ForgetAgent
+    | SetDetails
+    | LeaveService
+    | UseNetworks
 )

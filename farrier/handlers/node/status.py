@@ -17,7 +17,9 @@ from farrier.model.health import Healthy, Unhealthy
 from farrier.model.node import Decommission, Node, Onboarding, Quarantine
 from farrier.model.outcome import Wait
 from farrier.model.status import NodeStatus as N
+from farrier.model.symptoms import BRAKED
 from farrier.model.workflow import OnboardingMode
+from farrier.model.writes import LeaveService
 
 
 def follow(node: Node, now: datetime, config: Policy) -> Decision | None:
@@ -52,7 +54,7 @@ def _active(node: Node, now: datetime, config: Policy) -> Decision | None:
     facts = vitals(node, now, config)
     silence = health.silent(facts, now, offline_after=config.offline_after, observation_ttl=config.observation_ttl)
     if silence is not None:
-        return become(node, change(node, status=N.OFFLINE), reason=silence, cause="timer: heartbeat")
+        return _leaving(node, change(node, status=N.OFFLINE), reason=silence, cause="timer: heartbeat")
     return _blocked(node, facts) or _drifted(node, now, config)
 
 
@@ -121,8 +123,17 @@ def _drifted(node: Node, now: datetime, config: Policy) -> Decision | None:
     why = drift.contradiction(node, now, config)
     if why is None:
         return None
-    to = change(node, status=N.QUARANTINED, quarantine=why)
-    return become(node, to, reason=why.reason, cause="signal: MAAS")
+    return _leaving(node, change(node, status=N.QUARANTINED, quarantine=why), reason=why.reason, cause="signal: MAAS")
+
+
+def _leaving(node: Node, to: Node, *, reason: str, cause: str) -> Decision:
+    """The move that silence or MAAS asks for. The commit counts all nodes of the site that would leave service, and a
+    run that it refuses finds the brake on in its next snapshot."""
+    if node.status is not N.ACTIVE:
+        return become(node, to, reason=reason, cause=cause)
+    if node.braked_at is not None:
+        return Wait(reason=f"{BRAKED}: {reason}")
+    return become(node, to, reason=reason, cause=cause, writes=(LeaveService(),))
 
 
 def _blocked(node: Node, facts: health.Vitals) -> Decision | None:

@@ -189,6 +189,9 @@ BEGIN
     IF changes ? 'logins' THEN
         overtaken := overtaken || farrier.over_login_cap(changes -> 'logins');
     END IF;
+    IF changes ? 'leaving' THEN
+        overtaken := overtaken || farrier.held_by_brakes(changes -> 'leaving', ARRAY(SELECT f FROM unnest(fit) f WHERE f <> ALL (overtaken)));
+    END IF;
     IF cardinality(fit) < jsonb_array_length(changes -> 'runs') OR overtaken <> '{}' THEN
         RETURN QUERY SELECT c.run, CASE WHEN c.run = ANY (fit) THEN interval '1 second' ELSE interval '0' END
                        FROM jsonb_to_recordset(changes -> 'runs') c (run bigint)

@@ -79,6 +79,7 @@ def alerts(config: Config) -> tuple[Alert, ...]:
         _bmc_unreadable_unknown(),
         _many_bmcs_unreadable(),
         _same_machine(),
+        _brake(),
         _intents_unanswered(),
         _flapping(),
     )
@@ -306,6 +307,19 @@ def _same_machine() -> Alert:
         summary="{{ $value }} nodes recorded a machine that another node recorded, too",
         description="What is done to one of them is done to the other; set_power is refused for both. Run: farrier db "
         "check, which names them.",
+    )
+
+
+def _brake() -> Alert:
+    return Alert(
+        name="FarrierBrakeHolds",
+        severity=Severity.PAGE,
+        expr=f"{fleet(latest(gauges.BRAKES_HOLDING))} > 0",
+        hold=FLEET_HOLD,
+        because=FLEET_HOLD_BECAUSE,
+        summary="{{ $value }} sites have more failing nodes than may leave service at once",
+        description="Their nodes stay active although they are silent or MAAS contradicts, until the facts are right "
+        "or it is lifted. Which: SELECT site, since, leaving, allowed FROM farrier.brakes WHERE since IS NOT NULL",
     )
 
 

@@ -92,6 +92,7 @@ FIGURES = (
         {"kind": "onboarding"},
     ),
     manual(FailureClass.STATE_DISAGREEMENT),
+    Figure("FarrierBrakeHolds", "farrier_brakes_holding", Severity.PAGE),
     Figure("FarrierSameMachine", "farrier_nodes_same_machine", Severity.TICKET, loud=2),
     Figure(
         "FarrierRegionFailing",

@@ -36,6 +36,8 @@ TABLES = (
     "maas_regions",
     "node_uses",
     "node_ib_ports",
+    "brakes",
+    "departures",
 )
 OF_THE_LOOP = ("schedule", "outcomes", "history", "history_retention", "wake_requests", "locks", "pulse")
 OF_THE_MODEL = (
