@@ -166,13 +166,13 @@ async def test_a_static_address_that_the_interface_has_already_is_not_linked_aga
     assert links(machine, "enp3s0") == [("static", "10.30.0.0/16", "10.30.0.9")]
 
 
-async def test_an_address_that_another_machine_has_is_waited_for_with_its_reason(at: Stand) -> None:
+async def test_an_address_that_another_machine_has_is_a_mistake_in_the_site_and_told_at_once(at: Stand) -> None:
     link = {"mode": "static", "addresses": {"gpu-1": "10.30.0.9"}}
     await ready(at, {"ports": [{"match": "enp3s0", "vlan": 200, "link": link}]})
     at.region.claimed.add("10.30.0.9")
     settled = await at.settle()
-    assert isinstance(settled, Waiting) and settled.timed
-    assert "already in use" in settled.reason
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.INVALID_CONFIG
+    assert "already in use" in settled.detail
 
 
 # --- what goes wrong
