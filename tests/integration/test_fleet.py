@@ -19,11 +19,12 @@ from farrier.model.status import NodeStatus
 from farrier.sim.agents import SimulatedAgents
 from farrier.sim.fleet import SimulatedFleet
 from tests.support import pg, proxy
+from tests.support.tokens import named
 
-BARE = NewNode(name="gpu-1", token="one")
+BARE = NewNode(name="gpu-1", token=named("one"))
 FULL = NewNode(
     name="gpu-2",
-    token="two",
+    token=named("two"),
     bmc_address="https://192.0.2.1/redfish/v1/Systems/2",
     bmc_credential="file:/run/creds/2",
     macs=("52:54:00:00:00:02",),

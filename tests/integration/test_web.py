@@ -22,7 +22,7 @@ from farrier.web.backend import Backend
 from farrier.web.site import Site
 from tests.support import figures, pg, tokens
 
-TOKEN = tokens.named("token")
+AGENT_TOKEN = tokens.named("token")
 
 RULES = Rules(
     limits=Limits(), offline_after=timedelta(minutes=3), observation_ttl=timedelta(minutes=5), name_at_most=100
@@ -237,7 +237,7 @@ async def test_what_is_wrong_with_a_request_is_said_in_json(
 
 async def test_the_inventory_has_what_is_late_on_top(web: httpx.AsyncClient, conn: Connection, db: pg.Database) -> None:
     await conn.execute(
-        f"SELECT farrier.register_node('late', bootstrap_token => '{TOKEN}', bootstrap_ttl => '80 hours')"
+        f"SELECT farrier.register_node('late', bootstrap_token => '{AGENT_TOKEN}', bootstrap_ttl => '80 hours')"
     )
     await db.advance(timedelta(hours=73))
     await register(conn, "gpu-1")
