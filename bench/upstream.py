@@ -19,6 +19,7 @@ import msgspec
 from bench import fleet
 from bench.ground import Ground
 from farrier import memory
+from farrier.config import CredentialBinding
 from farrier.io.agents import PostgresAgents
 from farrier.sim.agents import SimulatedAgents
 from farrier.sim.installs import TEMPLATE, Installations
@@ -97,9 +98,11 @@ async def upstream(
             )
             credential = files.secrets / "bmc.json"
             credential.write_bytes(msgspec.json.encode(_CREDENTIAL))
+            binding = CredentialBinding(references=(f"file:{credential}",), networks=("10.0.0.0/8",))
             environment = {
                 "FARRIER_SITES_DIRECTORY": str(files.sites),
                 "FARRIER_CREDENTIALS_FILE_ROOTS": str(files.secrets),
+                "FARRIER_CREDENTIALS_BINDINGS": msgspec.json.encode([binding]).decode(),
             }
             async with anyio.create_task_group() as living:
                 living.start_soon(agents.run)

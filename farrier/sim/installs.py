@@ -33,7 +33,7 @@ write_files:
 """
 """User data as `Installations` reads it."""
 
-_TOKEN = re.compile(r'content: "([0-9a-f]{64})"')
+_TOKEN = re.compile(r'content: "(fbt_[0-9a-f]+)"')
 _BOOTS_AT_ONCE = 8
 _AGAIN = timedelta(seconds=1)
 

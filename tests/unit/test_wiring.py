@@ -44,7 +44,7 @@ def test_the_labels_of_a_failed_run_are_there_from_the_start() -> None:
 def test_an_exposition_of_a_fresh_process_stays_small() -> None:
     """Every label is finite; their product must not get out of hand either."""
     samples = [s for family in PrometheusSink(wiring.vocabulary()).registry.collect() for s in family.samples]
-    assert len(samples) < 5000
+    assert len(samples) < 6000
 
 
 @pytest.mark.parametrize(
