@@ -47,6 +47,7 @@ ONE_INTENT: Mapping[FailureClass | QuarantineCause, Action] = {
     FailureClass.TIMEOUT: Action.RETRY_STAGE,
     FailureClass.UPSTREAM_ERROR: Action.RETRY_STAGE,
     FailureClass.CAPACITY: Action.RETRY_STAGE,
+    FailureClass.POWER_FAILED: Action.RETRY_STAGE,
     FailureClass.TASK_FAILED: Action.RETRY_STAGE,
 }
 """The advice that ends in one intent, and in no choice between two."""

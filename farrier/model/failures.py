@@ -39,6 +39,7 @@ class FailureClass(StrEnum):
     TIMEOUT = "timeout"
     UPSTREAM_ERROR = "upstream_error"
     CAPACITY = "capacity"
+    POWER_FAILED = "power_failed"
     NOT_MANAGEABLE = "not_manageable"
     NO_CREDENTIALS = "no_credentials"
     COMMISSIONING_FAILED = "commissioning_failed"
@@ -160,8 +161,11 @@ FAILURES: Mapping[FailureClass, Advice] = {
     ),
     FailureClass.CAPACITY: Advice(
         True,
-        "the detail names what MAAS ran out of: free addresses of that subnet, widen it or link another one, then "
-        "retry_stage, which tries at once",
+        "free addresses of the subnet in the detail, widen it or link another, then retry_stage, which tries at once",
+    ),
+    FailureClass.POWER_FAILED: Advice(
+        True,
+        "mend the machine's BMC, its network or its power settings in MAAS, then retry_stage, which tries at once",
     ),
     FailureClass.NOT_MANAGEABLE: Advice(
         True, "get the BMC manageable first: see the node's last BMC error, and correct its details with set_bmc"

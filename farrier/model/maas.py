@@ -96,7 +96,8 @@ class MaasFailure(StrEnum):
     ADDRESS_TAKEN = "address_taken"  # a static address that another interface has
     ABSENT = "absent"  # there is no such machine
     CONFLICT = "conflict"  # not in this state: read again, decide again
-    CAPACITY = "capacity"  # no addresses left, or no way to reach the power
+    CAPACITY = "capacity"  # no addresses left
+    POWER = "power"  # MAAS could not switch the machine by its BMC
     BUSY = "busy"  # the region asks us to come back
     UPSTREAM = "upstream"  # it failed inside the region, or in what stands in front of it
     UNREACHABLE = "unreachable"

@@ -65,6 +65,7 @@ ONLY_AT: Mapping[WorkflowKind, Mapping[F, frozenset[Stage]]] = {
         F.INVALID_CONFIG: _WITH_MAAS,
         F.UPSTREAM_REFUSED: _WITH_MAAS,
         F.UPSTREAM_ERROR: _WITH_MAAS,
+        F.POWER_FAILED: _WITH_MAAS,
     },
 }
 

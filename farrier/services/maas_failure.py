@@ -22,6 +22,12 @@ from farrier.services.quoting import quoted, said
 _NO_MACHINE = re.compile(r"No (Machine|Node) matches the given query")
 # maasserver/exceptions.py:164: 404 is what StaticIPAddressUnavailable answers with.
 _ADDRESS_TAKEN = "IP address is already in use"
+# What MAAS could not do to a BMC: provisioningserver/drivers/power/__init__.py:256, maasserver/models/node.py:6343.
+# The last is all that is said of an erasure that could not start: its way back to the former status is refused (:5912).
+_POWER = re.compile(
+    r"\bBMC\b|Failed to complete power action|Missing (or invalid power setting|power tool)"
+    r"|^Invalid transition: Disk erasing -> (?!Entering rescue mode)"
+)
 _OLD_TIMESTAMP = re.compile(r"expired timestamp|timestamp", re.IGNORECASE)
 
 
@@ -40,7 +46,6 @@ def of_answer(request: Request, answer: Answer, *, secrets: Iterable[str]) -> Ma
 
 
 def _class(answer: Answer) -> MaasFailure:
-    told_to_stay = answer.stay is not None
     text = "" if answer.is_page else answer.body[:4096].decode(errors="replace")
     match answer.status:
         case 400 if text.startswith("Unrecognised signature"):
@@ -53,17 +58,22 @@ def _class(answer: Answer) -> MaasFailure:
             return MaasFailure.FORBIDDEN
         case 404 if not answer.is_page and not text.startswith("Unknown API endpoint"):
             return _not_found(text)
-        case 409:
-            # The database's own conflicts come back as a page, those of a machine's state as text.
-            return MaasFailure.BUSY if told_to_stay or answer.is_page else MaasFailure.CONFLICT
         case 429:
             return MaasFailure.BUSY
-        case 503:
-            return MaasFailure.BUSY if told_to_stay or answer.is_page else MaasFailure.CAPACITY
-        case status if status >= 500:
-            return MaasFailure.UPSTREAM
+        case status if status == 409 or status >= 500:
+            return _not_now(answer, text)
         case _:
             return MaasFailure.PROTOCOL
+
+
+def _not_now(answer: Answer, text: str) -> MaasFailure:
+    # The database's own conflicts come back as a page, those of a machine's state as text.
+    if answer.status in (409, 503) and (answer.stay is not None or answer.is_page):
+        return MaasFailure.BUSY
+    if _POWER.search(text):
+        return MaasFailure.POWER
+    known = {409: MaasFailure.CONFLICT, 503: MaasFailure.CAPACITY}
+    return known.get(answer.status, MaasFailure.UPSTREAM)
 
 
 def _not_found(text: str) -> MaasFailure:
@@ -83,6 +93,8 @@ def _detail(failure: MaasFailure, answer: Answer, secrets: Iterable[str]) -> str
         return f"{start}: it refuses the API key"
     if 300 <= answer.status < 400:
         return f"{start}, a redirect; these are not followed, the URL has to name the region itself"
+    if failure is MaasFailure.POWER:
+        return f"{start}: it could not switch the machine by its BMC{said(answer, secrets)}"
     return f"{start}{said(answer, secrets)}"
 
 

@@ -192,7 +192,7 @@ def _needs_a_person(failure: F) -> bool:
             return True
         case F.BUSY | F.UNREACHABLE | F.TIMEOUT | F.UPSTREAM | F.PROTOCOL | F.CAPACITY:
             return False
-        case F.ABSENT | F.ADDRESS_TAKEN | F.CONFLICT | F.FOREIGN_OWNER:
+        case F.ABSENT | F.ADDRESS_TAKEN | F.CONFLICT | F.FOREIGN_OWNER | F.POWER:
             return False
         case _ as never:
             assert_never(never)

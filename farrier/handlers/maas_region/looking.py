@@ -249,7 +249,7 @@ def _is_the_region_s(failure: F) -> bool:
     match failure:
         case F.AUTH | F.CLOCK_SKEW | F.BUSY | F.UNREACHABLE | F.TLS:
             return True
-        case F.TIMEOUT | F.UPSTREAM | F.PROTOCOL:
+        case F.TIMEOUT | F.UPSTREAM | F.PROTOCOL | F.POWER:
             return False  # perhaps because of one machine in it
         case F.FORBIDDEN | F.INVALID | F.ABSENT | F.ADDRESS_TAKEN | F.CONFLICT | F.CAPACITY | F.FOREIGN_OWNER:
             return False

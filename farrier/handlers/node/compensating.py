@@ -201,7 +201,7 @@ def _settled(node: Node, result: Settled, now: datetime, policy: Policy) -> Outc
             # What is gone is not looked for again: a fresh start makes or finds another.
             without = change(node, maas_id=None, maas_created=False)
             return _undone(without, Done(reason=result.detail, source=result.source))
-        case Failed(failure=FailureClass.UPSTREAM_ERROR):
+        case Failed(failure=FailureClass.UPSTREAM_ERROR | FailureClass.POWER_FAILED):
             again = Waiting(reason=f"MAAS: {result.detail}", look_again=_FAILED_AGAIN, source=result.source)
             return _waiting(node, again, now, policy)
         case Failed():

@@ -180,6 +180,8 @@ def told(error: MaasError) -> Settled:
             return Failed(failure=FailureClass.INVALID_CONFIG, detail=detail)
         case F.CAPACITY:
             return Failed(failure=FailureClass.CAPACITY, detail=detail)
+        case F.POWER:
+            return Failed(failure=FailureClass.POWER_FAILED, detail=detail)
         case F.ABSENT | F.UPSTREAM | F.TIMEOUT | F.PROTOCOL:
             return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
         case _ as never:

@@ -14,7 +14,7 @@ ANSWERS = frozenset(
         "ok",
         "cancelled",  # given up by us
         *(MaasFailure.ABSENT, MaasFailure.ADDRESS_TAKEN, MaasFailure.CAPACITY, MaasFailure.CONFLICT),
-        MaasFailure.FOREIGN_OWNER,
+        *(MaasFailure.FOREIGN_OWNER, MaasFailure.POWER),
         *(MaasFailure.FORBIDDEN, MaasFailure.INVALID),
         *(BmcFailure.IDENTITY_MISMATCH, BmcFailure.INCOMPLETE, BmcFailure.UNSUPPORTED),
         "missing",  # Vault has no such secret

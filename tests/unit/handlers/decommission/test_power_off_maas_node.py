@@ -98,7 +98,7 @@ async def test_one_that_maas_cannot_switch_is_skipped(stand: Stand, power_type: 
 async def test_a_bmc_that_does_not_answer_is_tried_again(stand: Stand) -> None:
     machine = await given(stand, STAGE, S.READY, owner=None, **RELEASED)
     stand.region.natures[machine.system_id] = Nature(bmc_error="no route")
-    fails(await stand.settle(), F.UPSTREAM_ERROR, "no route")
+    fails(await stand.settle(), F.POWER_FAILED, "no route")
     stand.region.natures.clear()
     again(stand)
     await stand.settle()

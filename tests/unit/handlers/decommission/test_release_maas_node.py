@@ -10,6 +10,7 @@ from farrier.config.sites import Erase, ReleaseSite
 from farrier.handlers.node.decommission.release_maas_node import wanted
 from farrier.handlers.node.moves import change
 from farrier.handlers.node.stage import Waiting
+from farrier.model.failures import FAILURES
 from farrier.model.failures import FailureClass as F
 from farrier.model.maas_changes import Release
 from farrier.model.node import Options
@@ -272,9 +273,31 @@ async def test_an_erasure_that_failed_erases_again(stand: Stand) -> None:
 async def test_a_bmc_that_does_not_answer_changes_nothing(stand: Stand) -> None:
     machine = await given_deployed(stand, STAGE)
     stand.region.natures[machine.system_id] = Nature(bmc_error="no route")
-    fails(await stand.settle(), F.UPSTREAM_ERROR, "no route")
+    fails(await stand.settle(), F.POWER_FAILED, "no route")
     is_not_released(stand)
     assert machine.status is S.DEPLOYED
+
+
+async def test_an_erasure_without_a_bmc_names_the_bmc_and_is_made_once_it_is_back(stand: Stand) -> None:
+    """The region answers 409 and leaves the machine Failed disk erasing; from there a request is 500 and changes
+    nothing."""
+    machine = await given_deployed(stand, STAGE)
+    stand.use(release=ReleaseSite(erase=Erase.SECURE))
+    stand.region.natures[machine.system_id] = Nature(bmc_error="no route")
+    for told in ("409", "500"):
+        fails(await stand.settle(), F.POWER_FAILED, told, "by its BMC")
+        is_not_released(stand)
+        assert machine.status is S.FAILED_DISK_ERASING
+        stand.observe()
+        again(stand)
+    assert FAILURES[F.POWER_FAILED].retryable and "BMC" in FAILURES[F.POWER_FAILED].action
+    stand.region.natures.clear()
+    waits(await stand.settle(), "to be read")
+    assert machine.status is S.DISK_ERASING
+    stand.pass_time(LATER)
+    stand.observe()
+    is_through(await stand.settle())
+    is_released(stand)
 
 
 async def test_a_region_that_is_away_is_waited_for(stand: Stand) -> None:

@@ -329,7 +329,7 @@ async def test_no_addresses_left_is_tried_again(at: Stand) -> None:
 async def test_power_that_fails_reverts_to_allocated_and_the_next_attempt_is_the_same_deployment(at: Stand) -> None:
     at.region.default_nature = Nature(bmc_error="no route")
     settled = await at.once()
-    assert isinstance(settled, Failed) and settled.failure is FailureClass.UPSTREAM_ERROR
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.POWER_FAILED
     assert record(at).status is Status.ALLOCATED and upstream(at).deploys == 0
     at.region.default_nature = Nature()
     taken_up_again(at, attempt=2)

@@ -180,7 +180,7 @@ async def test_another_attempt_asks_anew(at: Stand) -> None:
 async def test_a_bmc_that_does_not_answer_changes_nothing_and_is_tried_again(at: Stand) -> None:
     at.region.default_nature = Nature(bmc_error="no route")
     settled = await at.once()
-    assert isinstance(settled, Failed) and settled.failure is FailureClass.UPSTREAM_ERROR
+    assert isinstance(settled, Failed) and settled.failure is FailureClass.POWER_FAILED
     assert record(at).status is Status.FAILED_DEPLOYMENT
 
 
