@@ -74,19 +74,25 @@ class Seen(Protocol):
     def power_state(self) -> str | None: ...
 
 
-# maasserver/models/node.py:6537 sets the owner; no request but release gives it back.
+# maasserver/models/node.py:6537 sets the owner to the caller, and nothing sets it back.
 BY_RESCUE = (
-    ": it is in rescue mode, which gives a machine to the user whose key entered it, and leaving rescue mode does not "
-    "give it back; enter it with farrier's key, and release the machine to take it back"
+    ": rescue mode gave it to the user whose key entered it, and leaving rescue mode does not give it back; entering "
+    "and leaving it with farrier's key does, and so does a release"
 )
 
 
-def disagreement(status: N, seen: Seen, *, foreign: bool) -> str | None:
+def by_rescue(owner: str | None, noted: str | None, *, in_rescue: bool) -> str:
+    """How `owner` came to hold the machine, if by rescue mode: it shows it, or `noted`, an earlier reason, says so."""
+    was_noted = noted is not None and BY_RESCUE in noted and f"{(owner or '')[:LONGEST_OWNER]!r}" in noted
+    return BY_RESCUE if in_rescue or was_noted else ""
+
+
+def disagreement(status: N, seen: Seen, *, foreign: bool, noted: str | None = None) -> str | None:
     """What MAAS says of the machine that does not go with the node's status; None if it does. `foreign`: another user
-    holds the machine."""
+    holds the machine. `noted`: why the node is quarantined already."""
     if foreign:
         said = f"MAAS says that machine {seen.system_id} is held by {(seen.owner or '')[:LONGEST_OWNER]!r}, not by us"
-        return said + (BY_RESCUE if "rescue mode" in (seen.status_name or "").lower() else "")
+        return said + by_rescue(seen.owner, noted, in_rescue="rescue mode" in (seen.status_name or "").lower())
     expected = EXPECTED[status]
     if expected.states is None or seen.state in expected.states:
         return None

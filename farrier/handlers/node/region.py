@@ -14,7 +14,7 @@ from typing import TypeAlias, assert_never
 from farrier.config.sites import Site
 from farrier.handlers.node.moves import NodeServices, Policy, attempt_began_at
 from farrier.handlers.node.stage import Call, Failed, Settled, StageResult, Waiting
-from farrier.model.expected import BY_RESCUE
+from farrier.model.expected import by_rescue
 from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasError, Machine, StatusNumber
 from farrier.model.maas import MaasFailure as F
@@ -95,7 +95,7 @@ async def own_machine(client: MaasClient, node: Node) -> Machine | Failed:
         if node.maas is not None and node.maas.ours and node.maas.owner == machine.owner:
             detail = f"the key is not one of {machine.owner[:64]!r} any more, who holds our machines"
             raise MaasError(F.AUTH, detail, operation="whoami")
-        return foreign(machine.system_id, machine.owner, machine.status)
+        return foreign(node, machine)
     return machine
 
 
@@ -130,15 +130,12 @@ def gone(node: Node) -> Failed:
     return Failed(failure=FailureClass.MACHINE_DELETED_UPSTREAM, detail=f"MAAS has no machine {node.maas_id} any more")
 
 
-def held_by(system_id: str, owner: str | None, status: int | None) -> str:
-    """Who holds the machine, and how that came about where its status shows it."""
-    said = f"machine {system_id} is held by {(owner or '')[:64]!r} in MAAS, not by us"
-    return said + (BY_RESCUE if status in _RESCUE else "")
-
-
-def foreign(system_id: str, owner: str | None, status: int | None = None) -> Failed:
-    """Another user holds the machine."""
-    detail = f"{held_by(system_id, owner, status)}; nothing was done to it"
+def foreign(node: Node, machine: Machine | MaasObservation) -> Failed:
+    """Another user holds the machine; since rescue mode, if it is in it, or was when the node was quarantined."""
+    owner = machine.owner or ""
+    noted = node.quarantine.reason if node.quarantine is not None else None
+    since = by_rescue(owner, noted, in_rescue=machine.status in _RESCUE)
+    detail = f"machine {machine.system_id} is held by {owner[:64]!r} in MAAS, not by us{since}; nothing was done to it"
     return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
 
 

@@ -5,9 +5,30 @@ from __future__ import annotations
 import pytest
 
 from farrier.handlers.node import region
+from farrier.handlers.node.moves import change
 from farrier.handlers.node.stage import Failed, Waiting
-from farrier.model.failures import FAILURES, FailureClass
-from farrier.model.maas import MaasError, MaasFailure, StatusNumber
+from farrier.model.expected import disagreement
+from farrier.model.failures import FAILURES, FailureClass, QuarantineCause
+from farrier.model.maas import MaasError, MaasFailure, StatusNumber, status_of
+from farrier.model.node import Node, Quarantine
+from farrier.model.observation import MaasObservation
+from farrier.model.status import NodeStatus
+from tests.support.nodes import NOW, node
+
+NODE = node()
+
+
+def held(status: StatusNumber, *, owner: str = "ann", name: str | None = None) -> MaasObservation:
+    return MaasObservation(
+        system_id="abc123",
+        state=status_of(status),
+        since=NOW,
+        read_at=NOW,
+        fresh_at=NOW,
+        status=status,
+        status_name=name,
+        owner=owner,
+    )
 
 
 def failed(failure: MaasFailure) -> Failed:
@@ -35,9 +56,36 @@ def test_deployments_that_wait_for_their_turn_wait_without_a_limit_of_time() -> 
 
 @pytest.mark.parametrize("status", [StatusNumber.RESCUE_MODE, StatusNumber.EXITING_RESCUE_MODE])
 def test_a_machine_that_rescue_mode_took_is_said_to_be_and_how_to_get_it_back(status: StatusNumber) -> None:
-    said = region.foreign("abc123", "ann", status).detail
+    said = region.foreign(NODE, held(status)).detail
     assert "'ann'" in said and "rescue mode" in said and "farrier's key" in said and "release" in said
 
 
 def test_a_machine_that_another_simply_has_is_not_said_to_be_in_rescue_mode() -> None:
-    assert "rescue" not in region.foreign("abc123", "ann", StatusNumber.DEPLOYED).detail
+    assert "rescue" not in region.foreign(NODE, held(StatusNumber.DEPLOYED)).detail
+
+
+def quarantined_for(reason: str) -> Node:
+    why = Quarantine(QuarantineCause.STATE_DISAGREEMENT, reason)
+    return change(NODE, status=NodeStatus.QUARANTINED, quarantine=why)
+
+
+def test_a_machine_that_left_rescue_mode_is_still_said_to_be_held_because_of_it() -> None:
+    node = quarantined_for(region.foreign(NODE, held(StatusNumber.RESCUE_MODE)).detail)
+    said = region.foreign(node, held(StatusNumber.DEPLOYED)).detail
+    assert "'ann'" in said and "rescue mode" in said and "farrier's key" in said and "release" in said
+    again = region.foreign(quarantined_for(said), held(StatusNumber.DEPLOYED)).detail
+    assert again == said, "the newest failure keeps what happened"
+
+
+def test_a_user_who_took_a_machine_later_is_not_said_to_have_it_from_rescue_mode() -> None:
+    node = quarantined_for(region.foreign(NODE, held(StatusNumber.RESCUE_MODE)).detail)
+    assert "rescue" not in region.foreign(node, held(StatusNumber.DEPLOYED, owner="bob")).detail
+
+
+def test_why_keeps_the_reason_of_a_node_in_service_whose_machine_left_rescue_mode() -> None:
+    """Drift quarantines while the machine is in rescue mode; what is compared afterwards is told with it."""
+    noted = disagreement(NodeStatus.ACTIVE, held(StatusNumber.RESCUE_MODE, name="Rescue mode"), foreign=True)
+    deployed = held(StatusNumber.DEPLOYED, name="Deployed")
+    said = disagreement(NodeStatus.QUARANTINED, deployed, foreign=True, noted=noted)
+    assert said is not None and said == noted
+    assert said != disagreement(NodeStatus.QUARANTINED, deployed, foreign=True)

@@ -105,13 +105,13 @@ async def _looked(client: MaasClient, node: Node, known: Clues) -> Found | Faile
     if seen is None:
         return region.gone(node)
     found = discovery.the_one(seen)
-    return found if not isinstance(found, Found) else await _checked(client, known, found)
+    return found if not isinstance(found, Found) else await _checked(client, node, known, found)
 
 
-async def _checked(client: MaasClient, known: Clues, found: Found) -> Found | Failed:
+async def _checked(client: MaasClient, node: Node, known: Clues, found: Found) -> Found | Failed:
     machine = found.machine
     if machine.owner and not await client.holds(machine):
-        return region.foreign(machine.system_id, machine.owner)
+        return region.foreign(node, machine)
     return discovery.contradiction(known, found) or found
 
 
@@ -153,7 +153,7 @@ class _Run:
             return Step(to=noted(self._node, candidate=None), reason=f"machine {system_id} is gone; looks again")
         addresses = await client.power_addresses((system_id,))
         found = Found(machine=machine, by=("the search before",), power=addresses.get(system_id, PowerAddress()))
-        checked = await _checked(client, self._known, found)
+        checked = await _checked(client, self._node, self._known, found)
         if isinstance(checked, Failed):
             return checked
         return _elsewhere(machine) or await self._keep(client, found)

@@ -118,7 +118,7 @@ def contradicted(node: Node) -> Failed | None:
     if seen.status is None:
         return region.gone(node)
     if region.is_foreign(seen):
-        return region.foreign(seen.system_id, seen.owner, seen.status)
+        return region.foreign(node, seen)
     if seen.state is not MaasStatus.DEPLOYED:
         return disagrees(seen.system_id, seen.status_name, "after it was deployed")
     return None

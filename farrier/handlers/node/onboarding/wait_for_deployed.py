@@ -41,7 +41,7 @@ def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
     if seen.status is None:
         return region.gone(node)
     if region.is_foreign(seen):
-        return region.foreign(seen.system_id, seen.owner, seen.status)
+        return region.foreign(node, seen)
     if region.is_undecided(seen):
         return region.undecided(seen)
     if seen.status == S.DEPLOYED:

@@ -53,7 +53,7 @@ def _not_ours(node: Node, seen: MaasObservation) -> Failed | Waiting | None:
     if seen.state is MaasStatus.ABSENT:
         return region.gone(node)
     if region.is_foreign(seen):
-        return region.foreign(seen.system_id, seen.owner, seen.status)
+        return region.foreign(node, seen)
     return region.undecided(seen) if region.is_undecided(seen) else None
 
 
