@@ -150,7 +150,7 @@ def forget(
     typer.echo(f"the region of site {name} is forgotten")
 
 
-@site.command("lift-brake")
+@site.command("unbrake")
 @with_settings
 def lift_brake(
     settings: Config,

@@ -156,11 +156,14 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     ] = 0.1
     brake_at_least: Annotated[
         int,
-        Meta(ge=1, description="So many may leave in any case: a share of a small site is a single machine."),
+        Meta(ge=2, description="Fewer are never held: the share of a small site is a single machine."),
     ] = 5
     brake_window: Annotated[
         timedelta,
-        Meta(description="For how long a node that left counts. What breaks a whole site does so within minutes."),
+        Meta(
+            description="For how long a node that left counts; one that is held tries again after half of it. What "
+            "breaks a whole site does so within minutes."
+        ),
     ] = _seconds(600)
     bootstrap_ttl: Annotated[
         timedelta,

@@ -124,11 +124,10 @@ def _columns(rows: Sequence[tuple[Any, ...]], *, width: int) -> list[list[Any]]:
 
 
 async def set_brakes(conn: Connection, node: NodeConfig) -> None:
-    """Report to `farrier.held_by_brakes` how many nodes of a site may leave service at once, and what is old."""
+    """Report to `farrier.held_by_brakes` how many nodes of a site may leave service at once."""
     await conn.execute(_SETTING, "brake_share", node.brake_share)
     await conn.execute(_SETTING, "brake_at_least", float(node.brake_at_least))
     await conn.execute(_SETTING, "brake_window_seconds", node.brake_window.total_seconds())
-    await conn.execute(_SETTING, "observation_ttl_seconds", node.observation_ttl.total_seconds())
 
 
 async def set_offline_after(conn: Connection, offline_after: timedelta) -> None:

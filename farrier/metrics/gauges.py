@@ -83,7 +83,7 @@ NODES_SAME_MACHINE = Gauge(
 )
 BRAKES_HOLDING = Gauge(
     "farrier_brakes_holding",
-    "Sites of which more nodes would leave service by silence or drift than node.brake_share allows; none does.",
+    "Sites whose brake keeps nodes in service that silence or drift would take out of it.",
 )
 NODES_PAUSED = Gauge("farrier_nodes_paused", "Nodes that an operator has paused.")
 HEARTBEATS_STALE = Gauge(

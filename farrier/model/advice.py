@@ -240,7 +240,7 @@ def _by_state(node: NodeDetail) -> Iterator[str]:
         site = node.site or "''"
         yield (
             "find what fails for the whole site: its network, its MAAS region, the path of heartbeats; if the machines "
-            f"really are gone: farrier site lift-brake {site} --reason TEXT"
+            f"really are gone: farrier site unbrake {site} --reason TEXT"
         )
     if node.status == NodeStatus.BOOTSTRAP_ISSUED:
         yield f"start the agent with its bootstrap token, or issue a new one with farrier node bootstrap {node.name}"

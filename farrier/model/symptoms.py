@@ -38,10 +38,6 @@ _TASK_STAGES = frozenset(
 _BAD_REGIONS = frozenset({RegionState.FAILING, RegionState.UNCONFIGURED})
 
 
-BRAKED = "kept in service by the brake of its site, where too many would leave at once"
-"""How an outcome begins that says so."""
-
-
 class Patience(msgspec.Struct, frozen=True):
     """After how long an agent counts as silent, and what MAAS said as old: the settings of these names."""
 
@@ -76,7 +72,7 @@ def is_unvalidated(node: NodeDetail) -> bool:
 
 def is_braked(node: NodeDetail) -> bool:
     """Its site's brake keeps it in service although something speaks against it."""
-    return node.outcome is not None and node.outcome.reason.startswith(BRAKED)
+    return node.braked_at is not None
 
 
 def is_unread(node: NodeDetail) -> bool:

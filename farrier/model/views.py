@@ -174,6 +174,7 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     paused_by: str | None = None
     quarantined_by: str | None = None
     alerts: tuple[Alert, ...] = ()
+    braked_at: datetime | None = None
 
 
 class TaskView(msgspec.Struct, frozen=True, kw_only=True):

@@ -111,6 +111,8 @@ def _errors(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[str
     yield from _in_maas(node, now, patience)
     if node.bmc.last_error is not None:
         yield f"BMC: {node.bmc.failure}: {node.bmc.last_error}" if node.bmc.failure else f"BMC: {node.bmc.last_error}"
+    if symptoms.is_braked(node):
+        yield "the brake of its site keeps it in service: too many nodes there would leave it together"
     if node.same_machine:
         others = ", ".join(node.same_machine)
         yield f"its machine is also recorded by {others}: what is done to one is done to the other"

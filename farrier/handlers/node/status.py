@@ -17,7 +17,6 @@ from farrier.model.health import Healthy, Unhealthy
 from farrier.model.node import Decommission, Node, Onboarding, Quarantine
 from farrier.model.outcome import Wait
 from farrier.model.status import NodeStatus as N
-from farrier.model.symptoms import BRAKED
 from farrier.model.workflow import OnboardingMode
 from farrier.model.writes import LeaveService
 
@@ -54,7 +53,7 @@ def _active(node: Node, now: datetime, config: Policy) -> Decision | None:
     facts = vitals(node, now, config)
     silence = health.silent(facts, now, offline_after=config.offline_after, observation_ttl=config.observation_ttl)
     if silence is not None:
-        return _leaving(node, change(node, status=N.OFFLINE), reason=silence, cause="timer: heartbeat")
+        return _leaving(node, change(node, status=N.OFFLINE), config, reason=silence, cause="timer: heartbeat")
     return _blocked(node, facts) or _drifted(node, now, config)
 
 
@@ -123,16 +122,18 @@ def _drifted(node: Node, now: datetime, config: Policy) -> Decision | None:
     why = drift.contradiction(node, now, config)
     if why is None:
         return None
-    return _leaving(node, change(node, status=N.QUARANTINED, quarantine=why), reason=why.reason, cause="signal: MAAS")
+    return _leaving(
+        node, change(node, status=N.QUARANTINED, quarantine=why), config, reason=why.reason, cause="signal: MAAS"
+    )
 
 
-def _leaving(node: Node, to: Node, *, reason: str, cause: str) -> Decision:
+def _leaving(node: Node, to: Node, config: Policy, *, reason: str, cause: str) -> Decision:
     """The move that silence or MAAS asks for. The commit counts all nodes of the site that would leave service, and a
     run that it refuses finds the brake on in its next snapshot."""
     if node.status is not N.ACTIVE:
         return become(node, to, reason=reason, cause=cause)
     if node.braked_at is not None:
-        return Wait(reason=f"{BRAKED}: {reason}")
+        return Wait(reason=f"kept in service by the brake of its site: {reason}", look_again=config.brake_window / 2)
     return become(node, to, reason=reason, cause=cause, writes=(LeaveService(),))
 
 

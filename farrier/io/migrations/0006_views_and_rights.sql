@@ -61,6 +61,47 @@ SELECT c.node_id, c.kind, c.state, c.substate, c.since, l.lasts AS state_limit,
           AND (x.scope = '' OR x.scope = 'site' AND x.name = c.site OR x.scope = 'model' AND x.name = c.model)
         ORDER BY x.scope DESC LIMIT 1) l;
 
+-- Nodes that silence or drift took out of service, or would have but for the brake (`held`). A held node tries again, so its row
+-- stays young for as long as something speaks against it. The site is '' for nodes without one.
+CREATE TABLE farrier.departures (
+    site text        NOT NULL,
+    node bigint      NOT NULL,
+    at   timestamptz NOT NULL,
+    held boolean     NOT NULL,
+    PRIMARY KEY (site, node)
+);
+
+-- One row a site that nodes were about to leave: the lock under which they are counted, and what was counted last.
+CREATE TABLE farrier.brakes (
+    site       text PRIMARY KEY,
+    in_service integer     NOT NULL DEFAULT 0,
+    counted_at timestamptz,
+    since      timestamptz    -- the first refusal of this time
+);
+
+-- An operator let the moves of a site go on; the newest row of a site counts.
+CREATE TABLE farrier.brake_lifts (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    site         text        NOT NULL,
+    until        timestamptz NOT NULL,
+    reason       text        NOT NULL,
+    requested_by text        NOT NULL,
+    at           timestamptz NOT NULL DEFAULT farrier.now()
+);
+CREATE INDEX brake_lifts_newest ON farrier.brake_lifts (site, id);
+
+-- Sites whose brake holds nodes in service now: how many it holds, and how many would leave with them.
+CREATE VIEW farrier.brakes_holding AS
+SELECT b.site, b.since, d.held, d.leaving, b.in_service
+  FROM farrier.brakes b
+ CROSS JOIN LATERAL (
+       SELECT count(*) FILTER (WHERE x.held) AS held, count(*) AS leaving
+         FROM farrier.departures x
+        WHERE x.site = b.site AND x.at > farrier.now() - make_interval(secs => coalesce((
+           SELECT (s.value #>> '{}')::double precision FROM farrier.settings s WHERE s.name = 'brake_window_seconds'), 600))) d
+ WHERE d.held > 0
+   AND NOT coalesce((SELECT l.until > farrier.now() FROM farrier.brake_lifts l WHERE l.site = b.site ORDER BY l.id DESC LIMIT 1), false);
+
 -- For schedulers: the coarse status and its clock, no workflow and no stage.
 CREATE VIEW farrier.node_inventory AS
 SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n.management,

@@ -310,7 +310,7 @@ BEGIN
     END IF;
     IF to_regrole('farrier_intents') IS NOT NULL THEN
         GRANT INSERT (node, action, params, idempotency_key, requested_by, api_version) ON intents TO farrier_intents;
-        GRANT SELECT ON intents, node_inventory, node_lifecycle, node_clocks TO farrier_intents;
+        GRANT SELECT ON intents, node_inventory, node_lifecycle, node_clocks, brakes_holding TO farrier_intents;
         GRANT EXECUTE ON FUNCTION intent(text, text, jsonb, text, text, integer), enqueue(text, bigint),
             register_node(text, text, text, text[], jsonb, text, text, text, boolean, boolean, text, interval, integer),
             issue_bootstrap(text, interval), revoke_bootstrap(text), bootstrap_token(text) TO farrier_intents;
@@ -320,7 +320,7 @@ BEGIN
             renew_task(text, bigint, uuid, text, interval), finish_task(text, bigint, uuid, text, boolean, jsonb) TO farrier_agent;
     END IF;
     IF to_regrole('farrier_reader') IS NOT NULL THEN
-        GRANT SELECT ON node_inventory, node_lifecycle, node_clocks, idle_enrolling, limits, intents, history, outcomes, edges, actions, advice,
+        GRANT SELECT ON node_inventory, node_lifecycle, node_clocks, idle_enrolling, limits, brakes_holding, departures, brake_lifts, intents, history, outcomes, edges, actions, advice,
             nodes, node_onboardings, node_decommissions, workers, node_observations, maas_regions TO farrier_reader;
         -- But for the tokens of leases, which are for those who hold them.
         GRANT SELECT (kind, id, lane, reruns, due_at, wake_seq, claimed_wake_seq, owner, outcome_key) ON schedule TO farrier_reader;

@@ -1,64 +1,36 @@
--- Brakes: when many nodes of one site would leave service together, the cause is rather a network, a region or the path of
--- heartbeats than the machines, and none of them is moved until an operator or the facts say otherwise.
+-- Brakes: when many nodes of one site would leave service together, the cause is a network, a region or the path of heartbeats
+-- rather than the machines, and no further node leaves until the nodes' own facts or an operator say otherwise.
 
--- The brake of a site, '' for nodes without one. It holds for as long as moves are refused: held_at is the last refusal, since the
--- first of this time. The counts are those of the last refusal. lifted_*: an operator let the moves go on until then.
-CREATE TABLE farrier.brakes (
-    site          text PRIMARY KEY,
-    since         timestamptz,
-    held_at       timestamptz,
-    leaving       integer,
-    allowed       integer,
-    in_service    integer,
-    lifted_until  timestamptz,
-    lifted_by     text,
-    lifted_reason text
-);
+CREATE FUNCTION farrier.brake_window() RETURNS interval
+    LANGUAGE sql STABLE SET search_path = farrier, pg_temp
+    RETURN make_interval(secs => coalesce(farrier.setting('brake_window_seconds'), 600)::double precision);
 
--- Nodes that silence or drift took out of service, of the last `brake_window` of their site.
-CREATE TABLE farrier.departures (
-    site text        NOT NULL,
-    node bigint      NOT NULL,
-    at   timestamptz NOT NULL,
-    PRIMARY KEY (site, node)
-);
+CREATE FUNCTION farrier.is_brake_lifted(of_site text) RETURNS boolean
+    LANGUAGE sql STABLE SET search_path = farrier, pg_temp
+    RETURN coalesce((SELECT l.until > farrier.now() FROM farrier.brake_lifts l WHERE l.site = of_site ORDER BY l.id DESC LIMIT 1), false);
 
--- How long a refusal holds before the site is counted anew: each node runs every 30 s, so this is one count a minute.
-CREATE FUNCTION farrier.brake_holds() RETURNS interval
-    LANGUAGE sql IMMUTABLE RETURN interval '60 seconds';
-
--- When the brake of a site last refused a move; null while moves may go on.
-CREATE FUNCTION farrier.braked_at(site text) RETURNS timestamptz
+-- When the brake last refused to take this node out of service; null once the node is to try again, after half of the window.
+CREATE FUNCTION farrier.braked_at(of_site text, of_node bigint) RETURNS timestamptz
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
-    SELECT b.held_at FROM brakes b
-     WHERE b.site = coalesce(braked_at.site, '') AND b.held_at BETWEEN farrier.now() - brake_holds() AND farrier.now()
-       AND coalesce(b.lifted_until, '-infinity') <= farrier.now()
+    SELECT d.at FROM departures d
+     WHERE d.site = coalesce(of_site, '') AND d.node = of_node AND d.held AND d.at > farrier.now() - brake_window() / 2
+       AND NOT is_brake_lifted(d.site)
 $$;
 
--- Nodes of a site that are active although silence or MAAS speaks against them now, as far as stored facts say.
-CREATE FUNCTION farrier.about_to_leave(of_site text) RETURNS SETOF bigint
-    LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
-    SELECT n.id
-      FROM nodes n LEFT JOIN node_agents a ON a.node_id = n.id
-      LEFT JOIN node_observations o ON o.node_id = n.id AND o.source = 'maas' AND o.system_id = n.maas_id
-     WHERE n.status = 'active' AND coalesce(n.site, '') = of_site
-       AND (CASE WHEN n.agentless THEN n.power = 'off'
-                 ELSE coalesce(a.last_heartbeat_at, '-infinity') < farrier.now() - make_interval(secs => setting('offline_after_seconds')::double precision) END
-            OR o.state <> 'deployed' AND o.read_at > farrier.now() - make_interval(secs => setting('observation_ttl_seconds')::double precision))
-$$;
-
--- The runs, of those among these that would take an active node out of service, that a brake refuses. Commits of one site wait for each other
--- here, so no more nodes leave than are allowed, however many controllers decide at once. What is allowed is recorded as departed.
+-- The runs, of those among these that would take an active node out of service, that a brake refuses. Commits of one site wait for
+-- each other here, so no more nodes leave than may, however many controllers decide at once. A refused run counts like one that
+-- left: what would leave together is counted as a whole.
 CREATE FUNCTION farrier.held_by_brakes(leaving jsonb, among bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
-    one     record;
-    brake   brakes;
-    recent  timestamptz := farrier.now() - make_interval(secs => setting('brake_window_seconds')::double precision);
-    served  integer;
-    bound   integer;
-    going   integer;
-    held    bigint[] := '{}';
+    one    record;
+    brake  brakes;
+    recent timestamptz := farrier.now() - brake_window();
+    share  numeric := setting('brake_share');
+    least  numeric := setting('brake_at_least');
+    going  integer;
+    stops  boolean;
+    held   bigint[] := '{}';
 BEGIN
     FOR one IN
         SELECT coalesce(n.site, '') AS site, array_agg(n.id ORDER BY n.id) AS runs
@@ -68,48 +40,45 @@ BEGIN
     LOOP
         INSERT INTO brakes (site) VALUES (one.site) ON CONFLICT DO NOTHING;
         SELECT * INTO brake FROM brakes b WHERE b.site = one.site FOR UPDATE;
-        IF braked_at(one.site) IS NOT NULL THEN
-            held := held || one.runs;
-            CONTINUE;
+        -- No bound above: farrier.now() is when this commit began, and one that began later may have been first here.
+        DELETE FROM departures d WHERE d.site = one.site AND d.at < recent;
+        IF brake.counted_at IS NULL OR brake.counted_at NOT BETWEEN farrier.now() - interval '1 minute' AND farrier.now() THEN
+            brake.counted_at := farrier.now();
+            brake.in_service := (SELECT count(*) FROM (
+                SELECT n.id FROM nodes n WHERE n.status = 'active' AND coalesce(n.site, '') = one.site
+                UNION SELECT d.node FROM departures d WHERE d.site = one.site) s);
         END IF;
-        DELETE FROM departures d WHERE d.site = one.site AND (d.at < recent OR d.at > farrier.now());
-        SELECT count(*) INTO served FROM (
-            SELECT n.id FROM nodes n WHERE n.status = 'active' AND coalesce(n.site, '') = one.site
-            UNION SELECT d.node FROM departures d WHERE d.site = one.site) s;
-        SELECT count(*) INTO going FROM (
-            SELECT unnest(one.runs) UNION SELECT d.node FROM departures d WHERE d.site = one.site UNION SELECT about_to_leave(one.site)) g;
-        bound := greatest(setting('brake_at_least'), ceil(setting('brake_share') * served));
-        IF going > bound AND coalesce(brake.lifted_until, '-infinity') <= farrier.now() THEN
-            -- One that was refused within two minutes is the same time: between two counts passes a minute, and a run.
-            UPDATE brakes b SET held_at = farrier.now(), leaving = going, allowed = bound, in_service = served,
-                   since = CASE WHEN b.held_at BETWEEN farrier.now() - 2 * brake_holds() AND farrier.now() THEN b.since ELSE farrier.now() END
-             WHERE b.site = one.site;
-            held := held || one.runs;
-        ELSE
-            UPDATE brakes b SET since = NULL, held_at = NULL WHERE b.site = one.site AND b.held_at IS NOT NULL;
-            INSERT INTO departures SELECT one.site, run, farrier.now() FROM unnest(one.runs) run
-                ON CONFLICT (site, node) DO UPDATE SET at = excluded.at;
+        going := (SELECT count(*) FROM (SELECT unnest(one.runs) UNION SELECT d.node FROM departures d WHERE d.site = one.site) g);
+        stops := coalesce(going > share * brake.in_service AND going >= least, false) AND NOT is_brake_lifted(one.site);
+        IF stops AND NOT EXISTS (SELECT FROM departures d WHERE d.site = one.site AND d.held) THEN
+            brake.since := farrier.now();
         END IF;
+        UPDATE brakes b SET in_service = brake.in_service, counted_at = brake.counted_at, since = brake.since WHERE b.site = one.site;
+        INSERT INTO departures SELECT one.site, run, farrier.now(), stops FROM unnest(one.runs) run
+            ON CONFLICT (site, node) DO UPDATE SET at = excluded.at, held = excluded.held;
+        IF stops THEN held := held || one.runs; END IF;
     END LOOP;
     RETURN held;
 END $$;
 
--- Lets the moves of a site go on, whatever their number, for a while. The site is '' for nodes without one.
+-- Lets the moves of a site go on, whatever their number, for a while; again with another time while one lasts, '0' ends it. The site
+-- is '' for nodes without one.
 CREATE FUNCTION farrier.lift_brake(site text, reason text, lasts interval DEFAULT '1 hour', requested_by text DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    of_site text := coalesce(lift_brake.site, '');
 BEGIN
-    IF coalesce(reason, '') = '' OR length(reason) > 500 THEN
-        RAISE EXCEPTION 'a brake is lifted for a reason of 1 to 500 characters' USING ERRCODE = 'FR400';
-    ELSIF lasts IS NULL OR lasts <= interval '0' OR lasts > interval '24 hours' THEN
+    IF coalesce(reason, '') = '' OR length(reason) > 500 OR length(requested_by) > 255 THEN
+        RAISE EXCEPTION 'a brake is lifted for a reason of 1 to 500 characters, by a name of at most 255' USING ERRCODE = 'FR400';
+    ELSIF lasts IS NULL OR lasts < interval '0' OR lasts > interval '24 hours' THEN
         RAISE EXCEPTION 'a brake is lifted for up to 24 hours, not for %', coalesce(lasts::text, 'null') USING ERRCODE = 'FR400';
-    ELSIF NOT EXISTS (SELECT FROM brakes b WHERE b.site = coalesce(lift_brake.site, '') AND b.held_at IS NOT NULL) THEN
-        RAISE EXCEPTION 'the brake of site % holds nothing', coalesce(lift_brake.site, '')
-            USING ERRCODE = 'FR409', HINT = 'SELECT site, since, leaving, allowed FROM farrier.brakes WHERE since IS NOT NULL lists those that do.';
+    ELSIF NOT is_brake_lifted(of_site) AND NOT EXISTS (SELECT FROM brakes_holding h WHERE h.site = of_site) THEN
+        RAISE EXCEPTION 'the brake of site % holds no node', quote_literal(of_site)
+            USING ERRCODE = 'FR409', HINT = 'SELECT * FROM farrier.brakes_holding lists the sites whose brake does.';
     END IF;
-    UPDATE brakes b SET lifted_until = farrier.now() + lasts, lifted_reason = reason, lifted_by = coalesce(requested_by, session_user)
-     WHERE b.site = coalesce(lift_brake.site, '');
+    INSERT INTO brake_lifts (site, until, reason, requested_by)
+    VALUES (of_site, farrier.now() + lasts, lift_brake.reason, coalesce(lift_brake.requested_by, session_user));
 END $$;
 
 SELECT farrier.let_call('farrier_intents', 'farrier.lift_brake(text,text,interval,text)');
-GRANT SELECT ON farrier.brakes TO farrier_reader;
 SELECT farrier.grant_rights();

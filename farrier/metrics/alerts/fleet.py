@@ -319,7 +319,7 @@ def _brake() -> Alert:
         because=FLEET_HOLD_BECAUSE,
         summary="{{ $value }} sites have more failing nodes than may leave service at once",
         description="Their nodes stay active although they are silent or MAAS contradicts, until the facts are right "
-        "or it is lifted. Which: SELECT site, since, leaving, allowed FROM farrier.brakes WHERE since IS NOT NULL",
+        "or it is lifted. Which: SELECT site, since, held, leaving FROM farrier.brakes_holding",
     )
 
 

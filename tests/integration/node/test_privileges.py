@@ -37,6 +37,7 @@ TABLES = (
     "node_uses",
     "node_ib_ports",
     "brakes",
+    "brake_lifts",
     "departures",
 )
 OF_THE_LOOP = ("schedule", "outcomes", "history", "history_retention", "wake_requests", "locks", "pulse")

@@ -15,7 +15,6 @@ from farrier.model.node import Decommission, Node, Quarantine
 from farrier.model.observation import CONFIRMED_AFTER, MaasObservation
 from farrier.model.outcome import Transition, Wait
 from farrier.model.status import NodeStatus as N
-from farrier.model.symptoms import BRAKED
 from tests.support.nodes import LONG_AGO, MINUTE, NOW, SECOND, agent, decide, decommission, moved, node
 
 TTL = NodeConfig().observation_ttl
@@ -53,7 +52,7 @@ def test_a_machine_that_is_not_deployed_any_more_takes_its_node_out_of_service(s
 def test_the_brake_of_its_site_keeps_a_node_in_service_and_says_what_speaks_against_it() -> None:
     decided = decide(serving(N.ACTIVE, seen(MaasStatus.READY), braked_at=NOW - SECOND))
     assert isinstance(decided, Wait)
-    assert decided.reason == f"{BRAKED}: MAAS says that machine abc123 is ready"
+    assert decided.reason == "kept in service by the brake of its site: MAAS says that machine abc123 is ready"
 
 
 def test_a_node_that_is_out_of_service_drifts_whatever_its_site_holds() -> None:

@@ -215,9 +215,7 @@ SELECT row_to_json(x)::text
            (SELECT count(*) FROM farrier.nodes WHERE paused IS NOT NULL AND status <> 'deleted') AS paused,
            (SELECT count(DISTINCT node_id) FROM farrier.node_identities
              WHERE (kind, value) IN (SELECT d.kind, d.value FROM farrier.node_identities d WHERE NOT d.holds)) AS same_machine,
-           (SELECT count(*) FROM farrier.brakes b
-             WHERE b.held_at BETWEEN farrier.now() - 2 * interval '60 seconds' AND farrier.now()
-               AND coalesce(b.lifted_until, '-infinity') <= farrier.now()) AS brakes_holding,
+           (SELECT count(*) FROM farrier.brakes_holding) AS brakes_holding,
            (SELECT a.silent - e.n FROM agents a, silent_elsewhere e) AS heartbeats_stale,
            (SELECT coalesce(json_agg(json_build_object('kind', kind, 'error', error, 'count', n)), '[]') FROM failing) AS failing,
            (SELECT coalesce(json_object_agg(sync_failure, n), '{}') FROM unread) AS unread_power,
