@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 DIRECTORY = Path(__file__).parent / "migrations"
 
 _PREPARED = statements.load("schema/prepared")
+_LOCK = statements.load("schema/lock_migrator")
 _BEGIN = statements.load("schema/begin_migrating")
 _END = statements.load("schema/end_migrating")
 _EXISTS = statements.load("schema/exists")
@@ -142,7 +143,7 @@ async def _alone(conn: Connection) -> AsyncIterator[None]:
     while not await conn.fetchval(_PREPARED):
         await _prepare(conn)
     while True:
-        if await conn.fetchval(_BEGIN) is not None:
+        if await becomes_migrator(conn):
             break
         await anyio.sleep(_POLL_SECONDS)
     try:
@@ -151,6 +152,15 @@ async def _alone(conn: Connection) -> AsyncIterator[None]:
         if not conn.is_closed():
             with anyio.move_on_after(_END_SECONDS, shield=True):
                 await conn.execute(_END)
+
+
+async def becomes_migrator(conn: Connection) -> bool:
+    """Whether this session migrates from now on; false while another one does."""
+    # The list of sessions is as old as the statement that reads it. If it were read before the row is locked, a
+    # migrator that connected meanwhile would be missing from it and pass for dead.
+    async with conn.transaction(isolation="read_committed"):
+        await conn.execute(_LOCK)
+        return await conn.fetchval(_BEGIN) is not None
 
 
 async def _prepare(conn: Connection) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,14 @@ from tests.support import pg
 
 FIRST = "CREATE TABLE farrier.toy (id integer PRIMARY KEY);"
 SECOND = "ALTER TABLE farrier.toy ADD COLUMN name text;"
+WAITS = """
+    SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+                    WHERE a.datname = current_database() AND NOT l.granted)
+"""
+MIGRATES = """
+    UPDATE farrier.migrator SET pid = a.pid, login = a.usename, backend_start = a.backend_start
+      FROM pg_stat_activity a WHERE a.pid = $1
+"""
 BROKEN = "ALTER TABLE farrier.toy ADD COLUMN colour text; SELECT 1/0;"
 
 
@@ -85,6 +94,29 @@ async def test_a_migrator_waits_for_one_at_work_and_not_for_one_that_died(empty_
         group.start_soon(second)
         finish.set()
     assert order == ["first", "second"]
+
+
+async def test_a_migrator_that_connected_while_another_waited_for_its_turn_is_not_taken_for_dead(
+    empty_db: pg.Database,
+) -> None:
+    answers: list[bool] = []
+
+    async def ask(conn: Connection) -> None:
+        answers.append(await migrate.becomes_migrator(conn))
+
+    async with empty_db.connect() as holder, empty_db.connect() as waiting, empty_db.connect() as watch:
+        await migrate.migrate(holder, migrations=toys(FIRST))
+        turn = holder.transaction()
+        await turn.start()
+        await holder.execute("SELECT FROM farrier.migrator FOR UPDATE")
+        async with AsyncExitStack() as later, anyio.create_task_group() as group:
+            group.start_soon(ask, waiting)
+            while not await watch.fetchval(WAITS):
+                await anyio.lowlevel.checkpoint()
+            late = await later.enter_async_context(empty_db.connect())
+            await holder.execute(MIGRATES, await late.fetchval("SELECT pg_backend_pid()"))
+            await turn.commit()
+    assert answers == [False]
 
 
 async def test_no_other_login_keeps_a_migrator_waiting(empty_db: pg.Database) -> None:
