@@ -21,7 +21,7 @@ TABLE = re.compile(r"^CREATE (?:UNLOGGED )?TABLE farrier\.(\w+)", re.MULTILINE)
 QUOTED = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
 EVENT = re.compile(r"`([a-z_]+\.(?:failed|lost|crashed))`")
 NAME = re.compile(r"\bfarrier_[a-z_]+")
-COMMAND = re.compile(r"(?:^|`|\()farrier ([a-z]+)(?: +([a-z]+))?", re.MULTILINE)
+COMMAND = re.compile(r"(?:^|`|\()farrier ([a-z]+)(?: +([a-z]+(?:-[a-z]+)*))?", re.MULTILINE)
 FUNCTION = re.compile(r"farrier\.(\w+)\(")
 PSQL = re.compile(r"(?:^|[|;&] *)psql\b.*", re.MULTILINE)
 # psql reads none of farrier's settings, and without a database goes to whatever listens on this machine.
