@@ -43,6 +43,9 @@ class Reader(Enum):
     """All values of that name."""
 
 
+_CHECKED_BY_FORMS = frozenset({Reader.INTEGER, Reader.CHOICE, Reader.CASELESS_CHOICE, Reader.CHAR})
+
+
 class Origin(StrEnum):
     """The dictionary that MAAS looks into. A JSON body is in `data`, and leaves `POST` empty (piston3/utils.py:270)."""
 
@@ -99,8 +102,21 @@ def text(field: Field, name: str, data: Data) -> str | None:
             return str(value).lower()
         case Reader.CHAR:
             return str(value).strip()
-        case _:
+        case (
+            Reader.RAW
+            | Reader.CHECKBOX
+            | Reader.NULL_BOOLEAN
+            | Reader.STRING_BOOL
+            | Reader.TRUTHY
+            | Reader.EXACTLY_TRUE
+            | Reader.INT
+            | Reader.INTEGER
+            | Reader.CHOICE
+            | Reader.MANY
+        ):
             return str(value)
+        case _ as never:
+            assert_never(never)
 
 
 def flag(field: Field, name: str, data: Data) -> bool | None:
@@ -155,11 +171,9 @@ def number(field: Field, name: str, data: Data) -> int | None:
 
 def problem(field: Field, name: str, data: Data) -> str | None:
     """What a form says of this field; None when it is satisfied, and for what no form reads."""
-    match field.reader:
-        case Reader.INTEGER | Reader.CHOICE | Reader.CASELESS_CHOICE | Reader.CHAR:
-            value = text(field, name, data)
-        case _:
-            return None
+    if field.reader not in _CHECKED_BY_FORMS:
+        return None
+    value = text(field, name, data)
     if value is None or value == "":
         return _REQUIRED if field.required else None
     if field.reader is Reader.INTEGER:
