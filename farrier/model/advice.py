@@ -112,7 +112,8 @@ def _all(case: Case) -> Iterator[Advice]:
     if symptoms.is_held(node):
         yield Advice("unpause it when you are done", Action.UNPAUSE)
     if symptoms.is_unowned(node):
-        yield Advice("resume makes the decommission that it lacks; cancel then stops that", Action.RESUME)
+        forced = ", by force, because this node is agentless" if node.agentless else ""
+        yield Advice(f"resume makes the decommission that it lacks{forced}; cancel then stops that", Action.RESUME)
     yield from _of_failure(case)
     yield from _of_quarantine(node)
     if symptoms.is_about_the_bmc(node):

@@ -140,7 +140,7 @@ def _stopped(node: Node, stop: StopRequest) -> Node:
         case N.ACTIVE | N.OFFLINE:
             detail = node.workflow.failure_detail if node.workflow is not None else None
             why = Quarantine(_STOP_CAUSE[stop], detail or str(stop))
-            return change(node, status=N.QUARANTINED, quarantine=unclean.kept(node, why), workflow=stopped)
+            return change(node, status=N.QUARANTINED, quarantine=why, workflow=stopped)
         case N.REMOVING:
             return change(node, status=N.RETIRED, workflow=stopped)
         case N.QUARANTINED | N.RETIRED | N.BOOTSTRAP_ISSUED | N.ENROLLING | N.DELETED:

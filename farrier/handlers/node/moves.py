@@ -17,8 +17,9 @@ from farrier.config.sites import Site
 from farrier.handlers.node.kind import NODE_KIND
 from farrier.model import health, sla
 from farrier.model.edges import Layer
+from farrier.model.failures import QuarantineCause
 from farrier.model.maas import MaasStatus
-from farrier.model.node import NO_TIME, Node, Workflow
+from farrier.model.node import NO_TIME, Node, Quarantine, Workflow
 from farrier.model.observation import unread
 from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait, line_of
 from farrier.model.writes import Write
@@ -61,7 +62,12 @@ def become(
 
 
 def change(node: Node, **fields: Any) -> Node:
-    """`node` with some of its own fields changed."""
+    """`node` with some of its own fields changed. No other cause, and no end of a quarantine, replaces a cleanup that
+    was not validated: only `unclean.cleared` does."""
+    if node.failed_validation and "quarantine" in fields:
+        cause: Quarantine | None = fields["quarantine"]
+        if cause is None or cause.cause is not QuarantineCause.CLEANUP_VALIDATION_FAILED:
+            del fields["quarantine"]
     return msgspec.structs.replace(node, **fields)
 
 

@@ -84,11 +84,11 @@ def quarantine(request: Request) -> Reply:
     to begin loses its mode, for otherwise it would lift the quarantine."""
     node = request.node
     assert isinstance(request.params, p.Because), "the table names the type"
-    why = unclean.kept(node, Quarantine(QuarantineCause.OPERATOR, request.params.reason))
     goes_on = isinstance(node.workflow, Onboarding) and not _stands(node.workflow)
-    if node.quarantine == why and node.status is N.QUARANTINED and not goes_on:
-        return Accept(reason=f"quarantined for {'another cause' if node.failed_validation else 'that'} already")
+    why = Quarantine(QuarantineCause.OPERATOR, request.params.reason)
     to = change(node, status=N.QUARANTINED, quarantine=why)
+    if to == node and not goes_on:
+        return Accept(reason=f"quarantined for {'another cause' if node.failed_validation else 'that'} already")
     if isinstance(node.workflow, Onboarding):
         to = change(to, workflow=_held(node, request.params.reason))
     return Accept(reason=f"quarantined: {request.params.reason}", to=to)
@@ -132,9 +132,8 @@ def release(request: Request) -> Reply:
     if isinstance(proof, Unhealthy):
         return Reject(reason=f"release: the node is not healthy: {proof.reason}")
     said = f": {params.reason}" if params.reason else ""
-    return Accept(
-        reason=f"released, healthy{said}", to=change(node, status=N.ACTIVE, quarantine=None, ever_active=True)
-    )
+    released = change(unclean.cleared(node), status=N.ACTIVE, ever_active=True)
+    return Accept(reason=f"released, healthy{said}", to=released)
 
 
 def drain(request: Request) -> Reply:

@@ -15,13 +15,13 @@ from farrier.model.actions import Action
 from farrier.model.failures import FailureClass
 from farrier.model.management import Management
 from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, StopRequest, Workflow
-from farrier.model.params import Drain, MaybeBecause, Params, Remove
+from farrier.model.params import Drain, MaybeBecause, Remove
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import WorkflowStatus as W
 
 _FAILED = (W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION)
 
-_LED_THERE: Mapping[N, tuple[Respond, Params]] = {
+_LED_THERE: Mapping[N, tuple[Respond, Drain | Remove]] = {
     N.DRAINING: (requests_lifecycle.drain, Drain()),
     N.REMOVING: (requests_lifecycle.remove, Remove()),
 }
@@ -127,10 +127,12 @@ def _owner(request: Request) -> Reply:
     """What led into the state, asked for again: its stages find the node where it is."""
     status = request.node.status
     assert status in _LED_THERE, "elsewhere the table asks for a live workflow"
+    unowned = f"no live decommission owned status {status}"
     respond, params = _LED_THERE[status]
+    if request.node.agentless:  # no agent ends what led there, so only force does
+        params = replace(params, force=True, reason=unowned)
     made = respond(replace(request, params=params))
-    assert isinstance(made, Accept), "neither refuses a node that is on its way out"
-    return replace(made, reason=f"no live decommission owned status {status}; {made.reason}")
+    return replace(made, reason=f"{unowned}; {made.reason}")
 
 
 def _running(request: Request) -> Node:

@@ -2,10 +2,13 @@
 
 The first refuses to put the node into service until a scrub is finished. The second is a quarantine that the node keeps
 in every status until a validation succeeds or an operator releases it with a reason: in `offline` it leads to
-`quarantined`, and no other cause replaces it. Used by stages, failures and responses; nothing else sets or clears them.
+`quarantined`, and `moves.change` replaces it by no other cause. Used by stages, failures and responses; nothing else
+sets or clears them.
 """
 
 from __future__ import annotations
+
+from msgspec.structs import replace
 
 from farrier.handlers.node.moves import change
 from farrier.model.failures import FailureClass, QuarantineCause
@@ -14,9 +17,10 @@ from farrier.model.node import Node, Quarantine, TaskStatus, TaskType
 _CLEANING = (TaskType.CLEANUP_STORAGE, TaskType.SCRUB_GPU)
 
 
-def kept(node: Node, other: Quarantine | None = None) -> Quarantine | None:
-    """What a change of the node's quarantine to `other` leaves: a cleanup that was not validated outlives it."""
-    return node.quarantine if node.failed_validation else other
+def cleared(node: Node) -> Node:
+    """The node without its quarantine, whatever the cause. For a validation that succeeded, a release that gives a
+    reason, and the end of the node."""
+    return replace(node, quarantine=None)
 
 
 def failed(node: Node, failure: FailureClass, detail: str) -> Node:

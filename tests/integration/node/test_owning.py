@@ -24,10 +24,13 @@ WAYS = {
 CARRIED_BY = {"draining": TaskType.DRAIN, "removing": TaskType.UNINSTALL}
 
 
-async def found(site: Site, status: str, way: str) -> Machine:
+AGENTLESS = "UPDATE farrier.nodes SET agentless = true"
+
+
+async def found(site: Site, status: str, way: str, *, agentless: bool = False) -> Machine:
     """A node in this status whose decommission is gone, found by the next run."""
     machine = await (site.draining() if status == "draining" else site.removing())
-    await edited(site, way)
+    await edited(site, f"{way}; {AGENTLESS}" if agentless else way)
     assert (await machine.look())["status"] == status
     return machine
 
@@ -44,10 +47,13 @@ async def told(site: Site, machine: Machine) -> why.Why:
     return why.explain(page.rows[0], page.now, Limits())
 
 
+@pytest.mark.parametrize("agentless", [False, True], ids=["agent", "agentless"])
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("status", CARRIED_BY)
-async def test_why_reports_the_missing_decommission_and_advises_resume(site: Site, status: str, way: str) -> None:
-    machine = await found(site, status, way)
+async def test_why_reports_the_missing_decommission_and_advises_resume(
+    site: Site, status: str, way: str, agentless: bool
+) -> None:
+    machine = await found(site, status, way, agentless=agentless)
     said = await told(site, machine)
     assert said.waits_for == f"intent resume: no live decommission owns status {status}"
     assert any("no live decommission" in error for error in said.errors)
@@ -63,6 +69,21 @@ async def test_resume_makes_the_decommission_and_the_node_goes_on(site: Site, st
     assert (row["status"], row["live"], row["workflow_status"]) == (status, "decommission", "running")
     await machine.finish(CARRIED_BY[status])
     assert (await machine.state())[0] == ("retired" if status == "draining" else "deleted")
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("status", CARRIED_BY)
+async def test_resume_of_an_agentless_node_gives_up_by_force_what_an_agent_would_do(
+    site: Site, status: str, way: str
+) -> None:
+    machine = await found(site, status, way, agentless=True)
+    asked = await machine.ask("resume")
+    assert asked.status == "accepted" and "no live decommission" in str(asked.reason)
+    row = await machine.look()
+    assert (row["status"], row["live"], row["workflow_status"]) == (status, "decommission", "running")
+    await site.wait(HOUR)
+    row = await machine.look()
+    assert row["status"] == ("retired" if status == "draining" else "deleted") and row["not_scrubbed"]
 
 
 @pytest.mark.parametrize("status", CARRIED_BY)

@@ -115,6 +115,17 @@ async def test_another_quarantine_clears_nothing(site: Site) -> None:
     assert (await machine.ask("release")).status == "rejected"
 
 
+async def test_alerts_that_come_and_go_while_its_drain_is_undone_clear_nothing(site: Site) -> None:
+    machine = await (await quarantined(site)).asked("drain")
+    await machine.beat("gpu-1")
+    await machine.asked("restart_clean")
+    await machine.asked("cancel")
+    for _ in range(3):
+        await site.wait(30 * SECOND)
+        await machine.beat()
+    await is_quarantined(machine)
+
+
 async def test_an_onboarding_of_the_retired_node_clears_nothing(site: Site) -> None:
     machine = await (await given_up(site)).asked("onboard", mode="manual")
     await (await machine.enroll()).beat()

@@ -35,7 +35,8 @@ HANDLER = NodeHandler(NodeConfig(), sites={SITE.name: SITE})
 _ADOPTED = (N.ENROLLING, N.QUARANTINED)
 # Words of the texts that are things and no intents.
 NO_INTENTS = re.compile(
-    r"the drain task|delete the node that is named|(?:a|its|cancel a) decommission\b|the deletion|decommission_failed"
+    r"the drain task|delete the node that is named|(?:a|its|the|cancel a) decommission\b|the deletion"
+    r"|decommission_failed"
 )
 PARAMS: dict[Action, dict[str, Any]] = {
     Action.ONBOARD: {"mode": "manual"},
@@ -189,6 +190,15 @@ def test_what_is_advised_while_its_workflow_waits_is_accepted(cause: QuarantineC
     )
     it = node(N.QUARANTINED, quarantine=Quarantine(cause, "it"), workflow=job, agent=agent())
     assert named(text := advised(it)) and not list(refusals(it, text)), text
+
+
+@pytest.mark.parametrize("agentless", [False, True], ids=["agent", "agentless"])
+@pytest.mark.parametrize("status", [N.DRAINING, N.REMOVING])
+def test_what_is_advised_about_a_node_without_its_decommission_is_accepted(status: N, agentless: bool) -> None:
+    it = node(status, agentless=agentless, agent=None if agentless else agent())
+    text = advised(it)
+    first, _, _ = text.partition("; cancel then")  # stops what resume has made by then
+    assert named(first) == [Action.RESUME] and not list(refusals(it, first)), text
 
 
 def test_attempts_that_are_used_up_are_no_operators_freeze() -> None:

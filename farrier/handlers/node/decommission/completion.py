@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from farrier.handlers.node import unclean
 from farrier.handlers.node.decommission.own import own
 from farrier.handlers.node.moves import change, job
 from farrier.model.node import Node
@@ -17,7 +18,7 @@ def complete(node: Node) -> Node:
     ending = W.RECONCILED if workflow.upstream.adopted else W.COMPLETED
     ended = change(node, workflow=job(node, status=ending, next_attempt_at=None))
     if workflow.mode is DecommissionMode.FULL_DECOMMISSION:
-        return change(ended, status=N.DELETED, quarantine=None)
+        return change(unclean.cleared(ended), status=N.DELETED)
     if workflow.mode is DecommissionMode.REIMAGE:
         return change(ended, redeploying=not workflow.options.retire)
     fit = node.ever_onboarded and not node.not_scrubbed and not node.is_bare

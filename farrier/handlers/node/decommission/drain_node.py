@@ -6,7 +6,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from farrier.handlers.node import tasks, unclean
+from farrier.handlers.node import tasks
 from farrier.handlers.node.decommission.own import IN_SERVICE
 from farrier.handlers.node.moves import Policy, change
 from farrier.handlers.node.stage import Done, Failed, StageResult, Step
@@ -25,7 +25,7 @@ def drain_node(node: Node, now: datetime, policy: Policy) -> StageResult:
         return Done(reason=f"it is {node.status} already", skipped=f"the node was {node.status} already")
     result = tasks.work(node, TaskType.DRAIN, now, policy)
     if isinstance(result, Done):
-        emptied = change(result.to or node, status=N.RETIRED, quarantine=unclean.kept(node))
+        emptied = change(result.to or node, status=N.RETIRED, quarantine=None)
         return replace(result, to=emptied)
     if isinstance(result, Failed):
         return replace(result, stop=StopRequest.DRAIN_FAILED)

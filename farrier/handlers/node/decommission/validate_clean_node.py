@@ -6,8 +6,8 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from farrier.handlers.node import tasks
-from farrier.handlers.node.moves import Policy, change
+from farrier.handlers.node import tasks, unclean
+from farrier.handlers.node.moves import Policy
 from farrier.handlers.node.stage import Done, StageResult
 from farrier.model.node import Node, TaskType
 
@@ -16,5 +16,5 @@ def validate_clean_node(node: Node, now: datetime, policy: Policy) -> StageResul
     """Only a finished validation clears a quarantine for one that failed."""
     result = tasks.work(node, TaskType.VALIDATE_CLEAN, now, policy)
     if isinstance(result, Done) and result.skipped is None:
-        return replace(result, to=change(node, quarantine=None))
+        return replace(result, to=unclean.cleared(node))
     return result

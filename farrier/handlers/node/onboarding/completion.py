@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from farrier.handlers.node import onboarding_adopt, unclean
+from farrier.handlers.node import onboarding_adopt
 from farrier.handlers.node.moves import change, job
 from farrier.model.bmc import PowerState
 from farrier.model.node import Bmc, Node
@@ -24,7 +24,7 @@ def complete(node: Node, *, ending: W | None = None) -> Node:
         quarantine=None,
     )
     if node.status is N.RETIRED:
-        return change(ended, status=N.OFFLINE, quarantine=unclean.kept(node))
+        return change(ended, status=N.OFFLINE)
     return change(ended, status=N.ACTIVE, ever_active=True)
 
 

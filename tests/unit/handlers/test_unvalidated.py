@@ -1,0 +1,88 @@
+"""A cleanup that was not validated keeps a node out of service until one succeeds, or a release with a reason."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from msgspec.structs import replace
+
+from farrier.handlers.node.moves import change
+from farrier.model.actions import Action
+from farrier.model.failures import QuarantineCause
+from farrier.model.node import Node, Quarantine, TaskStatus, TaskType
+from farrier.model.outcome import Transition, Update
+from farrier.model.stages import DecommissionStage as D
+from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import DecommissionMode
+from farrier.model.workflow import WorkflowStatus as W
+from tests.support.nodes import agent, decide, decommission, intent, moved, node, task
+
+UNVALIDATED = Quarantine(QuarantineCause.CLEANUP_VALIDATION_FAILED, "dirty")
+PARAMS: dict[Action, dict[str, object]] = {
+    Action.QUARANTINE: {"reason": "fans"},
+    Action.DECOMMISSION: {"mode": "soft_reset"},
+    Action.ONBOARD: {"mode": "manual"},
+}
+# What an operator may ask for on the way, without a reason that would release it.
+ASKED = (
+    *(Action.DRAIN, Action.DECOMMISSION, Action.QUARANTINE, Action.RELEASE, Action.REACTIVATE, Action.ONBOARD),
+    *(Action.CANCEL, Action.RESTART_CLEAN, Action.RERUN, Action.RESUME, Action.MARK_MANUAL_INTERVENTION_REQUIRED),
+)
+
+
+@pytest.mark.parametrize("cause", [None, *QuarantineCause])
+def test_no_change_of_the_quarantine_replaces_the_cause(cause: QuarantineCause | None) -> None:
+    before = node(N.OFFLINE, quarantine=UNVALIDATED)
+    after = change(before, status=N.QUARANTINED, quarantine=None if cause is None else Quarantine(cause, "it"))
+    assert after.failed_validation and after.status is N.QUARANTINED
+
+
+def test_alerts_while_its_drain_is_undone_do_not_replace_the_cause() -> None:
+    job = decommission(D.DRAIN_NODE, mode=DecommissionMode.SOFT_RESET)
+    it = node(N.DRAINING, workflow=job, agent=agent("gpu-1"), quarantine=UNVALIDATED)
+    undoing = replace(moved(decide(replace(it, intents=(intent(Action.RESTART_CLEAN),)))), intents=())
+    assert undoing.status is N.OFFLINE
+    blocked = moved(decide(undoing))
+    assert (blocked.status, blocked.quarantine) == (N.QUARANTINED, UNVALIDATED)
+    well = replace(blocked, workflow=None, agent=agent())
+    assert not isinstance(decide(well), Transition), "it does not go back into service by itself"
+
+
+def settled(it: Node) -> Node:
+    """The node after all runs that move it at once."""
+    for _ in range(20):
+        decision = decide(it)
+        if not isinstance(decision, Transition | Update) or decision.to == it:
+            return it
+        it = ended(decision.to)
+    raise AssertionError("it never rests")
+
+
+def ended(it: Node) -> Node:
+    """As the next snapshot has it: no intent that was answered, no workflow that has ended."""
+    over = it.workflow is not None and it.workflow.status in (W.COMPLETED, W.CANCELLED, W.RECONCILED)
+    return replace(it, intents=(), workflow=None if over else it.workflow, tasks=() if over else it.tasks)
+
+
+@pytest.mark.parametrize("well", [True, False], ids=["healthy", "alerts"])
+@pytest.mark.parametrize(("first", "second"), [*product(ASKED, ASKED)])
+def test_no_two_requests_put_it_into_service_or_lose_the_cause(first: Action, second: Action, well: bool) -> None:
+    """Alerts that block scheduling come and go between the requests."""
+    it = node(N.QUARANTINED, agent=agent(), quarantine=UNVALIDATED)
+    for action in (first, second):
+        decision = decide(replace(it, intents=(intent(action, **PARAMS.get(action, {})),)))
+        it = ended(decision.to) if isinstance(decision, Transition | Update) and decision.to is not None else it
+        it = settled(replace(it, agent=it.agent and agent(*(() if well else ("gpu-1",)))))
+        it = settled(replace(it, agent=it.agent and agent()))
+        assert it.failed_validation and it.status is not N.ACTIVE, (action, it.status, it.quarantine)
+
+
+def test_a_release_with_a_reason_and_a_validation_that_succeeds_clear_it() -> None:
+    it = node(N.QUARANTINED, agent=agent(), quarantine=UNVALIDATED)
+    released = moved(decide(replace(it, intents=(intent(Action.RELEASE, reason="cleaned by hand"),))))
+    assert (released.status, released.quarantine) == (N.ACTIVE, None)
+    done = task(TaskType.VALIDATE_CLEAN, TaskStatus.SUCCEEDED)
+    job = decommission(D.VALIDATE_CLEAN_NODE, mode=DecommissionMode.SOFT_RESET)
+    validated = moved(decide(node(N.RETIRED, workflow=job, agent=agent(), tasks=(done,), quarantine=UNVALIDATED)))
+    assert validated.quarantine is None
