@@ -6,9 +6,10 @@ CREATE FUNCTION farrier.digest(secret text) RETURNS bytea LANGUAGE sql IMMUTABLE
 CREATE FUNCTION farrier.new_secret() RETURNS text LANGUAGE sql VOLATILE
     RETURN replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', '');
 
--- A bootstrap token: prefix, secret, and a checksum of both. `farrier.model.bootstrap` makes the same.
+-- A bootstrap token: prefix, secret, and a checksum of both. `farrier.model.bootstrap` makes the same. Runs with the rights
+-- of its caller, to whom `digest` is not granted.
 CREATE FUNCTION farrier.bootstrap_token(secret text) RETURNS text LANGUAGE sql IMMUTABLE
-    RETURN 'fbt_' || secret || left(encode(farrier.digest('fbt_' || secret), 'hex'), 8);
+    RETURN 'fbt_' || secret || left(encode(sha256(convert_to('fbt_' || secret, 'UTF8')), 'hex'), 8);
 -- Refuses what is none, before anything is looked up, and does not repeat it.
 CREATE FUNCTION farrier.check_bootstrap_token(token text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$

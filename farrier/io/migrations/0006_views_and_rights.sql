@@ -148,7 +148,7 @@ BEGIN
     FOR role_name IN SELECT rolname FROM pg_roles
                       WHERE rolname IN ('farrier_controller', 'farrier_intents', 'farrier_agent', 'farrier_worker', 'farrier_reader') LOOP
         EXECUTE format('GRANT USAGE ON SCHEMA farrier TO %I', role_name);
-        EXECUTE format('GRANT EXECUTE ON FUNCTION farrier.now(), farrier.api_version(), farrier.setting(text) TO %I', role_name);
+        EXECUTE format('GRANT EXECUTE ON FUNCTION farrier.now(), farrier.api_version() TO %I', role_name);
     END LOOP;
     IF to_regrole('farrier_controller') IS NOT NULL THEN
         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA farrier TO farrier_controller;

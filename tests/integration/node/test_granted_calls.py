@@ -1,0 +1,117 @@
+"""Every function that a role may call works under that role.
+
+A function without SECURITY DEFINER runs with the rights of its caller, and fails where it calls a function or reads a
+table that is not granted to that role. So each is called here once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from farrier.io.pool import Connection
+from tests.support import partitions, pg, segments, tokens
+from tests.support import site as sites
+from tests.support.partitions import GUIDS
+
+# A function and its arguments, in an order in which each call can succeed. `$words` are values of `prepared`, and what
+# a function that was called before returned.
+OF_ALL = {
+    "now": "",
+    "api_version": "",
+}
+LOOKING = {
+    "any_resource": "'network_segment', 'lan'",
+    "resource_name": "'network_segment', $segment",
+    "count_resources": "'{network_segment}', '{ready}', '{ams1}', '{1 minute}'",
+    "late_resources": "'{network_segment}', '{ready}', '{ams1}', '{1 minute}', 10",
+    "list_resources": "'network_segment'",
+    "show_resources": "'network_segment', NULL, NULL, NULL, false, NULL, NULL, 10",
+    "list_addresses": "'lan'",
+    "partition_members": "'ib'",
+}
+CALLS = {
+    "farrier_intents": OF_ALL
+    | LOOKING
+    | {
+        "bootstrap_token": "repeat('0123456789abcdef', 4)",
+        "register_node": "'gpu-9', bootstrap_token => '$bootstrap_token'",
+        "issue_bootstrap": "'gpu-9'",
+        "revoke_bootstrap": "'gpu-9'",
+        "intent": "'gpu-9', 'drain'",
+        "enqueue": "'node', $register_node",
+        "set_ib_ports": f"'gpu-9', '{{{GUIDS[1]}}}'",
+        "resource_intent": "'network_segment', 'lan', 'update', '{\"add_prefixes\": [\"10.1.0.0/24\"]}'",
+        "allocate_address": "'lan', 'a'",
+        "release_address": "'lan', '$allocate_address', 'a'",
+        "join_partition": f"'ib', '{GUIDS[1]}', 'a'",
+        "leave_partition": f"'ib', '{GUIDS[1]}', 'a'",
+        "lift_brake": "'ams1', 'planned work'",
+    },
+    "farrier_agent": OF_ALL
+    | {
+        "enroll_agent": "'$token'",
+        "heartbeat": "'$node', '{}', '$key'",
+        "claim_task": "'$node', '{node.drain}', '$key'",
+        "renew_task": "'$node', $task, '$lease', '$key'",
+        "finish_task": "'$node', $task, '$lease', '$key', true",
+    },
+    "farrier_worker": OF_ALL
+    | {
+        "claim_work": "",
+        "renew_work": "$task, '$lease'",
+        "finish_work": "$task, '$lease', true",
+    },
+    "farrier_reader": OF_ALL | LOOKING | {"node_holds": "$id", "same_machine": "$id"},
+}
+GRANTED = """
+    SELECT DISTINCT p.proname::text FROM pg_proc p
+     WHERE p.pronamespace = 'farrier'::regnamespace AND p.prorettype <> 'trigger'::regtype
+       AND has_function_privilege($1::text, p.oid, 'EXECUTE') ORDER BY 1
+"""
+
+
+async def prepared(db: pg.Database) -> dict[str, Any]:
+    """A database with something of each kind, and what names it."""
+    async with segments.opened(db) as lan:
+        segment = await lan.ready("lan")
+    async with partitions.opened(db) as fabric:
+        await fabric.ready("ib")
+    async with sites.opened(db) as site:
+        machine = await site.draining()
+        task = await site.conn.fetchval("SELECT id FROM farrier.node_tasks WHERE status = 'queued'")
+        await site.conn.execute("SELECT farrier.register_node('gpu-8', bootstrap_token => $1)", tokens.named("new"))
+        await site.conn.execute("SELECT farrier.grant_worker(session_user, '{node.drain}')")
+        await site.conn.execute(
+            "INSERT INTO farrier.brakes (site, held_at) VALUES ('ams1', farrier.now()) ON CONFLICT (site) DO UPDATE"
+            " SET held_at = excluded.held_at"
+        )
+        named = {"node": machine.name, "id": machine.id, "key": machine.key, "task": task}
+    return {"segment": segment, "token": tokens.named("new"), **named}
+
+
+async def call(conn: Connection, function: str, arguments: str, known: dict[str, Any]) -> None:
+    """Call it, and add to `known` what it returned."""
+    for word in sorted(known, key=len, reverse=True):
+        arguments = arguments.replace(f"${word}", str(known[word]))
+    row = await conn.fetchrow(f"SELECT * FROM farrier.{function}({arguments})")
+    if row is not None and len(row):
+        known[function] = row[0]
+        known |= {"lease": row["lease_token"]} if "lease_token" in row else {}
+
+
+@pytest.mark.parametrize("role", list(CALLS))
+async def test_what_a_role_may_call_it_can_call(every_db: pg.Database, role: str) -> None:
+    known = await prepared(every_db)
+    async with every_db.connect() as conn:
+        await conn.execute(f"SET ROLE {role}")
+        granted = [row["proname"] for row in await conn.fetch(GRANTED, role)]
+        assert granted == sorted(CALLS[role]), "each granted function is called here"
+        refused = {}
+        for function, arguments in CALLS[role].items():
+            try:
+                await call(conn, function, arguments, known)
+            except pg.PostgresError as error:
+                refused[function] = str(error)
+        assert refused == {}
