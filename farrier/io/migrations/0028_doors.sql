@@ -89,9 +89,9 @@ CREATE FUNCTION farrier.insert_with_version(intent farrier.intents, api_version 
     SELECT format('INSERT INTO farrier.intents (%s) VALUES (%s);',
                   string_agg(c.name, ', ' ORDER BY c.place), string_agg(c.written, ', ' ORDER BY c.place))
       FROM (VALUES (1, 'node', quote_literal(intent.node)), (2, 'action', quote_literal(intent.action)),
-                   (3, 'params', CASE WHEN intent.params <> '{}' THEN quote_literal(left(intent.params::text, 16384)) END),
-                   (4, 'idempotency_key', quote_literal(left(intent.idempotency_key, 255))),
-                   (5, 'requested_by', quote_literal(left(intent.requested_by, 255))),
+                   (3, 'params', CASE WHEN intent.params <> '{}' THEN quote_literal(intent.params::text) END),
+                   (4, 'idempotency_key', quote_literal(intent.idempotency_key)),
+                   (5, 'requested_by', quote_literal(intent.requested_by)),
                    (6, 'api_version', api_version::text)) AS c (place, name, written)
      WHERE c.written IS NOT NULL
 $$;
@@ -110,21 +110,22 @@ BEGIN
         RAISE EXCEPTION 'unknown action %', coalesce(quote_literal(NEW.action), 'null')
             USING ERRCODE = 'FR400', HINT = (SELECT 'Known: ' || string_agg(a.action, ', ' ORDER BY a.action) FROM actions a);
     END IF;
+    -- Before the hint, which repeats all of it.
+    IF octet_length(NEW.params::text) > 16384 THEN
+        RAISE EXCEPTION 'params are % bytes; 16384 is the most', octet_length(NEW.params::text) USING ERRCODE = 'FR400';
+    END IF;
+    IF char_length(NEW.idempotency_key) > 255 OR char_length(NEW.requested_by) > 255 THEN
+        RAISE EXCEPTION '% is longer than 255 characters',
+            CASE WHEN char_length(NEW.idempotency_key) > 255 THEN 'idempotency_key' ELSE 'requested_by' END USING ERRCODE = 'FR400';
+    END IF;
     IF spec.since > asked THEN
         RAISE EXCEPTION 'action % needs api_version % or later; this intent has %', NEW.action, spec.since,
             coalesce(NEW.api_version::text, format('none, which means %s', asked))
             USING ERRCODE = 'FR406', HINT = insert_with_version(NEW, spec.since);
     END IF;
-    IF octet_length(NEW.params::text) > 16384 THEN
-        RAISE EXCEPTION 'params are % bytes; 16384 is the most', octet_length(NEW.params::text) USING ERRCODE = 'FR400';
-    END IF;
     fault := CASE WHEN NEW.params IS NULL THEN 'params must be a JSON object' ELSE params_fault(spec.params, NEW.params) END;
     IF fault IS NOT NULL THEN
         RAISE EXCEPTION '%: %', NEW.action, fault USING ERRCODE = 'FR400';
-    END IF;
-    IF char_length(NEW.idempotency_key) > 255 OR char_length(NEW.requested_by) > 255 THEN
-        RAISE EXCEPTION '% is longer than 255 characters',
-            CASE WHEN char_length(NEW.idempotency_key) > 255 THEN 'idempotency_key' ELSE 'requested_by' END USING ERRCODE = 'FR400';
     END IF;
     NEW.node_id := find_node(NEW.node);
     NEW.status := 'pending';

@@ -106,6 +106,27 @@ async def test_the_hint_is_the_statement_that_is_taken(db: pg.Database, action: 
         assert asked == (action, "k'1", "ann", 2)
 
 
+@pytest.mark.parametrize(
+    ("params", "key", "by"),
+    [({"reason": "x" * 16_384}, "k", "ann"), ({"reason": "x"}, "k" * 256, "ann"), ({"reason": "x"}, "k", "a" * 256)],
+)
+async def test_what_is_too_long_for_a_hint_is_refused_for_its_size(
+    db: pg.Database, params: dict[str, str], key: str, by: str
+) -> None:
+    """A statement that was cut would not be the one that is taken."""
+    async with db.connect() as conn:
+        await conn.execute("SELECT farrier.register_node('gpu-1')")
+        with pytest.raises(pg.PostgresError) as refused:
+            await conn.execute(
+                "INSERT INTO farrier.intents (node, action, params, idempotency_key, requested_by)"
+                " VALUES ('gpu-1', 'pause', $1::jsonb, $2, $3)",
+                as_json(params),
+                key,
+                by,
+            )
+        assert (refused.value.sqlstate, refused.value.hint) == ("FR400", None)
+
+
 async def test_a_client_that_is_newer_than_the_database_learns_what_it_speaks(db: pg.Database) -> None:
     newer = actions.API_MAX + 1
     async with db.connect() as conn:
