@@ -214,19 +214,22 @@ class Exchange:
 
     async def _connected(self, operation: Operation, login: ExitStack, headers: Headers) -> None:
         """The BMC's checked address has answered, and has proven by TLS who it is: now the secret is read, and shown.
-        The login counts until `login` is over."""
-        await self._show(login, headers)
+        The login counts until `login` is over; without the lease of the step none is sent, and none counts."""
+        secret = await self._show(headers)
         if operation.changes:
             require_lease()
+        if secret is not None:
+            login.enter_context(self._shared.logins.attempt(self._access.bmc, secret))
 
-    async def _show(self, login: ExitStack, headers: Headers) -> None:
+    async def _show(self, headers: Headers) -> Secret | None:
+        """The secret with which the request logs in; None for one that is no login."""
         match self._shows:
             case _Shows.NOTHING:
-                return
+                return None
             case _Shows.SESSION:
                 if self._session is None or self._session.secret != await self._secret():
                     raise _AnotherSecret
-                return
+                return None
             case _Shows.HEADER:
                 credential = await self._read()
                 known = f"{credential.username}:{credential.password}".encode()
@@ -235,7 +238,7 @@ class Exchange:
                 pass
             case _ as never:
                 assert_never(never)
-        login.enter_context(self._shared.logins.attempt(self._access.bmc, await self._secret()))
+        return await self._secret()
 
     async def _read(self) -> Credential:
         """The secret, read once a call. Raises `CredentialError`."""

@@ -20,7 +20,7 @@ from urllib import parse
 import aiohttp
 from redfish import aio as redfish
 
-from farrier.errors import CredentialError
+from farrier.errors import CredentialError, LeaseLost
 from farrier.model.bmc import BmcError, BmcFailure
 from farrier.model.credential import Credential
 from farrier.services.transport import LARGEST_BODY_BYTES, BodyTooLarge
@@ -91,6 +91,7 @@ _STATUSES = {
 _ANSWERED_OR_NEVER_HAD = (
     BmcError,
     CredentialError,
+    LeaseLost,  # raised in the place of the request
     aiohttp.ClientConnectorError,  # no route, no name, no handshake
     aiohttp.ConnectionTimeoutError,
     aiohttp.ServerFingerprintMismatch,
