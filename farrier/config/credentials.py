@@ -15,6 +15,8 @@ from msgspec import Meta
 
 _SCHEMES = ("file:", "env:", "systemd:", "vault:")
 _HOST = re.compile(r"[a-z0-9*]([a-z0-9*._-]*[a-z0-9*])?|[0-9a-f:]+")
+_ANY_NAME = re.compile(r"[*._-]*\*[*._-]*")  # no letter and no digit beside the stars
+_STARRED_ADDRESS = re.compile(r"(?=.*\*)(?=.*[0-9])[0-9*.]+")
 
 
 class CredentialBinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -30,8 +32,8 @@ class CredentialBinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     hosts: Annotated[
         tuple[str, ...],
         Meta(
-            description="Hosts of BMC addresses, in lower case: * stands for characters other than a dot. Empty: any "
-            "host, if its addresses are in networks."
+            description="Hosts of BMC addresses, in lower case: * stands for characters of a name other than a dot, "
+            "never for a part of an address. Empty: any host, if its addresses are in networks."
         ),
     ] = ()
     networks: Annotated[
@@ -46,6 +48,10 @@ class CredentialBinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         for host in self.hosts:
             if not _HOST.fullmatch(host):
                 raise ValueError(f"hosts are names or addresses in lower case, without scheme and port; got {host!r}")
+            if _ANY_NAME.fullmatch(host) and not self.networks:
+                raise ValueError(f"{host!r} matches any name, so a binding with it needs networks")
+            if _STARRED_ADDRESS.fullmatch(host):
+                raise ValueError(f"* stands for no part of an address; got {host!r}, give its network in networks")
         for network in self.networks:
             ipaddress.ip_network(network)
         if not self.hosts and not self.networks:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 import msgspec
 
@@ -25,16 +25,17 @@ _SETTING = "[[credentials.bindings]]"
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """The bindings of a reference that fit the host of its BMC: at least one."""
+    """The bindings of a reference that fit the host of its BMC; those that `at` returns hold for its addresses, too."""
 
     reference: str
     host: str
     bindings: tuple[CredentialBinding, ...]
 
-    def check(self, addresses: Sequence[str]) -> None:
-        """Raise `CredentialError` unless one of the bindings holds for every one of `addresses`."""
-        if any(_has(binding, addresses) for binding in self.bindings):
-            return
+    def at(self, addresses: Sequence[str]) -> Bound:
+        """Those bindings that hold for every one of `addresses`. Raises `CredentialError` if none does."""
+        holding = tuple(binding for binding in self.bindings if _has(binding, addresses))
+        if holding:
+            return Bound(self.reference, self.host, holding)
         raise CredentialError(
             self.reference,
             f"is bound to {self.host}, but not at {', '.join(sorted(addresses))}; correct the address of the BMC, or "
@@ -42,8 +43,8 @@ class Bound(msgspec.Struct, frozen=True):
         )
 
     def check_for_others(self) -> None:
-        """Raise `CredentialError` if the host is a name that only its address binds: who resolves it later, as a region
-        does, may be led elsewhere."""
+        """Raise `CredentialError` if the host is a name that only its address binds: a region, which resolves the name
+        later, may be led elsewhere. To be called on what `at` returns."""
         if any(binding.hosts for binding in self.bindings) or is_number(self.host):
             return
         raise CredentialError(
@@ -81,23 +82,37 @@ class Bindings:
 
 def is_number(host: str) -> bool:
     """Whether a host is an address rather than a name."""
+    return _number(host) is not None
+
+
+def _number(host: str) -> IPv4Address | IPv6Address | None:
     try:
-        ip_address(host)
+        return ip_address(host)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _fits(binding: CredentialBinding, reference: str, host: str) -> bool:
     if _OTHER_DIRECTORY.fullmatch(reference):
         return False
     fits = any(_reference(pattern).fullmatch(reference) for pattern in binding.references)
-    return fits and (not binding.hosts or any(_host(pattern).fullmatch(host) for pattern in binding.hosts))
+    return fits and (not binding.hosts or any(_is_host(pattern, host) for pattern in binding.hosts))
+
+
+def _is_host(pattern: str, host: str) -> bool:
+    """A star stands for a part of a name: of an address it could be any digits."""
+    if _IN_NUMBERS.fullmatch(host):
+        number = _number(host)
+        return pattern == host if number is None else _number(pattern) == number
+    return _host(pattern).fullmatch(host) is not None
 
 
 def _has(binding: CredentialBinding, addresses: Sequence[str]) -> bool:
     return not binding.networks or all(map(Networks(_networks(binding.networks)).allows, addresses))
 
+
+# Addresses, and names that resolve as addresses, without a name server: 127.1, 0x7f000001.
+_IN_NUMBERS = re.compile(r".*:.*|(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)")
 
 # A star that could mean `..` would lead to another directory.
 _OTHER_DIRECTORY = re.compile(r"(?:^|.*[:/])\.{1,2}(?:/.*|$)", re.DOTALL)

@@ -45,7 +45,7 @@ class Ways:
 
         def check(addresses: Sequence[str]) -> None:
             self._networks.check(addresses)
-            bound.check(addresses)
+            bound.at(addresses)
 
         return Route(bound.host, check, lookup=self._lookup)
 
@@ -74,10 +74,9 @@ class BoundCredentials(protocols.NodeCredentials):
     async def _check(self, target: BmcTarget) -> Bound:
         try:
             _, bound = self._ways.bound(target)
-            await self._ways.route(bound).resolve()
+            return bound.at(await self._ways.route(bound).resolve())
         except BmcError as error:
             raise CredentialError(target.credential, error.detail) from None
         except OSError:
             reason = "the host of the BMC does not resolve, so it is not read"
             raise CredentialError(target.credential, reason, temporary=True) from None
-        return bound

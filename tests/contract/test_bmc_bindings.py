@@ -10,6 +10,7 @@ from ipaddress import ip_network
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 from typing_extensions import override
 
@@ -244,6 +245,23 @@ async def test_a_region_is_given_what_is_bound_to_the_very_name_that_it_will_res
     assert "read" not in events
     assert (await steps(by_name, events, ["127.0.0.1"]).for_region(named(bmc))).password == PASSWORD
     assert (await steps(by_network, events, ["127.0.0.1"]).for_region(number)).password == PASSWORD
+
+
+async def test_a_region_is_given_nothing_where_the_binding_of_the_name_does_not_hold_for_its_address(
+    bmc: FakeBmc,
+) -> None:
+    """Another binding holds, by the network alone: it says nothing of the name."""
+    events: list[str] = []
+    by_name = CredentialBinding(references=(REFERENCE,), hosts=("*.bmc.example",), networks=("10.8.0.0/16",))
+    by_network = CredentialBinding(references=(REFERENCE,), networks=("127.0.0.0/8",))
+    elsewhere = Bindings((by_name, by_network))
+    assert await steps(elsewhere, events, ["127.0.0.1"]).version(named(bmc)) == "v1"
+    events.clear()
+    with pytest.raises(CredentialError, match="bound to networks only"):
+        await steps(elsewhere, events, ["127.0.0.1"]).for_region(named(bmc))
+    assert "read" not in events
+    both = Bindings((msgspec.structs.replace(by_name, networks=("127.0.0.0/8",)), by_network))
+    assert (await steps(both, events, ["127.0.0.1"]).for_region(named(bmc))).password == PASSWORD
 
 
 async def test_a_name_without_an_address_may_have_one_later(bmc: FakeBmc) -> None:

@@ -9,7 +9,9 @@ import pytest
 from farrier import config
 from farrier.config import CredentialBinding
 from farrier.config.site_files import load
-from farrier.errors import ConfigError
+from farrier.errors import ConfigError, CredentialError
+from farrier.model.bmc import BmcTarget
+from farrier.services.bindings import Bindings
 
 WRITTEN = """
 [[credentials.bindings]]
@@ -54,6 +56,9 @@ def test_bindings_are_read_from_the_environment_as_json() -> None:
         ('references = ["file:/a"]\nnetwork = ["10.0.0.0/8"]', "network"),
         ('references = ["file:/a"]\nhosts = ["https://a"]', "without scheme"),
         ('references = ["file:/a"]\nnetworks = ["10.0.0.1/8"]', "10.0.0.1/8"),
+        ('references = ["file:/a"]\nhosts = ["*"]', "matches any name"),
+        ('references = ["file:/a"]\nhosts = ["gpu-1", "*.*-*"]', "matches any name"),
+        ('references = ["file:/a"]\nhosts = ["10.8.*.*"]', "no part of an address"),
     ],
 )
 def test_a_wrong_binding_stops_the_start_and_says_why(tmp_path: Path, table: str, says: str) -> None:
@@ -62,3 +67,40 @@ def test_a_wrong_binding_stops_the_start_and_says_why(tmp_path: Path, table: str
         config.load(tmp_path / "ams1.toml", environment={})
     with pytest.raises(ConfigError, match=says):
         load(str(tmp_path))
+
+
+def binds(host: str, *hosts: str, networks: tuple[str, ...] = ("10.0.0.0/8", "fd00::/8")) -> bool:
+    bindings = Bindings((CredentialBinding(references=("env:*",), hosts=hosts, networks=networks),))
+    try:
+        bindings.of(BmcTarget(address=f"https://{host}", credential="env:BMC"), host)
+    except CredentialError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("pattern", ["*", "*.*.*.*", "*.*", "*.1", "gpu-*.bmc.example"])
+@pytest.mark.parametrize(
+    "host", ["10.8.0.1", "fd00::1", "::ffff:10.8.0.1", "167772161", "10.1", "0x0a000001", "10.8.0.0x1"]
+)
+def test_a_star_stands_for_no_part_of_an_address(pattern: str, host: str) -> None:
+    if pattern != "*.1":
+        assert not binds(host, pattern)
+    else:
+        with pytest.raises(ValueError, match="no part of an address"):
+            binds(host, pattern)
+
+
+def test_a_star_stands_for_a_part_of_a_name() -> None:
+    assert binds("gpu-1.bmc.example", "gpu-*.bmc.example")
+    assert binds("gpu-1", "*")
+    assert binds("2.bmc.example", "*.bmc.example")
+    assert not binds("gpu-1.rack.bmc.example", "*.bmc.example")
+
+
+@pytest.mark.parametrize("written", ["fd00::1", "fd00:0::1", "fd00:0:0:0:0:0:0:0001"])
+def test_an_address_binds_however_it_is_written(written: str) -> None:
+    assert binds("fd00::1", written, networks=())
+    assert not binds("fd00::2", written, networks=())
+    assert not binds("gpu-1", written, networks=())
+    assert binds("10.8.0.1", "10.8.0.1", networks=())
+    assert not binds("10.8.0.11", "10.8.0.1", networks=())
