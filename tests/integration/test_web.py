@@ -9,24 +9,17 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from farrier import wiring
 from farrier.io.api import PostgresRequests
 from farrier.io.pool import Connection
 from farrier.io.queries import PostgresQueries
 from farrier.io.resource_queries import PostgresResourceQueries
-from farrier.metrics.fleet import FleetGauges
-from farrier.model.bmc import BmcFailure
-from farrier.model.census import Rules
 from farrier.model.limits import Limits
 from farrier.web.backend import Backend
 from farrier.web.site import Site
-from tests.support import figures, pg, tokens
+from tests.support import pg, tokens
 
 AGENT_TOKEN = tokens.named("token")
 
-RULES = Rules(
-    limits=Limits(), offline_after=timedelta(minutes=3), observation_ttl=timedelta(minutes=5), name_at_most=100
-)
 TOKEN = "s3kr1t"
 WITH_TOKEN = {"Authorization": f"Bearer {TOKEN}"}
 EVIL = "<script>alert(1)</script>"
@@ -111,19 +104,6 @@ async def test_a_node_is_shown_with_the_clocks_that_run_for_it(web: httpx.AsyncC
     status = next(clock for clock in told["clocks"] if clock["layer"] == "status")
     assert status["state"] == "enrolling"
     assert {"since", "limit_seconds", "above_seconds", "note"} <= status.keys()
-
-
-async def test_a_history_is_read_backwards_page_by_page(web: httpx.AsyncClient, conn: Connection) -> None:
-    await register(conn, "gpu-1")
-    pages: list[str] = []
-    before: dict[str, str] = {}
-    for _ in range(4):
-        page = (await web.get("/api/v1/nodes/gpu-1/history", params={"limit": 1, **before})).json()
-        pages += [change["layer"] for change in page["changes"]]
-        if page["next"] is None:
-            break
-        before = {"before": page["next"]}
-    assert sorted(pages) == ["management", "onboarding", "status"]
 
 
 @pytest.mark.parametrize(
@@ -284,28 +264,6 @@ async def test_a_page_that_is_not_there_is_a_page_that_says_so(web: httpx.AsyncC
     assert "nobody" in answer.text
 
 
-async def test_the_fleet_is_counted_for_metrics_and_not_more_often_than_needed(
-    backend: Backend, conn: Connection
-) -> None:
-    clock = MovedClock()
-    gauges = FleetGauges(wiring.fleet_words(), RULES, clock)
-    await gauges.refresh()
-    assert sampled(gauges)["farrier_fleet_collected_timestamp_seconds", ""] == 0
-    assert ("farrier_resources", "enrolling") not in sampled(gauges), "no figures are better than wrong ones"
-    async with figures.counted(gauges, backend.queries):
-        await gauges.refresh()
-        assert sampled(gauges)["farrier_resources", "enrolling"] == 0
-        await register(conn, "gpu-1")
-        await gauges.refresh()
-        assert sampled(gauges)["farrier_resources", "enrolling"] == 0
-        clock.now += 5
-        await gauges.refresh()
-    assert sampled(gauges)["farrier_resources", "enrolling"] == 1
-    assert sampled(gauges)["farrier_intents_pending", ""] == 0
-    failing = next(family for family in gauges.collect() if family.name == "farrier_power_sync_failing")
-    assert {s.labels["failure"]: s.value for s in failing.samples} == dict.fromkeys(map(str, BmcFailure), 0)
-
-
 async def test_what_is_above_a_limit_is_told_by_the_api_and_on_top_of_the_inventory(
     web: httpx.AsyncClient, conn: Connection
 ) -> None:
@@ -330,84 +288,3 @@ async def test_what_is_above_a_limit_is_told_by_the_api_and_on_top_of_the_invent
     late = page[page.index("Above their limit") : page.index("<h2>Inventory")]
     assert late.index("gpu-4") < late.index("gpu-2") < late.index("gpu-1") < late.index("maas_region failing")
     assert "gpu-3" not in late
-
-
-async def test_a_scrape_tells_of_the_fleet_as_it_is_now(backend: Backend, conn: Connection) -> None:
-    registry = CollectorRegistry()
-    gauges = FleetGauges(wiring.fleet_words(), RULES, MovedClock())
-    registry.register(gauges)
-    site = Site(registry, unready_because=lambda: None, refresh=gauges.refresh)
-    await register(conn, "gpu-1")
-    async with figures.counted(gauges, backend.queries), client_of(site) as client:
-        text = (await client.get("/metrics")).text
-    assert 'farrier_resources{kind="node",state="enrolling",substate=""} 1.0' in text
-    assert 'farrier_resources{kind="onboarding",state="running",substate="wait_for_ready"} 0.0' in text
-    assert 'farrier_state_sla_seconds{kind="maas_region",state="failing",substate=""} 300.0' in text
-
-
-class MovedClock:
-    """A monotonic clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-def sampled(gauges: FleetGauges) -> dict[tuple[str, str], float]:
-    """Values by name and state."""
-    return {(s.name, s.labels.get("state", "")): s.value for family in gauges.collect() for s in family.samples}
-
-
-async def test_the_whole_fleet_s_history_is_read_page_by_page_both_ways(
-    web: httpx.AsyncClient, conn: Connection
-) -> None:
-    for name in ("gpu-1", "gpu-2"):
-        await register(conn, name)
-    told = {}
-    for order in ("newest", "oldest"):
-        changes: list[tuple[str, str, str]] = []
-        after: dict[str, str] = {}
-        while True:
-            page = (await web.get("/api/v1/history", params={"order": order, "limit": 4, **after})).json()
-            changes += [(change["kind"], change["name"], change["layer"]) for change in page["changes"]]
-            if page["next"] is None:
-                break
-            after = {"after": page["next"]}
-        told[order] = changes
-    assert len(set(told["newest"])) == len(told["newest"]) == 6
-    assert told["newest"] == told["oldest"][::-1]
-
-
-async def test_a_history_is_narrowed_by_what_is_asked_for(web: httpx.AsyncClient, conn: Connection) -> None:
-    for name in ("gpu-1", "gpu-2"):
-        await register(conn, name)
-
-    async def count(path: str, **params: str) -> int:
-        return len((await web.get(f"/api/v1/{path}", params=params)).json()["changes"])
-
-    assert await count("history", node="gpu-2") == 3
-    assert await count("history", layer="status", cause="register_node", since="1h", to="enrolling") == 2
-    assert await count("history", until="1h") == 0
-    assert await count("history", kind="maas_region") == 0
-    assert await count("history", reason="REGIST") == 6
-    assert await count("history", at_least="1s") == 0
-    assert await count("history", requested_by="ann") == 0
-    assert await count("nodes/gpu-1/history", layer="status") == 1
-
-
-@pytest.mark.parametrize(
-    ("query", "text"),
-    [
-        ("after=x", "after is the `next` of an earlier answer"),
-        ("order=nodes", "order is newest or oldest"),
-        ("since=yesterday", "since: expected an age"),
-        ("at_least=long", "at_least: a duration looks like"),
-        ("node=gpu-1&region=ams", "exclude one another"),
-    ],
-)
-async def test_what_is_wrong_with_a_question_for_history_is_said(web: httpx.AsyncClient, query: str, text: str) -> None:
-    answer = await web.get(f"/api/v1/history?{query}")
-    assert answer.status_code == 400
-    assert text in answer.json()["error"]

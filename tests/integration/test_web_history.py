@@ -1,0 +1,77 @@
+"""History over HTTP: of one node and of the fleet, page by page, and narrowed."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from farrier.io.pool import Connection
+from tests.integration.test_web import backend, conn, register, web
+
+__all__ = ["backend", "conn", "web"]
+
+
+async def test_a_history_is_read_backwards_page_by_page(web: httpx.AsyncClient, conn: Connection) -> None:
+    await register(conn, "gpu-1")
+    pages: list[str] = []
+    before: dict[str, str] = {}
+    for _ in range(4):
+        page = (await web.get("/api/v1/nodes/gpu-1/history", params={"limit": 1, **before})).json()
+        pages += [change["layer"] for change in page["changes"]]
+        if page["next"] is None:
+            break
+        before = {"before": page["next"]}
+    assert sorted(pages) == ["management", "onboarding", "status"]
+
+
+async def test_the_whole_fleet_s_history_is_read_page_by_page_both_ways(
+    web: httpx.AsyncClient, conn: Connection
+) -> None:
+    for name in ("gpu-1", "gpu-2"):
+        await register(conn, name)
+    told = {}
+    for order in ("newest", "oldest"):
+        changes: list[tuple[str, str, str]] = []
+        after: dict[str, str] = {}
+        while True:
+            page = (await web.get("/api/v1/history", params={"order": order, "limit": 4, **after})).json()
+            changes += [(change["kind"], change["name"], change["layer"]) for change in page["changes"]]
+            if page["next"] is None:
+                break
+            after = {"after": page["next"]}
+        told[order] = changes
+    assert len(set(told["newest"])) == len(told["newest"]) == 6
+    assert told["newest"] == told["oldest"][::-1]
+
+
+async def test_a_history_is_narrowed_by_what_is_asked_for(web: httpx.AsyncClient, conn: Connection) -> None:
+    for name in ("gpu-1", "gpu-2"):
+        await register(conn, name)
+
+    async def count(path: str, **params: str) -> int:
+        return len((await web.get(f"/api/v1/{path}", params=params)).json()["changes"])
+
+    assert await count("history", node="gpu-2") == 3
+    assert await count("history", layer="status", cause="register_node", since="1h", to="enrolling") == 2
+    assert await count("history", until="1h") == 0
+    assert await count("history", kind="maas_region") == 0
+    assert await count("history", reason="REGIST") == 6
+    assert await count("history", at_least="1s") == 0
+    assert await count("history", requested_by="ann") == 0
+    assert await count("nodes/gpu-1/history", layer="status") == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("after=x", "after is the `next` of an earlier answer"),
+        ("order=nodes", "order is newest or oldest"),
+        ("since=yesterday", "since: expected an age"),
+        ("at_least=long", "at_least: a duration looks like"),
+        ("node=gpu-1&region=ams", "exclude one another"),
+    ],
+)
+async def test_what_is_wrong_with_a_question_for_history_is_said(web: httpx.AsyncClient, query: str, text: str) -> None:
+    answer = await web.get(f"/api/v1/history?{query}")
+    assert answer.status_code == 400
+    assert text in answer.json()["error"]

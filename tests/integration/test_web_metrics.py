@@ -1,0 +1,74 @@
+"""The fleet's figures on the metrics page: as they are now, and counted no more often than needed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from prometheus_client import CollectorRegistry
+
+from farrier import wiring
+from farrier.io.pool import Connection
+from farrier.metrics.fleet import FleetGauges
+from farrier.model.bmc import BmcFailure
+from farrier.model.census import Rules
+from farrier.model.limits import Limits
+from farrier.web.backend import Backend
+from farrier.web.site import Site
+from tests.integration.test_web import backend, client_of, conn, register
+from tests.support import figures
+
+__all__ = ["backend", "conn"]
+
+RULES = Rules(
+    limits=Limits(), offline_after=timedelta(minutes=3), observation_ttl=timedelta(minutes=5), name_at_most=100
+)
+
+
+class MovedClock:
+    """A monotonic clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def sampled(gauges: FleetGauges) -> dict[tuple[str, str], float]:
+    """Values by name and state."""
+    return {(s.name, s.labels.get("state", "")): s.value for family in gauges.collect() for s in family.samples}
+
+
+async def test_the_fleet_is_counted_for_metrics_and_not_more_often_than_needed(
+    backend: Backend, conn: Connection
+) -> None:
+    clock = MovedClock()
+    gauges = FleetGauges(wiring.fleet_words(), RULES, clock)
+    await gauges.refresh()
+    assert sampled(gauges)["farrier_fleet_collected_timestamp_seconds", ""] == 0
+    assert ("farrier_resources", "enrolling") not in sampled(gauges), "no figures are better than wrong ones"
+    async with figures.counted(gauges, backend.queries):
+        await gauges.refresh()
+        assert sampled(gauges)["farrier_resources", "enrolling"] == 0
+        await register(conn, "gpu-1")
+        await gauges.refresh()
+        assert sampled(gauges)["farrier_resources", "enrolling"] == 0
+        clock.now += 5
+        await gauges.refresh()
+    assert sampled(gauges)["farrier_resources", "enrolling"] == 1
+    assert sampled(gauges)["farrier_intents_pending", ""] == 0
+    failing = next(family for family in gauges.collect() if family.name == "farrier_power_sync_failing")
+    assert {s.labels["failure"]: s.value for s in failing.samples} == dict.fromkeys(map(str, BmcFailure), 0)
+
+
+async def test_a_scrape_tells_of_the_fleet_as_it_is_now(backend: Backend, conn: Connection) -> None:
+    registry = CollectorRegistry()
+    gauges = FleetGauges(wiring.fleet_words(), RULES, MovedClock())
+    registry.register(gauges)
+    site = Site(registry, unready_because=lambda: None, refresh=gauges.refresh)
+    await register(conn, "gpu-1")
+    async with figures.counted(gauges, backend.queries), client_of(site) as client:
+        text = (await client.get("/metrics")).text
+    assert 'farrier_resources{kind="node",state="enrolling",substate=""} 1.0' in text
+    assert 'farrier_resources{kind="onboarding",state="running",substate="wait_for_ready"} 0.0' in text
+    assert 'farrier_state_sla_seconds{kind="maas_region",state="failing",substate=""} 300.0' in text
