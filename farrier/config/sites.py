@@ -48,6 +48,12 @@ class MaasSite(_Table, frozen=True, kw_only=True):
         timedelta,
         Meta(description="MAAS's own node_timeout; a deployment may last twice as long before MAAS fails it."),
     ] = timedelta(minutes=30)
+    deploys_at_once: Annotated[
+        int,
+        Meta(
+            ge=1, le=4, description="Requests to deploy that one replica has under way; each holds a slot of MAAS."
+        ),
+    ] = 2
 
 
 class UfmSite(_Table, frozen=True, kw_only=True):

@@ -32,7 +32,7 @@ from farrier.services import maas_answers, maas_requests
 from farrier.services.maas_requests import Operation, Request
 from farrier.services.maas_signing import ApiKey
 from farrier.services.maas_transport import Sends, Slot, Transport
-from farrier.services.maas_wire import CONCURRENCY, MaasSettings, open_wire
+from farrier.services.maas_wire import MaasSettings, open_wire
 from farrier.services.times import Times
 
 # Between reading a machine and acting on it lies one decision of ours. Whatever is older is read again.
@@ -40,10 +40,9 @@ FRESH = timedelta(seconds=10)
 # 41 kB and 18 ms of the region each: more would hold one of its workers for too long.
 MOST_MACHINES = 50
 MOST_EVENTS = 1000
-# A request to deploy holds one of the region's web slots while addresses are probed and power is asked for, up to
-# minutes. Half of them are left to readings.
-MOST_DEPLOYMENTS = CONCURRENCY // 2
 DEPLOY_AGAIN = timedelta(seconds=5)
+# The region works on a request that we stopped waiting for; how long is not said, and a deployment's takes minutes.
+UNANSWERED_HOLDS = timedelta(minutes=5)
 
 
 @asynccontextmanager
@@ -59,18 +58,19 @@ async def open_maas(
     prints it, for each request. Raises `ConfigError` for an unusable CA file."""
     async with open_wire(settings, transport=transport) as wire:
         sender = Transport(settings, wire, key=key, times=times, observer=observer)
-        yield Maas(sender, clock=times.clock, agent_name=settings.agent_name)
+        yield Maas(sender, clock=times.clock, settings=settings)
 
 
 class Maas:
     """`MaasClient`, for real."""
 
-    def __init__(self, transport: Transport, *, clock: protocols.Clock, agent_name: str) -> None:
+    def __init__(self, transport: Transport, *, clock: protocols.Clock, settings: MaasSettings) -> None:
         self._transport = transport
         self._clock = clock
-        self._agent_name = agent_name
+        self._settings = settings
         self._user: tuple[ApiKey, Identity] | None = None
         self._deploying = 0
+        self._unanswered: list[float] = []  # until when each of them counts
 
     async def version(self) -> str:
         request = maas_requests.read(Operation.VERSION, "version/")
@@ -142,7 +142,7 @@ class Maas:
         return bool(machine.owner) and machine.owner == (await self._ourselves()).username
 
     async def do(self, machine: Machine, change: Change) -> None:
-        request = maas_requests.of_change(machine.system_id, change, agent_name=self._agent_name)
+        request = maas_requests.of_change(machine.system_id, change, agent_name=self._settings.agent_name)
         if isinstance(change, Deploy):
             with self._one_of_few_deployments():
                 return await self._do(machine, request)
@@ -156,12 +156,18 @@ class Maas:
     @contextmanager
     def _one_of_few_deployments(self) -> Iterator[None]:
         """Refused at once where there are enough: who waits for one holds a turn that a reading could have."""
-        if self._deploying >= MOST_DEPLOYMENTS:
-            detail = f"{MOST_DEPLOYMENTS} deployments are being asked for, and the region needs its slots for readings"
+        most, now = self._settings.deploys_at_once, self._clock.monotonic()
+        self._unanswered = [until for until in self._unanswered if until > now]
+        if self._deploying + len(self._unanswered) >= most:
+            detail = f"this replica has {most} requests to deploy under way, which is deploys_at_once of the site"
             raise MaasError(MaasFailure.BUSY, detail, operation=Operation.DEPLOY, retry_after=DEPLOY_AGAIN)
         self._deploying += 1
         try:
             yield
+        except MaasError as error:
+            if error.ambiguous and error.failure in (MaasFailure.TIMEOUT, MaasFailure.UNREACHABLE):
+                self._unanswered.append(self._clock.monotonic() + UNANSWERED_HOLDS.total_seconds())
+            raise
         finally:
             self._deploying -= 1
 

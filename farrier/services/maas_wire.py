@@ -40,6 +40,8 @@ class MaasSettings(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     ca_file: Path | None = None
     agent_name: str = "farrier"
+    # Each holds a slot of the region while addresses are probed and power is asked for, up to minutes.
+    deploys_at_once: int = 2
     connect_timeout: timedelta = timedelta(seconds=5)
     # Fifty machines take a second, and a read may be made again.
     read_timeout: timedelta = timedelta(seconds=15)

@@ -40,6 +40,7 @@ def settings_of(sites: Sites) -> Mapping[str, RegionSettings]:
                 url=site.maas.url.rstrip("/"),
                 ca_file=Path(site.maas.ca_file) if site.maas.ca_file else None,
                 agent_name=site.maas.agent_name,
+                deploys_at_once=site.maas.deploys_at_once,
             ),
             key=site.maas.key,
         )

@@ -41,14 +41,14 @@ async def open_sharing(
     """As `open_maas`."""
     async with open_wire(settings, transport=transport) as wire:
         sender = Transport(settings, wire, key=key, times=times, observer=observer)
-        yield SharingClient(sender, clock=times.clock, agent_name=settings.agent_name)
+        yield SharingClient(sender, clock=times.clock, settings=settings)
 
 
 class SharingClient(Maas):
     """Where all machines' BMCs are may be as old as `ADDRESSES_KEPT`, and the networks as old as `NETWORKS_KEPT`."""
 
-    def __init__(self, transport: Transport, *, clock: protocols.Clock, agent_name: str) -> None:
-        super().__init__(transport, clock=clock, agent_name=agent_name)
+    def __init__(self, transport: Transport, *, clock: protocols.Clock, settings: MaasSettings) -> None:
+        super().__init__(transport, clock=clock, settings=settings)
         self._now = clock.monotonic
         self._one_at_a_time = anyio.Lock()
         self._one_list_of_subnets, self._one_list_of_vlans = anyio.Lock(), anyio.Lock()

@@ -16,7 +16,7 @@ from farrier.errors import CredentialError
 from farrier.model import maas_changes as changes
 from farrier.model.maas import MaasError, MaasFailure, MaasStatus, Machine, PowerAddress
 from farrier.model.maas_changes import Change, LookUp
-from farrier.services.maas import FRESH, MOST_DEPLOYMENTS, MOST_MACHINES, open_maas
+from farrier.services.maas import FRESH, MOST_MACHINES, UNANSWERED_HOLDS, open_maas
 from farrier.services.maas_transport import KEY_KEPT
 from farrier.services.maas_wire import CONCURRENCY
 from farrier.services.times import Times
@@ -406,11 +406,30 @@ async def test_deployments_under_way_leave_slots_to_readings(region: Region) -> 
             for _ in range(CONCURRENCY):
                 callers.start_soon(deploy, opened, machine)
             await anyio.wait_all_tasks_blocked()
-            assert [error.failure for error in busy] == [MaasFailure.BUSY] * (CONCURRENCY - MOST_DEPLOYMENTS)
-            assert all(error.retry_after for error in busy) and MOST_DEPLOYMENTS < CONCURRENCY
+            assert [error.failure for error in busy] == [MaasFailure.BUSY] * (CONCURRENCY - SETTINGS.deploys_at_once)
+            assert all(error.retry_after for error in busy)
             assert await opened.client.version() == "3.7.3", "a reading goes on"
             gate.set()
     assert region.machines[machine.system_id].status == Status.DEPLOYING
+
+
+async def test_a_deployment_that_was_not_answered_keeps_its_place_for_a_while(region: Region) -> None:
+    """The region works on although we stopped waiting."""
+
+    class Silent(RegionTransport):
+        @override
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            if b"op=deploy" in request.url.query:
+                raise httpx.ReadTimeout("nothing came", request=request)
+            return await super().handle_async_request(request)
+
+    async with world_of(Silent(region), deploys_at_once=1) as world:
+        machine = await commissioned(world, region)
+        assert (await refusal(world, machine.system_id, DEPLOY)).failure is MaasFailure.TIMEOUT
+        world.clock.advance(UNANSWERED_HOLDS - timedelta(seconds=1))
+        assert (await refusal(world, machine.system_id, DEPLOY)).failure is MaasFailure.BUSY
+        world.clock.advance(timedelta(seconds=1))
+        assert (await refusal(world, machine.system_id, DEPLOY)).failure is MaasFailure.TIMEOUT
 
 
 async def test_waiting_for_a_turn_costs_no_time_of_the_request(region: Region) -> None:
