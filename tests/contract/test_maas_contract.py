@@ -1,0 +1,148 @@
+"""What the MaasClient promises of any region, held against the simulated one and a live one.
+
+Machines here have no hardware behind them, so a live region needs nothing but its API. What needs hardware is skipped
+there, with the reason, unless the environment names a machine: see `tests.support.maas_site`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from farrier.model import maas_changes as changes
+from farrier.model.maas import MaasError, MaasFailure, MaasStatus, Machine
+from farrier.model.maas_changes import Change, LookUp, PowerAccess
+from tests.support.maas import DEPLOY, NEW, POWER, RELEASE
+from tests.support.maas_site import Site, site_of
+
+
+@pytest.fixture(params=["simulated", "live"])
+async def site(request: pytest.FixtureRequest) -> AsyncIterator[Site]:
+    async with site_of(request.param) as opened:
+        yield opened
+
+
+async def refusal(site: Site, machine: Machine, change: Change) -> MaasError:
+    with pytest.raises(MaasError) as caught:
+        await site.client.do(machine, change)
+    return caught.value
+
+
+async def linked(site: Site, machine: Machine, address: str | None = None) -> changes.LinkSubnet:
+    """A link of its boot interface to the first subnet."""
+    assert machine.boot_interface is not None
+    subnet, mode = (
+        (await site.client.subnets())[0],
+        changes.LinkMode.AUTO if address is None else changes.LinkMode.STATIC,
+    )
+    return changes.LinkSubnet(interface=machine.boot_interface.id, mode=mode, subnet=subnet.id, ip_address=address)
+
+
+# --- what is read
+
+
+async def test_the_region_says_who_it_is_and_who_we_are(site: Site) -> None:
+    assert re.match(r"3\.\d+\.\d+", await site.client.version())
+    assert (await site.client.whoami()).is_superuser
+    assert isinstance(await site.client.config("node_timeout"), int)
+
+
+async def test_a_machine_is_found_by_each_of_its_names(site: Site) -> None:
+    machine = await site.new()
+    assert machine.boot_interface is not None and machine.boot_interface.mac_address is not None
+    for by, value in (
+        (LookUp.ID, machine.system_id),
+        (LookUp.HOSTNAME, machine.hostname),
+        (LookUp.MAC_ADDRESS, machine.boot_interface.mac_address),
+    ):
+        assert [one.system_id for one in await site.client.machines(by, [value])] == [machine.system_id]
+    where = (await site.client.power_addresses([machine.system_id]))[machine.system_id]
+    assert (where.power_address, where.power_user) == (POWER.address, POWER.username)
+
+
+async def test_every_subnet_is_on_a_network_that_is_listed_with_its_fabric(site: Site) -> None:
+    known = {vlan.id for vlan in await site.client.vlans()}
+    subnets = await site.client.subnets()
+    assert subnets and {subnet.vlan.id for subnet in subnets if subnet.vlan is not None} <= known
+
+
+async def test_a_machine_that_is_not_there_is_absent(site: Site) -> None:
+    with pytest.raises(MaasError) as refused:
+        await site.client.machine("zzzzzz")
+    assert refused.value.failure is MaasFailure.ABSENT
+
+
+async def test_a_key_that_does_not_hold_is_refused_as_such(site: Site) -> None:
+    site.world.key = "aaaaaaaaaaaaaaaaaa:bbbbbbbbbbbbbbbbbb:cccccccccccccccccccccccccccccccc"
+    with pytest.raises(MaasError) as refused:
+        await site.client.whoami()
+    assert refused.value.failure is MaasFailure.AUTH
+
+
+# --- what is changed
+
+
+async def test_what_exists_already_is_named_by_its_field(site: Site) -> None:
+    machine = await site.new()
+    again = msgspec.structs.replace(NEW, hostname=machine.hostname)
+    with pytest.raises(MaasError) as refused:
+        await site.client.create(again)
+    assert refused.value.failure is MaasFailure.INVALID and "hostname" in refused.value.fields
+
+
+async def test_the_power_of_a_machine_is_changed_without_a_word_of_the_password(site: Site) -> None:
+    machine = await site.new()
+    elsewhere = PowerAccess(address="10.0.0.9", username="farrier", password="another&one%2")
+    await site.client.do(machine, changes.Update(power=elsewhere))
+    where = (await site.client.power_addresses([machine.system_id]))[machine.system_id]
+    assert (where.power_address, where.power_user) == ("10.0.0.9", "farrier")
+
+
+async def test_a_link_may_be_asked_for_twice_and_is_there_once(site: Site) -> None:
+    machine = await site.new()
+    link = await linked(site, machine)
+    for _ in range(2):
+        await site.client.do(machine, link)
+    (boot,) = await site.client.interfaces(machine.system_id)
+    assert [one.mode for one in boot.links] == ["auto"]
+
+
+async def test_a_static_address_that_another_has_is_named_as_such(site: Site) -> None:
+    first, second = await site.new(), await site.new()
+    cidr = (await site.client.subnets())[0].cidr
+    assert cidr is not None
+    address = f"{cidr.rpartition('.')[0]}.77"
+    await site.client.do(first, await linked(site, first, address))
+    error = await refusal(site, second, await linked(site, second, address))
+    assert error.failure is MaasFailure.ADDRESS_TAKEN and not error.ambiguous
+
+
+@pytest.mark.parametrize("change", [DEPLOY, RELEASE, changes.Abort(comment="c"), changes.MarkFixed(comment="c")])
+async def test_a_state_that_forbids_is_a_conflict(site: Site, change: Change) -> None:
+    machine = await site.new()
+    error = await refusal(site, machine, change)
+    assert error.failure is MaasFailure.CONFLICT and not error.ambiguous
+
+
+async def test_a_machine_is_deleted_once(site: Site) -> None:
+    machine = await site.new()
+    await site.client.do(machine, site.forgotten(machine.system_id))
+    assert (await refusal(site, machine, changes.Delete())).failure is MaasFailure.ABSENT
+
+
+# --- with hardware
+
+
+async def test_a_machine_goes_all_the_way_there_and_back(site: Site) -> None:
+    machine = await site.deployed()
+    assert machine.state is MaasStatus.DEPLOYED
+    await site.client.do(machine, changes.Lock(comment="c"))
+    locked = await site.client.machine(machine.system_id)
+    assert (await refusal(site, locked, RELEASE)).failure is MaasFailure.FORBIDDEN
+    await site.client.do(locked, changes.Unlock(comment="c"))
+    await site.client.do(await site.client.machine(machine.system_id), RELEASE)
+    released = await site.settled(machine.system_id)
+    assert (released.state, released.owner) == (MaasStatus.READY, None)
