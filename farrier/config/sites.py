@@ -50,9 +50,7 @@ class MaasSite(_Table, frozen=True, kw_only=True):
     ] = timedelta(minutes=30)
     deploys_at_once: Annotated[
         int,
-        Meta(
-            ge=1, le=4, description="Requests to deploy that one replica has under way; each holds a slot of MAAS."
-        ),
+        Meta(ge=1, le=4, description="Requests to deploy that one replica has under way; each holds a slot of MAAS."),
     ] = 2
 
 
