@@ -1,4 +1,4 @@
-"""The MaasClient against a simulated region: what it reads and changes, and on whose machines it changes nothing."""
+"""The MaasClient against a simulated region: what it reads, how it asks, and on whose machines it changes nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from farrier.services.maas import FRESH, MOST_MACHINES, UNANSWERED_HOLDS, open_m
 from farrier.services.maas_transport import KEY_KEPT
 from farrier.services.maas_wire import CONCURRENCY
 from farrier.services.times import Times
-from farrier.sim.maas import ADMIN, OPERATOR, Nature, Region, RegionTransport, Status
+from farrier.sim.maas import ADMIN, OPERATOR, Region, RegionTransport, Status
 from farrier.sim.maas.records import Subnet, Vlan
 from tests.support.clock import HandClock
 from tests.support.maas import (
@@ -37,7 +37,6 @@ from tests.support.maas import (
     deployed,
     world_of,
 )
-from tests.support.maas_region import Caller
 
 CHANGES_OF_ANYTHING: tuple[Change, ...] = (
     changes.Update(description="mine"),
@@ -173,111 +172,6 @@ async def test_a_machine_that_is_not_there_is_absent_and_not_merely_unlisted(wor
     with pytest.raises(MaasError) as refused:
         await world.client.machine("abc123")
     assert refused.value.failure is MaasFailure.ABSENT
-
-
-# --- what is changed
-
-
-async def test_a_machine_goes_all_the_way_there_and_back(world: World, region: Region) -> None:
-    machine = await deployed(world, region)
-    await world.client.do(machine, changes.Lock(comment="c"))
-    locked = await refusal(world, machine.system_id, RELEASE)
-    assert locked.failure is MaasFailure.FORBIDDEN
-    await world.client.do(machine, changes.Unlock(comment="c"))
-    await world.client.do(await world.client.machine(machine.system_id), RELEASE)
-    region.advance(timedelta(hours=3))
-    released = await world.client.machine(machine.system_id)
-    assert (released.state, released.owner) == (MaasStatus.READY, None)
-    await world.client.do(released, changes.PowerOff(comment="c"))
-    await world.client.do(released, changes.Delete())
-    with pytest.raises(MaasError) as second:
-        await world.client.do(released, changes.Delete())
-    assert second.value.failure is MaasFailure.ABSENT
-    assert not second.value.ambiguous
-
-
-async def test_a_link_may_be_asked_for_twice_and_is_there_once(world: World, region: Region) -> None:
-    machine = await commissioned(world, region)
-    boot = machine.boot_interface
-    assert boot is not None and boot.links[0].subnet is not None
-    link = changes.LinkSubnet(interface=boot.id, mode=changes.LinkMode.AUTO, subnet=boot.links[0].subnet.id)
-    for _ in range(2):
-        await world.client.do(machine, link)
-    after = (await world.client.machine(machine.system_id)).boot_interface
-    assert after is not None
-    assert [one.mode for one in after.links] == ["auto"]
-
-
-async def test_a_state_that_forbids_is_a_conflict_and_its_words_are_passed_on(world: World, region: Region) -> None:
-    machine = await deployed(world, region)
-    error = await refusal(world, machine.system_id, DEPLOY)
-    assert error.failure is MaasFailure.CONFLICT
-    assert "'Deployed' state" in error.detail
-    assert not error.ambiguous
-
-
-async def test_what_exists_already_is_told_by_the_fields(world: World) -> None:
-    await world.client.create(NEW)
-    with pytest.raises(MaasError) as second:
-        await world.client.create(NEW)
-    assert second.value.failure is MaasFailure.INVALID
-    assert set(second.value.fields) & {"hostname", "mac_addresses"}
-
-
-async def test_a_static_address_that_another_has_is_named_as_such(world: World, region: Region) -> None:
-    machine = await commissioned(world, region)
-    boot = machine.boot_interface
-    assert boot is not None and boot.links[0].subnet is not None
-    region.claimed.add("10.20.0.77")
-    link = changes.LinkSubnet(
-        interface=boot.id, mode=changes.LinkMode.STATIC, subnet=boot.links[0].subnet.id, ip_address="10.20.0.77"
-    )
-    assert (await refusal(world, machine.system_id, link)).failure is MaasFailure.ADDRESS_TAKEN
-
-
-async def test_an_exhausted_subnet_is_a_lack_of_capacity_and_leaves_the_machine_to_us(
-    world: World, region: Region
-) -> None:
-    machine = await commissioned(world, region)
-    boot = machine.boot_interface
-    tiny = Subnet(id=9, name="tiny", cidr="10.9.0.0/30", gateway_ip=None, vlan=region.site.subnets[0].vlan)
-    region.site.subnets.append(tiny)
-    assert boot is not None
-    link = changes.LinkSubnet(interface=boot.id, mode=changes.LinkMode.AUTO, subnet=9)
-    await world.client.do(machine, link)
-    region.claimed.update(f"10.9.0.{number}" for number in range(4))
-    error = await refusal(world, machine.system_id, DEPLOY)
-    assert error.failure is MaasFailure.CAPACITY and "No more IPs available in subnet: 10.9.0.0/30" in error.detail
-    left = region.machines[machine.system_id]
-    assert (left.status, left.owner) == (Status.ALLOCATED, ADMIN.username)
-
-
-async def test_an_erasing_release_without_a_bmc_fails_and_goes_on_once_it_is_back(world: World, region: Region) -> None:
-    machine = await deployed(world, region)
-    region.natures[machine.system_id] = Nature(bmc_error="no route to host")
-    erasing = changes.Release(comment="c", erase=True)
-    first, second = [await refusal(world, machine.system_id, erasing) for _ in range(2)]
-    assert (first.failure, second.failure) == (MaasFailure.POWER, MaasFailure.POWER)
-    assert "by its BMC" in first.detail and "Disk erasing -> Deployed" in first.detail
-    assert region.machines[machine.system_id].status == Status.FAILED_DISK_ERASING
-    del region.natures[machine.system_id]
-    await world.client.do(await world.client.machine(machine.system_id), erasing)
-    region.advance(timedelta(hours=3))
-    assert region.machines[machine.system_id].status == Status.READY
-
-
-async def test_rescue_mode_takes_a_machine_and_keeps_it(world: World, region: Region) -> None:
-    machine = await deployed(world, region)
-    other = Caller(region, OPERATOR)
-    region.machines[machine.system_id].owner = OPERATOR.username
-    await Caller(region).post(f"machines/{machine.system_id}/?op=rescue_mode")
-    assert region.machines[machine.system_id].owner == ADMIN.username
-    region.advance(timedelta(hours=1))
-    await Caller(region).post(f"machines/{machine.system_id}/?op=exit_rescue_mode")
-    region.advance(timedelta(hours=1))
-    left = region.machines[machine.system_id]
-    assert (left.status, left.owner) == (Status.DEPLOYED, ADMIN.username)
-    assert (await other.get(f"machines/{machine.system_id}/")).status_code == 403
 
 
 # --- whose machine it is
