@@ -95,10 +95,10 @@ async def test_what_exists_already_is_named_by_its_field(site: Site) -> None:
 
 async def test_the_power_of_a_machine_is_changed_without_a_word_of_the_password(site: Site) -> None:
     machine = await site.new()
-    elsewhere = PowerAccess(address="10.0.0.9", username="farrier", password="another&one%2")
+    elsewhere = PowerAccess(address="10.0.0.9", username=machine.system_id, password="another&one%2")
     await site.client.do(machine, changes.Update(power=elsewhere))
     where = (await site.client.power_addresses([machine.system_id]))[machine.system_id]
-    assert (where.power_address, where.power_user) == ("10.0.0.9", "farrier")
+    assert (where.power_address, where.power_user) == ("10.0.0.9", machine.system_id)
 
 
 async def test_a_link_may_be_asked_for_twice_and_is_there_once(site: Site) -> None:
