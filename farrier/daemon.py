@@ -130,6 +130,7 @@ class Daemon:
             if runtime.keeper is not None:
                 beside.start_soon(until_stopped, "history", runtime.keeper.run, self._stop)
             beside.start_soon(until_stopped, "pulse", runtime.pulse.run, self._stop)
+            beside.start_soon(until_stopped, "mend", runtime.pulse.mend, self._stop)
             beside.start_soon(until_stopped, "watchdog", partial(self._watch, runtime.progress), self._stop)
             async with anyio.create_task_group() as loop:
                 for processor in runtime.processors:

@@ -1,17 +1,31 @@
-"""The pulse: a small commit. It shows that the database commits, and mends stored times after its clock was set back.
+"""The pulse: a small commit. It shows that the database commits, and notices that its clock was set back.
 
-Called by the daemon every few seconds.
+Called by the daemon every few seconds, as are the batches in which stored times are then mended.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
+
+import msgspec
 
 from farrier.errors import DatabaseUnreachable
 from farrier.io import session, statements
 from farrier.io.pool import Pool
 
 _BEAT = statements.load("pulse/beat")
+_MEND = statements.load("pulse/mend")
+
+# A batch takes a fifth of a second, for which its rows are locked.
+BATCH = 500
+
+
+class Mended(msgspec.Struct, frozen=True, kw_only=True):
+    """One batch: whether more is left for this process, and, with the last one, by how much the clock was set back."""
+
+    more: bool
+    done: timedelta | None
 
 
 class PostgresPulse:
@@ -23,9 +37,16 @@ class PostgresPulse:
     async def beat(self) -> timedelta | None:
         """Commit one pulse, on disk and wherever else a commit is to be. Returns by how much the clock was set back
         since the last pulse of any process, None if it was not. Raises `DatabaseUnreachable`."""
+        back: timedelta | None = (await self._fetch(_BEAT))[0]
+        return back
+
+    async def mend(self, at_most: int = BATCH) -> Mended:
+        """Mend at most so many rows, unless another process is at it. Raises `DatabaseUnreachable`."""
+        return Mended(**await self._fetch(_MEND, at_most))
+
+    async def _fetch(self, statement: str, *args: object) -> Any:
         try:
             async with session.borrowed(self._pool) as conn:
-                back: timedelta | None = await conn.fetchval(_BEAT)
-                return back
+                return await conn.fetchrow(statement, *args)
         except session.Refusal as refusal:
             raise DatabaseUnreachable("the pool", session.reason_of(refusal)) from refusal

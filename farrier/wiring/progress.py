@@ -67,7 +67,7 @@ class Progress:
 
 
 class Pulse:
-    """Commits a pulse every few seconds, and notes it."""
+    """Commits a pulse every few seconds, and notes it; mends what was stored before the clock was set back."""
 
     def __init__(self, pulse: PostgresPulse, progress: Progress) -> None:
         self._pulse = pulse
@@ -83,7 +83,20 @@ class Pulse:
             else:
                 self._progress.committed()
                 if back is not None:
-                    _log.warning("clock.mended", set_back_by=round(back.total_seconds(), 1))
+                    _log.warning("clock.mend_began", set_back_by=round(back.total_seconds(), 1))
+            await anyio.sleep(_PULSE_SECONDS)
+
+    async def mend(self) -> None:
+        """For ever, beside `run`: a batch that waits for rows delays no pulse, and one that fails is done again."""
+        while True:
+            try:
+                while (batch := await self._pulse.mend()).more:
+                    pass
+            except DatabaseUnreachable as error:
+                _log.warning("clock.mend_failed", error=str(error))
+            else:
+                if batch.done is not None:
+                    _log.warning("clock.mended", set_back_by=round(batch.done.total_seconds(), 1))
             await anyio.sleep(_PULSE_SECONDS)
 
 

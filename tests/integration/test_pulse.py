@@ -37,6 +37,9 @@ async def in_the_future(conn: Single) -> list[str]:
     ]
 
 
+OLD = "created_at = farrier.now() - interval '1 day', status_entered_at = farrier.now() - interval '1 day'"
+
+
 async def enrolled(conn: Single, name: str) -> str:
     """A node with an agent; answers its key."""
     await conn.execute("SELECT farrier.register_node($1)", name)
@@ -46,8 +49,13 @@ async def enrolled(conn: Single, name: str) -> str:
 
 
 async def beat(db: pg.Database) -> timedelta | None:
+    """One pulse, and the whole mend; answers what the mend says at its end."""
     async with db.pool(1) as connections:
-        return await PostgresPulse(connections).beat()
+        pulse = PostgresPulse(connections)
+        await pulse.beat()
+        while (batch := await pulse.mend()).more:
+            pass
+        return batch.done
 
 
 async def test_a_dead_agent_s_node_goes_offline_and_a_living_one_s_does_not_after_the_clock_was_set_back(
@@ -86,6 +94,10 @@ async def test_no_time_of_what_happened_lies_in_the_future_after_the_next_pulse(
             "INSERT INTO farrier.outcomes (kind, id, at, outcome)"
             " VALUES ('node', 1, farrier.now(), '{\"error\": \"x\"}')"
         )
+        await conn.execute(
+            "INSERT INTO farrier.brakes (site, since, held_at) VALUES ('fra', farrier.now(), farrier.now());"
+            "INSERT INTO farrier.departures (site, node, at) VALUES ('fra', 1, farrier.now())"
+        )
         await db.advance(-BACK)
         assert await in_the_future(conn), "there is nothing to mend: this test proves nothing"
         assert await beat(db) is not None
@@ -97,11 +109,15 @@ async def test_what_is_to_happen_happens_when_it_was_to(db: pg.Database) -> None
     async with db.connect() as conn:
         await conn.execute("SELECT farrier.register_node('gpu-1', bootstrap_ttl => interval '1 hour')")
         await conn.execute("SELECT farrier.issue_bootstrap('gpu-1', interval '1 hour')")
+        await conn.execute(
+            "INSERT INTO farrier.brakes (site, lifted_until) VALUES ('fra', farrier.now() + interval '1 hour')"
+        )
         await beat(db)  # as a controller that runs did a moment ago
         await db.advance(-BACK)
         await beat(db)
-        left = await conn.fetchval("SELECT max(expires_at) - farrier.now() FROM farrier.bootstrap_tokens")
-    assert timedelta(minutes=59) < left <= timedelta(hours=1) + A_PULSE_LATER
+        for table, column in (("bootstrap_tokens", "expires_at"), ("brakes", "lifted_until")):
+            left = await conn.fetchval(f"SELECT max({column}) - farrier.now() FROM farrier.{table}")
+            assert timedelta(minutes=59) < left <= timedelta(hours=1) + A_PULSE_LATER
 
 
 async def test_what_is_known_of_a_bmc_ages_again_and_its_logins_stay_apart(db: pg.Database) -> None:
@@ -130,14 +146,63 @@ async def test_what_is_known_of_a_bmc_ages_again_and_its_logins_stay_apart(db: p
     assert logins[0]["age"] - logins[1]["age"] == timedelta(seconds=5)
 
 
-async def test_a_run_that_was_decided_by_the_old_time_is_decided_anew(db: pg.Database) -> None:
+async def test_only_rows_that_change_or_have_a_run_under_way_are_decided_anew(db: pg.Database) -> None:
     async with db.connect() as conn:
-        await conn.execute("SELECT farrier.register_node('gpu-1')")
-        before = await conn.fetchval("SELECT version FROM farrier.nodes")
+        for name in ("recent", "claimed", "old"):
+            await conn.execute("SELECT farrier.register_node($1)", name)
+        await conn.execute(
+            "SET session_replication_role = replica;"
+            f"UPDATE farrier.nodes SET {OLD}, management_entered_at = farrier.now() - interval '1 day'"
+            " WHERE name <> 'recent';"
+            "UPDATE farrier.schedule s SET claim_token = 1, owner = gen_random_uuid(), claimed_wake_seq = 0"
+            "  FROM farrier.nodes n WHERE n.id = s.id AND s.kind = 'node' AND n.name = 'claimed';"
+            f"UPDATE farrier.node_onboardings SET {OLD}, stage_entered_at = farrier.now() - interval '1 day'"
+            " WHERE node_id IN (SELECT id FROM farrier.nodes WHERE name <> 'recent');"
+            "SET session_replication_role = origin"
+        )
         await beat(db)  # as a controller that runs did a moment ago
         await db.advance(-BACK)
         await beat(db)
-        assert await conn.fetchval("SELECT version FROM farrier.nodes") == before + 1
+        anew = await conn.fetchval("SELECT array_agg(name ORDER BY name) FROM farrier.nodes WHERE version > 1")
+        assert anew == ["claimed", "recent"]
+
+
+async def test_a_pulse_waits_for_no_row_and_the_mend_goes_on_in_batches_where_another_process_left_it(
+    db: pg.Database,
+) -> None:
+    fleet, batch = 25, 10
+    async with db.connect() as conn, db.connect() as other:
+        await conn.execute("SELECT farrier.register_node('gpu-' || n) FROM generate_series(1, $1) n", fleet)
+        await beat(db)
+        await db.advance(-BACK)
+        ahead = "SELECT count(*) FROM farrier.nodes WHERE created_at > farrier.now()"
+        async with other.transaction():
+            await other.execute("SELECT FROM farrier.nodes FOR UPDATE")
+            async with db.pool(1) as connections:
+                assert await PostgresPulse(connections).beat() is not None
+        assert await conn.fetchval(ahead) == fleet
+        left, calls, more = fleet, 0, True
+        while more:
+            async with db.pool(1) as connections:  # a process of its own for each batch
+                more = (await PostgresPulse(connections).mend(batch)).more
+            now_left = await conn.fetchval(ahead)
+            assert left - now_left <= batch
+            left, calls = now_left, calls + 1
+        assert (left, await in_the_future(conn)) == (0, [])
+        assert calls > fleet / batch
+        assert await conn.fetchval("SELECT max(version) FROM farrier.nodes") == 2
+
+
+async def test_one_process_mends_at_a_time(db: pg.Database) -> None:
+    async with db.connect() as conn, db.connect() as other, db.pool(1) as connections:
+        await conn.execute("SELECT farrier.register_node('gpu-1')")
+        await PostgresPulse(connections).beat()
+        await db.advance(-BACK)
+        await PostgresPulse(connections).beat()
+        async with other.transaction():
+            await other.fetchrow("SELECT * FROM farrier.mend(10)")
+            assert not (await PostgresPulse(connections).mend()).more
+        assert await beat(db) is not None
 
 
 async def test_a_clock_that_goes_on_mends_nothing(db: pg.Database) -> None:

@@ -40,7 +40,7 @@ TABLES = (
     "brake_lifts",
     "departures",
 )
-OF_THE_LOOP = ("schedule", "outcomes", "history", "history_retention", "wake_requests", "locks", "pulse")
+OF_THE_LOOP = ("schedule", "outcomes", "history", "history_retention", "wake_requests", "locks", "pulse", "mends")
 OF_THE_MODEL = (
     "edges",
     "initial_values",

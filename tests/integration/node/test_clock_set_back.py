@@ -1,0 +1,66 @@
+"""The database's clock is set back while a run is under way: what it may have done outside counts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from farrier.io.pulse import PostgresPulse
+from farrier.model.params import PowerRequest
+from tests.support.site import Site
+
+BACK = timedelta(hours=2)
+
+
+async def mend(site: Site) -> None:
+    async with site.db.pool(1) as connections:
+        pulse = PostgresPulse(connections)
+        assert await pulse.beat() is not None
+        while (await pulse.mend()).more:
+            pass
+
+
+async def test_a_reset_that_is_being_sent_is_not_sent_again_and_its_answer_says_so(site: Site) -> None:
+    machine = await site.with_bmc()
+    site.bmc.hold(only_power=True)
+    asked = await machine.tell("set_power", power="reset")
+    site.processor.wake()
+    await site.bmc.called()
+    await site.db.advance(-BACK)
+    await mend(site)
+    site.bmc.let_go()
+    await site.settled()
+    assert site.bmc.sent == [PowerRequest.RESET]
+    answer = await site.answer(asked)
+    assert answer.status == "rejected" and "outcome unknown" in (answer.reason or "")
+
+
+@pytest.mark.parametrize("power", ["on", "off"])
+async def test_another_change_of_power_is_done_anew_after_reading(site: Site, power: str) -> None:
+    machine = await site.with_bmc()
+    site.bmc.hold(only_power=True)
+    asked = await machine.tell("set_power", power=power)
+    site.processor.wake()
+    await site.bmc.called()
+    reads = len(site.bmc.reads)
+    await site.db.advance(-BACK)
+    await mend(site)
+    site.bmc.let_go()
+    await site.settled()
+    assert (await site.answer(asked)).status == "accepted"
+    assert len(site.bmc.reads) > reads
+
+
+async def test_a_login_that_is_under_way_stays_counted(site: Site) -> None:
+    machine = await site.with_bmc()
+    site.bmc.hold(only_power=True)
+    await machine.tell("set_power", power="reset")
+    site.processor.wake()
+    await site.bmc.called()
+    await site.db.advance(-BACK)
+    await mend(site)
+    bmc = await machine.bmc()
+    assert (len(bmc["tries"]), bmc.get("trying"), bmc["switching"]["unsure"]) == (1, None, True)
+    site.bmc.let_go()
+    await site.settled()
