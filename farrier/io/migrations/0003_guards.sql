@@ -142,13 +142,15 @@ CREATE CONSTRAINT TRIGGER check_pair_delete AFTER DELETE ON farrier.node_onboard
 CREATE CONSTRAINT TRIGGER check_pair_delete AFTER DELETE ON farrier.node_decommissions
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('decommission');
 
--- A deleted node's row keeps its name and what is in history, and nothing that names its machine or opens it, whoever deletes it.
+-- A deleted node's row keeps its name and MAAS id, and nothing that names its machine or opens it. Triggers clear the rest, so a
+-- row that an operator marks as deleted with an UPDATE is no exception.
 CREATE FUNCTION farrier.forget_machine() RETURNS trigger
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN
     NEW.bmc_address := NULL;
     NEW.bmc_credential := NULL;
     NEW.bmc := '{}';
+    NEW.labels := '{}';
     RETURN NEW;
 END $$;
 -- By its name before place_bmc, which follows the address.
@@ -161,9 +163,15 @@ BEGIN
     DELETE FROM node_macs m WHERE m.node_id = NEW.id;
     DELETE FROM node_agents a WHERE a.node_id = NEW.id;
     UPDATE bootstrap_tokens t SET revoked_at = farrier.now() WHERE t.node_id = NEW.id AND t.used_at IS NULL AND t.revoked_at IS NULL;
-    UPDATE intents i SET params = i.params - '{address,credential,macs}'::text[]
-     WHERE i.node_id = NEW.id AND i.params ?| '{address,credential,macs}';
+    -- Failures, reasons and results quote serial numbers and addresses.
+    UPDATE intents i SET params = i.params - '{address,credential,macs,labels}'::text[], reason = NULL
+     WHERE i.node_id = NEW.id AND (i.params ?| '{address,credential,macs,labels}' OR i.reason IS NOT NULL);
+    UPDATE node_onboardings o SET failure_detail = NULL WHERE o.node_id = NEW.id AND o.failure_detail IS NOT NULL;
+    UPDATE node_decommissions d SET failure_detail = NULL WHERE d.node_id = NEW.id AND d.failure_detail IS NOT NULL;
+    -- Those that agents and workers reported. A task that its agent finishes right now has none yet, and is not waited for.
+    UPDATE node_tasks t SET result = NULL WHERE t.node_id = NEW.id AND t.status IN ('succeeded', 'failed') AND t.result IS NOT NULL;
     RETURN NULL;
 END $$;
-CREATE TRIGGER forget_keys AFTER UPDATE ON farrier.nodes
-    FOR EACH ROW WHEN (NEW.status = 'deleted' AND OLD.status <> 'deleted') EXECUTE FUNCTION farrier.forget_keys();
+-- At COMMIT, because the commit that deletes the node answers its intents and ends its tasks after it has written the node.
+CREATE CONSTRAINT TRIGGER forget_keys AFTER UPDATE ON farrier.nodes
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.status = 'deleted' AND OLD.status <> 'deleted') EXECUTE FUNCTION farrier.forget_keys();

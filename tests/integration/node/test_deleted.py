@@ -7,13 +7,15 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from farrier.io.queries import PostgresQueries
-from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget
+from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
 from farrier.model.node import TaskType
 from tests.support.fake_bmc import READING
-from tests.support.site import MINUTE, Machine, Site
+from tests.support.site import FINISH, MINUTE, Machine, Site
 
+OTHER, ASSET = "SN-OF-ANOTHER", "ASSET-4711"
 ADDRESS, CREDENTIAL, MAC = "https://10.77.0.1", "env:BMC_OF_THE_DEPARTED", "02:77:00:00:00:01"
 STAGE = "SELECT stage FROM farrier.node_decommissions WHERE node_id = $1 ORDER BY id DESC LIMIT 1"
 # Besides history, and what the login cap needs for five minutes.
@@ -23,28 +25,49 @@ EVERYWHERE = """
 """
 
 
+async def refused_for_another_machine(machine: Machine) -> None:
+    """What names the machine when a request is refused for another one behind its address."""
+    bmc = machine.site.bmc
+    bmc.read_script = lambda _target: replace(READING, serial=OTHER, power=PowerState.OFF)
+    await machine.site.wait(6 * MINUTE)
+    bmc.read_script = lambda _target: READING
+    answer = await machine.ask("set_power", power="off")
+    assert answer.status == "rejected" and OTHER in (answer.reason or "")
+    await machine.site.wait(6 * MINUTE)
+
+
 async def with_everything(site: Site) -> Machine:
-    """A node in service that everything is known of."""
+    """A node in service that everything is known of, and that failed in all words that farrier has for it."""
     token = str(uuid4())
     machine = await site.register(
         bmc_address=ADDRESS, bmc_credential=CREDENTIAL, macs=[MAC], bootstrap_token=token, maas_id="abc123"
     )
     assert (await machine.look())["management"] == "manageable"
+    await refused_for_another_machine(machine)
     await (await machine.enroll(token)).beat()
     await machine.asked("set_bmc", address=ADDRESS, credential=CREDENTIAL)
-    await machine.asked("set", macs=[MAC])
+    await machine.asked("set", macs=[MAC], labels={"asset": ASSET, "rack": "7"})
     await site.conn.execute("SELECT farrier.set_ib_ports($1, '{0x0002c90300a1b2c3}')", machine.name)
     await site.settled()
     assert (await machine.state())[0] == "active"
     return machine
 
 
+async def report(machine: Machine, type_: TaskType, *, succeeded: bool = True) -> None:
+    """A task that ends with what an agent says of the machine."""
+    lease = await machine.claim(type_)
+    assert lease is not None
+    said = json.dumps({"log": f"{type_} of {OTHER}", "error": f"{OTHER} does not answer"})
+    await machine.site.conn.execute(FINISH, machine.name, lease.task, lease.token, machine.key, succeeded, said)
+    await machine.site.settled()
+
+
 async def removed(site: Site) -> Machine:
     machine = await with_everything(site)
     await machine.asked("drain")
-    await machine.finish(TaskType.DRAIN)
+    await report(machine, TaskType.DRAIN)
     await machine.asked("remove")
-    await machine.finish(TaskType.UNINSTALL)
+    await report(machine, TaskType.UNINSTALL)
     return machine
 
 
@@ -57,10 +80,23 @@ async def deleted_unseen(site: Site) -> Machine:
     return await machine.asked("delete")
 
 
+async def adopted_as_another(site: Site) -> Machine:
+    """Path `delete`, of a node whose adoption found another machine behind its address."""
+    machine = await site.register(bmc_address=ADDRESS, bmc_credential=CREDENTIAL, macs=[MAC], agentless=True)
+    await machine.asked("set", labels={"asset": ASSET})
+    site.bmc.script = lambda _target: replace(READING, serial=OTHER)
+    await machine.asked("adopt")
+    kept = {text.partition(":")[0] for text in await traces(site) if text.endswith(OTHER)}
+    assert kept >= {"node_onboardings", "nodes"}, "the failure names the machine"
+    await machine.asked("cancel")
+    return await machine.asked("delete")
+
+
 async def traces(site: Site) -> list[str]:
     """Tables and views in which anything of the machine stands."""
     assert READING.serial and READING.uuid
-    sought = [ADDRESS, "10.77.0.1", CREDENTIAL, MAC, READING.serial, READING.uuid, "0002c90300a1b2c3", *READING.macs]
+    of_bmc = [ADDRESS, "10.77.0.1", CREDENTIAL, MAC, READING.serial, READING.uuid, "0002c90300a1b2c3", *READING.macs]
+    sought = [*of_bmc, OTHER, ASSET]
     found = []
     for row in await site.conn.fetch(EVERYWHERE):
         for said in await site.conn.fetch(f"SELECT x::text AS said FROM farrier.{row['relname']} x"):
@@ -68,7 +104,7 @@ async def traces(site: Site) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", [removed, deleted_unseen])
+@pytest.mark.parametrize("path", [removed, deleted_unseen, adopted_as_another])
 async def test_no_table_and_no_view_keeps_what_names_or_opens_the_machine(site: Site, path: Any) -> None:
     machine = await path(site)
     assert (await machine.look())["status"] == "deleted"
@@ -80,6 +116,13 @@ async def test_a_node_in_service_leaves_traces_where_they_are_sought(site: Site)
     await with_everything(site)
     seen = {text.partition(":")[0] for text in await traces(site)}
     assert seen >= {"nodes", "node_macs", "node_ib_ports", "intents", "node_lifecycle"}
+
+
+async def test_a_task_leaves_traces_where_they_are_sought(site: Site) -> None:
+    machine = await with_everything(site)
+    await machine.asked("drain")
+    await report(machine, TaskType.DRAIN)
+    assert "node_tasks" in {text.partition(":")[0] for text in await traces(site)}
 
 
 async def test_whoever_deletes_it_by_hand_leaves_nothing_either(site: Site) -> None:
