@@ -63,11 +63,11 @@ class SessionRecords:
         return cls(Path(os.devnull), [])
 
     def left(self, bmc: URL) -> tuple[Entry, ...]:
-        """Sessions at a BMC that nobody uses any more."""
+        """Sessions at a BMC that no process uses any more."""
         return tuple(self._left.get(bmc, ()))
 
     def leave(self, entry: Entry) -> None:
-        """From now on nobody uses it."""
+        """From now on no process uses it."""
         self._left.setdefault(URL(entry.record.bmc), []).append(entry)
 
     async def begin(self, bmc: URL) -> Entry:
@@ -120,13 +120,13 @@ def _made(directory: Path, locks: list[int]) -> Path:
     hidden = directory / f".{name}"
     hidden.mkdir(mode=0o700)
     lock = _lock(hidden)
-    assert lock is not None, "nobody else knows its name"
+    assert lock is not None, "no other process knows its name"
     locks.append(lock)
     return hidden.rename(directory / name)
 
 
 def _dead(directory: Path, locks: list[int]) -> Iterator[Path]:
-    """The directories whose processes are gone; nobody else takes them while we hold their locks."""
+    """The directories whose processes are gone; no other process takes them while their locks are held."""
     for place in sorted(directory.iterdir()):
         if place.name.startswith(".") or not place.is_dir():
             continue

@@ -50,8 +50,8 @@ def timeout(service: Mapping[str, object]) -> timedelta:
 
 
 def is_same(found: Mapping[str, object], record: Record, *, username: str) -> bool | None:
-    """Whether the session at a recorded id is still the recorded one; None if nobody can tell. An id that is a number
-    may have been given again since the BMC was started anew, even to another process of ours."""
+    """Whether the session at a recorded id is still the recorded one; None if that cannot be determined. An id that is
+    a number may have been given again since the BMC was started anew, even to another process of ours."""
     user, created = found.get("UserName"), found.get("CreatedTime")
     if user is not None and user != username:
         return False
@@ -114,7 +114,7 @@ class Sessions:
             return Entry(entry.path, msgspec.structs.replace(entry.record, location=location, created=created))
 
     def left(self, bmc: URL) -> tuple[Entry, ...]:
-        """Sessions of ours that nobody uses any more."""
+        """Sessions of ours that no process uses any more."""
         return self._records.left(bmc)
 
     def is_stuck(self, entry: Entry) -> bool:
@@ -142,7 +142,7 @@ class Sessions:
         await self._records.forget(entry)
 
     def leave(self, entry: Entry) -> None:
-        """Nobody uses it any more, and it may be open."""
+        """No process uses it any more, and it may be open."""
         self._records.leave(entry)
 
     async def end(self, bmc: URL) -> None:

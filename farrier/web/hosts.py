@@ -1,6 +1,6 @@
 """Which names this server answers to: a page of another site whose name was pointed at us asks under that name.
 
-Around the application, made by `site`. An address is no name that anybody else could own, so all are answered, as is
+Around the application, made by `site`. An address is no name that another site could own, so all are answered, as is
 localhost. Prometheus and probes come under any name: what they read is open to all and changes nothing.
 """
 

@@ -58,7 +58,7 @@ CREATE TABLE farrier.history (
 CREATE INDEX history_at ON farrier.history (at);
 
 -- Locks of things that have no row of their own: a row for each that was ever locked, by purpose and hash. Only the functions of
--- the owner lock them, unlike advisory locks, which any login may hold. They need not outlive a crash, so none is logged.
+-- the owner lock them, unlike advisory locks, which any login may hold. They need not outlive a crash, so the table is not logged.
 CREATE UNLOGGED TABLE farrier.locks (
     purpose text   NOT NULL,
     key     bigint NOT NULL,
@@ -85,7 +85,7 @@ BEGIN
 END $$;
 
 -- The first row of a layer, from nothing to its first value, and who made it. It acts with the rights of its caller, a function
--- of the owner's: nobody else may insert.
+-- of the owner's: no other role may insert.
 CREATE FUNCTION farrier.record_beginning(kind text, id bigint, version bigint, layer text, value text, cause text, reason text) RETURNS void
     LANGUAGE sql SET search_path = farrier, pg_temp AS $$
     INSERT INTO farrier.history (kind, id, version, layer, to_value, at, cause, reason, source, controller, claim_token)

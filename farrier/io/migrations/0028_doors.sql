@@ -194,7 +194,7 @@ BEGIN
 END $$;
 
 -- Makes a node and puts it on the schedule. Nothing that writes to a BMC or to MAAS starts by itself: the onboarding
--- has no mode until somebody gives it one. With `bootstrap_token` the node waits for its agent instead. All versions
+-- has no mode until a client gives it one. With `bootstrap_token` the node waits for its agent instead. All versions
 -- of the API register alike so far; without `api_version` it is the newest.
 CREATE OR REPLACE FUNCTION farrier.register_node(
     name text, bmc_address text DEFAULT NULL, bmc_credential text DEFAULT NULL, macs text[] DEFAULT '{}',

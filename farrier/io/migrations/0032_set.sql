@@ -46,7 +46,7 @@ BEGIN
              LIMIT 1);
 END $$;
 
--- What `set` may change of a node, as history tells it.
+-- What `set` may change of a node, as history records it.
 CREATE FUNCTION farrier.details_of(node farrier.nodes) RETURNS jsonb
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
     RETURN jsonb_build_object('site', node.site, 'model', node.model, 'labels', node.labels, 'maas_id', node.maas_id,
