@@ -226,7 +226,13 @@ def _of_clocks(node: NodeDetail, late: Sequence[Clock]) -> Iterator[str]:
 def _of_bmc(node: NodeDetail) -> Iterator[str]:
     bmc = node.bmc
     if node.same_machine:
-        yield "find out which of the nodes is the machine; set_bmc the others' own address, or clear_bmc or delete them"
+        never_served = not node.ever_onboarded and _is_accepted(Action.DELETE, node)
+        forced = " with force: true" if node.agentless else ""
+        away = "delete it" if never_served else f"decommission it{forced}"
+        yield (
+            "find out which of the nodes is the machine; if it is another, set_bmc this one's own address, or "
+            f"clear_bmc or {away}"
+        )
     if bmc.failure is not None:
         yield failures.BMC_ADVICE[bmc.failure]
     if symptoms.is_unread(node) and bmc.sync_failure is not None:

@@ -222,7 +222,12 @@ def _workflow(layer: Layer) -> tuple[Edge, ...]:
         (failing, W.COMPENSATING, "operator", "intent cancel or delete with work to undo, or restart_clean"),
         ((W.COMPENSATING,), W.CANCELLED, "workflow", "undo done after cancel"),
         ((W.COMPENSATING,), W.PENDING, "workflow", "undo done after restart_clean"),
-        ((W.COMPENSATING,), W.FAILED_MANUAL_INTERVENTION, "workflow", "undo failed"),
+        (
+            (W.COMPENSATING,),
+            W.FAILED_MANUAL_INTERVENTION,
+            "workflow or operator",
+            "undo failed, or intent mark_manual_intervention_required",
+        ),
         (failing, W.RECONCILED, "operator or adoption", "the observed state was found to be the goal"),
     )
 

@@ -138,7 +138,7 @@ FAILURES: Mapping[FailureClass, Advice] = {
     ),
     FailureClass.IDENTITY_TAKEN: Advice(
         False,
-        "correct the address with set_bmc; or clear_bmc or delete the node that is named, then retry_stage",
+        "correct the address with set_bmc, or clear_bmc at the node that is named, then retry_stage",
     ),
     FailureClass.ADOPT_FAILED: Advice(
         False, "see the node's last BMC error; correct it and adopt again, or manage to give up adopting"
@@ -209,7 +209,7 @@ BMC_ADVICE: Mapping[BmcFailure, str] = {
     BmcFailure.PROTOCOL: "its Redfish makes no sense: update its firmware or reset it",
     BmcFailure.UNSUPPORTED: "manage if its firmware was just changed; else update that, or run the node unmanaged",
     BmcFailure.IDENTITY_MISMATCH: "another machine answers: correct it with set_bmc, or clear_bmc first if replaced",
-    BmcFailure.IDENTITY_TAKEN: "correct the address with set_bmc; or clear_bmc or delete the node named, then manage",
+    BmcFailure.IDENTITY_TAKEN: "correct the address with set_bmc, or clear_bmc at the node named, then manage",
     BmcFailure.INTERNAL: "a bug of farrier: report it with the log of the failed probe",
 }
 

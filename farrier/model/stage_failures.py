@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from farrier.model.failures import FailureClass as F
+from farrier.model.stages import WITH_MAAS, Stage
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.stages import OnboardingStage as O
-from farrier.model.stages import Stage
 from farrier.model.workflow import WorkflowKind
 
-# Those of a decommission that talk to MAAS; an onboarding does so at every stage.
-_WITH_MAAS = frozenset({D.LOAD_SITE_CONFIG, D.RELEASE_MAAS_NODE, D.POWER_OFF_MAAS_NODE, D.REMOVE_MAAS_RECORD})
 _NOWHERE: frozenset[Stage] = frozenset()
 
 ONLY_AT: Mapping[WorkflowKind, Mapping[F, frozenset[Stage]]] = {
@@ -60,12 +58,12 @@ ONLY_AT: Mapping[WorkflowKind, Mapping[F, frozenset[Stage]]] = {
         ),
         F.VALIDATION_FAILED: frozenset({D.VALIDATE_CLEAN_NODE}),
         F.INTERNAL: frozenset({D.RETIRE_GPUAAS_NODE}),
-        F.STATE_DISAGREEMENT: _WITH_MAAS,
-        F.MACHINE_DELETED_UPSTREAM: _WITH_MAAS,
-        F.INVALID_CONFIG: _WITH_MAAS,
-        F.UPSTREAM_REFUSED: _WITH_MAAS,
-        F.UPSTREAM_ERROR: _WITH_MAAS,
-        F.POWER_FAILED: _WITH_MAAS,
+        F.STATE_DISAGREEMENT: WITH_MAAS,
+        F.MACHINE_DELETED_UPSTREAM: WITH_MAAS,
+        F.INVALID_CONFIG: WITH_MAAS,
+        F.UPSTREAM_REFUSED: WITH_MAAS,
+        F.UPSTREAM_ERROR: WITH_MAAS,
+        F.POWER_FAILED: WITH_MAAS,
     },
 }
 

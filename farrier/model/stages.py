@@ -99,6 +99,17 @@ PATHS: Mapping[Mode, tuple[Stage, ...]] = {
 """The stages of each mode, in order."""
 
 
+WITH_MAAS = frozenset({_D.LOAD_SITE_CONFIG, _D.RELEASE_MAAS_NODE, _D.POWER_OFF_MAAS_NODE, _D.REMOVE_MAAS_RECORD})
+"""The stages of a decommission that ask MAAS or read what it shows."""
+
+
+def uses_maas(mode: Mode | None, stage: Stage | None) -> bool:
+    """Whether a workflow of this mode has to do with MAAS at the stage. Only a manual onboarding never has."""
+    if isinstance(mode, DecommissionMode):
+        return stage in WITH_MAAS
+    return mode is not None and mode is not OnboardingMode.MANUAL
+
+
 def first_stage(mode: Mode, *, skip: frozenset[Stage] = frozenset()) -> Stage | None:
     """Where a workflow of this mode begins; None when every stage is skipped."""
     return next((stage for stage in PATHS[mode] if stage not in skip), None)

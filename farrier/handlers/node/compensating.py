@@ -13,7 +13,18 @@ from typing import assert_never
 
 from farrier.handlers.node import region, unclean
 from farrier.handlers.node.failing import fallback, freeze
-from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy, become, change, job, noted, waits_since
+from farrier.handlers.node.moves import (
+    Decision,
+    NodeServices,
+    Outcome,
+    Policy,
+    become,
+    change,
+    job,
+    noted,
+    waited,
+    waits_since,
+)
 from farrier.handlers.node.onboarding import detour, discovery
 from farrier.handlers.node.region import Send
 from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Step, Waiting
@@ -211,22 +222,28 @@ def _settled(node: Node, result: Settled, now: datetime, policy: Policy) -> Outc
 
 
 def _waiting(node: Node, result: Waiting, now: datetime, policy: Policy) -> Outcome:
-    """For a region that does not answer, too: an undo that nobody hears of again would hold the node for ever."""
+    """For a region that answers with errors, too: the undo would hold the node for ever."""
     if _is_late(node, now, policy):
         return _gave_up(node, f"not done in time: {result.reason}")
     return Wait(reason=f"undoes: {result.reason}", look_again=result.look_again, source=result.source)
 
 
 def _is_late(node: Node, now: datetime, policy: Policy) -> bool:
+    """An undo that failed and is cancelled all the same has an end, whether MAAS can be read or not."""
     workflow = _own(node)
-    return now - waits_since(workflow) > sla.undo_deadline(Layer(workflow.kind), overrides=policy.sla)
+    since, limit = waits_since(workflow), sla.undo_deadline(Layer(workflow.kind), overrides=policy.sla)
+    return (now - since if _is_to_end(workflow) else waited(node, since, now)) > limit
+
+
+def _is_to_end(workflow: Workflow) -> bool:
+    """Whether an operator who knows that the undo failed wants no other."""
+    return workflow.failure_class is FailureClass.UNDO_FAILED and workflow.after_undo is not AfterUndo.RESTART
 
 
 def _gave_up(node: Node, detail: str) -> Outcome:
     """An operator is told; one who was told already and cancels all the same wants an end of it."""
     workflow = _own(node)
-    told = workflow.failure_class is FailureClass.UNDO_FAILED
-    if told and workflow.after_undo is not AfterUndo.RESTART:
+    if _is_to_end(workflow):
         return _ended(node, f"cancelled, MAAS left as it is: {detail}", _worthless(workflow))
     return freeze(node, FailureClass.UNDO_FAILED, detail, stop=StopRequest.FAILED, cause=CAUSE)
 

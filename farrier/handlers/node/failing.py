@@ -13,6 +13,7 @@ from farrier.handlers.node import unclean
 from farrier.handlers.node.moves import Change, become, change, job
 from farrier.handlers.node.tasks import end_live
 from farrier.model.failures import (
+    BY_THE_REGION,
     MANUAL,
     UNSAFE,
     FailureClass,
@@ -21,6 +22,7 @@ from farrier.model.failures import (
     stage_backoff,
 )
 from farrier.model.node import Decommission, Node, Onboarding, Quarantine, StopRequest
+from farrier.model.stages import uses_maas
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import WorkflowStatus as W
 from farrier.model.writes import Write
@@ -47,7 +49,10 @@ def fail(
     node = unclean.failed(node, failure, detail)
     cause = f"stage: {workflow.stage}"
     told = {"failure_class": failure, "failure_detail": detail}
-    if stop is not None or failure in MANUAL or needs_operator(failure, attempt=workflow.attempt):
+    # An outage of the region is noticed only later: `workflow` decides then whose the last attempt was.
+    may_be_an_outage = failure in BY_THE_REGION and uses_maas(workflow.mode, workflow.stage)
+    is_last = needs_operator(failure, attempt=workflow.attempt) and not may_be_an_outage
+    if stop is not None or failure in MANUAL or is_last:
         return freeze(node, failure, detail, stop=stop or StopRequest.FAILED, cause=cause, writes=writes)
     # An uninstall that failed leaves `removing` in the same commit.
     status = N.RETIRED if node.status is N.REMOVING else node.status

@@ -15,12 +15,12 @@ import msgspec
 from farrier.config import NodeConfig
 from farrier.config.sites import Site
 from farrier.handlers.node.kind import NODE_KIND
-from farrier.model import health, sla
+from farrier.model import health, sla, stages
 from farrier.model.edges import Layer
 from farrier.model.failures import QuarantineCause
 from farrier.model.maas import MaasStatus
 from farrier.model.node import NO_TIME, Node, Quarantine, Workflow
-from farrier.model.observation import unread
+from farrier.model.observation import Outage, unread
 from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait, line_of
 from farrier.model.writes import Write
 from farrier.protocols import BmcClient, Identities, NodeCredentials, Regions
@@ -97,12 +97,19 @@ def is_late(node: Node, now: datetime, policy: Policy) -> bool:
 
 def waited(node: Node, since: datetime, now: datetime) -> timedelta:
     """How much of the time since then counts against a stage: not that in which nothing could be read of MAAS."""
-    return now - since - unread(node.outages, since, now)
+    return now - since - unread(outages(node), since, now)
+
+
+def outages(node: Node) -> tuple[Outage, ...]:
+    """The outages of the region that hold the live workflow up: none where its stage has nothing to do with MAAS."""
+    workflow = node.workflow
+    held_up = workflow is not None and stages.uses_maas(workflow.mode, workflow.stage)
+    return node.outages if held_up else ()
 
 
 def is_unread(node: Node) -> bool:
     """Whether the region of the node's site cannot be read now, so that what fails there is no fault of the node."""
-    return any(outage.ended_at is None for outage in node.outages)
+    return any(outage.ended_at is None for outage in outages(node))
 
 
 def noted(node: Node, **fields: Any) -> Node:

@@ -14,6 +14,7 @@ from typing import assert_never
 import structlog
 from msgspec.structs import replace
 
+from farrier.errors import LeaseLost
 from farrier.handlers.node.logins import pause, target_of_address, tries_before
 from farrier.handlers.node.moves import NodeServices
 from farrier.model import identity
@@ -43,10 +44,11 @@ async def verified(node: Node, services: NodeServices) -> BmcReading:
 
 async def called(call: Awaitable[BmcReading], *, changes: bool = False) -> BmcReading:
     """What the BMC client returned. An exception that it should not raise is a failure like any other, of class
-    internal: it is recorded, counted and backed off from. A call that `changes` something may have sent it then."""
+    internal: it is recorded, counted and backed off from; a lost lease is the run's. A call that `changes` something
+    may have sent it then."""
     try:
         return await call
-    except BmcError:
+    except (BmcError, LeaseLost):
         raise
     except Exception as error:
         # Without the exception's own text, which may quote a header.
@@ -86,7 +88,7 @@ def shared(node: Node) -> str | None:
     """Why its power is not ours to switch, if other nodes recorded the same machine."""
     if not node.same_machine:
         return None
-    return f"nodes {', '.join(node.same_machine)} recorded the same machine; clear_bmc or delete all but one of them"
+    return f"nodes {', '.join(node.same_machine)} recorded the same machine; clear_bmc all but one of them"
 
 
 def learnt(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:

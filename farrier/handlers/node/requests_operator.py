@@ -113,9 +113,11 @@ def adopt_observed_state(request: Request) -> Reply:
 def mark_manual_intervention_required(request: Request) -> Reply:
     """Freeze the workflow until a person resolves it."""
     assert isinstance(request.params, MaybeBecause), "the table names the type"
+    # A cancel after that ends it, whatever could be undone.
+    undoes = _live(request).status is W.COMPENSATING and compensating.has_work(request.node)
     frozen = freeze(
         request.node,
-        FailureClass.OPERATOR_REQUEST,
+        FailureClass.UNDO_FAILED if undoes else FailureClass.OPERATOR_REQUEST,
         request.params.reason or "frozen by an operator",
         stop=StopRequest.FROZEN,
         cause=f"intent {request.intent.id}",

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from farrier.handlers.node import decommission, onboarding, removal
 from farrier.handlers.node.compensating import compensate
-from farrier.handlers.node.failing import fail, settle_stop
+from farrier.handlers.node.failing import fail, freeze, settle_stop
 from farrier.handlers.node.moves import (
     Decision,
     NodeServices,
@@ -25,12 +25,13 @@ from farrier.handlers.node.moves import (
     is_unread,
     job,
     noted,
+    outages,
 )
 from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Step, Waiting
 from farrier.model import outcome
-from farrier.model.failures import BY_THE_REGION, FAILURES, FailureClass
+from farrier.model.failures import BY_THE_REGION, FAILURES, FailureClass, needs_operator
 from farrier.model.mapping import WITHOUT_WORKFLOW
-from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, Skipped, Upstream, Workflow
+from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, Skipped, StopRequest, Upstream, Workflow
 from farrier.model.outcome import Wait
 from farrier.model.stages import Stage, first_stage, next_stage
 from farrier.model.status import NodeStatus
@@ -161,12 +162,15 @@ def _pending(node: Node, workflow: Workflow) -> Decision:
 
 
 def _failed_retryable(node: Node, workflow: Workflow, now: datetime) -> Decision:
+    failure, by_outage = workflow.failure_class, was_by_an_outage(node, workflow)
+    if failure is not None and needs_operator(failure, attempt=workflow.attempt) and not by_outage:
+        return _last_attempt(node, workflow, failure, now)
     if workflow.next_attempt_at is not None and now < workflow.next_attempt_at:
         return Wait(
             reason=f"stage {workflow.stage} failed ({workflow.failure_class}); tried again after its back-off",
             look_again=workflow.next_attempt_at - now,
         )
-    attempt = workflow.attempt + (not was_by_an_outage(node, workflow))
+    attempt = workflow.attempt + (not by_outage)
     return become(
         node,
         change(node, workflow=job(node, status=W.RUNNING, attempt=attempt, next_attempt_at=None)),
@@ -175,10 +179,22 @@ def _failed_retryable(node: Node, workflow: Workflow, now: datetime) -> Decision
     )
 
 
+def _last_attempt(node: Node, workflow: Workflow, failure: FailureClass, now: datetime) -> Decision:
+    """The operator's, unless an outage that is noticed yet turns out to be the reason."""
+    noticed = workflow.status_entered_at + NOTICED_WITHIN
+    if now <= noticed:
+        return Wait(
+            reason=f"the last attempt at stage {workflow.stage} failed ({failure}); was MAAS away?",
+            look_again=noticed - now + timedelta(seconds=1),
+        )
+    detail = workflow.failure_detail or str(failure)
+    return freeze(node, failure, detail, stop=StopRequest.FAILED, cause=f"stage: {workflow.stage}")
+
+
 def was_by_an_outage(node: Node, workflow: Workflow) -> bool:
     """Whether the attempt failed because the region could not be read, which was noticed only then."""
     failed_at = workflow.status_entered_at
-    begun = (failed_at - NOTICED_WITHIN <= outage.began_at <= failed_at + NOTICED_WITHIN for outage in node.outages)
+    begun = (failed_at - NOTICED_WITHIN <= outage.began_at <= failed_at + NOTICED_WITHIN for outage in outages(node))
     return workflow.failure_class in BY_THE_REGION and any(begun)
 
 

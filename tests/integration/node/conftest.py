@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
+from farrier.model.measures import Sample
+from farrier.wiring.vocabulary import vocabulary
 from tests.support import pg
 from tests.support import site as sites
 
@@ -15,3 +17,10 @@ async def site(db: pg.Database) -> AsyncIterator[sites.Site]:
     """An empty site in this test's database."""
     async with sites.opened(db) as opened:
         yield opened
+        assert not undeclared(opened.ledger.samples), "a failure that has no series: see model/stage_failures.py"
+
+
+def undeclared(samples: Iterable[Sample]) -> set[tuple[str, ...]]:
+    """Failures that were counted, and that the metric drops because it was not told of them."""
+    (metric,) = vocabulary().kinds["node"].metrics
+    return {tuple(sample.labels[name] for name in metric.definition.labels) for sample in samples} - set(metric.series)

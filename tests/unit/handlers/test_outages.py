@@ -8,20 +8,45 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from farrier.handlers.node.moves import Policy, is_late, waited
+from farrier.config import NodeConfig
+from farrier.handlers.node import NodeHandler
+from farrier.handlers.node.failing import fail
+from farrier.handlers.node.moves import NodeServices, Outcome, Policy, is_late, waited
 from farrier.handlers.node.onboarding import detour
-from farrier.model.failures import FailureClass
-from farrier.model.node import Node, Upstream
+from farrier.model import outcome
+from farrier.model.actions import Action
+from farrier.model.failures import MAX_ATTEMPTS, FailureClass
+from farrier.model.node import AfterUndo, Node, Upstream
 from farrier.model.observation import Outage, unread
-from farrier.model.stages import DecommissionStage, OnboardingStage
+from farrier.model.outcome import Wait
+from farrier.model.stages import WITH_MAAS, DecommissionStage, OnboardingStage
+from farrier.model.status import NodeStatus
 from farrier.model.workflow import OnboardingMode
 from farrier.model.workflow import WorkflowStatus as W
-from tests.support.nodes import MINUTE, NOW, SECOND, decide, decommission, moved, node, onboarding
+from tests.support.fake_bmc import FakeBmc
+from tests.support.nodes import (
+    MINUTE,
+    NOW,
+    SECOND,
+    Alone,
+    NoRegions,
+    Secrets,
+    decide,
+    decommission,
+    intent,
+    moved,
+    node,
+    onboarding,
+)
+from tests.support.played_region import SYSTEM_ID
+from tests.support.stages import SITE
 
 HOUR = timedelta(hours=1)
 LONG = 10 * HOUR
 BEGAN = NOW - LONG
+SERVICES = NodeServices(bmc=FakeBmc(), credentials=Secrets(), maas=NoRegions(), identities=Alone())
 
 
 def at(stage: OnboardingStage | DecommissionStage, *outages: Outage) -> Node:
@@ -33,7 +58,7 @@ def at(stage: OnboardingStage | DecommissionStage, *outages: Outage) -> Node:
     return node(workflow=job, outages=outages)
 
 
-@pytest.mark.parametrize("stage", [*OnboardingStage, *DecommissionStage])
+@pytest.mark.parametrize("stage", [*OnboardingStage, *sorted(WITH_MAAS)])
 def test_no_stage_is_late_by_an_outage(stage: OnboardingStage | DecommissionStage) -> None:
     lasting, over = Outage(BEGAN + MINUTE), Outage(BEGAN + MINUTE, NOW - MINUTE)
     assert is_late(at(stage), NOW, Policy())
@@ -41,6 +66,72 @@ def test_no_stage_is_late_by_an_outage(stage: OnboardingStage | DecommissionStag
     assert not is_late(at(stage, over), NOW, Policy())
     assert is_late(at(stage, over), NOW + LONG, Policy()), "what could be read counts"
     assert is_late(at(stage, Outage(BEGAN - LONG, BEGAN)), NOW, Policy()), "what was before does not"
+
+
+@pytest.mark.parametrize("stage", [stage for stage in DecommissionStage if stage not in WITH_MAAS])
+def test_a_stage_that_never_asks_maas_is_late_all_the_same(stage: DecommissionStage) -> None:
+    assert is_late(at(stage, Outage(BEGAN + MINUTE)), NOW, Policy())
+
+
+def test_a_manual_enrolment_is_late_all_the_same() -> None:
+    job = onboarding(status_entered_at=BEGAN, stage_entered_at=BEGAN)
+    assert is_late(node(workflow=job, outages=(Outage(BEGAN + MINUTE),)), NOW, Policy())
+
+
+HANDLER = NodeHandler(NodeConfig(), sites={SITE.name: SITE})
+
+
+def undoing(after: AfterUndo, *outages: Outage, **fields: Any) -> Node:
+    """Ten hours long, of a machine that MAAS has to give back."""
+    when: dict[str, Any] = {"status_entered_at": BEGAN, "stage_entered_at": BEGAN, "after_undo": after}
+    stage = OnboardingStage.WAIT_FOR_READY
+    job = onboarding(W.COMPENSATING, mode=OnboardingMode.DEPLOY, stage=stage, **when | fields)
+    return node(workflow=job, maas_id=SYSTEM_ID, site=SITE.name, outages=outages)
+
+
+async def after_a_look(it: Node) -> Outcome:
+    """What one run of the undo comes to, of a region that does not answer."""
+    decision = HANDLER.handle(it, NOW)
+    return await decision.act(SERVICES) if isinstance(decision, outcome.Step) else decision
+
+
+@pytest.mark.parametrize("after", AfterUndo)
+async def test_no_undo_fails_by_an_outage(after: AfterUndo) -> None:
+    assert isinstance(await after_a_look(undoing(after, Outage(BEGAN + MINUTE))), Wait)
+    late = moved(await after_a_look(undoing(after))).workflow
+    assert late is not None and late.failure_class is FailureClass.UNDO_FAILED
+
+
+async def test_an_operator_ends_an_undo_of_a_region_that_is_gone_for_good() -> None:
+    it = undoing(AfterUndo.CANCEL, Outage(BEGAN + MINUTE))
+    asked = intent(Action.MARK_MANUAL_INTERVENTION_REQUIRED, reason="the site is closed")
+    frozen = moved(HANDLER.handle(replace(it, intents=(asked,)), NOW))
+    assert frozen.workflow is not None and frozen.workflow.status is W.FAILED_MANUAL_INTERVENTION
+    cancelled = moved(HANDLER.handle(replace(frozen, intents=(intent(Action.CANCEL),)), NOW))
+    assert cancelled.workflow is not None and cancelled.workflow.status is W.COMPENSATING
+    later = replace(cancelled, intents=(), workflow=replace(cancelled.workflow, status_entered_at=BEGAN))
+    ended = moved(await after_a_look(later)).workflow
+    assert ended is not None and ended.status is W.CANCELLED
+
+
+def test_the_last_attempt_is_not_lost_to_an_outage_that_is_noticed_later() -> None:
+    running = onboarding(mode=OnboardingMode.DEPLOY, stage=OnboardingStage.COMMISSION_NODE, attempt=MAX_ATTEMPTS)
+    failed = fail(node(workflow=running), NOW, FailureClass.UPSTREAM_ERROR, "502").to.workflow
+    assert failed is not None and failed.status is W.FAILED_RETRYABLE
+    it = node(workflow=replace(failed, status_entered_at=NOW))
+    assert isinstance(HANDLER.handle(it, NOW + MINUTE), Wait), "it may be noticed yet"
+    frozen = moved(HANDLER.handle(it, NOW + 2 * MINUTE)).workflow
+    assert frozen is not None and frozen.status is W.FAILED_MANUAL_INTERVENTION
+    assert frozen.failure_class is FailureClass.UPSTREAM_ERROR
+    noticed = replace(it, outages=(Outage(NOW + 30 * SECOND, NOW + MINUTE),))
+    again = moved(HANDLER.handle(noticed, NOW + 10 * MINUTE)).workflow
+    assert again is not None and (again.status, again.attempt) == (W.RUNNING, MAX_ATTEMPTS)
+
+
+def test_the_last_attempt_at_a_stage_without_maas_is_the_operators_at_once() -> None:
+    job = decommission(DecommissionStage.CLEANUP_STORAGE, attempt=MAX_ATTEMPTS)
+    failed = fail(node(NodeStatus.RETIRED, workflow=job), NOW, FailureClass.TIMEOUT, "late").to.workflow
+    assert failed is not None and failed.status is W.FAILED_MANUAL_INTERVENTION
 
 
 def test_a_deployment_is_not_overdue_by_an_outage() -> None:
@@ -61,7 +152,9 @@ def test_a_deployment_is_not_overdue_by_an_outage() -> None:
 def test_an_attempt_that_failed_as_the_region_went_away_is_not_counted(
     failure: FailureClass, noticed: timedelta, counts: bool
 ) -> None:
-    failed = onboarding(W.FAILED_RETRYABLE, attempt=2, failure_class=failure, status_entered_at=NOW - 10 * MINUTE)
+    when = NOW - 10 * MINUTE
+    deploy = OnboardingMode.DEPLOY
+    failed = onboarding(W.FAILED_RETRYABLE, mode=deploy, attempt=2, failure_class=failure, status_entered_at=when)
     after = moved(decide(node(workflow=failed, outages=(Outage(NOW - 10 * MINUTE + noticed),)))).workflow
     assert after is not None and after.attempt == 2 + counts
 
@@ -77,4 +170,7 @@ def test_what_counts_is_what_is_left_of_the_time(edges: list[int], since: int) -
     seconds = range(since, 3600)
     away = sum(any(o.began_at <= NOW + s * SECOND < (o.ended_at or now) for o in outages) for s in seconds)
     assert unread(outages, start, now) == away * SECOND
-    assert waited(node(outages=outages), start, now) == (3600 - since - away) * SECOND
+    assert (
+        waited(node(workflow=onboarding(mode=OnboardingMode.DEPLOY), outages=outages), start, now)
+        == (3600 - since - away) * SECOND
+    )

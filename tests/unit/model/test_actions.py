@@ -238,7 +238,8 @@ def test_an_operator_action_is_accepted_exactly_where_the_workflow_has_its_edge(
     action: Action, target: str, layer: edges.Layer
 ) -> None:
     # Beginning and a failed undo lead to the same targets, but are nobody's request.
-    nobody = {WorkflowStatus.PENDING, WorkflowStatus.COMPENSATING}
+    undone = set() if action is Action.MARK_MANUAL_INTERVENTION_REQUIRED else {WorkflowStatus.COMPENSATING}
+    nobody = {WorkflowStatus.PENDING} | undone
     sources = {source for source, to in edges.ALLOWED[layer] if to == target} - nobody
     make = onboarding if layer is edges.Layer.ONBOARDING else decommission
     accepted = {

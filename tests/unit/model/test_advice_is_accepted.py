@@ -13,8 +13,8 @@ from farrier.config import NodeConfig
 from farrier.handlers.node import NodeHandler
 from farrier.model import mapping
 from farrier.model.actions import Action
-from farrier.model.bmc import PowerState
-from farrier.model.failures import FAILURES, FailureClass, QuarantineCause
+from farrier.model.bmc import BmcFailure, PowerState
+from farrier.model.failures import BMC_ADVICE, FAILURES, FailureClass, QuarantineCause
 from farrier.model.management import Management
 from farrier.model.node import Bmc, Decommission, Node, Onboarding, Quarantine
 from farrier.model.outcome import Record
@@ -24,7 +24,7 @@ from farrier.model.status import NodeStatus as N
 from farrier.model.views import WorkflowView
 from farrier.model.workflow import DecommissionMode, OnboardingMode, WorkflowKind
 from farrier.model.workflow import WorkflowStatus as W
-from tests.support.nodes import NOW, agent, answers, decommission, intent, node, onboarding
+from tests.support.nodes import NOW, agent, answers, decommission, intent, node, onboarding, with_bmc
 from tests.support.played_region import DEPLOYED, SYSTEM_ID, seen
 from tests.support.stages import SITE
 from tests.unit.model.test_clocks import workflow as workflow_view
@@ -79,6 +79,7 @@ def advised(it: Node, last: Onboarding | Decommission | None = None) -> str:
         not_scrubbed=it.not_scrubbed,
         agentless=it.agentless,
         bmc=it.bmc,
+        same_machine=it.same_machine,
         outcome=Record("wait", "waits for an operator", "x.py:1"),
     ).advice
 
@@ -199,6 +200,32 @@ def test_what_is_advised_about_a_node_without_its_decommission_is_accepted(statu
     text = advised(it)
     first, _, _ = text.partition("; cancel then")  # stops what resume has made by then
     assert named(first) == [Action.RESUME] and not list(refusals(it, first)), text
+
+
+@pytest.mark.parametrize("agentless", [False, True], ids=["agent", "agentless"])
+@pytest.mark.parametrize("status", [N.ENROLLING, N.QUARANTINED, N.ACTIVE, N.OFFLINE, N.RETIRED])
+def test_what_is_advised_about_one_machine_of_several_nodes_is_accepted(status: N, agentless: bool) -> None:
+    bmc = Bmc(serial="SN-1", power=PowerState.ON, power_at=NOW)
+    it = with_bmc(Management.MANAGEABLE, bmc, status=status, agentless=agentless, same_machine=("gpu-2",))
+    text = advised(it)
+    assert Action.CLEAR_BMC in named(text) and not list(refusals(it, text)), text
+
+
+@pytest.mark.parametrize("management", [Management.ENROLL, Management.MANAGEABLE])
+@pytest.mark.parametrize("failure", BmcFailure)
+def test_what_is_advised_about_a_bmc_is_accepted(failure: BmcFailure, management: Management) -> None:
+    bmc = Bmc(serial="SN-1", failure=failure, last_error="it")
+    it = with_bmc(management, bmc, status=N.ACTIVE, agent=agent())
+    text = advised(it)
+    assert BMC_ADVICE[failure] in text and not list(refusals(it, text)), text
+
+
+@pytest.mark.parametrize("management", [Management.ERROR, Management.ADOPT_FAILED])
+def test_what_is_advised_by_the_state_of_a_bmc_is_accepted(management: Management) -> None:
+    it = node(N.ENROLLING, management=management)
+    if management is Management.ADOPT_FAILED:
+        it = with_bmc(management, Bmc(serial="SN-1"))
+    assert named(text := advised(it)) and not list(refusals(it, text)), text
 
 
 def test_attempts_that_are_used_up_are_no_operators_freeze() -> None:
