@@ -84,8 +84,8 @@ async def prepared(db: pg.Database) -> dict[str, Any]:
         await site.conn.execute("SELECT farrier.register_node('gpu-8', bootstrap_token => $1)", tokens.named("new"))
         await site.conn.execute("SELECT farrier.grant_worker(session_user, '{node.drain}')")
         await site.conn.execute(
-            "INSERT INTO farrier.brakes (site, held_at) VALUES ('ams1', farrier.now()) ON CONFLICT (site) DO UPDATE"
-            " SET held_at = excluded.held_at"
+            "INSERT INTO farrier.brake_lifts (site, until, reason, requested_by)"
+            " VALUES ('ams1', farrier.now() + interval '1 hour', 'planned work', 'ann')"
         )
         named = {"node": machine.name, "id": machine.id, "key": machine.key, "task": task}
     return {"segment": segment, "token": tokens.named("new"), **named}
