@@ -95,8 +95,8 @@ async def test_no_time_of_what_happened_lies_in_the_future_after_the_next_pulse(
             " VALUES ('node', 1, farrier.now(), '{\"error\": \"x\"}')"
         )
         await conn.execute(
-            "INSERT INTO farrier.brakes (site, since, held_at) VALUES ('fra', farrier.now(), farrier.now());"
-            "INSERT INTO farrier.departures (site, node, at) VALUES ('fra', 1, farrier.now())"
+            "INSERT INTO farrier.brakes (site, since, counted_at) VALUES ('fra', farrier.now(), farrier.now());"
+            "INSERT INTO farrier.departures (site, node, at, held) VALUES ('fra', 1, farrier.now(), true)"
         )
         await db.advance(-BACK)
         assert await in_the_future(conn), "there is nothing to mend: this test proves nothing"
@@ -110,12 +110,13 @@ async def test_what_is_to_happen_happens_when_it_was_to(db: pg.Database) -> None
         await conn.execute("SELECT farrier.register_node('gpu-1', bootstrap_ttl => interval '1 hour')")
         await conn.execute("SELECT farrier.issue_bootstrap('gpu-1', interval '1 hour')")
         await conn.execute(
-            "INSERT INTO farrier.brakes (site, lifted_until) VALUES ('fra', farrier.now() + interval '1 hour')"
+            "INSERT INTO farrier.brake_lifts (site, until, reason, requested_by)"
+            " VALUES ('fra', farrier.now() + interval '1 hour', 'drill', 'me')"
         )
         await beat(db)  # as a controller that runs did a moment ago
         await db.advance(-BACK)
         await beat(db)
-        for table, column in (("bootstrap_tokens", "expires_at"), ("brakes", "lifted_until")):
+        for table, column in (("bootstrap_tokens", "expires_at"), ("brake_lifts", "until")):
             left = await conn.fetchval(f"SELECT max({column}) - farrier.now() FROM farrier.{table}")
             assert timedelta(minutes=59) < left <= timedelta(hours=1) + A_PULSE_LATER
 

@@ -20,7 +20,7 @@ CREATE TABLE farrier.mends (
 -- Whether a column or field of this name says when something is to happen. Every other time is of something that happened.
 CREATE FUNCTION farrier.is_of_the_future(name text) RETURNS boolean
     LANGUAGE sql IMMUTABLE
-    RETURN name LIKE 'next\_%' OR name LIKE '%\_until' OR name IN ('expires_at', 'due_at');
+    RETURN name LIKE 'next\_%' OR name LIKE '%\_until' OR name IN ('until', 'expires_at', 'due_at');
 
 -- Whether a field of JSON with this name holds a time by the database's clock. `synced_at` is by the region's.
 CREATE FUNCTION farrier.is_a_time(name text) RETURNS boolean
