@@ -103,6 +103,11 @@ async def test_regular_reads_of_two_processes_share_them_too(db: pg.Database) ->
         for _ in range(24):
             await account.wait(30 * SECOND)
         assert [(await machine.bmc()).get("sync_failure") for machine in machines] == [None] * 6
+        # A read may lose its lease to the clock that this test moves; its login counts until the window has passed.
+        for _ in range(12):
+            if await logins(one) == 0:
+                break
+            await account.wait(30 * SECOND)
         assert await logins(one) == 0
 
 
