@@ -25,7 +25,7 @@ SELECT r.id, h.now,
                        FROM farrier.node_observations o WHERE o.site = r.site) c
  CROSS JOIN LATERAL (SELECT greatest(1, ceil(c.machines / 50.0)) AS turns, coalesce(r.swept_at, r.created_at) AS from_at) t
  CROSS JOIN LATERAL (SELECT floor(extract(epoch FROM h.now - t.from_at) * t.turns / extract(epoch FROM r.sweep_every)) AS earned) e
- CROSS JOIN LATERAL (SELECT (least(2, e.earned) * ceil(c.machines / t.turns))::integer AS size,
+ CROSS JOIN LATERAL (SELECT (greatest(0, least(2, e.earned)) * ceil(c.machines / t.turns))::integer AS size,
                             t.from_at + r.sweep_every / t.turns::double precision AS earned_at,
                             CASE WHEN e.earned BETWEEN 1 AND 2 THEN t.from_at + r.sweep_every * (e.earned / t.turns)::double precision
                                  WHEN e.earned > 2 THEN h.now END AS turn_at) sweep
