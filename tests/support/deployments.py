@@ -139,6 +139,7 @@ class Journey:
             self.stages.append(str(now.stage))
         if now.status != was.status:
             now = msgspec.structs.replace(now, status_entered_at=self.at.now)
-            if now.failure_class is not None and now.status is not WorkflowStatus.RUNNING:
+            # The last attempt fails once: whose it is is decided when an outage would have been noticed.
+            if now.failure_class is not None and was.status is WorkflowStatus.RUNNING:
                 self.failures.append(str(now.failure_class))
         self.at.node = change(to, workflow=now)

@@ -1,9 +1,10 @@
 """One run of one node: the first rule that has something to write, to move or to do outside has the run.
 
-Requests come first, then the layers in order; a rule that only waits leaves the run to the next one. What a rule writes
-is committed by itself, on the state that it was decided on, and the node runs again at once: then the others have their
-turn. So no rule waits for ever behind another, as long as what it writes, moves or does leaves it wanting nothing more
-at once (`tests/unit/handlers/test_every_rule_has_its_turn.py`).
+An intent that changes the node comes first, then the layers in order; answers that change nothing go with what these
+decide. A rule that only waits leaves the run to the next one. What a rule writes is committed by itself, on the state
+that it was decided on, and the node runs again at once: then the others have their turn. So no rule waits for ever
+behind another, as long as what it writes, moves or does leaves it wanting nothing more at once
+(`tests/unit/handlers/test_every_rule_has_its_turn.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from farrier.model.limits import Limits
 from farrier.model.node import Node
 from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
 from farrier.model.status import NodeStatus
-from farrier.model.writes import Write
+from farrier.model.writes import AnswerIntent, Write
 
 _AT_ONCE = timedelta(0)
 _DEFAULT_LIMITS = Limits()
@@ -36,10 +37,10 @@ def _gone(node: Node, now: datetime, policy: Policy) -> Decision | None:
     return Deleted() if node.status is NodeStatus.DELETED else None
 
 
-# What was asked for, what must be finished, what the node's health says, what is under way, what its BMC needs.
-RULES: tuple[_Rule, ...] = (intents.answer, _gone, workflow.stop, status.follow, workflow.progress, management.tend)
+# What must be finished, what the node's health says, what is under way, what its BMC needs.
+RULES: tuple[_Rule, ...] = (_gone, workflow.stop, status.follow, workflow.progress, management.tend)
 # Which of several waits tells an operator most.
-_TELLING: tuple[_Rule, ...] = (workflow.progress, status.follow, management.tend, workflow.stop, intents.answer)
+_TELLING: tuple[_Rule, ...] = (workflow.progress, status.follow, management.tend, workflow.stop)
 
 
 class NodeHandler:
@@ -66,9 +67,23 @@ class NodeHandler:
 
     def handle(self, resource: Node, now: datetime) -> Decision:
         """Pure: the same snapshot and time give the same decision."""
+        policy = self._policy_for(resource)
+        answered = intents.answer(resource, now, policy)
+        match answered:
+            case Wait() if all(isinstance(write, AnswerIntent) for write in answered.writes):
+                return _answering(answered, self._decide(resource, now, policy))
+            case Wait():
+                return replace(answered, look_again=_AT_ONCE)
+            case Transition() | Update():
+                return answered
+            case None:
+                return self._decide(resource, now, policy)
+            case _ as never:
+                assert_never(never)
+
+    def _decide(self, resource: Node, now: datetime, policy: Policy) -> Decision:
         waits: dict[_Rule, Wait[Write]] = {}
         soonest: timedelta | None = None
-        policy = self._policy_for(resource)
         for rule in RULES:
             match rule(resource, now, policy):
                 case None:
@@ -94,6 +109,22 @@ class NodeHandler:
         """After a run that nobody saw the end of: what it may have done to the BMC is accounted for first."""
         policy = self._policy_for(resource)
         return power.recover(resource, now, policy) or probing.recover(resource) or self.handle(resource, now)
+
+
+def _answering(answered: Wait[Write], decision: Decision) -> Decision:
+    """Both in one commit, or a client that asks before each run would keep the rules from theirs. Answers do not wait
+    for the outside, nor for a node that is gone."""
+    match decision:
+        case Step() | Deleted():
+            return replace(answered, look_again=_AT_ONCE)
+        case DoNothing():
+            return replace(answered, look_again=_AT_ONCE, writes=answered.writes + decision.writes)
+        case Wait():
+            return replace(decision, look_again=_AT_ONCE, writes=answered.writes + decision.writes)
+        case Transition() | Update():
+            return replace(decision, writes=answered.writes + decision.writes)
+        case _ as never:
+            assert_never(never)
 
 
 def _sooner(one: timedelta | None, other: timedelta | None) -> timedelta | None:

@@ -31,7 +31,7 @@ from farrier.model.stages import OnboardingStage as O
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import DecommissionMode, OnboardingMode
 from farrier.model.workflow import WorkflowStatus as W
-from farrier.model.writes import AnswerIntent, CreateTask
+from farrier.model.writes import CreateTask
 from tests.support.exploration import Played, acted
 from tests.support.nodes import (
     MINUTE,
@@ -231,11 +231,33 @@ def test_answers_and_what_a_rule_writes_are_committed_before_the_outside_is_aske
     asked = replace(due, intents=(intent(Action.RELEASE),))
     first = decide(asked)
     assert [verdict for verdict, _ in answers(first)] == ["rejected"]
-    answered = stored(asked, asked, writes(first), NOW)
-    second = decide(answered)
-    assert not any(isinstance(w, AnswerIntent) for w in writes(second)) and writes(second)
-    third = decide(stored(answered, answered, writes(second), NOW))
-    assert isinstance(third, Step) and third.name == "read_power"
+    assert any(isinstance(w, CreateTask) for w in writes(first))
+    second = decide(stored(asked, asked, writes(first), NOW))
+    assert isinstance(second, Step) and second.name == "read_power"
+
+
+def test_an_answer_does_not_wait_for_the_outside() -> None:
+    due = with_bmc(M.MANAGEABLE, replace(READ, power_at=NOW - 2 * MINUTE), status=N.ACTIVE, agent=agent(heard=NOW))
+    asked = replace(due, intents=(intent(Action.RELEASE),))
+    first = decide(asked)
+    assert isinstance(first, Wait) and [verdict for verdict, _ in answers(first)] == ["rejected"]
+    assert isinstance(decide(stored(asked, asked, writes(first), NOW)), Step)
+
+
+def test_a_client_that_asks_before_each_run_does_not_keep_a_silent_node_in_service() -> None:
+    asked = replace(
+        with_bmc(M.UNMANAGED, Bmc(), status=N.ACTIVE, agent=agent(heard=NOW - 60 * MINUTE)),
+        intents=(intent(Action.UNPAUSE),),
+    )
+    decision = decide(asked)
+    assert moved(decision).status is N.OFFLINE
+    assert [verdict for verdict, _ in answers(decision)] == ["accepted"]
+
+
+def test_a_client_that_asks_before_each_run_does_not_keep_an_expired_task_from_being_issued_again() -> None:
+    decision = decide(replace(drains(), intents=(intent(Action.RELEASE),)))
+    assert [w.type for w in writes(decision) if isinstance(w, CreateTask)] == [TaskType.DRAIN]
+    assert [verdict for verdict, _ in answers(decision)] == ["rejected"]
 
 
 def test_what_a_rule_would_write_is_not_written_for_a_node_that_moves() -> None:
