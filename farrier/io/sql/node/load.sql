@@ -6,7 +6,10 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
            CASE WHEN n.maas_id IS NOT NULL THEN farrier.maas_observation(n.id, n.maas_id, n.site) END AS maas,
            CASE WHEN live.id IS NOT NULL THEN farrier.region_doubt(n.site) END AS region_doubt,
            CASE WHEN live.id IS NOT NULL THEN farrier.region_outages(n.site) ELSE '[]' END AS outages,
-           CASE WHEN n.status = 'active' THEN farrier.braked_at(n.site, n.id) END AS braked_at,
+           -- Held nodes are few or none, and one look tells.
+           CASE WHEN n.status = 'active' AND EXISTS (
+             SELECT FROM farrier.departures d WHERE d.site = coalesce(n.site, '') AND d.node = n.id AND d.held)
+             THEN farrier.braked_at(n.site, n.id) END AS braked_at,
            CASE WHEN live.kind = 'onboarding' THEN n.labels ELSE '{}' END AS labels,
            CASE WHEN live.kind = 'onboarding' AND EXISTS (SELECT FROM farrier.node_uses u WHERE u.node = n.id)
              THEN farrier.networks_of(n.id, n.name) END AS networks,
