@@ -374,11 +374,11 @@ async def opened(
     region: Region | Wire | None = None,
     config: SiteConfig = SITE,
     crash: bool = False,
-    refusals: int = 0,
+    refusals: tuple[int, ...] = (0,),
     unreadable: bool = False,
 ) -> AsyncIterator[Site]:
     """A site at work in a test's database. Whatever the test does, the loop does nothing that its model or the database
-    refuses, but for so many `refusals`; no row is `unreadable`. With `crash` the processor dies at the end and leaves
+    refuses, but for one of `refusals`; no row is `unreadable`. With `crash` the processor dies at the end and leaves
     its rows to their leases. With a `region` it is of the site that `config` tells of."""
     # One connection: each new one has to learn the schema first, which takes longer than most tests.
     async with db.connect() as conn, db.pool(1) as pool, observatory(pool, region, config) as maas:
@@ -391,8 +391,8 @@ async def opened(
             if crash:
                 group.cancel_scope.cancel()
             stop.set()
-        assert site.ledger.verdicts.count("refused") == refusals, site.ledger.verdicts
-        assert set(site.ledger.errors) <= {UndecodableState.label} if unreadable else not site.ledger.errors[refusals:]
+        assert (refused := site.ledger.verdicts.count("refused")) in refusals, site.ledger.verdicts
+        assert set(site.ledger.errors) <= {UndecodableState.label} if unreadable else not site.ledger.errors[refused:]
         assert maas is None or not (maas.ledger.errors or maas.ledger.verdicts.count("refused")), maas.ledger.errors
 
 

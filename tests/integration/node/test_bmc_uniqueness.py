@@ -164,7 +164,7 @@ async def test_an_address_is_free_again_when_it_is_changed_cleared_or_its_node_d
 
 async def test_two_spellings_given_at_once_do_not_both_get_the_bmc(db: pg.Database) -> None:
     """Neither snapshot shows the other's: the database refuses one commit, whose next run sees why."""
-    async with sites.opened(db, refusals=1) as site:
+    async with sites.opened(db, refusals=(1,)) as site:
         machines = [await site.register(), await site.register()]
         addresses = ("https://twin.example", "twin.example:443/redfish/v1/Systems/1")
         async with site.conn.transaction():

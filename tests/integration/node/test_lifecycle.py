@@ -224,7 +224,7 @@ async def test_an_address_that_another_node_has_is_refused_with_its_name(site: S
 
 async def test_two_nodes_that_are_given_one_address_at_once_do_not_both_get_it(db: pg.Database) -> None:
     """Neither snapshot shows the other's: the database refuses one commit, whose next run sees why."""
-    async with sites.opened(db, refusals=1) as site:
+    async with sites.opened(db, refusals=(1,)) as site:
         machines = [await site.register(), await site.register()]
         async with site.conn.transaction():
             asked = [await m.tell("set_bmc", address="https://10.0.0.9", credential="env:B") for m in machines]
