@@ -6,7 +6,9 @@
     ├── SchemaError
     │   ├── SchemaMissing           the database has no farrier schema, or an older one
     │   ├── SchemaTooNew            the database was migrated by a newer farrier
-    │   └── MigrationChanged        an applied migration is not the file this program carries
+    │   ├── SchemaUnreleased        the schema is one of before the first release
+    │   ├── SchemaEdited            functions, views or triggers were changed by hand
+    │   └── SchemaChanged           applied tables or an applied migration are not what this program carries
     ├── RefusedByModel              the model, or the database in its name, says no to a request
     │   └── MalformedRequest        a request that no state would make right
     ├── HandlerError                one run of one resource went wrong; the next run may do better
@@ -25,6 +27,7 @@ the loop does with it). Texts say what was expected, what came, and what to do. 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from enum import IntEnum, StrEnum
 from typing import ClassVar
@@ -85,12 +88,14 @@ class SchemaError(FarrierError):
 
 
 class SchemaMissing(SchemaError):
-    """The database lacks migrations that this program needs."""
+    """The database lacks tables, functions, views or rights that this program needs."""
 
     label = "schema_missing"
 
     def __init__(self, *, found: int, needed: int) -> None:
         have = f"has schema version {found}" if found else "has no farrier schema"
+        if found == needed:
+            have = f"has schema version {found} with functions, views or rights of another farrier"
         super().__init__(f"the database {have}, this program needs {needed}; run: farrier db migrate")
         self.found = found
         self.needed = needed
@@ -102,23 +107,48 @@ class SchemaTooNew(SchemaError):
     label = "schema_too_new"
     exit_code = ExitCode.SCHEMA_TOO_NEW
 
-    def __init__(self, *, found: int, known: int) -> None:
+    def __init__(self, *, found: int, known: int, release: str) -> None:
         super().__init__(
-            f"the database has schema version {found}, this program knows {known} at most; upgrade farrier"
+            f"the database has schema version {found} of farrier {release}, this program knows {known} at most; "
+            "upgrade farrier"
         )
         self.found = found
         self.known = known
 
 
-class MigrationChanged(SchemaError):
-    """A migration was edited after it had been applied. Migrations are forward-only: write a new one."""
+class SchemaUnreleased(SchemaError):
+    """The schema is one of before the first release, which is not upgraded."""
 
-    label = "migration_changed"
+    label = "schema_unreleased"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the schema in this database was made before the first release of farrier and is not upgraded; drop it "
+            "(DROP SCHEMA farrier CASCADE), then run: farrier db migrate"
+        )
+
+
+class SchemaEdited(SchemaError):
+    """Functions, views or triggers of farrier were changed by hand in the database."""
+
+    label = "schema_edited"
+
+    def __init__(self, *, edited: Sequence[str]) -> None:
+        super().__init__(
+            f"changed by hand in the database: {', '.join(edited)}; to set them right, run: farrier db migrate"
+        )
+        self.edited = tuple(edited)
+
+
+class SchemaChanged(SchemaError):
+    """Tables or a migration of this program changed after they were applied. A change of tables is a new migration."""
+
+    label = "schema_changed"
 
     def __init__(self, *, version: int, name: str) -> None:
         super().__init__(
-            f"migration {version:04d} ({name}) was applied to this database with another content than this "
-            f"program carries; install the release that applied it, or add a new migration for the change"
+            f"version {version} of the schema ({name}) was applied to this database with another content than this "
+            "program carries; install the release that applied it, or add a migration for the change"
         )
         self.version = version
         self.name = name

@@ -14,9 +14,9 @@ import typer
 from farrier.cli import output
 from farrier.cli.connection import with_settings
 from farrier.config import Config
-from farrier.errors import ConfigError
+from farrier.errors import ConfigError, SchemaEdited
 from farrier.io import catalog, identities, migrate
-from farrier.io.client import administrator, prepare_roles
+from farrier.io.client import administrator
 from farrier.io.embedded import EmbeddedServer
 from farrier.io.pool import Single
 
@@ -32,21 +32,20 @@ db = typer.Typer(
 def migrate_(settings: Config) -> None:
     """Bring the schema up to this program's version. May be run at any time, by any number at once."""
     applied = _administer(settings, partial(migrate.migrate, after=catalog.sync))
-    if applied:
-        typer.echo(f"migrated: version {applied[-1]}, {len(applied)} applied")
-    else:
-        typer.echo("nothing to migrate")
+    typer.echo(_described(applied) if applied else "nothing to migrate")
 
 
 @db.command("check")
 @with_settings
 def check(settings: Config, as_json: output.AsJson = False) -> None:
-    """Say whether schema and program fit: exit code 0, 1 for an older schema, 5 for a newer one. Names nodes that
-    recorded the same machine."""
+    """Say whether schema and program fit: exit code 0; 1 for an older schema, or one that was edited by hand; 5 for a
+    newer one. Names what was edited, and nodes that recorded the same machine."""
     status, shared = _administer(settings, _checked)
     if as_json:
         output.json({**msgspec.structs.asdict(status), "same_machine": shared})
     status.require_current()
+    if status.edited:
+        raise SchemaEdited(edited=status.edited)
     if not as_json:
         typer.echo(f"schema version {status.found}, as this program needs it")
         for machine in shared:
@@ -57,7 +56,7 @@ def check(settings: Config, as_json: output.AsJson = False) -> None:
 @with_settings
 def roles(settings: Config) -> None:
     """Make the five roles of farrier where they are missing, and give them their rights. Needs CREATEROLE."""
-    _administer(settings, prepare_roles)
+    _administer(settings, migrate.prepare_roles)
     typer.echo("farrier_controller, farrier_intents, farrier_agent, farrier_worker and farrier_reader are there")
 
 
@@ -73,9 +72,15 @@ def url(settings: Config) -> None:
     typer.echo(EmbeddedServer(Path(settings.database.embedded)).start())
 
 
+def _described(done: migrate.Migrated) -> str:
+    version = f"version {done.versions[-1]}, " if done.versions else ""
+    dropped = f", {len(done.dropped)} dropped" if done.dropped else ""
+    return f"migrated: {version}{len(done.changed)} functions, views, triggers and rights made or replaced{dropped}"
+
+
 async def _checked(conn: Single) -> tuple[migrate.SchemaStatus, tuple[identities.Duplicate, ...]]:
     """How the schema fits, and where it does, the machines that several nodes recorded."""
-    status = await migrate.check(conn)
+    status = await migrate.inspect(conn)
     return status, await identities.duplicates(conn) if status.found == status.needed else ()
 
 

@@ -19,16 +19,13 @@ import msgspec
 
 from farrier.config import DatabaseConfig
 from farrier.errors import ConfigError, SchemaMissing
-from farrier.io import catalog, migrate, pool, refusals, statements
+from farrier.io import catalog, migrate, pool, refusals
 from farrier.io.api import PostgresRequests
 from farrier.io.embedded import EmbeddedServer, default_directory
-from farrier.io.pool import Connection, Pool, Single
+from farrier.io.pool import Pool, Single
 from farrier.io.queries import PostgresQueries
 from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.io.retention import PostgresRetention
-
-_HAS_RIGHTS = statements.load("schema/has_rights")
-_GRANT_RIGHTS = statements.load("schema/grant_rights")
 
 # Somebody waits for an answer: enough for a server that restarts, not for one that is gone.
 _PATIENCE = timedelta(seconds=5)
@@ -95,14 +92,6 @@ async def server(config: DatabaseConfig) -> AsyncIterator[str]:
         if not ran_before:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(own.stop)
-
-
-async def prepare_roles(conn: Connection) -> None:
-    """Make the roles that are missing, and give all of them their rights if there is a schema already. May be called
-    again."""
-    await migrate.create_roles(conn)
-    if await conn.fetchval(_HAS_RIGHTS):
-        await conn.execute(_GRANT_RIGHTS)
 
 
 def _usual_directory() -> Path:

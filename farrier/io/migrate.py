@@ -1,43 +1,46 @@
 """Brings the schema to the version of this program, and says whether it is there.
 
-Called by `farrier db migrate|check|roles`, the demo, the daemon (which only checks) and the tests. Migrations
-are the files NNNN_name.sql of one directory, numbered without gaps, forward-only, never edited once released.
-Guarantees: one migrator at a time per database, the others wait and find nothing left to do; each migration
-is one transaction with its own record, so one that fails leaves the earlier ones applied and itself not.
+Called by `farrier db migrate|check|roles`, the demo, the daemon (which only checks) and the tests. A new database gets
+the baseline; one of an earlier release the steps that it lacks; both get the set of functions, views, triggers and
+rights, and whatever `after` copies from the model. All of it is one transaction. Guarantees: a database is at one
+version or at another, whatever fails; one migrator at a time per database, the others wait and find nothing left to do.
 Needs a session: connect directly and not through PgBouncer in transaction mode.
 """
 
 from __future__ import annotations
 
-import hashlib
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
+from functools import cache
 from typing import TYPE_CHECKING
 
 import anyio
 import asyncpg
 import msgspec
 
-from farrier import errors
-from farrier.io import statements
+from farrier import __version__, errors
+from farrier.io import schema_files, schema_set, statements
 from farrier.io.patience import PATIENT, LockPatience, patiently
+from farrier.io.schema_files import BASELINE, Schema, Step
 
 if TYPE_CHECKING:
     from farrier.io.pool import Connection
 
 
-DIRECTORY = Path(__file__).parent / "migrations"
-
 _PREPARED = statements.load("schema/prepared")
+_RECORDS = schema_files.RECORDS.read_text(encoding="utf-8")
 _LOCK = statements.load("schema/lock_migrator")
 _BEGIN = statements.load("schema/begin_migrating")
 _END = statements.load("schema/end_migrating")
-_EXISTS = statements.load("schema/exists")
-_PREPARE = statements.load("schema/prepare")
-_APPLIED = statements.load("schema/applied")
-_RECORD = statements.load("schema/record")
+_UNRELEASED = statements.load("schema/unreleased")
+_RECORDED = statements.load("schema/recorded")
+_STEPS = statements.load("schema/steps")
+_RECORD_STEP = statements.load("schema/record_step")
+_APPLIED_SET = statements.load("schema/applied_set")
 _ROLES = statements.load("schema/roles")
+
+_NUMBERS = re.compile(r"\d+")
 
 # What a session that ends anyway may take to let the next migrator in, which would notice that it ended.
 _END_SECONDS = 5
@@ -47,87 +50,104 @@ _POLL_SECONDS = 0.1
 _MADE_MEANWHILE = (asyncpg.UniqueViolationError, asyncpg.DuplicateSchemaError, asyncpg.DuplicateTableError)
 
 
-class Migration(msgspec.Struct, frozen=True):
-    """One file, read."""
+@cache
+def carried() -> Schema:
+    """The schema of this program."""
+    return schema_files.read(release=__version__)
 
-    version: int
-    name: str
-    sql: str
 
-    @property
-    def checksum(self) -> str:
-        return hashlib.sha256(self.sql.encode()).hexdigest()
+class Migrated(msgspec.Struct, frozen=True):
+    """What a migration did: the versions it went through, the objects it made or replaced, and those it dropped."""
+
+    versions: tuple[int, ...] = ()
+    changed: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.versions or self.changed or self.dropped)
 
 
 class SchemaStatus(msgspec.Struct, frozen=True):
-    """How far a database is (`found`, 0 for one without a schema) and how far this program needs it."""
+    """How a database stands to this program: the version of its tables (0 for one without a schema) and the one that is
+    needed, whether its set is this program's, and which objects were changed by hand since it was applied."""
 
     found: int
     needed: int
+    set_fits: bool
+    edited: tuple[str, ...] = ()
 
     def require_current(self) -> None:
-        """Raises SchemaMissing or SchemaTooNew unless program and database fit."""
-        if self.found > self.needed:
-            raise errors.SchemaTooNew(found=self.found, known=self.needed)
-        if self.found < self.needed:
+        """Raises SchemaMissing unless program and database fit. What was edited by hand does not stop the program."""
+        if self.found < self.needed or not self.set_fits:
             raise errors.SchemaMissing(found=self.found, needed=self.needed)
-
-
-def read(directory: Path = DIRECTORY) -> tuple[Migration, ...]:
-    """The migrations this program carries, in order."""
-    found = []
-    for expected, path in enumerate(sorted(directory.glob("*.sql")), start=1):
-        number, _, name = path.stem.partition("_")
-        if number != f"{expected:04d}" or not name:
-            raise errors.InternalError(f"expected migration {expected:04d}_<name>.sql, found {path.name}")
-        found.append(Migration(version=expected, name=name, sql=path.read_text(encoding="utf-8")))
-    return tuple(found)
 
 
 async def migrate(
     conn: Connection,
     *,
-    migrations: Sequence[Migration] | None = None,
+    schema: Schema | None = None,
     after: Callable[[Connection], Awaitable[None]] | None = None,
     patience: LockPatience = PATIENT,
-) -> list[int]:
-    """Apply what is missing; answers the versions applied here. May be called at any time by anyone.
+) -> Migrated:
+    """Apply what is missing. May be called at any time, by any number at once.
 
-    `after` runs last, under the same lock and in a transaction, even if nothing was missing: it brings tables
-    that mirror the model in line with this program. Raises SchemaTooNew before anything is touched, and RefusedByModel
-    when somebody keeps a table locked for longer than `patience`; what was applied until then stays.
+    `after` runs last, in the same transaction, even if nothing was missing: it brings tables that mirror the model in
+    line with this program. Raises SchemaTooNew, SchemaUnreleased or SchemaChanged before anything is touched, and
+    RefusedByModel when a table stays locked for longer than `patience` or when something that is not farrier's is in
+    the way.
     """
-    carried = read() if migrations is None else migrations
-    async with _alone(conn):
-        pending = _pending(carried, await _applied(conn))
-        if pending:
-            await create_roles(conn)
-        for migration in pending:
-            await _apply(conn, migration, patience)
+    wanted = carried() if schema is None else schema
+    await _refuse_unreleased(conn)
+
+    async def migrated() -> Migrated:
+        done = await _migrated(conn, wanted)
         if after is not None:
-            async with conn.transaction():
-                await after(conn)
-    return [migration.version for migration in pending]
+            await after(conn)
+        return done
+
+    async with _alone(conn):
+        await create_roles(conn)
+        return await patiently(conn, "the migration", migrated, patience)
 
 
-async def _apply(conn: Connection, migration: Migration, patience: LockPatience) -> None:
-    async def applied() -> None:
-        await conn.execute(_RECORD, migration.version, migration.name, migration.checksum)
-        await conn.execute(migration.sql)
-
-    await patiently(conn, f"migration {migration.version} ({migration.name})", applied, patience)
-
-
-async def check(conn: Connection, *, migrations: Sequence[Migration] | None = None) -> SchemaStatus:
-    """How the database stands to this program. Writes nothing. Raises MigrationChanged."""
-    carried = read() if migrations is None else migrations
+async def _migrated(conn: Connection, wanted: Schema) -> Migrated:
     applied = await _applied(conn)
-    _refuse_changed(carried, applied)
-    return SchemaStatus(found=max(applied, default=0), needed=len(carried))
+    await _refuse_newer(conn, wanted, applied)
+    new = not applied
+    grants = await schema_set.begin(conn, wanted)
+    pending = wanted.steps if new else tuple(step for step in wanted.steps if step.version not in applied)
+    if new:
+        await conn.execute(_RECORD_STEP, BASELINE, "baseline", wanted.tables_hash)
+    for step in pending:
+        if not new:
+            await conn.execute(step.sql)
+        await conn.execute(_RECORD_STEP, step.version, step.name, step.checksum)
+    done = await schema_set.apply(conn, wanted, grants, new=new, stepped=new or bool(pending))
+    versions = (*((BASELINE,) if new else ()), *(step.version for step in pending))
+    return Migrated(versions, done.changed, done.dropped)
+
+
+async def check(conn: Connection, *, schema: Schema | None = None) -> SchemaStatus:
+    """How the database stands to this program. Writes nothing. Raises SchemaTooNew, SchemaUnreleased, SchemaChanged."""
+    wanted = carried() if schema is None else schema
+    await _refuse_unreleased(conn)
+    applied = await _applied(conn)
+    await _refuse_newer(conn, wanted, applied)
+    if not applied:
+        return SchemaStatus(found=0, needed=wanted.version, set_fits=False)
+    return SchemaStatus(max(applied), wanted.version, (await _applied_set(conn))["hash"] == wanted.set_hash)
+
+
+async def inspect(conn: Connection, *, schema: Schema | None = None) -> SchemaStatus:
+    """As `check`, and also which objects were edited by hand."""
+    status = await check(conn, schema=schema)
+    if not status.found:
+        return status
+    return msgspec.structs.replace(status, edited=tuple((await schema_set.state(conn)).edited()))
 
 
 async def create_roles(conn: Connection) -> None:
-    """Make the roles that migrations grant to, where missing. Needs CREATEROLE only if one is missing."""
+    """Make the roles that rights are granted to, where missing. Needs CREATEROLE only if one is missing."""
     try:
         await conn.execute(_ROLES)
     except asyncpg.InsufficientPrivilegeError as refusal:
@@ -137,11 +157,21 @@ async def create_roles(conn: Connection) -> None:
         ) from refusal
 
 
+async def prepare_roles(conn: Connection) -> None:
+    """Make the roles that are missing, and give all of them their rights if there is a schema already. May be called
+    again."""
+    await create_roles(conn)
+    if (await check(conn)).found:
+        async with conn.transaction():
+            await schema_set.grant(conn, carried())
+
+
 @asynccontextmanager
 async def _alone(conn: Connection) -> AsyncIterator[None]:
     """A row says who migrates: a lock that any login may take would keep an upgrade waiting for as long as it likes."""
     while not await conn.fetchval(_PREPARED):
-        await _prepare(conn)
+        with suppress(*_MADE_MEANWHILE):
+            await conn.execute(_RECORDS)
     while True:
         if await becomes_migrator(conn):
             break
@@ -163,28 +193,45 @@ async def becomes_migrator(conn: Connection) -> bool:
         return await conn.fetchval(_BEGIN) is not None
 
 
-async def _prepare(conn: Connection) -> None:
-    await create_roles(conn)
-    with suppress(*_MADE_MEANWHILE):
-        await conn.execute(_PREPARE)
+async def _refuse_unreleased(conn: Connection) -> None:
+    if await conn.fetchval(_UNRELEASED):
+        raise errors.SchemaUnreleased
 
 
-async def _applied(conn: Connection) -> dict[int, asyncpg.Record]:
-    if not await conn.fetchval(_EXISTS):
+async def _applied(conn: Connection) -> Mapping[int, asyncpg.Record]:
+    """The versions that the database went through; none in one without a schema."""
+    if not await conn.fetchval(_RECORDED):
         return {}
-    return {record["version"]: record for record in await conn.fetch(_APPLIED)}
+    return {record["version"]: record for record in await conn.fetch(_STEPS)}
 
 
-def _pending(carried: Sequence[Migration], applied: Mapping[int, asyncpg.Record]) -> list[Migration]:
-    newest = max(applied, default=0)
-    if newest > len(carried):
-        raise errors.SchemaTooNew(found=newest, known=len(carried))
-    _refuse_changed(carried, applied)
-    return [migration for migration in carried if migration.version not in applied]
+async def _applied_set(conn: Connection) -> asyncpg.Record:
+    """Of a database that went through a version, in whose transaction the set was recorded."""
+    recorded = await conn.fetchrow(_APPLIED_SET)
+    if recorded is None:
+        raise errors.InternalError("expected a row in farrier.schema_set, found none; it was deleted by hand")
+    return recorded
 
 
-def _refuse_changed(carried: Sequence[Migration], applied: Mapping[int, asyncpg.Record]) -> None:
-    for migration in carried:
-        record = applied.get(migration.version)
-        if record is not None and record["checksum"] != migration.checksum:
-            raise errors.MigrationChanged(version=migration.version, name=record["name"])
+async def _refuse_newer(conn: Connection, wanted: Schema, applied: Mapping[int, asyncpg.Record]) -> None:
+    """Raises SchemaTooNew or SchemaChanged."""
+    if not applied:
+        return
+    applied_set = await _applied_set(conn)
+    if max(applied) > wanted.version or _parts(applied_set["release"]) > _parts(wanted.release):
+        raise errors.SchemaTooNew(found=max(applied), known=wanted.version, release=applied_set["release"])
+    _refuse_changed(wanted.steps, applied)
+    if max(applied) == wanted.version and applied_set["tables"] != wanted.tables_hash:
+        raise errors.SchemaChanged(version=wanted.version, name="the tables")
+
+
+def _refuse_changed(steps: Sequence[Step], applied: Mapping[int, asyncpg.Record]) -> None:
+    for step in steps:
+        record = applied.get(step.version)
+        if record is not None and record["checksum"] != step.checksum:
+            raise errors.SchemaChanged(version=step.version, name=record["name"])
+
+
+def _parts(release: str) -> tuple[int, ...]:
+    """The numbers of a release, by which releases are ordered."""
+    return tuple(int(part) for part in _NUMBERS.findall(release))

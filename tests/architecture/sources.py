@@ -14,7 +14,7 @@ TESTS = ROOT / "tests"
 BENCH = ROOT / "bench"
 TOOLS = ROOT / "tools"
 STATEMENTS = FARRIER / "io" / "sql"
-MIGRATIONS = FARRIER / "io" / "migrations"
+SCHEMA = FARRIER / "io" / "schema"
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -61,8 +61,8 @@ def dotted(node: ast.AST) -> str:
 
 
 def sql_files() -> list[Path]:
-    """Every statement and every migration."""
-    return sorted([*STATEMENTS.rglob("*.sql"), *MIGRATIONS.glob("*.sql")])
+    """Every statement, and every file of the schema."""
+    return sorted([*STATEMENTS.rglob("*.sql"), *SCHEMA.rglob("*.sql")])
 
 
 def bare_sql(path: Path) -> str:

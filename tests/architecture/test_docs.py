@@ -17,7 +17,7 @@ TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
 MARKER = re.compile(r"^<!-- (?:end )?generated\b[^>]*-->$", re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?://)([^)#\s]*)(#[^)\s]*)?\)")
 SQLSTATE = re.compile(r"\bFR\d{3}\b")
-TABLE = re.compile(r"^CREATE (?:UNLOGGED )?TABLE farrier\.(\w+)", re.MULTILINE)
+TABLE = re.compile(r"^CREATE (?:UNLOGGED )?TABLE (?:IF NOT EXISTS )?farrier\.(\w+)", re.MULTILINE)
 QUOTED = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
 EVENT = re.compile(r"`([a-z_]+\.(?:failed|lost|crashed))`")
 NAME = re.compile(r"\bfarrier_[a-z_]+")
@@ -147,7 +147,9 @@ def test_a_setting_that_is_listed_is_read_by_the_program() -> None:
 
 @every_page
 def test_functions_that_a_page_calls_are_in_the_schema(page: Path) -> None:
-    made = set(re.findall(r"CREATE FUNCTION farrier\.(\w+)", "".join(p.read_text() for p in sources.sql_files())))
+    made = set(
+        re.findall(r"CREATE OR REPLACE FUNCTION farrier\.(\w+)", "".join(p.read_text() for p in sources.sql_files()))
+    )
     assert set(FUNCTION.findall(TEXTS[page])) <= made
 
 

@@ -48,9 +48,7 @@ async def test_a_start_that_waits_for_the_database_ends_with_the_first_signal() 
 
 async def test_a_schema_newer_than_the_program_is_left_alone(db: pg.Database) -> None:
     async with db.connect() as conn:
-        await conn.execute(
-            "INSERT INTO farrier.schema_migrations (version, name, checksum) VALUES (999, 'future', 'x')"
-        )
+        await conn.execute("INSERT INTO farrier.schema_steps (version, name, checksum) VALUES (999, 'future', 'x')")
     async with replica(db.dsn) as daemon:
         assert await daemon.ended() == 5
     assert "upgrade farrier" in (await daemon.until("daemon.failed"))["error"]

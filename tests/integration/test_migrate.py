@@ -5,20 +5,21 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 
 import anyio
 import asyncpg
 import pytest
 
 from farrier import errors
-from farrier.io import migrate, statements
+from farrier.io import catalog, migrate, statements
 from farrier.io.patience import LockPatience
 from farrier.io.pool import Connection
-from tests.support import pg
+from farrier.io.schema_files import Schema
+from tests.support import pg, toys
 
-FIRST = "CREATE TABLE farrier.toy (id integer PRIMARY KEY);"
-SECOND = "ALTER TABLE farrier.toy ADD COLUMN name text;"
+TOY = "CREATE TABLE farrier.toy (id integer PRIMARY KEY);"
+TOY_WITH_NAME = "CREATE TABLE farrier.toy (id integer PRIMARY KEY, name text);"
+ADD_NAME = "-- replicas: go on\nALTER TABLE farrier.toy ADD COLUMN name text;"
 WAITS = """
     SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
                     WHERE a.datname = current_database() AND NOT l.granted)
@@ -27,13 +28,13 @@ MIGRATES = """
     UPDATE farrier.migrator SET pid = a.pid, login = a.usename, backend_start = a.backend_start
       FROM pg_stat_activity a WHERE a.pid = $1
 """
-BROKEN = "ALTER TABLE farrier.toy ADD COLUMN colour text; SELECT 1/0;"
+BROKEN = "-- replicas: go on\nALTER TABLE farrier.toy ADD COLUMN colour text; SELECT 1/0;"
 
 
-def toys(*scripts: str) -> tuple[migrate.Migration, ...]:
-    return tuple(
-        migrate.Migration(version=number, name=f"toy_{number}", sql=sql) for number, sql in enumerate(scripts, start=1)
-    )
+FIRST = toys.schema(tables=TOY)
+SECOND = toys.schema(tables=TOY_WITH_NAME, steps=[ADD_NAME])
+BROKEN_SECOND = toys.schema(tables=TOY, steps=[BROKEN])
+HASTY = LockPatience(wait=timedelta(milliseconds=20), pause=timedelta(0), tries=3)
 
 
 async def columns(conn: Connection) -> list[str]:
@@ -46,11 +47,10 @@ async def columns(conn: Connection) -> list[str]:
     ]
 
 
-async def test_twenty_migrators_at_once_apply_each_migration_once_and_none_fails(
+async def test_of_twenty_migrators_at_once_one_migrates_and_none_fails(
     empty_db: pg.Database,
 ) -> None:
-    migrations = toys(FIRST, SECOND)
-    applied: list[list[int]] = []
+    applied: list[tuple[int, ...]] = []
     mirrored = 0
 
     async def mirror(_conn: Connection) -> None:
@@ -59,13 +59,13 @@ async def test_twenty_migrators_at_once_apply_each_migration_once_and_none_fails
 
     async def one() -> None:
         async with empty_db.connect() as conn:
-            applied.append(await migrate.migrate(conn, migrations=migrations, after=mirror))
+            applied.append((await migrate.migrate(conn, schema=SECOND, after=mirror)).versions)
 
     async with anyio.create_task_group() as group:
         for _ in range(20):
             group.start_soon(one)
 
-    assert sorted(applied) == [[]] * 19 + [[1, 2]]
+    assert sorted(applied) == [()] * 19 + [(1, 2)]
     assert mirrored == 20
     async with empty_db.connect() as conn:
         assert await columns(conn) == ["id", "name"]
@@ -82,14 +82,14 @@ async def test_a_migrator_waits_for_one_at_work_and_not_for_one_that_died(empty_
 
     async def second() -> None:
         async with empty_db.connect() as conn:
-            await migrate.migrate(conn, migrations=toys(FIRST))
+            await migrate.migrate(conn, schema=FIRST)
             order.append("second")
 
     async with empty_db.connect() as dying:
-        await migrate.migrate(dying, migrations=toys(FIRST))
+        await migrate.migrate(dying, schema=FIRST)
         await dying.execute(statements.load("schema/begin_migrating"))
     async with empty_db.connect() as conn, anyio.create_task_group() as group:
-        group.start_soon(partial(migrate.migrate, conn, migrations=toys(FIRST), after=slowly))
+        group.start_soon(partial(migrate.migrate, conn, schema=FIRST, after=slowly))
         await started.wait()
         group.start_soon(second)
         finish.set()
@@ -105,7 +105,7 @@ async def test_a_migrator_that_connected_while_another_waited_for_its_turn_is_no
         answers.append(await migrate.becomes_migrator(conn))
 
     async with empty_db.connect() as holder, empty_db.connect() as waiting, empty_db.connect() as watch:
-        await migrate.migrate(holder, migrations=toys(FIRST))
+        await migrate.migrate(holder, schema=FIRST)
         turn = holder.transaction()
         await turn.start()
         await holder.execute("SELECT FROM farrier.migrator FOR UPDATE")
@@ -121,7 +121,7 @@ async def test_a_migrator_that_connected_while_another_waited_for_its_turn_is_no
 
 async def test_no_other_login_keeps_a_migrator_waiting(empty_db: pg.Database) -> None:
     async with empty_db.connect() as conn, empty_db.connect() as other:
-        await migrate.migrate(conn, migrations=toys(FIRST))
+        await migrate.migrate(conn, schema=FIRST)
         login = f"stranger_to_{await conn.fetchval('SELECT current_database()')}"
         await conn.execute(f"CREATE ROLE {login} LOGIN; GRANT USAGE ON SCHEMA farrier TO {login}")
         await other.execute(f"SET SESSION AUTHORIZATION {login}")
@@ -131,7 +131,7 @@ async def test_no_other_login_keeps_a_migrator_waiting(empty_db: pg.Database) ->
                 with pytest.raises(asyncpg.InsufficientPrivilegeError):
                     async with other.transaction():
                         await other.execute(attempt)
-            assert await migrate.migrate(conn, migrations=toys(FIRST, SECOND)) == [2]
+            assert (await migrate.migrate(conn, schema=SECOND)).versions == (2,)
         finally:
             await other.execute("RESET SESSION AUTHORIZATION")
             await conn.execute(f"DROP OWNED BY {login}; DROP ROLE {login}")
@@ -139,69 +139,113 @@ async def test_no_other_login_keeps_a_migrator_waiting(empty_db: pg.Database) ->
 
 async def test_only_what_is_missing_is_applied(empty_db: pg.Database) -> None:
     async with empty_db.connect() as conn:
-        assert await migrate.migrate(conn, migrations=toys(FIRST)) == [1]
-        assert await migrate.migrate(conn, migrations=toys(FIRST, SECOND)) == [2]
+        assert (await migrate.migrate(conn, schema=FIRST)).versions == (1,)
+        assert (await migrate.migrate(conn, schema=SECOND)).versions == (2,)
 
 
 async def test_a_migration_that_fails_leaves_nothing_of_itself_and_lets_the_next_migrator_in(
     empty_db: pg.Database,
 ) -> None:
     async with empty_db.connect() as conn, empty_db.connect() as other:
+        await migrate.migrate(conn, schema=FIRST)
         with pytest.raises(asyncpg.DivisionByZeroError):
-            await migrate.migrate(conn, migrations=toys(FIRST, BROKEN))
+            await migrate.migrate(conn, schema=BROKEN_SECOND)
         assert await columns(conn) == ["id"]
         with anyio.fail_after(10):
-            assert await migrate.migrate(other, migrations=toys(FIRST, SECOND)) == [2]
+            assert (await migrate.migrate(other, schema=SECOND)).versions == (2,)
 
 
-async def test_a_failing_mirror_of_the_model_keeps_the_migrations_and_reports_itself(
-    empty_db: pg.Database,
-) -> None:
+async def test_a_failing_mirror_of_the_model_leaves_the_database_as_it_was(empty_db: pg.Database) -> None:
     async def mirror(conn: Connection) -> None:
         await conn.execute("INSERT INTO farrier.toy VALUES (1)")
         raise errors.InternalError("the model is not what the table wants")
 
     async with empty_db.connect() as conn:
         with pytest.raises(errors.InternalError):
-            await migrate.migrate(conn, migrations=toys(FIRST), after=mirror)
-        assert await conn.fetchval("SELECT count(*) FROM farrier.toy") == 0
-        assert (await migrate.check(conn, migrations=toys(FIRST))).found == 1
+            await migrate.migrate(conn, schema=FIRST, after=mirror)
+        assert (await migrate.check(conn, schema=FIRST)).found == 0
+        assert await columns(conn) == []
 
 
 async def test_a_schema_of_a_newer_program_is_refused_untouched(empty_db: pg.Database) -> None:
     async with empty_db.connect() as conn:
-        await migrate.migrate(conn, migrations=toys(FIRST, SECOND))
-        with pytest.raises(errors.SchemaTooNew, match=r"version 2.*knows 1") as refusal:
-            await migrate.migrate(conn, migrations=toys(FIRST))
-        assert refusal.value.exit_code is errors.ExitCode.SCHEMA_TOO_NEW
-        with pytest.raises(errors.SchemaTooNew):
-            (await migrate.check(conn, migrations=toys(FIRST))).require_current()
+        await migrate.migrate(conn, schema=SECOND)
+        for refused in (migrate.migrate, migrate.check):
+            with pytest.raises(errors.SchemaTooNew, match=r"version 2.*knows 1") as refusal:
+                await refused(conn, schema=FIRST)
+            assert refusal.value.exit_code is errors.ExitCode.SCHEMA_TOO_NEW
 
 
-async def test_a_migration_edited_after_it_was_applied_is_refused(empty_db: pg.Database) -> None:
+async def test_the_functions_of_a_newer_release_are_a_newer_schema(empty_db: pg.Database) -> None:
+    newer = toys.schema(tables=TOY, functions={"one": "SELECT 1"}, release="0.10.0")
+    older = toys.schema(tables=TOY, functions={"one": "SELECT 2"}, release="0.9.0")
     async with empty_db.connect() as conn:
-        await migrate.migrate(conn, migrations=toys(FIRST))
-        with pytest.raises(errors.MigrationChanged, match="0001"):
-            await migrate.migrate(conn, migrations=toys(FIRST + " -- edited"))
-        with pytest.raises(errors.MigrationChanged):
-            await migrate.check(conn, migrations=toys(FIRST + " -- edited"))
+        await migrate.migrate(conn, schema=newer)
+        with pytest.raises(errors.SchemaTooNew, match=r"farrier 0\.10\.0"):
+            await migrate.migrate(conn, schema=older)
+        assert await conn.fetchval("SELECT farrier.one()") == 1
+
+
+async def test_functions_of_another_checkout_of_the_release_have_to_be_migrated(empty_db: pg.Database) -> None:
+    this = toys.schema(tables=TOY, functions={"one": "SELECT 1"})
+    other = toys.schema(tables=TOY, functions={"one": "SELECT 2"})
+    async with empty_db.connect() as conn:
+        await migrate.migrate(conn, schema=this)
+        status = await migrate.check(conn, schema=other)
+        with pytest.raises(errors.SchemaMissing, match=r"another farrier.*farrier db migrate"):
+            status.require_current()
+        await migrate.migrate(conn, schema=other)
+        (await migrate.check(conn, schema=other)).require_current()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        toys.schema(tables=TOY_WITH_NAME, steps=[ADD_NAME + " -- edited"]),
+        toys.schema(tables=TOY_WITH_NAME + "CREATE TABLE farrier.more ();", steps=[ADD_NAME]),
+    ],
+    ids=["migration", "tables"],
+)
+async def test_tables_that_changed_after_they_were_applied_are_refused(empty_db: pg.Database, changed: Schema) -> None:
+    async with empty_db.connect() as conn:
+        await migrate.migrate(conn, schema=SECOND)
+        for refused in (migrate.migrate, migrate.check):
+            with pytest.raises(errors.SchemaChanged, match="version 2"):
+                await refused(conn, schema=changed)
+
+
+async def test_a_comment_in_the_tables_may_be_corrected(empty_db: pg.Database) -> None:
+    async with empty_db.connect() as conn:
+        await migrate.migrate(conn, schema=FIRST)
+        assert not await migrate.migrate(conn, schema=toys.schema(tables=f"-- Toys.\n{TOY}"))
+
+
+async def test_a_database_of_before_the_first_release_is_refused_with_what_to_do(empty_db: pg.Database) -> None:
+    async with empty_db.connect() as conn:
+        await conn.execute("CREATE SCHEMA farrier; CREATE TABLE farrier.schema_migrations (version integer)")
+        for refused in (migrate.migrate, migrate.check):
+            with pytest.raises(errors.SchemaUnreleased, match=r"DROP SCHEMA farrier CASCADE.*farrier db migrate"):
+                await refused(conn)
+        await conn.execute("DROP SCHEMA farrier CASCADE")
+        assert await migrate.migrate(conn)
 
 
 async def test_a_database_without_the_schema_is_told_apart_from_an_old_one(empty_db: pg.Database) -> None:
     async with empty_db.connect() as conn:
-        status = await migrate.check(conn, migrations=toys(FIRST, SECOND))
+        status = await migrate.check(conn, schema=SECOND)
         with pytest.raises(errors.SchemaMissing, match=r"has no farrier schema.*farrier db migrate"):
             status.require_current()
-        await migrate.migrate(conn, migrations=toys(FIRST))
+        await migrate.migrate(conn, schema=FIRST)
         with pytest.raises(errors.SchemaMissing, match=r"has schema version 1, this program needs 2"):
-            (await migrate.check(conn, migrations=toys(FIRST, SECOND))).require_current()
+            (await migrate.check(conn, schema=SECOND)).require_current()
 
 
-async def test_the_real_migrations_run_on_every_supported_server(every_server: pg.Server) -> None:
+async def test_the_schema_is_made_on_every_supported_server(every_server: pg.Server) -> None:
     async with every_server.database(template=None) as database, database.connect() as conn:
-        carried = migrate.read()
-        assert await migrate.migrate(conn) == [migration.version for migration in carried]
-        (await migrate.check(conn)).require_current()
+        await migrate.migrate(conn)
+        status = await migrate.inspect(conn)
+        status.require_current()
+        assert not status.edited
 
 
 async def test_a_user_who_may_create_roles_but_is_no_superuser_can_migrate(empty_db: pg.Database) -> None:
@@ -211,28 +255,21 @@ async def test_a_user_who_may_create_roles_but_is_no_superuser_can_migrate(empty
         await conn.execute(f"CREATE ROLE {owner} CREATEROLE; GRANT CREATE ON DATABASE {name} TO {owner}")
         await conn.execute(f"SET ROLE {owner}")
         try:
-            assert await migrate.migrate(conn) == [migration.version for migration in migrate.read()]
+            assert (await migrate.migrate(conn, after=catalog.sync)).versions == (migrate.carried().version,)
+            assert not await migrate.migrate(conn, after=catalog.sync)
         finally:
             await conn.execute(f"RESET ROLE; DROP OWNED BY {owner}; DROP ROLE {owner}")
-
-
-def test_a_gap_in_the_numbers_is_noticed(tmp_path: Path) -> None:
-    (tmp_path / "0001_core.sql").write_text("SELECT 1")
-    (tmp_path / "0003_later.sql").write_text("SELECT 1")
-    with pytest.raises(errors.InternalError, match=r"expected migration 0002.*found 0003_later\.sql"):
-        migrate.read(tmp_path)
 
 
 async def test_a_table_that_somebody_keeps_locked_is_not_waited_for_in_front_of_everybody(
     empty_db: pg.Database,
 ) -> None:
     """Each try gives way to those behind it; at the end the operator is told, and nothing is half applied."""
-    hasty = LockPatience(wait=timedelta(milliseconds=20), pause=timedelta(0), tries=3)
     async with empty_db.connect() as conn, empty_db.connect() as dump:
-        await migrate.migrate(conn, migrations=toys(FIRST))
+        await migrate.migrate(conn, schema=FIRST)
         async with dump.transaction():
             await dump.execute("SELECT FROM farrier.toy")
             with pytest.raises(errors.RefusedByModel, match=r"keeps locked.*pg_stat_activity"):
-                await migrate.migrate(conn, migrations=toys(FIRST, SECOND), patience=hasty)
+                await migrate.migrate(conn, schema=SECOND, patience=HASTY)
             assert await columns(conn) == ["id"]
-        assert await migrate.migrate(conn, migrations=toys(FIRST, SECOND), patience=hasty) == [2]
+        assert (await migrate.migrate(conn, schema=SECOND, patience=HASTY)).versions == (2,)

@@ -24,7 +24,7 @@ COLUMNS = """
       FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
      WHERE c.relnamespace = 'farrier'::regnamespace AND c.relkind = 'r' AND a.attnum > 0
        AND a.atttypid = 'timestamptz'::regtype AND NOT farrier.is_of_the_future(a.attname)
-       AND c.relname NOT IN ('history', 'schedule', 'schema_migrations')
+       AND c.relname NOT IN ('history', 'schedule', 'schema_steps', 'schema_set')
 """
 
 

@@ -64,7 +64,7 @@ async def test_a_database_that_is_in_use_is_left_alone(db: pg.Database) -> None:
     assert b"has a schema farrier already" in done.stderr
     assert b"yardstick:" not in done.stderr, "nothing is measured beside a farrier that may be at work"
     async with db.connect() as conn:
-        assert await conn.fetchval("SELECT count(*) FROM farrier.schema_migrations") > 0
+        assert await conn.fetchval("SELECT count(*) FROM farrier.schema_steps") > 0
 
 
 async def test_an_unknown_name_is_refused_with_those_there_are() -> None:

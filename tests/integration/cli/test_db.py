@@ -39,7 +39,7 @@ async def test_a_command_on_a_database_without_a_schema_says_what_to_run(empty: 
 
 async def test_a_newer_schema_is_refused_with_an_exit_code_of_its_own(farrier: Prompt, db: pg.Database) -> None:
     async with db.connect() as conn:
-        await conn.execute("INSERT INTO farrier.schema_migrations (version, name, checksum) VALUES (9999, 'new', '')")
+        await conn.execute("INSERT INTO farrier.schema_steps (version, name, checksum) VALUES (9999, 'new', '')")
     for command in (["db", "check"], ["db", "migrate"], ["node", "list"], ["intent", "gpu-1", "drain"]):
         assert "upgrade farrier" in (await farrier(*command, ends=ExitCode.SCHEMA_TOO_NEW)).err
 

@@ -48,7 +48,9 @@ OF_THE_MODEL = (
     "actions",
     "advice",
     "settings",
-    "schema_migrations",
+    "schema_steps",
+    "schema_set",
+    "schema_objects",
     "migrator",
 )
 OF_KINDS = (

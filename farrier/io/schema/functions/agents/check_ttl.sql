@@ -1,0 +1,7 @@
+-- Refuses a lifetime of a bootstrap token that is not more than 0 and at most 30 days.
+CREATE OR REPLACE FUNCTION farrier.check_ttl(ttl interval) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF ttl IS NULL OR ttl <= interval '0' OR ttl > interval '30 days' THEN
+        RAISE EXCEPTION 'a token lives more than 0 and at most 30 days, not %', coalesce(ttl::text, 'null') USING ERRCODE = 'FR400';
+    END IF;
+END $$;

@@ -1,0 +1,29 @@
+-- One row update. The node runs at once only if the report changes something: the first one, another health, back after
+-- a silence, or one of the three failed SSH seeds in a row that the handler counts to.
+CREATE OR REPLACE FUNCTION farrier.heartbeat(node text, health jsonb, agent_key text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    target bigint := find_node(node);
+    fault text := health_fault(health);
+    was record;
+    changed boolean;
+BEGIN
+    IF fault IS NOT NULL THEN RAISE EXCEPTION '%', fault USING ERRCODE = 'FR400'; END IF;
+    SELECT a.last_heartbeat_at, a.health, a.key_hash, a.ssh_seed_failures INTO was FROM node_agents a WHERE a.node_id = target FOR UPDATE;
+    PERFORM check_agent_key(node, was.key_hash, agent_key);
+    -- What is the same as before was looked at before.
+    changed := was.health IS DISTINCT FROM health;
+    IF changed THEN
+        fault := json_fault(health, 65536);
+        IF fault IS NOT NULL THEN RAISE EXCEPTION 'health %', fault USING ERRCODE = 'FR400'; END IF;
+    END IF;
+    UPDATE node_agents a
+       SET last_heartbeat_at = farrier.now(), health = heartbeat.health,
+           ssh_seed_failures = CASE heartbeat.health ->> 'ssh_seed' WHEN 'failed' THEN a.ssh_seed_failures + 1 ELSE 0 END
+     WHERE a.node_id = target;
+    IF was.last_heartbeat_at IS NULL OR changed
+       OR (health ->> 'ssh_seed' = 'failed' AND was.ssh_seed_failures < 3)
+       OR was.last_heartbeat_at < farrier.now() - make_interval(secs => setting('offline_after_seconds')::double precision) THEN
+        PERFORM enqueue('node', target);
+    END IF;
+END $$;

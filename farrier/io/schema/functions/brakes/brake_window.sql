@@ -1,0 +1,4 @@
+-- The time over which nodes that leave service are counted together.
+CREATE OR REPLACE FUNCTION farrier.brake_window() RETURNS interval
+    LANGUAGE sql STABLE SET search_path = farrier, pg_temp
+    RETURN make_interval(secs => coalesce(farrier.setting('brake_window_seconds'), 600)::double precision);

@@ -1,0 +1,7 @@
+-- When the brake last refused to take this node out of service; null once the node is to try again, after half of the window.
+CREATE OR REPLACE FUNCTION farrier.braked_at(of_site text, of_node bigint) RETURNS timestamptz
+    LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
+    SELECT d.at FROM departures d
+     WHERE d.site = coalesce(of_site, '') AND d.node = of_node AND d.held AND d.at > farrier.now() - brake_window() / 2
+       AND NOT is_brake_lifted(d.site)
+$$;

@@ -1,0 +1,43 @@
+-- The runs, of those among these that would take an active node out of service, that a brake refuses. Commits of one site wait for
+-- each other here, so no more nodes leave than may, however many controllers decide at once. A refused run counts like one that
+-- left: what would leave together is counted as a whole.
+CREATE OR REPLACE FUNCTION farrier.held_by_brakes(leaving jsonb, among bigint[]) RETURNS bigint[]
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    one    record;
+    brake  brakes;
+    recent timestamptz := farrier.now() - brake_window();
+    share  numeric := setting('brake_share');
+    least  numeric := setting('brake_at_least');
+    going  integer;
+    stops  boolean;
+    held   bigint[] := '{}';
+BEGIN
+    FOR one IN
+        SELECT coalesce(n.site, '') AS site, array_agg(n.id ORDER BY n.id) AS runs
+          FROM jsonb_to_recordset(leaving) c (run bigint) JOIN nodes n ON n.id = c.run AND n.status = 'active'
+         WHERE c.run = ANY (among)
+         GROUP BY 1 ORDER BY 1
+    LOOP
+        INSERT INTO brakes (site) VALUES (one.site) ON CONFLICT DO NOTHING;
+        SELECT * INTO brake FROM brakes b WHERE b.site = one.site FOR UPDATE;
+        -- No bound above: farrier.now() is when this commit began, and one that began later may have been first here.
+        DELETE FROM departures d WHERE d.site = one.site AND d.at < recent;
+        IF brake.counted_at IS NULL OR brake.counted_at NOT BETWEEN farrier.now() - interval '1 minute' AND farrier.now() THEN
+            brake.counted_at := farrier.now();
+            brake.in_service := (SELECT count(*) FROM (
+                SELECT n.id FROM nodes n WHERE n.status = 'active' AND coalesce(n.site, '') = one.site
+                UNION SELECT d.node FROM departures d WHERE d.site = one.site) s);
+        END IF;
+        going := (SELECT count(*) FROM (SELECT unnest(one.runs) UNION SELECT d.node FROM departures d WHERE d.site = one.site) g);
+        stops := coalesce(going > share * brake.in_service AND going >= least, false) AND NOT is_brake_lifted(one.site);
+        IF stops AND NOT EXISTS (SELECT FROM departures d WHERE d.site = one.site AND d.held) THEN
+            brake.since := farrier.now();
+        END IF;
+        UPDATE brakes b SET in_service = brake.in_service, counted_at = brake.counted_at, since = brake.since WHERE b.site = one.site;
+        INSERT INTO departures SELECT one.site, run, farrier.now(), stops FROM unnest(one.runs) run
+            ON CONFLICT (site, node) DO UPDATE SET at = excluded.at, held = excluded.held;
+        IF stops THEN held := held || one.runs; END IF;
+    END LOOP;
+    RETURN held;
+END $$;

@@ -1,0 +1,18 @@
+-- Lets the moves of a site go on, whatever their number, for a while; again with another time while one lasts, '0' ends it. The site
+-- is '' for nodes without one.
+CREATE OR REPLACE FUNCTION farrier.lift_brake(site text, reason text, lasts interval DEFAULT '1 hour', requested_by text DEFAULT NULL) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    of_site text := coalesce(lift_brake.site, '');
+BEGIN
+    IF coalesce(reason, '') = '' OR length(reason) > 500 OR length(requested_by) > 255 THEN
+        RAISE EXCEPTION 'a brake is lifted for a reason of 1 to 500 characters, by a name of at most 255' USING ERRCODE = 'FR400';
+    ELSIF lasts IS NULL OR lasts < interval '0' OR lasts > interval '24 hours' THEN
+        RAISE EXCEPTION 'a brake is lifted for up to 24 hours, not for %', coalesce(lasts::text, 'null') USING ERRCODE = 'FR400';
+    ELSIF NOT is_brake_lifted(of_site) AND NOT EXISTS (SELECT FROM brakes_holding h WHERE h.site = of_site) THEN
+        RAISE EXCEPTION 'the brake of site % holds no node', quote_literal(of_site)
+            USING ERRCODE = 'FR409', HINT = 'SELECT * FROM farrier.brakes_holding lists the sites whose brake does.';
+    END IF;
+    INSERT INTO brake_lifts (site, until, reason, requested_by)
+    VALUES (of_site, farrier.now() + lasts, lift_brake.reason, coalesce(lift_brake.requested_by, session_user));
+END $$;

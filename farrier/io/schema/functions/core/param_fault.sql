@@ -1,0 +1,48 @@
+-- One parameter against its rule; the text of what is wrong with it, or null. A rule may bring the text for what does not
+-- match its pattern.
+CREATE OR REPLACE FUNCTION farrier.param_fault(rule jsonb, value jsonb) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    given text := value #>> '{}';
+BEGIN
+    IF rule IS NULL THEN RETURN 'is unknown'; END IF;
+    IF rule ->> 'type' = 'boolean' THEN
+        RETURN CASE WHEN jsonb_typeof(value) <> 'boolean' THEN 'must be true or false' END;
+    END IF;
+    IF rule ->> 'type' = 'object' THEN
+        RETURN CASE WHEN jsonb_typeof(value) <> 'object' THEN 'must be a JSON object' END;
+    END IF;
+    IF rule ->> 'type' = 'integer' THEN
+        IF jsonb_typeof(value) <> 'number' OR given !~ '^-?[0-9]+$' THEN RETURN 'must be a whole number'; END IF;
+        -- No column takes more than 64 bits.
+        IF given::numeric < coalesce((rule ->> 'min')::numeric, -9223372036854775808) THEN
+            RETURN format('must be %s or more', coalesce(rule ->> 'min', '-9223372036854775808'));
+        END IF;
+        IF given::numeric > coalesce((rule ->> 'max')::numeric, 9223372036854775807) THEN
+            RETURN format('must be %s or less', coalesce(rule ->> 'max', '9223372036854775807'));
+        END IF;
+        RETURN NULL;
+    END IF;
+    IF rule ->> 'type' = 'array' THEN
+        IF jsonb_typeof(value) <> 'array' THEN RETURN 'must be an array'; END IF;
+        IF jsonb_array_length(value) > (rule ->> 'max')::integer THEN
+            RETURN format('has more than %s elements', rule ->> 'max');
+        END IF;
+        RETURN (SELECT format('has an element that %s', farrier.param_fault(rule -> 'items', e))
+                  FROM jsonb_array_elements(value) e WHERE farrier.param_fault(rule -> 'items', e) IS NOT NULL LIMIT 1);
+    END IF;
+    IF jsonb_typeof(value) <> 'string' THEN RETURN 'must be a string'; END IF;
+    IF rule ? 'enum' AND NOT (rule -> 'enum') ? given THEN
+        RETURN format('must be one of %s', (SELECT string_agg(e, ', ') FROM jsonb_array_elements_text(rule -> 'enum') e));
+    END IF;
+    IF char_length(given) > (rule ->> 'max')::integer THEN
+        RETURN format('is longer than %s characters', rule ->> 'max');
+    END IF;
+    IF rule ? 'pattern' AND given !~ (rule ->> 'pattern') THEN
+        RETURN CASE WHEN rule ? 'fault' THEN rule ->> 'fault'
+                    WHEN rule ->> 'pattern' IN ('\S', '\A\S+\Z') THEN 'is blank or has blanks in it'
+                    WHEN rule ->> 'pattern' = '.' THEN 'is empty'
+                    ELSE format('does not match %s', rule ->> 'pattern') END;
+    END IF;
+    RETURN NULL;
+END $$;

@@ -1,0 +1,31 @@
+-- All parameters of an action; what is wrong with them, or null.
+CREATE OR REPLACE FUNCTION farrier.params_fault(spec jsonb, params jsonb) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    field text;
+    other text;
+    fault text;
+BEGIN
+    IF jsonb_typeof(params) <> 'object' THEN RETURN 'params must be a JSON object'; END IF;
+    FOR field IN SELECT jsonb_object_keys(params) LOOP
+        fault := param_fault(spec -> 'fields' -> field, params -> field);
+        IF fault IS NOT NULL THEN
+            RETURN format('parameter %s %s; it takes: %s', field, fault,
+                coalesce((SELECT string_agg(k, ', ') FROM jsonb_object_keys(spec -> 'fields') k), 'none'));
+        END IF;
+    END LOOP;
+    FOR field IN SELECT k FROM jsonb_object_keys(spec -> 'fields') k
+                  WHERE (spec #> ARRAY['fields', k, 'required']) = 'true'::jsonb AND NOT params ? k LOOP
+        RETURN format('parameter %s is missing', field);
+    END LOOP;
+    IF jsonb_array_length(spec -> 'any_of') > 0
+       AND NOT params ?| ARRAY(SELECT jsonb_array_elements_text(spec -> 'any_of')) THEN
+        RETURN format('needs at least one of: %s', (SELECT string_agg(e, ', ') FROM jsonb_array_elements_text(spec -> 'any_of') e));
+    END IF;
+    FOR field, other IN SELECT key, value FROM jsonb_each_text(spec -> 'needs') LOOP
+        IF params -> field = 'true'::jsonb AND NOT params ? other THEN
+            RETURN format('%s: true needs a %s', field, other);
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END $$;

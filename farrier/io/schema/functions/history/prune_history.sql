@@ -1,0 +1,30 @@
+-- Looks at up to `most` changes from before `cutoff`, oldest first, behind the given key (nulls: from the beginning), and
+-- removes those that are no longer needed; answers how many it looked at and removed, and the key of the last. The newest
+-- change of each layer stays for as long as its resource is scheduled: it says how the resource came to where it is.
+-- `really` false removes nothing. The one way to remove history: no role but the owner may delete.
+CREATE OR REPLACE FUNCTION farrier.prune_history(
+    cutoff timestamptz, after_at timestamptz, after_id bigint, after_version bigint, after_kind text, after_layer text,
+    most integer, really boolean)
+    RETURNS TABLE (looked bigint, deleted bigint, at timestamptz, id bigint, version bigint, kind text, layer text)
+    LANGUAGE sql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+    WITH looked AS MATERIALIZED (
+        SELECT h.ctid AS place, h.at, h.id, h.version, h.kind, h.layer
+          FROM farrier.history h
+         WHERE (h.at, h.id, h.version, h.kind, h.layer)
+             > (coalesce(after_at, '-infinity'), coalesce(after_id, -1), coalesce(after_version, -1), coalesce(after_kind, ''), coalesce(after_layer, ''))
+           AND h.at < cutoff
+         ORDER BY h.at, h.id, h.version, h.kind, h.layer
+         LIMIT most
+    ), spent AS MATERIALIZED (
+        -- LIMIT keeps the planner from hashing a whole table for a few rows.
+        SELECT l.place FROM looked l
+         WHERE (SELECT true FROM farrier.history n
+                 WHERE n.kind = l.kind AND n.id = l.id AND n.version > l.version AND n.layer = l.layer LIMIT 1) IS NOT NULL
+            OR (SELECT true FROM farrier.schedule s WHERE s.kind = l.kind AND s.id = l.id LIMIT 1) IS NULL
+    ), gone AS (
+        DELETE FROM farrier.history h WHERE really AND h.ctid = ANY (ARRAY(SELECT s.place FROM spent s))
+    )
+    SELECT (SELECT count(*) FROM looked), (SELECT count(*) FROM spent), l.at, l.id, l.version, l.kind, l.layer
+      FROM (SELECT) one
+      LEFT JOIN (SELECT * FROM looked ORDER BY at DESC, id DESC, version DESC, kind DESC, layer DESC LIMIT 1) l ON true;
+$$;

@@ -1,0 +1,7 @@
+-- The first row of a layer, from nothing to its first value, and who made it. It acts with the rights of its caller, a function
+-- of the owner's: no other role may insert.
+CREATE OR REPLACE FUNCTION farrier.record_beginning(kind text, id bigint, version bigint, layer text, value text, cause text, reason text) RETURNS void
+    LANGUAGE sql SET search_path = farrier, pg_temp AS $$
+    INSERT INTO farrier.history (kind, id, version, layer, to_value, at, cause, reason, source, controller, claim_token)
+    VALUES ($1, $2, $3, $4, $5, farrier.now(), $6, $7, 'database', '00000000-0000-0000-0000-000000000000', 0);
+$$;

@@ -1,0 +1,38 @@
+-- The next step of the pass, if it is due and no other takes it: up to `most` changes that are older than `keep`. Steps of a
+-- pass are `pause` apart, passes `every`. `deleted` and `took` are those of the whole pass; `ended`: this was its last step.
+CREATE OR REPLACE FUNCTION farrier.retain_history(keep interval, most integer, pause interval, every interval)
+    RETURNS TABLE (due_in interval, ended boolean, looked bigint, deleted bigint, took interval)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    pass farrier.history_retention;
+    step record;
+    over boolean;
+BEGIN
+    SELECT * INTO pass FROM farrier.history_retention FOR NO KEY UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN QUERY SELECT pause, false, 0::bigint, 0::bigint, interval '0';
+        RETURN;
+    END IF;
+    IF pass.due_at > farrier.now() THEN
+        RETURN QUERY SELECT pass.due_at - farrier.now(), false, pass.looked, pass.deleted, interval '0';
+        RETURN;
+    END IF;
+    IF pass.began_at IS NULL THEN
+        pass.began_at := farrier.now();
+        pass.looked := 0;
+        pass.deleted := 0;
+    END IF;
+    SELECT * INTO step
+      FROM farrier.prune_history(farrier.now() - keep, pass.at, pass.id, pass.version, pass.kind, pass.layer, most, true);
+    over := step.looked < most;
+    UPDATE farrier.history_retention r
+       SET due_at = farrier.now() + CASE WHEN over THEN every ELSE pause END,
+           began_at = CASE WHEN over THEN NULL ELSE pass.began_at END,
+           looked = pass.looked + step.looked, deleted = pass.deleted + step.deleted,
+           at = CASE WHEN over THEN NULL ELSE step.at END, id = CASE WHEN over THEN NULL ELSE step.id END,
+           version = CASE WHEN over THEN NULL ELSE step.version END,
+           kind = CASE WHEN over THEN NULL ELSE step.kind END, layer = CASE WHEN over THEN NULL ELSE step.layer END;
+    RETURN QUERY SELECT CASE WHEN over THEN every ELSE pause END, over, pass.looked + step.looked, pass.deleted + step.deleted,
+                        farrier.now() - pass.began_at;
+END $$;

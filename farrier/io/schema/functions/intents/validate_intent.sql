@@ -1,0 +1,47 @@
+-- Refuses an intent that no state would make right, and fills in what clients do not set.
+CREATE OR REPLACE FUNCTION farrier.validate_intent() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    spec record;
+    fault text;
+    asked integer := coalesce(NEW.api_version, setting('api_min'));
+    first_id bigint;
+BEGIN
+    PERFORM refuse_version(NEW.api_version);
+    SELECT a.since, a.params INTO spec FROM actions a WHERE a.action = NEW.action;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'unknown action %', coalesce(quote_literal(NEW.action), 'null')
+            USING ERRCODE = 'FR400', HINT = (SELECT 'Known: ' || string_agg(a.action, ', ' ORDER BY a.action) FROM actions a);
+    END IF;
+    -- Before the hint, which repeats all of it.
+    IF octet_length(NEW.params::text) > 16384 THEN
+        RAISE EXCEPTION 'params are % bytes; 16384 is the most', octet_length(NEW.params::text) USING ERRCODE = 'FR400';
+    END IF;
+    IF char_length(NEW.idempotency_key) > 255 OR char_length(NEW.requested_by) > 255 THEN
+        RAISE EXCEPTION '% is longer than 255 characters',
+            CASE WHEN char_length(NEW.idempotency_key) > 255 THEN 'idempotency_key' ELSE 'requested_by' END USING ERRCODE = 'FR400';
+    END IF;
+    IF spec.since > asked THEN
+        RAISE EXCEPTION 'action % needs api_version % or later; this intent has %', NEW.action, spec.since,
+            coalesce(NEW.api_version::text, format('none, which means %s', asked))
+            USING ERRCODE = 'FR406', HINT = insert_with_version(NEW, spec.since);
+    END IF;
+    fault := CASE WHEN NEW.params IS NULL THEN 'params must be a JSON object' ELSE params_fault(spec.params, NEW.params) END;
+    IF fault IS NOT NULL THEN
+        RAISE EXCEPTION '%: %', NEW.action, fault USING ERRCODE = 'FR400';
+    END IF;
+    NEW.node_id := find_node(NEW.node);
+    NEW.status := 'pending';
+    NEW.reason := NULL;
+    NEW.answered_at := NULL;
+    NEW.created_at := farrier.now();
+    IF NEW.idempotency_key IS NOT NULL THEN
+        SELECT i.id INTO first_id FROM intents i WHERE i.node_id = NEW.node_id AND i.idempotency_key = NEW.idempotency_key;
+        IF FOUND THEN
+            RAISE EXCEPTION 'node % already has an intent with idempotency key %: intent %', NEW.node, quote_literal(NEW.idempotency_key), first_id
+                USING ERRCODE = 'unique_violation', CONSTRAINT = 'intents_key',
+                      HINT = 'farrier.intent() returns the first intent instead of failing.';
+        END IF;
+    END IF;
+    RETURN NEW;
+END $$;

@@ -1,0 +1,43 @@
+-- Every state that is not the end of a resource, and how many are in it, since when the first of them, how many are above
+-- their own limit, and the limit of those that have none of their own. The arrays are limits that differ from the kind's:
+-- (kind, state, site, lasts), site null for all. What is late by the limit of all is counted in the index alone; of those
+-- that entered between the shortest and the longest limit of their state, sites that have one of their own are looked at.
+CREATE OR REPLACE FUNCTION farrier.count_resources(kinds text[], states text[], sites text[], limits interval[])
+    RETURNS TABLE (kind text, state text, n bigint, first timestamptz, above bigint, lasts interval)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    one record;
+BEGIN
+    FOR one IN SELECT k.kind, k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation ORDER BY k.kind LOOP
+        RETURN QUERY EXECUTE format($q$
+            WITH changed AS MATERIALIZED (
+                SELECT c.* FROM unnest($2, $3, $4, $5) AS c (kind, state, site, lasts) WHERE c.kind = $1),
+            known AS MATERIALIZED (
+                SELECT s.state, own.lasts, $6 - own.lasts AS late_before,
+                       $6 - CASE WHEN o.least IS NOT NULL THEN least(own.lasts, o.least) END AS first_late,
+                       coalesce($6 - greatest(own.lasts, o.most), '-infinity') AS all_late
+                  FROM farrier.kind_states s
+                 CROSS JOIN LATERAL (
+                       SELECT coalesce((SELECT c.lasts FROM changed c WHERE c.state = s.state AND c.site IS NULL), s.sla) AS lasts) own
+                 CROSS JOIN LATERAL (
+                       SELECT min(c.lasts) AS least, CASE WHEN own.lasts IS NOT NULL THEN max(c.lasts) END AS most
+                         FROM changed c WHERE c.state = s.state AND c.site IS NOT NULL) o
+                 WHERE s.kind = $1 AND NOT s.terminal),
+            counted AS MATERIALIZED (
+                SELECT r.state, count(*) AS n, min(r.state_entered_at) AS first FROM %1$s r WHERE r.ended_at IS NULL GROUP BY r.state),
+            otherwise AS MATERIALIZED (
+                SELECT k.state, count(*) FILTER (WHERE r.state_entered_at < $6 - o.lasts)
+                                - count(*) FILTER (WHERE o.lasts IS NOT NULL AND r.state_entered_at < k.late_before) AS n
+                  FROM known k
+                  JOIN %1$s r ON r.state = k.state AND r.ended_at IS NULL
+                   AND r.state_entered_at >= k.all_late AND r.state_entered_at < k.first_late
+                  LEFT JOIN changed o ON o.state = k.state AND o.site = r.site
+                 GROUP BY k.state)
+            SELECT $1, state, coalesce(c.n, 0), c.first, coalesce(late.n, 0) + coalesce(o.n, 0), k.lasts
+              FROM known k FULL JOIN counted c USING (state) LEFT JOIN otherwise o USING (state)
+              LEFT JOIN LATERAL (
+                   SELECT count(*) AS n FROM %1$s r
+                    WHERE r.ended_at IS NULL AND r.state = k.state AND r.state_entered_at < k.late_before) late ON c.n > 0
+        $q$, one.relation) USING one.kind, kinds, states, sites, limits, farrier.now();
+    END LOOP;
+END $$;

@@ -1,0 +1,29 @@
+-- Makes what an intent asks for: params are columns of the kind's table, and what they leave out has its default.
+CREATE OR REPLACE FUNCTION farrier.create_resource(of_kind text, called text, params jsonb) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    relation regclass := relation_of(of_kind);
+    columns text := (SELECT string_agg(format('%I', k), ', ' ORDER BY k) FROM jsonb_object_keys(params || '{"name": ""}') k);
+    made bigint;
+    violated text;
+    advice text;
+BEGIN
+    EXECUTE format('INSERT INTO %1$s (%2$s) SELECT %2$s FROM jsonb_populate_record(NULL::%1$s, $1) RETURNING id', relation, columns)
+       INTO made USING params || jsonb_build_object('name', called);
+    RETURN made;
+EXCEPTION
+    WHEN unique_violation THEN
+        GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
+        IF violated <> name_index(of_kind) THEN RAISE; END IF;
+        RAISE EXCEPTION '% % exists already', replace(of_kind, '_', ' '), quote_literal(called)
+            USING ERRCODE = 'unique_violation', CONSTRAINT = violated,
+                  HINT = 'Its name is free again when it has ended. farrier.resource_intent() with an idempotency key may be repeated.';
+    WHEN check_violation THEN
+        GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
+        IF violated NOT IN ('resources_name_check') THEN RAISE; END IF;
+        RAISE EXCEPTION '% is no name: it has 1 to 253 letters, digits, dots, dashes and underscores, not digits alone', quote_literal(called)
+            USING ERRCODE = 'FR400';
+    WHEN data_exception THEN  -- a number, or another text, that the column cannot hold
+        GET STACKED DIAGNOSTICS advice = PG_EXCEPTION_HINT;
+        RAISE EXCEPTION 'create: %', SQLERRM USING ERRCODE = 'FR400', HINT = advice;
+END $$;

@@ -1,0 +1,20 @@
+-- The id of a resource that has not ended, by its name or id. FR404 for any other.
+CREATE OR REPLACE FUNCTION farrier.find_resource(of_kind text, given text) RETURNS bigint
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    found_id bigint;
+    ended timestamptz;
+BEGIN
+    EXECUTE format(CASE WHEN given ~ '^[0-9]{1,18}$' THEN 'SELECT r.id, r.ended_at FROM %s r WHERE r.id = $1::bigint'
+                        ELSE 'SELECT r.id, r.ended_at FROM %s r WHERE r.name = $1 AND r.ended_at IS NULL' END,
+                   relation_of(of_kind)) INTO found_id, ended USING given;
+    IF found_id IS NULL THEN
+        RAISE EXCEPTION 'no % is named % (a name or an id was expected)', replace(of_kind, '_', ' '), coalesce(quote_literal(given), 'null')
+            USING ERRCODE = 'FR404', HINT = format('SELECT name FROM farrier.list_resources(%L) lists them.', of_kind);
+    END IF;
+    IF ended IS NOT NULL THEN
+        RAISE EXCEPTION '% % has ended', replace(of_kind, '_', ' '), given
+            USING ERRCODE = 'FR404', HINT = 'Create it again: that makes a new id.';
+    END IF;
+    RETURN found_id;
+END $$;

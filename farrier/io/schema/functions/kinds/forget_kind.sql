@@ -1,0 +1,33 @@
+-- Forgets a kind, of which nothing may be left that has not ended. Its table stays, and so do history and requests; only its
+-- rows of the schedule, its last outcomes and its numbers go. Does the same for a kind whose table was dropped.
+CREATE OR REPLACE FUNCTION farrier.forget_kind(of_kind text) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    relation regclass := (SELECT k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation WHERE k.kind = of_kind);
+    living record;
+    hook text;
+BEGIN
+    IF NOT EXISTS (SELECT FROM kinds k WHERE k.kind = of_kind) THEN PERFORM relation_of(of_kind); END IF;
+    IF relation IS NOT NULL THEN
+        EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', relation);
+        EXECUTE format('SELECT count(*) AS n, min(r.name) AS first FROM %s r WHERE r.ended_at IS NULL', relation) INTO living;
+        IF living.n > 0 THEN
+            RAISE EXCEPTION 'resources of kind % have not ended: % in all, such as %', of_kind, living.n, living.first
+                USING ERRCODE = 'FR409', HINT = 'Delete them first, and let the daemon end them; then the kind may go.';
+        END IF;
+        FOREACH hook IN ARRAY ARRAY['begin_resource', 'schedule_resource', 'enter_state'] LOOP
+            EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', hook, relation);
+        END LOOP;
+    END IF;
+    PERFORM free_numbers(n.kind, n.id) FROM (SELECT DISTINCT kind, id FROM pool_numbers WHERE kind = of_kind) n;
+    DELETE FROM schedule WHERE kind = of_kind;
+    UPDATE resource_intents i SET status = 'rejected', reason = 'its kind was removed', answered_at = farrier.now()
+     WHERE i.kind = of_kind AND i.status = 'pending';
+    DELETE FROM outcomes WHERE kind = of_kind;
+    DELETE FROM edges WHERE kind = of_kind;
+    DELETE FROM initial_values WHERE kind = of_kind;
+    DELETE FROM kind_actions WHERE kind = of_kind;
+    DELETE FROM kind_states WHERE kind = of_kind;
+    DELETE FROM kinds WHERE kind = of_kind;
+    DELETE FROM callable WHERE to_regprocedure(function) IS NULL;
+END $$;

@@ -1,0 +1,7 @@
+-- The states that resources of a kind are in, which nobody changes until this transaction ends.
+CREATE OR REPLACE FUNCTION farrier.inhabited_states(of_kind text) RETURNS SETOF text
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+BEGIN
+    EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', relation_of(of_kind));
+    RETURN QUERY EXECUTE format('SELECT DISTINCT r.state FROM %s r WHERE r.ended_at IS NULL ORDER BY r.state', relation_of(of_kind));
+END $$;

@@ -1,0 +1,41 @@
+-- Makes a table LIKE farrier.resources INCLUDING ALL a kind. May be called again; what is there already is not touched, so
+-- nobody who works with the table is waited for.
+CREATE OR REPLACE FUNCTION farrier.make_kind(kind text, relation regclass) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    missing text := (SELECT string_agg(t.attname, ', ' ORDER BY t.attnum) FROM pg_attribute t
+                      WHERE t.attrelid = 'farrier.resources'::regclass AND t.attnum > 0 AND NOT t.attisdropped
+                        AND NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = relation AND a.attname = t.attname
+                                                                     AND a.atttypid = t.atttypid AND NOT a.attisdropped));
+    other record;
+    one record;
+BEGIN
+    IF missing IS NOT NULL THEN
+        RAISE EXCEPTION '% lacks columns: %', relation, missing
+            USING ERRCODE = 'FR400', HINT = 'CREATE TABLE ... (LIKE farrier.resources INCLUDING ALL, ...)';
+    END IF;
+    SELECT k.* INTO other FROM kinds k
+     WHERE (k.kind = make_kind.kind) <> (k.relation = make_kind.relation) AND EXISTS (SELECT FROM pg_class c WHERE c.oid = k.relation);
+    IF FOUND THEN
+        RAISE EXCEPTION 'kind % has table % already', other.kind, other.relation
+            USING ERRCODE = 'FR409', HINT = 'A kind has one table, and a table one kind; farrier kind remove forgets a kind.';
+    END IF;
+    IF NOT EXISTS (SELECT FROM kinds k WHERE k.kind = make_kind.kind AND k.relation = make_kind.relation) THEN
+        INSERT INTO kinds AS k VALUES (make_kind.kind, make_kind.relation)
+            ON CONFLICT ON CONSTRAINT kinds_pkey DO UPDATE SET relation = excluded.relation;
+        EXECUTE format('ALTER TABLE %s SET (fillfactor = 80)', relation);  -- LIKE does not copy it
+        PERFORM begin_ids(make_kind.kind, relation);
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+                    WHERE i.indrelid = relation AND c.relname = name_index(kind) AND i.indisunique) THEN
+        EXECUTE format('CREATE UNIQUE INDEX %I ON %s (name) WHERE ended_at IS NULL', name_index(kind), relation);
+    END IF;
+    FOR one IN SELECT w.* FROM (VALUES ('begin_resource', 'BEFORE INSERT', ''), ('schedule_resource', 'AFTER INSERT', ''),
+                                       ('enter_state', 'BEFORE UPDATE', 'WHEN (OLD.state <> NEW.state)')) w (name, at, condition)
+                WHERE NOT EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = relation AND t.tgname = w.name
+                                     AND t.tgfoid = to_regproc('farrier.' || w.name)) LOOP
+        EXECUTE format('CREATE TRIGGER %1$I %2$s ON %3$s FOR EACH ROW %4$s EXECUTE FUNCTION farrier.%1$I(%5$L)',
+            one.name, one.at, relation, one.condition, kind);
+    END LOOP;
+    PERFORM grant_kind_rights(relation);
+END $$;

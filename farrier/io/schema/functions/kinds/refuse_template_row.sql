@@ -1,0 +1,5 @@
+-- Keeps farrier.resources empty: tables of kinds are made like it.
+CREATE OR REPLACE FUNCTION farrier.refuse_template_row() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'farrier.resources is what tables of kinds are made like; it holds no rows' USING ERRCODE = 'FR409';
+END $$;

@@ -1,0 +1,11 @@
+-- Schedules a new resource and records its first state. The argument is the kind.
+CREATE OR REPLACE FUNCTION farrier.schedule_resource() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    PERFORM schedule_new(TG_ARGV[0], NEW.id, '0');
+    PERFORM enqueue(TG_ARGV[0], NEW.id);
+    PERFORM record_beginning(TG_ARGV[0], NEW.id, NEW.version, 'state', NEW.state,
+        coalesce('intent ' || nullif(current_setting('farrier.created_for', true), ''), 'created'),
+        'created by ' || coalesce(nullif(current_setting('farrier.created_by', true), ''), session_user));
+    RETURN NULL;
+END $$;

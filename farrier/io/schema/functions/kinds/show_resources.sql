@@ -1,0 +1,30 @@
+-- Resources of a kind as they are shown, by name, behind a key: `most` lines, each with what the kind's own columns say in
+-- `detail`, and whatever a function KIND_detail(bigint) RETURNS jsonb beside the table adds, if there is one. `one_id` is the
+-- only one wanted, or null; empty arrays take any, and a state is meant with its substates; `ended` shows those that have
+-- ended, too.
+CREATE OR REPLACE FUNCTION farrier.show_resources(
+    kind text, one_id bigint, states text[], sites text[], ended boolean, after_name text, after_id bigint, most integer)
+    RETURNS SETOF jsonb
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    relation regclass := relation_of(kind);
+BEGIN
+    RETURN QUERY EXECUTE format($q$
+        SELECT jsonb_build_object(
+                   'kind', $1, 'id', r.id, 'name', r.name, 'site', r.site, 'version', r.version, 'state', r.state,
+                   'state_entered_at', r.state_entered_at, 'created_at', r.created_at, 'ended_at', r.ended_at,
+                   'last_error', r.last_error, 'default_limit', extract(epoch FROM s.sla), 'why_none', coalesce(s.why_none, ''),
+                   'detail', %2$s,
+                   'outcome', o.outcome, 'outcome_at', o.at, 'next_run_at', c.due_at, 'running', c.claim_token IS NOT NULL)
+          FROM (SELECT * FROM %1$s r
+                 WHERE ($2 IS NULL OR r.id = $2) AND ($5 OR r.ended_at IS NULL)
+                   AND (cardinality($3) = 0 OR r.state = ANY ($3) OR split_part(r.state, '/', 1) = ANY ($3))
+                   AND (cardinality($4) = 0 OR r.site = ANY ($4))
+                   AND (r.name, r.id) > ($6, $7)
+                 ORDER BY r.name, r.id LIMIT $8) r
+          LEFT JOIN farrier.kind_states s ON s.kind = $1 AND s.state = r.state
+          LEFT JOIN farrier.outcomes o ON o.kind = $1 AND o.id = r.id
+          LEFT JOIN farrier.schedule c ON c.kind = $1 AND c.id = r.id
+         ORDER BY r.name, r.id
+    $q$, relation, detail_of(kind, relation)) USING kind, one_id, states, sites, ended, after_name, after_id, most;
+END $$;

@@ -1,0 +1,30 @@
+-- The writer of kinds with one table. Sections: `kind` [{run, kind}], `runs`, `resources` [{run, columns}], `answers`
+-- [{run, request, accepted, reason}]. One with more tables calls this first, and writes no section of a run that it answers.
+CREATE OR REPLACE FUNCTION farrier.write_resources(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
+    LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    of_kind text := changes #>> '{kind,0,kind}';
+    relation regclass := farrier.relation_of(of_kind);
+    columns text;
+    fit bigint[];
+BEGIN
+    EXECUTE format('SELECT coalesce(array_agg(l.id), ''{}'') FROM (
+                        SELECT r.id FROM %s r JOIN jsonb_to_recordset($1) c (run bigint, version bigint)
+                            ON c.run = r.id AND c.version = r.version
+                         ORDER BY r.id FOR NO KEY UPDATE OF r) l', relation) INTO fit USING changes -> 'runs';
+    IF cardinality(fit) < jsonb_array_length(changes -> 'runs') THEN
+        RETURN QUERY SELECT c.run, interval '0' FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (fit);
+        changes := farrier.of_runs(changes, fit);
+    END IF;
+    columns := (SELECT string_agg(format('%1$I = c.%1$I', k), ', ' ORDER BY k)
+                  FROM jsonb_object_keys(changes #> '{resources,0}') k WHERE k <> 'run');
+    IF columns IS NOT NULL THEN
+        EXECUTE format('UPDATE %1$s r SET version = r.version + 1, %2$s
+                          FROM jsonb_array_elements($1) e, jsonb_populate_record(NULL::%1$s, e) c
+                         WHERE r.id = (e ->> ''run'')::bigint', relation, columns) USING changes -> 'resources';
+    END IF;
+    IF changes ? 'answers' THEN
+        PERFORM farrier.answer_requests(of_kind, changes -> 'answers');
+    END IF;
+END $$;

@@ -1,0 +1,11 @@
+-- What is known of a node's machine in MAAS, as its handler sees it; null for nothing. `ours` is null while nobody knows
+-- whom our key belongs to.
+CREATE OR REPLACE FUNCTION farrier.maas_observation(node_id bigint, system_id text, site text) RETURNS jsonb
+    LANGUAGE sql STABLE
+    RETURN (SELECT o.detail || jsonb_build_object(
+                       'system_id', o.system_id, 'state', o.state, 'since', o.since, 'read_at', o.read_at,
+                       'fresh_at', CASE WHEN o.stale_since IS NULL THEN greatest(o.read_at, r.complete_at) ELSE o.read_at END,
+                       'ours', CASE WHEN r.username IS NOT NULL THEN coalesce(o.detail ->> 'owner' = r.username, false) END)
+              FROM farrier.node_observations o LEFT JOIN farrier.maas_regions r ON r.site = $3
+             WHERE o.node_id = $1 AND o.source = 'maas' AND o.system_id = $2
+               AND o.read_at >= coalesce(r.since, '-infinity'));

@@ -1,0 +1,27 @@
+-- Nodes whose handler may care about these readings, with their schedule rows locked: what changed, what a workflow waits
+-- to see for the first time since its stage began or since the region is another one, and what contradicts for long
+-- enough now. Locked before any observation
+-- is, as a node's own commit does, so the two cannot wait for each other; a node that is gone has no row.
+CREATE OR REPLACE FUNCTION farrier.nodes_told(readings jsonb) RETURNS bigint[]
+    LANGUAGE plpgsql
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+    AS $$
+DECLARE
+    told bigint[];
+BEGIN
+    SELECT coalesce(array_agg(c.node), '{}') INTO told
+      FROM jsonb_to_recordset(readings) c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb)
+      JOIN farrier.node_observations o ON o.node_id = c.node AND o.source = 'maas' AND o.system_id = c.system_id
+      JOIN farrier.nodes n ON n.id = o.node_id
+      -- One row or none: by the key of the node, and by that of its workflow.
+     CROSS JOIN LATERAL (SELECT (SELECT v.began_at FROM farrier.maas_motion v WHERE v.node_id = c.node) AS began_at OFFSET 0) m
+      LEFT JOIN farrier.maas_regions r ON r.site = o.site
+     WHERE o.state IS DISTINCT FROM c.state
+        OR farrier.telling(o.detail) <> farrier.telling(c.detail)
+        OR (m.began_at IS NOT NULL AND ((o.read_at < m.began_at AND c.read_at >= m.began_at)
+                                        OR o.read_at < r.since
+                                        OR o.detail -> 'last_sync' IS DISTINCT FROM c.detail -> 'last_sync'))
+        OR (n.status IN ('active', 'offline', 'quarantined') AND c.state <> 'deployed'
+            AND o.read_at - o.since < interval '60 seconds' AND c.read_at - o.since >= interval '60 seconds');
+    RETURN ARRAY(SELECT s.id FROM farrier.schedule s WHERE s.kind = 'node' AND s.id = ANY (told) ORDER BY s.id FOR NO KEY UPDATE OF s);
+END $$;

@@ -1,0 +1,37 @@
+-- The regions that a controller has configured: [{site, url, motion_seconds, sweep_seconds}]. New ones are scheduled at
+-- once, known ones are tried again at once; those that are not named stay as they are, for they may be another's.
+CREATE OR REPLACE FUNCTION farrier.set_sites(sites jsonb) RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    made bigint;
+BEGIN
+    -- First, as a commit does.
+    PERFORM FROM farrier.schedule s
+     WHERE s.kind = 'maas_region'
+       AND s.id IN (SELECT r.id FROM farrier.maas_regions r JOIN jsonb_to_recordset(sites) c (site text) ON c.site = r.site)
+     ORDER BY s.id FOR NO KEY UPDATE;
+    UPDATE farrier.maas_regions r
+       SET version = r.version + 1, motion_every = make_interval(secs => c.motion_seconds),
+           sweep_every = make_interval(secs => c.sweep_seconds), identified_at = NULL, next_try_at = NULL,
+           configured_at = farrier.now(),
+           -- Another region has other events, other users, and other machines by the same ids: nothing that was read
+           -- before says anything of them.
+           since = CASE WHEN r.url = c.url THEN r.since ELSE farrier.now() END,
+           url = c.url, cursor = CASE WHEN r.url = c.url THEN r.cursor ELSE '{}' END,
+           complete_at = CASE WHEN r.url = c.url THEN r.complete_at END,
+           username = CASE WHEN r.url = c.url THEN r.username END
+      FROM jsonb_to_recordset(sites) c (site text, url text, motion_seconds double precision, sweep_seconds double precision)
+     WHERE r.site = c.site;
+    PERFORM farrier.enqueue('maas_region', r.id) FROM farrier.maas_regions r
+      JOIN jsonb_to_recordset(sites) c (site text) ON c.site = r.site;
+    FOR made IN
+        INSERT INTO farrier.maas_regions (site, url, motion_every, sweep_every, configured_at)
+        SELECT c.site, c.url, make_interval(secs => c.motion_seconds), make_interval(secs => c.sweep_seconds), farrier.now()
+          FROM jsonb_to_recordset(sites) c (site text, url text, motion_seconds double precision, sweep_seconds double precision)
+         ORDER BY c.site
+            ON CONFLICT (site) DO NOTHING
+        RETURNING id
+    LOOP
+        PERFORM farrier.schedule_new('maas_region', made, '0');
+    END LOOP;
+END $$;

@@ -1,0 +1,15 @@
+-- A node that gets a machine, or another one, has it unread; a node without one has nothing that was observed.
+CREATE OR REPLACE FUNCTION farrier.watch_machine() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF NEW.maas_id IS NULL OR NEW.site IS NULL OR NEW.status = 'deleted' THEN
+        DELETE FROM node_observations o WHERE o.node_id = NEW.id AND o.source = 'maas';
+    ELSE
+        INSERT INTO node_observations AS o (node_id, source, site, system_id, stale_since)
+        VALUES (NEW.id, 'maas', NEW.site, NEW.maas_id, farrier.now())
+            ON CONFLICT (node_id, source) DO UPDATE
+               SET site = excluded.site, system_id = excluded.system_id, stale_since = excluded.stale_since,
+                   state = NULL, since = NULL, read_at = NULL, lost_at = NULL, detail = '{}';
+    END IF;
+    RETURN NULL;
+END $$;

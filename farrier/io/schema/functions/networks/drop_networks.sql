@@ -1,0 +1,8 @@
+-- A node that is deleted has nothing, whoever deletes it.
+CREATE OR REPLACE FUNCTION farrier.drop_networks() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    PERFORM use_networks(NEW.id, '{}', '{}');
+    DELETE FROM node_ib_ports p WHERE p.node = NEW.id;
+    RETURN NULL;
+END $$;

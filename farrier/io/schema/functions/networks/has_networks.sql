@@ -1,0 +1,6 @@
+-- Whether a node is to use, or has, anything.
+CREATE OR REPLACE FUNCTION farrier.has_networks(of_node bigint) RETURNS boolean
+    LANGUAGE sql STABLE
+    RETURN EXISTS (SELECT FROM farrier.node_uses u WHERE u.node = of_node)
+        OR EXISTS (SELECT FROM farrier.segment_addresses a WHERE a.node = of_node)
+        OR EXISTS (SELECT FROM farrier.ib_members m WHERE m.node = of_node AND m.state <> 'leaving');

@@ -1,0 +1,37 @@
+-- Takes every lock that `use_networks` and the wakes at its COMMIT come to want, and waits for none: the loop holds the rows
+-- of its nodes meanwhile, which the commits of partitions and segments want, too, to wake them. Fails with 55P03.
+CREATE OR REPLACE FUNCTION farrier.lock_networks(of_node bigint, segments text[], partitions text[]) RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    lans bigint[] := ARRAY(
+        SELECT s.id FROM farrier.network_segments s WHERE s.name = ANY (segments) AND s.ended_at IS NULL
+        UNION SELECT a.segment FROM farrier.segment_addresses a WHERE a.node = of_node);
+    fabrics bigint[] := ARRAY(
+        SELECT p.id FROM farrier.ib_partitions p WHERE p.name = ANY (partitions) AND p.ended_at IS NULL
+        UNION SELECT m.partition FROM farrier.ib_members m WHERE m.node = of_node);
+    members bigint;
+    got bigint;
+BEGIN
+    WITH held AS MATERIALIZED (
+        SELECT FROM farrier.schedule s
+         WHERE (s.kind = 'network_segment' AND s.id = ANY (lans)) OR (s.kind = 'ib_partition' AND s.id = ANY (fabrics))
+         ORDER BY s.kind, s.id FOR NO KEY UPDATE SKIP LOCKED
+    ), used AS MATERIALIZED (
+        SELECT FROM farrier.segment_usage u WHERE u.segment = ANY (lans) ORDER BY u.segment FOR NO KEY UPDATE SKIP LOCKED
+    )
+    SELECT (SELECT count(*) FROM held) + (SELECT count(*) FROM used) INTO got;
+    IF got < 2 * cardinality(lans) + cardinality(fabrics) THEN
+        RAISE EXCEPTION 'what node % uses is being changed by others', of_node USING ERRCODE = 'lock_not_available';
+    END IF;
+    SELECT count(*) INTO members FROM farrier.ib_members m WHERE m.partition = ANY (fabrics)
+       AND (m.node = of_node OR m.guid = ANY ((SELECT i.guids FROM farrier.node_ib_ports i WHERE i.node = of_node)::text[]));
+    WITH held AS MATERIALIZED (
+        SELECT FROM farrier.ib_members m WHERE m.partition = ANY (fabrics)
+           AND (m.node = of_node OR m.guid = ANY ((SELECT i.guids FROM farrier.node_ib_ports i WHERE i.node = of_node)::text[]))
+         ORDER BY m.partition, m.guid FOR NO KEY UPDATE SKIP LOCKED
+    )
+    SELECT count(*) INTO got FROM held;
+    IF got < members THEN
+        RAISE EXCEPTION 'ports of node % are being changed by others', of_node USING ERRCODE = 'lock_not_available';
+    END IF;
+END $$;

@@ -1,0 +1,22 @@
+-- The InfiniBand ports of a node, instead of those that were known. An empty array says that it has none. May be called again.
+CREATE OR REPLACE FUNCTION farrier.set_ib_ports(node text, guids text[]) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    target bigint := find_node(set_ib_ports.node);
+    ports text[] := ARRAY(SELECT DISTINCT ib_guid(g) FROM unnest(set_ib_ports.guids) g ORDER BY 1);
+    holder text;
+BEGIN
+    IF set_ib_ports.guids IS NULL OR cardinality(ports) > 64 THEN
+        RAISE EXCEPTION 'a node has 0 to 64 IB ports; got %', coalesce(cardinality(ports)::text, 'null')
+            USING ERRCODE = 'FR400', HINT = 'An empty array says that it has none.';
+    END IF;
+    holder := (SELECT n.name FROM node_ib_ports p JOIN nodes n ON n.id = p.node WHERE p.guids && ports AND p.node <> target LIMIT 1);
+    IF holder IS NOT NULL THEN
+        RAISE EXCEPTION 'a port of these belongs to node %', holder
+            USING ERRCODE = 'FR409', HINT = 'Give that node its own ports first: farrier.set_ib_ports() replaces them.';
+    END IF;
+    INSERT INTO node_ib_ports VALUES (target, ports, true)
+        ON CONFLICT (node) DO UPDATE SET guids = excluded.guids, given = true;
+    PERFORM enqueue('node', target);
+END $$;

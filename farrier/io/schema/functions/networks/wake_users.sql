@@ -1,0 +1,7 @@
+-- Who waits for something is woken as it comes: nodes that are being onboarded, and are to use this.
+CREATE OR REPLACE FUNCTION farrier.wake_users(of_kind text, called text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+    INSERT INTO wake_requests (kind, id)
+    SELECT 'node', n.id FROM node_uses u JOIN nodes n ON n.id = u.node
+     WHERE u.kind = of_kind AND u.name = called AND n.live_workflow_kind = 'onboarding';
+$$;

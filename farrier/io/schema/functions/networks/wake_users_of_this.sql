@@ -1,0 +1,7 @@
+-- Enqueues the nodes that are to use the row's resource. The argument is its kind.
+CREATE OR REPLACE FUNCTION farrier.wake_users_of_this() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    PERFORM wake_users(TG_ARGV[0], NEW.name);
+    RETURN NULL;
+END $$;

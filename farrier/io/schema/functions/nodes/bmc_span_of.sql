@@ -1,0 +1,27 @@
+-- What an address claims, however it is spelled: host, port, and one system's path or all of them.
+CREATE OR REPLACE FUNCTION farrier.bmc_span_of(address text) RETURNS farrier.bmc_span
+    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    bare text := regexp_replace(regexp_replace(address, '[?#].*$', ''), '^[A-Za-z][A-Za-z0-9+.-]*://', '');
+    authority text := lower(regexp_replace(substring(bare FROM '^[^/]*'), '^.*@', ''));
+    path text := rtrim(substring(bare FROM '/.*$'), '/');
+    parts text[];
+    host text;
+    place text;
+BEGIN
+    IF authority ~ '^[^][]*:[^][]*:' THEN authority := '[' || authority || ']'; END IF;  -- IPv6, without brackets
+    parts := regexp_match(authority, '^(.*?)(?::([0-9]*))?$');
+    host := rtrim(parts[1], '.');
+    IF host ~ '^\[.*\]$' THEN
+        BEGIN
+            host := regexp_replace(host(btrim(host, '[]')::inet), '^::ffff:(?=[0-9]+\.)', '');
+        EXCEPTION WHEN invalid_text_representation THEN
+            NULL;  -- no address that could be dialled; equal to nothing but itself
+        END;
+    END IF;
+    place := host || ':' || coalesce(nullif(ltrim(parts[2], '0'), ''), '443');
+    IF coalesce(path, '') = '' THEN
+        RETURN bmc_span(place || '/', place || '0', '[)');  -- in this order of characters 0 follows on /
+    END IF;
+    RETURN bmc_span(place || path, place || path, '[]');
+END $$;

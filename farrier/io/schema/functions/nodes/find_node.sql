@@ -1,0 +1,22 @@
+-- The id of a node that is not deleted, by its name or id. FR404 for any other.
+CREATE OR REPLACE FUNCTION farrier.find_node(given text) RETURNS bigint
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    found_id bigint;
+    found_status text;
+BEGIN
+    IF given ~ '^[0-9]{1,18}$' THEN
+        SELECT id, status INTO found_id, found_status FROM nodes WHERE id = given::bigint;
+    ELSE
+        SELECT id, status INTO found_id, found_status FROM nodes WHERE name = given AND status <> 'deleted';
+    END IF;
+    IF found_id IS NULL THEN
+        RAISE EXCEPTION 'no node is named % (a name or an id was expected)', coalesce(quote_literal(given), 'null')
+            USING ERRCODE = 'FR404', HINT = 'SELECT name FROM farrier.node_inventory lists the nodes.';
+    END IF;
+    IF found_status = 'deleted' THEN
+        RAISE EXCEPTION 'node % is deleted', given
+            USING ERRCODE = 'FR404', HINT = 'Register it again: a new registration makes a new id.';
+    END IF;
+    RETURN found_id;
+END $$;

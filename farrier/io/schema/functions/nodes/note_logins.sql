@@ -1,0 +1,28 @@
+-- Keeps bmc_logins in step with the tries of a node.
+CREATE OR REPLACE FUNCTION farrier.note_logins() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    place text := coalesce(NEW.bmc_endpoint, OLD.bmc_endpoint);
+    before jsonb := coalesce(OLD.bmc -> 'tries', '[]');
+    after jsonb := coalesce(NEW.bmc -> 'tries', '[]');
+BEGIN
+    -- Any node removes old rows, of whichever BMC: nodes that are deleted remove none. One that waited for a row that another
+    -- removes could wait in a circle.
+    DELETE FROM bmc_logins WHERE ctid = ANY (ARRAY(
+        SELECT l.ctid FROM bmc_logins l WHERE l.at <= farrier.now() - interval '5 minutes' LIMIT 100 FOR UPDATE SKIP LOCKED));
+    DELETE FROM bmc_logins WHERE ctid = ANY (ARRAY(
+        SELECT l.ctid FROM bmc_logins l
+         WHERE l.endpoint = place AND l.node_id = NEW.id AND l.at NOT IN (SELECT t::timestamptz FROM jsonb_array_elements_text(after) t)
+           FOR UPDATE SKIP LOCKED));
+    -- What it tried before was perhaps tried elsewhere.
+    INSERT INTO bmc_logins AS l (endpoint, node_id, at, open)
+    SELECT place, NEW.id, t::timestamptz, true FROM jsonb_array_elements_text(after) t
+     WHERE place IS NOT NULL AND NOT before @> to_jsonb(t)
+        ON CONFLICT DO NOTHING;
+    UPDATE bmc_logins SET open = NOT open WHERE ctid = ANY (ARRAY(
+        SELECT l.ctid FROM bmc_logins l
+         WHERE l.endpoint IN (place, OLD.bmc_endpoint) AND l.node_id = NEW.id
+           AND l.open <> coalesce(l.at = (NEW.bmc ->> 'trying')::timestamptz, false)
+           FOR NO KEY UPDATE SKIP LOCKED));
+    RETURN NULL;
+END $$;

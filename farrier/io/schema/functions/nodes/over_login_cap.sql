@@ -1,0 +1,30 @@
+-- The runs whose new login may be the fourth within 5 minutes that fails at its BMC: they are decided anew, with what
+-- others have tried there meanwhile. Counters of one BMC come one after the other, and each sees what the one before
+-- committed. Nobody who waits here holds anything but its own runs, which no other commit wants; the order of the locks
+-- is everybody's.
+CREATE OR REPLACE FUNCTION farrier.over_login_cap(logins jsonb) RETURNS bigint[]
+    LANGUAGE plpgsql AS $$
+DECLARE
+    places text[];
+BEGIN
+    places := ARRAY(SELECT DISTINCT farrier.bmc_endpoint_of(r.address)
+                      FROM jsonb_to_recordset(logins) r (run bigint, address text, trying timestamptz)
+                      JOIN farrier.nodes n ON n.id = r.run
+                     WHERE r.trying IS DISTINCT FROM (n.bmc ->> 'trying')::timestamptz AND r.address IS NOT NULL);
+    IF places = '{}' THEN RETURN '{}'; END IF;
+    PERFORM farrier.lock_keys('bmc_login', places);
+    -- A statement of its own: it sees what was committed while the locks were waited for.
+    RETURN ARRAY(
+        WITH asked AS (
+            SELECT r.run, farrier.bmc_endpoint_of(r.address) AS endpoint,
+                   (SELECT count(*) FROM jsonb_array_elements_text(r.tries) t
+                     WHERE t::timestamptz > farrier.now() - interval '5 minutes') AS own
+              FROM jsonb_to_recordset(logins) r (run bigint, address text, trying timestamptz, tries jsonb)
+              JOIN farrier.nodes n ON n.id = r.run
+             WHERE r.trying IS DISTINCT FROM (n.bmc ->> 'trying')::timestamptz AND r.address IS NOT NULL
+        )
+        SELECT a.run FROM (SELECT *, row_number() OVER (PARTITION BY endpoint ORDER BY run) - 1 AS beside FROM asked) a
+         WHERE a.own + a.beside
+               + (SELECT count(*) FROM farrier.bmc_logins l
+                   WHERE l.endpoint = a.endpoint AND l.node_id <> a.run AND l.at > farrier.now() - interval '5 minutes') > 3);
+END $$;

@@ -1,0 +1,7 @@
+-- The refusal of a transition that the model does not have.
+CREATE OR REPLACE FUNCTION farrier.refuse_edge(layer text, id bigint, from_value text, to_value text) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'node %: the model has no edge % -> % in layer %', id, from_value, to_value, layer
+        USING ERRCODE = 'FR409', HINT = 'farrier model --format md lists every edge; intents are how to ask for one.';
+END $$;

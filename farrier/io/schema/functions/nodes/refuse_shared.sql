@@ -1,0 +1,18 @@
+-- Refuses, with the other node's name, what another node has.
+CREATE OR REPLACE FUNCTION farrier.refuse_shared(address text, macs macaddr[]) RETURNS void
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    other text := bmc_holder(address, NULL);
+    shared macaddr;
+BEGIN
+    IF other IS NOT NULL THEN
+        RAISE EXCEPTION 'the BMC % belongs to node % already', address, other
+            USING ERRCODE = 'unique_violation',
+                  HINT = 'Nodes behind one BMC each give the path of their system: https://bmc/redfish/v1/Systems/2.';
+    END IF;
+    SELECT m.mac, n.name INTO shared, other FROM node_macs m JOIN nodes n ON n.id = m.node_id WHERE m.mac = ANY (macs) ORDER BY m.mac LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'the MAC address % belongs to node % already', shared, other
+            USING ERRCODE = 'unique_violation', HINT = 'Correct the address, or delete the other node first.';
+    END IF;
+END $$;

@@ -1,0 +1,16 @@
+-- Refuses a version of the API that this database does not speak; without one there is nothing to refuse.
+CREATE OR REPLACE FUNCTION farrier.refuse_version(api_version integer) RETURNS void
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    api_min integer := setting('api_min');
+    api_max integer := setting('api_max');
+BEGIN
+    IF api_version > api_max THEN
+        RAISE EXCEPTION 'api_version % is not supported; this database takes % to %', api_version, api_min, api_max
+            USING ERRCODE = 'FR406', HINT = format('The client is newer than this database, which speaks version %s at most: '
+                'upgrade farrier and its schema (farrier db migrate), or ask with api_version %1$s.', api_max);
+    ELSIF api_version < api_min THEN
+        RAISE EXCEPTION 'api_version % is not supported; this database takes % to %', api_version, api_min, api_max
+            USING ERRCODE = 'FR406', HINT = format('The client is older than this database: upgrade it, or ask with api_version %s.', api_min);
+    END IF;
+END $$;

@@ -1,0 +1,69 @@
+-- Makes a node and puts it on the schedule. Nothing that writes to a BMC or to MAAS starts by itself: the onboarding
+-- has no mode until a client gives it one. With `bootstrap_token` the node waits for its agent instead. All versions
+-- of the API register alike so far; without `api_version` it is the newest.
+CREATE OR REPLACE FUNCTION farrier.register_node(
+    name text, bmc_address text DEFAULT NULL, bmc_credential text DEFAULT NULL, macs text[] DEFAULT '{}',
+    labels jsonb DEFAULT '{}', site text DEFAULT NULL, model text DEFAULT NULL, maas_id text DEFAULT NULL,
+    agentless boolean DEFAULT false, auto_manage boolean DEFAULT true, bootstrap_token text DEFAULT NULL,
+    bootstrap_ttl interval DEFAULT '72 hours', api_version integer DEFAULT NULL) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    new_id bigint;
+    first_status text := CASE WHEN bootstrap_token IS NULL THEN 'enrolling' ELSE 'bootstrap_issued' END;
+    first_management text := CASE WHEN bmc_address IS NULL AND bmc_credential IS NULL THEN 'unmanaged' ELSE 'enroll' END;
+    onboarding bigint;
+    violated text;
+    addresses macaddr[] := read_macs(macs);
+    other text;
+BEGIN
+    PERFORM check_bootstrap_token(bootstrap_token);
+    PERFORM check_ttl(bootstrap_ttl);
+    PERFORM refuse_version(register_node.api_version);
+    PERFORM refuse_details(register_node.bmc_address, register_node.bmc_credential, register_node.labels, register_node.site, register_node.model);
+    PERFORM refuse_shared(register_node.bmc_address, addresses);
+    INSERT INTO nodes (name, bmc_address, bmc_credential, labels, site, model, maas_id, agentless, auto_manage, status, management)
+    VALUES (register_node.name, register_node.bmc_address, register_node.bmc_credential, register_node.labels, register_node.site,
+            register_node.model, register_node.maas_id, register_node.agentless, register_node.auto_manage, first_status, first_management)
+    RETURNING id INTO new_id;
+    INSERT INTO node_macs (mac, node_id) SELECT DISTINCT m, new_id FROM unnest(addresses) m;
+    IF bootstrap_token IS NULL THEN
+        INSERT INTO node_onboardings (node_id) VALUES (new_id) RETURNING id INTO onboarding;
+        UPDATE nodes SET live_workflow_kind = 'onboarding', live_workflow_id = onboarding WHERE id = new_id;
+    ELSE
+        INSERT INTO bootstrap_tokens (hash, node_id, expires_at) VALUES (digest(bootstrap_token), new_id, farrier.now() + bootstrap_ttl);
+    END IF;
+    PERFORM record_beginning('node', new_id, 1, l.layer, l.value, 'register_node', 'registered by ' || session_user)
+       FROM (VALUES ('status', first_status), ('management', first_management), ('onboarding', CASE WHEN onboarding IS NOT NULL THEN 'pending' END))
+           AS l (layer, value)
+     WHERE l.value IS NOT NULL;
+    PERFORM schedule_new('node', new_id);
+    RETURN new_id;
+EXCEPTION
+    WHEN unique_violation OR exclusion_violation THEN
+        GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
+        -- Somebody registered the same at the same moment, and by now it can be seen whose it is.
+        IF violated IN ('node_bmcs_one', 'node_macs_pkey') THEN
+            PERFORM refuse_shared(register_node.bmc_address, addresses);
+        END IF;
+        IF violated = 'nodes_name' THEN
+            RAISE EXCEPTION 'node % is registered already', register_node.name
+                USING ERRCODE = 'unique_violation', HINT = 'A name is free again once its node is deleted.';
+        ELSIF violated = 'nodes_maas' THEN
+            SELECT n.name INTO other FROM nodes n
+             WHERE n.site IS NOT DISTINCT FROM register_node.site AND n.maas_id = register_node.maas_id AND n.status <> 'deleted';
+            RAISE EXCEPTION 'another node has this MAAS id in this site: %', coalesce(other, 'it was just registered')
+                USING ERRCODE = 'unique_violation', HINT = 'Give each node its own MAAS id, or delete the other node first.';
+        ELSIF violated = 'bootstrap_tokens_pkey' THEN
+            RAISE EXCEPTION 'the bootstrap token of % was given before; each is good for one node, once', register_node.name
+                USING ERRCODE = 'unique_violation';
+        END IF;
+        RAISE;
+    WHEN check_violation OR not_null_violation THEN
+        GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
+        IF violated = 'node_name_form' OR register_node.name IS NULL THEN
+            RAISE EXCEPTION 'node name % is not usable: letters, digits, dots, dashes and underscores, not digits alone, 253 at most',
+                coalesce(quote_literal(register_node.name), 'null') USING ERRCODE = 'FR400';
+        END IF;
+        RAISE EXCEPTION 'node %: %', register_node.name, SQLERRM
+            USING ERRCODE = 'FR400', HINT = 'labels is a JSON object; agentless and auto_manage are true or false.';
+END $$;

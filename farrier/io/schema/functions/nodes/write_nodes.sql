@@ -1,0 +1,104 @@
+-- The nodes of a commit, and whatever else their runs leave. Workflows come first, because the node names the live one;
+-- tasks end before new ones of their type begin, because only one may be live.
+CREATE OR REPLACE FUNCTION farrier.write_nodes(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
+    LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    fit bigint[] := ARRAY(
+        SELECT n.id FROM farrier.nodes n
+          JOIN jsonb_to_recordset(changes -> 'runs') c (run bigint, version bigint) ON c.run = n.id AND c.version = n.version
+         ORDER BY n.id FOR NO KEY UPDATE OF n);
+    overtaken bigint[] := '{}';
+BEGIN
+    IF changes ? 'ends' THEN
+        -- A task that ended meanwhile, or is being finished right now, makes its run be decided anew: waiting for its
+        -- agent's COMMIT would deadlock, because that one waits for the schedule row to wake it.
+        WITH asked AS (
+            SELECT c.run, c.task FROM jsonb_to_recordset(changes -> 'ends') c (run bigint, task bigint)
+        ), free AS MATERIALIZED (
+            SELECT t.id FROM farrier.node_tasks t
+             WHERE t.id IN (SELECT a.task FROM asked a) AND t.status IN ('queued', 'dispatched')
+             ORDER BY t.id FOR NO KEY UPDATE SKIP LOCKED
+        )
+        SELECT coalesce(array_agg(DISTINCT a.run), '{}') INTO overtaken
+          FROM asked a WHERE NOT EXISTS (SELECT FROM free f WHERE f.id = a.task);
+    END IF;
+    IF changes ? 'logins' THEN
+        overtaken := overtaken || farrier.over_login_cap(changes -> 'logins');
+    END IF;
+    IF changes ? 'leaving' THEN
+        overtaken := overtaken || farrier.held_by_brakes(changes -> 'leaving', ARRAY(SELECT f FROM unnest(fit) f WHERE f <> ALL (overtaken)));
+    END IF;
+    IF cardinality(fit) < jsonb_array_length(changes -> 'runs') OR overtaken <> '{}' THEN
+        RETURN QUERY SELECT c.run, CASE WHEN c.run = ANY (fit) THEN interval '1 second' ELSE interval '0' END
+                       FROM jsonb_to_recordset(changes -> 'runs') c (run bigint)
+                      WHERE c.run <> ALL (fit) OR c.run = ANY (overtaken);
+        changes := farrier.of_runs(changes, ARRAY(SELECT f FROM unnest(fit) f WHERE f <> ALL (overtaken)));
+    END IF;
+
+    IF changes ? 'nodes' THEN
+        IF changes ?| '{new_onboardings,new_decommissions,onboardings,decommissions}' THEN
+            PERFORM farrier.write_workflows(changes);
+        END IF;
+        UPDATE farrier.nodes n
+           SET version = n.version + 1,
+               status = r.status,
+               status_entered_at = CASE WHEN n.status = r.status THEN n.status_entered_at ELSE farrier.now() END,
+               management = r.management,
+               management_entered_at = CASE WHEN n.management = r.management THEN n.management_entered_at ELSE farrier.now() END,
+               bmc_address = r.bmc_address,
+               bmc_credential = r.bmc_credential,
+               bmc = r.bmc,
+               -- A replica of the release before does not send these: what it leaves out stays as it is.
+               maas_id = CASE WHEN r.maas_created IS NULL THEN n.maas_id ELSE r.maas_id END,
+               maas_created = coalesce(r.maas_created, n.maas_created),
+               quarantine = r.quarantine,
+               paused = r.paused,
+               ever_onboarded = r.ever_onboarded,
+               ever_active = r.ever_active,
+               not_scrubbed = r.not_scrubbed,
+               deleting = r.deleting,
+               redeploying = coalesce(r.redeploying, n.redeploying),
+               live_workflow_kind = r.live_workflow_kind,
+               -- Looked up, not believed: the row just written or inserted.
+               live_workflow_id = CASE r.live_workflow_kind
+                   WHEN 'onboarding' THEN (SELECT o.id FROM farrier.node_onboardings o
+                                            WHERE o.node_id = n.id AND o.status NOT IN ('completed', 'cancelled', 'reconciled'))
+                   WHEN 'decommission' THEN (SELECT d.id FROM farrier.node_decommissions d
+                                              WHERE d.node_id = n.id AND d.status NOT IN ('completed', 'cancelled', 'reconciled'))
+               END
+          FROM jsonb_populate_recordset(NULL::farrier.nodes, changes -> 'nodes') r
+         WHERE n.id = r.id;
+    END IF;
+    IF changes ? 'details' THEN
+        PERFORM farrier.write_details(changes -> 'details');
+    END IF;
+    IF changes ? 'new_decommissions' THEN
+        PERFORM farrier.inherit_tasks(changes -> 'new_decommissions');
+    END IF;
+    IF changes ? 'ends' OR changes ? 'tasks' THEN
+        PERFORM farrier.write_tasks(changes);
+    END IF;
+    IF changes ? 'answers' THEN
+        PERFORM farrier.answer_intents(changes -> 'answers');
+        PERFORM pg_notify('farrier_intent_answered', '');  -- once per commit: equal ones are told once
+    END IF;
+    IF changes ? 'revoked' THEN  -- unused bootstrap tokens are worthless from now on
+        UPDATE farrier.bootstrap_tokens t SET revoked_at = farrier.now()
+          FROM jsonb_to_recordset(changes -> 'revoked') c (run bigint)
+         WHERE t.node_id = c.run AND t.used_at IS NULL AND t.revoked_at IS NULL;
+    END IF;
+    IF changes ? 'tokens' THEN  -- earlier unused ones are worthless; the same one again begins its time anew, unless it was used
+        UPDATE farrier.bootstrap_tokens t SET revoked_at = farrier.now()
+          FROM jsonb_to_recordset(changes -> 'tokens') c (run bigint, digest text)
+         WHERE t.node_id = c.run AND t.used_at IS NULL AND t.revoked_at IS NULL AND t.hash <> decode(c.digest, 'hex');
+        INSERT INTO farrier.bootstrap_tokens (hash, node_id, expires_at)
+        SELECT decode(c.digest, 'hex'), c.run, farrier.now() + make_interval(secs => c.seconds)
+          FROM jsonb_to_recordset(changes -> 'tokens') c (run bigint, digest text, seconds double precision)
+            ON CONFLICT (hash) DO UPDATE SET expires_at = excluded.expires_at, revoked_at = NULL
+             WHERE bootstrap_tokens.used_at IS NULL AND bootstrap_tokens.node_id = excluded.node_id;
+    END IF;
+    IF changes ? 'forgotten' THEN  -- the agents' keys open nothing any more
+        DELETE FROM farrier.node_agents a USING jsonb_to_recordset(changes -> 'forgotten') c (run bigint) WHERE a.node_id = c.run;
+    END IF;
+END $$;

@@ -1,0 +1,6 @@
+-- Gives back all numbers of a resource; waits for nobody. May be called again. A resource that ends does it by itself.
+CREATE OR REPLACE FUNCTION farrier.free_numbers(kind text, id bigint) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+    WITH gone AS (DELETE FROM pool_numbers n WHERE n.kind = $1 AND n.id = $2 RETURNING n.pool, n.number)
+    INSERT INTO freed_numbers SELECT g.pool, g.number FROM gone g ON CONFLICT DO NOTHING;
+$$;

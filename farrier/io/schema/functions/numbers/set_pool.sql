@@ -1,0 +1,22 @@
+-- Makes a pool, or gives it other bounds. May be called again. Waits for those who take numbers.
+CREATE OR REPLACE FUNCTION farrier.set_pool(pool text, first integer, last integer) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    outside text;
+BEGIN
+    IF set_pool.first > set_pool.last THEN
+        RAISE EXCEPTION 'pool % would go from % to %', set_pool.pool, set_pool.first, set_pool.last USING ERRCODE = 'FR400';
+    END IF;
+    -- What is below the old bounds was never looked at: the mark goes back, and the next taker finds its place again.
+    INSERT INTO number_pools AS p VALUES (set_pool.pool, set_pool.first, set_pool.last, set_pool.first)
+        ON CONFLICT (pool) DO UPDATE SET first = excluded.first, last = excluded.last,
+            next = CASE WHEN excluded.first < p.first THEN excluded.first ELSE greatest(p.next, excluded.first) END;
+    SELECT string_agg(format('%s (%s %s)', t.number, replace(t.kind, '_', ' '), t.id), ', ' ORDER BY t.number) INTO outside
+      FROM (SELECT n.* FROM pool_numbers n WHERE n.pool = set_pool.pool
+               AND n.number NOT BETWEEN set_pool.first AND set_pool.last ORDER BY n.number LIMIT 5) t;
+    IF outside IS NOT NULL THEN
+        RAISE EXCEPTION 'pool % cannot go from % to %: taken outside are %', set_pool.pool, set_pool.first, set_pool.last, outside
+            USING ERRCODE = 'FR409', HINT = 'Delete what has those numbers, or keep them inside.';
+    END IF;
+END $$;

@@ -1,0 +1,21 @@
+-- Runs whose partition somebody holds, or which end it while somebody holds a member. The others are locked.
+CREATE OR REPLACE FUNCTION farrier.held_partitions(changes jsonb) RETURNS bigint[]
+    LANGUAGE plpgsql AS $$
+DECLARE
+    free bigint[];
+    ending bigint[] := ARRAY(
+        SELECT c.run FROM jsonb_to_recordset(changes -> 'resources') c (run bigint, state text) WHERE c.state = 'gone');
+    busy bigint[] := '{}';
+BEGIN
+    free := ARRAY(
+        SELECT p.id FROM farrier.ib_partitions p JOIN jsonb_to_recordset(changes -> 'runs') c (run bigint) ON c.run = p.id
+         ORDER BY p.id FOR NO KEY UPDATE OF p SKIP LOCKED);
+    IF ending <> '{}' THEN
+        WITH unheld AS MATERIALIZED (
+            SELECT m.partition, m.guid FROM farrier.ib_members m WHERE m.partition = ANY (ending)
+             ORDER BY m.partition, m.guid FOR UPDATE SKIP LOCKED)
+        SELECT coalesce(array_agg(DISTINCT m.partition), '{}') INTO busy FROM farrier.ib_members m
+         WHERE m.partition = ANY (ending) AND NOT EXISTS (SELECT FROM unheld u WHERE u.partition = m.partition AND u.guid = m.guid);
+    END IF;
+    RETURN ARRAY(SELECT c.run FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (free) OR c.run = ANY (busy));
+END $$;

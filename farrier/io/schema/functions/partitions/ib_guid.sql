@@ -1,0 +1,10 @@
+-- A GUID in the one spelling that is stored. FR400 for anything else.
+CREATE OR REPLACE FUNCTION farrier.ib_guid(given text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF given IS NULL OR given !~* '\A(0x)?[0-9a-f]{16}\Z' THEN
+        RAISE EXCEPTION '% is no GUID of a port: 16 hexadecimal digits were expected', coalesce(quote_literal(given), 'null')
+            USING ERRCODE = 'FR400', HINT = 'ibstat shows it as Port GUID.';
+    END IF;
+    RETURN right(lower(given), 16);
+END $$;

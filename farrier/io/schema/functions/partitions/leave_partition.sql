@@ -1,0 +1,30 @@
+-- Ends a membership; UFM is told, and then the member is gone. May be called again, and when there never was one.
+CREATE OR REPLACE FUNCTION farrier.leave_partition(partition text, guid text, owner text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    port text := ib_guid(leave_partition.guid);
+    of_id bigint;
+    known ib_members;
+BEGIN
+    IF leave_partition.partition ~ '^[0-9]{1,18}$' THEN
+        SELECT p.id INTO of_id FROM ib_partitions p WHERE p.id = leave_partition.partition::bigint;
+    ELSE
+        SELECT p.id INTO of_id FROM ib_partitions p WHERE p.name = leave_partition.partition AND p.ended_at IS NULL;
+        IF of_id IS NULL AND EXISTS (SELECT FROM ib_partitions p WHERE p.name = leave_partition.partition AND p.ended_at IS NOT NULL) THEN
+            RETURN;  -- it has no members any more
+        END IF;
+    END IF;
+    IF of_id IS NULL THEN of_id := find_resource('ib_partition', leave_partition.partition); END IF;
+    -- Looked at first without a lock, which would be held to the end of the transaction for nothing.
+    SELECT m.* INTO known FROM ib_members m WHERE m.partition = of_id AND m.guid = port;
+    IF NOT FOUND OR (known.state = 'leaving' AND known.owner = leave_partition.owner) THEN RETURN; END IF;
+    SELECT m.* INTO known FROM ib_members m WHERE m.partition = of_id AND m.guid = port FOR NO KEY UPDATE;
+    IF NOT FOUND OR (known.state = 'leaving' AND known.owner = leave_partition.owner) THEN RETURN; END IF;
+    IF known.owner IS DISTINCT FROM leave_partition.owner THEN
+        PERFORM refuse_other_owner(of_id, port);
+    END IF;
+    PERFORM enqueue('ib_partition', of_id);
+    UPDATE ib_members m SET state = 'leaving', reason = NULL, since = farrier.now(), seq = m.seq + 1
+     WHERE m.partition = of_id AND m.guid = port;
+END $$;

@@ -1,0 +1,47 @@
+-- Partitions of a commit, and what became of their members. It waits for no client: a partition that somebody holds, or one
+-- that ends while somebody holds a member of it, is decided anew in a second; a member that somebody holds is about to be
+-- something else, and is left to the next run. A deletion that has overlooked a member is decided anew; one that ends gives
+-- its number back.
+CREATE OR REPLACE FUNCTION farrier.write_ib_partitions(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
+    LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    unwritten bigint[] := farrier.held_partitions(changes);
+BEGIN
+    IF cardinality(unwritten) > 0 THEN
+        RETURN QUERY SELECT u, interval '1 second' FROM unnest(unwritten) u;
+        changes := farrier.runs_without(changes, unwritten);
+        IF jsonb_array_length(changes -> 'runs') = 0 THEN RETURN; END IF;
+    END IF;
+    unwritten := ARRAY(
+        SELECT c.run FROM jsonb_to_recordset(changes -> 'resources') c (run bigint, state text, draining boolean)
+         WHERE (c.state = 'gone' OR (c.state = 'deleting' AND NOT c.draining))
+           AND EXISTS (SELECT FROM farrier.ib_members m WHERE m.partition = c.run AND m.state <> 'leaving'));
+    IF cardinality(unwritten) > 0 THEN
+        RETURN QUERY SELECT u, interval '0' FROM unnest(unwritten) u;
+        changes := farrier.runs_without(changes, unwritten);
+        IF jsonb_array_length(changes -> 'runs') = 0 THEN RETURN; END IF;
+    END IF;
+    unwritten := ARRAY(SELECT w.run FROM farrier.write_resources(changes) w);
+    IF cardinality(unwritten) > 0 THEN
+        RETURN QUERY SELECT u, interval '0' FROM unnest(unwritten) u;
+        changes := farrier.runs_without(changes, unwritten);
+    END IF;
+    WITH free AS MATERIALIZED (
+        SELECT m.partition, m.guid, c.state, c.reason
+          FROM jsonb_to_recordset(changes -> 'marks') c (run bigint, guid text, seq bigint, state text, reason text)
+          JOIN farrier.ib_members m ON m.partition = c.run AND m.guid = c.guid AND m.seq = c.seq
+         ORDER BY m.partition, m.guid FOR NO KEY UPDATE OF m SKIP LOCKED)
+    UPDATE farrier.ib_members m
+       SET state = f.state, reason = f.reason, since = CASE WHEN m.state = f.state THEN m.since ELSE farrier.now() END
+      FROM free f WHERE m.partition = f.partition AND m.guid = f.guid;
+    WITH free AS MATERIALIZED (
+        SELECT m.partition, m.guid FROM jsonb_to_recordset(changes -> 'left') c (run bigint, guid text, seq bigint)
+          JOIN farrier.ib_members m ON m.partition = c.run AND m.guid = c.guid AND m.seq = c.seq AND m.state = 'leaving'
+         ORDER BY m.partition, m.guid FOR UPDATE OF m SKIP LOCKED)
+    DELETE FROM farrier.ib_members m USING free f WHERE m.partition = f.partition AND m.guid = f.guid;
+    DELETE FROM farrier.ib_members m
+     USING jsonb_to_recordset(changes -> 'resources') c (run bigint, state text) WHERE c.state = 'gone' AND m.partition = c.run;
+    PERFORM farrier.free_numbers('ib_partition', c.run)
+       FROM jsonb_to_recordset(changes -> 'resources') c (run bigint, state text) WHERE c.state = 'gone';
+END $$;

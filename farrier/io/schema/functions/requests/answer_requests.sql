@@ -1,0 +1,10 @@
+-- As answer_intents, for kinds: each request found by its id, whatever the planner thinks of how many are pending.
+CREATE OR REPLACE FUNCTION farrier.answer_requests(of_kind text, answers jsonb) RETURNS void
+    LANGUAGE plpgsql SET enable_seqscan = off SET enable_nestloop = off AS $$
+BEGIN
+    UPDATE farrier.resource_intents i
+       SET status = CASE WHEN a.accepted THEN 'accepted' ELSE 'rejected' END, reason = nullif(a.reason, ''), answered_at = farrier.now()
+      FROM jsonb_to_recordset(answers) a (run bigint, request bigint, accepted boolean, reason text)
+     WHERE i.id = a.request AND i.kind || '' = of_kind AND i.resource_id + 0 = a.run AND i.status || '' = 'pending'
+       AND i.id = ANY (ARRAY(SELECT (e ->> 'request')::bigint FROM jsonb_array_elements(answers) e));
+END $$;

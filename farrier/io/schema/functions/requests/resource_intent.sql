@@ -1,0 +1,29 @@
+-- An intent as one call: the id of the new intent, or of the first with this key. The same key with other content is
+-- an error.
+CREATE OR REPLACE FUNCTION farrier.resource_intent(kind text, resource text, action text, params jsonb DEFAULT '{}',
+                                        idempotency_key text DEFAULT NULL, requested_by text DEFAULT NULL) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    new_id bigint;
+    first record;
+BEGIN
+    INSERT INTO resource_intents (kind, resource, action, params, idempotency_key, requested_by)
+    VALUES (resource_intent.kind, resource_intent.resource, resource_intent.action, resource_intent.params,
+            resource_intent.idempotency_key, resource_intent.requested_by)
+    RETURNING id INTO new_id;
+    RETURN new_id;
+EXCEPTION WHEN OTHERS THEN
+    -- The first may have committed while this one waited for its name, its number or its addresses, which are taken now:
+    -- whatever this one was refused for, the first's answer is the answer.
+    SELECT i.id, i.action, i.params INTO first FROM resource_intents i
+     WHERE resource_intent.idempotency_key IS NOT NULL
+       AND i.id = resource_intent_by_key(resource_intent.kind, resource_intent.resource, resource_intent.action,
+                                         resource_intent.idempotency_key);
+    IF NOT FOUND THEN RAISE; END IF;
+    IF first.action = resource_intent.action AND first.params = resource_intent.params THEN
+        RETURN first.id;
+    END IF;
+    RAISE EXCEPTION 'idempotency key % belongs to intent %, which asks for % %', quote_literal(resource_intent.idempotency_key),
+        first.id, first.action, first.params
+        USING ERRCODE = 'FR400', HINT = 'One key is one request; take a new key for a new one.';
+END $$;

@@ -1,0 +1,19 @@
+-- The intent that has this key: of the resource that is meant now, whatever it asked for; else the newest that asked the
+-- same of this name, or of this id, so that a call may be repeated when its resource has ended meanwhile.
+CREATE OR REPLACE FUNCTION farrier.resource_intent_by_key(of_kind text, called text, of_action text, key text) RETURNS bigint
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    meant bigint := CASE WHEN called ~ '^[0-9]{1,18}$' THEN called::bigint END;
+    found_id bigint;
+BEGIN
+    IF meant IS NULL THEN
+        EXECUTE format('SELECT r.id FROM %s r WHERE r.name = $1 AND r.ended_at IS NULL', relation_of(of_kind)) INTO meant USING called;
+    END IF;
+    SELECT i.id INTO found_id FROM resource_intents i WHERE i.kind = of_kind AND i.resource_id = meant AND i.idempotency_key = key;
+    IF found_id IS NULL THEN
+        SELECT i.id INTO found_id FROM resource_intents i
+         WHERE i.kind = of_kind AND i.resource = called AND i.idempotency_key = key AND i.action = of_action
+         ORDER BY i.id DESC LIMIT 1;
+    END IF;
+    RETURN found_id;
+END $$;

@@ -1,0 +1,52 @@
+-- Refuses a request that no state would make right, makes what is to be created, and fills in what clients do not set.
+CREATE OR REPLACE FUNCTION farrier.validate_resource_intent() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    spec jsonb;
+    fault text;
+    first_id bigint;
+BEGIN
+    PERFORM relation_of(NEW.kind);
+    SELECT a.params INTO spec FROM kind_actions a WHERE a.kind = NEW.kind AND a.action = NEW.action;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'unknown action % of kind %', coalesce(quote_literal(NEW.action), 'null'), NEW.kind
+            USING ERRCODE = 'FR400',
+                  HINT = (SELECT 'Known: ' || string_agg(a.action, ', ' ORDER BY a.action) FROM kind_actions a WHERE a.kind = NEW.kind);
+    END IF;
+    IF octet_length(NEW.params::text) > 16384 THEN
+        RAISE EXCEPTION 'params are % bytes; 16384 is the most', octet_length(NEW.params::text) USING ERRCODE = 'FR400';
+    END IF;
+    fault := CASE WHEN NEW.params IS NULL THEN 'params must be a JSON object' ELSE params_fault(spec, NEW.params) END;
+    IF fault IS NOT NULL THEN
+        RAISE EXCEPTION '%: %', NEW.action, fault USING ERRCODE = 'FR400';
+    END IF;
+    IF NEW.resource IS NULL THEN
+        RAISE EXCEPTION '%: which one? `resource` is missing', NEW.action USING ERRCODE = 'FR400';
+    END IF;
+    IF char_length(NEW.idempotency_key) > 255 OR char_length(NEW.requested_by) > 255 THEN
+        RAISE EXCEPTION '% is longer than 255 characters',
+            CASE WHEN char_length(NEW.idempotency_key) > 255 THEN 'idempotency_key' ELSE 'requested_by' END USING ERRCODE = 'FR400';
+    END IF;
+    NEW.created_at := farrier.now();
+    IF NEW.idempotency_key IS NOT NULL THEN
+        first_id := resource_intent_by_key(NEW.kind, NEW.resource, NEW.action, NEW.idempotency_key);
+        IF first_id IS NOT NULL THEN
+            RAISE EXCEPTION '% % already has an intent with idempotency key %: intent %', replace(NEW.kind, '_', ' '), NEW.resource,
+                quote_literal(NEW.idempotency_key), first_id
+                USING ERRCODE = 'unique_violation', CONSTRAINT = 'resource_intents_key',
+                      HINT = 'farrier.resource_intent() returns the first intent instead of failing.';
+        END IF;
+    END IF;
+    IF NEW.action = 'create' THEN
+        -- For the first row of its history, which a trigger writes.
+        PERFORM set_config('farrier.created_for', NEW.id::text, true), set_config('farrier.created_by', coalesce(NEW.requested_by, ''), true);
+        NEW.resource_id := create_resource(NEW.kind, NEW.resource, NEW.params);
+        PERFORM set_config('farrier.created_for', '', true), set_config('farrier.created_by', '', true);
+    ELSE
+        NEW.resource_id := find_resource(NEW.kind, NEW.resource);
+    END IF;
+    NEW.status := CASE NEW.action WHEN 'create' THEN 'accepted' ELSE 'pending' END;
+    NEW.reason := NULL;
+    NEW.answered_at := CASE NEW.action WHEN 'create' THEN farrier.now() END;
+    RETURN NEW;
+END $$;

@@ -1,0 +1,24 @@
+-- The controller works on a kind's table; who asks and who reads may look at it. They see the schema, in which functions are
+-- everybody's: those that act with their owner's rights are left to the controller, and to whom let_call names.
+CREATE OR REPLACE FUNCTION farrier.grant_kind_rights(relation regclass) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    role_name text;
+    place record;
+    mighty record;
+BEGIN
+    SELECT c.relnamespace::regnamespace AS name, c.relnamespace AS id, c.relowner AS owner INTO place FROM pg_class c WHERE c.oid = relation;
+    FOR role_name IN SELECT rolname FROM pg_roles WHERE rolname IN ('farrier_controller', 'farrier_intents', 'farrier_reader') LOOP
+        EXECUTE format('GRANT USAGE ON SCHEMA %s TO %I', place.name, role_name);
+        EXECUTE format('GRANT %s ON %s TO %I',
+            CASE role_name WHEN 'farrier_controller' THEN 'SELECT, INSERT, UPDATE, DELETE' ELSE 'SELECT' END, relation, role_name);
+    END LOOP;
+    IF place.name::text IN ('farrier', 'public') THEN RETURN; END IF;
+    FOR mighty IN SELECT p.oid::regprocedure AS function FROM pg_proc p
+                   WHERE p.pronamespace = place.id AND p.prosecdef AND p.proowner = place.owner AND p.prokind = 'f' LOOP
+        EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', mighty.function);
+        IF to_regrole('farrier_controller') IS NOT NULL THEN
+            EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO farrier_controller', mighty.function);
+        END IF;
+    END LOOP;
+END $$;

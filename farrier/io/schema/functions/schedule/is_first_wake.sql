@@ -1,0 +1,6 @@
+-- Volatile, so that it sees the rows that the running INSERT made before this one.
+CREATE OR REPLACE FUNCTION farrier.is_first_wake() RETURNS boolean
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    RETURN NOT EXISTS (SELECT FROM wake_requests WHERE xact = pg_current_xact_id());
+END $$;

@@ -1,0 +1,7 @@
+-- What `changes` has of these runs. It is an object of arrays, whose elements name their run.
+CREATE OR REPLACE FUNCTION farrier.of_runs(changes jsonb, runs bigint[]) RETURNS jsonb
+    LANGUAGE sql STABLE
+    RETURN (SELECT coalesce(jsonb_object_agg(section.key, section.kept), '{}') FROM (
+        SELECT e.key, (SELECT coalesce(jsonb_agg(c), '[]') FROM jsonb_array_elements(e.value) c
+                        WHERE (c ->> 'run')::bigint = ANY (runs)) AS kept
+          FROM jsonb_each(changes) e) section);

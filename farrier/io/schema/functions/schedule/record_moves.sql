@@ -1,0 +1,22 @@
+-- The moves of a commit, as history: of rows that the controller has claimed, under the tokens of their claims, and of no others;
+-- `won` null: of all. Nothing else inserts moves.
+CREATE OR REPLACE FUNCTION farrier.record_moves(
+    of_kind text, controller uuid, won bigint[], moved bigint[], versions bigint[], layers text[], from_values text[], to_values text[],
+    entered timestamptz[], causes text[], reasons text[], sources text[], move_tokens bigint[]) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    recorded bigint;
+BEGIN
+    INSERT INTO history (kind, id, version, layer, from_value, to_value, at, seconds_in_source, cause, reason, source, controller, claim_token)
+    SELECT of_kind, r.id, r.version, r.layer, r.from_value, r.to_value, farrier.now(),
+           CASE WHEN r.entered IS NOT NULL THEN extract(epoch FROM greatest(farrier.now() - r.entered, '0')) END, r.cause, r.reason, r.source, record_moves.controller, r.token
+      FROM unnest(moved, versions, layers, from_values, to_values, record_moves.entered, causes, reasons, sources, move_tokens)
+           AS r (id, version, layer, from_value, to_value, entered, cause, reason, source, token)
+     WHERE (won IS NULL OR r.id = ANY (won))
+       AND EXISTS (SELECT FROM schedule s WHERE s.kind = of_kind AND s.id = r.id AND s.claim_token = r.token AND s.owner = record_moves.controller);
+    GET DIAGNOSTICS recorded = ROW_COUNT;
+    IF recorded < (SELECT count(*) FROM unnest(moved) m (id) WHERE won IS NULL OR m.id = ANY (won)) THEN
+        RAISE EXCEPTION 'history is recorded for rows that this controller has claimed'
+            USING ERRCODE = 'FR409', HINT = 'farrier.commit_runs records it.';
+    END IF;
+END $$;

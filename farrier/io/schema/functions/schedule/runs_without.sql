@@ -1,0 +1,5 @@
+-- What `changes` has of all runs but these.
+CREATE OR REPLACE FUNCTION farrier.runs_without(changes jsonb, runs bigint[]) RETURNS jsonb
+    LANGUAGE sql STABLE
+    RETURN farrier.of_runs(changes, ARRAY(
+        SELECT c.run FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (runs)));

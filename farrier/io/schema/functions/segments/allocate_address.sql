@@ -1,0 +1,65 @@
+-- An address of a ready segment: the lowest that is free, the lowest of the prefix that is wanted, or the very address that
+-- is wanted. An owner has one of each family; asking again gives the same. Requests for one segment take turns, each until
+-- its transaction ends, so ask late in a transaction, and for several segments in one order.
+CREATE OR REPLACE FUNCTION farrier.allocate_address(segment text, owner text, wanted inet DEFAULT NULL, node bigint DEFAULT NULL) RETURNS inet
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    here bigint := find_resource('network_segment', allocate_address.segment);
+    called text := allocate_address.segment;
+    who text := allocate_address.owner;
+    usage segment_usage;
+    state text;
+    within cidr;
+    exact boolean := coalesce(masklen(wanted) = CASE family(wanted) WHEN 4 THEN 32 ELSE 128 END, false);
+    mine inet;
+    gap segment_free;
+BEGIN
+    IF who IS NULL OR who !~ '\S' OR char_length(who) > 253 THEN
+        RAISE EXCEPTION 'an address has an owner: a text of 1 to 253 characters, not blank' USING ERRCODE = 'FR400';
+    END IF;
+    IF allocate_address.node IS NOT NULL AND NOT EXISTS (SELECT FROM nodes n WHERE n.id = allocate_address.node AND n.status <> 'deleted') THEN
+        RAISE EXCEPTION 'no node has id %', allocate_address.node USING ERRCODE = 'FR404', HINT = 'Leave it out if it is for no node.';
+    END IF;
+    SELECT * INTO usage FROM segment_usage u WHERE u.segment = here FOR NO KEY UPDATE;
+    SELECT a.address INTO mine FROM segment_addresses a
+     WHERE a.segment = here AND a.owner = who AND (wanted IS NULL OR family(a.address) = family(wanted)) ORDER BY a.address LIMIT 1;
+    IF FOUND THEN
+        IF wanted IS NOT NULL AND NOT mine <<= wanted THEN
+            RAISE EXCEPTION '% has % of segment %; % is another', who, host(mine), called, wanted
+                USING ERRCODE = 'FR409', HINT = 'farrier.release_address() gives that one back; another owner may have another.';
+        END IF;
+        UPDATE segment_addresses a SET node = allocate_address.node
+         WHERE a.segment = here AND a.address = mine AND allocate_address.node IS NOT NULL AND a.node IS DISTINCT FROM allocate_address.node;
+        RETURN mine;
+    END IF;
+    SELECT s.state INTO state FROM network_segments s WHERE s.id = here;
+    IF NOT usage.open OR state = 'provisioning' THEN
+        RAISE EXCEPTION 'segment % is %; addresses are given out in state ready', called, state
+            USING ERRCODE = 'FR409', HINT = 'One that is being deleted gives out no more; one that is being provisioned is ready in a moment.';
+    END IF;
+    IF wanted IS NOT NULL THEN
+        SELECT p.prefix INTO within FROM segment_prefixes p
+         WHERE p.segment = here AND CASE WHEN exact THEN p.prefix >>= wanted ELSE p.prefix::inet = wanted END;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION '% is neither in a prefix of segment % nor one of them: %', wanted, called,
+                (SELECT string_agg(p.prefix::text, ', ' ORDER BY p.prefix) FROM segment_prefixes p WHERE p.segment = here)
+                USING ERRCODE = 'FR400';
+        END IF;
+    END IF;
+    SELECT * INTO gap FROM segment_free f
+     WHERE f.segment = here AND (wanted IS NULL OR f.last >= host(wanted)::inet) ORDER BY f.last LIMIT 1;
+    IF exact AND (gap.first IS NULL OR gap.first > wanted) THEN
+        RAISE EXCEPTION '% of segment % %', host(wanted), called, why_not_free(here, within, wanted) USING ERRCODE = 'FR409';
+    ELSIF gap.first IS NULL OR gap.prefix <> within THEN
+        RAISE EXCEPTION '% is full: all its % addresses are allocated',
+            CASE WHEN within IS NULL THEN 'segment ' || called ELSE format('prefix %s of segment %s', within, called) END,
+            (SELECT sum(p.usable) FROM segment_prefixes p WHERE p.segment = here AND (within IS NULL OR p.prefix = within))
+            USING ERRCODE = 'FR409', HINT = 'An update of the segment adds prefixes.';
+    END IF;
+    mine := CASE WHEN exact THEN wanted ELSE gap.first END;
+    PERFORM take_from(gap, mine);
+    INSERT INTO segment_addresses (segment, address, prefix, owner, node) VALUES (here, mine, gap.prefix, who, allocate_address.node);
+    UPDATE segment_usage u SET allocated = u.allocated + 1 WHERE u.segment = here;
+    RETURN mine;
+END $$;

@@ -1,0 +1,15 @@
+-- The first and last address that a host may have, and how many there are. Of two or one, all are; IPv6 has no broadcast.
+CREATE OR REPLACE FUNCTION farrier.hosts_of(prefix cidr, OUT first inet, OUT last inet, OUT many numeric)
+    LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    first := host(network(prefix))::inet;
+    last := host(broadcast(prefix))::inet;
+    many := trunc(2::numeric ^ (CASE family(prefix) WHEN 4 THEN 32 ELSE 128 END - masklen(prefix)));
+    IF many <= 2 THEN RETURN; END IF;
+    first := first + 1;
+    many := many - 1;
+    IF family(prefix) = 4 THEN
+        last := last - 1;
+        many := many - 1;
+    END IF;
+END $$;

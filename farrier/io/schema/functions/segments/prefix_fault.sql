@@ -1,0 +1,15 @@
+-- What is wrong with the text of a prefix, or null. Host bits are a slip that nobody should have to find later.
+CREATE OR REPLACE FUNCTION farrier.prefix_fault(given text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    fault text := format('prefix %s is no network address, such as 10.0.0.0/24 or 2001:db8::/64', coalesce(given, 'null'));
+BEGIN
+    -- PostgreSQL would take 10/8, and an address alone, which are more often slips than wishes.
+    IF given IS NULL OR given !~ '\A([0-9]{1,3}(\.[0-9]{1,3}){3}|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)/[0-9]{1,3}\Z' THEN RETURN fault; END IF;
+    IF given::inet <> network(given::inet)::inet THEN
+        RETURN format('prefix %s has host bits; the network is %s', given, network(given::inet));
+    END IF;
+    RETURN NULL;
+EXCEPTION WHEN invalid_text_representation OR invalid_binary_representation THEN
+    RETURN fault;
+END $$;

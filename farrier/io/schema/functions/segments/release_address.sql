@@ -1,0 +1,37 @@
+-- Gives an address back: true if it was the owner's until now, false if it was nobody's. Wakes a segment that drains.
+CREATE OR REPLACE FUNCTION farrier.release_address(segment text, address inet, owner text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    called text := release_address.segment;
+    given inet := host(release_address.address)::inet;
+    here bigint;
+    usage segment_usage;
+    held segment_addresses;
+BEGIN
+    -- One that has ended has no addresses any more: a release that comes again is no mistake.
+    IF called ~ '^[0-9]{1,18}$' THEN
+        SELECT s.id INTO here FROM network_segments s WHERE s.id = called::bigint;
+    ELSE
+        SELECT s.id INTO here FROM network_segments s WHERE s.name = called AND s.ended_at IS NULL;
+        IF here IS NULL THEN
+            SELECT s.id INTO here FROM network_segments s WHERE s.name = called AND s.ended_at IS NOT NULL ORDER BY s.id DESC LIMIT 1;
+        END IF;
+    END IF;
+    IF here IS NULL THEN here := find_resource('network_segment', called); END IF;
+    IF given IS NULL OR release_address.owner IS NULL THEN
+        RAISE EXCEPTION 'which address, and whose? Neither may be null' USING ERRCODE = 'FR400';
+    END IF;
+    SELECT * INTO usage FROM segment_usage u WHERE u.segment = here FOR NO KEY UPDATE;
+    SELECT * INTO held FROM segment_addresses a WHERE a.segment = here AND a.address = given;
+    IF NOT FOUND THEN RETURN false; END IF;
+    IF held.owner <> release_address.owner THEN
+        RAISE EXCEPTION '% of segment % is taken by %, not by %', host(given), called, held.owner, release_address.owner
+            USING ERRCODE = 'FR409', HINT = 'Only its owner gives an address back.';
+    END IF;
+    DELETE FROM segment_addresses a WHERE a.segment = here AND a.address = given;
+    PERFORM put_back(here, held.prefix, given);
+    UPDATE segment_usage u SET allocated = u.allocated - 1 WHERE u.segment = here;
+    IF NOT usage.open THEN PERFORM enqueue('network_segment', here); END IF;
+    RETURN true;
+END $$;

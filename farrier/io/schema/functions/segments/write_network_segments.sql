@@ -1,0 +1,35 @@
+-- The segments of a commit, which waits for no client. `closes` [{run, unused}] are those that begin to drain: one of which
+-- an allocation is under way is decided anew in a second, one that has addresses where it had none, or the reverse, at
+-- once. `grows` [{run, site}] get more prefixes: in a second, while somebody else adds some at the site.
+CREATE OR REPLACE FUNCTION farrier.write_network_segments(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
+    LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    held bigint[] := '{}';
+    other bigint[] := '{}';
+    mine bigint[];
+BEGIN
+    IF changes ? 'closes' THEN
+        WITH asked AS (
+            SELECT c.run, c.unused FROM jsonb_to_recordset(changes -> 'closes') c (run bigint, unused boolean)
+        ), free AS MATERIALIZED (
+            SELECT u.segment, u.allocated FROM farrier.segment_usage u WHERE u.segment IN (SELECT a.run FROM asked a)
+             ORDER BY u.segment FOR NO KEY UPDATE SKIP LOCKED
+        )
+        SELECT coalesce(array_agg(a.run) FILTER (WHERE f.segment IS NULL), '{}'),
+               coalesce(array_agg(a.run) FILTER (WHERE (f.allocated = 0) <> a.unused), '{}')
+          INTO held, other FROM asked a LEFT JOIN free f ON f.segment = a.run;
+    END IF;
+    IF changes ? 'grows' THEN
+        held := held || ARRAY(SELECT c.run FROM jsonb_to_recordset(changes -> 'grows') c (run bigint, site text)
+                               WHERE NOT farrier.try_lock_key('segment_prefixes', c.site));
+    END IF;
+    IF held <> '{}' OR other <> '{}' THEN
+        RETURN QUERY SELECT h, interval '1 second' FROM unnest(held) h;
+        RETURN QUERY SELECT o, interval '0' FROM unnest(other) o;
+        mine := ARRAY(SELECT c.run FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (held || other));
+        IF mine = '{}' THEN RETURN; END IF;
+        changes := farrier.of_runs(changes, mine);
+    END IF;
+    RETURN QUERY SELECT w.run, w.due_in FROM farrier.write_resources(changes) w;
+END $$;

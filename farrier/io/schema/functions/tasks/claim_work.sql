@@ -1,0 +1,14 @@
+-- The calls of a worker: tasks of any node that its grant covers, proven by its login.
+CREATE OR REPLACE FUNCTION farrier.claim_work(types text[] DEFAULT NULL, lease interval DEFAULT '60 seconds')
+    RETURNS TABLE (task bigint, node_id bigint, node_name text, type text, params jsonb, attempt integer, lease_token uuid, lease_until timestamptz)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    granted workers := prove_worker();
+    wanted text[] := coalesce(types, granted.types);
+BEGIN
+    IF NOT wanted <@ granted.types THEN
+        RAISE EXCEPTION 'login % is granted tasks of %, not all of %', session_user, array_to_string(granted.types, ', '), left(wanted::text, 200)
+            USING ERRCODE = 'FR403', HINT = 'Leave types out to take whatever is granted.';
+    END IF;
+    RETURN QUERY SELECT * FROM take_task('worker ' || granted.login, wanted, NULL, granted.site, lease);
+END $$;

@@ -1,0 +1,15 @@
+-- Ends a task and wakes its node.
+CREATE OR REPLACE FUNCTION farrier.end_task(claimant text, task bigint, lease_token uuid, succeeded boolean, result jsonb) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    owner bigint;
+    fault text := json_fault(result, 65536);
+BEGIN
+    IF succeeded IS NULL THEN RAISE EXCEPTION 'succeeded must be true or false' USING ERRCODE = 'FR400'; END IF;
+    IF fault IS NOT NULL THEN RAISE EXCEPTION 'the result %', fault USING ERRCODE = 'FR400'; END IF;
+    UPDATE node_tasks t SET status = CASE WHEN succeeded THEN 'succeeded' ELSE 'failed' END, result = end_task.result, ended_at = farrier.now()
+     WHERE t.id = end_task.task AND t.lease_token = end_task.lease_token AND t.claimed_by = claimant AND t.status = 'dispatched'
+    RETURNING t.node_id INTO owner;
+    IF NOT FOUND THEN PERFORM refuse_lease(claimant, task); END IF;
+    PERFORM enqueue('node', owner);
+END $$;

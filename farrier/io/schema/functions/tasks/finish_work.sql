@@ -1,0 +1,8 @@
+-- Ends a task of a worker. The same call again changes nothing and succeeds.
+CREATE OR REPLACE FUNCTION farrier.finish_work(task bigint, lease_token uuid, succeeded boolean, result jsonb DEFAULT NULL) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF NOT is_ended_so(task, lease_token, succeeded) THEN
+        PERFORM end_task('worker ' || (prove_worker()).login, task, lease_token, succeeded, result);
+    END IF;
+END $$;

@@ -1,0 +1,11 @@
+-- A decommission that begins takes over the live tasks of its node: only a decommission that was lost leaves any, and
+-- its agent may be at work on them. One that an agent is just finishing stays as it is; it would wait for this commit.
+CREATE OR REPLACE FUNCTION farrier.inherit_tasks(begun jsonb) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE farrier.node_tasks t SET workflow_id = n.live_workflow_id
+      FROM farrier.nodes n
+     WHERE n.id = t.node_id AND t.id = ANY (ARRAY(
+        SELECT o.id FROM farrier.node_tasks o JOIN jsonb_to_recordset(begun) r (node_id bigint) ON r.node_id = o.node_id
+         WHERE o.status IN ('queued', 'dispatched') ORDER BY o.id FOR NO KEY UPDATE OF o SKIP LOCKED));
+END $$;

@@ -1,0 +1,13 @@
+-- Extends a lease. FR410: the task is no longer this claimant's, who must stop.
+CREATE OR REPLACE FUNCTION farrier.keep_task(claimant text, task bigint, lease_token uuid, lease interval) RETURNS timestamptz
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    until timestamptz;
+BEGIN
+    PERFORM check_lease(lease);
+    UPDATE node_tasks t SET lease_until = farrier.now() + keep_task.lease
+     WHERE t.id = keep_task.task AND t.lease_token = keep_task.lease_token AND t.claimed_by = claimant AND t.status = 'dispatched'
+    RETURNING t.lease_until INTO until;
+    IF NOT FOUND THEN PERFORM refuse_lease(claimant, task); END IF;
+    RETURN until;
+END $$;

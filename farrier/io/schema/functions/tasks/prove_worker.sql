@@ -1,0 +1,12 @@
+-- The grant of the login that calls, whichever role it has set.
+CREATE OR REPLACE FUNCTION farrier.prove_worker() RETURNS farrier.workers
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    granted workers := (SELECT w FROM workers w WHERE w.login = session_user);
+BEGIN
+    IF granted.login IS NULL THEN
+        RAISE EXCEPTION 'login % is not granted any tasks', session_user
+            USING ERRCODE = 'FR403', HINT = 'An operator calls farrier.grant_worker with this login and the types of its tasks.';
+    END IF;
+    RETURN granted;
+END $$;

@@ -1,0 +1,9 @@
+-- The refusal of a call for a task that is not the claimant's. Says what became of its own, and nothing of others.
+CREATE OR REPLACE FUNCTION farrier.refuse_lease(claimant text, task bigint) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    state text := (SELECT t.status FROM node_tasks t WHERE t.id = refuse_lease.task AND t.claimed_by = claimant);
+BEGIN
+    RAISE EXCEPTION 'this lease token is not, or no longer, that of task % (which is %)', task, coalesce(state, 'unknown')
+        USING ERRCODE = 'FR410', HINT = 'The task was finished, cancelled or issued anew: stop the work and claim again.';
+END $$;

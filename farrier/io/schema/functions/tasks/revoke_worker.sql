@@ -1,0 +1,10 @@
+-- Takes the grant away; what the login has claimed is issued again when the lease runs out.
+CREATE OR REPLACE FUNCTION farrier.revoke_worker(login text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    DELETE FROM workers w WHERE w.login = revoke_worker.login;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'login % is not granted any tasks', coalesce(quote_literal(left(login, 80)), 'null')
+            USING ERRCODE = 'FR404', HINT = 'SELECT login FROM farrier.workers lists those that are.';
+    END IF;
+END $$;

@@ -1,0 +1,21 @@
+-- Takes the oldest queued task of these types that `of_node` and `of_site` allow (null: any), for the named claimant.
+-- Nodes that are paused start nothing.
+CREATE OR REPLACE FUNCTION farrier.take_task(claimant text, types text[], of_node bigint, of_site text, lease interval)
+    RETURNS TABLE (task bigint, node_id bigint, node_name text, type text, params jsonb, attempt integer, lease_token uuid, lease_until timestamptz)
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM check_lease(lease);
+    PERFORM check_types(types);
+    RETURN QUERY
+    WITH next AS (
+        SELECT t.id, n.name FROM node_tasks t JOIN nodes n ON n.id = t.node_id
+         WHERE t.status = 'queued' AND t.type = ANY (types) AND n.paused IS NULL
+           AND (of_node IS NULL OR t.node_id = of_node) AND (of_site IS NULL OR n.site = of_site)
+         ORDER BY t.id LIMIT 1 FOR UPDATE OF t SKIP LOCKED)
+    UPDATE node_tasks t
+       SET status = 'dispatched', claimed_by = claimant, lease_token = gen_random_uuid(),
+           lease_until = farrier.now() + take_task.lease, dispatched_at = farrier.now()
+      FROM next WHERE t.id = next.id
+    RETURNING t.id, t.node_id, next.name, t.type, t.params, t.attempt, t.lease_token, t.lease_until;
+END $$;

@@ -1,0 +1,24 @@
+-- Rows of a kind, with what its runs write besides. A run under way was decided by the old time: it is decided anew.
+CREATE OR REPLACE FUNCTION farrier.mend_rows(of_kind text, relation regclass, ids bigint[], changes text, wrong text, now timestamptz, back interval) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    anew bigint[];
+    more bigint[];
+    workflows record;
+BEGIN
+    EXECUTE format('SELECT FROM %s WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE', relation) USING ids;
+    anew := ARRAY(SELECT s.id FROM schedule s WHERE s.kind = of_kind AND s.id = ANY (ids) AND s.claim_token IS NOT NULL);
+    IF of_kind = 'node' THEN
+        UPDATE nodes n SET bmc = unseen(n.bmc) WHERE n.id = ANY (anew) AND n.bmc ?| ARRAY['switching', 'trying'];
+        FOR workflows IN
+            SELECT m.* FROM mendable() m WHERE m.relation IN ('node_onboardings'::regclass, 'node_decommissions'::regclass)
+        LOOP
+            EXECUTE format('WITH changed AS (UPDATE %s SET %s WHERE node_id = ANY ($3) AND (%s) RETURNING node_id)
+                            SELECT array_agg(node_id) FROM changed', workflows.relation, workflows.changes, workflows.wrong)
+               INTO more USING $6, back, ids;
+            anew := anew || more;
+        END LOOP;
+    END IF;
+    EXECUTE format('UPDATE %s SET version = version + 1, %s WHERE id = ANY ($3) AND (%s OR id = ANY ($4))', relation, changes, wrong)
+      USING $6, back, ids, anew;
+END $$;

@@ -1,0 +1,37 @@
+-- The tables whose times are mended, in order, each with the assignments and the condition that do it: $1 is now, $2 by how
+-- much the clock was set back, $3 the transaction that noticed. First those whose rows a run writes as it read them (`kind` is
+-- theirs); a row of any other is written by statements that read the time themselves. History stays as it was written, the
+-- loop brings its schedule back itself, and JSON that others wrote is theirs.
+CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclass, OUT kind text, OUT changes text, OUT wrong text) RETURNS SETOF record
+    LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
+    WITH roots AS (
+        SELECT 'node' AS kind, 'nodes'::regclass AS relation
+        UNION ALL SELECT 'maas_region', 'maas_regions'::regclass
+        UNION ALL SELECT k.kind, k.relation FROM kinds k
+    ), columns AS (
+        SELECT c.oid, r.kind, a.attname, a.atttypid = 'jsonb'::regtype AS is_json,
+               is_of_the_future(a.attname) AS of_the_future,
+               -- One that a statement wrote since, by the right time, is to happen when it says.
+               CASE WHEN r.kind IS NULL AND c.relname NOT IN ('node_onboardings', 'node_decommissions')
+                    THEN ' AND age(xmin) >= age($3)' ELSE '' END AS if_older
+          FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid LEFT JOIN roots r ON r.relation = c.oid
+         WHERE c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+           AND a.atttypid IN ('timestamptz'::regtype, 'jsonb'::regtype)
+           AND NOT (a.atttypid = 'jsonb'::regtype
+                    AND a.attname IN ('labels', 'params', 'facts', 'health', 'options', 'result', 'value', 'detail', 'cursor'))
+           AND (c.relnamespace = 'farrier'::regnamespace OR r.kind IS NOT NULL)
+           AND c.oid <> ALL (ARRAY['history', 'schedule', 'schema_steps', 'schema_set', 'pulse', 'resources']::regclass[])
+    ), each AS (
+        SELECT x.oid, x.kind, x.attname,
+               CASE WHEN x.is_json THEN format('mended(%I, $1, $2, %L)', x.attname, x.attname)
+                    ELSE format('CASE WHEN %1$I > $1 AND isfinite(%1$I) THEN %2$s ELSE %1$I END', x.attname,
+                                CASE WHEN x.of_the_future OR x.oid = 'bmc_logins'::regclass THEN format('%I - $2', x.attname) ELSE '$1' END) END AS becomes,
+               CASE WHEN x.is_json THEN format('(%1$I::text LIKE ''%%-__-__T__:__:%%'' AND mended(%1$I, $1, $2, %2$L) <> %1$I%3$s)', x.attname, x.attname, x.if_older)
+                    ELSE format('(%1$I > $1 AND isfinite(%1$I)%2$s)', x.attname, CASE WHEN x.of_the_future THEN x.if_older ELSE '' END) END AS wrong
+          FROM columns x
+    )
+    SELECT CASE WHEN e.kind IS NULL THEN '2 ' ELSE '1 ' END || e.oid::regclass::text, e.oid::regclass, e.kind,
+           string_agg(format('%I = %s', e.attname, e.becomes), ', ' ORDER BY e.attname),
+           string_agg(e.wrong, ' OR ' ORDER BY e.attname)
+      FROM each e GROUP BY e.oid, e.kind
+$$;

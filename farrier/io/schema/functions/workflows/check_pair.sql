@@ -1,0 +1,39 @@
+-- The pair (node, workflow), looked at when the commit is otherwise whole. The live workflow must be the one the node
+-- names, and go with its status; without one, the status must be one that needs none. One that ends must go with the
+-- status in the commit that ends it.
+CREATE OR REPLACE FUNCTION farrier.check_pair(node_id bigint, ended_kind text, ended_status text) RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    pair record;
+BEGIN
+    SELECT n.id, n.status, n.live_workflow_kind, n.live_workflow_id, live.* INTO pair
+      FROM farrier.nodes n, LATERAL (
+           SELECT count(*) AS how_many, min(w.kind) AS kind, min(w.id) AS workflow_id, min(w.status) AS workflow_status FROM (
+                SELECT 'onboarding' AS kind, o.id, o.status FROM farrier.node_onboardings o
+                 WHERE o.node_id = n.id AND o.status NOT IN ('completed', 'cancelled', 'reconciled')
+                UNION ALL
+                SELECT 'decommission', d.id, d.status FROM farrier.node_decommissions d
+                 WHERE d.node_id = n.id AND d.status NOT IN ('completed', 'cancelled', 'reconciled')) w) live
+     WHERE n.id = check_pair.node_id;
+    IF pair.how_many > 1 THEN
+        RAISE EXCEPTION 'node % has an onboarding and a decommission live at once', pair.id USING ERRCODE = 'FR409';
+    END IF;
+    IF (pair.live_workflow_kind, pair.live_workflow_id) IS DISTINCT FROM (pair.kind, pair.workflow_id) THEN
+        RAISE EXCEPTION 'node % names % % as its live workflow, live is % %', pair.id,
+            coalesce(pair.live_workflow_kind, 'none'), pair.live_workflow_id, coalesce(pair.kind, 'none'), pair.workflow_id
+            USING ERRCODE = 'FR409';
+    END IF;
+    IF NOT EXISTS (
+        SELECT FROM farrier.workflow_mapping m
+         WHERE m.kind = coalesce(pair.kind, 'none') AND m.workflow_status = coalesce(pair.workflow_status, 'none')
+           AND m.node_status = pair.status) THEN
+        RAISE EXCEPTION 'node % is %, which does not go with %', pair.id, pair.status,
+            coalesce(format('its %s that is %s', pair.kind, pair.workflow_status), 'no live workflow')
+            USING ERRCODE = 'FR409';
+    END IF;
+    IF ended_kind IS NOT NULL AND NOT EXISTS (
+        SELECT FROM farrier.workflow_mapping m WHERE m.kind = ended_kind AND m.workflow_status = ended_status AND m.node_status = pair.status) THEN
+        RAISE EXCEPTION 'node % is %, which does not go with its % ending %', pair.id, pair.status, ended_kind, ended_status
+            USING ERRCODE = 'FR409';
+    END IF;
+END $$;

@@ -1,0 +1,13 @@
+-- Checks the pair (node, workflow) of a workflow's row, as the owner: see check_pair.
+CREATE OR REPLACE FUNCTION farrier.check_workflow_pair() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'DELETE' THEN
+        PERFORM farrier.check_pair(OLD.node_id, NULL, NULL);
+    ELSIF NEW.status IN ('completed', 'cancelled', 'reconciled') THEN
+        PERFORM farrier.check_pair(NEW.node_id, TG_ARGV[0], NEW.status);
+    ELSE
+        PERFORM farrier.check_pair(NEW.node_id, NULL, NULL);
+    END IF;
+    RETURN NULL;
+END $$;

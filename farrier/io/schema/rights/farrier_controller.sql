@@ -1,0 +1,26 @@
+-- The daemon. It writes what its runs decide; the model, the records of the schema and what has happened it only reads.
+GRANT SELECT, INSERT, UPDATE, DELETE ON
+    farrier.mends, farrier.pulse, farrier.limits, farrier.settings,
+    farrier.schedule, farrier.wake_requests, farrier.outcomes,
+    farrier.nodes, farrier.node_macs, farrier.node_onboardings, farrier.node_decommissions,
+    farrier.bootstrap_tokens, farrier.node_agents, farrier.node_tasks, farrier.intents,
+    farrier.maas_regions, farrier.node_observations,
+    farrier.departures, farrier.brakes, farrier.brake_lifts,
+    farrier.resources, farrier.resource_intents, farrier.number_pools, farrier.pool_numbers, farrier.freed_numbers,
+    farrier.network_segments, farrier.segment_usage, farrier.segment_prefixes, farrier.segment_free, farrier.segment_addresses,
+    farrier.ib_partitions, farrier.ib_members, farrier.node_uses, farrier.node_ib_ports
+    TO farrier_controller;
+GRANT USAGE ON ALL SEQUENCES IN SCHEMA farrier TO farrier_controller;
+GRANT SELECT ON
+    farrier.migrator, farrier.schema_steps, farrier.schema_set, farrier.schema_objects,
+    farrier.edges, farrier.initial_values, farrier.workflow_mapping, farrier.actions, farrier.advice,
+    farrier.kinds, farrier.kind_states, farrier.kind_actions, farrier.callable,
+    farrier.locks, farrier.history, farrier.history_retention,
+    farrier.node_bmcs, farrier.node_identities, farrier.bmc_logins, farrier.workers,
+    farrier.brakes_holding, farrier.idle_enrolling, farrier.maas_motion, farrier.node_clocks,
+    farrier.node_inventory, farrier.node_lifecycle
+    TO farrier_controller;
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;
+REVOKE EXECUTE ON FUNCTION farrier.grant_rights, farrier.grant_kind_rights, farrier.let_call, farrier.make_kind, farrier.forget_kind,
+    farrier.grant_worker, farrier.revoke_worker
+    FROM farrier_controller;

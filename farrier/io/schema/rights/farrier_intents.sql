@@ -1,0 +1,15 @@
+-- Services and people that register nodes and ask for things.
+GRANT INSERT (node, action, params, idempotency_key, requested_by, api_version) ON farrier.intents TO farrier_intents;
+GRANT INSERT (kind, resource, action, params, idempotency_key, requested_by) ON farrier.resource_intents TO farrier_intents;
+GRANT SELECT ON
+    farrier.intents, farrier.node_inventory, farrier.node_lifecycle, farrier.node_clocks, farrier.brakes_holding,
+    farrier.resource_intents, farrier.kinds, farrier.kind_states, farrier.kind_actions
+    TO farrier_intents;
+GRANT EXECUTE ON FUNCTION
+    farrier.register_node, farrier.issue_bootstrap, farrier.revoke_bootstrap, farrier.bootstrap_token, farrier.set_ib_ports,
+    farrier.intent, farrier.enqueue, farrier.lift_brake,
+    farrier.resource_intent, farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_name,
+    farrier.count_resources, farrier.late_resources,
+    farrier.list_addresses, farrier.allocate_address, farrier.release_address,
+    farrier.partition_members, farrier.join_partition, farrier.leave_partition
+    TO farrier_intents;

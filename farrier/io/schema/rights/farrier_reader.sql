@@ -1,0 +1,17 @@
+-- Dashboards and people who look: everything but secrets and the tokens of leases.
+GRANT SELECT ON
+    farrier.node_inventory, farrier.node_lifecycle, farrier.node_clocks, farrier.idle_enrolling, farrier.brakes_holding,
+    farrier.nodes, farrier.node_onboardings, farrier.node_decommissions, farrier.node_observations, farrier.maas_regions,
+    farrier.intents, farrier.history, farrier.outcomes, farrier.workers, farrier.departures, farrier.brake_lifts,
+    farrier.limits, farrier.edges, farrier.actions, farrier.advice,
+    farrier.kinds, farrier.kind_states, farrier.kind_actions, farrier.resource_intents, farrier.number_pools, farrier.pool_numbers
+    TO farrier_reader;
+GRANT SELECT (kind, id, lane, reruns, due_at, wake_seq, claimed_wake_seq, owner, outcome_key) ON farrier.schedule TO farrier_reader;
+GRANT SELECT (
+    id, node_id, workflow_id, type, status, params, attempt, failures, claimed_by, lease_until, result, created_at, dispatched_at, ended_at
+    ) ON farrier.node_tasks TO farrier_reader;
+GRANT EXECUTE ON FUNCTION
+    farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_name,
+    farrier.count_resources, farrier.late_resources,
+    farrier.list_addresses, farrier.partition_members, farrier.node_holds, farrier.same_machine
+    TO farrier_reader;

@@ -1,0 +1,2 @@
+CREATE OR REPLACE TRIGGER wake AFTER INSERT ON farrier.intents
+    REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION farrier.wake_for_intents();

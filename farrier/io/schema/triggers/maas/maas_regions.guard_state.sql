@@ -1,0 +1,2 @@
+CREATE OR REPLACE TRIGGER guard_state AFTER UPDATE ON farrier.maas_regions
+    FOR EACH ROW WHEN (OLD.state <> NEW.state) EXECUTE FUNCTION farrier.guard_region();

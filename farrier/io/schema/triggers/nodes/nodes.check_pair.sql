@@ -1,0 +1,5 @@
+CREATE CONSTRAINT TRIGGER check_pair AFTER UPDATE ON farrier.nodes
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    WHEN (OLD.live_workflow_id IS DISTINCT FROM NEW.live_workflow_id OR OLD.live_workflow_kind IS DISTINCT FROM NEW.live_workflow_kind
+          OR OLD.status <> NEW.status)
+    EXECUTE FUNCTION farrier.check_node_pair();

@@ -1,0 +1,2 @@
+CREATE OR REPLACE TRIGGER claim_identity_insert AFTER INSERT ON farrier.nodes
+    FOR EACH ROW WHEN (NEW.bmc ?| '{serial,uuid,macs}') EXECUTE FUNCTION farrier.claim_identity();

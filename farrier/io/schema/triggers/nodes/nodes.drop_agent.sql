@@ -1,0 +1,2 @@
+CREATE OR REPLACE TRIGGER drop_agent AFTER UPDATE ON farrier.nodes
+    FOR EACH ROW WHEN (NEW.status = 'deleted' AND OLD.status <> 'deleted') EXECUTE FUNCTION farrier.drop_agent();

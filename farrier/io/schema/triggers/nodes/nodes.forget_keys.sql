@@ -1,0 +1,3 @@
+-- At COMMIT, because the commit that deletes the node answers its intents and ends its tasks after it has written the node.
+CREATE CONSTRAINT TRIGGER forget_keys AFTER UPDATE ON farrier.nodes
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.status = 'deleted' AND OLD.status <> 'deleted') EXECUTE FUNCTION farrier.forget_keys();

@@ -1,0 +1,2 @@
+CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.nodes
+    FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_status('status');

@@ -1,0 +1,2 @@
+CREATE OR REPLACE TRIGGER place_bmc BEFORE UPDATE ON farrier.nodes
+    FOR EACH ROW WHEN (OLD.bmc_address IS DISTINCT FROM NEW.bmc_address) EXECUTE FUNCTION farrier.place_bmc();

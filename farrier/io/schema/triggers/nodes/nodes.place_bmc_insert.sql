@@ -1,0 +1,2 @@
+CREATE OR REPLACE TRIGGER place_bmc_insert BEFORE INSERT ON farrier.nodes
+    FOR EACH ROW WHEN (NEW.bmc_address IS NOT NULL) EXECUTE FUNCTION farrier.place_bmc();

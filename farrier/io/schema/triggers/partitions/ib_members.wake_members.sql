@@ -1,0 +1,2 @@
+CREATE OR REPLACE TRIGGER wake_members AFTER UPDATE ON farrier.ib_members
+    REFERENCING OLD TABLE AS was NEW TABLE AS became FOR EACH STATEMENT EXECUTE FUNCTION farrier.wake_members();

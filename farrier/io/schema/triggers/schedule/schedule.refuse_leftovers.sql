@@ -1,0 +1,2 @@
+CREATE OR REPLACE TRIGGER refuse_leftovers AFTER DELETE ON farrier.schedule
+    FOR EACH ROW WHEN (OLD.kind NOT IN ('node', 'maas_region')) EXECUTE FUNCTION farrier.refuse_leftovers();

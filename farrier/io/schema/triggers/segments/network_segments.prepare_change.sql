@@ -1,0 +1,2 @@
+CREATE OR REPLACE TRIGGER prepare_change BEFORE UPDATE ON farrier.network_segments
+    FOR EACH ROW WHEN (OLD.prefixes <> NEW.prefixes OR OLD.gateways <> NEW.gateways OR OLD.mtu <> NEW.mtu) EXECUTE FUNCTION farrier.prepare_segment();

@@ -1,0 +1,3 @@
+CREATE OR REPLACE TRIGGER wake_users AFTER UPDATE ON farrier.network_segments
+    FOR EACH ROW WHEN ((NEW.state = 'ready' AND OLD.state <> 'ready') OR NEW.prefixes <> OLD.prefixes)
+    EXECUTE FUNCTION farrier.wake_users_of_this('network_segment');

@@ -1,0 +1,2 @@
+CREATE CONSTRAINT TRIGGER mark_release AFTER UPDATE ON farrier.segment_usage
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.allocated < OLD.allocated) EXECUTE FUNCTION farrier.mark_release();

@@ -1,0 +1,3 @@
+CREATE CONSTRAINT TRIGGER check_pair AFTER UPDATE ON farrier.node_decommissions
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.status <> NEW.status)
+    EXECUTE FUNCTION farrier.check_workflow_pair('decommission');

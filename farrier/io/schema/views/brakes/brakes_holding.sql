@@ -1,0 +1,11 @@
+-- Sites whose brake holds nodes in service now: how many it holds, and how many would leave with them.
+CREATE OR REPLACE VIEW farrier.brakes_holding AS
+SELECT b.site, b.since, d.held, d.leaving, b.in_service
+  FROM farrier.brakes b
+ CROSS JOIN LATERAL (
+       SELECT count(*) FILTER (WHERE x.held) AS held, count(*) AS leaving
+         FROM farrier.departures x
+        WHERE x.site = b.site AND x.at > farrier.now() - make_interval(secs => coalesce((
+           SELECT (s.value #>> '{}')::double precision FROM farrier.settings s WHERE s.name = 'brake_window_seconds'), 600))) d
+ WHERE d.held > 0
+   AND NOT coalesce((SELECT l.until > farrier.now() FROM farrier.brake_lifts l WHERE l.site = b.site ORDER BY l.id DESC LIMIT 1), false);

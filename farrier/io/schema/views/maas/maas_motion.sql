@@ -1,0 +1,11 @@
+-- Nodes whose machine is being moved by a workflow, and since when its stage waits for news.
+CREATE OR REPLACE VIEW farrier.maas_motion AS
+SELECT n.id AS node_id, n.site, n.maas_id AS system_id, greatest(w.stage_entered_at, w.status_entered_at) AS began_at
+  FROM farrier.node_onboardings w JOIN farrier.nodes n ON n.live_workflow_kind = 'onboarding' AND n.live_workflow_id = w.id AND n.id = w.node_id
+ WHERE w.status NOT IN ('completed', 'cancelled', 'reconciled') AND w.status IN ('running', 'failed_retryable', 'compensating')
+   AND w.mode IN ('deploy', 'adopt') AND n.maas_id IS NOT NULL
+UNION ALL
+SELECT n.id, n.site, n.maas_id, greatest(w.stage_entered_at, w.status_entered_at)
+  FROM farrier.node_decommissions w JOIN farrier.nodes n ON n.live_workflow_kind = 'decommission' AND n.live_workflow_id = w.id AND n.id = w.node_id
+ WHERE w.status NOT IN ('completed', 'cancelled', 'reconciled') AND w.status IN ('running', 'failed_retryable', 'compensating')
+   AND w.mode <> 'soft_reset' AND n.maas_id IS NOT NULL;

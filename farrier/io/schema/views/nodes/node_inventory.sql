@@ -1,0 +1,14 @@
+-- For schedulers: the coarse status and its clock, no workflow and no stage.
+CREATE OR REPLACE VIEW farrier.node_inventory AS
+SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n.management,
+       n.status = 'active' AND n.paused IS NULL AS schedulable,
+       n.management = 'unmanaged' AS unmanaged,
+       n.paused ->> 'reason' AS paused,
+       CASE WHEN n.status = 'quarantined' THEN n.quarantine ->> 'cause' END AS quarantine_cause,
+       CASE WHEN n.status = 'quarantined' THEN n.quarantine ->> 'reason' END AS quarantine_reason,
+       a.last_heartbeat_at, n.created_at,
+       -- Subqueries, because one that is not selected costs nothing.
+       (SELECT c.state_limit FROM farrier.node_clocks c WHERE c.node_id = n.id AND c.kind = 'node') AS status_limit,
+       (SELECT c.above_since FROM farrier.node_clocks c WHERE c.node_id = n.id AND c.kind = 'node') AS status_above_since
+  FROM farrier.nodes n LEFT JOIN farrier.node_agents a ON a.node_id = n.id
+ WHERE n.status <> 'deleted';

@@ -1,0 +1,39 @@
+-- What a person is shown of one node: also what MAAS last said of its machine.
+CREATE OR REPLACE VIEW farrier.node_lifecycle AS
+SELECT n.id, n.name, n.status, n.status_entered_at,
+       CASE WHEN n.status <> 'deleted' THEN n.management END AS management,
+       CASE WHEN n.status <> 'deleted' THEN n.management_entered_at END AS management_entered_at,
+       n.bmc_address, n.bmc ->> 'last_error' AS bmc_last_error, n.bmc ->> 'failure' AS bmc_failure, CASE WHEN n.bmc ? 'power_at' THEN n.bmc ->> 'power' END AS power,
+       (n.bmc ->> 'power_at')::timestamptz AS power_at, CASE WHEN n.management = 'manageable' THEN n.bmc ->> 'sync_failure' END AS power_failure, n.bmc ->> 'desired_power' AS desired_power,
+       w.kind AS workflow, w.id AS workflow_id, w.mode, w.status AS workflow_status, w.status_entered_at AS workflow_status_entered_at,
+       w.stage, w.stage_entered_at, w.attempt, w.next_attempt_at, w.failure_class, w.failure_detail,
+       coalesce(adv.action, qa.action, ba.action,
+           CASE WHEN n.management = 'manageable' AND n.bmc ? 'enforce_error' AND n.bmc ->> 'desired_power' <> n.bmc ->> 'power'
+             THEN 'switch it ' || (n.bmc ->> 'desired_power') || ' at the machine or its BMC, or set_power without enforce to end it'
+           END) AS recommended_action,
+       o.outcome AS last_outcome, o.at AS last_outcome_at, s.due_at AS next_run_at,
+       n.paused, n.quarantine, n.version,
+       n.maas_id, m.state AS maas_state, m.detail ->> 'status_name' AS maas_status_name, m.read_at AS maas_read_at,
+       sc.state_limit AS status_limit, sc.above_since AS status_above_since,
+       mc.state_limit AS management_limit, mc.above_since AS management_above_since,
+       wc.state_limit AS workflow_limit, wc.above_since AS workflow_above_since,
+       ec.since AS end_to_end_since, ec.state_limit AS end_to_end_limit, ec.above_since AS end_to_end_above_since,
+       a.last_heartbeat_at, a.health -> 'alerts' AS health_alerts
+  FROM farrier.nodes n
+  LEFT JOIN LATERAL (
+       SELECT 'onboarding' AS kind, x.* FROM farrier.node_onboardings x WHERE x.node_id = n.id
+       UNION ALL
+       SELECT 'decommission', x.* FROM farrier.node_decommissions x WHERE x.node_id = n.id
+       ORDER BY created_at DESC, id DESC LIMIT 1) w ON true
+  LEFT JOIN farrier.advice adv ON adv.failure = w.failure_class AND w.status IN ('failed_retryable', 'failed_manual_intervention')
+  LEFT JOIN farrier.advice qa ON n.status = 'quarantined' AND qa.failure = 'quarantine:' || (n.quarantine ->> 'cause')
+  LEFT JOIN farrier.advice ba ON ba.failure = 'bmc:' || coalesce(
+       n.bmc ->> 'failure', CASE WHEN n.management = 'manageable' THEN n.bmc ->> 'sync_failure' END)
+  LEFT JOIN farrier.outcomes o ON o.kind = 'node' AND o.id = n.id
+  LEFT JOIN farrier.schedule s ON s.kind = 'node' AND s.id = n.id
+  LEFT JOIN farrier.node_observations m ON m.node_id = n.id AND m.source = 'maas' AND m.system_id = n.maas_id
+  LEFT JOIN farrier.node_agents a ON a.node_id = n.id
+  LEFT JOIN farrier.node_clocks sc ON sc.node_id = n.id AND sc.kind = 'node'
+  LEFT JOIN farrier.node_clocks mc ON mc.node_id = n.id AND mc.kind = 'management'
+  LEFT JOIN farrier.node_clocks wc ON wc.node_id = n.id AND wc.kind = n.live_workflow_kind AND wc.state <> 'end_to_end'
+  LEFT JOIN farrier.node_clocks ec ON ec.node_id = n.id AND ec.kind = n.live_workflow_kind AND ec.state = 'end_to_end';

@@ -1,0 +1,154 @@
+"""The schema that this program carries, read from `farrier/io/schema`.
+
+`tables` is the baseline: what a new database is made of. `functions`, `views`, `triggers` and `rights` are the set,
+which every migration applies again; a file holds one object and has its name. `migrations` holds the steps between
+releases.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+from typing_extensions import override
+
+from farrier import errors
+
+DIRECTORY = Path(__file__).parent / "schema"
+# Made before anything else, by a statement of its own.
+RECORDS = DIRECTORY / "tables" / "00_schema.sql"
+BASELINE = 1
+
+_COMMENT = re.compile(r"--[^\n]*")
+_HEADER = re.compile(r"\A(?:--[^\n]*\n)*")
+_REPLICAS = re.compile(r"^-- replicas: (go on|stop)$", re.MULTILINE)
+
+
+class ObjectKind(StrEnum):
+    FUNCTION = "function"
+    VIEW = "view"
+    TRIGGER = "trigger"
+    RIGHTS = "rights"
+
+
+class Table(msgspec.Struct, frozen=True):
+    """One file of the baseline: the tables of a topic."""
+
+    name: str
+    source: str
+
+
+class SchemaObject(msgspec.Struct, frozen=True):
+    """One file of the set."""
+
+    kind: ObjectKind
+    name: str
+    topic: str
+    source: str
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+    @property
+    def comment(self) -> str:
+        """What the file says before its statement, as one line."""
+        header = _HEADER.match(self.source)
+        return " ".join(line.removeprefix("--").strip() for line in header.group().splitlines()) if header else ""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One migration between two releases, and whether replicas of the release before work on while it is applied."""
+
+    version: int
+    name: str
+    sql: str
+    replicas_go_on: bool
+
+    @property
+    def checksum(self) -> str:
+        return _hash([self.sql])
+
+
+class Schema(msgspec.Struct, frozen=True):
+    """All of it. `release` is the program's; a database that a later release migrated is refused."""
+
+    tables: tuple[Table, ...]  # in the order of their names
+    objects: tuple[SchemaObject, ...]
+    steps: tuple[Step, ...]
+    release: str
+
+    @property
+    def version(self) -> int:
+        return BASELINE + len(self.steps)
+
+    @property
+    def tables_hash(self) -> str:
+        """Of what the server sees of the baseline: a comment may be corrected."""
+        return _hash(" ".join(_COMMENT.sub("", table.source).split()) for table in self.tables)
+
+    @property
+    def set_hash(self) -> str:
+        return _hash(part for each in self.objects for part in (each.kind, each.name, each.source))
+
+
+def read(directory: Path = DIRECTORY, *, release: str) -> Schema:
+    """Raises InternalError for a file that is not where or what it should be."""
+    return Schema(
+        tables=tuple(Table(path.stem, _text(path)) for path in sorted((directory / "tables").glob("*.sql"))),
+        objects=tuple(each for kind in ObjectKind for each in _objects(directory, kind)),
+        steps=tuple(_steps(directory / "migrations")),
+        release=release,
+    )
+
+
+def _objects(directory: Path, kind: ObjectKind) -> list[SchemaObject]:
+    folder = directory / (kind if kind is ObjectKind.RIGHTS else f"{kind}s")
+    found = [
+        SchemaObject(kind, path.stem, "/".join(path.relative_to(folder).parent.parts), _text(path))
+        for path in sorted(folder.rglob("*.sql"))
+    ]
+    names = [each.name for each in found]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise errors.InternalError(f"expected one file for each {kind}, found several for {', '.join(twice)}")
+    for each in found:
+        _require_name(each)
+    return found
+
+
+def _require_name(each: SchemaObject) -> None:
+    table, _, trigger = each.name.rpartition(".")
+    expected = {
+        ObjectKind.FUNCTION: rf"CREATE OR REPLACE FUNCTION farrier\.{each.name}\(",
+        ObjectKind.VIEW: rf"CREATE OR REPLACE VIEW farrier\.{each.name}\s",
+        ObjectKind.TRIGGER: rf"CREATE (OR REPLACE|CONSTRAINT) TRIGGER {trigger}\s[^;]* ON farrier\.{table}\s",
+        ObjectKind.RIGHTS: r"GRANT ",
+    }[each.kind]
+    if not re.search(expected, each.source):
+        raise errors.InternalError(f"expected {expected} in the file of {each}, found {each.source[:200]!r}")
+
+
+def _steps(directory: Path) -> list[Step]:
+    found = []
+    for expected, path in enumerate(sorted(directory.glob("*.sql")), start=BASELINE + 1):
+        number, _, name = path.stem.partition("_")
+        if number != f"{expected:04d}" or not name:
+            raise errors.InternalError(f"expected migration {expected:04d}_<name>.sql, found {path.name}")
+        text = _text(path)
+        replicas = _REPLICAS.search(text)
+        if replicas is None:
+            raise errors.InternalError(f"expected a line '-- replicas: go on' or '-- replicas: stop' in {path.name}")
+        found.append(Step(expected, name, text, replicas.group(1) == "go on"))
+    return found
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def _hash(parts: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

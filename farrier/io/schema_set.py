@@ -1,0 +1,309 @@
+"""Makes the functions, views, triggers and rights in the database those of this program, in the caller's transaction.
+
+Only what differs is touched: an object whose file changed, one that was edited by hand, one that is missing. What the
+set before had and this one lacks is dropped, never with CASCADE. An object that cannot be replaced in place (other
+parameters, fewer columns) is dropped and made again, with the objects of the set that depend on it; the rights that
+roles had on it are granted again. Anything else that depends on it is named in the refusal, and nothing has changed
+then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import asyncpg
+import msgspec
+
+from farrier import errors
+from farrier.io import statements
+from farrier.io.schema_files import ObjectKind, Schema, SchemaObject, Table
+
+if TYPE_CHECKING:
+    from farrier.io.pool import Connection
+
+Key = tuple[str, str]
+Part = Table | SchemaObject
+Grants = Sequence[asyncpg.Record]
+
+_DEFINITIONS = statements.load("schema/definitions")
+_OBJECTS = statements.load("schema/objects")
+_APPLIED_SET = statements.load("schema/applied_set")
+_RECORD_SET = statements.load("schema/record_set")
+_FORGET_OBJECTS = statements.load("schema/forget_objects")
+_RECORD_OBJECTS = statements.load("schema/record_objects")
+_POSTPONE_BODIES = statements.load("schema/postpone_bodies")
+_COMMENT = statements.load("schema/comment")
+_DROP = statements.load("schema/drop")
+_DEPENDENTS = statements.load("schema/dependents")
+_GRANTS = statements.load("schema/grants")
+_KINDS_MADE = statements.load("schema/kinds_made")
+_MAKE_KIND = statements.load("schema/make_kind")
+_GRANT_RIGHTS = statements.load("schema/grant_rights")
+_TRIGGERS_OF_KINDS = statements.load("schema/triggers_of_kinds")
+_IDENTITIES = statements.load("schema/identities")
+
+# What an object raises that is made before one that it names; it is made again after that one.
+_TOO_EARLY = (
+    asyncpg.UndefinedFunctionError,
+    asyncpg.UndefinedTableError,
+    asyncpg.UndefinedObjectError,
+    asyncpg.UndefinedColumnError,
+)
+# What one raises that is there already and cannot be replaced in place.
+_IRREPLACEABLE = (
+    asyncpg.InvalidFunctionDefinitionError,
+    asyncpg.InvalidTableDefinitionError,
+    asyncpg.DuplicateObjectError,
+)
+
+_LINE_COMMENT = re.compile(r"--[^\n]*")
+_GRANT = re.compile(r"^GRANT (.*) TO (.*)$")
+# Makes the triggers of tables of kinds, which no file names.
+_MAKER_OF_TRIGGERS = (ObjectKind.FUNCTION, "make_kind")
+
+
+class Found(msgspec.Struct, frozen=True):
+    """An object as the server has it. A name may have several functions, of which one at most is farrier's."""
+
+    identities: tuple[str, ...]
+    definition: str
+
+
+class State(msgspec.Struct, frozen=True):
+    """What is there: the sources that were applied, the definitions that came of them, and the definitions now."""
+
+    sources: Mapping[Key, str]
+    applied: Mapping[Key, str | None]
+    found: Mapping[Key, Found]
+    comparable: bool  # false once the server was upgraded: it may write a definition in another way
+
+    def edited(self) -> list[str]:
+        """The objects that were changed or dropped since they were applied, by hand or by another program."""
+        if not self.comparable:
+            return []
+        return sorted(
+            f"{kind} {name}"
+            for (kind, name), definition in self.applied.items()
+            if kind != ObjectKind.RIGHTS and self._definition((kind, name)) != definition
+        )
+
+    def is_as(self, wanted: SchemaObject) -> bool:
+        """Whether nothing has to be done to have this object."""
+        key = (wanted.kind, wanted.name)
+        return (
+            self.comparable
+            and self.sources.get(key) == wanted.source
+            and (wanted.kind is ObjectKind.RIGHTS or self._definition(key) == self.applied.get(key))
+        )
+
+    def gone(self, schema: Schema) -> list[Key]:
+        """What the set before had and this one lacks."""
+        carried = {(each.kind, each.name) for each in schema.objects}
+        return sorted(key for key in self.sources if key not in carried and key[0] != ObjectKind.RIGHTS)
+
+    def _definition(self, key: Key) -> str | None:
+        found = self.found.get(key)
+        return found.definition if found is not None else None
+
+
+async def state(conn: Connection) -> State:
+    """What is there now. Writes nothing."""
+    recorded = await conn.fetch(_OBJECTS)
+    applied_set = await conn.fetchrow(_APPLIED_SET)
+    return State(
+        sources={(row["kind"], row["name"]): row["source"] for row in recorded},
+        applied={(row["kind"], row["name"]): row["definition"] for row in recorded},
+        found=await _found(conn),
+        comparable=applied_set is not None and applied_set["server"] == applied_set["server_now"],
+    )
+
+
+async def _found(conn: Connection) -> dict[Key, Found]:
+    found: dict[Key, Found] = {}
+    for row in await conn.fetch(_DEFINITIONS):
+        key = (row["kind"], row["name"])
+        others = found.get(key, Found((), ""))
+        found[key] = Found((*others.identities, row["identity"]), others.definition + row["definition"])
+    return found
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """What was made or replaced, and what was dropped."""
+
+    changed: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+
+async def begin(conn: Connection, schema: Schema) -> Grants:
+    """Revoke what the set before granted and that of `schema` does not; returns the rights that roles then have on
+    functions and views, for `apply`. Comes before anything is dropped."""
+    before = await state(conn)
+    granted = {line for key, text in before.sources.items() if key[0] == ObjectKind.RIGHTS for line in grants_of(text)}
+    wanted = {line for each in schema.objects if each.kind is ObjectKind.RIGHTS for line in grants_of(each.source)}
+    for line in sorted(granted - wanted):
+        revoke = _GRANT.sub(r"REVOKE \1 FROM \2", line)
+        try:
+            async with conn.transaction():
+                await conn.execute(revoke)
+        except _TOO_EARLY:
+            continue  # the object was dropped by hand, and the right with it
+    return await conn.fetch(_GRANTS)
+
+
+def grants_of(text: str) -> list[str]:
+    """The GRANT statements of a file, each as one line."""
+    lines = (" ".join(part.split()) for part in _LINE_COMMENT.sub("", text).split(";"))
+    return [line for line in lines if _GRANT.match(line)]
+
+
+async def apply(conn: Connection, schema: Schema, grants: Grants, *, new: bool, stepped: bool) -> Applied:
+    """Make the set of the database that of `schema`; with the tables, too, in one that is `new`. May be called again.
+    Raises RefusedByModel when something that is not farrier's depends on what has to go."""
+    before = await state(conn)
+    changed = [each for each in schema.objects if not before.is_as(each)]
+    gone = before.gone(schema)
+    if not (changed or gone or stepped):
+        return Applied()
+    await conn.execute(_POSTPONE_BODIES)
+    if remakes_kinds := not new and any((each.kind, each.name) == _MAKER_OF_TRIGGERS for each in changed):
+        await _detach_kinds(conn)
+    work = _Work(conn, schema, before.sources)
+    await work.make(
+        [*(schema.tables if new else ()), *(each for each in changed if each.kind is not ObjectKind.RIGHTS)]
+    )
+    for kind, name in gone:
+        await work.drop(ObjectKind(kind), name)
+    while again := work.dropped_with_another():
+        await work.make(again)
+    if remakes_kinds:
+        await _attach_kinds(conn)
+    await grant(conn, schema)
+    for row in grants:
+        if (row["kind"], row["name"]) in work.made_anew:
+            await conn.execute(row["statement"])
+    await record(conn, schema)
+    return Applied(tuple(map(str, changed)), tuple(f"{kind} {name}" for kind, name in gone))
+
+
+async def grant(conn: Connection, schema: Schema) -> None:
+    """Give every role its rights, in the caller's transaction. May be called again."""
+    for each in schema.objects:
+        if each.kind is ObjectKind.RIGHTS:
+            await conn.execute(each.source)
+    await conn.execute(_GRANT_RIGHTS)
+
+
+async def record(conn: Connection, schema: Schema) -> None:
+    """Note the set as it is now in the database."""
+    found = await _found(conn)
+    await conn.execute(_FORGET_OBJECTS)
+    await conn.execute(
+        _RECORD_OBJECTS,
+        [each.kind for each in schema.objects],
+        [each.name for each in schema.objects],
+        [each.source for each in schema.objects],
+        [
+            found[each.kind, each.name].definition if each.kind is not ObjectKind.RIGHTS else None
+            for each in schema.objects
+        ],
+    )
+    await conn.execute(_RECORD_SET, schema.set_hash, schema.tables_hash, schema.release)
+
+
+class _Work:
+    """One application of the set, object by object."""
+
+    def __init__(self, conn: Connection, schema: Schema, sources: Mapping[Key, str]) -> None:
+        self._conn = conn
+        self._carried: dict[Key, SchemaObject] = {(each.kind, each.name): each for each in schema.objects}
+        self._ours = {*self._carried, *sources}
+        self._dropped: dict[Key, None] = {}
+        self.made_anew: set[Key] = set()
+
+    async def make(self, wanted: Sequence[Part]) -> None:
+        """Make these in an order in which each comes after what it names: what came too early is tried again, for as
+        long as anything succeeds."""
+        waiting = list(wanted)
+        while waiting:
+            early: list[tuple[Part, Exception]] = []
+            for each in waiting:
+                try:
+                    await self._make_one(each)
+                except _TOO_EARLY as error:
+                    early.append((each, error))
+            if len(early) == len(waiting):
+                part, reason = early[0]
+                raise errors.InternalError(
+                    f"the schema of this program cannot be made: {part.name}: {reason}"
+                ) from reason
+            waiting = [each for each, _ in early]
+
+    async def _make_one(self, each: Part) -> None:
+        if isinstance(each, Table):
+            return await self._execute(each.source)
+        before = await self._identities(each.kind, each.name)
+        if len(before) > 1:
+            await self.drop(each.kind, each.name)
+            before = []
+        try:
+            await self._execute(each.source)
+        except _IRREPLACEABLE:
+            await self.drop(each.kind, each.name)
+            before = []
+            await self._execute(each.source)
+        made = await self._identities(each.kind, each.name)
+        if len(made) > 1:  # other parameters make another function
+            for outdated in before:
+                await self._drop_one(each.kind, each.name, outdated)
+            made = [identity for identity in made if identity not in before]
+        if made != before:
+            self.made_anew.add((each.kind, each.name))
+        self._dropped.pop((each.kind, each.name), None)
+        comment = await self._conn.fetchval(_COMMENT, each.kind.upper(), made[0], each.comment)
+        await self._conn.execute(comment)
+        return None
+
+    async def _execute(self, source: str) -> None:
+        async with self._conn.transaction():
+            await self._conn.execute(source)
+
+    async def drop(self, kind: ObjectKind, name: str) -> None:
+        """Drop all that has this name, and before it what of the set depends on it."""
+        for identity in await self._identities(kind, name):
+            await self._drop_one(kind, name, identity)
+
+    async def _drop_one(self, kind: ObjectKind, name: str, identity: str) -> None:
+        for dependent in await self._dependents(kind, name, identity):
+            await self.drop(ObjectKind(dependent[0]), dependent[1])
+        drop = await self._conn.fetchval(_DROP, kind.upper(), identity)
+        await self._conn.execute(drop)
+        self._dropped[kind, name] = None
+
+    def dropped_with_another(self) -> list[SchemaObject]:
+        """What the set has and was dropped because of something else."""
+        return [self._carried[key] for key in self._dropped if key in self._carried]
+
+    async def _dependents(self, kind: ObjectKind, name: str, identity: str) -> list[Key]:
+        rows = await self._conn.fetch(_DEPENDENTS, kind, identity)
+        if foreign := [row["description"] for row in rows if (row["kind"], row["name"]) not in self._ours]:
+            raise errors.RefusedByModel(
+                f"{kind} {name} has to be dropped or made anew, and {', '.join(foreign)} depends on it",
+                hint="Drop what depends on it, migrate, and make it again.",
+            )
+        return [(row["kind"], row["name"]) for row in rows]
+
+    async def _identities(self, kind: ObjectKind, name: str) -> list[str]:
+        return [row["identity"] for row in await self._conn.fetch(_IDENTITIES, kind, name)]
+
+
+async def _detach_kinds(conn: Connection) -> None:
+    """Drop the triggers that make_kind made for tables of kinds: another one may make others."""
+    for row in await conn.fetch(_TRIGGERS_OF_KINDS):
+        await conn.execute(row["drop"])
+
+
+async def _attach_kinds(conn: Connection) -> None:
+    for row in await conn.fetch(_KINDS_MADE):
+        await conn.execute(_MAKE_KIND, row["kind"], row["relation"])

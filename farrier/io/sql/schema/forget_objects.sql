@@ -1,0 +1,2 @@
+-- Forgets which objects the set had, before they are recorded anew.
+DELETE FROM farrier.schema_objects

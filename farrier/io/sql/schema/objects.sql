@@ -1,0 +1,2 @@
+-- The set that was applied last.
+SELECT kind, name, source, definition FROM farrier.schema_objects

@@ -1,0 +1,2 @@
+-- Whether the database has records of a schema.
+SELECT to_regclass('farrier.schema_set') IS NOT NULL

@@ -1,0 +1,2 @@
+-- The versions of the tables that this database went through.
+SELECT version, name, checksum FROM farrier.schema_steps ORDER BY version

@@ -1,0 +1,6 @@
+-- The statements that drop the triggers which make_kind made; a file of the set makes none of them.
+SELECT format('DROP TRIGGER %I ON %s', t.tgname, k.relation) AS drop
+  FROM farrier.kinds k JOIN pg_class c ON c.oid = k.relation JOIN pg_trigger t ON t.tgrelid = c.oid
+  JOIN pg_proc p ON p.oid = t.tgfoid AND p.pronamespace = 'farrier'::regnamespace
+ WHERE NOT t.tgisinternal
+   AND NOT EXISTS (SELECT FROM farrier.schema_objects o WHERE o.kind = 'trigger' AND o.name = c.relname || '.' || t.tgname)
