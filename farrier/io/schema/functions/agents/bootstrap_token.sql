@@ -1,4 +1,4 @@
--- A bootstrap token: prefix, secret, and a checksum of both. `farrier.model.bootstrap` makes the same. Runs with the rights
--- of its caller, to whom `digest` is not granted.
+-- Returns the bootstrap token of a secret: prefix fbt_, the 64 digits of the secret, and a checksum of both. The function of
+-- farrier.model.bootstrap returns the same. Runs with the rights of its caller, who may not call digest.
 CREATE OR REPLACE FUNCTION farrier.bootstrap_token(secret text) RETURNS text LANGUAGE sql IMMUTABLE
     RETURN 'fbt_' || secret || left(encode(sha256(convert_to('fbt_' || secret, 'UTF8')), 'hex'), 8);

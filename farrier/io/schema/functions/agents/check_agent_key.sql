@@ -1,4 +1,4 @@
--- The refusal of an agent that does not prove itself; `known` is the digest of its key, null where none has enrolled.
+-- Refuses an agent whose key does not match (FR403). `known` is the digest of the agent's key; null for a node without an agent.
 CREATE OR REPLACE FUNCTION farrier.check_agent_key(node text, known bytea, agent_key text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 BEGIN

@@ -1,4 +1,5 @@
--- Refuses what is none, before anything is looked up, and does not repeat it.
+-- Refuses a malformed bootstrap token (FR400) before any token is looked up; accepts null. The error does not repeat the text,
+-- which may be a secret.
 CREATE OR REPLACE FUNCTION farrier.check_bootstrap_token(token text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 BEGIN

@@ -1,4 +1,4 @@
--- What is wrong with a health report, as a text for its sender; null for nothing.
+-- Returns what is wrong with a health report, as a text for the agent that sent it, or null.
 CREATE OR REPLACE FUNCTION farrier.health_fault(health jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     alert jsonb;

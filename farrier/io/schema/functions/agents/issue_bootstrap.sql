@@ -1,4 +1,5 @@
--- A new token for a node; earlier unused ones are worthless from now on. The token is shown here and never again.
+-- Returns a new bootstrap token for a node and revokes the unused ones that the node has. The token is returned only here; the
+-- database keeps its digest. FR400 for the lifetime, FR404 for an unknown node.
 CREATE OR REPLACE FUNCTION farrier.issue_bootstrap(node text, ttl interval DEFAULT '72 hours') RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,4 +1,4 @@
--- Makes the unused bootstrap tokens of a node worthless.
+-- Revokes the unused bootstrap tokens of a node. May be repeated. FR404 for an unknown node.
 CREATE OR REPLACE FUNCTION farrier.revoke_bootstrap(node text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -21,7 +21,7 @@ BEGIN
     LOOP
         INSERT INTO brakes (site) VALUES (one.site) ON CONFLICT DO NOTHING;
         SELECT * INTO brake FROM brakes b WHERE b.site = one.site FOR UPDATE;
-        -- No bound above: farrier.now() is when this commit began, and one that began later may have been first here.
+        -- No upper bound: farrier.now() is when this commit began, and a commit that began later may have locked the site first.
         DELETE FROM departures d WHERE d.site = one.site AND d.at < recent;
         IF brake.counted_at IS NULL OR brake.counted_at NOT BETWEEN farrier.now() - interval '1 minute' AND farrier.now() THEN
             brake.counted_at := farrier.now();

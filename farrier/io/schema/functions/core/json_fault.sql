@@ -1,5 +1,6 @@
--- What is wrong with JSON that is to be stored; null for nothing. Whoever reads it walks it level by level and turns its
--- numbers into floats. What is short has room for neither fault, so most calls end there.
+-- Returns what is wrong with JSON that is to be stored, as the end of a sentence, or null: it has more than `most` bytes, is
+-- nested more than 64 levels deep, or has a number that no double holds. Programs that read it decode it recursively and its
+-- numbers into doubles. A text that is short has room for neither of the last two faults, so most calls end with the length.
 CREATE OR REPLACE FUNCTION farrier.json_fault(value jsonb, most integer) RETURNS text
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE

@@ -1,4 +1,5 @@
--- Until the transaction ends. In the order of keys, so that no two wait for each other.
+-- Locks things that have no row of their own, by purpose and key, until the transaction ends. Adds the rows of locks that are
+-- missing, and locks all in the order of their hashes, so that two callers cannot deadlock. Keys with the same hash share a lock.
 CREATE OR REPLACE FUNCTION farrier.lock_keys(of_purpose text, keys text[]) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

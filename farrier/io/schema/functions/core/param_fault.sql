@@ -1,5 +1,6 @@
--- One parameter against its rule; the text of what is wrong with it, or null. A rule may bring the text for what does not
--- match its pattern.
+-- Returns what is wrong with one parameter, as the end of a sentence, or null. rule is an element of fields in actions.params or
+-- kind_actions.params: type, and by type min and max, enum, pattern, items. Its optional fault is the text for a value that does
+-- not match the pattern.
 CREATE OR REPLACE FUNCTION farrier.param_fault(rule jsonb, value jsonb) RETURNS text
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -14,7 +15,7 @@ BEGIN
     END IF;
     IF rule ->> 'type' = 'integer' THEN
         IF jsonb_typeof(value) <> 'number' OR given !~ '^-?[0-9]+$' THEN RETURN 'must be a whole number'; END IF;
-        -- No column takes more than 64 bits.
+        -- The bounds of bigint: no column holds more.
         IF given::numeric < coalesce((rule ->> 'min')::numeric, -9223372036854775808) THEN
             RETURN format('must be %s or more', coalesce(rule ->> 'min', '-9223372036854775808'));
         END IF;

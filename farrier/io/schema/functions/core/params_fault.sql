@@ -1,4 +1,5 @@
--- All parameters of an action; what is wrong with them, or null.
+-- Returns what is wrong with the parameters of an action, as a sentence, or null. spec is actions.params or kind_actions.params:
+-- fields (a rule by name), any_of (at least one of these is required), needs (a flag that is true requires another parameter).
 CREATE OR REPLACE FUNCTION farrier.params_fault(spec jsonb, params jsonb) RETURNS text
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 DECLARE

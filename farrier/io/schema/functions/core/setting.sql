@@ -1,4 +1,4 @@
--- A number of the configuration or the model; null for one that is not set.
+-- Returns a numeric setting of the configuration or the model from farrier.settings; null if it is not set.
 CREATE OR REPLACE FUNCTION farrier.setting(name text) RETURNS numeric
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 BEGIN

@@ -1,4 +1,5 @@
--- Whether it was to be had without waiting.
+-- Locks one key as lock_keys does, without waiting, and returns whether it obtained the lock. Waits only for a transaction that
+-- adds the row of the same key.
 CREATE OR REPLACE FUNCTION farrier.try_lock_key(of_purpose text, wanted text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

@@ -1,7 +1,7 @@
--- Looks at up to `most` changes from before `cutoff`, oldest first, behind the given key (nulls: from the beginning), and
--- removes those that are no longer needed; answers how many it looked at and removed, and the key of the last. The newest
--- change of each layer stays for as long as its resource is scheduled: it says how the resource came to where it is.
--- `really` false removes nothing. The one way to remove history: no role but the owner may delete.
+-- Examines up to `most` rows of history from before cutoff, oldest first, after the given key (nulls: from the beginning), and
+-- deletes those that are no longer needed; with really false, it only counts them. The newest row of each layer is needed while
+-- its resource is scheduled, because it says how the resource came to its state. Returns how many rows it examined and deleted,
+-- and the key of the last one. The only way to delete history: it runs as the owner, and no role may.
 CREATE OR REPLACE FUNCTION farrier.prune_history(
     cutoff timestamptz, after_at timestamptz, after_id bigint, after_version bigint, after_kind text, after_layer text,
     most integer, really boolean)
@@ -16,7 +16,7 @@ CREATE OR REPLACE FUNCTION farrier.prune_history(
          ORDER BY h.at, h.id, h.version, h.kind, h.layer
          LIMIT most
     ), spent AS MATERIALIZED (
-        -- LIMIT keeps the planner from hashing a whole table for a few rows.
+        -- LIMIT keeps the planner from hashing a whole table to look up a few rows.
         SELECT l.place FROM looked l
          WHERE (SELECT true FROM farrier.history n
                  WHERE n.kind = l.kind AND n.id = l.id AND n.version > l.version AND n.layer = l.layer LIMIT 1) IS NOT NULL

@@ -1,5 +1,5 @@
--- The first row of a layer, from nothing to its first value, and who made it. It acts with the rights of its caller, a function
--- of the owner's: no other role may insert.
+-- Records the first row of a layer in history: from nothing to its first value, and who caused it. The controller and the token
+-- of such a row are zero. Runs with the rights of its caller, a function of the owner: no role may insert into history.
 CREATE OR REPLACE FUNCTION farrier.record_beginning(kind text, id bigint, version bigint, layer text, value text, cause text, reason text) RETURNS void
     LANGUAGE sql SET search_path = farrier, pg_temp AS $$
     INSERT INTO farrier.history (kind, id, version, layer, to_value, at, cause, reason, source, controller, claim_token)

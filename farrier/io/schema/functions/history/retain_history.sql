@@ -1,5 +1,7 @@
--- The next step of the pass, if it is due and no other takes it: up to `most` changes that are older than `keep`. Steps of a
--- pass are `pause` apart, passes `every`. `deleted` and `took` are those of the whole pass; `ended`: this was its last step.
+-- Takes the next step of the pass over old history if it is due and no other session takes it: prunes up to `most` rows that are
+-- older than keep. Steps of a pass are `pause` apart, passes `every`. Called by controllers. The row of history_retention is the
+-- lock and the progress, so a controller that dies leaves its step to another. Returns when the next step is due, whether this
+-- step ended the pass, and the counts and the duration of the pass so far.
 CREATE OR REPLACE FUNCTION farrier.retain_history(keep interval, most integer, pause interval, every interval)
     RETURNS TABLE (due_in interval, ended boolean, looked bigint, deleted bigint, took interval)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$

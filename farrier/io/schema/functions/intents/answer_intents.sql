@@ -1,6 +1,6 @@
--- The answers of a commit, each found by its id, whatever the planner thinks. Between two ANALYZE it takes what is
--- pending for next to nothing, and in a storm every commit would walk over all of it: so the condition is one that the
--- index of what is pending does not serve.
+-- Records the responses of a commit to intents. Finds each intent by its id: between two ANALYZE the planner expects next to no
+-- pending intents, and in a storm every commit would scan all of them. The expression on status therefore matches no index of
+-- pending intents. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.answer_intents(answers jsonb) RETURNS void
     LANGUAGE plpgsql SET enable_seqscan = off SET enable_nestloop = off AS $$
 BEGIN

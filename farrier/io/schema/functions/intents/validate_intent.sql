@@ -1,4 +1,6 @@
--- Refuses an intent that no state would make right, and fills in what clients do not set.
+-- Refuses an intent that no state could make valid, and sets the columns that clients do not set. FR400 for an unknown action or
+-- malformed parameters, FR404 for an unknown node, FR406 for a version of the API that this database does not support or in which
+-- the action does not exist, unique_violation for an idempotency key that is in use. BEFORE INSERT trigger on intents.
 CREATE OR REPLACE FUNCTION farrier.validate_intent() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -13,7 +15,7 @@ BEGIN
         RAISE EXCEPTION 'unknown action %', coalesce(quote_literal(NEW.action), 'null')
             USING ERRCODE = 'FR400', HINT = (SELECT 'Known: ' || string_agg(a.action, ', ' ORDER BY a.action) FROM actions a);
     END IF;
-    -- Before the hint, which repeats all of it.
+    -- Checked before the hint of FR406, which repeats params.
     IF octet_length(NEW.params::text) > 16384 THEN
         RAISE EXCEPTION 'params are % bytes; 16384 is the most', octet_length(NEW.params::text) USING ERRCODE = 'FR400';
     END IF;

@@ -1,4 +1,5 @@
--- The same refusals as `register_node`, when the intent is inserted.
+-- Refuses an intent `set` with a value that register_node would refuse (FR400). BEFORE INSERT trigger on intents, after validate,
+-- which has checked the types of the parameters.
 CREATE OR REPLACE FUNCTION farrier.validate_set() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

@@ -1,4 +1,4 @@
--- Enqueues the nodes of new intents.
+-- Enqueues the nodes of new intents. AFTER INSERT trigger on intents.
 CREATE OR REPLACE FUNCTION farrier.wake_for_intents() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

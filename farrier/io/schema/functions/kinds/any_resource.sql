@@ -1,4 +1,5 @@
--- The id of a resource by its id, or by the name it has now, or by the name that only ended ones had; null if none ever had it.
+-- Returns the id of a resource by its id, by its current name, or else by a name that only ended resources had, of which it is
+-- the last; null if there is none. FR400 for an unknown kind, FR409 for one whose table was dropped.
 CREATE OR REPLACE FUNCTION farrier.any_resource(kind text, given text) RETURNS bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

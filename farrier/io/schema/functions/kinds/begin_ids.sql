@@ -1,4 +1,5 @@
--- Ids of a kind whose table was dropped do not come again: they are in its history and requests.
+-- Makes the ids of a kind's new table begin after those that history and requests have of the kind: a table that was dropped may
+-- have used them. Called by make_kind.
 CREATE OR REPLACE FUNCTION farrier.begin_ids(of_kind text, relation regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE

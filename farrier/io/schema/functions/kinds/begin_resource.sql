@@ -1,6 +1,5 @@
--- Triggers of every kind's table. A resource begins in its kind's first state and is scheduled at once; it moves along
--- edges of the model only; one that enters a terminal state has ended, and gives
--- back its numbers. The argument is the kind.
+-- Begins a resource in its kind's first state. FR409 for another state, and while the kind has no states. BEFORE INSERT trigger
+-- on the table of every kind; the argument is the kind.
 CREATE OR REPLACE FUNCTION farrier.begin_resource() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

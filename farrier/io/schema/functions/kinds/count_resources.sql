@@ -1,7 +1,7 @@
--- Every state that is not the end of a resource, and how many are in it, since when the first of them, how many are above
--- their own limit, and the limit of those that have none of their own. The arrays are limits that differ from the kind's:
--- (kind, state, site, lasts), site null for all. What is late by the limit of all is counted in the index alone; of those
--- that entered between the shortest and the longest limit of their state, sites that have one of their own are looked at.
+-- Returns for each kind and each state that is not terminal how many resources are in it, since when the first of them is, how
+-- many are above the limit that holds for them, and the limit of those whose site has none of its own. The arrays are the limits
+-- that differ from the kind's: (kind, state, site, lasts), site null for all. Counts by the index alone what is above the limit
+-- of all; looks up sites only for resources that entered between the shortest and the longest limit of their state.
 CREATE OR REPLACE FUNCTION farrier.count_resources(kinds text[], states text[], sites text[], limits interval[])
     RETURNS TABLE (kind text, state text, n bigint, first timestamptz, above bigint, lasts interval)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$

@@ -1,4 +1,6 @@
--- Makes what an intent asks for: params are columns of the kind's table, and what they leave out has its default.
+-- Creates the resource that a request asks for and returns its id. The parameters are columns of the kind's table; one that is
+-- left out has its default. FR400 for a name or a value that a column does not take, unique_violation for a name that is in use.
+-- Called by validate_resource_intent.
 CREATE OR REPLACE FUNCTION farrier.create_resource(of_kind text, called text, params jsonb) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -23,7 +25,7 @@ EXCEPTION
         IF violated NOT IN ('resources_name_check') THEN RAISE; END IF;
         RAISE EXCEPTION '% is no name: it has 1 to 253 letters, digits, dots, dashes and underscores, not digits alone', quote_literal(called)
             USING ERRCODE = 'FR400';
-    WHEN data_exception THEN  -- a number, or another text, that the column cannot hold
+    WHEN data_exception THEN  -- a value that the column cannot hold
         GET STACKED DIAGNOSTICS advice = PG_EXCEPTION_HINT;
         RAISE EXCEPTION 'create: %', SQLERRM USING ERRCODE = 'FR400', HINT = advice;
 END $$;

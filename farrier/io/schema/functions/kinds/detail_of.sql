@@ -1,5 +1,5 @@
--- How `detail` is read of a row `r`: the columns of the kind's own, and what KIND_detail(id) adds, where there is such a
--- function in the schema of the kind's table.
+-- Returns the SQL expression of `detail` for a row r of a kind's table: the columns of the kind's own and, where the table's
+-- schema has a function KIND_detail(bigint) RETURNS jsonb, what that returns.
 CREATE OR REPLACE FUNCTION farrier.detail_of(of_kind text, relation regclass) RETURNS text
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE

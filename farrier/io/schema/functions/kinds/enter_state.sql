@@ -1,4 +1,5 @@
--- Guards the edges of a kind's state, and ends a resource that enters a terminal one. The argument is the kind.
+-- Refuses a change of state that the kind has no edge for (FR409), and ends a resource that enters a terminal state: sets
+-- ended_at and gives its numbers back. BEFORE UPDATE trigger on the table of every kind; the argument is the kind.
 CREATE OR REPLACE FUNCTION farrier.enter_state() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

@@ -1,5 +1,6 @@
--- Forgets a kind, of which nothing may be left that has not ended. Its table stays, and so do history and requests; only its
--- rows of the schedule, its last outcomes and its numbers go. Does the same for a kind whose table was dropped.
+-- Removes a kind; FR409 while a resource of it has not ended. Its table stays, and so do its history and requests, of which
+-- pending ones are rejected; its schedule rows, outcomes and numbers go. Locks the table against all other access until the
+-- transaction ends. Also removes a kind whose table was dropped. FR400 for an unknown kind.
 CREATE OR REPLACE FUNCTION farrier.forget_kind(of_kind text) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE

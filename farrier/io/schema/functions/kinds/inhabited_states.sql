@@ -1,4 +1,5 @@
--- The states that resources of a kind are in, which nobody changes until this transaction ends.
+-- Returns the states that resources of a kind are in which have not ended, and locks the kind's table against changes until the
+-- transaction ends, so that the result stays true.
 CREATE OR REPLACE FUNCTION farrier.inhabited_states(of_kind text) RETURNS SETOF text
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN

@@ -1,4 +1,5 @@
--- Resources above the limit that holds for themselves, of each kind the `most` that are above it the furthest. Arguments as above.
+-- Returns the resources that are above the limit that holds for them, of each kind the `most` that exceed it the furthest. The
+-- arrays are limits as count_resources takes them.
 CREATE OR REPLACE FUNCTION farrier.late_resources(kinds text[], states text[], sites text[], limits interval[], most integer)
     RETURNS TABLE (kind text, id bigint, name text, site text, state text, since timestamptz, lasts interval, last_error text)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$

@@ -1,4 +1,5 @@
--- Resources of a kind, or of all kinds, with what their last run said; `ended` adds those that are no more.
+-- Returns the resources of a kind, or (null) of all kinds, each with its last outcome and when its next run is due; with ended,
+-- also those that have ended. FR400 for an unknown kind, FR409 for one whose table was dropped.
 CREATE OR REPLACE FUNCTION farrier.list_resources(of_kind text, ended boolean DEFAULT false)
     RETURNS TABLE (kind text, id bigint, name text, site text, state text, state_entered_at timestamptz, created_at timestamptz,
                    ended_at timestamptz, last_error text, detail jsonb, outcome jsonb, outcome_at timestamptz, due_at timestamptz)

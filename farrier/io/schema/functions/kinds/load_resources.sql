@@ -1,5 +1,5 @@
--- Snapshots for a kind's load, with the requests that wait. One that adds something of its own builds on this. Intervals
--- are as ISO 8601 has them, which is what they are decoded from.
+-- Returns snapshots for runs of a kind: the row as JSON, with its pending requests. The load statement of a kind that adds more
+-- builds on it. Intervals are written as ISO 8601, from which farrier decodes them.
 CREATE OR REPLACE FUNCTION farrier.load_resources(of_kind text, ids bigint[]) RETURNS TABLE (id bigint, now timestamptz, snapshot jsonb)
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp SET IntervalStyle = 'iso_8601' AS $$
 BEGIN

@@ -1,5 +1,7 @@
--- Makes a table LIKE farrier.resources INCLUDING ALL a kind. May be called again; what is there already is not touched, so
--- nobody who works with the table is waited for.
+-- Makes a table that was created LIKE farrier.resources INCLUDING ALL the table of a kind: records it, and adds the unique index
+-- of names, the triggers of kinds and the rights. May be repeated: it touches only what is missing, and so waits for no
+-- transaction that uses the table. FR400 for a table that lacks columns of farrier.resources, FR409 for a kind or a table that is
+-- in use.
 CREATE OR REPLACE FUNCTION farrier.make_kind(kind text, relation regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE

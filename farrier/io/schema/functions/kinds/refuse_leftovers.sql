@@ -1,5 +1,5 @@
--- Whatever a handler forgot to answer: nobody runs any more who could. A request that comes later is a wake, which keeps
--- the row on the schedule, or finds none and is refused.
+-- Rejects the pending requests of a resource that leaves the schedule: no run follows that could decide on them. A later request
+-- is enqueued, which keeps the row on the schedule, or fails because there is none. AFTER DELETE trigger on schedule.
 CREATE OR REPLACE FUNCTION farrier.refuse_leftovers() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

@@ -1,4 +1,5 @@
--- A table of a kind may have been dropped: whatever goes over all kinds passes such a kind over, and this refuses it.
+-- Returns the table of a kind. FR400 for an unknown kind, FR409 for one whose table was dropped; functions that go over all kinds
+-- skip such a kind instead.
 CREATE OR REPLACE FUNCTION farrier.relation_of(of_kind text) RETURNS regclass
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,4 +1,4 @@
--- The name of a resource, an ended one included; null where there is no such kind, table or resource.
+-- Returns the name of a resource, also of one that has ended; null if there is no such kind, table or resource.
 CREATE OR REPLACE FUNCTION farrier.resource_name(kind text, id bigint) RETURNS text
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

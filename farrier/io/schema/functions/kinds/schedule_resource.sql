@@ -1,4 +1,5 @@
--- Schedules a new resource and records its first state. The argument is the kind.
+-- Puts a new resource on the schedule, enqueues it, and records its first state in history, with the request and the requester
+-- that validate_resource_intent has set. AFTER INSERT trigger on the table of every kind; the argument is the kind.
 CREATE OR REPLACE FUNCTION farrier.schedule_resource() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

@@ -1,7 +1,6 @@
--- Resources of a kind as they are shown, by name, behind a key: `most` lines, each with what the kind's own columns say in
--- `detail`, and whatever a function KIND_detail(bigint) RETURNS jsonb beside the table adds, if there is one. `one_id` is the
--- only one wanted, or null; empty arrays take any, and a state is meant with its substates; `ended` shows those that have
--- ended, too.
+-- Returns resources of a kind as JSON for display, in the order of name and id: at most `most` of them, after the key
+-- (after_name, after_id). one_id selects one resource (null: all). Empty arrays select any state and any site; a state includes
+-- its substates. With ended, also those that have ended. For `detail` see detail_of.
 CREATE OR REPLACE FUNCTION farrier.show_resources(
     kind text, one_id bigint, states text[], sites text[], ended boolean, after_name text, after_id bigint, most integer)
     RETURNS SETOF jsonb

@@ -1,5 +1,7 @@
--- The writer of kinds with one table. Sections: `kind` [{run, kind}], `runs`, `resources` [{run, columns}], `answers`
--- [{run, request, accepted, reason}]. One with more tables calls this first, and writes no section of a run that it answers.
+-- Writes the runs of a commit; the writer of kinds with one table. Returns the runs whose version is not the one in `runs`, of
+-- which it writes nothing. Locks the rows in the order of ids. Sections: `kind` [{run, kind}], `runs` [{run, version}],
+-- `resources` [{run, columns}], `answers` [{run, request, accepted, reason}]. The writer of a kind with more tables calls it
+-- first, and writes nothing of the runs that it returns.
 CREATE OR REPLACE FUNCTION farrier.write_resources(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column

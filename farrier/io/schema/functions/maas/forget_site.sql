@@ -6,7 +6,7 @@ DECLARE
     region record;
     users text;
 BEGIN
-    -- First, as a commit does.
+    -- The schedule row comes first, as in a commit.
     PERFORM FROM schedule s JOIN maas_regions r ON r.id = s.id WHERE s.kind = 'maas_region' AND r.site = given FOR UPDATE OF s;
     SELECT r.id, r.state INTO region FROM maas_regions r WHERE r.site = given FOR UPDATE;
     IF NOT FOUND THEN

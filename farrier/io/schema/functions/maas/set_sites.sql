@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION farrier.set_sites(sites jsonb) RETURNS void
 DECLARE
     made bigint;
 BEGIN
-    -- First, as a commit does.
+    -- The schedule rows come first, as in a commit.
     PERFORM FROM farrier.schedule s
      WHERE s.kind = 'maas_region'
        AND s.id IN (SELECT r.id FROM farrier.maas_regions r JOIN jsonb_to_recordset(sites) c (site text) ON c.site = r.site)
@@ -14,8 +14,8 @@ BEGIN
        SET version = r.version + 1, motion_every = make_interval(secs => c.motion_seconds),
            sweep_every = make_interval(secs => c.sweep_seconds), identified_at = NULL, next_try_at = NULL,
            configured_at = farrier.now(),
-           -- Another region has other events, other users, and other machines by the same ids: nothing that was read
-           -- before says anything of them.
+           -- Another region has other events, other users, and other machines by the same ids: what was read before does not
+           -- apply to them.
            since = CASE WHEN r.url = c.url THEN r.since ELSE farrier.now() END,
            url = c.url, cursor = CASE WHEN r.url = c.url THEN r.cursor ELSE '{}' END,
            complete_at = CASE WHEN r.url = c.url THEN r.complete_at END,

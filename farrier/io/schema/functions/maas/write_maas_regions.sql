@@ -19,7 +19,7 @@ BEGIN
                username = c.username, identified_at = c.identified_at, cursor = c.cursor, complete_at = c.complete_at,
                swept_at = c.swept_at, last_error = c.last_error, failure = c.failure, failures = c.failures,
                next_try_at = c.next_try_at, unreadable = c.unreadable, configured_at = c.configured_at,
-               -- Machines were judged by another user's key until now.
+               -- Earlier readings were made with the key of another user.
                since = CASE WHEN r.username <> c.username THEN c.identified_at ELSE r.since END
           FROM jsonb_populate_recordset(NULL::farrier.maas_regions, changes -> 'regions') c
          WHERE r.id = c.id;

@@ -1,7 +1,7 @@
 -- What a node is to use, and how far it has it: what a run decides on. Null for a node that is to use nothing.
 CREATE OR REPLACE FUNCTION farrier.networks_of(of_node bigint, called text) RETURNS jsonb
     LANGUAGE plpgsql STABLE AS $$
-BEGIN  -- which keeps its plan, unlike SQL
+BEGIN
     RETURN (SELECT jsonb_build_object(
         'segments', coalesce(jsonb_agg(jsonb_build_object(
             'name', u.name, 'state', s.state, 'site', s.site, 'mtu', s.mtu, 'vlan', s.vlan,

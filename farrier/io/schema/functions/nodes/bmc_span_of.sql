@@ -16,12 +16,12 @@ BEGIN
         BEGIN
             host := regexp_replace(host(btrim(host, '[]')::inet), '^::ffff:(?=[0-9]+\.)', '');
         EXCEPTION WHEN invalid_text_representation THEN
-            NULL;  -- no address that could be dialled; equal to nothing but itself
+            NULL;  -- not an address that can be dialled; equal only to itself
         END;
     END IF;
     place := host || ':' || coalesce(nullif(ltrim(parts[2], '0'), ''), '443');
     IF coalesce(path, '') = '' THEN
-        RETURN bmc_span(place || '/', place || '0', '[)');  -- in this order of characters 0 follows on /
+        RETURN bmc_span(place || '/', place || '0', '[)');  -- in collation C, 0 is the character after /
     END IF;
     RETURN bmc_span(place || path, place || path, '[]');
 END $$;

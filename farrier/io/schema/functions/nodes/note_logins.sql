@@ -6,15 +6,15 @@ DECLARE
     before jsonb := coalesce(OLD.bmc -> 'tries', '[]');
     after jsonb := coalesce(NEW.bmc -> 'tries', '[]');
 BEGIN
-    -- Any node removes old rows, of whichever BMC: nodes that are deleted remove none. One that waited for a row that another
-    -- removes could wait in a circle.
+    -- Every node removes old rows of any BMC, because a deleted node removes none. SKIP LOCKED: two nodes that removed each
+    -- other's rows could deadlock.
     DELETE FROM bmc_logins WHERE ctid = ANY (ARRAY(
         SELECT l.ctid FROM bmc_logins l WHERE l.at <= farrier.now() - interval '5 minutes' LIMIT 100 FOR UPDATE SKIP LOCKED));
     DELETE FROM bmc_logins WHERE ctid = ANY (ARRAY(
         SELECT l.ctid FROM bmc_logins l
          WHERE l.endpoint = place AND l.node_id = NEW.id AND l.at NOT IN (SELECT t::timestamptz FROM jsonb_array_elements_text(after) t)
            FOR UPDATE SKIP LOCKED));
-    -- What it tried before was perhaps tried elsewhere.
+    -- Only the new tries: earlier ones may have been made at another BMC.
     INSERT INTO bmc_logins AS l (endpoint, node_id, at, open)
     SELECT place, NEW.id, t::timestamptz, true FROM jsonb_array_elements_text(after) t
      WHERE place IS NOT NULL AND NOT before @> to_jsonb(t)

@@ -41,7 +41,7 @@ BEGIN
 EXCEPTION
     WHEN unique_violation OR exclusion_violation THEN
         GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
-        -- Somebody registered the same at the same moment, and by now it can be seen whose it is.
+        -- A concurrent registration took it; its row is visible now, and the error can name its node.
         IF violated IN ('node_bmcs_one', 'node_macs_pkey') THEN
             PERFORM refuse_shared(register_node.bmc_address, addresses);
         END IF;

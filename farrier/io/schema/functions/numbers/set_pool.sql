@@ -1,4 +1,5 @@
--- Makes a pool, or gives it other bounds. May be called again. Waits for those who take numbers.
+-- Creates a pool of numbers, or changes its bounds. May be repeated. Waits for transactions that take numbers of the pool. FR400
+-- for bounds that exclude each other, FR409 for bounds that exclude a number that is taken.
 CREATE OR REPLACE FUNCTION farrier.set_pool(pool text, first integer, last integer) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 #variable_conflict use_column
@@ -8,7 +9,7 @@ BEGIN
     IF set_pool.first > set_pool.last THEN
         RAISE EXCEPTION 'pool % would go from % to %', set_pool.pool, set_pool.first, set_pool.last USING ERRCODE = 'FR400';
     END IF;
-    -- What is below the old bounds was never looked at: the mark goes back, and the next taker finds its place again.
+    -- Numbers below the old bounds are not known to be taken or freed: the mark goes back, and take_number moves it on.
     INSERT INTO number_pools AS p VALUES (set_pool.pool, set_pool.first, set_pool.last, set_pool.first)
         ON CONFLICT (pool) DO UPDATE SET first = excluded.first, last = excluded.last,
             next = CASE WHEN excluded.first < p.first THEN excluded.first ELSE greatest(p.next, excluded.first) END;

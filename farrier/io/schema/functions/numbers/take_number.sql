@@ -1,5 +1,6 @@
--- Takes a number for a resource: the one that is wanted, else the lowest that is free. Takers of one pool take turns: each
--- has the pool until its transaction ends.
+-- Takes a number of a pool for a resource and returns it: the wanted one, else the lowest that is free. Locks the pool's row
+-- until the transaction ends, so transactions that take numbers of one pool take turns. FR409 for an unknown pool, a pool without
+-- a free number, and a wanted number that is taken or not in the pool.
 CREATE OR REPLACE FUNCTION farrier.take_number(pool text, kind text, id bigint, wanted integer DEFAULT NULL) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -19,7 +20,7 @@ BEGIN
         SELECT f.number INTO taken FROM freed_numbers f
          WHERE f.pool = take_number.pool AND f.number BETWEEN bounds.first AND bounds.last ORDER BY f.number LIMIT 1;
         IF taken IS NULL OR taken >= mark THEN
-            -- Past numbers that were wanted, each of which is passed once.
+            -- Moves the mark past numbers that were taken by `wanted`.
             FOR ahead IN SELECT n.number FROM pool_numbers n WHERE n.pool = take_number.pool AND n.number >= mark ORDER BY n.number LOOP
                 EXIT WHEN ahead > mark;
                 mark := mark + 1;

@@ -12,11 +12,11 @@ BEGIN
     ELSE
         SELECT p.id INTO of_id FROM ib_partitions p WHERE p.name = leave_partition.partition AND p.ended_at IS NULL;
         IF of_id IS NULL AND EXISTS (SELECT FROM ib_partitions p WHERE p.name = leave_partition.partition AND p.ended_at IS NOT NULL) THEN
-            RETURN;  -- it has no members any more
+            RETURN;  -- a partition that has ended has no members
         END IF;
     END IF;
     IF of_id IS NULL THEN of_id := find_resource('ib_partition', leave_partition.partition); END IF;
-    -- Looked at first without a lock, which would be held to the end of the transaction for nothing.
+    -- Read without a lock first: a call that changes nothing should not hold one until its transaction ends.
     SELECT m.* INTO known FROM ib_members m WHERE m.partition = of_id AND m.guid = port;
     IF NOT FOUND OR (known.state = 'leaving' AND known.owner = leave_partition.owner) THEN RETURN; END IF;
     SELECT m.* INTO known FROM ib_members m WHERE m.partition = of_id AND m.guid = port FOR NO KEY UPDATE;

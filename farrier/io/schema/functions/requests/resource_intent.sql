@@ -1,5 +1,5 @@
--- An intent as one call: the id of the new intent, or of the first with this key. The same key with other content is
--- an error.
+-- Inserts a request for a resource and returns its id. May be repeated with an idempotency key: the same call returns the id of
+-- the first request. FR400 for a key that belongs to a request of other content; all other errors are those of the INSERT.
 CREATE OR REPLACE FUNCTION farrier.resource_intent(kind text, resource text, action text, params jsonb DEFAULT '{}',
                                         idempotency_key text DEFAULT NULL, requested_by text DEFAULT NULL) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -13,8 +13,8 @@ BEGIN
     RETURNING id INTO new_id;
     RETURN new_id;
 EXCEPTION WHEN OTHERS THEN
-    -- The first may have committed while this one waited for its name, its number or its addresses, which are taken now:
-    -- whatever this one was refused for, the first's answer is the answer.
+    -- A concurrent call with the same key may have committed while this one waited for the name, number or prefixes that it has
+    -- taken. Whatever this call was refused for, the result of that one is its result.
     SELECT i.id, i.action, i.params INTO first FROM resource_intents i
      WHERE resource_intent.idempotency_key IS NOT NULL
        AND i.id = resource_intent_by_key(resource_intent.kind, resource_intent.resource, resource_intent.action,

@@ -1,5 +1,6 @@
--- The intent that has this key: of the resource that is meant now, whatever it asked for; else the newest that asked the
--- same of this name, or of this id, so that a call may be repeated when its resource has ended meanwhile.
+-- Returns the id of the request that has this idempotency key: of the resource that now has this name or id, whatever it asked
+-- for; else the newest that asked for the same action by the same name or id, so that a call may be repeated after its resource
+-- has ended. Null if there is none.
 CREATE OR REPLACE FUNCTION farrier.resource_intent_by_key(of_kind text, called text, of_action text, key text) RETURNS bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

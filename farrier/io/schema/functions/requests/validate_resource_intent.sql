@@ -1,4 +1,6 @@
--- Refuses a request that no state would make right, makes what is to be created, and fills in what clients do not set.
+-- Refuses a request that no state could make valid, creates the resource that action `create` asks for, and sets the columns that
+-- clients do not set. FR400 for an unknown kind, an unknown action or malformed parameters, FR404 for an unknown resource,
+-- unique_violation for an idempotency key that is in use. BEFORE INSERT trigger on resource_intents.
 CREATE OR REPLACE FUNCTION farrier.validate_resource_intent() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -38,7 +40,7 @@ BEGIN
         END IF;
     END IF;
     IF NEW.action = 'create' THEN
-        -- For the first row of its history, which a trigger writes.
+        -- schedule_resource, a trigger, records them in the first row of the resource's history.
         PERFORM set_config('farrier.created_for', NEW.id::text, true), set_config('farrier.created_by', coalesce(NEW.requested_by, ''), true);
         NEW.resource_id := create_resource(NEW.kind, NEW.resource, NEW.params);
         PERFORM set_config('farrier.created_for', '', true), set_config('farrier.created_by', '', true);

@@ -1,5 +1,7 @@
--- The controller works on a kind's table; who asks and who reads may look at it. They see the schema, in which functions are
--- everybody's: those that act with their owner's rights are left to the controller, and to whom let_call names.
+-- Grants the roles of farrier their rights on the table of a kind: farrier_controller writes it, farrier_intents and
+-- farrier_reader read it. These roles also get USAGE on the table's schema, in which PUBLIC may execute every function. Functions
+-- there that run with the rights of the table's owner are therefore revoked from PUBLIC; farrier_controller may call them, and
+-- the roles that let_call names. Called by make_kind and grant_rights. May be repeated.
 CREATE OR REPLACE FUNCTION farrier.grant_kind_rights(relation regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,5 +1,7 @@
--- In the order of ids, in which every writer locks: an UPDATE of one row locks it, so going over them keeps the order. What
--- the UPDATE does not find is not there to be woken, whoever may be registering it at this moment.
+-- Applies the wake requests of a transaction at its COMMIT: increments wake_seq of each resource, makes a row that is not claimed
+-- due now in lane 0, and notifies channel farrier_wake once for each kind. Goes over the rows in the order of kind and id, in
+-- which every writer locks schedule rows, so two transactions cannot deadlock. FR404 for a resource that is not on the schedule;
+-- one whose registration has not committed is not found either. Trigger function.
 CREATE OR REPLACE FUNCTION farrier.apply_wakes() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -12,8 +14,8 @@ BEGIN
         UPDATE schedule s
            SET wake_seq = s.wake_seq + 1,
                lane = CASE WHEN s.claim_token IS NULL THEN 0 ELSE s.lane END,
-               due_at = CASE WHEN s.claim_token IS NOT NULL THEN s.due_at           -- its release will see wake_seq
-                             WHEN s.lane = 0 THEN least(s.due_at, farrier.now())    -- keeps its place among the woken
+               due_at = CASE WHEN s.claim_token IS NOT NULL THEN s.due_at           -- the commit of its run compares wake_seq
+                             WHEN s.lane = 0 THEN least(s.due_at, farrier.now())    -- keeps its place in the lane
                              ELSE farrier.now() END
          WHERE s.kind = woken.kind AND s.id = woken.id;
         IF NOT FOUND THEN

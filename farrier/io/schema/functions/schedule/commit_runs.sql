@@ -1,8 +1,12 @@
--- Commits runs of one kind, each whole or not at all, and gives their schedule rows back. `writer` names the kind's own
--- function (jsonb) RETURNS TABLE (run bigint, due_in interval): it writes states and whatever else runs leave, and answers
--- the runs of which it wrote nothing because what they were decided on has changed. A lane that is null takes the row off
--- the schedule; `steps` 1 counts a rerun, 0 leaves the count, null ends it. Verdicts: committed, conflict, lost, locked.
--- With a `next_token`, rows of counted reruns are `kept`: claimed under it by the same controller for `next_lease`.
+-- Commits runs of one kind, each whole or not at all, and gives their schedule rows back. Locks the schedule rows in the order of
+-- ids, with SKIP LOCKED, and compares their tokens; if patient, it waits up to a second for them first. The verdict of a run is
+-- `locked` for a row that another transaction holds, `lost` for another token, `conflict` for a run of which the writer wrote
+-- nothing, and `committed` otherwise.
+-- `writer` names the kind's own function (jsonb) RETURNS TABLE (run bigint, due_in interval). It writes the states and everything
+-- else in changes, and returns the runs of which it wrote nothing because what they were decided on has changed; these are due
+-- after due_in. A lane that is null takes the row off the schedule, unless the resource was enqueued meanwhile. In steps, 1
+-- counts a rerun, 0 leaves the count, and null resets it. With a next_token, rows of counted reruns are `kept`: claimed under it
+-- by the same controller for next_lease.
 CREATE OR REPLACE FUNCTION farrier.commit_runs(
     of_kind text, controller uuid, patient boolean, writer text, changes jsonb,
     ids bigint[], tokens bigint[], lanes smallint[], delays interval[], steps smallint[], keys integer[],
@@ -21,9 +25,10 @@ DECLARE
     all_won boolean;
     unused text;
 BEGIN
-    -- What a run writes besides its own rows may be held by anybody, and many runs wait together: no longer than it takes
-    -- to find out whose it is. That one waits alone.
-    unused := set_config('lock_timeout', CASE WHEN patient THEN '1s' ELSE '50ms' END, true);  -- PERFORM would make it a query
+    -- Clients may hold rows that a run writes besides its own, and all runs of the call wait for them together: only for as long
+    -- as it takes to notice. The controller then commits that run alone, with patience.
+    -- An assignment, which takes no query, unlike PERFORM.
+    unused := set_config('lock_timeout', CASE WHEN patient THEN '1s' ELSE '50ms' END, true);
     IF patient THEN
         PERFORM FROM farrier.schedule s WHERE s.kind = of_kind AND s.id = ANY (ids) ORDER BY s.id FOR NO KEY UPDATE;
     END IF;
@@ -45,7 +50,7 @@ BEGIN
     END IF;
 
     IF changes <> '{}' THEN
-        -- Nearly all commits are of nodes. A text is parsed and planned on each call: a tenth of what one run takes.
+        -- Nearly all commits are of nodes, and EXECUTE parses and plans on each call: a tenth of the time of one run.
         IF writer = 'farrier.write_nodes_and_networks' THEN
             SELECT array_agg(w.run), array_agg(w.due_in) INTO failed_runs, failed_dues
               FROM farrier.write_nodes_and_networks(changes) w;
@@ -77,8 +82,8 @@ BEGIN
             ON CONFLICT (kind, id) DO UPDATE SET at = excluded.at, outcome = excluded.outcome;
     END IF;
 
-    -- Row by row through the key, and then by ctid, as a release. What goes on at once is claimed here: whatever woke it until
-    -- now is seen by the load that follows.
+    -- Each row is found by its key and updated by its ctid, whatever the planner estimates; see schedule/release.sql. A row that
+    -- is kept takes over wake_seq: the load that follows sees the causes of all wake requests so far.
     RETURN QUERY
     WITH ours AS MATERIALIZED (
         SELECT s.place, r.lane, r.delay, r.step, r.outcome_key, coalesce(r.step = 1, false) AND next_token IS NOT NULL AS keep
@@ -99,7 +104,7 @@ BEGIN
       FROM ours
      WHERE s.ctid = ours.place
     RETURNING s.id, 'committed', s.lane = 0 AND NOT ours.keep, ours.keep, s.outcome_key, s.reruns;
-    -- Off the schedule, unless a wake came in: then the row stays for one more run.
+    -- Rows that leave the schedule, unless the resource was enqueued meanwhile: then the row stays for one more run.
     IF array_position(lanes, NULL) IS NOT NULL THEN
         RETURN QUERY
         WITH ended AS (
@@ -118,6 +123,6 @@ BEGIN
         SELECT g.id, 'committed', false, false, NULL::integer, NULL::smallint FROM gone g
         UNION ALL SELECT w.id, 'committed', true, false, NULL::integer, NULL::smallint FROM woken w;
     END IF;
-    -- Here, and not when the answer is on its way: what they refuse was never committed.
+    -- Checks deferred constraints before the verdicts are returned: what they refuse is never reported as committed.
     SET CONSTRAINTS ALL IMMEDIATE;
 END $$;

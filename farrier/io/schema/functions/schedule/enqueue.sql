@@ -1,5 +1,5 @@
--- The one way to make a resource's handler run as soon as possible. Takes effect at COMMIT; there, an id that is not
--- scheduled is an error (FR404). May be called any number of times.
+-- Enqueues a resource: its handler runs as soon as possible after COMMIT, where apply_wakes applies the request. May be repeated.
+-- FR400 for a null or a kind that is too long; FR404, at COMMIT, for a resource that is not on the schedule.
 CREATE OR REPLACE FUNCTION farrier.enqueue(kind text, id bigint) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

@@ -1,4 +1,5 @@
--- Volatile, so that it sees the rows that the running INSERT made before this one.
+-- Returns whether the transaction has no wake request yet; the default of wake_requests.first. VOLATILE, so that it sees the rows
+-- that the running INSERT has added before this one.
 CREATE OR REPLACE FUNCTION farrier.is_first_wake() RETURNS boolean
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

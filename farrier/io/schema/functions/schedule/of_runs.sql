@@ -1,4 +1,5 @@
--- What `changes` has of these runs. It is an object of arrays, whose elements name their run.
+-- Returns the part of changes that belongs to these runs. changes is what commit_runs hands to a kind's writer: an object of
+-- arrays, the sections, whose elements name their run.
 CREATE OR REPLACE FUNCTION farrier.of_runs(changes jsonb, runs bigint[]) RETURNS jsonb
     LANGUAGE sql STABLE
     RETURN (SELECT coalesce(jsonb_object_agg(section.key, section.kept), '{}') FROM (

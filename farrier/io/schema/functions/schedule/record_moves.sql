@@ -1,5 +1,6 @@
--- The moves of a commit, as history: of rows that the controller has claimed, under the tokens of their claims, and of no others;
--- `won` null: of all. Nothing else inserts moves.
+-- Records in history the moves of rows that this controller has claimed, under the tokens of their claims; FR409 for any other
+-- row. `won` limits the moves to these runs; null: all. Called by commit_runs and write_details. Runs as the owner, because no
+-- role may insert into history.
 CREATE OR REPLACE FUNCTION farrier.record_moves(
     of_kind text, controller uuid, won bigint[], moved bigint[], versions bigint[], layers text[], from_values text[], to_values text[],
     entered timestamptz[], causes text[], reasons text[], sources text[], move_tokens bigint[]) RETURNS void

@@ -1,4 +1,4 @@
--- What `changes` has of all runs but these.
+-- Returns the part of changes that belongs to all runs but these; see of_runs.
 CREATE OR REPLACE FUNCTION farrier.runs_without(changes jsonb, runs bigint[]) RETURNS jsonb
     LANGUAGE sql STABLE
     RETURN farrier.of_runs(changes, ARRAY(

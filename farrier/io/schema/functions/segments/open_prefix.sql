@@ -31,7 +31,7 @@ BEGIN
         INSERT INTO segment_prefixes (segment, prefix, site, gateway, reserved_first, reserved_last, first, last, usable)
         VALUES (of_segment.id, opened, of_segment.site, way, of_segment.reserved_first, of_segment.reserved_last, low, high, usable);
     EXCEPTION WHEN exclusion_violation THEN
-        -- Only where the transaction cannot see what others have committed since it began; a new one can.
+        -- Only in a transaction whose snapshot is older than the other prefix; a new transaction sees it.
         RAISE EXCEPTION 'segment %: prefix % overlaps one that was added meanwhile', of_segment.name, opened
             USING ERRCODE = 'serialization_failure', CONSTRAINT = 'segment_prefixes_apart', HINT = 'Ask again in a new transaction.';
     END;

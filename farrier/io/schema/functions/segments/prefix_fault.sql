@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION farrier.prefix_fault(given text) RETURNS text
 DECLARE
     fault text := format('prefix %s is no network address, such as 10.0.0.0/24 or 2001:db8::/64', coalesce(given, 'null'));
 BEGIN
-    -- PostgreSQL would take 10/8, and an address alone, which are more often slips than wishes.
+    -- PostgreSQL would accept 10/8, and an address alone; both are more often mistakes than intended.
     IF given IS NULL OR given !~ '\A([0-9]{1,3}(\.[0-9]{1,3}){3}|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)/[0-9]{1,3}\Z' THEN RETURN fault; END IF;
     IF given::inet <> network(given::inet)::inet THEN
         RETURN format('prefix %s has host bits; the network is %s', given, network(given::inet));

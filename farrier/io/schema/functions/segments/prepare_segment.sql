@@ -26,7 +26,7 @@ BEGIN
         RAISE EXCEPTION 'segment %: an MTU of % is too small for IPv6, which needs 1280', NEW.name, NEW.mtu USING ERRCODE = 'FR400';
     END IF;
     IF TG_OP = 'INSERT' THEN
-        -- The pool of all sites first: creations at two sites cannot wait for each other in a circle.
+        -- The pool of all sites comes first, so that creations at two sites cannot deadlock.
         NEW.vni := take_segment_number('vni', 'vni', NEW.site, NEW.id, NEW.vni);
         NEW.vlan := take_segment_number('vlan:' || NEW.site, 'vlan', NEW.site, NEW.id, NEW.vlan);
     END IF;

@@ -9,7 +9,7 @@ DECLARE
     usage segment_usage;
     held segment_addresses;
 BEGIN
-    -- One that has ended has no addresses any more: a release that comes again is no mistake.
+    -- A segment that has ended is found, too, so that a repeated release succeeds.
     IF called ~ '^[0-9]{1,18}$' THEN
         SELECT s.id INTO here FROM network_segments s WHERE s.id = called::bigint;
     ELSE

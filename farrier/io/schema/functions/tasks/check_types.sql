@@ -1,4 +1,4 @@
--- Refuses types of tasks that the model does not have.
+-- Refuses a list of task types that is null or too long (FR400). A type that the model does not have is accepted: no task has it.
 CREATE OR REPLACE FUNCTION farrier.check_types(types text[]) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF types IS NULL OR cardinality(types) > 64 OR EXISTS (SELECT FROM unnest(types) t WHERE char_length(t) > 64) THEN

@@ -1,4 +1,6 @@
--- The calls of a worker: tasks of any node that its grant covers, proven by its login.
+-- Claims the oldest queued task of any node that the grant of the calling login covers among types (null: all that are granted),
+-- and returns it with its lease; no row if there is none. Called by workers, which their login identifies. FR400 for malformed
+-- arguments, FR403 for a login without a grant or a type that is not granted.
 CREATE OR REPLACE FUNCTION farrier.claim_work(types text[] DEFAULT NULL, lease interval DEFAULT '60 seconds')
     RETURNS TABLE (task bigint, node_id bigint, node_name text, type text, params jsonb, attempt integer, lease_token uuid, lease_until timestamptz)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$

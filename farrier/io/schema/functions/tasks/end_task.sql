@@ -1,4 +1,5 @@
--- Ends a task and wakes its node.
+-- Ends a claimed task with its result and enqueues its node. FR400 for a malformed result, FR410 for a task that is not, or no
+-- longer, the claimant's. Called by finish_task and finish_work.
 CREATE OR REPLACE FUNCTION farrier.end_task(claimant text, task bigint, lease_token uuid, succeeded boolean, result jsonb) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE

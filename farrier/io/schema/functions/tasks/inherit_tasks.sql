@@ -1,5 +1,6 @@
--- A decommission that begins takes over the live tasks of its node: only a decommission that was lost leaves any, and
--- its agent may be at work on them. One that an agent is just finishing stays as it is; it would wait for this commit.
+-- Assigns the live tasks of nodes to the decommission that begins in this commit. Only a decommission that was lost leaves any,
+-- and its agent may be at work on them. Skips a task that its agent is just finishing: that transaction waits for this commit.
+-- Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.inherit_tasks(begun jsonb) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,4 +1,4 @@
--- Whether this call was made before, and its reply lost.
+-- Returns whether the task ended this way under this lease token: the call was made before, and its reply was lost.
 CREATE OR REPLACE FUNCTION farrier.is_ended_so(task bigint, lease_token uuid, succeeded boolean) RETURNS boolean
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
     RETURN EXISTS (SELECT FROM farrier.node_tasks t WHERE t.id = task AND t.lease_token = is_ended_so.lease_token

@@ -1,4 +1,4 @@
--- The grant of the login that calls, whichever role it has set.
+-- Returns the grant of the login that calls (session_user, whichever role it has set). FR403 without one.
 CREATE OR REPLACE FUNCTION farrier.prove_worker() RETURNS farrier.workers
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE

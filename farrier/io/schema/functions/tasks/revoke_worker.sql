@@ -1,4 +1,5 @@
--- Takes the grant away; what the login has claimed is issued again when the lease runs out.
+-- Removes the grant of a login. It can neither renew nor finish what it has claimed, which is issued again when the lease ends.
+-- FR404 for a login without a grant.
 CREATE OR REPLACE FUNCTION farrier.revoke_worker(login text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

@@ -1,5 +1,5 @@
--- Takes the oldest queued task of these types that `of_node` and `of_site` allow (null: any), for the named claimant.
--- Nodes that are paused start nothing.
+-- Claims the oldest queued task among types for the named claimant, of a node and at a site (null: any). Skips tasks of nodes
+-- that are paused, and tasks that another transaction has locked. Called by claim_task and claim_work.
 CREATE OR REPLACE FUNCTION farrier.take_task(claimant text, types text[], of_node bigint, of_site text, lease interval)
     RETURNS TABLE (task bigint, node_id bigint, node_name text, type text, params jsonb, attempt integer, lease_token uuid, lease_until timestamptz)
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$

@@ -1,5 +1,6 @@
--- Tasks for agents, belonging to the node's live decommission. One that is live already is not made twice; looked for
--- before, because the index alone would wait for an agent that is just finishing it.
+-- Writes sections `ends` and `tasks` of a commit of nodes: ends tasks, then creates tasks of the live decommission. A task of a
+-- type that is live already is not created again. That is looked up first, because the unique index alone would wait for an agent
+-- that is just finishing the task. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.write_tasks(changes jsonb) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,4 +1,4 @@
--- Whether a field of JSON with this name holds a time by the database's clock. `synced_at` is by the region's.
+-- Returns whether a JSON field of this name holds a time of the database's clock. synced_at holds one of the MAAS region's.
 CREATE OR REPLACE FUNCTION farrier.is_a_time(name text) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     RETURN name <> 'synced_at' AND (name LIKE '%\_at' OR name LIKE '%\_until' OR name LIKE '%\_since'

@@ -1,6 +1,8 @@
--- One batch of the mend that is under way, by one process at a time. Times that lie beyond now are replaced: of what happened by
--- now, from which limits count; of what is to happen by as much earlier. Answers whether more is left to do here, and by how
--- much the clock had been set back once all is done.
+-- Mends one batch of at most at_most rows after the oldest setback in mends: replaces stored times that lie beyond farrier.now().
+-- A time of something that happened becomes now, from which limits count; a time of something that is to happen comes earlier by
+-- the length of the setback. Returns whether more is left and, once a setback is finished, its length in done. Called by
+-- controllers until nothing is left. One session works at a time and others return at once; a session that dies leaves its
+-- progress in mends to the next.
 CREATE OR REPLACE FUNCTION farrier.mend(at_most integer, OUT more boolean, OUT done interval)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

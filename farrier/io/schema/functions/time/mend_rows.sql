@@ -1,4 +1,6 @@
--- Rows of a kind, with what its runs write besides. A run under way was decided by the old time: it is decided anew.
+-- Mends the rows of a kind that have these ids, with the workflows that runs of nodes write; changes and wrong are expressions of
+-- mendable. Increments the version of each row that it changes or whose run is under way: that run was decided on the old time,
+-- so its commit is a conflict and it is decided again. Locks the rows in the order of ids. Called by mend.
 CREATE OR REPLACE FUNCTION farrier.mend_rows(of_kind text, relation regclass, ids bigint[], changes text, wrong text, now timestamptz, back interval) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,7 +1,8 @@
--- The tables whose times are mended, in order, each with the assignments and the condition that do it: $1 is now, $2 by how
--- much the clock was set back, $3 the transaction that noticed. First those whose rows a run writes as it read them (`kind` is
--- theirs); a row of any other is written by statements that read the time themselves. History stays as it was written, the
--- loop brings its schedule back itself, and JSON that others wrote is theirs.
+-- Returns the tables whose times mend corrects, in the order of place, each with the assignments (changes) and the condition
+-- (wrong) that do it; in both, $1 is now, $2 the length of the setback, $3 the transaction that recorded it. Tables of kinds come
+-- first and have kind set: a run writes their rows as it read them, so these also need a new version. Rows of other tables are
+-- written by statements that read the time themselves. Left out are history, which keeps the times that it was written with;
+-- schedule, which the loop corrects itself; and JSON whose content other programs wrote.
 CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclass, OUT kind text, OUT changes text, OUT wrong text) RETURNS SETOF record
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
     WITH roots AS (
@@ -11,7 +12,7 @@ CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclas
     ), columns AS (
         SELECT c.oid, r.kind, a.attname, a.atttypid = 'jsonb'::regtype AS is_json,
                is_of_the_future(a.attname) AS of_the_future,
-               -- One that a statement wrote since, by the right time, is to happen when it says.
+               -- A row that was written after the setback was recorded has correct times of the future.
                CASE WHEN r.kind IS NULL AND c.relname NOT IN ('node_onboardings', 'node_decommissions')
                     THEN ' AND age(xmin) >= age($3)' ELSE '' END AS if_older
           FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid LEFT JOIN roots r ON r.relation = c.oid
