@@ -58,7 +58,7 @@ imports: install
 docs-check: install
 	@$(BIN)/python -m tools.generate_docs --check
 
-docs: install ## fill in what the documentation says of the code, and write the dashboards
+docs: install ## fill in what the documentation says of the code, write docs/schema.sql and the dashboards
 	@$(BIN)/python -m tools.generate_docs
 	@$(BIN)/python -m tools.dashboards
 

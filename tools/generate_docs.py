@@ -3,7 +3,8 @@
 A page holds `<!-- generated: NAME -->` … `<!-- end generated -->`; what stands between the two comes from
 `blocks`, which asks the model, the settings, the errors, the metrics, the command line and the import
 contract. `make docs` rewrites the pages; `--check`, a part of `make check`, prints a diff and fails. What is
-outside of the markers belongs to people and is never touched. Needs no database.
+outside of the markers belongs to people and is never touched. A file of `files` is generated as a whole. Needs no
+database.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import typer
 
 from farrier import cli, config, errors
 from farrier.config import templates
+from farrier.io import migrate, schema_text
 from farrier.metrics import definitions, gauges
 from farrier.metrics.families import Definition, Gauge
 from farrier.model import diagram, kind_diagram, maas_region
@@ -65,6 +67,11 @@ def blocks() -> Mapping[str, str]:
     }
 
 
+def files() -> Mapping[str, str]:
+    """What is generated as a whole, by path."""
+    return {"docs/schema.sql": schema_text.whole(migrate.carried())}
+
+
 def fill(text: str, known: Mapping[str, str]) -> str:
     """A page with its blocks as they should be. Raises ValueError for a name that nothing stands for."""
 
@@ -78,27 +85,33 @@ def fill(text: str, known: Mapping[str, str]) -> str:
 
 
 def differences(root: Path = ROOT) -> Iterator[str]:
-    """Lines of a diff for each page that is out of date."""
-    known = blocks()
-    for page in pages(root):
-        text = page.read_text(encoding="utf-8")
-        name = page.relative_to(root).as_posix()
+    """Lines of a diff for each page and file that is out of date."""
+    for path, text, generated in _generated(root):
+        name = path.relative_to(root).as_posix()
         yield from difflib.unified_diff(
-            text.splitlines(keepends=True), fill(text, known).splitlines(keepends=True), name, f"{name} (generated)"
+            text.splitlines(keepends=True), generated.splitlines(keepends=True), name, f"{name} (generated)"
         )
 
 
 def rewrite(root: Path = ROOT) -> list[Path]:
-    """Bring every page up to date; answers those that changed."""
-    known = blocks()
+    """Bring every page and file up to date; answers those that changed."""
     changed = []
+    for path, text, generated in _generated(root):
+        if generated != text:
+            path.write_text(generated, encoding="utf-8")
+            changed.append(path)
+    return changed
+
+
+def _generated(root: Path) -> Iterator[tuple[Path, str, str]]:
+    """Each page and file, with its text as it is and as it should be."""
+    known = blocks()
     for page in pages(root):
         text = page.read_text(encoding="utf-8")
-        filled = fill(text, known)
-        if filled != text:
-            page.write_text(filled, encoding="utf-8")
-            changed.append(page)
-    return changed
+        yield page, text, fill(text, known)
+    for name, generated in files().items():
+        path = root / name
+        yield path, path.read_text(encoding="utf-8") if path.exists() else "", generated
 
 
 def _model() -> dict[str, str]:

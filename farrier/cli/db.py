@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import anyio
 import msgspec
@@ -15,7 +15,7 @@ from farrier.cli import output
 from farrier.cli.connection import with_settings
 from farrier.config import Config
 from farrier.errors import ConfigError, SchemaEdited
-from farrier.io import catalog, identities, migrate
+from farrier.io import catalog, identities, migrate, schema_text
 from farrier.io.client import administrator
 from farrier.io.embedded import EmbeddedServer
 from farrier.io.pool import Single
@@ -50,6 +50,21 @@ def check(settings: Config, as_json: output.AsJson = False) -> None:
         typer.echo(f"schema version {status.found}, as this program needs it")
         for machine in shared:
             typer.echo(f"nodes {', '.join(machine.nodes)} recorded the same machine, by its {machine.kind}")
+
+
+@db.command("schema")
+def schema(
+    topic: Annotated[str | None, typer.Option(help="Only what belongs to this topic: nodes, tasks, rights …")] = None,
+) -> None:
+    """Print the whole schema of this program as one SQL file: tables, functions, views, triggers, rights. Needs no
+    database."""
+    carried = migrate.carried()
+    if topic is None:
+        typer.echo(schema_text.whole(carried), nl=False)
+    elif topic in (known := schema_text.topics(carried)):
+        typer.echo(schema_text.of_topic(carried, topic), nl=False)
+    else:
+        raise typer.BadParameter(f"no topic is named {topic!r}; there are: {', '.join(known)}")
 
 
 @db.command("roles")

@@ -53,9 +53,21 @@ def test_a_page_whose_model_changed_is_found(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "README.md").write_text("<!-- generated: rooms -->\nold\n<!-- end generated -->\nkept\n")
     assert any(line.startswith("-old") for line in generate_docs.differences(tmp_path))
-    assert generate_docs.rewrite(tmp_path) == [tmp_path / "README.md"]
+    assert tmp_path / "README.md" in generate_docs.rewrite(tmp_path)
     assert list(generate_docs.differences(tmp_path)) == []
     assert (tmp_path / "README.md").read_text().endswith("<!-- end generated -->\nkept\n")
+
+
+def test_a_generated_file_that_is_out_of_date_is_found(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").write_text("")
+    generate_docs.rewrite(tmp_path)
+    schema = tmp_path / "docs" / "schema.sql"
+    written = schema.read_text()
+    schema.write_text(f"-- edited\n{written}")
+    assert any(line.startswith("--- edited") for line in generate_docs.differences(tmp_path))
+    assert generate_docs.rewrite(tmp_path) == [schema]
+    assert schema.read_text() == written
 
 
 def test_a_marker_that_nothing_stands_for_is_refused() -> None:

@@ -120,6 +120,17 @@ async def test_the_option_beats_the_environment_and_that_the_file(db: pg.Databas
     await Prompt(FARRIER_CONFIG=str(file), FARRIER_DATABASE_DSN=gone)("node", "list", "--dsn", db.dsn)
 
 
+async def test_the_schema_is_printed_without_a_database_whole_or_one_topic(nowhere: Prompt) -> None:
+    whole = (await nowhere("db", "schema")).out
+    assert "CREATE TABLE farrier.nodes (" in whole
+    assert "GRANT EXECUTE ON FUNCTION farrier.claim_work" in whole
+    tasks = (await nowhere("db", "schema", "--topic", "tasks")).out
+    assert "FUNCTION farrier.take_task(" in tasks
+    assert "CREATE TABLE farrier.nodes (" not in tasks
+    unknown = await nowhere("db", "schema", "--topic", "cheese", ends=ExitCode.USAGE)
+    assert "no topic is named 'cheese'" in unknown.err
+
+
 @pytest.fixture
 def directory() -> Iterator[Path]:
     """For an embedded server; in /tmp, where the account that root's server runs as can come."""

@@ -1,0 +1,5253 @@
+-- The schema of farrier 0.1.0, version 1 of its tables, as a new database has it. Printed by
+-- `farrier db schema` from the files in farrier/io/schema: a change is made there.
+--
+-- Tables come first, by topic; then the functions, the views and the triggers, each by topic; then the rights of each
+-- role. Topics are in the order of their tables, after those without tables. What the server reads as it makes an
+-- object stands before that object: functions in a default or a check of a table, and what a view or a function with
+-- RETURN mentions. The other functions have their bodies in strings, which the server reads when they are called.
+--
+-- psql loads this text into an empty database of a server that has the roles (`farrier db roles`). Such a database
+-- serves reviews and experiments. It lacks the records of its version and the rows that mirror the model, so farrier
+-- refuses to work with it; `farrier db migrate` makes one for that.
+--
+-- topic         functions      views   triggers   tables, roles
+-- core                  9
+-- rights                3                         0_public, farrier_agent, farrier_controller, farrier_intents,
+--                                                 farrier_reader, farrier_worker
+-- schema                                          migrator, schema_steps, schema_set, schema_objects
+-- time                  9                         pulse, mends
+-- model                                           edges, initial_values, workflow_mapping, actions, advice, settings,
+--                                                 limits
+-- schedule              9                     3   schedule, wake_requests, outcomes, locks
+-- history               3                         history, history_retention
+-- nodes                33          4         20   nodes, node_macs, node_bmcs, bmc_logins, node_identities
+-- workflows             4                    10   node_onboardings, node_decommissions
+-- agents               12                     2   bootstrap_tokens, node_agents
+-- tasks                19                         node_tasks, workers
+-- intents               5                     3   intents
+-- maas                 13          1          3   maas_regions, node_observations
+-- brakes                5          1              departures, brakes, brake_lifts
+-- kinds                22                     1   kinds, kind_states, kind_actions, resources, callable
+-- requests              6                     3   resource_intents
+-- numbers               3                     1   number_pools, pool_numbers, freed_numbers
+-- segments             19                     7   network_segments, segment_usage, segment_prefixes, segment_free,
+--                                                 segment_addresses
+-- partitions           12                     5   ib_partitions, ib_members
+-- networks             13                         node_uses, node_ib_ports
+
+BEGIN;
+SET LOCAL check_function_bodies = off;
+
+-- =====================================================================================================================
+-- Tables: schema
+-- =====================================================================================================================
+
+-- What this database was brought to, and by whom; made before everything else, and made anew by no migration: hence IF NOT EXISTS.
+
+CREATE SCHEMA IF NOT EXISTS farrier;
+
+-- One row: the session that migrates.
+CREATE TABLE IF NOT EXISTS farrier.migrator (
+    only_one      boolean PRIMARY KEY DEFAULT true CHECK (only_one),
+    pid           integer,  -- null for none
+    login         text,
+    backend_start timestamptz
+);
+INSERT INTO farrier.migrator DEFAULT VALUES ON CONFLICT DO NOTHING;
+
+-- The versions of the tables. 1 is the baseline; each later one is a step between two releases, applied here or contained in
+-- the baseline that this database was made with.
+CREATE TABLE IF NOT EXISTS farrier.schema_steps (
+    version    integer     PRIMARY KEY,
+    name       text        NOT NULL,
+    checksum   text        NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT statement_timestamp()  -- farrier.now() does not exist yet
+);
+
+-- One row: the set of functions, views, triggers and rights that was applied last.
+CREATE TABLE IF NOT EXISTS farrier.schema_set (
+    only_one   boolean     PRIMARY KEY DEFAULT true CHECK (only_one),
+    hash       text        NOT NULL,  -- of the texts below
+    tables     text        NOT NULL,  -- hash of the baseline of the program that applied it
+    release    text        NOT NULL,  -- of that program
+    server     integer     NOT NULL,  -- major version of PostgreSQL, on which the definitions below depend
+    applied_at timestamptz NOT NULL DEFAULT statement_timestamp()
+);
+
+-- The members of that set. What is listed here is farrier's: the next migration replaces it, or drops what its set lacks.
+CREATE TABLE IF NOT EXISTS farrier.schema_objects (
+    kind       text NOT NULL CHECK (kind IN ('function', 'view', 'trigger', 'rights')),
+    name       text NOT NULL,  -- of its file; a trigger's is TABLE.TRIGGER
+    source     text NOT NULL,  -- text of its file
+    definition text,           -- hash of what the server has made of it; null for rights
+    PRIMARY KEY (kind, name)
+);
+
+-- =====================================================================================================================
+-- Tables: time
+-- =====================================================================================================================
+
+-- The only place where SQL reads the time. A test database replaces this one function to move its clock.
+CREATE OR REPLACE FUNCTION farrier.now() RETURNS timestamptz
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN statement_timestamp();
+
+-- Time: the pulse that notices a clock that was set back, and the mend of stored times.
+
+CREATE TABLE farrier.pulse (
+    one boolean     PRIMARY KEY DEFAULT true CHECK (one),
+    at  timestamptz NOT NULL
+);
+
+INSERT INTO farrier.pulse (at) VALUES (farrier.now());
+
+-- A setback of the clock whose stored times are not mended yet. The mend goes over the tables in the order of `mendable`;
+-- `place` is the one that is under way, and `after` the last id that was mended there, null once the table is finished.
+CREATE TABLE farrier.mends (
+    id       bigint   GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    back     interval NOT NULL,
+    noticed  xid      NOT NULL DEFAULT pg_current_xact_id()::xid,  -- rows that are younger were written by the right time
+    place    text     NOT NULL DEFAULT '',
+    after    bigint
+);
+
+-- =====================================================================================================================
+-- Tables: model
+-- =====================================================================================================================
+
+-- The model and the configuration as triggers and functions read them: filled by every migration and by controllers, never by hand.
+
+-- The edges and first values of farrier.model, filled from it by every migration run.
+CREATE TABLE farrier.edges (
+    kind       text NOT NULL,
+    layer      text NOT NULL,
+    from_value text NOT NULL,
+    to_value   text NOT NULL,
+    PRIMARY KEY (kind, layer, from_value, to_value)
+);
+
+CREATE TABLE farrier.initial_values (
+    kind  text NOT NULL,
+    layer text NOT NULL,
+    value text NOT NULL,
+    PRIMARY KEY (kind, layer, value)
+);
+
+CREATE TABLE farrier.workflow_mapping (
+    kind            text NOT NULL,
+    workflow_status text NOT NULL,
+    node_status     text NOT NULL,
+    PRIMARY KEY (kind, workflow_status, node_status)
+);
+
+-- What the plpgsql side has to know of the model and of the configuration; filled from them, never edited.
+CREATE TABLE farrier.actions (
+    action       text    PRIMARY KEY,
+    since        integer NOT NULL,
+    interrupts   boolean NOT NULL,     -- while one is pending, a step that only reads is cut short
+    while_paused boolean NOT NULL,     -- not held back by a pause
+    params       jsonb   NOT NULL
+);
+
+CREATE TABLE farrier.advice (
+    failure text PRIMARY KEY,
+    action  text NOT NULL
+);
+
+CREATE TABLE farrier.settings (
+    name  text PRIMARY KEY,
+    value jsonb NOT NULL
+);
+
+INSERT INTO farrier.settings VALUES ('offline_after_seconds', '180'), ('api_min', '1'), ('api_max', '1');
+
+-- How long a node may stay in a state: the limits in force. The substate of a running workflow is its stage; state end_to_end is
+-- the clock of a whole workflow. Scope '' is for all nodes, 'model' and 'site' for those of that name; a site's limit comes first.
+-- The migration writes the defaults, each controller that starts writes those of its settings.
+CREATE TABLE farrier.limits (
+    kind     text     NOT NULL,
+    state    text     NOT NULL,
+    substate text     NOT NULL,
+    scope    text     NOT NULL CHECK (scope IN ('', 'model', 'site')),
+    name     text     NOT NULL,
+    lasts    interval NOT NULL,
+    PRIMARY KEY (kind, state, substate, scope, name)
+);
+
+-- =====================================================================================================================
+-- Tables: schedule
+-- =====================================================================================================================
+
+-- Volatile, so that it sees the rows that the running INSERT made before this one.
+CREATE OR REPLACE FUNCTION farrier.is_first_wake() RETURNS boolean
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    RETURN NOT EXISTS (SELECT FROM wake_requests WHERE xact = pg_current_xact_id());
+END $$;
+
+-- The loop: which resource runs when, what woke it, and what its last run returned. Knows no kind of resource.
+
+-- One row is the schedule, the queue and the lock of one resource. Narrow, and rewritten twice a run: half-full pages
+-- keep an update on its page, and vacuum comes early because a claim walks over what it has not removed yet.
+CREATE TABLE farrier.schedule (
+    kind             text        NOT NULL,
+    id               bigint      NOT NULL,
+    lane             smallint    NOT NULL DEFAULT 1 CHECK (lane IN (0, 1)),  -- 0 woken, 1 periodic
+    reruns           smallint    NOT NULL DEFAULT 0,                         -- in a row, because of transitions
+    due_at           timestamptz NOT NULL CHECK (isfinite(due_at)),          -- lag is measured from it; while claimed, the lease's end
+    wake_seq         bigint      NOT NULL DEFAULT 0,
+    claimed_wake_seq bigint,                                                 -- wake_seq as the claim took it
+    claim_token      bigint,                                                 -- fencing token, random; null when nobody holds the row
+    owner            uuid,                                                   -- the process that holds it
+    outcome_key      integer,                                                -- checksum of the stored outcome: an unchanged one is not written again
+    PRIMARY KEY (kind, id)
+) WITH (
+    fillfactor = 50,
+    autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.2
+);
+CREATE INDEX schedule_due ON farrier.schedule (kind, lane, due_at);
+
+-- Wakes asked for in a transaction, kept only until its COMMIT. They are applied there, all at once and in the order
+-- of ids: a schedule row is locked for the length of the COMMIT and not of the client's transaction, and two clients
+-- that wake the same resources in opposite order cannot deadlock. No row outlives its transaction, so none is logged.
+CREATE UNLOGGED TABLE farrier.wake_requests (
+    xact  xid8    NOT NULL DEFAULT pg_current_xact_id(),
+    kind  text    NOT NULL,
+    id    bigint  NOT NULL,
+    first boolean NOT NULL DEFAULT farrier.is_first_wake()  -- of its transaction: it applies them all
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX wake_requests_xact ON farrier.wake_requests (xact);
+
+-- What the last run of each resource said; written only when it changed.
+CREATE TABLE farrier.outcomes (
+    kind     text        NOT NULL,
+    id       bigint      NOT NULL,
+    at       timestamptz NOT NULL,
+    outcome  jsonb       NOT NULL,
+    error    text        GENERATED ALWAYS AS (outcome ->> 'error') STORED,  -- in which the last run ended; apart, for its index
+    error_at timestamptz,  -- since when every run ends in this error; kept while other parts of the outcome change
+    PRIMARY KEY (kind, id)
+);
+CREATE INDEX outcomes_failing ON farrier.outcomes (kind, error) WHERE error IS NOT NULL;
+
+-- Locks of things that have no row of their own: a row for each that was ever locked, by purpose and hash. Only the functions of
+-- the owner lock them, unlike advisory locks, which any login may hold. They need not outlive a crash, so the table is not logged.
+CREATE UNLOGGED TABLE farrier.locks (
+    purpose text   NOT NULL,
+    key     bigint NOT NULL,
+    PRIMARY KEY (purpose, key)
+);
+
+-- =====================================================================================================================
+-- Tables: history
+-- =====================================================================================================================
+
+-- Every change of a layer, and how old changes are removed.
+
+-- One row for each change of a layer, for ever by default. claim_token tells a commit whose reply was lost from one
+-- that never happened.
+CREATE TABLE farrier.history (
+    kind              text        NOT NULL,
+    id                bigint      NOT NULL,
+    version           bigint      NOT NULL,
+    layer             text        NOT NULL,
+    from_value        text,
+    to_value          text        NOT NULL,
+    at                timestamptz NOT NULL,
+    seconds_in_source double precision,
+    cause             text        NOT NULL,
+    reason            text        NOT NULL,
+    source            text        NOT NULL,
+    controller        uuid        NOT NULL,
+    claim_token       bigint      NOT NULL,
+    PRIMARY KEY (kind, id, version, layer)
+) WITH (
+    -- A fifth of ten million rows, the default, is much for one vacuum.
+    autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 10000
+);
+-- Pages by time: one statement writes up to a hundred thousand rows with the same `at`, so `at` alone would sort all of them
+-- for every page. Of one id there are a handful at most.
+CREATE INDEX history_time ON farrier.history (at, id);
+
+-- The one pass over old history: how far it is, and when its next step is due. Whoever holds the row takes the step, so any
+-- number of replicas share one pass, and one that dies leaves it where it was.
+CREATE TABLE farrier.history_retention (
+    only_one    boolean     PRIMARY KEY DEFAULT true CHECK (only_one),
+    due_at      timestamptz NOT NULL DEFAULT farrier.now(),
+    began_at    timestamptz,                       -- null between passes
+    looked      bigint      NOT NULL DEFAULT 0,    -- of this pass, or the last
+    deleted     bigint      NOT NULL DEFAULT 0,
+    at          timestamptz,                       -- the row that was looked at last
+    id          bigint,
+    version     bigint,
+    kind        text,
+    layer       text
+);
+
+INSERT INTO farrier.history_retention DEFAULT VALUES;
+
+-- =====================================================================================================================
+-- Tables: nodes
+-- =====================================================================================================================
+
+-- Nodes, and what no two of them may share: network addresses, BMCs, machines.
+
+CREATE TABLE farrier.nodes (
+    id                    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name                  text        NOT NULL,
+    site                  text,
+    model                 text,
+    labels                jsonb       NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(labels) = 'object'),
+    agentless             boolean     NOT NULL DEFAULT false,
+    auto_manage           boolean     NOT NULL DEFAULT true,
+    maas_id               text,
+    maas_created          boolean     NOT NULL DEFAULT false,  -- farrier made its machine in MAAS
+    created_at            timestamptz NOT NULL DEFAULT farrier.now(),
+    version               bigint      NOT NULL DEFAULT 1,
+    status                text        NOT NULL,
+    status_entered_at     timestamptz NOT NULL DEFAULT farrier.now(),
+    management            text        NOT NULL,
+    management_entered_at timestamptz NOT NULL DEFAULT farrier.now(),
+    bmc_address           text,
+    bmc_endpoint          text COLLATE "C",  -- host and port of the address; filled in by a trigger
+    bmc_credential        text,       -- a reference, never a secret
+    bmc                   jsonb       NOT NULL DEFAULT '{}',
+    -- Apart from the JSON that holds them: an index on an expression over that would be written anew with every read of power,
+    -- one on these is not while they stay.
+    power                 text        GENERATED ALWAYS AS (CASE WHEN bmc ? 'power_at' THEN bmc ->> 'power' END) STORED,
+    sync_failure          text        GENERATED ALWAYS AS (bmc ->> 'sync_failure') STORED,
+    quarantine            jsonb,
+    paused                jsonb,
+    ever_onboarded        boolean     NOT NULL DEFAULT false,
+    ever_active           boolean     NOT NULL DEFAULT false,
+    not_scrubbed          boolean     NOT NULL DEFAULT false,
+    deleting              boolean     NOT NULL DEFAULT false,
+    redeploying           boolean     NOT NULL DEFAULT false,  -- a reimage ended; the onboarding that follows has not begun
+    live_workflow_kind    text CHECK (live_workflow_kind IN ('onboarding', 'decommission')),
+    live_workflow_id      bigint,
+    -- A repetition with a count costs thirty times as much, and every update of a row checks it; what passes is ASCII, so its
+    -- bytes are its characters.
+    CONSTRAINT node_name_form CHECK (octet_length(name) <= 253 AND name ~ '^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$' AND name !~ '^[0-9]+$'),
+    CONSTRAINT live_workflow_whole CHECK ((live_workflow_kind IS NULL) = (live_workflow_id IS NULL))
+) WITH (fillfactor = 80);
+-- A deleted node keeps its row and its history; its name and its BMC are free again.
+CREATE UNIQUE INDEX nodes_name ON farrier.nodes (name) WHERE status <> 'deleted';
+CREATE UNIQUE INDEX nodes_maas ON farrier.nodes (site, maas_id) NULLS NOT DISTINCT WHERE status <> 'deleted' AND maas_id IS NOT NULL;
+CREATE INDEX nodes_status ON farrier.nodes (status, status_entered_at);
+CREATE INDEX nodes_management ON farrier.nodes (management, management_entered_at) WHERE status <> 'deleted';
+-- The few of which more has to be known. Nodes at rest are in none of these.
+CREATE INDEX nodes_not_on ON farrier.nodes (power)
+    WHERE power IS DISTINCT FROM 'on' AND management = 'manageable' AND status <> 'deleted';
+CREATE INDEX nodes_unread ON farrier.nodes (sync_failure)
+    WHERE sync_failure IS NOT NULL AND management = 'manageable' AND status <> 'deleted';
+CREATE INDEX nodes_paused ON farrier.nodes (id) WHERE paused IS NOT NULL AND status <> 'deleted';
+
+CREATE TABLE farrier.node_macs (
+    mac     macaddr PRIMARY KEY,
+    node_id bigint NOT NULL REFERENCES farrier.nodes
+);
+CREATE INDEX node_macs_node ON farrier.node_macs (node_id);
+
+-- What an address claims, however it is spelled: with a path, that one system; without, the whole BMC with every system
+-- behind it. Ranges of text, because "the whole" and "a part of it" have to exclude each other whoever comes first.
+CREATE TYPE farrier.bmc_span AS RANGE (subtype = text, collation = "C");
+
+-- Written by a trigger alone. Apart from the node, whose row changes with every move of its status.
+CREATE TABLE farrier.node_bmcs (
+    node_id bigint PRIMARY KEY REFERENCES farrier.nodes,
+    span    farrier.bmc_span NOT NULL,
+    CONSTRAINT node_bmcs_one EXCLUDE USING gist (span WITH &&)
+);
+
+-- The logins at each BMC that are not known to have succeeded, by node: the `tries` of the nodes, kept where they were
+-- made. They outlive the node and its address by five minutes, because the account that a BMC may lock does, too. `open` is
+-- the one that may be under way. Written by a trigger alone.
+CREATE TABLE farrier.bmc_logins (
+    endpoint text COLLATE "C" NOT NULL,
+    node_id  bigint      NOT NULL REFERENCES farrier.nodes,
+    at       timestamptz NOT NULL,
+    open     boolean     NOT NULL,
+    PRIMARY KEY (endpoint, node_id, at)
+);
+CREATE INDEX bmc_logins_at ON farrier.bmc_logins (at);
+
+-- What identifies the machines of nodes, written by a trigger on `nodes` alone. `holds` is false for a node whose
+-- machine another node had recorded first while its number passed for a filler: such duplicates are reported and stay.
+CREATE TABLE farrier.node_identities (
+    node_id bigint  NOT NULL REFERENCES farrier.nodes,
+    kind    text    NOT NULL CHECK (kind IN ('uuid', 'serial', 'mac')),
+    value   text    COLLATE "C" NOT NULL,
+    holds   boolean NOT NULL,
+    PRIMARY KEY (node_id, kind, value)
+);
+CREATE UNIQUE INDEX node_identities_one ON farrier.node_identities (kind, value) WHERE holds;
+CREATE INDEX node_identities_shared ON farrier.node_identities (kind, value) WHERE NOT holds;
+
+-- =====================================================================================================================
+-- Tables: workflows
+-- =====================================================================================================================
+
+-- The workflows of nodes: at most one of a node is live.
+
+CREATE TABLE farrier.node_onboardings (
+    id                bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    node_id           bigint      NOT NULL REFERENCES farrier.nodes,
+    mode              text,
+    status            text        NOT NULL DEFAULT 'pending',
+    status_entered_at timestamptz NOT NULL DEFAULT farrier.now(),
+    stage             text,
+    stage_entered_at  timestamptz NOT NULL DEFAULT farrier.now(),
+    attempt           integer     NOT NULL DEFAULT 1,
+    next_attempt_at   timestamptz,
+    failure_class     text,
+    failure_detail    text,
+    stop_requested    text,
+    after_undo        text,
+    mode_given_at     timestamptz,
+    options           jsonb       NOT NULL DEFAULT '{}',
+    skipped           jsonb       NOT NULL DEFAULT '[]',
+    upstream          jsonb       NOT NULL DEFAULT '{}',  -- what the stage remembers of its requests to MAAS
+    -- What the workflow's requests are recognised by in MAAS. Ids begin anew with each database, and several may use one region:
+    -- only what nobody can guess proves that a request was ours.
+    mark              text        NOT NULL DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 16),
+    created_at        timestamptz NOT NULL DEFAULT farrier.now(),
+    ended_at          timestamptz
+);
+CREATE UNIQUE INDEX node_onboardings_live ON farrier.node_onboardings (node_id)
+    WHERE status NOT IN ('completed', 'cancelled', 'reconciled');
+CREATE INDEX node_onboardings_node ON farrier.node_onboardings (node_id, id);
+
+CREATE TABLE farrier.node_decommissions (
+    id                bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    node_id           bigint      NOT NULL REFERENCES farrier.nodes,
+    mode              text        NOT NULL,
+    status            text        NOT NULL DEFAULT 'pending',
+    status_entered_at timestamptz NOT NULL DEFAULT farrier.now(),
+    stage             text,
+    stage_entered_at  timestamptz NOT NULL DEFAULT farrier.now(),
+    attempt           integer     NOT NULL DEFAULT 1,
+    next_attempt_at   timestamptz,
+    failure_class     text,
+    failure_detail    text,
+    stop_requested    text,
+    after_undo        text,
+    mode_given_at     timestamptz,
+    options           jsonb       NOT NULL DEFAULT '{}',
+    skipped           jsonb       NOT NULL DEFAULT '[]',
+    upstream          jsonb       NOT NULL DEFAULT '{}',
+    mark              text        NOT NULL DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 16),
+    created_at        timestamptz NOT NULL DEFAULT farrier.now(),
+    ended_at          timestamptz
+);
+CREATE UNIQUE INDEX node_decommissions_live ON farrier.node_decommissions (node_id)
+    WHERE status NOT IN ('completed', 'cancelled', 'reconciled');
+CREATE INDEX node_decommissions_node ON farrier.node_decommissions (node_id, id);
+
+-- =====================================================================================================================
+-- Tables: agents
+-- =====================================================================================================================
+
+-- The agents on nodes, and the tokens with which they enroll.
+
+-- Single use, stored hashed, worthless after `expires_at`.
+CREATE TABLE farrier.bootstrap_tokens (
+    hash       bytea       PRIMARY KEY,
+    node_id    bigint      NOT NULL REFERENCES farrier.nodes,
+    issued_at  timestamptz NOT NULL DEFAULT farrier.now(),
+    expires_at timestamptz NOT NULL,
+    used_at    timestamptz,
+    revoked_at timestamptz
+);
+CREATE INDEX bootstrap_tokens_node ON farrier.bootstrap_tokens (node_id);
+
+-- The agent on a node: one row, rewritten by every heartbeat.
+CREATE TABLE farrier.node_agents (
+    node_id           bigint      PRIMARY KEY REFERENCES farrier.nodes,
+    key_hash          bytea       NOT NULL,
+    facts             jsonb       NOT NULL DEFAULT '{}',
+    enrolled_at       timestamptz NOT NULL DEFAULT farrier.now(),
+    last_heartbeat_at timestamptz,
+    health            jsonb       NOT NULL DEFAULT '{}',
+    condition         text        GENERATED ALWAYS AS (
+        CASE WHEN health @> '{"alerts": [{"blocks_scheduling": true}]}' THEN 'blocked'
+             WHEN health @> '{"ok": false}' OR health -> 'alerts' <> '[]' THEN 'alerting'
+             ELSE 'ok' END) STORED,
+    ssh_seed_failures integer     NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+CREATE INDEX node_agents_unwell ON farrier.node_agents (condition) WHERE condition <> 'ok';
+
+-- =====================================================================================================================
+-- Tables: tasks
+-- =====================================================================================================================
+
+-- Tasks of decommissions, and the logins that may work on them.
+
+CREATE TABLE farrier.node_tasks (
+    id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    node_id       bigint      NOT NULL REFERENCES farrier.nodes,
+    workflow_id   bigint      NOT NULL REFERENCES farrier.node_decommissions,
+    type          text        NOT NULL,
+    status        text        NOT NULL DEFAULT 'queued'
+                  CHECK (status IN ('queued', 'dispatched', 'succeeded', 'failed', 'expired', 'cancelled')),
+    params        jsonb       NOT NULL DEFAULT '{}',
+    attempt       integer     NOT NULL DEFAULT 1,
+    failures      integer     NOT NULL DEFAULT 0,
+    claimed_by    text,       -- 'agent of NODE' or 'worker LOGIN'
+    lease_token   uuid,
+    lease_until   timestamptz,
+    result        jsonb,
+    created_at    timestamptz NOT NULL DEFAULT farrier.now(),
+    dispatched_at timestamptz,
+    ended_at      timestamptz
+);
+CREATE UNIQUE INDEX node_tasks_live ON farrier.node_tasks (node_id, type) WHERE status IN ('queued', 'dispatched');
+CREATE INDEX node_tasks_queued ON farrier.node_tasks (type, id) WHERE status = 'queued';
+CREATE INDEX node_tasks_workflow ON farrier.node_tasks (workflow_id, type, id);
+CREATE INDEX node_tasks_node ON farrier.node_tasks (node_id, id);
+
+-- Logins that may work on tasks of several nodes, of which types and at which site (null: at any). Written by
+-- grant_worker and revoke_worker.
+CREATE TABLE farrier.workers (
+    login      text        PRIMARY KEY,
+    types      text[]      NOT NULL,
+    site       text,
+    granted_at timestamptz NOT NULL DEFAULT farrier.now(),
+    granted_by text        NOT NULL DEFAULT session_user
+);
+
+-- =====================================================================================================================
+-- Tables: intents
+-- =====================================================================================================================
+
+-- What other services ask of nodes.
+
+CREATE TABLE farrier.intents (
+    id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    node            text        NOT NULL,        -- name or id, as it was given
+    node_id         bigint      NOT NULL REFERENCES farrier.nodes,
+    action          text        NOT NULL,
+    params          jsonb       NOT NULL DEFAULT '{}',
+    api_version     integer,
+    idempotency_key text,
+    requested_by    text,
+    status          text        NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'accepted', 'rejected', 'superseded')),
+    reason          text,
+    created_at      timestamptz NOT NULL DEFAULT farrier.now(),
+    answered_at     timestamptz,
+    CONSTRAINT intent_size CHECK (octet_length(params::text) <= 16384)
+);
+CREATE UNIQUE INDEX intents_key ON farrier.intents (node_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
+CREATE INDEX intents_pending ON farrier.intents (node_id, id) WHERE status = 'pending';
+CREATE INDEX intents_node ON farrier.intents (node_id, id);
+
+-- =====================================================================================================================
+-- Tables: maas
+-- =====================================================================================================================
+
+-- MAAS regions, and what they last said of the machines of nodes.
+
+-- One row for each site that has a region: a resource of its own, so exactly one replica observes it. How often it is to
+-- be looked at is copied from the site's file, because what is due is found here.
+CREATE TABLE farrier.maas_regions (
+    id               bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    site             text        NOT NULL UNIQUE,
+    url              text        NOT NULL DEFAULT '',
+    motion_every     interval    NOT NULL DEFAULT '30 seconds',
+    sweep_every      interval    NOT NULL DEFAULT '30 minutes' CHECK (sweep_every > interval '0'),
+    version          bigint      NOT NULL DEFAULT 1,
+    state            text        NOT NULL DEFAULT 'starting',
+    state_entered_at timestamptz NOT NULL DEFAULT farrier.now(),
+    username         text,                 -- whom our key belongs to
+    identified_at    timestamptz,          -- when that was asked
+    cursor           jsonb       NOT NULL DEFAULT '{}',  -- how far its events were read
+    complete_at      timestamptz,          -- until when every event is known
+    swept_at         timestamptz,          -- when machines were last read only because it was their turn
+    last_error       text,
+    failure          text,
+    failures         integer     NOT NULL DEFAULT 0,
+    next_try_at      timestamptz,
+    unreadable       jsonb       NOT NULL DEFAULT '{}',  -- machines that it cannot tell of, and when to ask again
+    since            timestamptz,          -- what was read earlier is another region's, or was judged by another user's key
+    created_at       timestamptz NOT NULL DEFAULT farrier.now(),
+    configured_at    timestamptz           -- when a controller last had the site in its settings, to the minute
+) WITH (fillfactor = 50);
+
+-- The last word on the machine of each node that has one. There from the moment the node has a machine; read_at is null
+-- until it was read. Written by observers alone. `since` is the first reading that showed this state, `read_at` the last;
+-- `stale_since` says that something happened after it that is not in it, `lost_at` when a machine that was there was not
+-- there any more although no decommission was at it.
+CREATE TABLE farrier.node_observations (
+    node_id     bigint      NOT NULL REFERENCES farrier.nodes,
+    source      text        NOT NULL CHECK (source = 'maas'),
+    site        text        NOT NULL,
+    system_id   text        NOT NULL,
+    state       text,
+    since       timestamptz,
+    read_at     timestamptz,
+    stale_since timestamptz,
+    lost_at     timestamptz,
+    detail      jsonb       NOT NULL DEFAULT '{}',
+    PRIMARY KEY (node_id, source),
+    CONSTRAINT read_whole CHECK ((read_at IS NULL) = (state IS NULL) AND (read_at IS NULL) = (since IS NULL))
+) WITH (fillfactor = 70);
+CREATE INDEX node_observations_machine ON farrier.node_observations (site, system_id);
+CREATE INDEX node_observations_turn ON farrier.node_observations (site, read_at);
+CREATE INDEX node_observations_stale ON farrier.node_observations (site, stale_since) WHERE stale_since IS NOT NULL;
+CREATE INDEX node_observations_undeployed ON farrier.node_observations (site, read_at) WHERE state <> 'deployed';
+
+-- =====================================================================================================================
+-- Tables: brakes
+-- =====================================================================================================================
+
+-- Brakes: when many nodes of one site would leave service together, the cause is rather the network or the region.
+
+-- Nodes that silence or drift took out of service, or would have but for the brake (`held`). A held node tries again, so its row
+-- stays young for as long as something speaks against it. The site is '' for nodes without one.
+CREATE TABLE farrier.departures (
+    site text        NOT NULL,
+    node bigint      NOT NULL,
+    at   timestamptz NOT NULL,
+    held boolean     NOT NULL,
+    PRIMARY KEY (site, node)
+);
+
+-- One row a site that nodes were about to leave: the lock under which they are counted, and what was counted last.
+CREATE TABLE farrier.brakes (
+    site       text PRIMARY KEY,
+    in_service integer     NOT NULL DEFAULT 0,
+    counted_at timestamptz,
+    since      timestamptz    -- the first refusal of this time
+);
+
+-- An operator let the moves of a site go on; the newest row of a site counts.
+CREATE TABLE farrier.brake_lifts (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    site         text        NOT NULL,
+    until        timestamptz NOT NULL,
+    reason       text        NOT NULL,
+    requested_by text        NOT NULL,
+    at           timestamptz NOT NULL DEFAULT farrier.now()
+);
+CREATE INDEX brake_lifts_newest ON farrier.brake_lifts (site, id);
+
+-- =====================================================================================================================
+-- Tables: kinds
+-- =====================================================================================================================
+
+-- Kinds of resources besides nodes. A kind is a table like farrier.resources, made known by farrier.make_kind.
+
+CREATE TABLE farrier.kinds (
+    kind        text     PRIMARY KEY CHECK (kind ~ '^[a-z][a-z0-9_]{0,39}$'),
+    relation    regclass NOT NULL UNIQUE,
+    fingerprint text   -- of the spec that its states, edges and actions are from
+);
+
+CREATE TABLE farrier.kind_states (
+    kind     text     NOT NULL,
+    state    text     NOT NULL,
+    initial  boolean  NOT NULL,
+    terminal boolean  NOT NULL,
+    sla      interval,
+    why_none text     NOT NULL,
+    PRIMARY KEY (kind, state)
+);
+
+CREATE TABLE farrier.kind_actions (
+    kind        text    NOT NULL,
+    action      text    NOT NULL,
+    description text    NOT NULL,
+    params      jsonb   NOT NULL,
+    interrupts  boolean NOT NULL,
+    PRIMARY KEY (kind, action)
+);
+
+-- What every kind's table begins with; holds no rows. Ended resources keep theirs, and their name is free again.
+CREATE TABLE farrier.resources (
+    id               bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name             text        NOT NULL CHECK (octet_length(name) <= 253 AND name ~ '^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$' AND name !~ '^[0-9]+$'),
+    site             text,
+    version          bigint      NOT NULL DEFAULT 1,
+    state            text        NOT NULL,   -- the kind's first, unless it is given
+    state_entered_at timestamptz NOT NULL DEFAULT farrier.now(),
+    created_at       timestamptz NOT NULL DEFAULT farrier.now(),
+    ended_at         timestamptz,            -- when it entered a terminal state
+    last_error       text
+) WITH (fillfactor = 80);
+-- By which metrics count, however many there are; copied with the table.
+CREATE INDEX resources_by_state ON farrier.resources (state, state_entered_at) WHERE ended_at IS NULL;
+
+-- Rights, besides those that were: of the kinds' tables, and of functions that later migrations or kinds of others let a
+-- role call.
+CREATE TABLE farrier.callable (
+    role_name text NOT NULL,
+    function  text NOT NULL,   -- with its arguments: 'farrier.take_address(text,bigint)'
+    PRIMARY KEY (role_name, function)
+);
+
+-- =====================================================================================================================
+-- Tables: requests
+-- =====================================================================================================================
+
+-- What other services ask of resources of any kind but nodes.
+
+-- Requests for resources. The INSERT refuses what is malformed, and makes what is to be created; the kind's handler
+-- answers the rest.
+CREATE TABLE farrier.resource_intents (
+    id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    kind            text        NOT NULL,
+    resource        text        NOT NULL,        -- name or id, as it was given
+    resource_id     bigint      NOT NULL,
+    action          text        NOT NULL,
+    params          jsonb       NOT NULL DEFAULT '{}',
+    idempotency_key text,
+    requested_by    text,
+    status          text        NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'accepted', 'rejected', 'superseded')),
+    reason          text,
+    created_at      timestamptz NOT NULL DEFAULT farrier.now(),
+    answered_at     timestamptz,
+    CONSTRAINT resource_intent_size CHECK (octet_length(params::text) <= 16384)
+);
+CREATE UNIQUE INDEX resource_intents_key ON farrier.resource_intents (kind, resource_id, idempotency_key)
+    WHERE idempotency_key IS NOT NULL;
+-- Before it is made, a resource has no id: a name's creations are told apart by their keys.
+CREATE UNIQUE INDEX resource_intents_create_key ON farrier.resource_intents (kind, resource, idempotency_key)
+    WHERE idempotency_key IS NOT NULL AND action = 'create';
+-- What a call is found by that comes again when its resource has ended.
+CREATE INDEX resource_intents_asked ON farrier.resource_intents (kind, resource, idempotency_key, action, id)
+    WHERE idempotency_key IS NOT NULL;
+CREATE INDEX resource_intents_pending ON farrier.resource_intents (kind, resource_id, id) WHERE status = 'pending';
+CREATE INDEX resource_intents_resource ON farrier.resource_intents (kind, resource_id, id);
+
+-- =====================================================================================================================
+-- Tables: numbers
+-- =====================================================================================================================
+
+-- Pools of numbers that resources take: VLANs, VNIs, keys of partitions.
+
+-- Pools of numbers that resources take: VLANs, keys of partitions. However many are taken, the lowest free one is found at
+-- once: it is the lowest that was given back, or the first that nobody has at or above the mark `next`, below which every
+-- number of the pool is taken or was given back.
+CREATE TABLE farrier.number_pools (
+    pool  text    PRIMARY KEY,
+    first integer NOT NULL,
+    last  integer NOT NULL,
+    next  bigint  NOT NULL,
+    CHECK (first <= last AND first <= next)
+);
+
+CREATE TABLE farrier.pool_numbers (
+    pool   text    NOT NULL REFERENCES farrier.number_pools,
+    number integer NOT NULL,
+    kind   text    NOT NULL,
+    id     bigint  NOT NULL,
+    PRIMARY KEY (pool, number)
+);
+CREATE INDEX pool_numbers_holder ON farrier.pool_numbers (kind, id);
+
+-- No reference to the pool: whoever gives back waits for no taker.
+CREATE TABLE farrier.freed_numbers (
+    pool   text    NOT NULL,
+    number integer NOT NULL,
+    PRIMARY KEY (pool, number)
+);
+
+-- =====================================================================================================================
+-- Tables: segments
+-- =====================================================================================================================
+
+-- Network segments, their prefixes and addresses.
+
+CREATE TABLE farrier.network_segments (
+    LIKE farrier.resources INCLUDING ALL,
+    prefixes        text[]      NOT NULL,               -- as PostgreSQL spells them; segment_prefixes follows
+    gateways        text[]      NOT NULL DEFAULT '{}',  -- each of one of them
+    reserved_first  integer     NOT NULL DEFAULT 0 CHECK (reserved_first BETWEEN 0 AND 65536),
+    reserved_last   integer     NOT NULL DEFAULT 0 CHECK (reserved_last BETWEEN 0 AND 65536),
+    vlan            integer     CHECK (vlan BETWEEN 1 AND 4094),
+    vni             integer     CHECK (vni BETWEEN 1 AND 16777215),
+    mtu             integer     NOT NULL DEFAULT 1500 CHECK (mtu BETWEEN 576 AND 9216),
+    drain_until     timestamptz,
+    delete_asked_at timestamptz,
+    delete_request  bigint,                             -- of farrier.resource_intents: who asked
+    CONSTRAINT segment_has_site CHECK (site IS NOT NULL)
+);
+-- Also where there is no pool: two networks with one tag are one network.
+CREATE UNIQUE INDEX network_segments_vlan ON farrier.network_segments (site, vlan) WHERE ended_at IS NULL;
+CREATE UNIQUE INDEX network_segments_vni ON farrier.network_segments (vni) WHERE ended_at IS NULL;
+CREATE INDEX network_segments_ended_name ON farrier.network_segments (name, id) WHERE ended_at IS NOT NULL;
+
+-- What is given out, and to how many. The row is the lock under which a segment's addresses change: an allocation or a
+-- release holds it to the end of its transaction, and the loop never waits for it: the only commit that changes the row is
+-- the one that closes a segment, and that takes it with SKIP LOCKED. Nobody who holds it wants another row that the loop has.
+CREATE TABLE farrier.segment_usage (
+    segment          bigint      PRIMARY KEY REFERENCES farrier.network_segments,
+    open             boolean     NOT NULL DEFAULT true,  -- until its deletion begins; nothing is given out before it is ready, either
+    allocated        bigint      NOT NULL DEFAULT 0 CHECK (allocated >= 0),
+    last_released_at timestamptz                         -- when that was committed
+) WITH (fillfactor = 50);
+
+-- Prefixes of segments that have not ended. No two of a site overlap, proven by the constraint: it sees what others have
+-- not committed yet and waits for it, whatever the isolation level. A site becomes a range of texts, one name long,
+-- because core PostgreSQL has GiST for ranges and networks, but for the equality of texts only by an extension.
+CREATE TYPE farrier.site_span AS RANGE (subtype = text, collation = "C");
+
+CREATE TABLE farrier.segment_prefixes (
+    segment        bigint  NOT NULL REFERENCES farrier.segment_usage,
+    prefix         cidr    NOT NULL,
+    site           text    NOT NULL,
+    gateway        inet    CHECK (gateway << prefix OR gateway = prefix),
+    reserved_first integer NOT NULL,
+    reserved_last  integer NOT NULL,
+    first          inet    NOT NULL,  -- of what is given out, gateway aside
+    last           inet    NOT NULL,
+    usable         numeric NOT NULL CHECK (usable > 0),
+    PRIMARY KEY (segment, prefix),
+    CONSTRAINT segment_prefixes_apart EXCLUDE USING gist (farrier.site_span(site, site, '[]') WITH &&, prefix inet_ops WITH &&)
+);
+
+-- Free addresses, as ranges: a /64 is one row. Kept by their ends, because the lowest free address is taken from the front
+-- of the first, which leaves its key as it is.
+CREATE TABLE farrier.segment_free (
+    segment bigint NOT NULL,
+    prefix  cidr   NOT NULL,
+    first   inet   NOT NULL,
+    last    inet   NOT NULL,
+    PRIMARY KEY (segment, last),
+    CHECK (first <= last),
+    FOREIGN KEY (segment, prefix) REFERENCES farrier.segment_prefixes ON DELETE CASCADE
+) WITH (fillfactor = 50);
+
+CREATE TABLE farrier.segment_addresses (
+    segment      bigint      NOT NULL,
+    address      inet        NOT NULL,
+    prefix       cidr        NOT NULL,
+    owner        text        NOT NULL CHECK (owner ~ '\S' AND char_length(owner) <= 253),
+    node         bigint      REFERENCES farrier.nodes,
+    allocated_at timestamptz NOT NULL DEFAULT farrier.now(),
+    PRIMARY KEY (segment, address),
+    FOREIGN KEY (segment, prefix) REFERENCES farrier.segment_prefixes
+);
+-- Whoever asks again gets the address that it has: one of each family.
+CREATE UNIQUE INDEX segment_addresses_owner ON farrier.segment_addresses (segment, owner, family(address));
+CREATE INDEX segment_addresses_node ON farrier.segment_addresses (node) WHERE node IS NOT NULL;
+
+-- =====================================================================================================================
+-- Tables: partitions
+-- =====================================================================================================================
+
+-- InfiniBand partitions and their members.
+
+CREATE TABLE farrier.ib_partitions (
+    LIKE farrier.resources INCLUDING ALL,
+    pkey          integer NOT NULL CHECK (pkey BETWEEN 1 AND 32766),
+    mtu_limit     integer NOT NULL DEFAULT 2 CHECK (mtu_limit IN (2, 4)),     -- KiB
+    rate_limit    text    NOT NULL DEFAULT '2.5' CHECK (rate_limit IN (       -- Gb/s
+        '2.5', '5', '10', '14', '20', '25', '30', '40', '56', '60', '80', '100', '112', '120', '168', '200', '300')),
+    service_level integer NOT NULL DEFAULT 0 CHECK (service_level BETWEEN 0 AND 15),
+    ip_over_ib    boolean NOT NULL DEFAULT true,
+    index0        boolean NOT NULL DEFAULT false,
+    claimed_at    timestamptz,                          -- since when the number is ours in UFM
+    claimed_in    text    NOT NULL DEFAULT '',          -- in which UFM: its URL
+    asked_at      timestamptz,                          -- since when UFM has not done what it took
+    absent_at     timestamptz,                          -- since when UFM was seen without it, while it is deleted
+    draining      boolean NOT NULL DEFAULT false,       -- deleted although it had members
+    fabric_name   text    NOT NULL DEFAULT '',          -- what UFM calls it
+    strangers     jsonb   NOT NULL DEFAULT '[]'         -- ports in UFM that nobody asked for: [{guid, seen_at}]
+);
+CREATE INDEX ib_partitions_ended_name ON farrier.ib_partitions (name) WHERE ended_at IS NOT NULL;
+
+CREATE TABLE farrier.ib_members (
+    partition  bigint      NOT NULL REFERENCES farrier.ib_partitions,
+    guid       text        NOT NULL CHECK (guid ~ '^[0-9a-f]{16}$'),
+    owner      text        NOT NULL CHECK (owner ~ '\S' AND char_length(owner) <= 253),
+    node       bigint      REFERENCES farrier.nodes,
+    membership text        NOT NULL DEFAULT 'full' CHECK (membership IN ('full', 'limited')),
+    state      text        NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'applied', 'refused', 'leaving')),
+    reason     text,                                    -- why UFM refuses it
+    since      timestamptz NOT NULL DEFAULT farrier.now(),  -- in this state
+    seq        bigint      NOT NULL DEFAULT 1,          -- counts what was asked of it
+    PRIMARY KEY (partition, guid)
+) WITH (fillfactor = 80);
+CREATE INDEX ib_members_node ON farrier.ib_members (node) WHERE node IS NOT NULL;
+CREATE INDEX ib_members_guid ON farrier.ib_members (guid);
+
+-- =====================================================================================================================
+-- Tables: networks
+-- =====================================================================================================================
+
+-- Whether these are GUIDs of InfiniBand ports, 64 at most, in the spelling that is stored.
+CREATE OR REPLACE FUNCTION farrier.are_guids(given text[]) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    RETURN cardinality(given) <= 64 AND (SELECT coalesce(bool_and(g IS NOT NULL AND g ~ '^[0-9a-f]{16}$'), true) FROM unnest(given) g);
+
+-- Which segments and partitions a node is to use, and through which ports.
+
+-- What a node is to use, by name: one that does not exist yet may come.
+CREATE TABLE farrier.node_uses (
+    node bigint NOT NULL REFERENCES farrier.nodes,
+    kind text   NOT NULL CHECK (kind IN ('network_segment', 'ib_partition')),
+    name text   NOT NULL,
+    PRIMARY KEY (node, kind, name)
+);
+CREATE INDEX node_uses_name ON farrier.node_uses (kind, name);
+
+-- InfiniBand ports of nodes; no row: not known; an empty array: it has none. Apart from the nodes' own rows, which only the
+-- loop writes: whoever else held one until COMMIT would wait there for a wake that the loop's commit, waiting for it, keeps.
+CREATE TABLE farrier.node_ib_ports (
+    node  bigint  PRIMARY KEY REFERENCES farrier.nodes,
+    guids text[]  NOT NULL CHECK (farrier.are_guids(guids)),
+    given boolean NOT NULL   -- by set_ib_ports; else the agent told, as it enrolled
+);
+CREATE INDEX node_ib_ports_guids ON farrier.node_ib_ports USING gin (guids);
+
+-- =====================================================================================================================
+-- Functions: core
+-- =====================================================================================================================
+
+-- A number of the configuration or the model; null for one that is not set.
+CREATE OR REPLACE FUNCTION farrier.setting(name text) RETURNS numeric
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+BEGIN
+    RETURN (SELECT (s.value #>> '{}')::numeric FROM settings s WHERE s.name = $1);
+END $$;
+
+-- The versions of the interface that this database accepts.
+CREATE OR REPLACE FUNCTION farrier.api_version(OUT api_min integer, OUT api_max integer)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp
+    RETURN (farrier.setting('api_min')::integer, farrier.setting('api_max')::integer);
+
+-- The hash by which tokens and keys are stored and compared.
+CREATE OR REPLACE FUNCTION farrier.digest(secret text) RETURNS bytea LANGUAGE sql IMMUTABLE
+    RETURN sha256(convert_to(secret, 'UTF8'));
+
+-- What is wrong with JSON that is to be stored; null for nothing. Whoever reads it walks it level by level and turns its
+-- numbers into floats. What is short has room for neither fault, so most calls end there.
+CREATE OR REPLACE FUNCTION farrier.json_fault(value jsonb, most integer) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    size integer := octet_length(value::text);
+BEGIN
+    IF size > most THEN RETURN format('is %s bytes; %s is the most', size, most); END IF;
+    IF size > 128 AND jsonb_path_exists(value, 'strict $.**{64} ? (@.type() == "array" || @.type() == "object")') THEN
+        RETURN 'is nested more than 64 levels deep';
+    END IF;
+    IF size > 308 AND jsonb_path_exists(value, 'strict $.** ? (@ > 1e308 || @ < -1e308)') THEN
+        RETURN 'has a number beyond -1e308 or 1e308';
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- Until the transaction ends. In the order of keys, so that no two wait for each other.
+CREATE OR REPLACE FUNCTION farrier.lock_keys(of_purpose text, keys text[]) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    wanted bigint[] := ARRAY(SELECT DISTINCT hashtextextended(k, 0) FROM unnest(keys) k ORDER BY 1);
+BEGIN
+    INSERT INTO locks SELECT of_purpose, w FROM unnest(wanted) w ORDER BY w ON CONFLICT DO NOTHING;
+    PERFORM FROM locks l WHERE l.purpose = of_purpose AND l.key = ANY (wanted) ORDER BY l.key FOR UPDATE;
+END $$;
+
+-- 244 random bits from the operating system, as 64 hexadecimal digits.
+CREATE OR REPLACE FUNCTION farrier.new_secret() RETURNS text LANGUAGE sql VOLATILE
+    RETURN replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', '');
+
+-- One parameter against its rule; the text of what is wrong with it, or null. A rule may bring the text for what does not
+-- match its pattern.
+CREATE OR REPLACE FUNCTION farrier.param_fault(rule jsonb, value jsonb) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    given text := value #>> '{}';
+BEGIN
+    IF rule IS NULL THEN RETURN 'is unknown'; END IF;
+    IF rule ->> 'type' = 'boolean' THEN
+        RETURN CASE WHEN jsonb_typeof(value) <> 'boolean' THEN 'must be true or false' END;
+    END IF;
+    IF rule ->> 'type' = 'object' THEN
+        RETURN CASE WHEN jsonb_typeof(value) <> 'object' THEN 'must be a JSON object' END;
+    END IF;
+    IF rule ->> 'type' = 'integer' THEN
+        IF jsonb_typeof(value) <> 'number' OR given !~ '^-?[0-9]+$' THEN RETURN 'must be a whole number'; END IF;
+        -- No column takes more than 64 bits.
+        IF given::numeric < coalesce((rule ->> 'min')::numeric, -9223372036854775808) THEN
+            RETURN format('must be %s or more', coalesce(rule ->> 'min', '-9223372036854775808'));
+        END IF;
+        IF given::numeric > coalesce((rule ->> 'max')::numeric, 9223372036854775807) THEN
+            RETURN format('must be %s or less', coalesce(rule ->> 'max', '9223372036854775807'));
+        END IF;
+        RETURN NULL;
+    END IF;
+    IF rule ->> 'type' = 'array' THEN
+        IF jsonb_typeof(value) <> 'array' THEN RETURN 'must be an array'; END IF;
+        IF jsonb_array_length(value) > (rule ->> 'max')::integer THEN
+            RETURN format('has more than %s elements', rule ->> 'max');
+        END IF;
+        RETURN (SELECT format('has an element that %s', farrier.param_fault(rule -> 'items', e))
+                  FROM jsonb_array_elements(value) e WHERE farrier.param_fault(rule -> 'items', e) IS NOT NULL LIMIT 1);
+    END IF;
+    IF jsonb_typeof(value) <> 'string' THEN RETURN 'must be a string'; END IF;
+    IF rule ? 'enum' AND NOT (rule -> 'enum') ? given THEN
+        RETURN format('must be one of %s', (SELECT string_agg(e, ', ') FROM jsonb_array_elements_text(rule -> 'enum') e));
+    END IF;
+    IF char_length(given) > (rule ->> 'max')::integer THEN
+        RETURN format('is longer than %s characters', rule ->> 'max');
+    END IF;
+    IF rule ? 'pattern' AND given !~ (rule ->> 'pattern') THEN
+        RETURN CASE WHEN rule ? 'fault' THEN rule ->> 'fault'
+                    WHEN rule ->> 'pattern' IN ('\S', '\A\S+\Z') THEN 'is blank or has blanks in it'
+                    WHEN rule ->> 'pattern' = '.' THEN 'is empty'
+                    ELSE format('does not match %s', rule ->> 'pattern') END;
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- All parameters of an action; what is wrong with them, or null.
+CREATE OR REPLACE FUNCTION farrier.params_fault(spec jsonb, params jsonb) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    field text;
+    other text;
+    fault text;
+BEGIN
+    IF jsonb_typeof(params) <> 'object' THEN RETURN 'params must be a JSON object'; END IF;
+    FOR field IN SELECT jsonb_object_keys(params) LOOP
+        fault := param_fault(spec -> 'fields' -> field, params -> field);
+        IF fault IS NOT NULL THEN
+            RETURN format('parameter %s %s; it takes: %s', field, fault,
+                coalesce((SELECT string_agg(k, ', ') FROM jsonb_object_keys(spec -> 'fields') k), 'none'));
+        END IF;
+    END LOOP;
+    FOR field IN SELECT k FROM jsonb_object_keys(spec -> 'fields') k
+                  WHERE (spec #> ARRAY['fields', k, 'required']) = 'true'::jsonb AND NOT params ? k LOOP
+        RETURN format('parameter %s is missing', field);
+    END LOOP;
+    IF jsonb_array_length(spec -> 'any_of') > 0
+       AND NOT params ?| ARRAY(SELECT jsonb_array_elements_text(spec -> 'any_of')) THEN
+        RETURN format('needs at least one of: %s', (SELECT string_agg(e, ', ') FROM jsonb_array_elements_text(spec -> 'any_of') e));
+    END IF;
+    FOR field, other IN SELECT key, value FROM jsonb_each_text(spec -> 'needs') LOOP
+        IF params -> field = 'true'::jsonb AND NOT params ? other THEN
+            RETURN format('%s: true needs a %s', field, other);
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END $$;
+
+-- Whether it was to be had without waiting.
+CREATE OR REPLACE FUNCTION farrier.try_lock_key(of_purpose text, wanted text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    INSERT INTO locks SELECT of_purpose, hashtextextended(wanted, 0)
+     WHERE NOT EXISTS (SELECT FROM locks l WHERE l.purpose = of_purpose AND l.key = hashtextextended(wanted, 0))
+        ON CONFLICT DO NOTHING;
+    PERFORM FROM locks l WHERE l.purpose = of_purpose AND l.key = hashtextextended(wanted, 0) FOR UPDATE SKIP LOCKED;
+    RETURN FOUND;
+END $$;
+
+-- =====================================================================================================================
+-- Functions: rights
+-- =====================================================================================================================
+
+-- The controller works on a kind's table; who asks and who reads may look at it. They see the schema, in which functions are
+-- everybody's: those that act with their owner's rights are left to the controller, and to whom let_call names.
+CREATE OR REPLACE FUNCTION farrier.grant_kind_rights(relation regclass) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    role_name text;
+    place record;
+    mighty record;
+BEGIN
+    SELECT c.relnamespace::regnamespace AS name, c.relnamespace AS id, c.relowner AS owner INTO place FROM pg_class c WHERE c.oid = relation;
+    FOR role_name IN SELECT rolname FROM pg_roles WHERE rolname IN ('farrier_controller', 'farrier_intents', 'farrier_reader') LOOP
+        EXECUTE format('GRANT USAGE ON SCHEMA %s TO %I', place.name, role_name);
+        EXECUTE format('GRANT %s ON %s TO %I',
+            CASE role_name WHEN 'farrier_controller' THEN 'SELECT, INSERT, UPDATE, DELETE' ELSE 'SELECT' END, relation, role_name);
+    END LOOP;
+    IF place.name::text IN ('farrier', 'public') THEN RETURN; END IF;
+    FOR mighty IN SELECT p.oid::regprocedure AS function FROM pg_proc p
+                   WHERE p.pronamespace = place.id AND p.prosecdef AND p.proowner = place.owner AND p.prokind = 'f' LOOP
+        EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', mighty.function);
+        IF to_regrole('farrier_controller') IS NOT NULL THEN
+            EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO farrier_controller', mighty.function);
+        END IF;
+    END LOOP;
+END $$;
+
+-- Grants what goes with the installed kinds: the rights on their tables, and the functions that let_call named.
+CREATE OR REPLACE FUNCTION farrier.grant_rights() RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    one record;
+BEGIN
+    PERFORM grant_kind_rights(k.relation) FROM kinds k JOIN pg_class c ON c.oid = k.relation;
+    -- A function that was dropped with the schema of its kind is passed over.
+    FOR one IN SELECT c.* FROM callable c WHERE to_regrole(c.role_name) IS NOT NULL AND to_regprocedure(c.function) IS NOT NULL LOOP
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', one.function::regprocedure, one.role_name);
+    END LOOP;
+END $$;
+
+-- Lets a role call a function that is none of the above; it outlives `farrier db roles`. May be called again.
+CREATE OR REPLACE FUNCTION farrier.let_call(role_name text, function text) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+BEGIN
+    INSERT INTO callable VALUES (role_name, function::regprocedure::text) ON CONFLICT DO NOTHING;
+    IF to_regrole(role_name) IS NOT NULL THEN
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', function::regprocedure, role_name);
+    END IF;
+END $$;
+
+-- =====================================================================================================================
+-- Functions: time
+-- =====================================================================================================================
+
+-- One pulse. Answers by how much the clock was set back since the last one, null if it was not. Pulses that waited for each
+-- other, and clocks that are kept by small steps, are within 10 s; no limit is as short.
+CREATE OR REPLACE FUNCTION farrier.beat() RETURNS interval
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    now timestamptz := farrier.now();
+    back interval;
+BEGIN
+    SELECT p.at - now INTO back FROM pulse p FOR NO KEY UPDATE;
+    IF back > interval '10 seconds' THEN
+        INSERT INTO mends (back) VALUES (back);
+    ELSE
+        back := NULL;
+    END IF;
+    UPDATE pulse p SET at = CASE WHEN back IS NULL THEN greatest(p.at, now) ELSE now END;
+    RETURN back;
+END $$;
+
+-- Whether a field of JSON with this name holds a time by the database's clock. `synced_at` is by the region's.
+CREATE OR REPLACE FUNCTION farrier.is_a_time(name text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    RETURN name <> 'synced_at' AND (name LIKE '%\_at' OR name LIKE '%\_until' OR name LIKE '%\_since'
+                                    OR name IN ('at', 'since', 'until', 'tries', 'trying'));
+
+-- Whether a column or field of this name says when something is to happen. Every other time is of something that happened.
+CREATE OR REPLACE FUNCTION farrier.is_of_the_future(name text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    RETURN name LIKE 'next\_%' OR name LIKE '%\_until' OR name IN ('until', 'expires_at', 'due_at');
+
+-- One batch of the mend that is under way, by one process at a time. Times that lie beyond now are replaced: of what happened by
+-- now, from which limits count; of what is to happen by as much earlier. Answers whether more is left to do here, and by how
+-- much the clock had been set back once all is done.
+CREATE OR REPLACE FUNCTION farrier.mend(at_most integer, OUT more boolean, OUT done interval)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    now timestamptz := farrier.now();
+    mend mends;
+    one record;
+    ids bigint[];
+    last bigint;
+BEGIN
+    more := false;
+    SELECT * INTO mend FROM mends m WHERE m.id = (SELECT min(id) FROM mends) FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN RETURN; END IF;
+    SELECT * INTO one FROM mendable() m
+     WHERE m.place COLLATE "C" > mend.place OR m.place = mend.place AND mend.after IS NOT NULL
+     ORDER BY m.place COLLATE "C" LIMIT 1;
+    IF NOT FOUND THEN
+        DELETE FROM mends m WHERE m.id = mend.id;
+        done := mend.back;
+    ELSIF one.kind IS NOT NULL THEN
+        EXECUTE format('SELECT array_agg(id), max(id) FROM (SELECT id FROM %s WHERE id > $1 ORDER BY id LIMIT $2) r', one.relation)
+           INTO ids, last USING CASE WHEN one.place = mend.place THEN mend.after ELSE 0 END, at_most;
+        PERFORM mend_rows(one.kind, one.relation, ids, one.changes, one.wrong, now, mend.back);
+        UPDATE mends m SET place = one.place, after = CASE WHEN cardinality(ids) = at_most THEN last END WHERE m.id = mend.id;
+    ELSE
+        EXECUTE format('WITH changed AS (UPDATE %1$s SET %2$s WHERE ctid = ANY (ARRAY(
+                                SELECT ctid FROM %1$s WHERE %3$s LIMIT $4 FOR NO KEY UPDATE)) RETURNING 1)
+                        SELECT count(*) FROM changed', one.relation, one.changes, one.wrong)
+           INTO last USING now, mend.back, mend.noticed, at_most;
+        UPDATE mends m SET place = one.place, after = CASE WHEN last = at_most THEN 0 END WHERE m.id = mend.id;
+    END IF;
+    more := EXISTS (SELECT FROM mends);
+END $$;
+
+-- Rows of a kind, with what its runs write besides. A run under way was decided by the old time: it is decided anew.
+CREATE OR REPLACE FUNCTION farrier.mend_rows(of_kind text, relation regclass, ids bigint[], changes text, wrong text, now timestamptz, back interval) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    anew bigint[];
+    more bigint[];
+    workflows record;
+BEGIN
+    EXECUTE format('SELECT FROM %s WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE', relation) USING ids;
+    anew := ARRAY(SELECT s.id FROM schedule s WHERE s.kind = of_kind AND s.id = ANY (ids) AND s.claim_token IS NOT NULL);
+    IF of_kind = 'node' THEN
+        UPDATE nodes n SET bmc = unseen(n.bmc) WHERE n.id = ANY (anew) AND n.bmc ?| ARRAY['switching', 'trying'];
+        FOR workflows IN
+            SELECT m.* FROM mendable() m WHERE m.relation IN ('node_onboardings'::regclass, 'node_decommissions'::regclass)
+        LOOP
+            EXECUTE format('WITH changed AS (UPDATE %s SET %s WHERE node_id = ANY ($3) AND (%s) RETURNING node_id)
+                            SELECT array_agg(node_id) FROM changed', workflows.relation, workflows.changes, workflows.wrong)
+               INTO more USING $6, back, ids;
+            anew := anew || more;
+        END LOOP;
+    END IF;
+    EXECUTE format('UPDATE %s SET version = version + 1, %s WHERE id = ANY ($3) AND (%s OR id = ANY ($4))', relation, changes, wrong)
+      USING $6, back, ids, anew;
+END $$;
+
+-- The tables whose times are mended, in order, each with the assignments and the condition that do it: $1 is now, $2 by how
+-- much the clock was set back, $3 the transaction that noticed. First those whose rows a run writes as it read them (`kind` is
+-- theirs); a row of any other is written by statements that read the time themselves. History stays as it was written, the
+-- loop brings its schedule back itself, and JSON that others wrote is theirs.
+CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclass, OUT kind text, OUT changes text, OUT wrong text) RETURNS SETOF record
+    LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
+    WITH roots AS (
+        SELECT 'node' AS kind, 'nodes'::regclass AS relation
+        UNION ALL SELECT 'maas_region', 'maas_regions'::regclass
+        UNION ALL SELECT k.kind, k.relation FROM kinds k
+    ), columns AS (
+        SELECT c.oid, r.kind, a.attname, a.atttypid = 'jsonb'::regtype AS is_json,
+               is_of_the_future(a.attname) AS of_the_future,
+               -- One that a statement wrote since, by the right time, is to happen when it says.
+               CASE WHEN r.kind IS NULL AND c.relname NOT IN ('node_onboardings', 'node_decommissions')
+                    THEN ' AND age(xmin) >= age($3)' ELSE '' END AS if_older
+          FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid LEFT JOIN roots r ON r.relation = c.oid
+         WHERE c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+           AND a.atttypid IN ('timestamptz'::regtype, 'jsonb'::regtype)
+           AND NOT (a.atttypid = 'jsonb'::regtype
+                    AND a.attname IN ('labels', 'params', 'facts', 'health', 'options', 'result', 'value', 'detail', 'cursor'))
+           AND (c.relnamespace = 'farrier'::regnamespace OR r.kind IS NOT NULL)
+           AND c.oid <> ALL (ARRAY['history', 'schedule', 'schema_steps', 'schema_set', 'pulse', 'resources']::regclass[])
+    ), each AS (
+        SELECT x.oid, x.kind, x.attname,
+               CASE WHEN x.is_json THEN format('mended(%I, $1, $2, %L)', x.attname, x.attname)
+                    ELSE format('CASE WHEN %1$I > $1 AND isfinite(%1$I) THEN %2$s ELSE %1$I END', x.attname,
+                                CASE WHEN x.of_the_future OR x.oid = 'bmc_logins'::regclass THEN format('%I - $2', x.attname) ELSE '$1' END) END AS becomes,
+               CASE WHEN x.is_json THEN format('(%1$I::text LIKE ''%%-__-__T__:__:%%'' AND mended(%1$I, $1, $2, %2$L) <> %1$I%3$s)', x.attname, x.attname, x.if_older)
+                    ELSE format('(%1$I > $1 AND isfinite(%1$I)%2$s)', x.attname, CASE WHEN x.of_the_future THEN x.if_older ELSE '' END) END AS wrong
+          FROM columns x
+    )
+    SELECT CASE WHEN e.kind IS NULL THEN '2 ' ELSE '1 ' END || e.oid::regclass::text, e.oid::regclass, e.kind,
+           string_agg(format('%I = %s', e.attname, e.becomes), ', ' ORDER BY e.attname),
+           string_agg(e.wrong, ' OR ' ORDER BY e.attname)
+      FROM each e GROUP BY e.oid, e.kind
+$$;
+
+-- JSON of ours without times beyond `now`. Logins are told apart by their times, so they keep their distances.
+CREATE OR REPLACE FUNCTION farrier.mended(value jsonb, now timestamptz, back interval, name text) RETURNS jsonb
+    LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    at timestamptz;
+BEGIN
+    IF jsonb_typeof(value) = 'object' THEN
+        RETURN (SELECT coalesce(jsonb_object_agg(e.key, farrier.mended(e.value, $2, back, CASE $4 WHEN 'unreadable' THEN 'next_at' ELSE e.key END)), '{}')
+                  FROM jsonb_each(value) e);
+    ELSIF jsonb_typeof(value) = 'array' THEN
+        RETURN (SELECT coalesce(jsonb_agg(farrier.mended(e.value, $2, back, $4) ORDER BY e.ordinality), '[]')
+                  FROM jsonb_array_elements(value) WITH ORDINALITY e);
+    ELSIF jsonb_typeof(value) <> 'string' OR NOT farrier.is_a_time($4)
+       OR value #>> '{}' !~ '^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$' THEN
+        RETURN value;
+    END IF;
+    at := value #>> '{}';
+    RETURN CASE WHEN at <= $2 THEN value
+                WHEN farrier.is_of_the_future($4) OR $4 IN ('tries', 'trying') THEN to_jsonb(at - back)
+                ELSE to_jsonb($2) END;
+END $$;
+
+-- What is known of a BMC when nobody sees how the run that is under way ends: a power action was perhaps sent, and a login
+-- perhaps refused, so it stays counted and serves no other.
+CREATE OR REPLACE FUNCTION farrier.unseen(bmc jsonb) RETURNS jsonb
+    LANGUAGE sql IMMUTABLE
+    RETURN (bmc - 'trying') || CASE WHEN bmc ? 'switching'
+                                    THEN jsonb_build_object('switching', bmc -> 'switching' || '{"unsure": true}') ELSE '{}' END;
+
+-- =====================================================================================================================
+-- Functions: schedule
+-- =====================================================================================================================
+
+-- In the order of ids, in which every writer locks: an UPDATE of one row locks it, so going over them keeps the order. What
+-- the UPDATE does not find is not there to be woken, whoever may be registering it at this moment.
+CREATE OR REPLACE FUNCTION farrier.apply_wakes() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    woken record;
+    last_kind text := '';
+BEGIN
+    FOR woken IN
+        SELECT DISTINCT r.kind, r.id FROM wake_requests r WHERE r.xact = pg_current_xact_id() ORDER BY r.kind, r.id
+    LOOP
+        UPDATE schedule s
+           SET wake_seq = s.wake_seq + 1,
+               lane = CASE WHEN s.claim_token IS NULL THEN 0 ELSE s.lane END,
+               due_at = CASE WHEN s.claim_token IS NOT NULL THEN s.due_at           -- its release will see wake_seq
+                             WHEN s.lane = 0 THEN least(s.due_at, farrier.now())    -- keeps its place among the woken
+                             ELSE farrier.now() END
+         WHERE s.kind = woken.kind AND s.id = woken.id;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'no % with id % is scheduled: it was never registered, or has been deleted', woken.kind, woken.id
+                USING ERRCODE = 'FR404', HINT = 'A deleted resource takes no requests; a new registration makes a new id.';
+        END IF;
+        IF woken.kind <> last_kind THEN
+            PERFORM pg_notify('farrier_wake', woken.kind);
+            last_kind := woken.kind;
+        END IF;
+    END LOOP;
+    DELETE FROM wake_requests WHERE xact = pg_current_xact_id();
+    RETURN NULL;
+END $$;
+
+-- Commits runs of one kind, each whole or not at all, and gives their schedule rows back. `writer` names the kind's own
+-- function (jsonb) RETURNS TABLE (run bigint, due_in interval): it writes states and whatever else runs leave, and answers
+-- the runs of which it wrote nothing because what they were decided on has changed. A lane that is null takes the row off
+-- the schedule; `steps` 1 counts a rerun, 0 leaves the count, null ends it. Verdicts: committed, conflict, lost, locked.
+-- With a `next_token`, rows of counted reruns are `kept`: claimed under it by the same controller for `next_lease`.
+CREATE OR REPLACE FUNCTION farrier.commit_runs(
+    of_kind text, controller uuid, patient boolean, writer text, changes jsonb,
+    ids bigint[], tokens bigint[], lanes smallint[], delays interval[], steps smallint[], keys integer[],
+    moved bigint[], versions bigint[], layers text[], from_values text[], to_values text[], entered timestamptz[],
+    causes text[], reasons text[], sources text[], move_tokens bigint[],
+    told bigint[], outcomes text[],
+    next_token bigint DEFAULT NULL, next_lease interval DEFAULT NULL)
+    RETURNS TABLE (id bigint, verdict text, woken boolean, kept boolean, outcome_key integer, reruns smallint)
+    LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    locked bigint[];
+    won bigint[];
+    failed_runs bigint[];
+    failed_dues interval[];
+    all_won boolean;
+    unused text;
+BEGIN
+    -- What a run writes besides its own rows may be held by anybody, and many runs wait together: no longer than it takes
+    -- to find out whose it is. That one waits alone.
+    unused := set_config('lock_timeout', CASE WHEN patient THEN '1s' ELSE '50ms' END, true);  -- PERFORM would make it a query
+    IF patient THEN
+        PERFORM FROM farrier.schedule s WHERE s.kind = of_kind AND s.id = ANY (ids) ORDER BY s.id FOR NO KEY UPDATE;
+    END IF;
+    IF cardinality(ids) = 1 THEN
+        SELECT ARRAY[s.id], CASE WHEN s.claim_token = tokens[1] THEN ARRAY[s.id] END INTO locked, won
+          FROM farrier.schedule s WHERE s.kind = of_kind AND s.id = ids[1] FOR NO KEY UPDATE SKIP LOCKED;
+    ELSE
+        SELECT array_agg(l.id), array_agg(l.id) FILTER (WHERE l.claim_token = r.token) INTO locked, won
+          FROM (SELECT s.id, s.claim_token FROM farrier.schedule s
+                 WHERE s.kind = of_kind AND s.id = ANY (ids) ORDER BY s.id FOR NO KEY UPDATE SKIP LOCKED) l
+          JOIN unnest(ids, tokens) r (id, token) USING (id);
+    END IF;
+    IF coalesce(cardinality(won), 0) < cardinality(ids) THEN
+        RETURN QUERY SELECT r.id, CASE WHEN patient OR r.id = ANY (locked) THEN 'lost' ELSE 'locked' END,
+                            false, false, NULL::integer, NULL::smallint
+                       FROM unnest(ids) r (id) WHERE won IS NULL OR r.id <> ALL (won);
+        IF won IS NULL THEN RETURN; END IF;
+        changes := farrier.of_runs(changes, won);
+    END IF;
+
+    IF changes <> '{}' THEN
+        -- Nearly all commits are of nodes. A text is parsed and planned on each call: a tenth of what one run takes.
+        IF writer = 'farrier.write_nodes_and_networks' THEN
+            SELECT array_agg(w.run), array_agg(w.due_in) INTO failed_runs, failed_dues
+              FROM farrier.write_nodes_and_networks(changes) w;
+        ELSE
+            EXECUTE format('SELECT array_agg(w.run), array_agg(w.due_in) FROM %s($1) w', writer::regproc)
+               INTO failed_runs, failed_dues USING changes;
+        END IF;
+        IF failed_runs IS NOT NULL THEN
+            RETURN QUERY
+            UPDATE farrier.schedule s
+               SET owner = NULL, claim_token = NULL, claimed_wake_seq = NULL, lane = 0,
+                   due_at = farrier.now() + CASE WHEN s.wake_seq = s.claimed_wake_seq THEN f.due_in ELSE '0' END
+              FROM unnest(failed_runs, failed_dues) f (run, due_in)
+             WHERE s.kind = of_kind AND s.id = f.run
+            RETURNING s.id, 'conflict', f.due_in <= interval '0' OR s.due_at <= farrier.now(), false, s.outcome_key, s.reruns;
+            won := ARRAY(SELECT w FROM unnest(won) w WHERE w <> ALL (failed_runs));
+        END IF;
+    END IF;
+    all_won := cardinality(won) = cardinality(ids);
+
+    IF cardinality(moved) > 0 THEN
+        PERFORM farrier.record_moves(of_kind, controller, CASE WHEN all_won THEN NULL ELSE won END, moved, versions, layers,
+            from_values, to_values, commit_runs.entered, causes, reasons, sources, move_tokens);
+    END IF;
+    IF cardinality(told) > 0 THEN
+        INSERT INTO farrier.outcomes AS o (kind, id, at, outcome)
+        SELECT of_kind, r.id, farrier.now(), r.outcome::jsonb FROM unnest(told, commit_runs.outcomes) AS r (id, outcome)
+         WHERE all_won OR r.id = ANY (won)
+            ON CONFLICT (kind, id) DO UPDATE SET at = excluded.at, outcome = excluded.outcome;
+    END IF;
+
+    -- Row by row through the key, and then by ctid, as a release. What goes on at once is claimed here: whatever woke it until
+    -- now is seen by the load that follows.
+    RETURN QUERY
+    WITH ours AS MATERIALIZED (
+        SELECT s.place, r.lane, r.delay, r.step, r.outcome_key, coalesce(r.step = 1, false) AND next_token IS NOT NULL AS keep
+          FROM unnest(ids, lanes, delays, steps, keys) AS r (id, lane, delay, step, outcome_key)
+         CROSS JOIN LATERAL (SELECT ctid AS place FROM farrier.schedule WHERE kind = of_kind AND id = r.id) s
+         WHERE r.lane IS NOT NULL AND (all_won OR r.id = ANY (won))
+    )
+    UPDATE farrier.schedule s
+       SET owner = CASE WHEN ours.keep THEN controller END,
+           claim_token = CASE WHEN ours.keep THEN next_token END,
+           claimed_wake_seq = CASE WHEN ours.keep THEN s.wake_seq END,
+           outcome_key = coalesce(ours.outcome_key, s.outcome_key),
+           reruns = coalesce(s.reruns + ours.step, 0),
+           lane = CASE WHEN s.wake_seq = s.claimed_wake_seq THEN ours.lane ELSE 0 END,
+           due_at = farrier.now() + CASE WHEN ours.keep THEN next_lease
+                                         WHEN s.wake_seq = s.claimed_wake_seq THEN ours.delay
+                                         ELSE interval '0' END
+      FROM ours
+     WHERE s.ctid = ours.place
+    RETURNING s.id, 'committed', s.lane = 0 AND NOT ours.keep, ours.keep, s.outcome_key, s.reruns;
+    -- Off the schedule, unless a wake came in: then the row stays for one more run.
+    IF array_position(lanes, NULL) IS NOT NULL THEN
+        RETURN QUERY
+        WITH ended AS (
+            SELECT r.id FROM unnest(ids, lanes) r (id, lane) WHERE r.lane IS NULL AND (all_won OR r.id = ANY (won))
+        ), gone AS (
+            DELETE FROM farrier.schedule s USING ended
+             WHERE s.kind = of_kind AND s.id = ended.id AND s.wake_seq = s.claimed_wake_seq
+            RETURNING s.id
+        ), woken AS (
+            UPDATE farrier.schedule s
+               SET owner = NULL, claim_token = NULL, claimed_wake_seq = NULL, lane = 0, due_at = farrier.now()
+              FROM ended
+             WHERE s.kind = of_kind AND s.id = ended.id AND s.wake_seq <> s.claimed_wake_seq
+            RETURNING s.id
+        )
+        SELECT g.id, 'committed', false, false, NULL::integer, NULL::smallint FROM gone g
+        UNION ALL SELECT w.id, 'committed', true, false, NULL::integer, NULL::smallint FROM woken w;
+    END IF;
+    -- Here, and not when the answer is on its way: what they refuse was never committed.
+    SET CONSTRAINTS ALL IMMEDIATE;
+END $$;
+
+-- The one way to make a resource's handler run as soon as possible. Takes effect at COMMIT; there, an id that is not
+-- scheduled is an error (FR404). May be called any number of times.
+CREATE OR REPLACE FUNCTION farrier.enqueue(kind text, id bigint) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF char_length(kind) > 40 THEN
+        RAISE EXCEPTION 'a kind has at most 40 characters; got %', char_length(kind)
+            USING ERRCODE = 'FR400', HINT = 'SELECT kind FROM farrier.kinds lists those besides node and maas_region.';
+    END IF;
+    IF kind IS NULL OR id IS NULL THEN
+        RAISE EXCEPTION 'a kind and an id were expected; got % and %', coalesce(quote_literal(kind), 'null'), coalesce(id::text, 'null')
+            USING ERRCODE = 'FR400';
+    END IF;
+    INSERT INTO wake_requests (kind, id) VALUES ($1, $2);
+END $$;
+
+-- Keeps since when every run of a resource has ended in the same error.
+CREATE OR REPLACE FUNCTION farrier.note_error() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.error_at := CASE WHEN TG_OP = 'UPDATE' AND OLD.error = NEW.outcome ->> 'error' THEN least(OLD.error_at, NEW.at) ELSE NEW.at END;
+    RETURN NEW;
+END $$;
+
+-- What `changes` has of these runs. It is an object of arrays, whose elements name their run.
+CREATE OR REPLACE FUNCTION farrier.of_runs(changes jsonb, runs bigint[]) RETURNS jsonb
+    LANGUAGE sql STABLE
+    RETURN (SELECT coalesce(jsonb_object_agg(section.key, section.kept), '{}') FROM (
+        SELECT e.key, (SELECT coalesce(jsonb_agg(c), '[]') FROM jsonb_array_elements(e.value) c
+                        WHERE (c ->> 'run')::bigint = ANY (runs)) AS kept
+          FROM jsonb_each(changes) e) section);
+
+-- The moves of a commit, as history: of rows that the controller has claimed, under the tokens of their claims, and of no others;
+-- `won` null: of all. Nothing else inserts moves.
+CREATE OR REPLACE FUNCTION farrier.record_moves(
+    of_kind text, controller uuid, won bigint[], moved bigint[], versions bigint[], layers text[], from_values text[], to_values text[],
+    entered timestamptz[], causes text[], reasons text[], sources text[], move_tokens bigint[]) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    recorded bigint;
+BEGIN
+    INSERT INTO history (kind, id, version, layer, from_value, to_value, at, seconds_in_source, cause, reason, source, controller, claim_token)
+    SELECT of_kind, r.id, r.version, r.layer, r.from_value, r.to_value, farrier.now(),
+           CASE WHEN r.entered IS NOT NULL THEN extract(epoch FROM greatest(farrier.now() - r.entered, '0')) END, r.cause, r.reason, r.source, record_moves.controller, r.token
+      FROM unnest(moved, versions, layers, from_values, to_values, record_moves.entered, causes, reasons, sources, move_tokens)
+           AS r (id, version, layer, from_value, to_value, entered, cause, reason, source, token)
+     WHERE (won IS NULL OR r.id = ANY (won))
+       AND EXISTS (SELECT FROM schedule s WHERE s.kind = of_kind AND s.id = r.id AND s.claim_token = r.token AND s.owner = record_moves.controller);
+    GET DIAGNOSTICS recorded = ROW_COUNT;
+    IF recorded < (SELECT count(*) FROM unnest(moved) m (id) WHERE won IS NULL OR m.id = ANY (won)) THEN
+        RAISE EXCEPTION 'history is recorded for rows that this controller has claimed'
+            USING ERRCODE = 'FR409', HINT = 'farrier.commit_runs records it.';
+    END IF;
+END $$;
+
+-- What `changes` has of all runs but these.
+CREATE OR REPLACE FUNCTION farrier.runs_without(changes jsonb, runs bigint[]) RETURNS jsonb
+    LANGUAGE sql STABLE
+    RETURN farrier.of_runs(changes, ARRAY(
+        SELECT c.run FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (runs)));
+
+-- Puts a new resource on the schedule; its first run comes within `spread`, so that a bulk load does not run at once.
+CREATE OR REPLACE FUNCTION farrier.schedule_new(kind text, id bigint, spread interval DEFAULT '30 seconds') RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+    INSERT INTO farrier.schedule (kind, id, due_at) VALUES ($1, $2, farrier.now() + random() * $3);
+$$;
+
+-- =====================================================================================================================
+-- Functions: history
+-- =====================================================================================================================
+
+-- Looks at up to `most` changes from before `cutoff`, oldest first, behind the given key (nulls: from the beginning), and
+-- removes those that are no longer needed; answers how many it looked at and removed, and the key of the last. The newest
+-- change of each layer stays for as long as its resource is scheduled: it says how the resource came to where it is.
+-- `really` false removes nothing. The one way to remove history: no role but the owner may delete.
+CREATE OR REPLACE FUNCTION farrier.prune_history(
+    cutoff timestamptz, after_at timestamptz, after_id bigint, after_version bigint, after_kind text, after_layer text,
+    most integer, really boolean)
+    RETURNS TABLE (looked bigint, deleted bigint, at timestamptz, id bigint, version bigint, kind text, layer text)
+    LANGUAGE sql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+    WITH looked AS MATERIALIZED (
+        SELECT h.ctid AS place, h.at, h.id, h.version, h.kind, h.layer
+          FROM farrier.history h
+         WHERE (h.at, h.id, h.version, h.kind, h.layer)
+             > (coalesce(after_at, '-infinity'), coalesce(after_id, -1), coalesce(after_version, -1), coalesce(after_kind, ''), coalesce(after_layer, ''))
+           AND h.at < cutoff
+         ORDER BY h.at, h.id, h.version, h.kind, h.layer
+         LIMIT most
+    ), spent AS MATERIALIZED (
+        -- LIMIT keeps the planner from hashing a whole table for a few rows.
+        SELECT l.place FROM looked l
+         WHERE (SELECT true FROM farrier.history n
+                 WHERE n.kind = l.kind AND n.id = l.id AND n.version > l.version AND n.layer = l.layer LIMIT 1) IS NOT NULL
+            OR (SELECT true FROM farrier.schedule s WHERE s.kind = l.kind AND s.id = l.id LIMIT 1) IS NULL
+    ), gone AS (
+        DELETE FROM farrier.history h WHERE really AND h.ctid = ANY (ARRAY(SELECT s.place FROM spent s))
+    )
+    SELECT (SELECT count(*) FROM looked), (SELECT count(*) FROM spent), l.at, l.id, l.version, l.kind, l.layer
+      FROM (SELECT) one
+      LEFT JOIN (SELECT * FROM looked ORDER BY at DESC, id DESC, version DESC, kind DESC, layer DESC LIMIT 1) l ON true;
+$$;
+
+-- The first row of a layer, from nothing to its first value, and who made it. It acts with the rights of its caller, a function
+-- of the owner's: no other role may insert.
+CREATE OR REPLACE FUNCTION farrier.record_beginning(kind text, id bigint, version bigint, layer text, value text, cause text, reason text) RETURNS void
+    LANGUAGE sql SET search_path = farrier, pg_temp AS $$
+    INSERT INTO farrier.history (kind, id, version, layer, to_value, at, cause, reason, source, controller, claim_token)
+    VALUES ($1, $2, $3, $4, $5, farrier.now(), $6, $7, 'database', '00000000-0000-0000-0000-000000000000', 0);
+$$;
+
+-- The next step of the pass, if it is due and no other takes it: up to `most` changes that are older than `keep`. Steps of a
+-- pass are `pause` apart, passes `every`. `deleted` and `took` are those of the whole pass; `ended`: this was its last step.
+CREATE OR REPLACE FUNCTION farrier.retain_history(keep interval, most integer, pause interval, every interval)
+    RETURNS TABLE (due_in interval, ended boolean, looked bigint, deleted bigint, took interval)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    pass farrier.history_retention;
+    step record;
+    over boolean;
+BEGIN
+    SELECT * INTO pass FROM farrier.history_retention FOR NO KEY UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN QUERY SELECT pause, false, 0::bigint, 0::bigint, interval '0';
+        RETURN;
+    END IF;
+    IF pass.due_at > farrier.now() THEN
+        RETURN QUERY SELECT pass.due_at - farrier.now(), false, pass.looked, pass.deleted, interval '0';
+        RETURN;
+    END IF;
+    IF pass.began_at IS NULL THEN
+        pass.began_at := farrier.now();
+        pass.looked := 0;
+        pass.deleted := 0;
+    END IF;
+    SELECT * INTO step
+      FROM farrier.prune_history(farrier.now() - keep, pass.at, pass.id, pass.version, pass.kind, pass.layer, most, true);
+    over := step.looked < most;
+    UPDATE farrier.history_retention r
+       SET due_at = farrier.now() + CASE WHEN over THEN every ELSE pause END,
+           began_at = CASE WHEN over THEN NULL ELSE pass.began_at END,
+           looked = pass.looked + step.looked, deleted = pass.deleted + step.deleted,
+           at = CASE WHEN over THEN NULL ELSE step.at END, id = CASE WHEN over THEN NULL ELSE step.id END,
+           version = CASE WHEN over THEN NULL ELSE step.version END,
+           kind = CASE WHEN over THEN NULL ELSE step.kind END, layer = CASE WHEN over THEN NULL ELSE step.layer END;
+    RETURN QUERY SELECT CASE WHEN over THEN every ELSE pause END, over, pass.looked + step.looked, pass.deleted + step.deleted,
+                        farrier.now() - pass.began_at;
+END $$;
+
+-- =====================================================================================================================
+-- Functions: nodes
+-- =====================================================================================================================
+
+-- What an address claims, however it is spelled: host, port, and one system's path or all of them.
+CREATE OR REPLACE FUNCTION farrier.bmc_span_of(address text) RETURNS farrier.bmc_span
+    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    bare text := regexp_replace(regexp_replace(address, '[?#].*$', ''), '^[A-Za-z][A-Za-z0-9+.-]*://', '');
+    authority text := lower(regexp_replace(substring(bare FROM '^[^/]*'), '^.*@', ''));
+    path text := rtrim(substring(bare FROM '/.*$'), '/');
+    parts text[];
+    host text;
+    place text;
+BEGIN
+    IF authority ~ '^[^][]*:[^][]*:' THEN authority := '[' || authority || ']'; END IF;  -- IPv6, without brackets
+    parts := regexp_match(authority, '^(.*?)(?::([0-9]*))?$');
+    host := rtrim(parts[1], '.');
+    IF host ~ '^\[.*\]$' THEN
+        BEGIN
+            host := regexp_replace(host(btrim(host, '[]')::inet), '^::ffff:(?=[0-9]+\.)', '');
+        EXCEPTION WHEN invalid_text_representation THEN
+            NULL;  -- no address that could be dialled; equal to nothing but itself
+        END;
+    END IF;
+    place := host || ':' || coalesce(nullif(ltrim(parts[2], '0'), ''), '443');
+    IF coalesce(path, '') = '' THEN
+        RETURN bmc_span(place || '/', place || '0', '[)');  -- in this order of characters 0 follows on /
+    END IF;
+    RETURN bmc_span(place || path, place || path, '[]');
+END $$;
+
+-- Host and port of a BMC's address; null for none.
+CREATE OR REPLACE FUNCTION farrier.bmc_endpoint_of(address text) RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT RETURN split_part(lower(farrier.bmc_span_of(address)), '/', 1);
+
+-- The name of another node whose BMC this address is, or shares; null when there is none.
+CREATE OR REPLACE FUNCTION farrier.bmc_holder(address text, except_node bigint) RETURNS text
+    LANGUAGE sql STABLE SET search_path = farrier, pg_temp
+    RETURN (SELECT min(n.name) FROM farrier.node_bmcs b JOIN farrier.nodes n ON n.id = b.node_id
+             WHERE b.span && farrier.bmc_span_of(address) AND b.node_id IS DISTINCT FROM except_node);
+
+-- What other nodes tried at this address; null for nothing.
+CREATE OR REPLACE FUNCTION farrier.bmc_logins_at(address text, except_node bigint) RETURNS jsonb
+    LANGUAGE sql STABLE
+    RETURN (SELECT jsonb_agg(jsonb_build_object('at', l.at, 'open', l.open)) FROM farrier.bmc_logins l
+             WHERE l.endpoint = farrier.bmc_endpoint_of(address) AND l.node_id <> except_node);
+
+-- Keeps node_bmcs in step with the addresses of nodes; a deleted node claims none.
+CREATE OR REPLACE FUNCTION farrier.claim_bmc() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF NEW.bmc_address IS NULL OR NEW.status = 'deleted' THEN
+        DELETE FROM node_bmcs b WHERE b.node_id = NEW.id;
+    ELSE
+        INSERT INTO node_bmcs AS b VALUES (NEW.id, bmc_span_of(NEW.bmc_address))
+            ON CONFLICT (node_id) DO UPDATE SET span = excluded.span;
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- What is given up goes to the node that recorded the same machine first, if one did.
+CREATE OR REPLACE FUNCTION farrier.claim_identity() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    freed node_identities;
+    other record;
+BEGIN
+    FOR freed IN
+        DELETE FROM node_identities i
+         WHERE i.node_id = NEW.id
+           AND (NEW.status = 'deleted' OR (i.kind, i.value) NOT IN (SELECT k.kind, k.value FROM identity_keys_of_bmc(NEW.bmc) k))
+        RETURNING i.* LOOP
+        UPDATE node_identities h SET holds = true
+         WHERE freed.holds AND h.kind = freed.kind AND h.value = freed.value
+           AND h.node_id = (SELECT min(i.node_id) FROM node_identities i WHERE i.kind = freed.kind AND i.value = freed.value AND NOT i.holds);
+    END LOOP;
+    IF NEW.status <> 'deleted' THEN
+        INSERT INTO node_identities (node_id, kind, value, holds)
+        SELECT NEW.id, k.kind, k.value, true FROM identity_keys_of_bmc(NEW.bmc) k
+         WHERE NOT EXISTS (SELECT FROM node_identities i WHERE i.node_id = NEW.id AND i.kind = k.kind AND i.value = k.value)
+         ORDER BY k.kind, k.value;
+    END IF;
+    RETURN NULL;
+EXCEPTION WHEN unique_violation THEN
+    SELECT h.* INTO other FROM identity_holder(NEW.bmc ->> 'serial', NEW.bmc ->> 'uuid', NEW.bmc ->> 'manufacturer', NEW.bmc -> 'macs', NEW.id) h;
+    RAISE EXCEPTION 'the machine of node % belongs to node % already: it has the same %', NEW.name, other.name, other.kind
+        USING ERRCODE = 'unique_violation', CONSTRAINT = 'node_identities_one',
+              HINT = 'Delete one of the two, or remove its BMC details with clear_bmc.';
+END $$;
+
+-- What `set` may change of a node, as history records it.
+CREATE OR REPLACE FUNCTION farrier.details_of(node farrier.nodes) RETURNS jsonb
+    LANGUAGE sql STABLE SET search_path = farrier, pg_temp
+    RETURN jsonb_build_object('site', node.site, 'model', node.model, 'labels', node.labels, 'maas_id', node.maas_id,
+        'agentless', node.agentless, 'auto_manage', node.auto_manage,
+        'macs', (SELECT coalesce(jsonb_agg(m.mac ORDER BY m.mac), '[]') FROM farrier.node_macs m WHERE m.node_id = node.id));
+
+-- The id of a node that is not deleted, by its name or id. FR404 for any other.
+CREATE OR REPLACE FUNCTION farrier.find_node(given text) RETURNS bigint
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    found_id bigint;
+    found_status text;
+BEGIN
+    IF given ~ '^[0-9]{1,18}$' THEN
+        SELECT id, status INTO found_id, found_status FROM nodes WHERE id = given::bigint;
+    ELSE
+        SELECT id, status INTO found_id, found_status FROM nodes WHERE name = given AND status <> 'deleted';
+    END IF;
+    IF found_id IS NULL THEN
+        RAISE EXCEPTION 'no node is named % (a name or an id was expected)', coalesce(quote_literal(given), 'null')
+            USING ERRCODE = 'FR404', HINT = 'SELECT name FROM farrier.node_inventory lists the nodes.';
+    END IF;
+    IF found_status = 'deleted' THEN
+        RAISE EXCEPTION 'node % is deleted', given
+            USING ERRCODE = 'FR404', HINT = 'Register it again: a new registration makes a new id.';
+    END IF;
+    RETURN found_id;
+END $$;
+
+-- Removes what opens or names the machine of a deleted node: addresses, keys, tokens, texts that quote them.
+CREATE OR REPLACE FUNCTION farrier.forget_keys() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    DELETE FROM node_macs m WHERE m.node_id = NEW.id;
+    DELETE FROM node_agents a WHERE a.node_id = NEW.id;
+    UPDATE bootstrap_tokens t SET revoked_at = farrier.now() WHERE t.node_id = NEW.id AND t.used_at IS NULL AND t.revoked_at IS NULL;
+    -- Failures, reasons and results quote serial numbers and addresses.
+    UPDATE intents i SET params = i.params - '{address,credential,macs,labels}'::text[], reason = NULL
+     WHERE i.node_id = NEW.id AND (i.params ?| '{address,credential,macs,labels}' OR i.reason IS NOT NULL);
+    UPDATE node_onboardings o SET failure_detail = NULL WHERE o.node_id = NEW.id AND o.failure_detail IS NOT NULL;
+    UPDATE node_decommissions d SET failure_detail = NULL WHERE d.node_id = NEW.id AND d.failure_detail IS NOT NULL;
+    -- Those that agents and workers reported. A task that its agent finishes right now has none yet, and is not waited for.
+    UPDATE node_tasks t SET result = NULL WHERE t.node_id = NEW.id AND t.status IN ('succeeded', 'failed') AND t.result IS NOT NULL;
+    RETURN NULL;
+END $$;
+
+-- A deleted node's row keeps its name and MAAS id, and nothing that names its machine or opens it. Triggers clear the rest, so a
+-- row that an operator marks as deleted with an UPDATE is no exception.
+CREATE OR REPLACE FUNCTION farrier.forget_machine() RETURNS trigger
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+BEGIN
+    NEW.bmc_address := NULL;
+    NEW.bmc_credential := NULL;
+    NEW.bmc := '{}';
+    NEW.labels := '{}';
+    RETURN NEW;
+END $$;
+
+-- Refuses a row that begins in a value other than the model's first.
+CREATE OR REPLACE FUNCTION farrier.guard_first_values() RETURNS trigger LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    of_layer text;
+    begins_as text;
+BEGIN
+    FOREACH of_layer IN ARRAY TG_ARGV LOOP
+        begins_as := to_jsonb(NEW) ->> CASE of_layer WHEN 'management' THEN 'management' ELSE 'status' END;
+        IF NOT EXISTS (SELECT FROM initial_values v WHERE v.kind = 'node' AND v.layer = of_layer AND v.value = begins_as) THEN
+            RAISE EXCEPTION 'layer % does not begin as %', of_layer, begins_as
+                USING ERRCODE = 'FR409', HINT = 'farrier.register_node makes nodes; the handler makes workflows.';
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END $$;
+
+-- Guards the edges of a node's management.
+CREATE OR REPLACE FUNCTION farrier.guard_management() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM farrier.edges e
+                    WHERE e.kind = 'node' AND e.layer = 'management' AND e.from_value = OLD.management AND e.to_value = NEW.management) THEN
+        PERFORM farrier.refuse_edge('management', NEW.id, OLD.management, NEW.management);
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- One row at a time, and only for rows that moved: a join of the old rows with the new ones is planned for a handful, and
+-- takes a quarter of a million comparisons for a batch.
+CREATE OR REPLACE FUNCTION farrier.guard_status() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM farrier.edges e
+                    WHERE e.kind = 'node' AND e.layer = TG_ARGV[0] AND e.from_value = OLD.status AND e.to_value = NEW.status) THEN
+        IF TG_ARGV[0] = 'status' THEN
+            PERFORM farrier.refuse_edge(TG_ARGV[0], NEW.id, OLD.status, NEW.status);
+        ELSE
+            PERFORM farrier.refuse_edge(TG_ARGV[0], NEW.node_id, OLD.status, NEW.status);
+        END IF;
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- The node, other than `except_node`, to which a machine that reports this belongs, and by what; no row for none.
+CREATE OR REPLACE FUNCTION farrier.identity_holder(serial text, uuid text, manufacturer text, macs jsonb, except_node bigint)
+    RETURNS TABLE (name text, kind text)
+    LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
+    WITH keys AS (SELECT k.* FROM identity_keys(serial, uuid, manufacturer, macs) k), held AS (
+        SELECT i.node_id, i.kind FROM keys k JOIN node_identities i USING (kind, value) WHERE i.holds
+        UNION ALL
+        SELECT m.node_id, 'mac' FROM keys k JOIN node_macs m ON m.mac = k.value::macaddr WHERE k.kind = 'mac'
+    )
+    SELECT n.name, h.kind FROM held h JOIN nodes n ON n.id = h.node_id
+     WHERE h.node_id <> except_node ORDER BY h.kind DESC, h.node_id LIMIT 1;
+$$;
+
+-- The number in one spelling: a serial without case and blanks at its ends, behind its manufacturer's letters and digits; a UUID
+-- in the smaller of the two byte orders of its first three fields, which firmware updates swap. Null for a filler. MAC addresses
+-- count only where a BMC reports neither, because network cards are replaced. `farrier.model.identity` compares by the same rules.
+CREATE OR REPLACE FUNCTION farrier.identity_keys(serial text, uuid text, manufacturer text, macs jsonb) RETURNS TABLE (kind text, value text)
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+    fillers jsonb := coalesce((SELECT s.value FROM settings s WHERE s.name = 'identity_placeholders'), '[]');
+    number text := lower(btrim(serial, E' \t\r\n'));
+    hex text := translate(regexp_replace(lower(btrim(uuid, E' \t\r\n')), '^urn:uuid:', ''), '-{}', '');
+    swapped text;
+    known boolean := false;
+BEGIN
+    IF hex ~ '^[0-9a-f]{32}$' THEN
+        swapped := substr(hex, 7, 2) || substr(hex, 5, 2) || substr(hex, 3, 2) || substr(hex, 1, 2)
+                || substr(hex, 11, 2) || substr(hex, 9, 2) || substr(hex, 15, 2) || substr(hex, 13, 2) || substr(hex, 17);
+        IF hex <> repeat(left(hex, 2), 16) AND NOT fillers ?| ARRAY[hex::uuid::text, swapped::uuid::text] THEN
+            known := true;
+            RETURN QUERY SELECT 'uuid', least(hex COLLATE "C", swapped COLLATE "C");
+        END IF;
+    END IF;
+    IF number <> repeat(left(number, 1), length(number)) AND NOT fillers ? number THEN
+        known := true;
+        RETURN QUERY SELECT 'serial', regexp_replace(lower(coalesce(manufacturer, '')), '[^[:alnum:]]', '', 'g') || '/' || number;
+    END IF;
+    IF NOT known THEN
+        RETURN QUERY SELECT DISTINCT 'mac', m.mac
+                       FROM (SELECT translate(lower(t), ':-. ', '') AS mac FROM jsonb_array_elements_text(macs) t) m
+                      WHERE m.mac ~ '^[0-9a-f]{12}$' AND m.mac <> repeat(left(m.mac, 1), 12);
+    END IF;
+END $$;
+
+-- The keys of the machine that a BMC reported.
+CREATE OR REPLACE FUNCTION farrier.identity_keys_of_bmc(bmc jsonb) RETURNS TABLE (kind text, value text)
+    LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
+    SELECT k.kind, k.value FROM identity_keys(bmc ->> 'serial', bmc ->> 'uuid', bmc ->> 'manufacturer', bmc -> 'macs') k;
+$$;
+
+-- The INSERT of an intent as it has to be written for a version.
+CREATE OR REPLACE FUNCTION farrier.insert_with_version(intent farrier.intents, api_version integer) RETURNS text
+    LANGUAGE sql IMMUTABLE SET search_path = farrier, pg_temp AS $$
+    SELECT format('INSERT INTO farrier.intents (%s) VALUES (%s);',
+                  string_agg(c.name, ', ' ORDER BY c.place), string_agg(c.written, ', ' ORDER BY c.place))
+      FROM (VALUES (1, 'node', quote_literal(intent.node)), (2, 'action', quote_literal(intent.action)),
+                   (3, 'params', CASE WHEN intent.params <> '{}' THEN quote_literal(intent.params::text) END),
+                   (4, 'idempotency_key', quote_literal(intent.idempotency_key)),
+                   (5, 'requested_by', quote_literal(intent.requested_by)),
+                   (6, 'api_version', api_version::text)) AS c (place, name, written)
+     WHERE c.written IS NOT NULL
+$$;
+
+-- Keeps bmc_logins in step with the tries of a node.
+CREATE OR REPLACE FUNCTION farrier.note_logins() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    place text := coalesce(NEW.bmc_endpoint, OLD.bmc_endpoint);
+    before jsonb := coalesce(OLD.bmc -> 'tries', '[]');
+    after jsonb := coalesce(NEW.bmc -> 'tries', '[]');
+BEGIN
+    -- Any node removes old rows, of whichever BMC: nodes that are deleted remove none. One that waited for a row that another
+    -- removes could wait in a circle.
+    DELETE FROM bmc_logins WHERE ctid = ANY (ARRAY(
+        SELECT l.ctid FROM bmc_logins l WHERE l.at <= farrier.now() - interval '5 minutes' LIMIT 100 FOR UPDATE SKIP LOCKED));
+    DELETE FROM bmc_logins WHERE ctid = ANY (ARRAY(
+        SELECT l.ctid FROM bmc_logins l
+         WHERE l.endpoint = place AND l.node_id = NEW.id AND l.at NOT IN (SELECT t::timestamptz FROM jsonb_array_elements_text(after) t)
+           FOR UPDATE SKIP LOCKED));
+    -- What it tried before was perhaps tried elsewhere.
+    INSERT INTO bmc_logins AS l (endpoint, node_id, at, open)
+    SELECT place, NEW.id, t::timestamptz, true FROM jsonb_array_elements_text(after) t
+     WHERE place IS NOT NULL AND NOT before @> to_jsonb(t)
+        ON CONFLICT DO NOTHING;
+    UPDATE bmc_logins SET open = NOT open WHERE ctid = ANY (ARRAY(
+        SELECT l.ctid FROM bmc_logins l
+         WHERE l.endpoint IN (place, OLD.bmc_endpoint) AND l.node_id = NEW.id
+           AND l.open <> coalesce(l.at = (NEW.bmc ->> 'trying')::timestamptz, false)
+           FOR NO KEY UPDATE SKIP LOCKED));
+    RETURN NULL;
+END $$;
+
+-- The runs whose new login may be the fourth within 5 minutes that fails at its BMC: they are decided anew, with what
+-- others have tried there meanwhile. Counters of one BMC come one after the other, and each sees what the one before
+-- committed. Nobody who waits here holds anything but its own runs, which no other commit wants; the order of the locks
+-- is everybody's.
+CREATE OR REPLACE FUNCTION farrier.over_login_cap(logins jsonb) RETURNS bigint[]
+    LANGUAGE plpgsql AS $$
+DECLARE
+    places text[];
+BEGIN
+    places := ARRAY(SELECT DISTINCT farrier.bmc_endpoint_of(r.address)
+                      FROM jsonb_to_recordset(logins) r (run bigint, address text, trying timestamptz)
+                      JOIN farrier.nodes n ON n.id = r.run
+                     WHERE r.trying IS DISTINCT FROM (n.bmc ->> 'trying')::timestamptz AND r.address IS NOT NULL);
+    IF places = '{}' THEN RETURN '{}'; END IF;
+    PERFORM farrier.lock_keys('bmc_login', places);
+    -- A statement of its own: it sees what was committed while the locks were waited for.
+    RETURN ARRAY(
+        WITH asked AS (
+            SELECT r.run, farrier.bmc_endpoint_of(r.address) AS endpoint,
+                   (SELECT count(*) FROM jsonb_array_elements_text(r.tries) t
+                     WHERE t::timestamptz > farrier.now() - interval '5 minutes') AS own
+              FROM jsonb_to_recordset(logins) r (run bigint, address text, trying timestamptz, tries jsonb)
+              JOIN farrier.nodes n ON n.id = r.run
+             WHERE r.trying IS DISTINCT FROM (n.bmc ->> 'trying')::timestamptz AND r.address IS NOT NULL
+        )
+        SELECT a.run FROM (SELECT *, row_number() OVER (PARTITION BY endpoint ORDER BY run) - 1 AS beside FROM asked) a
+         WHERE a.own + a.beside
+               + (SELECT count(*) FROM farrier.bmc_logins l
+                   WHERE l.endpoint = a.endpoint AND l.node_id <> a.run AND l.at > farrier.now() - interval '5 minutes') > 3);
+END $$;
+
+-- Kept in the node's row, because every snapshot looks for logins there: a way over `node_bmcs` takes twice as long.
+CREATE OR REPLACE FUNCTION farrier.place_bmc() RETURNS trigger LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+BEGIN
+    NEW.bmc_endpoint := bmc_endpoint_of(NEW.bmc_address);
+    RETURN NEW;
+END $$;
+
+-- Addresses of network cards from text.
+CREATE OR REPLACE FUNCTION farrier.read_macs(macs text[]) RETURNS macaddr[]
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF array_position(macs, NULL) IS NOT NULL THEN
+        RAISE EXCEPTION 'macs: null is no MAC address' USING ERRCODE = 'FR400', HINT = 'Leave it out; a node may have none.';
+    END IF;
+    RETURN macs::macaddr[];
+EXCEPTION WHEN data_exception THEN
+    RAISE EXCEPTION 'macs: %', left(SQLERRM, 200)
+        USING ERRCODE = 'FR400', HINT = 'A MAC address is six bytes in hexadecimal digits: 02:00:00:00:00:01.';
+END $$;
+
+-- Refuses what no node may be registered with. A BMC's address and credential obey the rules of `set_bmc`; the site those of
+-- names of sites' files.
+CREATE OR REPLACE FUNCTION farrier.refuse_details(bmc_address text, bmc_credential text, labels jsonb, site text, model text) RETURNS void
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    rules jsonb := (SELECT a.params -> 'fields' FROM actions a WHERE a.action = 'set_bmc');
+    fault text := coalesce('bmc_address ' || param_fault(rules -> 'address', to_jsonb(bmc_address)),
+                           'bmc_credential ' || param_fault(rules -> 'credential', to_jsonb(bmc_credential)),
+                           'labels ' || json_fault(labels, 16384));
+BEGIN
+    IF fault IS NOT NULL THEN RAISE EXCEPTION '%', fault USING ERRCODE = 'FR400'; END IF;
+    IF site !~ '\A[A-Za-z0-9][A-Za-z0-9._-]*\Z' OR char_length(site) > 63 THEN
+        RAISE EXCEPTION 'site % is not usable: 1 to 63 letters, digits, dots, dashes and underscores, the first a letter or digit',
+            quote_literal(left(site, 80)) USING ERRCODE = 'FR400', HINT = 'It is the name of the site''s file, without .toml.';
+    END IF;
+    IF char_length(model) NOT BETWEEN 1 AND 100 OR model ~ '[\u0001-\u001f\u007f-\u009f]' THEN
+        RAISE EXCEPTION 'model % is not usable: 1 to 100 characters, of which none is a control character', quote_literal(left(model, 120))
+            USING ERRCODE = 'FR400';
+    END IF;
+END $$;
+
+-- The refusal of a transition that the model does not have.
+CREATE OR REPLACE FUNCTION farrier.refuse_edge(layer text, id bigint, from_value text, to_value text) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'node %: the model has no edge % -> % in layer %', id, from_value, to_value, layer
+        USING ERRCODE = 'FR409', HINT = 'farrier model --format md lists every edge; intents are how to ask for one.';
+END $$;
+
+-- Refuses, with the other node's name, what another node has.
+CREATE OR REPLACE FUNCTION farrier.refuse_shared(address text, macs macaddr[]) RETURNS void
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    other text := bmc_holder(address, NULL);
+    shared macaddr;
+BEGIN
+    IF other IS NOT NULL THEN
+        RAISE EXCEPTION 'the BMC % belongs to node % already', address, other
+            USING ERRCODE = 'unique_violation',
+                  HINT = 'Nodes behind one BMC each give the path of their system: https://bmc/redfish/v1/Systems/2.';
+    END IF;
+    SELECT m.mac, n.name INTO shared, other FROM node_macs m JOIN nodes n ON n.id = m.node_id WHERE m.mac = ANY (macs) ORDER BY m.mac LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'the MAC address % belongs to node % already', shared, other
+            USING ERRCODE = 'unique_violation', HINT = 'Correct the address, or delete the other node first.';
+    END IF;
+END $$;
+
+-- Refuses a version of the API that this database does not speak; without one there is nothing to refuse.
+CREATE OR REPLACE FUNCTION farrier.refuse_version(api_version integer) RETURNS void
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    api_min integer := setting('api_min');
+    api_max integer := setting('api_max');
+BEGIN
+    IF api_version > api_max THEN
+        RAISE EXCEPTION 'api_version % is not supported; this database takes % to %', api_version, api_min, api_max
+            USING ERRCODE = 'FR406', HINT = format('The client is newer than this database, which speaks version %s at most: '
+                'upgrade farrier and its schema (farrier db migrate), or ask with api_version %1$s.', api_max);
+    ELSIF api_version < api_min THEN
+        RAISE EXCEPTION 'api_version % is not supported; this database takes % to %', api_version, api_min, api_max
+            USING ERRCODE = 'FR406', HINT = format('The client is older than this database: upgrade it, or ask with api_version %s.', api_min);
+    END IF;
+END $$;
+
+-- Makes a node and puts it on the schedule. Nothing that writes to a BMC or to MAAS starts by itself: the onboarding
+-- has no mode until a client gives it one. With `bootstrap_token` the node waits for its agent instead. All versions
+-- of the API register alike so far; without `api_version` it is the newest.
+CREATE OR REPLACE FUNCTION farrier.register_node(
+    name text, bmc_address text DEFAULT NULL, bmc_credential text DEFAULT NULL, macs text[] DEFAULT '{}',
+    labels jsonb DEFAULT '{}', site text DEFAULT NULL, model text DEFAULT NULL, maas_id text DEFAULT NULL,
+    agentless boolean DEFAULT false, auto_manage boolean DEFAULT true, bootstrap_token text DEFAULT NULL,
+    bootstrap_ttl interval DEFAULT '72 hours', api_version integer DEFAULT NULL) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    new_id bigint;
+    first_status text := CASE WHEN bootstrap_token IS NULL THEN 'enrolling' ELSE 'bootstrap_issued' END;
+    first_management text := CASE WHEN bmc_address IS NULL AND bmc_credential IS NULL THEN 'unmanaged' ELSE 'enroll' END;
+    onboarding bigint;
+    violated text;
+    addresses macaddr[] := read_macs(macs);
+    other text;
+BEGIN
+    PERFORM check_bootstrap_token(bootstrap_token);
+    PERFORM check_ttl(bootstrap_ttl);
+    PERFORM refuse_version(register_node.api_version);
+    PERFORM refuse_details(register_node.bmc_address, register_node.bmc_credential, register_node.labels, register_node.site, register_node.model);
+    PERFORM refuse_shared(register_node.bmc_address, addresses);
+    INSERT INTO nodes (name, bmc_address, bmc_credential, labels, site, model, maas_id, agentless, auto_manage, status, management)
+    VALUES (register_node.name, register_node.bmc_address, register_node.bmc_credential, register_node.labels, register_node.site,
+            register_node.model, register_node.maas_id, register_node.agentless, register_node.auto_manage, first_status, first_management)
+    RETURNING id INTO new_id;
+    INSERT INTO node_macs (mac, node_id) SELECT DISTINCT m, new_id FROM unnest(addresses) m;
+    IF bootstrap_token IS NULL THEN
+        INSERT INTO node_onboardings (node_id) VALUES (new_id) RETURNING id INTO onboarding;
+        UPDATE nodes SET live_workflow_kind = 'onboarding', live_workflow_id = onboarding WHERE id = new_id;
+    ELSE
+        INSERT INTO bootstrap_tokens (hash, node_id, expires_at) VALUES (digest(bootstrap_token), new_id, farrier.now() + bootstrap_ttl);
+    END IF;
+    PERFORM record_beginning('node', new_id, 1, l.layer, l.value, 'register_node', 'registered by ' || session_user)
+       FROM (VALUES ('status', first_status), ('management', first_management), ('onboarding', CASE WHEN onboarding IS NOT NULL THEN 'pending' END))
+           AS l (layer, value)
+     WHERE l.value IS NOT NULL;
+    PERFORM schedule_new('node', new_id);
+    RETURN new_id;
+EXCEPTION
+    WHEN unique_violation OR exclusion_violation THEN
+        GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
+        -- Somebody registered the same at the same moment, and by now it can be seen whose it is.
+        IF violated IN ('node_bmcs_one', 'node_macs_pkey') THEN
+            PERFORM refuse_shared(register_node.bmc_address, addresses);
+        END IF;
+        IF violated = 'nodes_name' THEN
+            RAISE EXCEPTION 'node % is registered already', register_node.name
+                USING ERRCODE = 'unique_violation', HINT = 'A name is free again once its node is deleted.';
+        ELSIF violated = 'nodes_maas' THEN
+            SELECT n.name INTO other FROM nodes n
+             WHERE n.site IS NOT DISTINCT FROM register_node.site AND n.maas_id = register_node.maas_id AND n.status <> 'deleted';
+            RAISE EXCEPTION 'another node has this MAAS id in this site: %', coalesce(other, 'it was just registered')
+                USING ERRCODE = 'unique_violation', HINT = 'Give each node its own MAAS id, or delete the other node first.';
+        ELSIF violated = 'bootstrap_tokens_pkey' THEN
+            RAISE EXCEPTION 'the bootstrap token of % was given before; each is good for one node, once', register_node.name
+                USING ERRCODE = 'unique_violation';
+        END IF;
+        RAISE;
+    WHEN check_violation OR not_null_violation THEN
+        GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
+        IF violated = 'node_name_form' OR register_node.name IS NULL THEN
+            RAISE EXCEPTION 'node name % is not usable: letters, digits, dots, dashes and underscores, not digits alone, 253 at most',
+                coalesce(quote_literal(register_node.name), 'null') USING ERRCODE = 'FR400';
+        END IF;
+        RAISE EXCEPTION 'node %: %', register_node.name, SQLERRM
+            USING ERRCODE = 'FR400', HINT = 'labels is a JSON object; agentless and auto_manage are true or false.';
+END $$;
+
+-- The names of the nodes that recorded the same machine as this one.
+CREATE OR REPLACE FUNCTION farrier.same_machine(of_node bigint) RETURNS text[]
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+    SELECT coalesce(array_agg(DISTINCT n.name ORDER BY n.name), '{}')
+      FROM node_identities mine
+      JOIN node_identities theirs ON theirs.kind = mine.kind AND theirs.value = mine.value AND theirs.node_id <> mine.node_id
+      JOIN nodes n ON n.id = theirs.node_id
+     WHERE mine.node_id = of_node;
+$$;
+
+-- Of topic networks, for what follows.
+-- Whether a node is to use, or has, anything.
+CREATE OR REPLACE FUNCTION farrier.has_networks(of_node bigint) RETURNS boolean
+    LANGUAGE sql STABLE
+    RETURN EXISTS (SELECT FROM farrier.node_uses u WHERE u.node = of_node)
+        OR EXISTS (SELECT FROM farrier.segment_addresses a WHERE a.node = of_node)
+        OR EXISTS (SELECT FROM farrier.ib_members m WHERE m.node = of_node AND m.state <> 'leaving');
+
+-- What stage `cleanup_secrets` has still to remove, as the tables have it; null in any other stage.
+CREATE OR REPLACE FUNCTION farrier.secrets_left(of_node bigint, of_decommission bigint) RETURNS jsonb
+    LANGUAGE sql STABLE
+    RETURN (SELECT coalesce(jsonb_agg(l.what) FILTER (WHERE l.what IS NOT NULL), '[]')
+              FROM farrier.node_decommissions d
+              LEFT JOIN LATERAL (VALUES
+                   ('a bootstrap token', EXISTS (SELECT FROM farrier.bootstrap_tokens t
+                                                  WHERE t.node_id = of_node AND t.used_at IS NULL AND t.revoked_at IS NULL)),
+                   ('the agent''s key', EXISTS (SELECT FROM farrier.node_agents a WHERE a.node_id = of_node)),
+                   ('addresses or memberships', farrier.has_networks(of_node))) l (what, there) ON l.there
+             WHERE d.id = of_decommission AND d.stage = 'cleanup_secrets' HAVING count(d.id) > 0);
+
+-- What of these values another node has; null for nothing.
+CREATE OR REPLACE FUNCTION farrier.set_conflict(of_node bigint, params jsonb) RETURNS text
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    addresses macaddr[] := read_macs(ARRAY(SELECT jsonb_array_elements_text(params -> 'macs')));
+    was nodes;
+    becomes nodes;
+    found text;
+BEGIN
+    SELECT format('the MAC address %s belongs to node %s already', m.mac, n.name) INTO found
+      FROM node_macs m JOIN nodes n ON n.id = m.node_id
+     WHERE m.mac = ANY (addresses) AND m.node_id <> of_node ORDER BY m.mac LIMIT 1;
+    IF found IS NOT NULL THEN RETURN found; END IF;
+    SELECT n.* INTO was FROM nodes n WHERE n.id = of_node;
+    becomes := with_details(was, params);
+    RETURN (SELECT format('node %s has MAAS id %s in site %s already', n.name, n.maas_id, coalesce(n.site, '(none)'))
+              FROM nodes n
+             WHERE n.maas_id = becomes.maas_id AND n.site IS NOT DISTINCT FROM becomes.site AND n.status <> 'deleted' AND n.id <> of_node
+             LIMIT 1);
+END $$;
+
+-- What identifies nothing: fillers that vendors ship, from the model. After a change of them, and at first, everything that nodes
+-- have recorded is looked at anew: of nodes with the same machine the first holds it, the others are duplicates.
+CREATE OR REPLACE FUNCTION farrier.set_identity_placeholders(placeholders text[]) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM settings s WHERE s.name = 'identity_placeholders' AND s.value = to_jsonb(placeholders)) THEN RETURN; END IF;
+    INSERT INTO settings AS s VALUES ('identity_placeholders', to_jsonb(placeholders)) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+    LOCK TABLE node_identities IN SHARE ROW EXCLUSIVE MODE;
+    DELETE FROM node_identities i USING nodes n
+     WHERE n.id = i.node_id AND (i.kind, i.value) NOT IN (SELECT k.kind, k.value FROM identity_keys_of_bmc(n.bmc) k);
+    INSERT INTO node_identities (node_id, kind, value, holds)
+    SELECT n.id, k.kind, k.value, false FROM nodes n CROSS JOIN LATERAL identity_keys_of_bmc(n.bmc) k WHERE n.status <> 'deleted'
+        ON CONFLICT DO NOTHING;
+    UPDATE node_identities i SET holds = true
+      FROM (SELECT u.kind, u.value, min(u.node_id) AS node_id FROM node_identities u GROUP BY u.kind, u.value HAVING NOT bool_or(u.holds)) first
+     WHERE (i.kind, i.value, i.node_id) = (first.kind, first.value, first.node_id);
+END $$;
+
+-- A node's row with these values in place of its own; those named in `unset` are null.
+CREATE OR REPLACE FUNCTION farrier.with_details(was farrier.nodes, params jsonb) RETURNS farrier.nodes
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    unset jsonb := (SELECT jsonb_object_agg(u, NULL) FROM jsonb_array_elements_text(params -> 'unset') u);
+BEGIN
+    RETURN jsonb_populate_record(was, (params - 'macs' - 'unset') || coalesce(unset, '{}'));
+END $$;
+
+-- Section `details` of a node's commit. A machine that is another one was not made by us.
+CREATE OR REPLACE FUNCTION farrier.write_details(details jsonb) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    d record;
+    was nodes;
+    becomes nodes;
+    before jsonb;
+BEGIN
+    FOR d IN SELECT * FROM jsonb_to_recordset(details) r (run bigint, params jsonb, cause text, reason text) ORDER BY r.run LOOP
+        SELECT n.* INTO was FROM nodes n WHERE n.id = d.run;
+        before := details_of(was);
+        becomes := with_details(was, d.params);
+        UPDATE nodes n
+           SET site = becomes.site, model = becomes.model, labels = becomes.labels, maas_id = becomes.maas_id,
+               maas_created = n.maas_created AND n.maas_id IS NOT DISTINCT FROM becomes.maas_id,
+               agentless = becomes.agentless, auto_manage = becomes.auto_manage
+         WHERE n.id = d.run;
+        IF d.params ? 'macs' THEN
+            DELETE FROM node_macs m WHERE m.node_id = d.run;
+            INSERT INTO node_macs (mac, node_id)
+            SELECT DISTINCT a, d.run FROM unnest(read_macs(ARRAY(SELECT jsonb_array_elements_text(d.params -> 'macs')))) a;
+        END IF;
+        PERFORM record_moves('node', s.owner, NULL, ARRAY[d.run], ARRAY[was.version], ARRAY['details.' || after.key],
+                             ARRAY[before ->> after.key], ARRAY[coalesce(after.value #>> '{}', '(none)')], ARRAY[NULL::timestamptz],
+                             ARRAY[d.cause], ARRAY[d.reason], ARRAY['write_details'], ARRAY[s.claim_token])
+           FROM jsonb_each(details_of(becomes)) after JOIN schedule s ON s.kind = 'node' AND s.id = d.run
+          WHERE after.value IS DISTINCT FROM before -> after.key;
+    END LOOP;
+END $$;
+
+-- The nodes of a commit, and whatever else their runs leave. Workflows come first, because the node names the live one;
+-- tasks end before new ones of their type begin, because only one may be live.
+CREATE OR REPLACE FUNCTION farrier.write_nodes(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
+    LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    fit bigint[] := ARRAY(
+        SELECT n.id FROM farrier.nodes n
+          JOIN jsonb_to_recordset(changes -> 'runs') c (run bigint, version bigint) ON c.run = n.id AND c.version = n.version
+         ORDER BY n.id FOR NO KEY UPDATE OF n);
+    overtaken bigint[] := '{}';
+BEGIN
+    IF changes ? 'ends' THEN
+        -- A task that ended meanwhile, or is being finished right now, makes its run be decided anew: waiting for its
+        -- agent's COMMIT would deadlock, because that one waits for the schedule row to wake it.
+        WITH asked AS (
+            SELECT c.run, c.task FROM jsonb_to_recordset(changes -> 'ends') c (run bigint, task bigint)
+        ), free AS MATERIALIZED (
+            SELECT t.id FROM farrier.node_tasks t
+             WHERE t.id IN (SELECT a.task FROM asked a) AND t.status IN ('queued', 'dispatched')
+             ORDER BY t.id FOR NO KEY UPDATE SKIP LOCKED
+        )
+        SELECT coalesce(array_agg(DISTINCT a.run), '{}') INTO overtaken
+          FROM asked a WHERE NOT EXISTS (SELECT FROM free f WHERE f.id = a.task);
+    END IF;
+    IF changes ? 'logins' THEN
+        overtaken := overtaken || farrier.over_login_cap(changes -> 'logins');
+    END IF;
+    IF changes ? 'leaving' THEN
+        overtaken := overtaken || farrier.held_by_brakes(changes -> 'leaving', ARRAY(SELECT f FROM unnest(fit) f WHERE f <> ALL (overtaken)));
+    END IF;
+    IF cardinality(fit) < jsonb_array_length(changes -> 'runs') OR overtaken <> '{}' THEN
+        RETURN QUERY SELECT c.run, CASE WHEN c.run = ANY (fit) THEN interval '1 second' ELSE interval '0' END
+                       FROM jsonb_to_recordset(changes -> 'runs') c (run bigint)
+                      WHERE c.run <> ALL (fit) OR c.run = ANY (overtaken);
+        changes := farrier.of_runs(changes, ARRAY(SELECT f FROM unnest(fit) f WHERE f <> ALL (overtaken)));
+    END IF;
+
+    IF changes ? 'nodes' THEN
+        IF changes ?| '{new_onboardings,new_decommissions,onboardings,decommissions}' THEN
+            PERFORM farrier.write_workflows(changes);
+        END IF;
+        UPDATE farrier.nodes n
+           SET version = n.version + 1,
+               status = r.status,
+               status_entered_at = CASE WHEN n.status = r.status THEN n.status_entered_at ELSE farrier.now() END,
+               management = r.management,
+               management_entered_at = CASE WHEN n.management = r.management THEN n.management_entered_at ELSE farrier.now() END,
+               bmc_address = r.bmc_address,
+               bmc_credential = r.bmc_credential,
+               bmc = r.bmc,
+               -- A replica of the release before does not send these: what it leaves out stays as it is.
+               maas_id = CASE WHEN r.maas_created IS NULL THEN n.maas_id ELSE r.maas_id END,
+               maas_created = coalesce(r.maas_created, n.maas_created),
+               quarantine = r.quarantine,
+               paused = r.paused,
+               ever_onboarded = r.ever_onboarded,
+               ever_active = r.ever_active,
+               not_scrubbed = r.not_scrubbed,
+               deleting = r.deleting,
+               redeploying = coalesce(r.redeploying, n.redeploying),
+               live_workflow_kind = r.live_workflow_kind,
+               -- Looked up, not believed: the row just written or inserted.
+               live_workflow_id = CASE r.live_workflow_kind
+                   WHEN 'onboarding' THEN (SELECT o.id FROM farrier.node_onboardings o
+                                            WHERE o.node_id = n.id AND o.status NOT IN ('completed', 'cancelled', 'reconciled'))
+                   WHEN 'decommission' THEN (SELECT d.id FROM farrier.node_decommissions d
+                                              WHERE d.node_id = n.id AND d.status NOT IN ('completed', 'cancelled', 'reconciled'))
+               END
+          FROM jsonb_populate_recordset(NULL::farrier.nodes, changes -> 'nodes') r
+         WHERE n.id = r.id;
+    END IF;
+    IF changes ? 'details' THEN
+        PERFORM farrier.write_details(changes -> 'details');
+    END IF;
+    IF changes ? 'new_decommissions' THEN
+        PERFORM farrier.inherit_tasks(changes -> 'new_decommissions');
+    END IF;
+    IF changes ? 'ends' OR changes ? 'tasks' THEN
+        PERFORM farrier.write_tasks(changes);
+    END IF;
+    IF changes ? 'answers' THEN
+        PERFORM farrier.answer_intents(changes -> 'answers');
+        PERFORM pg_notify('farrier_intent_answered', '');  -- once per commit: equal ones are told once
+    END IF;
+    IF changes ? 'revoked' THEN  -- unused bootstrap tokens are worthless from now on
+        UPDATE farrier.bootstrap_tokens t SET revoked_at = farrier.now()
+          FROM jsonb_to_recordset(changes -> 'revoked') c (run bigint)
+         WHERE t.node_id = c.run AND t.used_at IS NULL AND t.revoked_at IS NULL;
+    END IF;
+    IF changes ? 'tokens' THEN  -- earlier unused ones are worthless; the same one again begins its time anew, unless it was used
+        UPDATE farrier.bootstrap_tokens t SET revoked_at = farrier.now()
+          FROM jsonb_to_recordset(changes -> 'tokens') c (run bigint, digest text)
+         WHERE t.node_id = c.run AND t.used_at IS NULL AND t.revoked_at IS NULL AND t.hash <> decode(c.digest, 'hex');
+        INSERT INTO farrier.bootstrap_tokens (hash, node_id, expires_at)
+        SELECT decode(c.digest, 'hex'), c.run, farrier.now() + make_interval(secs => c.seconds)
+          FROM jsonb_to_recordset(changes -> 'tokens') c (run bigint, digest text, seconds double precision)
+            ON CONFLICT (hash) DO UPDATE SET expires_at = excluded.expires_at, revoked_at = NULL
+             WHERE bootstrap_tokens.used_at IS NULL AND bootstrap_tokens.node_id = excluded.node_id;
+    END IF;
+    IF changes ? 'forgotten' THEN  -- the agents' keys open nothing any more
+        DELETE FROM farrier.node_agents a USING jsonb_to_recordset(changes -> 'forgotten') c (run bigint) WHERE a.node_id = c.run;
+    END IF;
+END $$;
+
+-- =====================================================================================================================
+-- Functions: workflows
+-- =====================================================================================================================
+
+-- As the owner: before PostgreSQL 18 a deferred trigger runs as whoever commits, who may have no right to look.
+CREATE OR REPLACE FUNCTION farrier.check_node_pair() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    PERFORM farrier.check_pair(NEW.id, NULL, NULL);
+    RETURN NULL;
+END $$;
+
+-- The pair (node, workflow), looked at when the commit is otherwise whole. The live workflow must be the one the node
+-- names, and go with its status; without one, the status must be one that needs none. One that ends must go with the
+-- status in the commit that ends it.
+CREATE OR REPLACE FUNCTION farrier.check_pair(node_id bigint, ended_kind text, ended_status text) RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    pair record;
+BEGIN
+    SELECT n.id, n.status, n.live_workflow_kind, n.live_workflow_id, live.* INTO pair
+      FROM farrier.nodes n, LATERAL (
+           SELECT count(*) AS how_many, min(w.kind) AS kind, min(w.id) AS workflow_id, min(w.status) AS workflow_status FROM (
+                SELECT 'onboarding' AS kind, o.id, o.status FROM farrier.node_onboardings o
+                 WHERE o.node_id = n.id AND o.status NOT IN ('completed', 'cancelled', 'reconciled')
+                UNION ALL
+                SELECT 'decommission', d.id, d.status FROM farrier.node_decommissions d
+                 WHERE d.node_id = n.id AND d.status NOT IN ('completed', 'cancelled', 'reconciled')) w) live
+     WHERE n.id = check_pair.node_id;
+    IF pair.how_many > 1 THEN
+        RAISE EXCEPTION 'node % has an onboarding and a decommission live at once', pair.id USING ERRCODE = 'FR409';
+    END IF;
+    IF (pair.live_workflow_kind, pair.live_workflow_id) IS DISTINCT FROM (pair.kind, pair.workflow_id) THEN
+        RAISE EXCEPTION 'node % names % % as its live workflow, live is % %', pair.id,
+            coalesce(pair.live_workflow_kind, 'none'), pair.live_workflow_id, coalesce(pair.kind, 'none'), pair.workflow_id
+            USING ERRCODE = 'FR409';
+    END IF;
+    IF NOT EXISTS (
+        SELECT FROM farrier.workflow_mapping m
+         WHERE m.kind = coalesce(pair.kind, 'none') AND m.workflow_status = coalesce(pair.workflow_status, 'none')
+           AND m.node_status = pair.status) THEN
+        RAISE EXCEPTION 'node % is %, which does not go with %', pair.id, pair.status,
+            coalesce(format('its %s that is %s', pair.kind, pair.workflow_status), 'no live workflow')
+            USING ERRCODE = 'FR409';
+    END IF;
+    IF ended_kind IS NOT NULL AND NOT EXISTS (
+        SELECT FROM farrier.workflow_mapping m WHERE m.kind = ended_kind AND m.workflow_status = ended_status AND m.node_status = pair.status) THEN
+        RAISE EXCEPTION 'node % is %, which does not go with its % ending %', pair.id, pair.status, ended_kind, ended_status
+            USING ERRCODE = 'FR409';
+    END IF;
+END $$;
+
+-- Checks the pair (node, workflow) of a workflow's row, as the owner: see check_pair.
+CREATE OR REPLACE FUNCTION farrier.check_workflow_pair() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'DELETE' THEN
+        PERFORM farrier.check_pair(OLD.node_id, NULL, NULL);
+    ELSIF NEW.status IN ('completed', 'cancelled', 'reconciled') THEN
+        PERFORM farrier.check_pair(NEW.node_id, TG_ARGV[0], NEW.status);
+    ELSE
+        PERFORM farrier.check_pair(NEW.node_id, NULL, NULL);
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- Workflows that begin in this commit, and those that go on or end. A clock starts anew only when its value changes.
+CREATE OR REPLACE FUNCTION farrier.write_workflows(changes jsonb) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF changes ? 'new_onboardings' THEN
+        INSERT INTO farrier.node_onboardings (node_id, mode, status, stage, attempt, next_attempt_at, mode_given_at, options, upstream, skipped)
+        SELECT r.node_id, r.mode, r.status, r.stage, r.attempt, r.next_attempt_at, r.mode_given_at, r.options, coalesce(r.upstream, '{}'), r.skipped
+          FROM jsonb_populate_recordset(NULL::farrier.node_onboardings, changes -> 'new_onboardings') r;
+    END IF;
+    IF changes ? 'new_decommissions' THEN
+        INSERT INTO farrier.node_decommissions (node_id, mode, status, stage, attempt, next_attempt_at, mode_given_at, options, upstream, skipped)
+        SELECT r.node_id, r.mode, r.status, r.stage, r.attempt, r.next_attempt_at, r.mode_given_at, r.options, coalesce(r.upstream, '{}'), r.skipped
+          FROM jsonb_populate_recordset(NULL::farrier.node_decommissions, changes -> 'new_decommissions') r;
+    END IF;
+    IF changes ? 'onboardings' THEN
+        UPDATE farrier.node_onboardings w
+           SET mode = r.mode, status = r.status, stage = r.stage, attempt = r.attempt, next_attempt_at = r.next_attempt_at,
+               status_entered_at = CASE WHEN w.status = r.status THEN w.status_entered_at ELSE farrier.now() END,
+               stage_entered_at = CASE WHEN w.stage IS NOT DISTINCT FROM r.stage THEN w.stage_entered_at ELSE farrier.now() END,
+               failure_class = r.failure_class, failure_detail = r.failure_detail, stop_requested = r.stop_requested,
+               after_undo = r.after_undo, mode_given_at = r.mode_given_at, options = r.options, upstream = coalesce(r.upstream, w.upstream), skipped = r.skipped,
+               ended_at = CASE WHEN r.status IN ('completed', 'cancelled', 'reconciled') THEN farrier.now() END
+          FROM jsonb_populate_recordset(NULL::farrier.node_onboardings, changes -> 'onboardings') r
+         WHERE w.id = r.id;
+    END IF;
+    IF changes ? 'decommissions' THEN
+        UPDATE farrier.node_decommissions w
+           SET mode = r.mode, status = r.status, stage = r.stage, attempt = r.attempt, next_attempt_at = r.next_attempt_at,
+               status_entered_at = CASE WHEN w.status = r.status THEN w.status_entered_at ELSE farrier.now() END,
+               stage_entered_at = CASE WHEN w.stage IS NOT DISTINCT FROM r.stage THEN w.stage_entered_at ELSE farrier.now() END,
+               failure_class = r.failure_class, failure_detail = r.failure_detail, stop_requested = r.stop_requested,
+               after_undo = r.after_undo, mode_given_at = r.mode_given_at, options = r.options, upstream = coalesce(r.upstream, w.upstream), skipped = r.skipped,
+               ended_at = CASE WHEN r.status IN ('completed', 'cancelled', 'reconciled') THEN farrier.now() END
+          FROM jsonb_populate_recordset(NULL::farrier.node_decommissions, changes -> 'decommissions') r
+         WHERE w.id = r.id;
+    END IF;
+END $$;
+
+-- =====================================================================================================================
+-- Functions: agents
+-- =====================================================================================================================
+
+-- How an agent is named in its tasks and in history.
+CREATE OR REPLACE FUNCTION farrier.agent_of(node_id bigint) RETURNS text
+    LANGUAGE sql STABLE SET search_path = farrier, pg_temp
+    RETURN (SELECT 'agent of ' || n.name FROM farrier.nodes n WHERE n.id = node_id);
+
+-- A bootstrap token: prefix, secret, and a checksum of both. `farrier.model.bootstrap` makes the same. Runs with the rights
+-- of its caller, to whom `digest` is not granted.
+CREATE OR REPLACE FUNCTION farrier.bootstrap_token(secret text) RETURNS text LANGUAGE sql IMMUTABLE
+    RETURN 'fbt_' || secret || left(encode(sha256(convert_to('fbt_' || secret, 'UTF8')), 'hex'), 8);
+
+-- The refusal of an agent that does not prove itself; `known` is the digest of its key, null where none has enrolled.
+CREATE OR REPLACE FUNCTION farrier.check_agent_key(node text, known bytea, agent_key text) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF known IS NULL THEN
+        RAISE EXCEPTION 'node % has no enrolled agent', node USING ERRCODE = 'FR403', HINT = 'farrier.enroll_agent comes first.';
+    ELSIF known IS DISTINCT FROM digest(agent_key) THEN
+        RAISE EXCEPTION 'wrong agent key for node %', node USING ERRCODE = 'FR403', HINT = 'The agent must enrol again with a new bootstrap token.';
+    END IF;
+END $$;
+
+-- Refuses what is none, before anything is looked up, and does not repeat it.
+CREATE OR REPLACE FUNCTION farrier.check_bootstrap_token(token text) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF token !~ '\A(fbt_)[0-9a-f]{72}\Z' OR token <> bootstrap_token(substr(token, 5, 64)) THEN
+        RAISE EXCEPTION 'this is no bootstrap token: expected fbt_ and 72 hexadecimal digits whose last 8 are their checksum, got % characters',
+            char_length(token) USING ERRCODE = 'FR400', HINT = 'It is cut or mistyped, or not farrier''s; farrier.issue_bootstrap makes one.';
+    END IF;
+END $$;
+
+-- Refuses a lifetime of a bootstrap token that is not more than 0 and at most 30 days.
+CREATE OR REPLACE FUNCTION farrier.check_ttl(ttl interval) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF ttl IS NULL OR ttl <= interval '0' OR ttl > interval '30 days' THEN
+        RAISE EXCEPTION 'a token lives more than 0 and at most 30 days, not %', coalesce(ttl::text, 'null') USING ERRCODE = 'FR400';
+    END IF;
+END $$;
+
+-- A deleted node has no agent: none may speak for it any more, and none is to be counted.
+CREATE OR REPLACE FUNCTION farrier.drop_agent() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    DELETE FROM node_agents a WHERE a.node_id = NEW.id;
+    RETURN NULL;
+END $$;
+
+-- The agent's first call: spends the token, returns the key for all later calls. The key is shown here and never again.
+CREATE OR REPLACE FUNCTION farrier.enroll_agent(token text, facts jsonb DEFAULT '{}', OUT node bigint, OUT agent_key text)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    t record;
+    fault text := json_fault(facts, 65536);
+BEGIN
+    PERFORM check_bootstrap_token(token);
+    SELECT b.* INTO t FROM bootstrap_tokens b WHERE b.hash = digest(token) FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'unknown bootstrap token' USING ERRCODE = 'FR403', HINT = 'farrier.issue_bootstrap makes a new one.';
+    ELSIF t.used_at IS NOT NULL THEN
+        RAISE EXCEPTION 'this bootstrap token was used at %', t.used_at USING ERRCODE = 'FR403', HINT = 'A token works once; farrier.issue_bootstrap makes a new one.';
+    ELSIF t.revoked_at IS NOT NULL THEN
+        RAISE EXCEPTION 'this bootstrap token was revoked at %', t.revoked_at USING ERRCODE = 'FR403', HINT = 'farrier.issue_bootstrap makes a new one.';
+    ELSIF t.expires_at <= farrier.now() THEN
+        RAISE EXCEPTION 'this bootstrap token expired at %', t.expires_at USING ERRCODE = 'FR403', HINT = 'farrier.issue_bootstrap makes a new one.';
+    ELSIF facts IS NULL OR jsonb_typeof(facts) <> 'object' THEN
+        RAISE EXCEPTION 'facts must be a JSON object of at most 64 KiB'
+            USING ERRCODE = 'FR400', HINT = 'Leave facts out, or send an object such as {"kernel": "6.8"}.';
+    ELSIF fault IS NOT NULL THEN
+        RAISE EXCEPTION 'facts must be a JSON object of at most 64 KiB; this one %', fault
+            USING ERRCODE = 'FR400', HINT = 'Send what identifies the system, and no logs.';
+    END IF;
+    node := t.node_id;
+    agent_key := new_secret();
+    UPDATE bootstrap_tokens b SET used_at = farrier.now() WHERE b.hash = t.hash;
+    INSERT INTO node_agents AS a (node_id, key_hash, facts) VALUES (t.node_id, digest(agent_key), enroll_agent.facts)
+        ON CONFLICT (node_id) DO UPDATE SET key_hash = excluded.key_hash, facts = excluded.facts, enrolled_at = farrier.now(),
+            last_heartbeat_at = NULL, health = '{}', ssh_seed_failures = 0;
+    PERFORM enqueue('node', t.node_id);
+END $$;
+
+-- What is wrong with a health report, as a text for its sender; null for nothing.
+CREATE OR REPLACE FUNCTION farrier.health_fault(health jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    alert jsonb;
+BEGIN
+    IF health IS NULL OR jsonb_typeof(health) <> 'object' THEN RETURN 'health must be a JSON object'; END IF;
+    IF octet_length(health::text) > 65536 THEN RETURN 'health must be at most 64 KiB'; END IF;
+    IF jsonb_typeof(coalesce(health -> 'ok', 'true')) <> 'boolean' THEN RETURN 'health.ok must be true or false'; END IF;
+    IF coalesce(health -> 'ssh_seed', '"unknown"') NOT IN ('"ok"', '"failed"', '"unknown"') THEN RETURN 'health.ssh_seed must be ok, failed or unknown'; END IF;
+    IF jsonb_typeof(coalesce(health -> 'alerts', '[]')) <> 'array' THEN RETURN 'health.alerts must be an array'; END IF;
+    FOR alert IN SELECT jsonb_array_elements(coalesce(health -> 'alerts', '[]')) LOOP
+        IF jsonb_typeof(alert) <> 'object' OR jsonb_typeof(alert -> 'id') IS DISTINCT FROM 'string'
+           OR jsonb_typeof(coalesce(alert -> 'message', '""')) <> 'string'
+           OR jsonb_typeof(coalesce(alert -> 'blocks_scheduling', 'false')) <> 'boolean' THEN
+            RETURN 'each alert is {"id": text, "message": text, "blocks_scheduling": true or false}';
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END $$;
+
+-- One row update. The node runs at once only if the report changes something: the first one, another health, back after
+-- a silence, or one of the three failed SSH seeds in a row that the handler counts to.
+CREATE OR REPLACE FUNCTION farrier.heartbeat(node text, health jsonb, agent_key text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    target bigint := find_node(node);
+    fault text := health_fault(health);
+    was record;
+    changed boolean;
+BEGIN
+    IF fault IS NOT NULL THEN RAISE EXCEPTION '%', fault USING ERRCODE = 'FR400'; END IF;
+    SELECT a.last_heartbeat_at, a.health, a.key_hash, a.ssh_seed_failures INTO was FROM node_agents a WHERE a.node_id = target FOR UPDATE;
+    PERFORM check_agent_key(node, was.key_hash, agent_key);
+    -- What is the same as before was looked at before.
+    changed := was.health IS DISTINCT FROM health;
+    IF changed THEN
+        fault := json_fault(health, 65536);
+        IF fault IS NOT NULL THEN RAISE EXCEPTION 'health %', fault USING ERRCODE = 'FR400'; END IF;
+    END IF;
+    UPDATE node_agents a
+       SET last_heartbeat_at = farrier.now(), health = heartbeat.health,
+           ssh_seed_failures = CASE heartbeat.health ->> 'ssh_seed' WHEN 'failed' THEN a.ssh_seed_failures + 1 ELSE 0 END
+     WHERE a.node_id = target;
+    IF was.last_heartbeat_at IS NULL OR changed
+       OR (health ->> 'ssh_seed' = 'failed' AND was.ssh_seed_failures < 3)
+       OR was.last_heartbeat_at < farrier.now() - make_interval(secs => setting('offline_after_seconds')::double precision) THEN
+        PERFORM enqueue('node', target);
+    END IF;
+END $$;
+
+-- A new token for a node; earlier unused ones are worthless from now on. The token is shown here and never again.
+CREATE OR REPLACE FUNCTION farrier.issue_bootstrap(node text, ttl interval DEFAULT '72 hours') RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    target bigint := find_node(node);
+    token text := bootstrap_token(new_secret());
+BEGIN
+    PERFORM check_ttl(ttl);
+    PERFORM revoke_bootstrap(node);
+    INSERT INTO bootstrap_tokens (hash, node_id, expires_at) VALUES (digest(token), target, farrier.now() + ttl);
+    RETURN token;
+END $$;
+
+-- The node whose agent calls. Checked before any task is looked at.
+CREATE OR REPLACE FUNCTION farrier.prove_agent(node text, agent_key text) RETURNS bigint
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    target bigint := find_node(node);
+BEGIN
+    PERFORM check_agent_key(node, (SELECT a.key_hash FROM node_agents a WHERE a.node_id = target), agent_key);
+    RETURN target;
+END $$;
+
+-- Makes the unused bootstrap tokens of a node worthless.
+CREATE OR REPLACE FUNCTION farrier.revoke_bootstrap(node text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    target bigint := find_node(node);
+BEGIN
+    UPDATE bootstrap_tokens SET revoked_at = farrier.now() WHERE node_id = target AND used_at IS NULL AND revoked_at IS NULL;
+END $$;
+
+-- =====================================================================================================================
+-- Functions: tasks
+-- =====================================================================================================================
+
+-- Refuses a lease of a task that is not between 1 second and 1 day.
+CREATE OR REPLACE FUNCTION farrier.check_lease(lease interval) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF lease IS NULL OR lease < interval '1 second' OR lease > interval '1 day' THEN
+        RAISE EXCEPTION 'a lease is 1 second to 1 day, not %', coalesce(lease::text, 'null') USING ERRCODE = 'FR400';
+    END IF;
+END $$;
+
+-- Refuses types of tasks that the model does not have.
+CREATE OR REPLACE FUNCTION farrier.check_types(types text[]) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF types IS NULL OR cardinality(types) > 64 OR EXISTS (SELECT FROM unnest(types) t WHERE char_length(t) > 64) THEN
+        RAISE EXCEPTION 'expected at most 64 task types of at most 64 characters each'
+            USING ERRCODE = 'FR400', HINT = $hint$Name the types, such as '{node.drain,node.uninstall}'.$hint$;
+    END IF;
+END $$;
+
+-- The calls of a node's agent: its own node's tasks, proven by its key. `claim_task` returns no row when there is none.
+CREATE OR REPLACE FUNCTION farrier.claim_task(node text, types text[], agent_key text, lease interval DEFAULT '60 seconds')
+    RETURNS TABLE (task bigint, node_id bigint, node_name text, type text, params jsonb, attempt integer, lease_token uuid, lease_until timestamptz)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    target bigint := prove_agent(node, agent_key);
+BEGIN
+    RETURN QUERY SELECT * FROM take_task(agent_of(target), types, target, NULL, lease);
+END $$;
+
+-- The calls of a worker: tasks of any node that its grant covers, proven by its login.
+CREATE OR REPLACE FUNCTION farrier.claim_work(types text[] DEFAULT NULL, lease interval DEFAULT '60 seconds')
+    RETURNS TABLE (task bigint, node_id bigint, node_name text, type text, params jsonb, attempt integer, lease_token uuid, lease_until timestamptz)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    granted workers := prove_worker();
+    wanted text[] := coalesce(types, granted.types);
+BEGIN
+    IF NOT wanted <@ granted.types THEN
+        RAISE EXCEPTION 'login % is granted tasks of %, not all of %', session_user, array_to_string(granted.types, ', '), left(wanted::text, 200)
+            USING ERRCODE = 'FR403', HINT = 'Leave types out to take whatever is granted.';
+    END IF;
+    RETURN QUERY SELECT * FROM take_task('worker ' || granted.login, wanted, NULL, granted.site, lease);
+END $$;
+
+-- Ends a task and wakes its node.
+CREATE OR REPLACE FUNCTION farrier.end_task(claimant text, task bigint, lease_token uuid, succeeded boolean, result jsonb) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    owner bigint;
+    fault text := json_fault(result, 65536);
+BEGIN
+    IF succeeded IS NULL THEN RAISE EXCEPTION 'succeeded must be true or false' USING ERRCODE = 'FR400'; END IF;
+    IF fault IS NOT NULL THEN RAISE EXCEPTION 'the result %', fault USING ERRCODE = 'FR400'; END IF;
+    UPDATE node_tasks t SET status = CASE WHEN succeeded THEN 'succeeded' ELSE 'failed' END, result = end_task.result, ended_at = farrier.now()
+     WHERE t.id = end_task.task AND t.lease_token = end_task.lease_token AND t.claimed_by = claimant AND t.status = 'dispatched'
+    RETURNING t.node_id INTO owner;
+    IF NOT FOUND THEN PERFORM refuse_lease(claimant, task); END IF;
+    PERFORM enqueue('node', owner);
+END $$;
+
+-- The same call again, after a lost reply, changes nothing and succeeds, though the task may have ended the agent.
+CREATE OR REPLACE FUNCTION farrier.finish_task(node text, task bigint, lease_token uuid, agent_key text, succeeded boolean, result jsonb DEFAULT NULL) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF NOT is_ended_so(task, lease_token, succeeded) THEN
+        PERFORM end_task(agent_of(prove_agent(node, agent_key)), task, lease_token, succeeded, result);
+    END IF;
+END $$;
+
+-- Ends a task of a worker. The same call again changes nothing and succeeds.
+CREATE OR REPLACE FUNCTION farrier.finish_work(task bigint, lease_token uuid, succeeded boolean, result jsonb DEFAULT NULL) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF NOT is_ended_so(task, lease_token, succeeded) THEN
+        PERFORM end_task('worker ' || (prove_worker()).login, task, lease_token, succeeded, result);
+    END IF;
+END $$;
+
+-- Lets a login take tasks of these types; replaces what it was granted before. The login also needs the role
+-- farrier_worker, to be able to call.
+CREATE OR REPLACE FUNCTION farrier.grant_worker(login text, types text[], site text DEFAULT NULL) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = grant_worker.login) THEN
+        RAISE EXCEPTION 'no login is named %', coalesce(quote_literal(left(login, 80)), 'null')
+            USING ERRCODE = 'FR404', HINT = 'Create it first: CREATE ROLE ... LOGIN IN ROLE farrier_worker.';
+    END IF;
+    IF coalesce(cardinality(types), 0) = 0 OR NOT types <@ task_types() THEN
+        RAISE EXCEPTION 'expected one or more task types, got %', coalesce(left(types::text, 200), 'null')
+            USING ERRCODE = 'FR400', HINT = 'Known: ' || array_to_string(task_types(), ', ');
+    END IF;
+    INSERT INTO workers AS w (login, types, site) VALUES (grant_worker.login, grant_worker.types, grant_worker.site)
+        ON CONFLICT ON CONSTRAINT workers_pkey
+        DO UPDATE SET types = excluded.types, site = excluded.site, granted_at = excluded.granted_at, granted_by = excluded.granted_by;
+END $$;
+
+-- A decommission that begins takes over the live tasks of its node: only a decommission that was lost leaves any, and
+-- its agent may be at work on them. One that an agent is just finishing stays as it is; it would wait for this commit.
+CREATE OR REPLACE FUNCTION farrier.inherit_tasks(begun jsonb) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE farrier.node_tasks t SET workflow_id = n.live_workflow_id
+      FROM farrier.nodes n
+     WHERE n.id = t.node_id AND t.id = ANY (ARRAY(
+        SELECT o.id FROM farrier.node_tasks o JOIN jsonb_to_recordset(begun) r (node_id bigint) ON r.node_id = o.node_id
+         WHERE o.status IN ('queued', 'dispatched') ORDER BY o.id FOR NO KEY UPDATE OF o SKIP LOCKED));
+END $$;
+
+-- Whether this call was made before, and its reply lost.
+CREATE OR REPLACE FUNCTION farrier.is_ended_so(task bigint, lease_token uuid, succeeded boolean) RETURNS boolean
+    LANGUAGE sql STABLE SET search_path = farrier, pg_temp
+    RETURN EXISTS (SELECT FROM farrier.node_tasks t WHERE t.id = task AND t.lease_token = is_ended_so.lease_token
+                      AND t.status = CASE WHEN succeeded THEN 'succeeded' ELSE 'failed' END);
+
+-- Extends a lease. FR410: the task is no longer this claimant's, who must stop.
+CREATE OR REPLACE FUNCTION farrier.keep_task(claimant text, task bigint, lease_token uuid, lease interval) RETURNS timestamptz
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    until timestamptz;
+BEGIN
+    PERFORM check_lease(lease);
+    UPDATE node_tasks t SET lease_until = farrier.now() + keep_task.lease
+     WHERE t.id = keep_task.task AND t.lease_token = keep_task.lease_token AND t.claimed_by = claimant AND t.status = 'dispatched'
+    RETURNING t.lease_until INTO until;
+    IF NOT FOUND THEN PERFORM refuse_lease(claimant, task); END IF;
+    RETURN until;
+END $$;
+
+-- The grant of the login that calls, whichever role it has set.
+CREATE OR REPLACE FUNCTION farrier.prove_worker() RETURNS farrier.workers
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    granted workers := (SELECT w FROM workers w WHERE w.login = session_user);
+BEGIN
+    IF granted.login IS NULL THEN
+        RAISE EXCEPTION 'login % is not granted any tasks', session_user
+            USING ERRCODE = 'FR403', HINT = 'An operator calls farrier.grant_worker with this login and the types of its tasks.';
+    END IF;
+    RETURN granted;
+END $$;
+
+-- The refusal of a call for a task that is not the claimant's. Says what became of its own, and nothing of others.
+CREATE OR REPLACE FUNCTION farrier.refuse_lease(claimant text, task bigint) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    state text := (SELECT t.status FROM node_tasks t WHERE t.id = refuse_lease.task AND t.claimed_by = claimant);
+BEGIN
+    RAISE EXCEPTION 'this lease token is not, or no longer, that of task % (which is %)', task, coalesce(state, 'unknown')
+        USING ERRCODE = 'FR410', HINT = 'The task was finished, cancelled or issued anew: stop the work and claim again.';
+END $$;
+
+-- Extends the lease of an agent's task. FR410: the task is no longer this claimant's, who must stop.
+CREATE OR REPLACE FUNCTION farrier.renew_task(node text, task bigint, lease_token uuid, agent_key text, lease interval DEFAULT '60 seconds') RETURNS timestamptz
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    RETURN keep_task(agent_of(prove_agent(node, agent_key)), task, lease_token, lease);
+END $$;
+
+-- Extends the lease of a worker's task. FR410: the task is no longer this claimant's, who must stop.
+CREATE OR REPLACE FUNCTION farrier.renew_work(task bigint, lease_token uuid, lease interval DEFAULT '60 seconds') RETURNS timestamptz
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    RETURN keep_task('worker ' || (prove_worker()).login, task, lease_token, lease);
+END $$;
+
+-- Takes the grant away; what the login has claimed is issued again when the lease runs out.
+CREATE OR REPLACE FUNCTION farrier.revoke_worker(login text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    DELETE FROM workers w WHERE w.login = revoke_worker.login;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'login % is not granted any tasks', coalesce(quote_literal(left(login, 80)), 'null')
+            USING ERRCODE = 'FR404', HINT = 'SELECT login FROM farrier.workers lists those that are.';
+    END IF;
+END $$;
+
+-- Takes the oldest queued task of these types that `of_node` and `of_site` allow (null: any), for the named claimant.
+-- Nodes that are paused start nothing.
+CREATE OR REPLACE FUNCTION farrier.take_task(claimant text, types text[], of_node bigint, of_site text, lease interval)
+    RETURNS TABLE (task bigint, node_id bigint, node_name text, type text, params jsonb, attempt integer, lease_token uuid, lease_until timestamptz)
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM check_lease(lease);
+    PERFORM check_types(types);
+    RETURN QUERY
+    WITH next AS (
+        SELECT t.id, n.name FROM node_tasks t JOIN nodes n ON n.id = t.node_id
+         WHERE t.status = 'queued' AND t.type = ANY (types) AND n.paused IS NULL
+           AND (of_node IS NULL OR t.node_id = of_node) AND (of_site IS NULL OR n.site = of_site)
+         ORDER BY t.id LIMIT 1 FOR UPDATE OF t SKIP LOCKED)
+    UPDATE node_tasks t
+       SET status = 'dispatched', claimed_by = claimant, lease_token = gen_random_uuid(),
+           lease_until = farrier.now() + take_task.lease, dispatched_at = farrier.now()
+      FROM next WHERE t.id = next.id
+    RETURNING t.id, t.node_id, next.name, t.type, t.params, t.attempt, t.lease_token, t.lease_until;
+END $$;
+
+-- `farrier.model.node.TaskType`.
+CREATE OR REPLACE FUNCTION farrier.task_types() RETURNS text[] LANGUAGE sql IMMUTABLE
+    RETURN '{node.drain,node.uninstall,node.scrub_gpu,node.cleanup_storage,node.validate_clean,node.release_allocations}'::text[];
+
+-- Tasks for agents, belonging to the node's live decommission. One that is live already is not made twice; looked for
+-- before, because the index alone would wait for an agent that is just finishing it.
+CREATE OR REPLACE FUNCTION farrier.write_tasks(changes jsonb) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE farrier.node_tasks t
+       SET status = r.status, result = to_jsonb(r.result), ended_at = farrier.now()
+      FROM jsonb_to_recordset(changes -> 'ends') r (task bigint, status text, result text)
+     WHERE t.id = r.task AND t.status IN ('queued', 'dispatched');
+    INSERT INTO farrier.node_tasks (node_id, workflow_id, type, status, params, attempt, failures, result, ended_at)
+    SELECT n.id, n.live_workflow_id, r.type, coalesce(r.ended, 'queued'), r.params, r.attempt, r.failures,
+           to_jsonb(r.result), CASE WHEN r.ended IS NOT NULL THEN farrier.now() END
+      FROM jsonb_to_recordset(changes -> 'tasks')
+           AS r (run bigint, type text, ended text, params jsonb, attempt integer, failures integer, result text)
+      JOIN farrier.nodes n ON n.id = r.run
+     WHERE r.ended IS NOT NULL
+        OR NOT EXISTS (SELECT FROM farrier.node_tasks t
+                        WHERE t.node_id = n.id AND t.type = r.type AND t.status IN ('queued', 'dispatched'))
+        ON CONFLICT (node_id, type) WHERE status IN ('queued', 'dispatched') DO NOTHING;
+END $$;
+
+-- =====================================================================================================================
+-- Functions: intents
+-- =====================================================================================================================
+
+-- The answers of a commit, each found by its id, whatever the planner thinks. Between two ANALYZE it takes what is
+-- pending for next to nothing, and in a storm every commit would walk over all of it: so the condition is one that the
+-- index of what is pending does not serve.
+CREATE OR REPLACE FUNCTION farrier.answer_intents(answers jsonb) RETURNS void
+    LANGUAGE plpgsql SET enable_seqscan = off SET enable_nestloop = off AS $$
+BEGIN
+    UPDATE farrier.intents i
+       SET status = r.status, reason = nullif(r.reason, ''), answered_at = farrier.now()
+      FROM jsonb_to_recordset(answers) r (intent bigint, status text, reason text)
+     WHERE i.id = r.intent AND i.status || '' = 'pending'
+       AND i.id = ANY (ARRAY(SELECT (a ->> 'intent')::bigint FROM jsonb_array_elements(answers) a));
+END $$;
+
+-- An intent as one call: the id of the new intent, or of the first with this key. The same key with other content is
+-- an error.
+CREATE OR REPLACE FUNCTION farrier.intent(node text, action text, params jsonb DEFAULT '{}', idempotency_key text DEFAULT NULL,
+                               requested_by text DEFAULT NULL, api_version integer DEFAULT NULL) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    new_id bigint;
+    first record;
+BEGIN
+    INSERT INTO intents (node, action, params, idempotency_key, requested_by, api_version)
+    VALUES (intent.node, intent.action, intent.params, intent.idempotency_key, intent.requested_by, intent.api_version)
+    RETURNING id INTO new_id;
+    RETURN new_id;
+EXCEPTION WHEN unique_violation THEN
+    SELECT i.id, i.action, i.params INTO first FROM intents i
+     WHERE i.node_id = find_node(intent.node) AND i.idempotency_key = intent.idempotency_key;
+    IF first.action = intent.action AND first.params = intent.params THEN
+        RETURN first.id;
+    END IF;
+    RAISE EXCEPTION 'idempotency key % belongs to intent %, which asks for % %', quote_literal(intent.idempotency_key), first.id, first.action, first.params
+        USING ERRCODE = 'FR400', HINT = 'One key is one request; take a new key for a new one.';
+END $$;
+
+-- Refuses an intent that no state would make right, and fills in what clients do not set.
+CREATE OR REPLACE FUNCTION farrier.validate_intent() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    spec record;
+    fault text;
+    asked integer := coalesce(NEW.api_version, setting('api_min'));
+    first_id bigint;
+BEGIN
+    PERFORM refuse_version(NEW.api_version);
+    SELECT a.since, a.params INTO spec FROM actions a WHERE a.action = NEW.action;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'unknown action %', coalesce(quote_literal(NEW.action), 'null')
+            USING ERRCODE = 'FR400', HINT = (SELECT 'Known: ' || string_agg(a.action, ', ' ORDER BY a.action) FROM actions a);
+    END IF;
+    -- Before the hint, which repeats all of it.
+    IF octet_length(NEW.params::text) > 16384 THEN
+        RAISE EXCEPTION 'params are % bytes; 16384 is the most', octet_length(NEW.params::text) USING ERRCODE = 'FR400';
+    END IF;
+    IF char_length(NEW.idempotency_key) > 255 OR char_length(NEW.requested_by) > 255 THEN
+        RAISE EXCEPTION '% is longer than 255 characters',
+            CASE WHEN char_length(NEW.idempotency_key) > 255 THEN 'idempotency_key' ELSE 'requested_by' END USING ERRCODE = 'FR400';
+    END IF;
+    IF spec.since > asked THEN
+        RAISE EXCEPTION 'action % needs api_version % or later; this intent has %', NEW.action, spec.since,
+            coalesce(NEW.api_version::text, format('none, which means %s', asked))
+            USING ERRCODE = 'FR406', HINT = insert_with_version(NEW, spec.since);
+    END IF;
+    fault := CASE WHEN NEW.params IS NULL THEN 'params must be a JSON object' ELSE params_fault(spec.params, NEW.params) END;
+    IF fault IS NOT NULL THEN
+        RAISE EXCEPTION '%: %', NEW.action, fault USING ERRCODE = 'FR400';
+    END IF;
+    NEW.node_id := find_node(NEW.node);
+    NEW.status := 'pending';
+    NEW.reason := NULL;
+    NEW.answered_at := NULL;
+    NEW.created_at := farrier.now();
+    IF NEW.idempotency_key IS NOT NULL THEN
+        SELECT i.id INTO first_id FROM intents i WHERE i.node_id = NEW.node_id AND i.idempotency_key = NEW.idempotency_key;
+        IF FOUND THEN
+            RAISE EXCEPTION 'node % already has an intent with idempotency key %: intent %', NEW.node, quote_literal(NEW.idempotency_key), first_id
+                USING ERRCODE = 'unique_violation', CONSTRAINT = 'intents_key',
+                      HINT = 'farrier.intent() returns the first intent instead of failing.';
+        END IF;
+    END IF;
+    RETURN NEW;
+END $$;
+
+-- The same refusals as `register_node`, when the intent is inserted.
+CREATE OR REPLACE FUNCTION farrier.validate_set() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    PERFORM refuse_details(NULL, NULL, coalesce(NEW.params -> 'labels', '{}'), NEW.params ->> 'site', NEW.params ->> 'model');
+    PERFORM read_macs(ARRAY(SELECT jsonb_array_elements_text(NEW.params -> 'macs')));
+    RETURN NEW;
+END $$;
+
+-- Enqueues the nodes of new intents.
+CREATE OR REPLACE FUNCTION farrier.wake_for_intents() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    INSERT INTO wake_requests (kind, id) SELECT DISTINCT 'node', node_id FROM new_rows;
+    RETURN NULL;
+END $$;
+
+-- =====================================================================================================================
+-- Functions: maas
+-- =====================================================================================================================
+
+-- Records the first state of a new region.
+CREATE OR REPLACE FUNCTION farrier.begin_region() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    PERFORM record_beginning('maas_region', NEW.id, NEW.version, 'state', NEW.state, 'site ' || NEW.site, 'configured by ' || session_user);
+    RETURN NULL;
+END $$;
+
+-- Removes a region that is in no controller's settings any more. Its history stays. Refused (FR409) while it is configured
+-- somewhere, and while nodes have machines there, of which nobody would ever hear again.
+CREATE OR REPLACE FUNCTION farrier.forget_site(given text) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    region record;
+    users text;
+BEGIN
+    -- First, as a commit does.
+    PERFORM FROM schedule s JOIN maas_regions r ON r.id = s.id WHERE s.kind = 'maas_region' AND r.site = given FOR UPDATE OF s;
+    SELECT r.id, r.state INTO region FROM maas_regions r WHERE r.site = given FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no region of a site % is known', coalesce(quote_literal(given), 'null')
+            USING ERRCODE = 'FR404', HINT = 'farrier site list shows the sites.';
+    END IF;
+    IF region.state <> 'unconfigured' THEN
+        RAISE EXCEPTION 'the region of site % is %, not unconfigured', given, region.state
+            USING ERRCODE = 'FR409', HINT = 'Take the site out of the settings of every controller and have them read these; ten minutes later its region is unconfigured.';
+    END IF;
+    SELECT string_agg(x.name, ', ') || CASE WHEN max(x.many) > 5 THEN format(' and %s more', max(x.many) - 5) ELSE '' END INTO users
+      FROM (SELECT n.name, count(*) OVER () AS many FROM nodes n
+             WHERE n.site = given AND n.maas_id IS NOT NULL AND n.status <> 'deleted' ORDER BY n.name LIMIT 5) x;
+    IF users IS NOT NULL THEN
+        RAISE EXCEPTION 'nodes of site % have machines in its region: %', given, users
+            USING ERRCODE = 'FR409', HINT = 'Remove these nodes first, or put the site back into the settings.';
+    END IF;
+    DELETE FROM schedule s WHERE s.kind = 'maas_region' AND s.id = region.id;
+    DELETE FROM outcomes o WHERE o.kind = 'maas_region' AND o.id = region.id;
+    DELETE FROM maas_regions r WHERE r.id = region.id;
+END $$;
+
+-- Refuses a region that begins in a state other than the model's first.
+CREATE OR REPLACE FUNCTION farrier.guard_first_region() RETURNS trigger LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM initial_values v WHERE v.kind = 'maas_region' AND v.layer = 'state' AND v.value = NEW.state) THEN
+        RAISE EXCEPTION 'a region does not begin as %', NEW.state USING ERRCODE = 'FR409';
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- Whoever writes: no edge that the model lacks, and no other beginning.
+CREATE OR REPLACE FUNCTION farrier.guard_region() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM farrier.edges e WHERE e.kind = 'maas_region' AND e.layer = 'state'
+                                                 AND e.from_value = OLD.state AND e.to_value = NEW.state) THEN
+        RAISE EXCEPTION 'region %: the model has no edge % -> %', NEW.site, OLD.state, NEW.state USING ERRCODE = 'FR409';
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- What is known of a node's machine in MAAS, as its handler sees it; null for nothing. `ours` is null while nobody knows
+-- whom our key belongs to.
+CREATE OR REPLACE FUNCTION farrier.maas_observation(node_id bigint, system_id text, site text) RETURNS jsonb
+    LANGUAGE sql STABLE
+    RETURN (SELECT o.detail || jsonb_build_object(
+                       'system_id', o.system_id, 'state', o.state, 'since', o.since, 'read_at', o.read_at,
+                       'fresh_at', CASE WHEN o.stale_since IS NULL THEN greatest(o.read_at, r.complete_at) ELSE o.read_at END,
+                       'ours', CASE WHEN r.username IS NOT NULL THEN coalesce(o.detail ->> 'owner' = r.username, false) END)
+              FROM farrier.node_observations o LEFT JOIN farrier.maas_regions r ON r.site = $3
+             WHERE o.node_id = $1 AND o.source = 'maas' AND o.system_id = $2
+               AND o.read_at >= coalesce(r.since, '-infinity'));
+
+-- Nodes whose handler may care about these readings, with their schedule rows locked: what changed, what a workflow waits
+-- to see for the first time since its stage began or since the region is another one, and what contradicts for long
+-- enough now. Locked before any observation
+-- is, as a node's own commit does, so the two cannot wait for each other; a node that is gone has no row.
+CREATE OR REPLACE FUNCTION farrier.nodes_told(readings jsonb) RETURNS bigint[]
+    LANGUAGE plpgsql
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+    AS $$
+DECLARE
+    told bigint[];
+BEGIN
+    SELECT coalesce(array_agg(c.node), '{}') INTO told
+      FROM jsonb_to_recordset(readings) c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb)
+      JOIN farrier.node_observations o ON o.node_id = c.node AND o.source = 'maas' AND o.system_id = c.system_id
+      JOIN farrier.nodes n ON n.id = o.node_id
+      -- One row or none: by the key of the node, and by that of its workflow.
+     CROSS JOIN LATERAL (SELECT (SELECT v.began_at FROM farrier.maas_motion v WHERE v.node_id = c.node) AS began_at OFFSET 0) m
+      LEFT JOIN farrier.maas_regions r ON r.site = o.site
+     WHERE o.state IS DISTINCT FROM c.state
+        OR farrier.telling(o.detail) <> farrier.telling(c.detail)
+        OR (m.began_at IS NOT NULL AND ((o.read_at < m.began_at AND c.read_at >= m.began_at)
+                                        OR o.read_at < r.since
+                                        OR o.detail -> 'last_sync' IS DISTINCT FROM c.detail -> 'last_sync'))
+        OR (n.status IN ('active', 'offline', 'quarantined') AND c.state <> 'deployed'
+            AND o.read_at - o.since < interval '60 seconds' AND c.read_at - o.since >= interval '60 seconds');
+    RETURN ARRAY(SELECT s.id FROM farrier.schedule s WHERE s.kind = 'node' AND s.id = ANY (told) ORDER BY s.id FOR NO KEY UPDATE OF s);
+END $$;
+
+-- A region has no machine of another form, and each that is asked for costs it a request.
+CREATE OR REPLACE FUNCTION farrier.refuse_machine_id() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'maas_id % is no system id of MAAS', quote_literal(left(NEW.maas_id, 64))
+        USING ERRCODE = 'FR400', HINT = 'It has letters and digits alone, mostly six; the host name is something else.';
+END $$;
+
+-- Why nothing that a site's region says or is told now can be trusted to be about our machines; null for no reason.
+CREATE OR REPLACE FUNCTION farrier.region_doubt(site text) RETURNS text
+    LANGUAGE sql STABLE
+    RETURN (SELECT CASE WHEN r.failure IN ('absent', 'auth') OR r.username IS NULL THEN coalesce(r.last_error, 'nobody has read it yet') END
+              FROM farrier.maas_regions r WHERE r.site = $1);
+
+-- When the region of a site could not be read, of late: none of that time counts against a stage. A week is longer than any
+-- stage waits, and each outage has two changes.
+CREATE OR REPLACE FUNCTION farrier.region_outages(site text) RETURNS json
+    LANGUAGE sql STABLE
+    RETURN (SELECT coalesce(json_agg(o), '[]') FROM (
+        SELECT r.state_entered_at AS began_at, NULL::timestamptz AS ended_at
+          FROM farrier.maas_regions r WHERE r.site = $1 AND r.state <> 'observing'
+         UNION ALL
+        (SELECT h.at - make_interval(secs => h.seconds_in_source), h.at
+           FROM farrier.maas_regions r
+          CROSS JOIN LATERAL (
+                SELECT * FROM farrier.history h
+                 WHERE h.kind = 'maas_region' AND h.id = r.id AND h.layer = 'state' ORDER BY h.version DESC LIMIT 100) h
+          WHERE r.site = $1 AND h.from_value <> 'observing' AND h.at > farrier.now() - interval '7 days')) o);
+
+-- The regions that a controller has configured: [{site, url, motion_seconds, sweep_seconds}]. New ones are scheduled at
+-- once, known ones are tried again at once; those that are not named stay as they are, for they may be another's.
+CREATE OR REPLACE FUNCTION farrier.set_sites(sites jsonb) RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    made bigint;
+BEGIN
+    -- First, as a commit does.
+    PERFORM FROM farrier.schedule s
+     WHERE s.kind = 'maas_region'
+       AND s.id IN (SELECT r.id FROM farrier.maas_regions r JOIN jsonb_to_recordset(sites) c (site text) ON c.site = r.site)
+     ORDER BY s.id FOR NO KEY UPDATE;
+    UPDATE farrier.maas_regions r
+       SET version = r.version + 1, motion_every = make_interval(secs => c.motion_seconds),
+           sweep_every = make_interval(secs => c.sweep_seconds), identified_at = NULL, next_try_at = NULL,
+           configured_at = farrier.now(),
+           -- Another region has other events, other users, and other machines by the same ids: nothing that was read
+           -- before says anything of them.
+           since = CASE WHEN r.url = c.url THEN r.since ELSE farrier.now() END,
+           url = c.url, cursor = CASE WHEN r.url = c.url THEN r.cursor ELSE '{}' END,
+           complete_at = CASE WHEN r.url = c.url THEN r.complete_at END,
+           username = CASE WHEN r.url = c.url THEN r.username END
+      FROM jsonb_to_recordset(sites) c (site text, url text, motion_seconds double precision, sweep_seconds double precision)
+     WHERE r.site = c.site;
+    PERFORM farrier.enqueue('maas_region', r.id) FROM farrier.maas_regions r
+      JOIN jsonb_to_recordset(sites) c (site text) ON c.site = r.site;
+    FOR made IN
+        INSERT INTO farrier.maas_regions (site, url, motion_every, sweep_every, configured_at)
+        SELECT c.site, c.url, make_interval(secs => c.motion_seconds), make_interval(secs => c.sweep_seconds), farrier.now()
+          FROM jsonb_to_recordset(sites) c (site text, url text, motion_seconds double precision, sweep_seconds double precision)
+         ORDER BY c.site
+            ON CONFLICT (site) DO NOTHING
+        RETURNING id
+    LOOP
+        PERFORM farrier.schedule_new('maas_region', made, '0');
+    END LOOP;
+END $$;
+
+-- What a node's handler decides on, of what is kept of its machine.
+CREATE OR REPLACE FUNCTION farrier.telling(detail jsonb) RETURNS jsonb
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN detail - '{last_sync,netboot,status_name,status_message,error_description,osystem,distro_series,commissioning_status_name,testing_status_name}'::text[];
+
+-- A node that gets a machine, or another one, has it unread; a node without one has nothing that was observed.
+CREATE OR REPLACE FUNCTION farrier.watch_machine() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF NEW.maas_id IS NULL OR NEW.site IS NULL OR NEW.status = 'deleted' THEN
+        DELETE FROM node_observations o WHERE o.node_id = NEW.id AND o.source = 'maas';
+    ELSE
+        INSERT INTO node_observations AS o (node_id, source, site, system_id, stale_since)
+        VALUES (NEW.id, 'maas', NEW.site, NEW.maas_id, farrier.now())
+            ON CONFLICT (node_id, source) DO UPDATE
+               SET site = excluded.site, system_id = excluded.system_id, stale_since = excluded.stale_since,
+                   state = NULL, since = NULL, read_at = NULL, lost_at = NULL, detail = '{}';
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- The regions of a commit, and what their looks found. Events come before readings: those were made after them.
+CREATE OR REPLACE FUNCTION farrier.write_maas_regions(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
+    LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    fit bigint[] := ARRAY(
+        SELECT r.id FROM farrier.maas_regions r
+          JOIN jsonb_to_recordset(changes -> 'runs') c (run bigint, version bigint) ON c.run = r.id AND c.version = r.version
+         ORDER BY r.id FOR NO KEY UPDATE OF r);
+BEGIN
+    IF cardinality(fit) < jsonb_array_length(changes -> 'runs') THEN
+        RETURN QUERY SELECT c.run, interval '0' FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (fit);
+        changes := farrier.of_runs(changes, fit);
+    END IF;
+    IF changes ? 'regions' THEN
+        UPDATE farrier.maas_regions r
+           SET version = r.version + 1, state = c.state,
+               state_entered_at = CASE WHEN r.state = c.state THEN r.state_entered_at ELSE farrier.now() END,
+               username = c.username, identified_at = c.identified_at, cursor = c.cursor, complete_at = c.complete_at,
+               swept_at = c.swept_at, last_error = c.last_error, failure = c.failure, failures = c.failures,
+               next_try_at = c.next_try_at, unreadable = c.unreadable, configured_at = c.configured_at,
+               -- Machines were judged by another user's key until now.
+               since = CASE WHEN r.username <> c.username THEN c.identified_at ELSE r.since END
+          FROM jsonb_populate_recordset(NULL::farrier.maas_regions, changes -> 'regions') c
+         WHERE r.id = c.id;
+    END IF;
+    IF changes ? 'readings' THEN
+        PERFORM farrier.enqueue('node', told) FROM unnest(farrier.nodes_told(changes -> 'readings')) told;
+    END IF;
+    IF changes ? 'unknown' THEN
+        UPDATE farrier.node_observations o SET stale_since = c.at
+          FROM jsonb_to_recordset(changes -> 'unknown') c (run bigint, at timestamptz) JOIN farrier.maas_regions r ON r.id = c.run
+         WHERE o.site = r.site AND o.stale_since IS NULL;
+    END IF;
+    IF changes ? 'named' THEN
+        UPDATE farrier.node_observations o SET stale_since = c.at
+          FROM jsonb_to_recordset(changes -> 'named') c (run bigint, system_id text, at timestamptz, status_changed boolean)
+          JOIN farrier.maas_regions r ON r.id = c.run
+         WHERE o.site = r.site AND o.system_id = c.system_id
+           AND (c.status_changed OR EXISTS (SELECT FROM farrier.maas_motion m WHERE m.node_id = o.node_id));
+    END IF;
+    IF changes ? 'readings' THEN
+        UPDATE farrier.node_observations o
+           SET state = c.state, since = CASE WHEN o.state = c.state THEN o.since ELSE c.read_at END, read_at = c.read_at,
+               stale_since = CASE WHEN o.stale_since > c.read_at THEN o.stale_since END, detail = c.detail,
+               lost_at = CASE WHEN c.state <> 'absent' THEN NULL
+                              WHEN o.state <> 'absent' AND NOT EXISTS (SELECT FROM farrier.nodes n WHERE n.id = o.node_id AND n.live_workflow_kind = 'decommission')
+                              THEN c.read_at ELSE o.lost_at END
+          FROM jsonb_to_recordset(changes -> 'readings') c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb)
+         WHERE o.node_id = c.node AND o.source = 'maas' AND o.system_id = c.system_id
+           AND (o.read_at IS NULL OR o.read_at <= c.read_at);
+    END IF;
+END $$;
+
+-- =====================================================================================================================
+-- Functions: brakes
+-- =====================================================================================================================
+
+-- The time over which nodes that leave service are counted together.
+CREATE OR REPLACE FUNCTION farrier.brake_window() RETURNS interval
+    LANGUAGE sql STABLE SET search_path = farrier, pg_temp
+    RETURN make_interval(secs => coalesce(farrier.setting('brake_window_seconds'), 600)::double precision);
+
+-- When the brake last refused to take this node out of service; null once the node is to try again, after half of the window.
+CREATE OR REPLACE FUNCTION farrier.braked_at(of_site text, of_node bigint) RETURNS timestamptz
+    LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
+    SELECT d.at FROM departures d
+     WHERE d.site = coalesce(of_site, '') AND d.node = of_node AND d.held AND d.at > farrier.now() - brake_window() / 2
+       AND NOT is_brake_lifted(d.site)
+$$;
+
+-- The runs, of those among these that would take an active node out of service, that a brake refuses. Commits of one site wait for
+-- each other here, so no more nodes leave than may, however many controllers decide at once. A refused run counts like one that
+-- left: what would leave together is counted as a whole.
+CREATE OR REPLACE FUNCTION farrier.held_by_brakes(leaving jsonb, among bigint[]) RETURNS bigint[]
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    one    record;
+    brake  brakes;
+    recent timestamptz := farrier.now() - brake_window();
+    share  numeric := setting('brake_share');
+    least  numeric := setting('brake_at_least');
+    going  integer;
+    stops  boolean;
+    held   bigint[] := '{}';
+BEGIN
+    FOR one IN
+        SELECT coalesce(n.site, '') AS site, array_agg(n.id ORDER BY n.id) AS runs
+          FROM jsonb_to_recordset(leaving) c (run bigint) JOIN nodes n ON n.id = c.run AND n.status = 'active'
+         WHERE c.run = ANY (among)
+         GROUP BY 1 ORDER BY 1
+    LOOP
+        INSERT INTO brakes (site) VALUES (one.site) ON CONFLICT DO NOTHING;
+        SELECT * INTO brake FROM brakes b WHERE b.site = one.site FOR UPDATE;
+        -- No bound above: farrier.now() is when this commit began, and one that began later may have been first here.
+        DELETE FROM departures d WHERE d.site = one.site AND d.at < recent;
+        IF brake.counted_at IS NULL OR brake.counted_at NOT BETWEEN farrier.now() - interval '1 minute' AND farrier.now() THEN
+            brake.counted_at := farrier.now();
+            brake.in_service := (SELECT count(*) FROM (
+                SELECT n.id FROM nodes n WHERE n.status = 'active' AND coalesce(n.site, '') = one.site
+                UNION SELECT d.node FROM departures d WHERE d.site = one.site) s);
+        END IF;
+        going := (SELECT count(*) FROM (SELECT unnest(one.runs) UNION SELECT d.node FROM departures d WHERE d.site = one.site) g);
+        stops := coalesce(going > share * brake.in_service AND going >= least, false) AND NOT is_brake_lifted(one.site);
+        IF stops AND NOT EXISTS (SELECT FROM departures d WHERE d.site = one.site AND d.held) THEN
+            brake.since := farrier.now();
+        END IF;
+        UPDATE brakes b SET in_service = brake.in_service, counted_at = brake.counted_at, since = brake.since WHERE b.site = one.site;
+        INSERT INTO departures SELECT one.site, run, farrier.now(), stops FROM unnest(one.runs) run
+            ON CONFLICT (site, node) DO UPDATE SET at = excluded.at, held = excluded.held;
+        IF stops THEN held := held || one.runs; END IF;
+    END LOOP;
+    RETURN held;
+END $$;
+
+-- Whether an operator has lifted the brake of a site, for now.
+CREATE OR REPLACE FUNCTION farrier.is_brake_lifted(of_site text) RETURNS boolean
+    LANGUAGE sql STABLE SET search_path = farrier, pg_temp
+    RETURN coalesce((SELECT l.until > farrier.now() FROM farrier.brake_lifts l WHERE l.site = of_site ORDER BY l.id DESC LIMIT 1), false);
+
+-- Lets the moves of a site go on, whatever their number, for a while; again with another time while one lasts, '0' ends it. The site
+-- is '' for nodes without one.
+CREATE OR REPLACE FUNCTION farrier.lift_brake(site text, reason text, lasts interval DEFAULT '1 hour', requested_by text DEFAULT NULL) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    of_site text := coalesce(lift_brake.site, '');
+BEGIN
+    IF coalesce(reason, '') = '' OR length(reason) > 500 OR length(requested_by) > 255 THEN
+        RAISE EXCEPTION 'a brake is lifted for a reason of 1 to 500 characters, by a name of at most 255' USING ERRCODE = 'FR400';
+    ELSIF lasts IS NULL OR lasts < interval '0' OR lasts > interval '24 hours' THEN
+        RAISE EXCEPTION 'a brake is lifted for up to 24 hours, not for %', coalesce(lasts::text, 'null') USING ERRCODE = 'FR400';
+    ELSIF NOT is_brake_lifted(of_site) AND NOT EXISTS (SELECT FROM brakes_holding h WHERE h.site = of_site) THEN
+        RAISE EXCEPTION 'the brake of site % holds no node', quote_literal(of_site)
+            USING ERRCODE = 'FR409', HINT = 'SELECT * FROM farrier.brakes_holding lists the sites whose brake does.';
+    END IF;
+    INSERT INTO brake_lifts (site, until, reason, requested_by)
+    VALUES (of_site, farrier.now() + lasts, lift_brake.reason, coalesce(lift_brake.requested_by, session_user));
+END $$;
+
+-- =====================================================================================================================
+-- Functions: kinds
+-- =====================================================================================================================
+
+-- The id of a resource by its id, or by the name it has now, or by the name that only ended ones had; null if none ever had it.
+CREATE OR REPLACE FUNCTION farrier.any_resource(kind text, given text) RETURNS bigint
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    found_id bigint;
+BEGIN
+    EXECUTE format($q$
+        SELECT coalesce((SELECT r.id FROM %1$s r WHERE r.id = CASE WHEN $1 ~ '^[0-9]{1,18}$' THEN $1::bigint END),
+                        (SELECT r.id FROM %1$s r WHERE r.name = $1 AND r.ended_at IS NULL),
+                        (SELECT max(r.id) FROM %1$s r WHERE r.name = $1))
+    $q$, relation_of(kind)) INTO found_id USING given;
+    RETURN found_id;
+END $$;
+
+-- Ids of a kind whose table was dropped do not come again: they are in its history and requests.
+CREATE OR REPLACE FUNCTION farrier.begin_ids(of_kind text, relation regclass) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    known bigint := greatest((SELECT max(i.resource_id) FROM resource_intents i WHERE i.kind = of_kind),
+                             (SELECT max(h.id) FROM history h WHERE h.kind = of_kind));
+    here bigint;
+BEGIN
+    EXECUTE format('SELECT max(r.id) FROM %s r', relation) INTO here;
+    IF known > coalesce(here, 0) THEN
+        EXECUTE format('ALTER TABLE %s ALTER id RESTART WITH %s', relation, known + 1);
+    END IF;
+END $$;
+
+-- Triggers of every kind's table. A resource begins in its kind's first state and is scheduled at once; it moves along
+-- edges of the model only; one that enters a terminal state has ended, and gives
+-- back its numbers. The argument is the kind.
+CREATE OR REPLACE FUNCTION farrier.begin_resource() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    first text := (SELECT v.value FROM initial_values v WHERE v.kind = TG_ARGV[0] AND v.layer = 'state');
+BEGIN
+    IF first IS NULL THEN
+        RAISE EXCEPTION 'kind % has no states yet', TG_ARGV[0]
+            USING ERRCODE = 'FR409', HINT = 'farrier db migrate fills in kinds that come with farrier, farrier kind install others.';
+    END IF;
+    NEW.state := coalesce(NEW.state, first);
+    IF NEW.state <> first THEN
+        RAISE EXCEPTION 'a % does not begin as %', replace(TG_ARGV[0], '_', ' '), NEW.state
+            USING ERRCODE = 'FR409', HINT = format('It begins as %s.', first);
+    END IF;
+    RETURN NEW;
+END $$;
+
+-- Every state that is not the end of a resource, and how many are in it, since when the first of them, how many are above
+-- their own limit, and the limit of those that have none of their own. The arrays are limits that differ from the kind's:
+-- (kind, state, site, lasts), site null for all. What is late by the limit of all is counted in the index alone; of those
+-- that entered between the shortest and the longest limit of their state, sites that have one of their own are looked at.
+CREATE OR REPLACE FUNCTION farrier.count_resources(kinds text[], states text[], sites text[], limits interval[])
+    RETURNS TABLE (kind text, state text, n bigint, first timestamptz, above bigint, lasts interval)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    one record;
+BEGIN
+    FOR one IN SELECT k.kind, k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation ORDER BY k.kind LOOP
+        RETURN QUERY EXECUTE format($q$
+            WITH changed AS MATERIALIZED (
+                SELECT c.* FROM unnest($2, $3, $4, $5) AS c (kind, state, site, lasts) WHERE c.kind = $1),
+            known AS MATERIALIZED (
+                SELECT s.state, own.lasts, $6 - own.lasts AS late_before,
+                       $6 - CASE WHEN o.least IS NOT NULL THEN least(own.lasts, o.least) END AS first_late,
+                       coalesce($6 - greatest(own.lasts, o.most), '-infinity') AS all_late
+                  FROM farrier.kind_states s
+                 CROSS JOIN LATERAL (
+                       SELECT coalesce((SELECT c.lasts FROM changed c WHERE c.state = s.state AND c.site IS NULL), s.sla) AS lasts) own
+                 CROSS JOIN LATERAL (
+                       SELECT min(c.lasts) AS least, CASE WHEN own.lasts IS NOT NULL THEN max(c.lasts) END AS most
+                         FROM changed c WHERE c.state = s.state AND c.site IS NOT NULL) o
+                 WHERE s.kind = $1 AND NOT s.terminal),
+            counted AS MATERIALIZED (
+                SELECT r.state, count(*) AS n, min(r.state_entered_at) AS first FROM %1$s r WHERE r.ended_at IS NULL GROUP BY r.state),
+            otherwise AS MATERIALIZED (
+                SELECT k.state, count(*) FILTER (WHERE r.state_entered_at < $6 - o.lasts)
+                                - count(*) FILTER (WHERE o.lasts IS NOT NULL AND r.state_entered_at < k.late_before) AS n
+                  FROM known k
+                  JOIN %1$s r ON r.state = k.state AND r.ended_at IS NULL
+                   AND r.state_entered_at >= k.all_late AND r.state_entered_at < k.first_late
+                  LEFT JOIN changed o ON o.state = k.state AND o.site = r.site
+                 GROUP BY k.state)
+            SELECT $1, state, coalesce(c.n, 0), c.first, coalesce(late.n, 0) + coalesce(o.n, 0), k.lasts
+              FROM known k FULL JOIN counted c USING (state) LEFT JOIN otherwise o USING (state)
+              LEFT JOIN LATERAL (
+                   SELECT count(*) AS n FROM %1$s r
+                    WHERE r.ended_at IS NULL AND r.state = k.state AND r.state_entered_at < k.late_before) late ON c.n > 0
+        $q$, one.relation) USING one.kind, kinds, states, sites, limits, farrier.now();
+    END LOOP;
+END $$;
+
+-- Makes what an intent asks for: params are columns of the kind's table, and what they leave out has its default.
+CREATE OR REPLACE FUNCTION farrier.create_resource(of_kind text, called text, params jsonb) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    relation regclass := relation_of(of_kind);
+    columns text := (SELECT string_agg(format('%I', k), ', ' ORDER BY k) FROM jsonb_object_keys(params || '{"name": ""}') k);
+    made bigint;
+    violated text;
+    advice text;
+BEGIN
+    EXECUTE format('INSERT INTO %1$s (%2$s) SELECT %2$s FROM jsonb_populate_record(NULL::%1$s, $1) RETURNING id', relation, columns)
+       INTO made USING params || jsonb_build_object('name', called);
+    RETURN made;
+EXCEPTION
+    WHEN unique_violation THEN
+        GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
+        IF violated <> name_index(of_kind) THEN RAISE; END IF;
+        RAISE EXCEPTION '% % exists already', replace(of_kind, '_', ' '), quote_literal(called)
+            USING ERRCODE = 'unique_violation', CONSTRAINT = violated,
+                  HINT = 'Its name is free again when it has ended. farrier.resource_intent() with an idempotency key may be repeated.';
+    WHEN check_violation THEN
+        GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
+        IF violated NOT IN ('resources_name_check') THEN RAISE; END IF;
+        RAISE EXCEPTION '% is no name: it has 1 to 253 letters, digits, dots, dashes and underscores, not digits alone', quote_literal(called)
+            USING ERRCODE = 'FR400';
+    WHEN data_exception THEN  -- a number, or another text, that the column cannot hold
+        GET STACKED DIAGNOSTICS advice = PG_EXCEPTION_HINT;
+        RAISE EXCEPTION 'create: %', SQLERRM USING ERRCODE = 'FR400', HINT = advice;
+END $$;
+
+-- How `detail` is read of a row `r`: the columns of the kind's own, and what KIND_detail(id) adds, where there is such a
+-- function in the schema of the kind's table.
+CREATE OR REPLACE FUNCTION farrier.detail_of(of_kind text, relation regclass) RETURNS text
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    adds text := (SELECT format('%I.%I', c.relnamespace::regnamespace::text, of_kind || '_detail') FROM pg_class c WHERE c.oid = relation);
+BEGIN
+    RETURN 'to_jsonb(r) - ''{id,name,site,version,state,state_entered_at,created_at,ended_at,last_error}''::text[]'
+           || CASE WHEN to_regprocedure(adds || '(bigint)') IS NULL THEN '' ELSE format(' || coalesce(%s(r.id), ''{}'')', adds) END;
+END $$;
+
+-- Guards the edges of a kind's state, and ends a resource that enters a terminal one. The argument is the kind.
+CREATE OR REPLACE FUNCTION farrier.enter_state() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM edges e WHERE e.kind = TG_ARGV[0] AND e.layer = 'state'
+                                         AND e.from_value = OLD.state AND e.to_value = NEW.state) THEN
+        RAISE EXCEPTION '% %: the model has no edge % -> %', replace(TG_ARGV[0], '_', ' '), NEW.name, OLD.state, NEW.state
+            USING ERRCODE = 'FR409', HINT = 'farrier.edges lists every edge; intents are how to ask for one.';
+    END IF;
+    NEW.state_entered_at := farrier.now();
+    IF EXISTS (SELECT FROM kind_states s WHERE s.kind = TG_ARGV[0] AND s.state = NEW.state AND s.terminal) THEN
+        NEW.ended_at := farrier.now();
+        PERFORM free_numbers(TG_ARGV[0], NEW.id);
+    END IF;
+    RETURN NEW;
+END $$;
+
+-- The id of a resource that has not ended, by its name or id. FR404 for any other.
+CREATE OR REPLACE FUNCTION farrier.find_resource(of_kind text, given text) RETURNS bigint
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    found_id bigint;
+    ended timestamptz;
+BEGIN
+    EXECUTE format(CASE WHEN given ~ '^[0-9]{1,18}$' THEN 'SELECT r.id, r.ended_at FROM %s r WHERE r.id = $1::bigint'
+                        ELSE 'SELECT r.id, r.ended_at FROM %s r WHERE r.name = $1 AND r.ended_at IS NULL' END,
+                   relation_of(of_kind)) INTO found_id, ended USING given;
+    IF found_id IS NULL THEN
+        RAISE EXCEPTION 'no % is named % (a name or an id was expected)', replace(of_kind, '_', ' '), coalesce(quote_literal(given), 'null')
+            USING ERRCODE = 'FR404', HINT = format('SELECT name FROM farrier.list_resources(%L) lists them.', of_kind);
+    END IF;
+    IF ended IS NOT NULL THEN
+        RAISE EXCEPTION '% % has ended', replace(of_kind, '_', ' '), given
+            USING ERRCODE = 'FR404', HINT = 'Create it again: that makes a new id.';
+    END IF;
+    RETURN found_id;
+END $$;
+
+-- Forgets a kind, of which nothing may be left that has not ended. Its table stays, and so do history and requests; only its
+-- rows of the schedule, its last outcomes and its numbers go. Does the same for a kind whose table was dropped.
+CREATE OR REPLACE FUNCTION farrier.forget_kind(of_kind text) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    relation regclass := (SELECT k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation WHERE k.kind = of_kind);
+    living record;
+    hook text;
+BEGIN
+    IF NOT EXISTS (SELECT FROM kinds k WHERE k.kind = of_kind) THEN PERFORM relation_of(of_kind); END IF;
+    IF relation IS NOT NULL THEN
+        EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', relation);
+        EXECUTE format('SELECT count(*) AS n, min(r.name) AS first FROM %s r WHERE r.ended_at IS NULL', relation) INTO living;
+        IF living.n > 0 THEN
+            RAISE EXCEPTION 'resources of kind % have not ended: % in all, such as %', of_kind, living.n, living.first
+                USING ERRCODE = 'FR409', HINT = 'Delete them first, and let the daemon end them; then the kind may go.';
+        END IF;
+        FOREACH hook IN ARRAY ARRAY['begin_resource', 'schedule_resource', 'enter_state'] LOOP
+            EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', hook, relation);
+        END LOOP;
+    END IF;
+    PERFORM free_numbers(n.kind, n.id) FROM (SELECT DISTINCT kind, id FROM pool_numbers WHERE kind = of_kind) n;
+    DELETE FROM schedule WHERE kind = of_kind;
+    UPDATE resource_intents i SET status = 'rejected', reason = 'its kind was removed', answered_at = farrier.now()
+     WHERE i.kind = of_kind AND i.status = 'pending';
+    DELETE FROM outcomes WHERE kind = of_kind;
+    DELETE FROM edges WHERE kind = of_kind;
+    DELETE FROM initial_values WHERE kind = of_kind;
+    DELETE FROM kind_actions WHERE kind = of_kind;
+    DELETE FROM kind_states WHERE kind = of_kind;
+    DELETE FROM kinds WHERE kind = of_kind;
+    DELETE FROM callable WHERE to_regprocedure(function) IS NULL;
+END $$;
+
+-- The states that resources of a kind are in, which nobody changes until this transaction ends.
+CREATE OR REPLACE FUNCTION farrier.inhabited_states(of_kind text) RETURNS SETOF text
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+BEGIN
+    EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', relation_of(of_kind));
+    RETURN QUERY EXECUTE format('SELECT DISTINCT r.state FROM %s r WHERE r.ended_at IS NULL ORDER BY r.state', relation_of(of_kind));
+END $$;
+
+-- Resources above the limit that holds for themselves, of each kind the `most` that are above it the furthest. Arguments as above.
+CREATE OR REPLACE FUNCTION farrier.late_resources(kinds text[], states text[], sites text[], limits interval[], most integer)
+    RETURNS TABLE (kind text, id bigint, name text, site text, state text, since timestamptz, lasts interval, last_error text)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    one record;
+BEGIN
+    FOR one IN SELECT k.kind, k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation ORDER BY k.kind LOOP
+        RETURN QUERY EXECUTE format($q$
+            WITH changed AS MATERIALIZED (
+                SELECT c.* FROM unnest($2, $3, $4, $5) AS c (kind, state, site, lasts) WHERE c.kind = $1),
+            known AS MATERIALIZED (
+                SELECT s.state, coalesce((SELECT c.lasts FROM changed c WHERE c.state = s.state AND c.site IS NULL), s.sla) AS lasts,
+                       (SELECT min(c.lasts) FROM changed c WHERE c.state = s.state AND c.site IS NOT NULL) AS of_a_site
+                  FROM farrier.kind_states s WHERE s.kind = $1 AND NOT s.terminal)
+            SELECT $1, r.id, r.name, r.site, r.state, r.state_entered_at, coalesce(o.lasts, k.lasts), r.last_error
+              FROM known k
+              JOIN %1$s r ON r.state = k.state AND r.ended_at IS NULL
+               AND r.state_entered_at < $7 - least(k.lasts, k.of_a_site)
+              LEFT JOIN changed o ON o.state = k.state AND o.site = r.site
+             WHERE r.state_entered_at < $7 - coalesce(o.lasts, k.lasts)
+             ORDER BY r.state_entered_at + coalesce(o.lasts, k.lasts), r.id
+             LIMIT $6
+        $q$, one.relation) USING one.kind, kinds, states, sites, limits, most, farrier.now();
+    END LOOP;
+END $$;
+
+-- Resources of a kind, or of all kinds, with what their last run said; `ended` adds those that are no more.
+CREATE OR REPLACE FUNCTION farrier.list_resources(of_kind text, ended boolean DEFAULT false)
+    RETURNS TABLE (kind text, id bigint, name text, site text, state text, state_entered_at timestamptz, created_at timestamptz,
+                   ended_at timestamptz, last_error text, detail jsonb, outcome jsonb, outcome_at timestamptz, due_at timestamptz)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    one record;
+BEGIN
+    IF of_kind IS NOT NULL THEN PERFORM relation_of(of_kind); END IF;
+    FOR one IN SELECT k.* FROM kinds k JOIN pg_class c ON c.oid = k.relation WHERE of_kind IS NULL OR k.kind = of_kind ORDER BY k.kind LOOP
+        RETURN QUERY EXECUTE format(
+            'SELECT $1, r.id, r.name, r.site, r.state, r.state_entered_at, r.created_at, r.ended_at, r.last_error,
+                    %s,
+                    o.outcome, o.at, s.due_at
+               FROM %s r
+               LEFT JOIN farrier.outcomes o ON o.kind = $1 AND o.id = r.id
+               LEFT JOIN farrier.schedule s ON s.kind = $1 AND s.id = r.id
+              WHERE $2 OR r.ended_at IS NULL
+              ORDER BY r.name, r.id', detail_of(one.kind, one.relation), one.relation) USING one.kind, ended;
+    END LOOP;
+END $$;
+
+-- Snapshots for a kind's load, with the requests that wait. One that adds something of its own builds on this. Intervals
+-- are as ISO 8601 has them, which is what they are decoded from.
+CREATE OR REPLACE FUNCTION farrier.load_resources(of_kind text, ids bigint[]) RETURNS TABLE (id bigint, now timestamptz, snapshot jsonb)
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp SET IntervalStyle = 'iso_8601' AS $$
+BEGIN
+    RETURN QUERY EXECUTE format(
+        'SELECT r.id, farrier.now(), to_jsonb(r) || jsonb_build_object(''requests'', (
+             SELECT coalesce(jsonb_agg(jsonb_build_object(''id'', i.id, ''action'', i.action, ''params'', i.params,
+                        ''created_at'', i.created_at, ''requested_by'', i.requested_by) ORDER BY i.id), ''[]'')
+               FROM farrier.resource_intents i WHERE i.kind = $1 AND i.resource_id = r.id AND i.status = ''pending''))
+           FROM %s r WHERE r.id = ANY ($2)', relation_of(of_kind)) USING of_kind, ids;
+END $$;
+
+-- Makes a table LIKE farrier.resources INCLUDING ALL a kind. May be called again; what is there already is not touched, so
+-- nobody who works with the table is waited for.
+CREATE OR REPLACE FUNCTION farrier.make_kind(kind text, relation regclass) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    missing text := (SELECT string_agg(t.attname, ', ' ORDER BY t.attnum) FROM pg_attribute t
+                      WHERE t.attrelid = 'farrier.resources'::regclass AND t.attnum > 0 AND NOT t.attisdropped
+                        AND NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = relation AND a.attname = t.attname
+                                                                     AND a.atttypid = t.atttypid AND NOT a.attisdropped));
+    other record;
+    one record;
+BEGIN
+    IF missing IS NOT NULL THEN
+        RAISE EXCEPTION '% lacks columns: %', relation, missing
+            USING ERRCODE = 'FR400', HINT = 'CREATE TABLE ... (LIKE farrier.resources INCLUDING ALL, ...)';
+    END IF;
+    SELECT k.* INTO other FROM kinds k
+     WHERE (k.kind = make_kind.kind) <> (k.relation = make_kind.relation) AND EXISTS (SELECT FROM pg_class c WHERE c.oid = k.relation);
+    IF FOUND THEN
+        RAISE EXCEPTION 'kind % has table % already', other.kind, other.relation
+            USING ERRCODE = 'FR409', HINT = 'A kind has one table, and a table one kind; farrier kind remove forgets a kind.';
+    END IF;
+    IF NOT EXISTS (SELECT FROM kinds k WHERE k.kind = make_kind.kind AND k.relation = make_kind.relation) THEN
+        INSERT INTO kinds AS k VALUES (make_kind.kind, make_kind.relation)
+            ON CONFLICT ON CONSTRAINT kinds_pkey DO UPDATE SET relation = excluded.relation;
+        EXECUTE format('ALTER TABLE %s SET (fillfactor = 80)', relation);  -- LIKE does not copy it
+        PERFORM begin_ids(make_kind.kind, relation);
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+                    WHERE i.indrelid = relation AND c.relname = name_index(kind) AND i.indisunique) THEN
+        EXECUTE format('CREATE UNIQUE INDEX %I ON %s (name) WHERE ended_at IS NULL', name_index(kind), relation);
+    END IF;
+    FOR one IN SELECT w.* FROM (VALUES ('begin_resource', 'BEFORE INSERT', ''), ('schedule_resource', 'AFTER INSERT', ''),
+                                       ('enter_state', 'BEFORE UPDATE', 'WHEN (OLD.state <> NEW.state)')) w (name, at, condition)
+                WHERE NOT EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = relation AND t.tgname = w.name
+                                     AND t.tgfoid = to_regproc('farrier.' || w.name)) LOOP
+        EXECUTE format('CREATE TRIGGER %1$I %2$s ON %3$s FOR EACH ROW %4$s EXECUTE FUNCTION farrier.%1$I(%5$L)',
+            one.name, one.at, relation, one.condition, kind);
+    END LOOP;
+    PERFORM grant_kind_rights(relation);
+END $$;
+
+-- A name of a kind is 40 bytes at most, so this is never cut short.
+CREATE OR REPLACE FUNCTION farrier.name_index(of_kind text) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    RETURN of_kind || '_live_name';
+
+-- Whatever a handler forgot to answer: nobody runs any more who could. A request that comes later is a wake, which keeps
+-- the row on the schedule, or finds none and is refused.
+CREATE OR REPLACE FUNCTION farrier.refuse_leftovers() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    UPDATE resource_intents i SET status = 'rejected', reason = format('this %s has ended', replace(OLD.kind, '_', ' ')), answered_at = farrier.now()
+     WHERE i.kind = OLD.kind AND i.resource_id = OLD.id AND i.status = 'pending';
+    RETURN NULL;
+END $$;
+
+-- Keeps farrier.resources empty: tables of kinds are made like it.
+CREATE OR REPLACE FUNCTION farrier.refuse_template_row() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'farrier.resources is what tables of kinds are made like; it holds no rows' USING ERRCODE = 'FR409';
+END $$;
+
+-- A table of a kind may have been dropped: whatever goes over all kinds passes such a kind over, and this refuses it.
+CREATE OR REPLACE FUNCTION farrier.relation_of(of_kind text) RETURNS regclass
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    found regclass;
+    there boolean;
+BEGIN
+    SELECT k.relation, EXISTS (SELECT FROM pg_class c WHERE c.oid = k.relation) INTO found, there FROM kinds k WHERE k.kind = of_kind;
+    IF found IS NULL THEN
+        RAISE EXCEPTION 'unknown kind %', coalesce(quote_literal(of_kind), 'null')
+            USING ERRCODE = 'FR400',
+                  HINT = coalesce((SELECT 'Known: ' || string_agg(k.kind, ', ' ORDER BY k.kind) FROM kinds k), 'No kind is installed.');
+    END IF;
+    IF NOT there THEN
+        RAISE EXCEPTION 'the table of kind % was dropped', of_kind
+            USING ERRCODE = 'FR409', HINT = format('farrier kind remove %s forgets the kind, farrier kind install makes it anew.', of_kind);
+    END IF;
+    RETURN found;
+END $$;
+
+-- The name of a resource, an ended one included; null where there is no such kind, table or resource.
+CREATE OR REPLACE FUNCTION farrier.resource_name(kind text, id bigint) RETURNS text
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    found_relation regclass;
+    found_name text;
+BEGIN
+    SELECT k.relation INTO found_relation FROM kinds k JOIN pg_class c ON c.oid = k.relation WHERE k.kind = resource_name.kind;
+    IF found_relation IS NOT NULL THEN
+        EXECUTE format('SELECT r.name FROM %s r WHERE r.id = $1', found_relation) INTO found_name USING id;
+    END IF;
+    RETURN found_name;
+END $$;
+
+-- Schedules a new resource and records its first state. The argument is the kind.
+CREATE OR REPLACE FUNCTION farrier.schedule_resource() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    PERFORM schedule_new(TG_ARGV[0], NEW.id, '0');
+    PERFORM enqueue(TG_ARGV[0], NEW.id);
+    PERFORM record_beginning(TG_ARGV[0], NEW.id, NEW.version, 'state', NEW.state,
+        coalesce('intent ' || nullif(current_setting('farrier.created_for', true), ''), 'created'),
+        'created by ' || coalesce(nullif(current_setting('farrier.created_by', true), ''), session_user));
+    RETURN NULL;
+END $$;
+
+-- Resources of a kind as they are shown, by name, behind a key: `most` lines, each with what the kind's own columns say in
+-- `detail`, and whatever a function KIND_detail(bigint) RETURNS jsonb beside the table adds, if there is one. `one_id` is the
+-- only one wanted, or null; empty arrays take any, and a state is meant with its substates; `ended` shows those that have
+-- ended, too.
+CREATE OR REPLACE FUNCTION farrier.show_resources(
+    kind text, one_id bigint, states text[], sites text[], ended boolean, after_name text, after_id bigint, most integer)
+    RETURNS SETOF jsonb
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    relation regclass := relation_of(kind);
+BEGIN
+    RETURN QUERY EXECUTE format($q$
+        SELECT jsonb_build_object(
+                   'kind', $1, 'id', r.id, 'name', r.name, 'site', r.site, 'version', r.version, 'state', r.state,
+                   'state_entered_at', r.state_entered_at, 'created_at', r.created_at, 'ended_at', r.ended_at,
+                   'last_error', r.last_error, 'default_limit', extract(epoch FROM s.sla), 'why_none', coalesce(s.why_none, ''),
+                   'detail', %2$s,
+                   'outcome', o.outcome, 'outcome_at', o.at, 'next_run_at', c.due_at, 'running', c.claim_token IS NOT NULL)
+          FROM (SELECT * FROM %1$s r
+                 WHERE ($2 IS NULL OR r.id = $2) AND ($5 OR r.ended_at IS NULL)
+                   AND (cardinality($3) = 0 OR r.state = ANY ($3) OR split_part(r.state, '/', 1) = ANY ($3))
+                   AND (cardinality($4) = 0 OR r.site = ANY ($4))
+                   AND (r.name, r.id) > ($6, $7)
+                 ORDER BY r.name, r.id LIMIT $8) r
+          LEFT JOIN farrier.kind_states s ON s.kind = $1 AND s.state = r.state
+          LEFT JOIN farrier.outcomes o ON o.kind = $1 AND o.id = r.id
+          LEFT JOIN farrier.schedule c ON c.kind = $1 AND c.id = r.id
+         ORDER BY r.name, r.id
+    $q$, relation, detail_of(kind, relation)) USING kind, one_id, states, sites, ended, after_name, after_id, most;
+END $$;
+
+-- The writer of kinds with one table. Sections: `kind` [{run, kind}], `runs`, `resources` [{run, columns}], `answers`
+-- [{run, request, accepted, reason}]. One with more tables calls this first, and writes no section of a run that it answers.
+CREATE OR REPLACE FUNCTION farrier.write_resources(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
+    LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    of_kind text := changes #>> '{kind,0,kind}';
+    relation regclass := farrier.relation_of(of_kind);
+    columns text;
+    fit bigint[];
+BEGIN
+    EXECUTE format('SELECT coalesce(array_agg(l.id), ''{}'') FROM (
+                        SELECT r.id FROM %s r JOIN jsonb_to_recordset($1) c (run bigint, version bigint)
+                            ON c.run = r.id AND c.version = r.version
+                         ORDER BY r.id FOR NO KEY UPDATE OF r) l', relation) INTO fit USING changes -> 'runs';
+    IF cardinality(fit) < jsonb_array_length(changes -> 'runs') THEN
+        RETURN QUERY SELECT c.run, interval '0' FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (fit);
+        changes := farrier.of_runs(changes, fit);
+    END IF;
+    columns := (SELECT string_agg(format('%1$I = c.%1$I', k), ', ' ORDER BY k)
+                  FROM jsonb_object_keys(changes #> '{resources,0}') k WHERE k <> 'run');
+    IF columns IS NOT NULL THEN
+        EXECUTE format('UPDATE %1$s r SET version = r.version + 1, %2$s
+                          FROM jsonb_array_elements($1) e, jsonb_populate_record(NULL::%1$s, e) c
+                         WHERE r.id = (e ->> ''run'')::bigint', relation, columns) USING changes -> 'resources';
+    END IF;
+    IF changes ? 'answers' THEN
+        PERFORM farrier.answer_requests(of_kind, changes -> 'answers');
+    END IF;
+END $$;
+
+-- =====================================================================================================================
+-- Functions: requests
+-- =====================================================================================================================
+
+-- As answer_intents, for kinds: each request found by its id, whatever the planner thinks of how many are pending.
+CREATE OR REPLACE FUNCTION farrier.answer_requests(of_kind text, answers jsonb) RETURNS void
+    LANGUAGE plpgsql SET enable_seqscan = off SET enable_nestloop = off AS $$
+BEGIN
+    UPDATE farrier.resource_intents i
+       SET status = CASE WHEN a.accepted THEN 'accepted' ELSE 'rejected' END, reason = nullif(a.reason, ''), answered_at = farrier.now()
+      FROM jsonb_to_recordset(answers) a (run bigint, request bigint, accepted boolean, reason text)
+     WHERE i.id = a.request AND i.kind || '' = of_kind AND i.resource_id + 0 = a.run AND i.status || '' = 'pending'
+       AND i.id = ANY (ARRAY(SELECT (e ->> 'request')::bigint FROM jsonb_array_elements(answers) e));
+END $$;
+
+-- An intent as one call: the id of the new intent, or of the first with this key. The same key with other content is
+-- an error.
+CREATE OR REPLACE FUNCTION farrier.resource_intent(kind text, resource text, action text, params jsonb DEFAULT '{}',
+                                        idempotency_key text DEFAULT NULL, requested_by text DEFAULT NULL) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    new_id bigint;
+    first record;
+BEGIN
+    INSERT INTO resource_intents (kind, resource, action, params, idempotency_key, requested_by)
+    VALUES (resource_intent.kind, resource_intent.resource, resource_intent.action, resource_intent.params,
+            resource_intent.idempotency_key, resource_intent.requested_by)
+    RETURNING id INTO new_id;
+    RETURN new_id;
+EXCEPTION WHEN OTHERS THEN
+    -- The first may have committed while this one waited for its name, its number or its addresses, which are taken now:
+    -- whatever this one was refused for, the first's answer is the answer.
+    SELECT i.id, i.action, i.params INTO first FROM resource_intents i
+     WHERE resource_intent.idempotency_key IS NOT NULL
+       AND i.id = resource_intent_by_key(resource_intent.kind, resource_intent.resource, resource_intent.action,
+                                         resource_intent.idempotency_key);
+    IF NOT FOUND THEN RAISE; END IF;
+    IF first.action = resource_intent.action AND first.params = resource_intent.params THEN
+        RETURN first.id;
+    END IF;
+    RAISE EXCEPTION 'idempotency key % belongs to intent %, which asks for % %', quote_literal(resource_intent.idempotency_key),
+        first.id, first.action, first.params
+        USING ERRCODE = 'FR400', HINT = 'One key is one request; take a new key for a new one.';
+END $$;
+
+-- The intent that has this key: of the resource that is meant now, whatever it asked for; else the newest that asked the
+-- same of this name, or of this id, so that a call may be repeated when its resource has ended meanwhile.
+CREATE OR REPLACE FUNCTION farrier.resource_intent_by_key(of_kind text, called text, of_action text, key text) RETURNS bigint
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    meant bigint := CASE WHEN called ~ '^[0-9]{1,18}$' THEN called::bigint END;
+    found_id bigint;
+BEGIN
+    IF meant IS NULL THEN
+        EXECUTE format('SELECT r.id FROM %s r WHERE r.name = $1 AND r.ended_at IS NULL', relation_of(of_kind)) INTO meant USING called;
+    END IF;
+    SELECT i.id INTO found_id FROM resource_intents i WHERE i.kind = of_kind AND i.resource_id = meant AND i.idempotency_key = key;
+    IF found_id IS NULL THEN
+        SELECT i.id INTO found_id FROM resource_intents i
+         WHERE i.kind = of_kind AND i.resource = called AND i.idempotency_key = key AND i.action = of_action
+         ORDER BY i.id DESC LIMIT 1;
+    END IF;
+    RETURN found_id;
+END $$;
+
+-- Notifies the clients that wait for the response to a request.
+CREATE OR REPLACE FUNCTION farrier.tell_resource_intent_answered() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('farrier_resource_intent_answered', '');  -- once per commit: equal ones are told once
+    RETURN NULL;
+END $$;
+
+-- Refuses a request that no state would make right, makes what is to be created, and fills in what clients do not set.
+CREATE OR REPLACE FUNCTION farrier.validate_resource_intent() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    spec jsonb;
+    fault text;
+    first_id bigint;
+BEGIN
+    PERFORM relation_of(NEW.kind);
+    SELECT a.params INTO spec FROM kind_actions a WHERE a.kind = NEW.kind AND a.action = NEW.action;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'unknown action % of kind %', coalesce(quote_literal(NEW.action), 'null'), NEW.kind
+            USING ERRCODE = 'FR400',
+                  HINT = (SELECT 'Known: ' || string_agg(a.action, ', ' ORDER BY a.action) FROM kind_actions a WHERE a.kind = NEW.kind);
+    END IF;
+    IF octet_length(NEW.params::text) > 16384 THEN
+        RAISE EXCEPTION 'params are % bytes; 16384 is the most', octet_length(NEW.params::text) USING ERRCODE = 'FR400';
+    END IF;
+    fault := CASE WHEN NEW.params IS NULL THEN 'params must be a JSON object' ELSE params_fault(spec, NEW.params) END;
+    IF fault IS NOT NULL THEN
+        RAISE EXCEPTION '%: %', NEW.action, fault USING ERRCODE = 'FR400';
+    END IF;
+    IF NEW.resource IS NULL THEN
+        RAISE EXCEPTION '%: which one? `resource` is missing', NEW.action USING ERRCODE = 'FR400';
+    END IF;
+    IF char_length(NEW.idempotency_key) > 255 OR char_length(NEW.requested_by) > 255 THEN
+        RAISE EXCEPTION '% is longer than 255 characters',
+            CASE WHEN char_length(NEW.idempotency_key) > 255 THEN 'idempotency_key' ELSE 'requested_by' END USING ERRCODE = 'FR400';
+    END IF;
+    NEW.created_at := farrier.now();
+    IF NEW.idempotency_key IS NOT NULL THEN
+        first_id := resource_intent_by_key(NEW.kind, NEW.resource, NEW.action, NEW.idempotency_key);
+        IF first_id IS NOT NULL THEN
+            RAISE EXCEPTION '% % already has an intent with idempotency key %: intent %', replace(NEW.kind, '_', ' '), NEW.resource,
+                quote_literal(NEW.idempotency_key), first_id
+                USING ERRCODE = 'unique_violation', CONSTRAINT = 'resource_intents_key',
+                      HINT = 'farrier.resource_intent() returns the first intent instead of failing.';
+        END IF;
+    END IF;
+    IF NEW.action = 'create' THEN
+        -- For the first row of its history, which a trigger writes.
+        PERFORM set_config('farrier.created_for', NEW.id::text, true), set_config('farrier.created_by', coalesce(NEW.requested_by, ''), true);
+        NEW.resource_id := create_resource(NEW.kind, NEW.resource, NEW.params);
+        PERFORM set_config('farrier.created_for', '', true), set_config('farrier.created_by', '', true);
+    ELSE
+        NEW.resource_id := find_resource(NEW.kind, NEW.resource);
+    END IF;
+    NEW.status := CASE NEW.action WHEN 'create' THEN 'accepted' ELSE 'pending' END;
+    NEW.reason := NULL;
+    NEW.answered_at := CASE NEW.action WHEN 'create' THEN farrier.now() END;
+    RETURN NEW;
+END $$;
+
+-- Enqueues the resources of new requests.
+CREATE OR REPLACE FUNCTION farrier.wake_for_resource_intents() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    INSERT INTO wake_requests (kind, id) SELECT DISTINCT kind, resource_id FROM new_rows WHERE status = 'pending';
+    RETURN NULL;
+END $$;
+
+-- =====================================================================================================================
+-- Functions: numbers
+-- =====================================================================================================================
+
+-- Gives back all numbers of a resource; waits for nobody. May be called again. A resource that ends does it by itself.
+CREATE OR REPLACE FUNCTION farrier.free_numbers(kind text, id bigint) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+    WITH gone AS (DELETE FROM pool_numbers n WHERE n.kind = $1 AND n.id = $2 RETURNING n.pool, n.number)
+    INSERT INTO freed_numbers SELECT g.pool, g.number FROM gone g ON CONFLICT DO NOTHING;
+$$;
+
+-- Makes a pool, or gives it other bounds. May be called again. Waits for those who take numbers.
+CREATE OR REPLACE FUNCTION farrier.set_pool(pool text, first integer, last integer) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    outside text;
+BEGIN
+    IF set_pool.first > set_pool.last THEN
+        RAISE EXCEPTION 'pool % would go from % to %', set_pool.pool, set_pool.first, set_pool.last USING ERRCODE = 'FR400';
+    END IF;
+    -- What is below the old bounds was never looked at: the mark goes back, and the next taker finds its place again.
+    INSERT INTO number_pools AS p VALUES (set_pool.pool, set_pool.first, set_pool.last, set_pool.first)
+        ON CONFLICT (pool) DO UPDATE SET first = excluded.first, last = excluded.last,
+            next = CASE WHEN excluded.first < p.first THEN excluded.first ELSE greatest(p.next, excluded.first) END;
+    SELECT string_agg(format('%s (%s %s)', t.number, replace(t.kind, '_', ' '), t.id), ', ' ORDER BY t.number) INTO outside
+      FROM (SELECT n.* FROM pool_numbers n WHERE n.pool = set_pool.pool
+               AND n.number NOT BETWEEN set_pool.first AND set_pool.last ORDER BY n.number LIMIT 5) t;
+    IF outside IS NOT NULL THEN
+        RAISE EXCEPTION 'pool % cannot go from % to %: taken outside are %', set_pool.pool, set_pool.first, set_pool.last, outside
+            USING ERRCODE = 'FR409', HINT = 'Delete what has those numbers, or keep them inside.';
+    END IF;
+END $$;
+
+-- Takes a number for a resource: the one that is wanted, else the lowest that is free. Takers of one pool take turns: each
+-- has the pool until its transaction ends.
+CREATE OR REPLACE FUNCTION farrier.take_number(pool text, kind text, id bigint, wanted integer DEFAULT NULL) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    bounds record;
+    holder record;
+    ahead integer;
+    mark bigint;
+    taken integer;
+BEGIN
+    SELECT p.first, p.last, p.next INTO bounds FROM number_pools p WHERE p.pool = take_number.pool FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no pool %', coalesce(quote_literal(pool), 'null')
+            USING ERRCODE = 'FR409', HINT = format('SELECT farrier.set_pool(%L, first, last) makes one.', pool);
+    END IF;
+    IF wanted IS NULL THEN
+        mark := bounds.next;
+        SELECT f.number INTO taken FROM freed_numbers f
+         WHERE f.pool = take_number.pool AND f.number BETWEEN bounds.first AND bounds.last ORDER BY f.number LIMIT 1;
+        IF taken IS NULL OR taken >= mark THEN
+            -- Past numbers that were wanted, each of which is passed once.
+            FOR ahead IN SELECT n.number FROM pool_numbers n WHERE n.pool = take_number.pool AND n.number >= mark ORDER BY n.number LOOP
+                EXIT WHEN ahead > mark;
+                mark := mark + 1;
+            END LOOP;
+            IF mark <= bounds.last THEN
+                taken := mark;
+                mark := mark + 1;
+            END IF;
+        END IF;
+        IF mark <> bounds.next THEN UPDATE number_pools p SET next = mark WHERE p.pool = take_number.pool; END IF;
+        IF taken IS NULL THEN
+            RAISE EXCEPTION 'pool % is empty: all of % to % are taken', pool, bounds.first, bounds.last
+                USING ERRCODE = 'FR409', HINT = 'farrier.set_pool() widens it.';
+        END IF;
+    ELSIF wanted NOT BETWEEN bounds.first AND bounds.last THEN
+        RAISE EXCEPTION '% is not in pool %, which goes from % to %', wanted, pool, bounds.first, bounds.last USING ERRCODE = 'FR409';
+    ELSE
+        SELECT n.kind, n.id INTO holder FROM pool_numbers n WHERE n.pool = take_number.pool AND n.number = wanted;
+        IF FOUND THEN
+            RAISE EXCEPTION '% of pool % is taken by % %', wanted, pool, replace(holder.kind, '_', ' '), holder.id
+                USING ERRCODE = 'FR409', HINT = 'Leave it out to get one that is free.';
+        END IF;
+        taken := wanted;
+    END IF;
+    DELETE FROM freed_numbers f WHERE f.pool = take_number.pool AND f.number = taken;
+    INSERT INTO pool_numbers VALUES (pool, taken, take_number.kind, take_number.id);
+    RETURN taken;
+END $$;
+
+-- =====================================================================================================================
+-- Functions: segments
+-- =====================================================================================================================
+
+-- An address of a ready segment: the lowest that is free, the lowest of the prefix that is wanted, or the very address that
+-- is wanted. An owner has one of each family; asking again gives the same. Requests for one segment take turns, each until
+-- its transaction ends, so ask late in a transaction, and for several segments in one order.
+CREATE OR REPLACE FUNCTION farrier.allocate_address(segment text, owner text, wanted inet DEFAULT NULL, node bigint DEFAULT NULL) RETURNS inet
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    here bigint := find_resource('network_segment', allocate_address.segment);
+    called text := allocate_address.segment;
+    who text := allocate_address.owner;
+    usage segment_usage;
+    state text;
+    within cidr;
+    exact boolean := coalesce(masklen(wanted) = CASE family(wanted) WHEN 4 THEN 32 ELSE 128 END, false);
+    mine inet;
+    gap segment_free;
+BEGIN
+    IF who IS NULL OR who !~ '\S' OR char_length(who) > 253 THEN
+        RAISE EXCEPTION 'an address has an owner: a text of 1 to 253 characters, not blank' USING ERRCODE = 'FR400';
+    END IF;
+    IF allocate_address.node IS NOT NULL AND NOT EXISTS (SELECT FROM nodes n WHERE n.id = allocate_address.node AND n.status <> 'deleted') THEN
+        RAISE EXCEPTION 'no node has id %', allocate_address.node USING ERRCODE = 'FR404', HINT = 'Leave it out if it is for no node.';
+    END IF;
+    SELECT * INTO usage FROM segment_usage u WHERE u.segment = here FOR NO KEY UPDATE;
+    SELECT a.address INTO mine FROM segment_addresses a
+     WHERE a.segment = here AND a.owner = who AND (wanted IS NULL OR family(a.address) = family(wanted)) ORDER BY a.address LIMIT 1;
+    IF FOUND THEN
+        IF wanted IS NOT NULL AND NOT mine <<= wanted THEN
+            RAISE EXCEPTION '% has % of segment %; % is another', who, host(mine), called, wanted
+                USING ERRCODE = 'FR409', HINT = 'farrier.release_address() gives that one back; another owner may have another.';
+        END IF;
+        UPDATE segment_addresses a SET node = allocate_address.node
+         WHERE a.segment = here AND a.address = mine AND allocate_address.node IS NOT NULL AND a.node IS DISTINCT FROM allocate_address.node;
+        RETURN mine;
+    END IF;
+    SELECT s.state INTO state FROM network_segments s WHERE s.id = here;
+    IF NOT usage.open OR state = 'provisioning' THEN
+        RAISE EXCEPTION 'segment % is %; addresses are given out in state ready', called, state
+            USING ERRCODE = 'FR409', HINT = 'One that is being deleted gives out no more; one that is being provisioned is ready in a moment.';
+    END IF;
+    IF wanted IS NOT NULL THEN
+        SELECT p.prefix INTO within FROM segment_prefixes p
+         WHERE p.segment = here AND CASE WHEN exact THEN p.prefix >>= wanted ELSE p.prefix::inet = wanted END;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION '% is neither in a prefix of segment % nor one of them: %', wanted, called,
+                (SELECT string_agg(p.prefix::text, ', ' ORDER BY p.prefix) FROM segment_prefixes p WHERE p.segment = here)
+                USING ERRCODE = 'FR400';
+        END IF;
+    END IF;
+    SELECT * INTO gap FROM segment_free f
+     WHERE f.segment = here AND (wanted IS NULL OR f.last >= host(wanted)::inet) ORDER BY f.last LIMIT 1;
+    IF exact AND (gap.first IS NULL OR gap.first > wanted) THEN
+        RAISE EXCEPTION '% of segment % %', host(wanted), called, why_not_free(here, within, wanted) USING ERRCODE = 'FR409';
+    ELSIF gap.first IS NULL OR gap.prefix <> within THEN
+        RAISE EXCEPTION '% is full: all its % addresses are allocated',
+            CASE WHEN within IS NULL THEN 'segment ' || called ELSE format('prefix %s of segment %s', within, called) END,
+            (SELECT sum(p.usable) FROM segment_prefixes p WHERE p.segment = here AND (within IS NULL OR p.prefix = within))
+            USING ERRCODE = 'FR409', HINT = 'An update of the segment adds prefixes.';
+    END IF;
+    mine := CASE WHEN exact THEN wanted ELSE gap.first END;
+    PERFORM take_from(gap, mine);
+    INSERT INTO segment_addresses (segment, address, prefix, owner, node) VALUES (here, mine, gap.prefix, who, allocate_address.node);
+    UPDATE segment_usage u SET allocated = u.allocated + 1 WHERE u.segment = here;
+    RETURN mine;
+END $$;
+
+-- A gateway lies in one prefix, is no network or broadcast address, and no prefix has two.
+CREATE OR REPLACE FUNCTION farrier.check_gateways(of_segment farrier.network_segments) RETURNS void
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    fault text;
+BEGIN
+    fault := (SELECT format('gateway %s lies in none of its prefixes', g) FROM unnest(of_segment.gateways) g
+               WHERE NOT EXISTS (SELECT FROM unnest(of_segment.prefixes) p WHERE g::inet <<= p::inet)
+              UNION ALL
+              SELECT format('gateway %s is the network or broadcast address of %s', g, p)
+                FROM unnest(of_segment.gateways) g JOIN unnest(of_segment.prefixes) p ON g::inet <<= p::inet
+               CROSS JOIN LATERAL farrier.hosts_of(p::cidr) h WHERE g::inet NOT BETWEEN h.first AND h.last
+              UNION ALL
+              SELECT format('prefix %s has more than one gateway: %s', p, string_agg(g, ', ' ORDER BY g))
+                FROM unnest(of_segment.gateways) g JOIN unnest(of_segment.prefixes) p ON g::inet <<= p::inet
+               GROUP BY p HAVING count(*) > 1
+               LIMIT 1);
+    IF fault IS NOT NULL THEN RAISE EXCEPTION 'segment %: %', of_segment.name, fault USING ERRCODE = 'FR400'; END IF;
+END $$;
+
+-- No more addresses are given out when a deletion begins; what ends gives back its prefixes and numbers, and no address may
+-- be left then.
+CREATE OR REPLACE FUNCTION farrier.follow_segment() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    UPDATE segment_usage u SET open = NOT u.open WHERE u.segment = NEW.id AND u.open <> (NEW.state IN ('provisioning', 'ready'));
+    IF NEW.ended_at IS NOT NULL THEN
+        IF EXISTS (SELECT FROM segment_usage u WHERE u.segment = NEW.id AND u.allocated > 0) THEN
+            RAISE EXCEPTION 'segment %: addresses of it are allocated', NEW.name USING ERRCODE = 'FR409';
+        END IF;
+        DELETE FROM segment_prefixes p WHERE p.segment = NEW.id;
+        PERFORM free_segment_numbers(NEW);
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- Numbers that another segment keeps in a pool for this one, which ends, are given back with its own.
+CREATE OR REPLACE FUNCTION farrier.free_segment_numbers(ended farrier.network_segments) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    UPDATE pool_numbers n SET id = ended.id
+     WHERE n.pool = 'vlan:' || ended.site AND n.number = ended.vlan AND n.kind = 'network_segment' AND n.id <> ended.id;
+    UPDATE pool_numbers n SET id = ended.id
+     WHERE n.pool = 'vni' AND n.number = ended.vni AND n.kind = 'network_segment' AND n.id <> ended.id;
+    PERFORM free_numbers('network_segment', ended.id);
+END $$;
+
+-- The first and last address that a host may have, and how many there are. Of two or one, all are; IPv6 has no broadcast.
+CREATE OR REPLACE FUNCTION farrier.hosts_of(prefix cidr, OUT first inet, OUT last inet, OUT many numeric)
+    LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    first := host(network(prefix))::inet;
+    last := host(broadcast(prefix))::inet;
+    many := trunc(2::numeric ^ (CASE family(prefix) WHEN 4 THEN 32 ELSE 128 END - masklen(prefix)));
+    IF many <= 2 THEN RETURN; END IF;
+    first := first + 1;
+    many := many - 1;
+    IF family(prefix) = 4 THEN
+        last := last - 1;
+        many := many - 1;
+    END IF;
+END $$;
+
+-- Who has addresses of a segment, by name or id, since when; an ended one has none.
+CREATE OR REPLACE FUNCTION farrier.list_addresses(segment text)
+    RETURNS TABLE (address inet, prefix cidr, owner text, node bigint, allocated_at timestamptz)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+    SELECT a.address, a.prefix, a.owner, a.node, a.allocated_at FROM segment_addresses a
+     WHERE a.segment = find_resource('network_segment', $1) ORDER BY a.address;
+$$;
+
+-- An address is back when others see that it is: a drain counts from the COMMIT, however long the transaction was.
+CREATE OR REPLACE FUNCTION farrier.mark_release() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    UPDATE segment_usage u SET last_released_at = farrier.now()
+     WHERE u.segment = NEW.segment AND (u.last_released_at IS NULL OR u.last_released_at < farrier.now());
+    RETURN NULL;
+END $$;
+
+-- What a listing shows of a segment besides its columns: how much of it is used, and who asked for its end. Called once for
+-- each segment of a listing, so one statement says all, and a second one only who asked.
+CREATE OR REPLACE FUNCTION farrier.network_segment_detail(id bigint) RETURNS jsonb
+    LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    used bigint;
+    free numeric;
+    released timestamptz;
+    asked bigint;
+    who text;
+BEGIN
+    SELECT u.allocated, (SELECT sum(p.usable) FROM farrier.segment_prefixes p WHERE p.segment = $1), u.last_released_at, s.delete_request
+      INTO used, free, released, asked
+      FROM farrier.segment_usage u JOIN farrier.network_segments s ON s.id = u.segment WHERE u.segment = $1;
+    IF asked IS NOT NULL THEN
+        SELECT i.requested_by INTO who FROM farrier.resource_intents i WHERE i.id = asked;
+    END IF;
+    RETURN jsonb_build_object('addresses_used', used, 'addresses_free', coalesce(free, 0) - used, 'last_released_at', released, 'delete_asked_by', who);
+END $$;
+
+-- One prefix of a segment, with its gateway, and all of it that is given out as free.
+CREATE OR REPLACE FUNCTION farrier.open_prefix(of_segment farrier.network_segments, opened cidr) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    hosts record;
+    low inet;
+    high inet;
+    way inet;
+    usable numeric;
+    other record;
+BEGIN
+    SELECT p.prefix, s.name INTO other FROM segment_prefixes p JOIN network_segments s ON s.id = p.segment
+     WHERE p.site = of_segment.site AND p.prefix && opened LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'segment %: prefix % overlaps % of segment %', of_segment.name, opened, other.prefix, other.name
+            USING ERRCODE = 'FR409', HINT = 'Prefixes of a site are apart. A segment that is deleted gives its prefixes back when it is gone.';
+    END IF;
+    SELECT * INTO hosts FROM hosts_of(opened);
+    usable := hosts.many - of_segment.reserved_first - of_segment.reserved_last;
+    IF usable > 0 THEN
+        low := hosts.first + of_segment.reserved_first;
+        high := hosts.last - of_segment.reserved_last;
+        way := (SELECT g::inet FROM unnest(of_segment.gateways) g WHERE g::inet <<= opened);
+        IF way BETWEEN low AND high THEN usable := usable - 1; END IF;
+    END IF;
+    IF usable <= 0 THEN
+        RAISE EXCEPTION 'segment %: prefix % has no address left to give out; % can be hosts, and % of them are reserved or the gateway',
+            of_segment.name, opened, hosts.many, hosts.many - usable USING ERRCODE = 'FR400';
+    END IF;
+    BEGIN
+        INSERT INTO segment_prefixes (segment, prefix, site, gateway, reserved_first, reserved_last, first, last, usable)
+        VALUES (of_segment.id, opened, of_segment.site, way, of_segment.reserved_first, of_segment.reserved_last, low, high, usable);
+    EXCEPTION WHEN exclusion_violation THEN
+        -- Only where the transaction cannot see what others have committed since it began; a new one can.
+        RAISE EXCEPTION 'segment %: prefix % overlaps one that was added meanwhile', of_segment.name, opened
+            USING ERRCODE = 'serialization_failure', CONSTRAINT = 'segment_prefixes_apart', HINT = 'Ask again in a new transaction.';
+    END;
+    IF way BETWEEN low AND high THEN
+        IF way > low THEN INSERT INTO segment_free VALUES (of_segment.id, opened, low, way - 1); END IF;
+        IF way < high THEN INSERT INTO segment_free VALUES (of_segment.id, opened, way + 1, high); END IF;
+    ELSE
+        INSERT INTO segment_free VALUES (of_segment.id, opened, low, high);
+    END IF;
+END $$;
+
+-- Prefixes that a segment begins with, and those that come later; one that is there stays until the segment ends. Sites
+-- take turns, so that whoever comes second is told by whom the prefix is held, and does not deadlock with the first.
+CREATE OR REPLACE FUNCTION farrier.open_prefixes() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    opened cidr;
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO segment_usage (segment) VALUES (NEW.id);
+    ELSIF NOT NEW.prefixes @> OLD.prefixes OR NOT NEW.gateways @> OLD.gateways THEN
+        RAISE EXCEPTION 'segment %: prefixes and gateways stay until it ends', NEW.name USING ERRCODE = 'FR409';
+    END IF;
+    PERFORM check_gateways(NEW);
+    PERFORM lock_keys('segment_prefixes', ARRAY[NEW.site]);
+    FOR opened IN SELECT p::cidr FROM unnest(NEW.prefixes) WITH ORDINALITY u (p, n)
+                   WHERE NOT EXISTS (SELECT FROM segment_prefixes x WHERE x.segment = NEW.id AND x.prefix = p::cidr) ORDER BY n LOOP
+        PERFORM open_prefix(NEW, opened);
+    END LOOP;
+    RETURN NULL;
+END $$;
+
+-- What is wrong with the text of a prefix, or null. Host bits are a slip that nobody should have to find later.
+CREATE OR REPLACE FUNCTION farrier.prefix_fault(given text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    fault text := format('prefix %s is no network address, such as 10.0.0.0/24 or 2001:db8::/64', coalesce(given, 'null'));
+BEGIN
+    -- PostgreSQL would take 10/8, and an address alone, which are more often slips than wishes.
+    IF given IS NULL OR given !~ '\A([0-9]{1,3}(\.[0-9]{1,3}){3}|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)/[0-9]{1,3}\Z' THEN RETURN fault; END IF;
+    IF given::inet <> network(given::inet)::inet THEN
+        RETURN format('prefix %s has host bits; the network is %s', given, network(given::inet));
+    END IF;
+    RETURN NULL;
+EXCEPTION WHEN invalid_text_representation OR invalid_binary_representation THEN
+    RETURN fault;
+END $$;
+
+-- Checks a segment's prefixes and gateways, spells them as PostgreSQL does, and takes its numbers.
+CREATE OR REPLACE FUNCTION farrier.prepare_segment() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    given text;
+    fault text;
+BEGIN
+    IF NEW.site IS NULL OR NEW.site !~ '\S' THEN
+        RAISE EXCEPTION 'segment %: `site` is missing', NEW.name USING ERRCODE = 'FR400';
+    END IF;
+    IF coalesce(cardinality(NEW.prefixes), 0) NOT BETWEEN 1 AND 16 THEN
+        RAISE EXCEPTION 'segment %: needs 1 to 16 prefixes', NEW.name USING ERRCODE = 'FR400';
+    END IF;
+    FOREACH given IN ARRAY NEW.prefixes LOOP
+        fault := prefix_fault(given);
+        IF fault IS NOT NULL THEN RAISE EXCEPTION 'segment %: %', NEW.name, fault USING ERRCODE = 'FR400'; END IF;
+    END LOOP;
+    FOREACH given IN ARRAY NEW.gateways LOOP
+        IF prefix_fault(given || CASE WHEN given LIKE '%:%' THEN '/128' ELSE '/32' END) IS NOT NULL THEN
+            RAISE EXCEPTION 'segment %: gateway % is no address', NEW.name, given USING ERRCODE = 'FR400';
+        END IF;
+    END LOOP;
+    NEW.gateways := ARRAY(SELECT host(g::inet) FROM unnest(NEW.gateways) WITH ORDINALITY u (g, n) ORDER BY n);
+    NEW.prefixes := ARRAY(SELECT p::cidr::text FROM unnest(NEW.prefixes) WITH ORDINALITY u (p, n) ORDER BY n);
+    IF NEW.mtu < 1280 AND EXISTS (SELECT FROM unnest(NEW.prefixes) p WHERE family(p::cidr) = 6) THEN
+        RAISE EXCEPTION 'segment %: an MTU of % is too small for IPv6, which needs 1280', NEW.name, NEW.mtu USING ERRCODE = 'FR400';
+    END IF;
+    IF TG_OP = 'INSERT' THEN
+        -- The pool of all sites first: creations at two sites cannot wait for each other in a circle.
+        NEW.vni := take_segment_number('vni', 'vni', NEW.site, NEW.id, NEW.vni);
+        NEW.vlan := take_segment_number('vlan:' || NEW.site, 'vlan', NEW.site, NEW.id, NEW.vlan);
+    END IF;
+    RETURN NEW;
+END $$;
+
+-- Puts an address back, joined to the free ranges of its prefix that it touches.
+CREATE OR REPLACE FUNCTION farrier.put_back(of_segment bigint, of_prefix cidr, back inet) RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    low inet := back;
+    next farrier.segment_free;
+BEGIN
+    -- Nothing lies beside an address that is the first or last of its prefix.
+    IF back > host(network(of_prefix))::inet THEN
+        DELETE FROM farrier.segment_free f WHERE f.segment = of_segment AND f.last = back - 1 AND f.prefix = of_prefix
+        RETURNING f.first INTO low;
+        low := coalesce(low, back);
+    END IF;
+    IF back < host(broadcast(of_prefix))::inet THEN
+        SELECT * INTO next FROM farrier.segment_free f WHERE f.segment = of_segment AND f.last > back ORDER BY f.last LIMIT 1;
+        IF next.prefix = of_prefix AND next.first = back + 1 THEN
+            UPDATE farrier.segment_free f SET first = low WHERE f.segment = of_segment AND f.last = next.last;
+            RETURN;
+        END IF;
+    END IF;
+    INSERT INTO farrier.segment_free VALUES (of_segment, of_prefix, low, back);
+END $$;
+
+-- Gives an address back: true if it was the owner's until now, false if it was nobody's. Wakes a segment that drains.
+CREATE OR REPLACE FUNCTION farrier.release_address(segment text, address inet, owner text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    called text := release_address.segment;
+    given inet := host(release_address.address)::inet;
+    here bigint;
+    usage segment_usage;
+    held segment_addresses;
+BEGIN
+    -- One that has ended has no addresses any more: a release that comes again is no mistake.
+    IF called ~ '^[0-9]{1,18}$' THEN
+        SELECT s.id INTO here FROM network_segments s WHERE s.id = called::bigint;
+    ELSE
+        SELECT s.id INTO here FROM network_segments s WHERE s.name = called AND s.ended_at IS NULL;
+        IF here IS NULL THEN
+            SELECT s.id INTO here FROM network_segments s WHERE s.name = called AND s.ended_at IS NOT NULL ORDER BY s.id DESC LIMIT 1;
+        END IF;
+    END IF;
+    IF here IS NULL THEN here := find_resource('network_segment', called); END IF;
+    IF given IS NULL OR release_address.owner IS NULL THEN
+        RAISE EXCEPTION 'which address, and whose? Neither may be null' USING ERRCODE = 'FR400';
+    END IF;
+    SELECT * INTO usage FROM segment_usage u WHERE u.segment = here FOR NO KEY UPDATE;
+    SELECT * INTO held FROM segment_addresses a WHERE a.segment = here AND a.address = given;
+    IF NOT FOUND THEN RETURN false; END IF;
+    IF held.owner <> release_address.owner THEN
+        RAISE EXCEPTION '% of segment % is taken by %, not by %', host(given), called, held.owner, release_address.owner
+            USING ERRCODE = 'FR409', HINT = 'Only its owner gives an address back.';
+    END IF;
+    DELETE FROM segment_addresses a WHERE a.segment = here AND a.address = given;
+    PERFORM put_back(here, held.prefix, given);
+    UPDATE segment_usage u SET allocated = u.allocated - 1 WHERE u.segment = here;
+    IF NOT usage.open THEN PERFORM enqueue('network_segment', here); END IF;
+    RETURN true;
+END $$;
+
+-- Takes one free address, or the one that is wanted, out of a range of free ones.
+CREATE OR REPLACE FUNCTION farrier.take_from(gap farrier.segment_free, taken inet) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF gap.first = gap.last THEN
+        DELETE FROM farrier.segment_free f WHERE f.segment = gap.segment AND f.last = gap.last;
+    ELSIF taken = gap.first THEN
+        UPDATE farrier.segment_free f SET first = taken + 1 WHERE f.segment = gap.segment AND f.last = gap.last;
+    ELSIF taken = gap.last THEN
+        UPDATE farrier.segment_free f SET last = taken - 1 WHERE f.segment = gap.segment AND f.last = gap.last;
+    ELSE
+        UPDATE farrier.segment_free f SET first = taken + 1 WHERE f.segment = gap.segment AND f.last = gap.last;
+        INSERT INTO farrier.segment_free VALUES (gap.segment, gap.prefix, gap.first, taken - 1);
+    END IF;
+END $$;
+
+-- VLAN and VNI: the one that was given, or the pool's next. A segment may have one from before there was a pool: then this
+-- one keeps it from others in the pool, until either of them ends, and goes on to the next. No segment is locked for that:
+-- the loop would wait for whoever creates. Whoever else is about to make a segment with the number is waited for.
+CREATE OR REPLACE FUNCTION farrier.take_segment_number(of_pool text, of_column text, for_site text, for_id bigint, wanted integer) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    pooled boolean := EXISTS (SELECT FROM number_pools p WHERE p.pool = of_pool);
+    taken integer := wanted;
+    holder text;
+BEGIN
+    IF wanted IS NULL AND NOT pooled THEN RETURN NULL; END IF;
+    LOOP
+        IF pooled THEN taken := take_number(of_pool, 'network_segment', for_id, wanted); END IF;
+        holder := who_has_number(of_column, for_site, taken);
+        IF holder IS NULL THEN
+            PERFORM lock_keys('segment_number', ARRAY[format('%s:%s', of_pool, taken)]);
+            holder := who_has_number(of_column, for_site, taken);
+            IF holder IS NULL THEN RETURN taken; END IF;
+        END IF;
+        IF wanted IS NOT NULL THEN
+            RAISE EXCEPTION '% % is taken by segment %', upper(of_column), wanted, holder
+                USING ERRCODE = 'FR409', HINT = 'Leave it out to get one of the pool, if there is one.';
+        END IF;
+    END LOOP;
+END $$;
+
+-- Which live segment has this VLAN at the site, or this VNI; null: none.
+CREATE OR REPLACE FUNCTION farrier.who_has_number(of_column text, for_site text, wanted integer) RETURNS text
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF of_column = 'vlan' THEN
+        RETURN (SELECT s.name FROM network_segments s WHERE s.site = for_site AND s.vlan = wanted AND s.ended_at IS NULL);
+    END IF;
+    RETURN (SELECT s.name FROM network_segments s WHERE s.vni = wanted AND s.ended_at IS NULL);
+END $$;
+
+-- Why an address that is wanted cannot be had; it is in one of the prefixes, and in no free range.
+CREATE OR REPLACE FUNCTION farrier.why_not_free(of_segment bigint, of_prefix cidr, wanted inet) RETURNS text
+    LANGUAGE sql STABLE
+    RETURN coalesce(
+        (SELECT format('is taken by %s', a.owner) FROM farrier.segment_addresses a WHERE a.segment = of_segment AND a.address = wanted),
+        (SELECT CASE WHEN p.gateway = wanted THEN format('is the gateway of %s', p.prefix)
+                     WHEN wanted NOT BETWEEN h.first AND h.last THEN format('is the network or broadcast address of %s', p.prefix)
+                     ELSE format('is reserved; %s gives out %s to %s', p.prefix, host(p.first), host(p.last)) END
+           FROM farrier.segment_prefixes p CROSS JOIN LATERAL farrier.hosts_of(p.prefix) h
+          WHERE p.segment = of_segment AND p.prefix = of_prefix));
+
+-- The segments of a commit, which waits for no client. `closes` [{run, unused}] are those that begin to drain: one of which
+-- an allocation is under way is decided anew in a second, one that has addresses where it had none, or the reverse, at
+-- once. `grows` [{run, site}] get more prefixes: in a second, while somebody else adds some at the site.
+CREATE OR REPLACE FUNCTION farrier.write_network_segments(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
+    LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    held bigint[] := '{}';
+    other bigint[] := '{}';
+    mine bigint[];
+BEGIN
+    IF changes ? 'closes' THEN
+        WITH asked AS (
+            SELECT c.run, c.unused FROM jsonb_to_recordset(changes -> 'closes') c (run bigint, unused boolean)
+        ), free AS MATERIALIZED (
+            SELECT u.segment, u.allocated FROM farrier.segment_usage u WHERE u.segment IN (SELECT a.run FROM asked a)
+             ORDER BY u.segment FOR NO KEY UPDATE SKIP LOCKED
+        )
+        SELECT coalesce(array_agg(a.run) FILTER (WHERE f.segment IS NULL), '{}'),
+               coalesce(array_agg(a.run) FILTER (WHERE (f.allocated = 0) <> a.unused), '{}')
+          INTO held, other FROM asked a LEFT JOIN free f ON f.segment = a.run;
+    END IF;
+    IF changes ? 'grows' THEN
+        held := held || ARRAY(SELECT c.run FROM jsonb_to_recordset(changes -> 'grows') c (run bigint, site text)
+                               WHERE NOT farrier.try_lock_key('segment_prefixes', c.site));
+    END IF;
+    IF held <> '{}' OR other <> '{}' THEN
+        RETURN QUERY SELECT h, interval '1 second' FROM unnest(held) h;
+        RETURN QUERY SELECT o, interval '0' FROM unnest(other) o;
+        mine := ARRAY(SELECT c.run FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (held || other));
+        IF mine = '{}' THEN RETURN; END IF;
+        changes := farrier.of_runs(changes, mine);
+    END IF;
+    RETURN QUERY SELECT w.run, w.due_in FROM farrier.write_resources(changes) w;
+END $$;
+
+-- =====================================================================================================================
+-- Functions: partitions
+-- =====================================================================================================================
+
+-- Whoever joins, and a deletion that has seen no members, meet at the partition's row: one of the two is refused.
+CREATE OR REPLACE FUNCTION farrier.admit_member() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    PERFORM FROM ib_partitions p WHERE p.id = NEW.partition FOR SHARE;
+    PERFORM refuse_joining(NEW.partition);
+    RETURN NULL;
+END $$;
+
+-- Every number of a pool is one that a partition can have: the lowest is given first, so one that no partition can have would
+-- be tried by all, for ever.
+CREATE OR REPLACE FUNCTION farrier.check_pkey_pool() RETURNS trigger
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF NEW.first < 1 OR NEW.last > 32766 THEN
+        RAISE EXCEPTION 'pool % would go from % to %, and keys of partitions from 1 (0x0001) to 32766 (0x7ffe)',
+            NEW.pool, NEW.first, NEW.last
+            USING ERRCODE = 'FR400', HINT = '0x7fff is the key of UFM itself.';
+    END IF;
+    RETURN NEW;
+END $$;
+
+-- Runs whose partition somebody holds, or which end it while somebody holds a member. The others are locked.
+CREATE OR REPLACE FUNCTION farrier.held_partitions(changes jsonb) RETURNS bigint[]
+    LANGUAGE plpgsql AS $$
+DECLARE
+    free bigint[];
+    ending bigint[] := ARRAY(
+        SELECT c.run FROM jsonb_to_recordset(changes -> 'resources') c (run bigint, state text) WHERE c.state = 'gone');
+    busy bigint[] := '{}';
+BEGIN
+    free := ARRAY(
+        SELECT p.id FROM farrier.ib_partitions p JOIN jsonb_to_recordset(changes -> 'runs') c (run bigint) ON c.run = p.id
+         ORDER BY p.id FOR NO KEY UPDATE OF p SKIP LOCKED);
+    IF ending <> '{}' THEN
+        WITH unheld AS MATERIALIZED (
+            SELECT m.partition, m.guid FROM farrier.ib_members m WHERE m.partition = ANY (ending)
+             ORDER BY m.partition, m.guid FOR UPDATE SKIP LOCKED)
+        SELECT coalesce(array_agg(DISTINCT m.partition), '{}') INTO busy FROM farrier.ib_members m
+         WHERE m.partition = ANY (ending) AND NOT EXISTS (SELECT FROM unheld u WHERE u.partition = m.partition AND u.guid = m.guid);
+    END IF;
+    RETURN ARRAY(SELECT c.run FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (free) OR c.run = ANY (busy));
+END $$;
+
+-- A GUID in the one spelling that is stored. FR400 for anything else.
+CREATE OR REPLACE FUNCTION farrier.ib_guid(given text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF given IS NULL OR given !~* '\A(0x)?[0-9a-f]{16}\Z' THEN
+        RAISE EXCEPTION '% is no GUID of a port: 16 hexadecimal digits were expected', coalesce(quote_literal(given), 'null')
+            USING ERRCODE = 'FR400', HINT = 'ibstat shows it as Port GUID.';
+    END IF;
+    RETURN right(lower(given), 16);
+END $$;
+
+-- Its number as UFM, subnet managers and hosts write it.
+CREATE OR REPLACE FUNCTION farrier.ib_partition_detail(id bigint) RETURNS jsonb
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+    SELECT jsonb_build_object('pkey_hex', '0x' || to_hex(p.pkey)) FROM ib_partitions p WHERE p.id = $1;
+$$;
+
+-- Makes a port a member, for an owner who names whose it is. May be called again; whoever calls with another membership
+-- changes it. Answers the member's state: pending until UFM has it, then applied; refused when UFM does not take it.
+CREATE OR REPLACE FUNCTION farrier.join_partition(partition text, guid text, owner text, node bigint DEFAULT NULL, membership text DEFAULT 'full')
+    RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    port text := ib_guid(join_partition.guid);
+    of_id bigint := find_resource('ib_partition', join_partition.partition);
+    known ib_members;
+    answer text;
+BEGIN
+    IF join_partition.owner IS NULL OR join_partition.owner !~ '\S' OR char_length(join_partition.owner) > 253 THEN
+        RAISE EXCEPTION 'owner says whose the port is, in 1 to 253 characters' USING ERRCODE = 'FR400';
+    END IF;
+    IF join_partition.membership IS NULL OR join_partition.membership NOT IN ('full', 'limited') THEN
+        RAISE EXCEPTION 'membership is full or limited; got %', coalesce(quote_literal(join_partition.membership), 'null')
+            USING ERRCODE = 'FR400';
+    END IF;
+    IF join_partition.node IS NOT NULL AND NOT EXISTS (SELECT FROM nodes n WHERE n.id = join_partition.node AND n.status <> 'deleted') THEN
+        RAISE EXCEPTION 'no node has the id %', join_partition.node USING ERRCODE = 'FR404';
+    END IF;
+    PERFORM refuse_joining(of_id);
+    SELECT m.* INTO known FROM ib_members m WHERE m.partition = of_id AND m.guid = port;
+    IF known.state <> 'leaving' AND known.owner = join_partition.owner AND known.membership = join_partition.membership
+       AND known.node IS NOT DISTINCT FROM join_partition.node THEN
+        RETURN known.state;
+    END IF;
+    -- First, so that COMMIT locks the schedule's row before `admit_member` locks the partition's, as the loop does.
+    PERFORM enqueue('ib_partition', of_id);
+    INSERT INTO ib_members AS m (partition, guid, owner, node, membership)
+    VALUES (of_id, port, join_partition.owner, join_partition.node, join_partition.membership)
+        ON CONFLICT ON CONSTRAINT ib_members_pkey DO UPDATE
+       SET owner = excluded.owner, node = excluded.node, membership = excluded.membership, state = 'pending', reason = NULL,
+           since = farrier.now(), seq = m.seq + 1
+     WHERE m.owner = excluded.owner OR m.state = 'leaving'
+    RETURNING m.state INTO answer;
+    IF answer IS NULL THEN
+        PERFORM refuse_other_owner(of_id, port);
+    END IF;
+    RETURN answer;
+END $$;
+
+-- Ends a membership; UFM is told, and then the member is gone. May be called again, and when there never was one.
+CREATE OR REPLACE FUNCTION farrier.leave_partition(partition text, guid text, owner text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    port text := ib_guid(leave_partition.guid);
+    of_id bigint;
+    known ib_members;
+BEGIN
+    IF leave_partition.partition ~ '^[0-9]{1,18}$' THEN
+        SELECT p.id INTO of_id FROM ib_partitions p WHERE p.id = leave_partition.partition::bigint;
+    ELSE
+        SELECT p.id INTO of_id FROM ib_partitions p WHERE p.name = leave_partition.partition AND p.ended_at IS NULL;
+        IF of_id IS NULL AND EXISTS (SELECT FROM ib_partitions p WHERE p.name = leave_partition.partition AND p.ended_at IS NOT NULL) THEN
+            RETURN;  -- it has no members any more
+        END IF;
+    END IF;
+    IF of_id IS NULL THEN of_id := find_resource('ib_partition', leave_partition.partition); END IF;
+    -- Looked at first without a lock, which would be held to the end of the transaction for nothing.
+    SELECT m.* INTO known FROM ib_members m WHERE m.partition = of_id AND m.guid = port;
+    IF NOT FOUND OR (known.state = 'leaving' AND known.owner = leave_partition.owner) THEN RETURN; END IF;
+    SELECT m.* INTO known FROM ib_members m WHERE m.partition = of_id AND m.guid = port FOR NO KEY UPDATE;
+    IF NOT FOUND OR (known.state = 'leaving' AND known.owner = leave_partition.owner) THEN RETURN; END IF;
+    IF known.owner IS DISTINCT FROM leave_partition.owner THEN
+        PERFORM refuse_other_owner(of_id, port);
+    END IF;
+    PERFORM enqueue('ib_partition', of_id);
+    UPDATE ib_members m SET state = 'leaving', reason = NULL, since = farrier.now(), seq = m.seq + 1
+     WHERE m.partition = of_id AND m.guid = port;
+END $$;
+
+-- Members of a partition that has not ended, or of all.
+CREATE OR REPLACE FUNCTION farrier.partition_members(partition text DEFAULT NULL)
+    RETURNS TABLE (partition text, guid text, owner text, node text, membership text, state text, reason text, since timestamptz)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+    SELECT p.name, m.guid, m.owner, n.name, m.membership, m.state, m.reason, m.since
+      FROM ib_members m JOIN ib_partitions p ON p.id = m.partition LEFT JOIN nodes n ON n.id = m.node
+     WHERE $1 IS NULL OR p.id = (SELECT find_resource('ib_partition', $1))  -- asked once, and not for each member
+     ORDER BY p.name, m.owner, m.guid;
+$$;
+
+-- The refusal of a member for a partition that is being deleted or has ended.
+CREATE OR REPLACE FUNCTION farrier.refuse_joining(of_id bigint) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    found record;
+BEGIN
+    SELECT p.name, p.state INTO found FROM ib_partitions p WHERE p.id = of_id;
+    IF found.state IN ('deleting', 'gone') THEN
+        RAISE EXCEPTION 'IB partition % is being deleted and takes no members', found.name
+            USING ERRCODE = 'FR409', HINT = 'Its name and its number are free again when it is gone.';
+    END IF;
+END $$;
+
+-- The refusal of a call for a member that another owner has.
+CREATE OR REPLACE FUNCTION farrier.refuse_other_owner(of_id bigint, port text) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    found record;
+BEGIN
+    SELECT p.name, m.owner INTO found FROM ib_partitions p JOIN ib_members m ON m.partition = p.id WHERE p.id = of_id AND m.guid = port;
+    RAISE EXCEPTION 'port % is a member of IB partition % for %', port, found.name, found.owner
+        USING ERRCODE = 'FR409', HINT = 'Whoever made it a member ends that, by the same owner.';
+END $$;
+
+-- A partition takes its number as it is made; the pool is that of its site.
+CREATE OR REPLACE FUNCTION farrier.take_pkey() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF NEW.mtu_limit NOT IN (2, 4) THEN
+        RAISE EXCEPTION 'mtu_limit is 2 or 4, in KiB; got %', NEW.mtu_limit USING ERRCODE = 'FR400';
+    END IF;
+    NEW.pkey := take_number(CASE WHEN NEW.site IS NULL THEN 'pkey' ELSE 'pkey:' || NEW.site END,
+                            'ib_partition', NEW.id, NEW.pkey);
+    RETURN NEW;
+END $$;
+
+-- Partitions of a commit, and what became of their members. It waits for no client: a partition that somebody holds, or one
+-- that ends while somebody holds a member of it, is decided anew in a second; a member that somebody holds is about to be
+-- something else, and is left to the next run. A deletion that has overlooked a member is decided anew; one that ends gives
+-- its number back.
+CREATE OR REPLACE FUNCTION farrier.write_ib_partitions(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
+    LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    unwritten bigint[] := farrier.held_partitions(changes);
+BEGIN
+    IF cardinality(unwritten) > 0 THEN
+        RETURN QUERY SELECT u, interval '1 second' FROM unnest(unwritten) u;
+        changes := farrier.runs_without(changes, unwritten);
+        IF jsonb_array_length(changes -> 'runs') = 0 THEN RETURN; END IF;
+    END IF;
+    unwritten := ARRAY(
+        SELECT c.run FROM jsonb_to_recordset(changes -> 'resources') c (run bigint, state text, draining boolean)
+         WHERE (c.state = 'gone' OR (c.state = 'deleting' AND NOT c.draining))
+           AND EXISTS (SELECT FROM farrier.ib_members m WHERE m.partition = c.run AND m.state <> 'leaving'));
+    IF cardinality(unwritten) > 0 THEN
+        RETURN QUERY SELECT u, interval '0' FROM unnest(unwritten) u;
+        changes := farrier.runs_without(changes, unwritten);
+        IF jsonb_array_length(changes -> 'runs') = 0 THEN RETURN; END IF;
+    END IF;
+    unwritten := ARRAY(SELECT w.run FROM farrier.write_resources(changes) w);
+    IF cardinality(unwritten) > 0 THEN
+        RETURN QUERY SELECT u, interval '0' FROM unnest(unwritten) u;
+        changes := farrier.runs_without(changes, unwritten);
+    END IF;
+    WITH free AS MATERIALIZED (
+        SELECT m.partition, m.guid, c.state, c.reason
+          FROM jsonb_to_recordset(changes -> 'marks') c (run bigint, guid text, seq bigint, state text, reason text)
+          JOIN farrier.ib_members m ON m.partition = c.run AND m.guid = c.guid AND m.seq = c.seq
+         ORDER BY m.partition, m.guid FOR NO KEY UPDATE OF m SKIP LOCKED)
+    UPDATE farrier.ib_members m
+       SET state = f.state, reason = f.reason, since = CASE WHEN m.state = f.state THEN m.since ELSE farrier.now() END
+      FROM free f WHERE m.partition = f.partition AND m.guid = f.guid;
+    WITH free AS MATERIALIZED (
+        SELECT m.partition, m.guid FROM jsonb_to_recordset(changes -> 'left') c (run bigint, guid text, seq bigint)
+          JOIN farrier.ib_members m ON m.partition = c.run AND m.guid = c.guid AND m.seq = c.seq AND m.state = 'leaving'
+         ORDER BY m.partition, m.guid FOR UPDATE OF m SKIP LOCKED)
+    DELETE FROM farrier.ib_members m USING free f WHERE m.partition = f.partition AND m.guid = f.guid;
+    DELETE FROM farrier.ib_members m
+     USING jsonb_to_recordset(changes -> 'resources') c (run bigint, state text) WHERE c.state = 'gone' AND m.partition = c.run;
+    PERFORM farrier.free_numbers('ib_partition', c.run)
+       FROM jsonb_to_recordset(changes -> 'resources') c (run bigint, state text) WHERE c.state = 'gone';
+END $$;
+
+-- =====================================================================================================================
+-- Functions: networks
+-- =====================================================================================================================
+
+-- A node that is deleted has nothing, whoever deletes it.
+CREATE OR REPLACE FUNCTION farrier.drop_networks() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    PERFORM use_networks(NEW.id, '{}', '{}');
+    DELETE FROM node_ib_ports p WHERE p.node = NEW.id;
+    RETURN NULL;
+END $$;
+
+-- What an agent tells as it enrols counts where nobody has said otherwise. What makes no sense is passed over: no machine
+-- stays out of service for that.
+CREATE OR REPLACE FUNCTION farrier.learn_ib_ports() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    told text[];
+BEGIN
+    IF jsonb_typeof(NEW.facts -> 'ib_guids') <> 'array' THEN RETURN NULL; END IF;
+    told := ARRAY(SELECT DISTINCT right(lower(g), 16) FROM jsonb_array_elements_text(NEW.facts -> 'ib_guids') g
+                   WHERE g ~* '\A(0x)?[0-9a-f]{16}\Z' ORDER BY 1);
+    IF cardinality(told) = 0 OR NOT are_guids(told)
+       OR EXISTS (SELECT FROM node_ib_ports p WHERE p.guids && told AND p.node <> NEW.node_id) THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO node_ib_ports AS p VALUES (NEW.node_id, told, false)
+        ON CONFLICT (node) DO UPDATE SET guids = excluded.guids WHERE NOT p.given;
+    RETURN NULL;
+END $$;
+
+-- Takes every lock that `use_networks` and the wakes at its COMMIT come to want, and waits for none: the loop holds the rows
+-- of its nodes meanwhile, which the commits of partitions and segments want, too, to wake them. Fails with 55P03.
+CREATE OR REPLACE FUNCTION farrier.lock_networks(of_node bigint, segments text[], partitions text[]) RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    lans bigint[] := ARRAY(
+        SELECT s.id FROM farrier.network_segments s WHERE s.name = ANY (segments) AND s.ended_at IS NULL
+        UNION SELECT a.segment FROM farrier.segment_addresses a WHERE a.node = of_node);
+    fabrics bigint[] := ARRAY(
+        SELECT p.id FROM farrier.ib_partitions p WHERE p.name = ANY (partitions) AND p.ended_at IS NULL
+        UNION SELECT m.partition FROM farrier.ib_members m WHERE m.node = of_node);
+    members bigint;
+    got bigint;
+BEGIN
+    WITH held AS MATERIALIZED (
+        SELECT FROM farrier.schedule s
+         WHERE (s.kind = 'network_segment' AND s.id = ANY (lans)) OR (s.kind = 'ib_partition' AND s.id = ANY (fabrics))
+         ORDER BY s.kind, s.id FOR NO KEY UPDATE SKIP LOCKED
+    ), used AS MATERIALIZED (
+        SELECT FROM farrier.segment_usage u WHERE u.segment = ANY (lans) ORDER BY u.segment FOR NO KEY UPDATE SKIP LOCKED
+    )
+    SELECT (SELECT count(*) FROM held) + (SELECT count(*) FROM used) INTO got;
+    IF got < 2 * cardinality(lans) + cardinality(fabrics) THEN
+        RAISE EXCEPTION 'what node % uses is being changed by others', of_node USING ERRCODE = 'lock_not_available';
+    END IF;
+    SELECT count(*) INTO members FROM farrier.ib_members m WHERE m.partition = ANY (fabrics)
+       AND (m.node = of_node OR m.guid = ANY ((SELECT i.guids FROM farrier.node_ib_ports i WHERE i.node = of_node)::text[]));
+    WITH held AS MATERIALIZED (
+        SELECT FROM farrier.ib_members m WHERE m.partition = ANY (fabrics)
+           AND (m.node = of_node OR m.guid = ANY ((SELECT i.guids FROM farrier.node_ib_ports i WHERE i.node = of_node)::text[]))
+         ORDER BY m.partition, m.guid FOR NO KEY UPDATE SKIP LOCKED
+    )
+    SELECT count(*) INTO got FROM held;
+    IF got < members THEN
+        RAISE EXCEPTION 'ports of node % are being changed by others', of_node USING ERRCODE = 'lock_not_available';
+    END IF;
+END $$;
+
+-- What a node is to use, and how far it has it: what a run decides on. Null for a node that is to use nothing.
+CREATE OR REPLACE FUNCTION farrier.networks_of(of_node bigint, called text) RETURNS jsonb
+    LANGUAGE plpgsql STABLE AS $$
+BEGIN  -- which keeps its plan, unlike SQL
+    RETURN (SELECT jsonb_build_object(
+        'segments', coalesce(jsonb_agg(jsonb_build_object(
+            'name', u.name, 'state', s.state, 'site', s.site, 'mtu', s.mtu, 'vlan', s.vlan,
+            'address', host(a.address), 'prefix_length', masklen(a.prefix), 'gateway', host(x.gateway),
+            'free', s.id IS NOT NULL AND (
+                EXISTS (SELECT FROM farrier.segment_free f WHERE f.segment = s.id)
+                OR EXISTS (SELECT FROM farrier.segment_addresses b WHERE b.segment = s.id AND b.owner = called))
+            ) ORDER BY u.name) FILTER (WHERE u.kind = 'network_segment'), '[]'),
+        'partitions', coalesce(jsonb_agg(jsonb_build_object(
+            'name', u.name, 'state', p.state, 'site', p.site, 'last_error', p.last_error, 'pkey', p.pkey,
+            'ports', coalesce((SELECT jsonb_agg(jsonb_build_object('guid', m.guid, 'owner', m.owner, 'state', m.state, 'reason', m.reason,
+                                                                   'ours', m.owner = called AND m.node IS NOT DISTINCT FROM of_node)
+                                                ORDER BY m.guid)
+                                 FROM farrier.ib_members m
+                                WHERE m.partition = p.id
+                                  AND (m.node = of_node OR m.guid = ANY ((SELECT i.guids FROM farrier.node_ib_ports i WHERE i.node = of_node)::text[]))), '[]')
+            ) ORDER BY u.name) FILTER (WHERE u.kind = 'ib_partition'), '[]'))
+      FROM farrier.node_uses u
+      LEFT JOIN farrier.network_segments s ON u.kind = 'network_segment' AND s.name = u.name AND s.ended_at IS NULL
+      LEFT JOIN LATERAL (SELECT b.* FROM farrier.segment_addresses b WHERE b.segment = s.id AND b.node = of_node AND b.owner = called
+                          ORDER BY b.address LIMIT 1) a ON true
+      LEFT JOIN farrier.segment_prefixes x ON x.segment = a.segment AND x.prefix = a.prefix
+      LEFT JOIN farrier.ib_partitions p ON u.kind = 'ib_partition' AND p.name = u.name AND p.ended_at IS NULL
+     WHERE u.node = of_node
+    HAVING count(*) > 0);
+END $$;
+
+-- What people are shown of it: whatever is there for the node, also what others took for it.
+CREATE OR REPLACE FUNCTION farrier.node_holds(of_node bigint) RETURNS TABLE (ib_guids text[], addresses jsonb, memberships jsonb)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+    SELECT (SELECT p.guids FROM node_ib_ports p WHERE p.node = of_node),
+           (SELECT coalesce(jsonb_agg(jsonb_build_object('segment', s.name, 'address', host(a.address), 'owner', a.owner) ORDER BY s.name, a.address), '[]')
+              FROM segment_addresses a JOIN network_segments s ON s.id = a.segment WHERE a.node = of_node),
+           (SELECT coalesce(jsonb_agg(jsonb_build_object('partition', p.name, 'guid', m.guid, 'state', m.state) ORDER BY p.name, m.guid), '[]')
+              FROM ib_members m JOIN ib_partitions p ON p.id = m.partition WHERE m.node = of_node);
+$$;
+
+-- The InfiniBand ports of a node, instead of those that were known. An empty array says that it has none. May be called again.
+CREATE OR REPLACE FUNCTION farrier.set_ib_ports(node text, guids text[]) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    target bigint := find_node(set_ib_ports.node);
+    ports text[] := ARRAY(SELECT DISTINCT ib_guid(g) FROM unnest(set_ib_ports.guids) g ORDER BY 1);
+    holder text;
+BEGIN
+    IF set_ib_ports.guids IS NULL OR cardinality(ports) > 64 THEN
+        RAISE EXCEPTION 'a node has 0 to 64 IB ports; got %', coalesce(cardinality(ports)::text, 'null')
+            USING ERRCODE = 'FR400', HINT = 'An empty array says that it has none.';
+    END IF;
+    holder := (SELECT n.name FROM node_ib_ports p JOIN nodes n ON n.id = p.node WHERE p.guids && ports AND p.node <> target LIMIT 1);
+    IF holder IS NOT NULL THEN
+        RAISE EXCEPTION 'a port of these belongs to node %', holder
+            USING ERRCODE = 'FR409', HINT = 'Give that node its own ports first: farrier.set_ib_ports() replaces them.';
+    END IF;
+    INSERT INTO node_ib_ports VALUES (target, ports, true)
+        ON CONFLICT (node) DO UPDATE SET guids = excluded.guids, given = true;
+    PERFORM enqueue('node', target);
+END $$;
+
+-- Has a node that is not deployed use these and no others: takes what can be had now, gives back what is not named or is
+-- being deleted, and fails for nothing that cannot be had; the node's next run sees what is missing, and why. May be called
+-- again: an owner has one address of a segment.
+CREATE OR REPLACE FUNCTION farrier.use_networks(of_node bigint, segments text[], partitions text[]) RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    who text;
+    at_site text;
+    ports text[];
+    one record;
+BEGIN
+    SELECT n.name, n.site, coalesce(p.guids, '{}') INTO who, at_site, ports
+      FROM farrier.nodes n LEFT JOIN farrier.node_ib_ports p ON p.node = n.id WHERE n.id = of_node;
+    DELETE FROM farrier.node_uses u
+     WHERE u.node = of_node AND u.name <> ALL (CASE u.kind WHEN 'network_segment' THEN segments ELSE partitions END);
+    INSERT INTO farrier.node_uses
+    SELECT of_node, 'network_segment', w FROM unnest(segments) w UNION SELECT of_node, 'ib_partition', w FROM unnest(partitions) w
+        ON CONFLICT DO NOTHING;
+
+    FOR one IN SELECT a.segment, a.address FROM farrier.segment_addresses a JOIN farrier.network_segments s ON s.id = a.segment
+                WHERE a.node = of_node AND a.owner = who
+                  AND (s.name <> ALL (segments) OR s.state LIKE 'deleting/%')
+                ORDER BY a.segment, a.address LOOP
+        PERFORM farrier.release_address(one.segment::text, one.address, who);
+    END LOOP;
+    FOR one IN SELECT m.partition, m.guid FROM farrier.ib_members m JOIN farrier.ib_partitions p ON p.id = m.partition
+                WHERE m.node = of_node AND m.owner = who AND m.state <> 'leaving'
+                  AND (p.name <> ALL (partitions) OR m.guid <> ALL (ports) OR p.state = 'deleting')
+                ORDER BY m.partition, m.guid LOOP
+        PERFORM farrier.leave_partition(one.partition::text, one.guid, who);
+    END LOOP;
+
+    FOR one IN SELECT s.id FROM farrier.network_segments s JOIN farrier.segment_usage u ON u.segment = s.id AND u.open AND s.state = 'ready'
+                WHERE s.name = ANY (segments) AND s.ended_at IS NULL AND s.site = at_site
+                  AND NOT EXISTS (SELECT FROM farrier.segment_addresses a WHERE a.segment = s.id AND a.owner = who AND a.node = of_node)
+                  AND (EXISTS (SELECT FROM farrier.segment_free f WHERE f.segment = s.id)
+                       OR EXISTS (SELECT FROM farrier.segment_addresses a WHERE a.segment = s.id AND a.owner = who))
+                ORDER BY s.id LOOP
+        PERFORM farrier.allocate_address(one.id::text, who, NULL, of_node);
+    END LOOP;
+    FOR one IN SELECT p.id, g AS guid, coalesce(m.membership, 'full') AS membership
+                 FROM farrier.ib_partitions p CROSS JOIN unnest(ports) g
+                 LEFT JOIN farrier.ib_members m ON m.partition = p.id AND m.guid = g AND m.owner = who
+                WHERE p.name = ANY (partitions) AND p.ended_at IS NULL AND p.site = at_site AND p.state <> 'deleting'
+                  AND NOT EXISTS (SELECT FROM farrier.ib_members o WHERE o.partition = p.id AND o.guid = g AND o.state <> 'leaving'
+                                     AND (o.owner <> who OR o.node = of_node))
+                ORDER BY p.id, g LOOP
+        PERFORM farrier.join_partition(one.id::text, one.guid, who, of_node, one.membership);
+    END LOOP;
+END $$;
+
+-- The partition's own commit tells nodes what became of their ports.
+CREATE OR REPLACE FUNCTION farrier.wake_members() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    INSERT INTO wake_requests (kind, id)
+    SELECT DISTINCT 'node', n.id FROM was JOIN became USING (partition, guid) JOIN nodes n ON n.id = became.node
+     WHERE (was.state, was.reason) IS DISTINCT FROM (became.state, became.reason) AND became.state IN ('applied', 'refused')
+       AND n.live_workflow_kind = 'onboarding';
+    RETURN NULL;
+END $$;
+
+-- Who waits for something is woken as it comes: nodes that are being onboarded, and are to use this.
+CREATE OR REPLACE FUNCTION farrier.wake_users(of_kind text, called text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+    INSERT INTO wake_requests (kind, id)
+    SELECT 'node', n.id FROM node_uses u JOIN nodes n ON n.id = u.node
+     WHERE u.kind = of_kind AND u.name = called AND n.live_workflow_kind = 'onboarding';
+$$;
+
+-- Enqueues the nodes that are to use the row's resource. The argument is its kind.
+CREATE OR REPLACE FUNCTION farrier.wake_users_of_this() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    PERFORM wake_users(TG_ARGV[0], NEW.name);
+    RETURN NULL;
+END $$;
+
+-- The nodes of a commit, and what they use: `networks` [{run, segments, partitions}]. A run that cannot have
+-- its locks at once, or finds something changed as it takes it, is decided anew in a second, by itself: no other run of the
+-- commit knows of it. A run is whole or not at all, hence a subtransaction for each of these few.
+CREATE OR REPLACE FUNCTION farrier.write_nodes_and_networks(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
+    LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    users bigint[] := '{}';
+    wish record;
+    late interval;
+    ours boolean;
+BEGIN
+    IF changes ? 'networks' THEN
+        FOR wish IN
+            SELECT c.* FROM jsonb_to_recordset(changes -> 'networks') c (run bigint, segments text[], partitions text[])
+             WHERE c.segments <> '{}' OR c.partitions <> '{}' OR farrier.has_networks(c.run) ORDER BY c.run LOOP
+            users := users || wish.run;
+            late := NULL;
+            ours := true;
+            BEGIN
+                PERFORM farrier.lock_networks(wish.run, wish.segments, wish.partitions);
+                ours := false;
+                SELECT w.due_in INTO late FROM farrier.write_nodes(farrier.of_runs(changes, ARRAY[wish.run])) w;
+                ours := true;
+                IF late IS NULL THEN
+                    PERFORM farrier.use_networks(wish.run, wish.segments, wish.partitions);
+                END IF;
+            EXCEPTION WHEN lock_not_available OR SQLSTATE 'FR404' OR SQLSTATE 'FR409' THEN
+                IF NOT ours THEN RAISE; END IF;
+                late := interval '1 second';
+            END;
+            IF late IS NOT NULL THEN RETURN QUERY SELECT wish.run, late; END IF;
+        END LOOP;
+    END IF;
+    IF users <> '{}' THEN
+        changes := farrier.runs_without(changes, users);
+        IF jsonb_array_length(changes -> 'runs') = 0 THEN RETURN; END IF;
+    END IF;
+    RETURN QUERY SELECT w.run, w.due_in FROM farrier.write_nodes(changes) w;
+END $$;
+
+-- =====================================================================================================================
+-- Views: nodes
+-- =====================================================================================================================
+
+-- Enrolling nodes whose clock of that status stands still: nothing was asked for yet, or an operator decides next.
+CREATE OR REPLACE VIEW farrier.idle_enrolling AS
+SELECT n.id
+  FROM farrier.nodes n
+  LEFT JOIN farrier.node_onboardings live ON n.live_workflow_kind = 'onboarding' AND live.id = n.live_workflow_id
+  LEFT JOIN LATERAL (
+       SELECT o.status FROM farrier.node_onboardings o WHERE o.node_id = n.id ORDER BY o.id DESC LIMIT 1) newest ON true
+ WHERE n.status = 'enrolling'
+   AND (n.management IN ('unmanaged', 'enroll', 'error') OR live.id IS NOT NULL AND live.mode IS NULL
+        OR newest.status IN ('cancelled', 'failed_manual_intervention'));
+
+-- The clocks of nodes that have a limit; above_since is null while the limit is kept. A clock that stands still is not listed.
+CREATE OR REPLACE VIEW farrier.node_clocks AS
+SELECT c.node_id, c.kind, c.state, c.substate, c.since, l.lasts AS state_limit,
+       CASE WHEN c.since + l.lasts < farrier.now() THEN c.since + l.lasts END AS above_since
+  FROM (SELECT n.id AS node_id, 'node' AS kind, n.status AS state, '' AS substate, n.status_entered_at AS since, n.site, n.model
+          FROM farrier.nodes n WHERE NOT EXISTS (SELECT FROM farrier.idle_enrolling i WHERE i.id = n.id)
+        UNION ALL
+        SELECT n.id, 'management', n.management, '', n.management_entered_at, n.site, n.model
+          FROM farrier.nodes n
+         WHERE n.status <> 'deleted' AND (n.management <> 'enroll' OR n.bmc ->> 'asked_at' IS NOT NULL)
+        UNION ALL
+        SELECT n.id, w.kind, c.state, c.substate, c.since, n.site, n.model
+          FROM farrier.nodes n
+          JOIN LATERAL (
+               SELECT 'onboarding' AS kind, o.status, o.stage, o.status_entered_at, o.stage_entered_at, o.mode_given_at
+                 FROM farrier.node_onboardings o
+                WHERE n.live_workflow_kind = 'onboarding' AND o.id = n.live_workflow_id AND o.mode IS NOT NULL
+               UNION ALL
+               SELECT 'decommission', d.status, d.stage, d.status_entered_at, d.stage_entered_at, d.mode_given_at
+                 FROM farrier.node_decommissions d
+                WHERE n.live_workflow_kind = 'decommission' AND d.id = n.live_workflow_id) w ON true
+         CROSS JOIN LATERAL (VALUES
+               (w.status, CASE w.status WHEN 'running' THEN coalesce(w.stage, '') ELSE '' END,
+                CASE w.status WHEN 'running' THEN w.stage_entered_at ELSE w.status_entered_at END),
+               ('end_to_end', '', w.mode_given_at)) AS c (state, substate, since)) c
+ CROSS JOIN LATERAL (
+       SELECT x.lasts FROM farrier.limits x
+        WHERE x.kind = c.kind AND x.state = c.state AND x.substate = c.substate
+          AND (x.scope = '' OR x.scope = 'site' AND x.name = c.site OR x.scope = 'model' AND x.name = c.model)
+        ORDER BY x.scope DESC LIMIT 1) l;
+
+-- For schedulers: the coarse status and its clock, no workflow and no stage.
+CREATE OR REPLACE VIEW farrier.node_inventory AS
+SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n.management,
+       n.status = 'active' AND n.paused IS NULL AS schedulable,
+       n.management = 'unmanaged' AS unmanaged,
+       n.paused ->> 'reason' AS paused,
+       CASE WHEN n.status = 'quarantined' THEN n.quarantine ->> 'cause' END AS quarantine_cause,
+       CASE WHEN n.status = 'quarantined' THEN n.quarantine ->> 'reason' END AS quarantine_reason,
+       a.last_heartbeat_at, n.created_at,
+       -- Subqueries, because one that is not selected costs nothing.
+       (SELECT c.state_limit FROM farrier.node_clocks c WHERE c.node_id = n.id AND c.kind = 'node') AS status_limit,
+       (SELECT c.above_since FROM farrier.node_clocks c WHERE c.node_id = n.id AND c.kind = 'node') AS status_above_since
+  FROM farrier.nodes n LEFT JOIN farrier.node_agents a ON a.node_id = n.id
+ WHERE n.status <> 'deleted';
+
+-- What a person is shown of one node: also what MAAS last said of its machine.
+CREATE OR REPLACE VIEW farrier.node_lifecycle AS
+SELECT n.id, n.name, n.status, n.status_entered_at,
+       CASE WHEN n.status <> 'deleted' THEN n.management END AS management,
+       CASE WHEN n.status <> 'deleted' THEN n.management_entered_at END AS management_entered_at,
+       n.bmc_address, n.bmc ->> 'last_error' AS bmc_last_error, n.bmc ->> 'failure' AS bmc_failure, CASE WHEN n.bmc ? 'power_at' THEN n.bmc ->> 'power' END AS power,
+       (n.bmc ->> 'power_at')::timestamptz AS power_at, CASE WHEN n.management = 'manageable' THEN n.bmc ->> 'sync_failure' END AS power_failure, n.bmc ->> 'desired_power' AS desired_power,
+       w.kind AS workflow, w.id AS workflow_id, w.mode, w.status AS workflow_status, w.status_entered_at AS workflow_status_entered_at,
+       w.stage, w.stage_entered_at, w.attempt, w.next_attempt_at, w.failure_class, w.failure_detail,
+       coalesce(adv.action, qa.action, ba.action,
+           CASE WHEN n.management = 'manageable' AND n.bmc ? 'enforce_error' AND n.bmc ->> 'desired_power' <> n.bmc ->> 'power'
+             THEN 'switch it ' || (n.bmc ->> 'desired_power') || ' at the machine or its BMC, or set_power without enforce to end it'
+           END) AS recommended_action,
+       o.outcome AS last_outcome, o.at AS last_outcome_at, s.due_at AS next_run_at,
+       n.paused, n.quarantine, n.version,
+       n.maas_id, m.state AS maas_state, m.detail ->> 'status_name' AS maas_status_name, m.read_at AS maas_read_at,
+       sc.state_limit AS status_limit, sc.above_since AS status_above_since,
+       mc.state_limit AS management_limit, mc.above_since AS management_above_since,
+       wc.state_limit AS workflow_limit, wc.above_since AS workflow_above_since,
+       ec.since AS end_to_end_since, ec.state_limit AS end_to_end_limit, ec.above_since AS end_to_end_above_since,
+       a.last_heartbeat_at, a.health -> 'alerts' AS health_alerts
+  FROM farrier.nodes n
+  LEFT JOIN LATERAL (
+       SELECT 'onboarding' AS kind, x.* FROM farrier.node_onboardings x WHERE x.node_id = n.id
+       UNION ALL
+       SELECT 'decommission', x.* FROM farrier.node_decommissions x WHERE x.node_id = n.id
+       ORDER BY created_at DESC, id DESC LIMIT 1) w ON true
+  LEFT JOIN farrier.advice adv ON adv.failure = w.failure_class AND w.status IN ('failed_retryable', 'failed_manual_intervention')
+  LEFT JOIN farrier.advice qa ON n.status = 'quarantined' AND qa.failure = 'quarantine:' || (n.quarantine ->> 'cause')
+  LEFT JOIN farrier.advice ba ON ba.failure = 'bmc:' || coalesce(
+       n.bmc ->> 'failure', CASE WHEN n.management = 'manageable' THEN n.bmc ->> 'sync_failure' END)
+  LEFT JOIN farrier.outcomes o ON o.kind = 'node' AND o.id = n.id
+  LEFT JOIN farrier.schedule s ON s.kind = 'node' AND s.id = n.id
+  LEFT JOIN farrier.node_observations m ON m.node_id = n.id AND m.source = 'maas' AND m.system_id = n.maas_id
+  LEFT JOIN farrier.node_agents a ON a.node_id = n.id
+  LEFT JOIN farrier.node_clocks sc ON sc.node_id = n.id AND sc.kind = 'node'
+  LEFT JOIN farrier.node_clocks mc ON mc.node_id = n.id AND mc.kind = 'management'
+  LEFT JOIN farrier.node_clocks wc ON wc.node_id = n.id AND wc.kind = n.live_workflow_kind AND wc.state <> 'end_to_end'
+  LEFT JOIN farrier.node_clocks ec ON ec.node_id = n.id AND ec.kind = n.live_workflow_kind AND ec.state = 'end_to_end';
+
+-- =====================================================================================================================
+-- Views: maas
+-- =====================================================================================================================
+
+-- Nodes whose machine is being moved by a workflow, and since when its stage waits for news.
+CREATE OR REPLACE VIEW farrier.maas_motion AS
+SELECT n.id AS node_id, n.site, n.maas_id AS system_id, greatest(w.stage_entered_at, w.status_entered_at) AS began_at
+  FROM farrier.node_onboardings w JOIN farrier.nodes n ON n.live_workflow_kind = 'onboarding' AND n.live_workflow_id = w.id AND n.id = w.node_id
+ WHERE w.status NOT IN ('completed', 'cancelled', 'reconciled') AND w.status IN ('running', 'failed_retryable', 'compensating')
+   AND w.mode IN ('deploy', 'adopt') AND n.maas_id IS NOT NULL
+UNION ALL
+SELECT n.id, n.site, n.maas_id, greatest(w.stage_entered_at, w.status_entered_at)
+  FROM farrier.node_decommissions w JOIN farrier.nodes n ON n.live_workflow_kind = 'decommission' AND n.live_workflow_id = w.id AND n.id = w.node_id
+ WHERE w.status NOT IN ('completed', 'cancelled', 'reconciled') AND w.status IN ('running', 'failed_retryable', 'compensating')
+   AND w.mode <> 'soft_reset' AND n.maas_id IS NOT NULL;
+
+-- =====================================================================================================================
+-- Views: brakes
+-- =====================================================================================================================
+
+-- Sites whose brake holds nodes in service now: how many it holds, and how many would leave with them.
+CREATE OR REPLACE VIEW farrier.brakes_holding AS
+SELECT b.site, b.since, d.held, d.leaving, b.in_service
+  FROM farrier.brakes b
+ CROSS JOIN LATERAL (
+       SELECT count(*) FILTER (WHERE x.held) AS held, count(*) AS leaving
+         FROM farrier.departures x
+        WHERE x.site = b.site AND x.at > farrier.now() - make_interval(secs => coalesce((
+           SELECT (s.value #>> '{}')::double precision FROM farrier.settings s WHERE s.name = 'brake_window_seconds'), 600))) d
+ WHERE d.held > 0
+   AND NOT coalesce((SELECT l.until > farrier.now() FROM farrier.brake_lifts l WHERE l.site = b.site ORDER BY l.id DESC LIMIT 1), false);
+
+-- =====================================================================================================================
+-- Triggers: schedule
+-- =====================================================================================================================
+
+-- An outcome without an error takes no call.
+CREATE OR REPLACE TRIGGER note_error BEFORE INSERT OR UPDATE ON farrier.outcomes
+    FOR EACH ROW WHEN (NEW.outcome ->> 'error' IS NOT NULL) EXECUTE FUNCTION farrier.note_error();
+-- It derives a column and guards nothing, so a session that loads data without guards needs it as well.
+ALTER TABLE farrier.outcomes ENABLE ALWAYS TRIGGER note_error;
+
+CREATE OR REPLACE TRIGGER refuse_leftovers AFTER DELETE ON farrier.schedule
+    FOR EACH ROW WHEN (OLD.kind NOT IN ('node', 'maas_region')) EXECUTE FUNCTION farrier.refuse_leftovers();
+
+-- WHEN is decided as the row is inserted: a transaction that wakes ten thousand resources queues one call and not that
+-- many, of which each would walk over all the rows that the first had deleted.
+CREATE CONSTRAINT TRIGGER apply_wakes AFTER INSERT ON farrier.wake_requests
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.first) EXECUTE FUNCTION farrier.apply_wakes();
+
+-- =====================================================================================================================
+-- Triggers: nodes
+-- =====================================================================================================================
+
+CREATE CONSTRAINT TRIGGER check_pair AFTER UPDATE ON farrier.nodes
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    WHEN (OLD.live_workflow_id IS DISTINCT FROM NEW.live_workflow_id OR OLD.live_workflow_kind IS DISTINCT FROM NEW.live_workflow_kind
+          OR OLD.status <> NEW.status)
+    EXECUTE FUNCTION farrier.check_node_pair();
+
+-- A trigger for each operation, because a condition on OLD does not go with INSERT.
+CREATE CONSTRAINT TRIGGER check_pair_insert AFTER INSERT ON farrier.nodes
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_node_pair();
+
+CREATE OR REPLACE TRIGGER claim_bmc AFTER UPDATE ON farrier.nodes
+    FOR EACH ROW WHEN (OLD.bmc_address IS DISTINCT FROM NEW.bmc_address OR (NEW.status = 'deleted' AND OLD.status <> 'deleted'))
+    EXECUTE FUNCTION farrier.claim_bmc();
+
+CREATE OR REPLACE TRIGGER claim_bmc_insert AFTER INSERT ON farrier.nodes
+    FOR EACH ROW WHEN (NEW.bmc_address IS NOT NULL) EXECUTE FUNCTION farrier.claim_bmc();
+
+CREATE OR REPLACE TRIGGER claim_identity AFTER UPDATE ON farrier.nodes
+    FOR EACH ROW WHEN (OLD.bmc -> 'serial' IS DISTINCT FROM NEW.bmc -> 'serial' OR OLD.bmc -> 'uuid' IS DISTINCT FROM NEW.bmc -> 'uuid'
+          OR OLD.bmc -> 'manufacturer' IS DISTINCT FROM NEW.bmc -> 'manufacturer' OR OLD.bmc -> 'macs' IS DISTINCT FROM NEW.bmc -> 'macs'
+          OR (NEW.status = 'deleted' AND OLD.status <> 'deleted'))
+    EXECUTE FUNCTION farrier.claim_identity();
+
+CREATE OR REPLACE TRIGGER claim_identity_insert AFTER INSERT ON farrier.nodes
+    FOR EACH ROW WHEN (NEW.bmc ?| '{serial,uuid,macs}') EXECUTE FUNCTION farrier.claim_identity();
+
+CREATE OR REPLACE TRIGGER drop_agent AFTER UPDATE ON farrier.nodes
+    FOR EACH ROW WHEN (NEW.status = 'deleted' AND OLD.status <> 'deleted') EXECUTE FUNCTION farrier.drop_agent();
+
+CREATE OR REPLACE TRIGGER drop_networks AFTER UPDATE ON farrier.nodes
+    FOR EACH ROW WHEN (NEW.status = 'deleted' AND OLD.status <> 'deleted') EXECUTE FUNCTION farrier.drop_networks();
+
+-- At COMMIT, because the commit that deletes the node answers its intents and ends its tasks after it has written the node.
+CREATE CONSTRAINT TRIGGER forget_keys AFTER UPDATE ON farrier.nodes
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.status = 'deleted' AND OLD.status <> 'deleted') EXECUTE FUNCTION farrier.forget_keys();
+
+-- By its name before place_bmc, which follows the address.
+CREATE OR REPLACE TRIGGER forget_machine BEFORE UPDATE ON farrier.nodes
+    FOR EACH ROW WHEN (NEW.status = 'deleted') EXECUTE FUNCTION farrier.forget_machine();
+
+CREATE OR REPLACE TRIGGER guard_first_values AFTER INSERT ON farrier.nodes
+    FOR EACH ROW EXECUTE FUNCTION farrier.guard_first_values('status', 'management');
+
+CREATE OR REPLACE TRIGGER guard_management AFTER UPDATE ON farrier.nodes
+    FOR EACH ROW WHEN (OLD.management <> NEW.management) EXECUTE FUNCTION farrier.guard_management();
+
+CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.nodes
+    FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_status('status');
+
+CREATE OR REPLACE TRIGGER note_logins AFTER UPDATE ON farrier.nodes
+    FOR EACH ROW WHEN (NEW.status <> 'deleted'  -- whose failures count for the node that has the BMC next
+          AND (OLD.bmc -> 'tries' IS DISTINCT FROM NEW.bmc -> 'tries' OR OLD.bmc -> 'trying' IS DISTINCT FROM NEW.bmc -> 'trying'))
+    EXECUTE FUNCTION farrier.note_logins();
+
+CREATE OR REPLACE TRIGGER note_logins_insert AFTER INSERT ON farrier.nodes
+    FOR EACH ROW WHEN (NEW.bmc ? 'tries') EXECUTE FUNCTION farrier.note_logins();
+
+CREATE OR REPLACE TRIGGER place_bmc BEFORE UPDATE ON farrier.nodes
+    FOR EACH ROW WHEN (OLD.bmc_address IS DISTINCT FROM NEW.bmc_address) EXECUTE FUNCTION farrier.place_bmc();
+
+CREATE OR REPLACE TRIGGER place_bmc_insert BEFORE INSERT ON farrier.nodes
+    FOR EACH ROW WHEN (NEW.bmc_address IS NOT NULL) EXECUTE FUNCTION farrier.place_bmc();
+
+CREATE OR REPLACE TRIGGER refuse_machine_id BEFORE INSERT OR UPDATE OF maas_id ON farrier.nodes
+    FOR EACH ROW WHEN (NEW.maas_id !~ '^[A-Za-z0-9]{1,64}$') EXECUTE FUNCTION farrier.refuse_machine_id();
+
+CREATE OR REPLACE TRIGGER watch_machine AFTER UPDATE ON farrier.nodes
+    FOR EACH ROW WHEN (OLD.maas_id IS DISTINCT FROM NEW.maas_id OR OLD.site IS DISTINCT FROM NEW.site
+                       OR (NEW.status = 'deleted' AND OLD.status <> 'deleted'))
+    EXECUTE FUNCTION farrier.watch_machine();
+
+CREATE OR REPLACE TRIGGER watch_machine_insert AFTER INSERT ON farrier.nodes
+    FOR EACH ROW WHEN (NEW.maas_id IS NOT NULL) EXECUTE FUNCTION farrier.watch_machine();
+
+-- =====================================================================================================================
+-- Triggers: workflows
+-- =====================================================================================================================
+
+CREATE CONSTRAINT TRIGGER check_pair AFTER UPDATE ON farrier.node_decommissions
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.status <> NEW.status)
+    EXECUTE FUNCTION farrier.check_workflow_pair('decommission');
+
+CREATE CONSTRAINT TRIGGER check_pair_delete AFTER DELETE ON farrier.node_decommissions
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('decommission');
+
+CREATE CONSTRAINT TRIGGER check_pair_insert AFTER INSERT ON farrier.node_decommissions
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('decommission');
+
+CREATE OR REPLACE TRIGGER guard_first_values AFTER INSERT ON farrier.node_decommissions
+    FOR EACH ROW EXECUTE FUNCTION farrier.guard_first_values('decommission');
+
+CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.node_decommissions
+    FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_status('decommission');
+
+CREATE CONSTRAINT TRIGGER check_pair AFTER UPDATE ON farrier.node_onboardings
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.status <> NEW.status)
+    EXECUTE FUNCTION farrier.check_workflow_pair('onboarding');
+
+CREATE CONSTRAINT TRIGGER check_pair_delete AFTER DELETE ON farrier.node_onboardings
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('onboarding');
+
+CREATE CONSTRAINT TRIGGER check_pair_insert AFTER INSERT ON farrier.node_onboardings
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('onboarding');
+
+CREATE OR REPLACE TRIGGER guard_first_values AFTER INSERT ON farrier.node_onboardings
+    FOR EACH ROW EXECUTE FUNCTION farrier.guard_first_values('onboarding');
+
+CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.node_onboardings
+    FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_status('onboarding');
+
+-- =====================================================================================================================
+-- Triggers: agents
+-- =====================================================================================================================
+
+CREATE OR REPLACE TRIGGER learn_ib_ports AFTER INSERT ON farrier.node_agents
+    FOR EACH ROW WHEN (NEW.facts ? 'ib_guids') EXECUTE FUNCTION farrier.learn_ib_ports();
+
+CREATE OR REPLACE TRIGGER learn_ib_ports_again AFTER UPDATE OF facts ON farrier.node_agents
+    FOR EACH ROW WHEN (NEW.facts ? 'ib_guids') EXECUTE FUNCTION farrier.learn_ib_ports();
+
+-- =====================================================================================================================
+-- Triggers: intents
+-- =====================================================================================================================
+
+CREATE OR REPLACE TRIGGER validate BEFORE INSERT ON farrier.intents FOR EACH ROW EXECUTE FUNCTION farrier.validate_intent();
+
+-- Its name comes after that of `validate`, which has seen to the types.
+CREATE OR REPLACE TRIGGER validate_set BEFORE INSERT ON farrier.intents
+    FOR EACH ROW WHEN (NEW.action = 'set') EXECUTE FUNCTION farrier.validate_set();
+
+CREATE OR REPLACE TRIGGER wake AFTER INSERT ON farrier.intents
+    REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION farrier.wake_for_intents();
+
+-- =====================================================================================================================
+-- Triggers: maas
+-- =====================================================================================================================
+
+CREATE OR REPLACE TRIGGER begin_region AFTER INSERT ON farrier.maas_regions
+    FOR EACH ROW EXECUTE FUNCTION farrier.begin_region();
+
+CREATE OR REPLACE TRIGGER guard_first_state AFTER INSERT ON farrier.maas_regions
+    FOR EACH ROW EXECUTE FUNCTION farrier.guard_first_region();
+
+CREATE OR REPLACE TRIGGER guard_state AFTER UPDATE ON farrier.maas_regions
+    FOR EACH ROW WHEN (OLD.state <> NEW.state) EXECUTE FUNCTION farrier.guard_region();
+
+-- =====================================================================================================================
+-- Triggers: kinds
+-- =====================================================================================================================
+
+CREATE OR REPLACE TRIGGER holds_no_rows BEFORE INSERT ON farrier.resources
+    FOR EACH ROW EXECUTE FUNCTION farrier.refuse_template_row();
+
+-- =====================================================================================================================
+-- Triggers: requests
+-- =====================================================================================================================
+
+CREATE OR REPLACE TRIGGER tell_answered AFTER UPDATE ON farrier.resource_intents
+    FOR EACH ROW WHEN (OLD.status = 'pending' AND NEW.status <> 'pending') EXECUTE FUNCTION farrier.tell_resource_intent_answered();
+
+CREATE OR REPLACE TRIGGER validate BEFORE INSERT ON farrier.resource_intents
+    FOR EACH ROW EXECUTE FUNCTION farrier.validate_resource_intent();
+
+CREATE OR REPLACE TRIGGER wake AFTER INSERT ON farrier.resource_intents
+    REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION farrier.wake_for_resource_intents();
+
+-- =====================================================================================================================
+-- Triggers: numbers
+-- =====================================================================================================================
+
+CREATE OR REPLACE TRIGGER check_pkey_pool BEFORE INSERT OR UPDATE ON farrier.number_pools FOR EACH ROW
+    WHEN (NEW.pool = 'pkey' OR starts_with(NEW.pool, 'pkey:')) EXECUTE FUNCTION farrier.check_pkey_pool();
+
+-- =====================================================================================================================
+-- Triggers: segments
+-- =====================================================================================================================
+
+CREATE OR REPLACE TRIGGER follow_segment AFTER UPDATE ON farrier.network_segments
+    FOR EACH ROW WHEN (OLD.state <> NEW.state) EXECUTE FUNCTION farrier.follow_segment();
+
+CREATE OR REPLACE TRIGGER open_more_prefixes AFTER UPDATE ON farrier.network_segments
+    FOR EACH ROW WHEN (OLD.prefixes <> NEW.prefixes OR OLD.gateways <> NEW.gateways) EXECUTE FUNCTION farrier.open_prefixes();
+
+CREATE OR REPLACE TRIGGER open_prefixes AFTER INSERT ON farrier.network_segments
+    FOR EACH ROW EXECUTE FUNCTION farrier.open_prefixes();
+
+CREATE OR REPLACE TRIGGER prepare_change BEFORE UPDATE ON farrier.network_segments
+    FOR EACH ROW WHEN (OLD.prefixes <> NEW.prefixes OR OLD.gateways <> NEW.gateways OR OLD.mtu <> NEW.mtu) EXECUTE FUNCTION farrier.prepare_segment();
+
+CREATE OR REPLACE TRIGGER prepare_segment BEFORE INSERT ON farrier.network_segments
+    FOR EACH ROW EXECUTE FUNCTION farrier.prepare_segment();
+
+CREATE OR REPLACE TRIGGER wake_users AFTER UPDATE ON farrier.network_segments
+    FOR EACH ROW WHEN ((NEW.state = 'ready' AND OLD.state <> 'ready') OR NEW.prefixes <> OLD.prefixes)
+    EXECUTE FUNCTION farrier.wake_users_of_this('network_segment');
+
+CREATE CONSTRAINT TRIGGER mark_release AFTER UPDATE ON farrier.segment_usage
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.allocated < OLD.allocated) EXECUTE FUNCTION farrier.mark_release();
+
+-- =====================================================================================================================
+-- Triggers: partitions
+-- =====================================================================================================================
+
+CREATE CONSTRAINT TRIGGER admit_again AFTER UPDATE ON farrier.ib_members
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.seq <> OLD.seq AND NEW.state <> 'leaving')
+    EXECUTE FUNCTION farrier.admit_member();
+
+CREATE CONSTRAINT TRIGGER admit_new AFTER INSERT ON farrier.ib_members
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.admit_member();
+
+CREATE OR REPLACE TRIGGER wake_members AFTER UPDATE ON farrier.ib_members
+    REFERENCING OLD TABLE AS was NEW TABLE AS became FOR EACH STATEMENT EXECUTE FUNCTION farrier.wake_members();
+
+CREATE OR REPLACE TRIGGER take_pkey BEFORE INSERT ON farrier.ib_partitions FOR EACH ROW EXECUTE FUNCTION farrier.take_pkey();
+
+CREATE OR REPLACE TRIGGER wake_users AFTER INSERT ON farrier.ib_partitions
+    FOR EACH ROW EXECUTE FUNCTION farrier.wake_users_of_this('ib_partition');
+
+-- =====================================================================================================================
+-- Rights: 0_public
+-- =====================================================================================================================
+
+-- Nobody has a right by being connected; each role of farrier sees the schema, the clock and the version of the interface.
+REVOKE ALL ON ALL TABLES IN SCHEMA farrier FROM PUBLIC;
+REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier FROM PUBLIC;
+GRANT USAGE ON SCHEMA farrier TO farrier_controller, farrier_intents, farrier_agent, farrier_worker, farrier_reader;
+GRANT EXECUTE ON FUNCTION farrier.now, farrier.api_version
+    TO farrier_controller, farrier_intents, farrier_agent, farrier_worker, farrier_reader;
+
+-- =====================================================================================================================
+-- Rights: farrier_agent
+-- =====================================================================================================================
+
+-- Agents on nodes: each proves itself with its key and sees its own node's tasks.
+GRANT EXECUTE ON FUNCTION
+    farrier.enroll_agent, farrier.heartbeat, farrier.claim_task, farrier.renew_task, farrier.finish_task
+    TO farrier_agent;
+
+-- =====================================================================================================================
+-- Rights: farrier_controller
+-- =====================================================================================================================
+
+-- The daemon. It writes what its runs decide; the model, the records of the schema and what has happened it only reads.
+GRANT SELECT, INSERT, UPDATE, DELETE ON
+    farrier.mends, farrier.pulse, farrier.limits, farrier.settings,
+    farrier.schedule, farrier.wake_requests, farrier.outcomes,
+    farrier.nodes, farrier.node_macs, farrier.node_onboardings, farrier.node_decommissions,
+    farrier.bootstrap_tokens, farrier.node_agents, farrier.node_tasks, farrier.intents,
+    farrier.maas_regions, farrier.node_observations,
+    farrier.departures, farrier.brakes, farrier.brake_lifts,
+    farrier.resources, farrier.resource_intents, farrier.number_pools, farrier.pool_numbers, farrier.freed_numbers,
+    farrier.network_segments, farrier.segment_usage, farrier.segment_prefixes, farrier.segment_free, farrier.segment_addresses,
+    farrier.ib_partitions, farrier.ib_members, farrier.node_uses, farrier.node_ib_ports
+    TO farrier_controller;
+GRANT USAGE ON ALL SEQUENCES IN SCHEMA farrier TO farrier_controller;
+GRANT SELECT ON
+    farrier.migrator, farrier.schema_steps, farrier.schema_set, farrier.schema_objects,
+    farrier.edges, farrier.initial_values, farrier.workflow_mapping, farrier.actions, farrier.advice,
+    farrier.kinds, farrier.kind_states, farrier.kind_actions, farrier.callable,
+    farrier.locks, farrier.history, farrier.history_retention,
+    farrier.node_bmcs, farrier.node_identities, farrier.bmc_logins, farrier.workers,
+    farrier.brakes_holding, farrier.idle_enrolling, farrier.maas_motion, farrier.node_clocks,
+    farrier.node_inventory, farrier.node_lifecycle
+    TO farrier_controller;
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;
+REVOKE EXECUTE ON FUNCTION farrier.grant_rights, farrier.grant_kind_rights, farrier.let_call, farrier.make_kind, farrier.forget_kind,
+    farrier.grant_worker, farrier.revoke_worker
+    FROM farrier_controller;
+
+-- =====================================================================================================================
+-- Rights: farrier_intents
+-- =====================================================================================================================
+
+-- Services and people that register nodes and ask for things.
+GRANT INSERT (node, action, params, idempotency_key, requested_by, api_version) ON farrier.intents TO farrier_intents;
+GRANT INSERT (kind, resource, action, params, idempotency_key, requested_by) ON farrier.resource_intents TO farrier_intents;
+GRANT SELECT ON
+    farrier.intents, farrier.node_inventory, farrier.node_lifecycle, farrier.node_clocks, farrier.brakes_holding,
+    farrier.resource_intents, farrier.kinds, farrier.kind_states, farrier.kind_actions
+    TO farrier_intents;
+GRANT EXECUTE ON FUNCTION
+    farrier.register_node, farrier.issue_bootstrap, farrier.revoke_bootstrap, farrier.bootstrap_token, farrier.set_ib_ports,
+    farrier.intent, farrier.enqueue, farrier.lift_brake,
+    farrier.resource_intent, farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_name,
+    farrier.count_resources, farrier.late_resources,
+    farrier.list_addresses, farrier.allocate_address, farrier.release_address,
+    farrier.partition_members, farrier.join_partition, farrier.leave_partition
+    TO farrier_intents;
+
+-- =====================================================================================================================
+-- Rights: farrier_reader
+-- =====================================================================================================================
+
+-- Dashboards and people who look: everything but secrets and the tokens of leases.
+GRANT SELECT ON
+    farrier.node_inventory, farrier.node_lifecycle, farrier.node_clocks, farrier.idle_enrolling, farrier.brakes_holding,
+    farrier.nodes, farrier.node_onboardings, farrier.node_decommissions, farrier.node_observations, farrier.maas_regions,
+    farrier.intents, farrier.history, farrier.outcomes, farrier.workers, farrier.departures, farrier.brake_lifts,
+    farrier.limits, farrier.edges, farrier.actions, farrier.advice,
+    farrier.kinds, farrier.kind_states, farrier.kind_actions, farrier.resource_intents, farrier.number_pools, farrier.pool_numbers
+    TO farrier_reader;
+GRANT SELECT (kind, id, lane, reruns, due_at, wake_seq, claimed_wake_seq, owner, outcome_key) ON farrier.schedule TO farrier_reader;
+GRANT SELECT (
+    id, node_id, workflow_id, type, status, params, attempt, failures, claimed_by, lease_until, result, created_at, dispatched_at, ended_at
+    ) ON farrier.node_tasks TO farrier_reader;
+GRANT EXECUTE ON FUNCTION
+    farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_name,
+    farrier.count_resources, farrier.late_resources,
+    farrier.list_addresses, farrier.partition_members, farrier.node_holds, farrier.same_machine
+    TO farrier_reader;
+
+-- =====================================================================================================================
+-- Rights: farrier_worker
+-- =====================================================================================================================
+
+-- Workers on tasks of several nodes: each login has what farrier.grant_worker gave it.
+GRANT EXECUTE ON FUNCTION farrier.claim_work, farrier.renew_work, farrier.finish_work TO farrier_worker;
+
+COMMIT;
