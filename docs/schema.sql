@@ -87,7 +87,8 @@ CREATE TABLE IF NOT EXISTS farrier.schema_objects (
 -- Tables: time
 -- =====================================================================================================================
 
--- The only place where SQL reads the time. A test database replaces this one function to move its clock.
+-- Returns the time of the database. The only place where SQL reads the time: a test database replaces this function to move its
+-- clock.
 CREATE OR REPLACE FUNCTION farrier.now() RETURNS timestamptz
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN statement_timestamp();
@@ -178,7 +179,8 @@ CREATE TABLE farrier.limits (
 -- Tables: schedule
 -- =====================================================================================================================
 
--- Volatile, so that it sees the rows that the running INSERT made before this one.
+-- Returns whether the transaction has no wake request yet; the default of wake_requests.first. VOLATILE, so that it sees the rows
+-- that the running INSERT has added before this one.
 CREATE OR REPLACE FUNCTION farrier.is_first_wake() RETURNS boolean
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -905,24 +907,25 @@ CREATE INDEX node_ib_ports_guids ON farrier.node_ib_ports USING gin (guids);
 -- Functions: core
 -- =====================================================================================================================
 
--- A number of the configuration or the model; null for one that is not set.
+-- Returns a numeric setting of the configuration or the model from farrier.settings; null if it is not set.
 CREATE OR REPLACE FUNCTION farrier.setting(name text) RETURNS numeric
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 BEGIN
     RETURN (SELECT (s.value #>> '{}')::numeric FROM settings s WHERE s.name = $1);
 END $$;
 
--- The versions of the interface that this database accepts.
+-- Returns the versions of the intent API that this database accepts. Public: every role of farrier may call it.
 CREATE OR REPLACE FUNCTION farrier.api_version(OUT api_min integer, OUT api_max integer)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp
     RETURN (farrier.setting('api_min')::integer, farrier.setting('api_max')::integer);
 
--- The hash by which tokens and keys are stored and compared.
+-- Returns the SHA-256 digest by which bootstrap tokens and agent keys are stored and compared.
 CREATE OR REPLACE FUNCTION farrier.digest(secret text) RETURNS bytea LANGUAGE sql IMMUTABLE
     RETURN sha256(convert_to(secret, 'UTF8'));
 
--- What is wrong with JSON that is to be stored; null for nothing. Whoever reads it walks it level by level and turns its
--- numbers into floats. What is short has room for neither fault, so most calls end there.
+-- Returns what is wrong with JSON that is to be stored, as the end of a sentence, or null: it has more than `most` bytes, is
+-- nested more than 64 levels deep, or has a number that no double holds. Programs that read it decode it recursively and its
+-- numbers into doubles. A text that is short has room for neither of the last two faults, so most calls end with the length.
 CREATE OR REPLACE FUNCTION farrier.json_fault(value jsonb, most integer) RETURNS text
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -938,7 +941,8 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Until the transaction ends. In the order of keys, so that no two wait for each other.
+-- Locks things that have no row of their own, by purpose and key, until the transaction ends. Adds the rows of locks that are
+-- missing, and locks all in the order of their hashes, so that two callers cannot deadlock. Keys with the same hash share a lock.
 CREATE OR REPLACE FUNCTION farrier.lock_keys(of_purpose text, keys text[]) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -948,12 +952,13 @@ BEGIN
     PERFORM FROM locks l WHERE l.purpose = of_purpose AND l.key = ANY (wanted) ORDER BY l.key FOR UPDATE;
 END $$;
 
--- 244 random bits from the operating system, as 64 hexadecimal digits.
+-- Returns a new secret: 244 random bits from the operating system, as 64 hexadecimal digits.
 CREATE OR REPLACE FUNCTION farrier.new_secret() RETURNS text LANGUAGE sql VOLATILE
     RETURN replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', '');
 
--- One parameter against its rule; the text of what is wrong with it, or null. A rule may bring the text for what does not
--- match its pattern.
+-- Returns what is wrong with one parameter, as the end of a sentence, or null. rule is an element of fields in actions.params or
+-- kind_actions.params: type, and by type min and max, enum, pattern, items. Its optional fault is the text for a value that does
+-- not match the pattern.
 CREATE OR REPLACE FUNCTION farrier.param_fault(rule jsonb, value jsonb) RETURNS text
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -968,7 +973,7 @@ BEGIN
     END IF;
     IF rule ->> 'type' = 'integer' THEN
         IF jsonb_typeof(value) <> 'number' OR given !~ '^-?[0-9]+$' THEN RETURN 'must be a whole number'; END IF;
-        -- No column takes more than 64 bits.
+        -- The bounds of bigint: no column holds more.
         IF given::numeric < coalesce((rule ->> 'min')::numeric, -9223372036854775808) THEN
             RETURN format('must be %s or more', coalesce(rule ->> 'min', '-9223372036854775808'));
         END IF;
@@ -1001,7 +1006,8 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- All parameters of an action; what is wrong with them, or null.
+-- Returns what is wrong with the parameters of an action, as a sentence, or null. spec is actions.params or kind_actions.params:
+-- fields (a rule by name), any_of (at least one of these is required), needs (a flag that is true requires another parameter).
 CREATE OR REPLACE FUNCTION farrier.params_fault(spec jsonb, params jsonb) RETURNS text
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1033,7 +1039,8 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Whether it was to be had without waiting.
+-- Locks one key as lock_keys does, without waiting, and returns whether it obtained the lock. Waits only for a transaction that
+-- adds the row of the same key.
 CREATE OR REPLACE FUNCTION farrier.try_lock_key(of_purpose text, wanted text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -1048,8 +1055,10 @@ END $$;
 -- Functions: rights
 -- =====================================================================================================================
 
--- The controller works on a kind's table; who asks and who reads may look at it. They see the schema, in which functions are
--- everybody's: those that act with their owner's rights are left to the controller, and to whom let_call names.
+-- Grants the roles of farrier their rights on the table of a kind: farrier_controller writes it, farrier_intents and
+-- farrier_reader read it. These roles also get USAGE on the table's schema, in which PUBLIC may execute every function. Functions
+-- there that run with the rights of the table's owner are therefore revoked from PUBLIC; farrier_controller may call them, and
+-- the roles that let_call names. Called by make_kind and grant_rights. May be repeated.
 CREATE OR REPLACE FUNCTION farrier.grant_kind_rights(relation regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1073,20 +1082,22 @@ BEGIN
     END LOOP;
 END $$;
 
--- Grants what goes with the installed kinds: the rights on their tables, and the functions that let_call named.
+-- Grants the rights that depend on the installed kinds: those on their tables (grant_kind_rights), and those on functions that
+-- let_call recorded. Called by every migration and by farrier db roles. May be repeated.
 CREATE OR REPLACE FUNCTION farrier.grant_rights() RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
     one record;
 BEGIN
     PERFORM grant_kind_rights(k.relation) FROM kinds k JOIN pg_class c ON c.oid = k.relation;
-    -- A function that was dropped with the schema of its kind is passed over.
+    -- Skips functions that were dropped with the schema of their kind.
     FOR one IN SELECT c.* FROM callable c WHERE to_regrole(c.role_name) IS NOT NULL AND to_regprocedure(c.function) IS NOT NULL LOOP
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', one.function::regprocedure, one.role_name);
     END LOOP;
 END $$;
 
--- Lets a role call a function that is none of the above; it outlives `farrier db roles`. May be called again.
+-- Lets a role call a function that no file in rights names, such as one of a kind, and records that in callable, from which
+-- grant_rights grants it again. May be repeated. A role that does not exist yet gets the right when farrier db roles creates it.
 CREATE OR REPLACE FUNCTION farrier.let_call(role_name text, function text) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -1100,8 +1111,10 @@ END $$;
 -- Functions: time
 -- =====================================================================================================================
 
--- One pulse. Answers by how much the clock was set back since the last one, null if it was not. Pulses that waited for each
--- other, and clocks that are kept by small steps, are within 10 s; no limit is as short.
+-- Records one pulse of a controller and returns by how much the database's clock was set back since the last one; null if it was
+-- not. A setback is also recorded in mends. Controllers call it every two seconds; concurrent calls take turns on the row of
+-- pulse. Differences of up to 10 seconds are ignored: calls that waited for each other and clocks that are adjusted in small
+-- steps stay within them, and no limit is as short.
 CREATE OR REPLACE FUNCTION farrier.beat() RETURNS interval
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1118,20 +1131,23 @@ BEGIN
     RETURN back;
 END $$;
 
--- Whether a field of JSON with this name holds a time by the database's clock. `synced_at` is by the region's.
+-- Returns whether a JSON field of this name holds a time of the database's clock. synced_at holds one of the MAAS region's.
 CREATE OR REPLACE FUNCTION farrier.is_a_time(name text) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     RETURN name <> 'synced_at' AND (name LIKE '%\_at' OR name LIKE '%\_until' OR name LIKE '%\_since'
                                     OR name IN ('at', 'since', 'until', 'tries', 'trying'));
 
--- Whether a column or field of this name says when something is to happen. Every other time is of something that happened.
+-- Returns whether a column or JSON field of this name says when something is to happen. Every other time says when something
+-- happened.
 CREATE OR REPLACE FUNCTION farrier.is_of_the_future(name text) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     RETURN name LIKE 'next\_%' OR name LIKE '%\_until' OR name IN ('until', 'expires_at', 'due_at');
 
--- One batch of the mend that is under way, by one process at a time. Times that lie beyond now are replaced: of what happened by
--- now, from which limits count; of what is to happen by as much earlier. Answers whether more is left to do here, and by how
--- much the clock had been set back once all is done.
+-- Mends one batch of at most at_most rows after the oldest setback in mends: replaces stored times that lie beyond farrier.now().
+-- A time of something that happened becomes now, from which limits count; a time of something that is to happen comes earlier by
+-- the length of the setback. Returns whether more is left and, once a setback is finished, its length in done. Called by
+-- controllers until nothing is left. One session works at a time and others return at once; a session that dies leaves its
+-- progress in mends to the next.
 CREATE OR REPLACE FUNCTION farrier.mend(at_most integer, OUT more boolean, OUT done interval)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1165,7 +1181,9 @@ BEGIN
     more := EXISTS (SELECT FROM mends);
 END $$;
 
--- Rows of a kind, with what its runs write besides. A run under way was decided by the old time: it is decided anew.
+-- Mends the rows of a kind that have these ids, with the workflows that runs of nodes write; changes and wrong are expressions of
+-- mendable. Increments the version of each row that it changes or whose run is under way: that run was decided on the old time,
+-- so its commit is a conflict and it is decided again. Locks the rows in the order of ids. Called by mend.
 CREATE OR REPLACE FUNCTION farrier.mend_rows(of_kind text, relation regclass, ids bigint[], changes text, wrong text, now timestamptz, back interval) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1190,10 +1208,11 @@ BEGIN
       USING $6, back, ids, anew;
 END $$;
 
--- The tables whose times are mended, in order, each with the assignments and the condition that do it: $1 is now, $2 by how
--- much the clock was set back, $3 the transaction that noticed. First those whose rows a run writes as it read them (`kind` is
--- theirs); a row of any other is written by statements that read the time themselves. History stays as it was written, the
--- loop brings its schedule back itself, and JSON that others wrote is theirs.
+-- Returns the tables whose times mend corrects, in the order of place, each with the assignments (changes) and the condition
+-- (wrong) that do it; in both, $1 is now, $2 the length of the setback, $3 the transaction that recorded it. Tables of kinds come
+-- first and have kind set: a run writes their rows as it read them, so these also need a new version. Rows of other tables are
+-- written by statements that read the time themselves. Left out are history, which keeps the times that it was written with;
+-- schedule, which the loop corrects itself; and JSON whose content other programs wrote.
 CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclass, OUT kind text, OUT changes text, OUT wrong text) RETURNS SETOF record
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
     WITH roots AS (
@@ -1203,7 +1222,7 @@ CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclas
     ), columns AS (
         SELECT c.oid, r.kind, a.attname, a.atttypid = 'jsonb'::regtype AS is_json,
                is_of_the_future(a.attname) AS of_the_future,
-               -- One that a statement wrote since, by the right time, is to happen when it says.
+               -- A row that was written after the setback was recorded has correct times of the future.
                CASE WHEN r.kind IS NULL AND c.relname NOT IN ('node_onboardings', 'node_decommissions')
                     THEN ' AND age(xmin) >= age($3)' ELSE '' END AS if_older
           FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid LEFT JOIN roots r ON r.relation = c.oid
@@ -1228,7 +1247,9 @@ CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclas
       FROM each e GROUP BY e.oid, e.kind
 $$;
 
--- JSON of ours without times beyond `now`. Logins are told apart by their times, so they keep their distances.
+-- Returns JSON in which each time beyond now is replaced by the rules of mend; name is the field that holds the value. Times of
+-- logins (tries, trying) come earlier by the length of the setback like those of the future: they identify the logins, and have
+-- to keep their distances.
 CREATE OR REPLACE FUNCTION farrier.mended(value jsonb, now timestamptz, back interval, name text) RETURNS jsonb
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1250,8 +1271,8 @@ BEGIN
                 ELSE to_jsonb($2) END;
 END $$;
 
--- What is known of a BMC when nobody sees how the run that is under way ends: a power action was perhaps sent, and a login
--- perhaps refused, so it stays counted and serves no other.
+-- Returns nodes.bmc as it has to be after a run whose end was not seen: a power action may have been sent (switching is unsure),
+-- and a login may have been refused, so it stays counted and no run may use it (trying is removed).
 CREATE OR REPLACE FUNCTION farrier.unseen(bmc jsonb) RETURNS jsonb
     LANGUAGE sql IMMUTABLE
     RETURN (bmc - 'trying') || CASE WHEN bmc ? 'switching'
@@ -1261,8 +1282,10 @@ CREATE OR REPLACE FUNCTION farrier.unseen(bmc jsonb) RETURNS jsonb
 -- Functions: schedule
 -- =====================================================================================================================
 
--- In the order of ids, in which every writer locks: an UPDATE of one row locks it, so going over them keeps the order. What
--- the UPDATE does not find is not there to be woken, whoever may be registering it at this moment.
+-- Applies the wake requests of a transaction at its COMMIT: increments wake_seq of each resource, makes a row that is not claimed
+-- due now in lane 0, and notifies channel farrier_wake once for each kind. Goes over the rows in the order of kind and id, in
+-- which every writer locks schedule rows, so two transactions cannot deadlock. FR404 for a resource that is not on the schedule;
+-- one whose registration has not committed is not found either. Trigger function.
 CREATE OR REPLACE FUNCTION farrier.apply_wakes() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1275,8 +1298,8 @@ BEGIN
         UPDATE schedule s
            SET wake_seq = s.wake_seq + 1,
                lane = CASE WHEN s.claim_token IS NULL THEN 0 ELSE s.lane END,
-               due_at = CASE WHEN s.claim_token IS NOT NULL THEN s.due_at           -- its release will see wake_seq
-                             WHEN s.lane = 0 THEN least(s.due_at, farrier.now())    -- keeps its place among the woken
+               due_at = CASE WHEN s.claim_token IS NOT NULL THEN s.due_at           -- the commit of its run compares wake_seq
+                             WHEN s.lane = 0 THEN least(s.due_at, farrier.now())    -- keeps its place in the lane
                              ELSE farrier.now() END
          WHERE s.kind = woken.kind AND s.id = woken.id;
         IF NOT FOUND THEN
@@ -1292,11 +1315,15 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Commits runs of one kind, each whole or not at all, and gives their schedule rows back. `writer` names the kind's own
--- function (jsonb) RETURNS TABLE (run bigint, due_in interval): it writes states and whatever else runs leave, and answers
--- the runs of which it wrote nothing because what they were decided on has changed. A lane that is null takes the row off
--- the schedule; `steps` 1 counts a rerun, 0 leaves the count, null ends it. Verdicts: committed, conflict, lost, locked.
--- With a `next_token`, rows of counted reruns are `kept`: claimed under it by the same controller for `next_lease`.
+-- Commits runs of one kind, each whole or not at all, and gives their schedule rows back. Locks the schedule rows in the order of
+-- ids, with SKIP LOCKED, and compares their tokens; if patient, it waits up to a second for them first. The verdict of a run is
+-- `locked` for a row that another transaction holds, `lost` for another token, `conflict` for a run of which the writer wrote
+-- nothing, and `committed` otherwise.
+-- `writer` names the kind's own function (jsonb) RETURNS TABLE (run bigint, due_in interval). It writes the states and everything
+-- else in changes, and returns the runs of which it wrote nothing because what they were decided on has changed; these are due
+-- after due_in. A lane that is null takes the row off the schedule, unless the resource was enqueued meanwhile. In steps, 1
+-- counts a rerun, 0 leaves the count, and null resets it. With a next_token, rows of counted reruns are `kept`: claimed under it
+-- by the same controller for next_lease.
 CREATE OR REPLACE FUNCTION farrier.commit_runs(
     of_kind text, controller uuid, patient boolean, writer text, changes jsonb,
     ids bigint[], tokens bigint[], lanes smallint[], delays interval[], steps smallint[], keys integer[],
@@ -1315,9 +1342,10 @@ DECLARE
     all_won boolean;
     unused text;
 BEGIN
-    -- What a run writes besides its own rows may be held by anybody, and many runs wait together: no longer than it takes
-    -- to find out whose it is. That one waits alone.
-    unused := set_config('lock_timeout', CASE WHEN patient THEN '1s' ELSE '50ms' END, true);  -- PERFORM would make it a query
+    -- Clients may hold rows that a run writes besides its own, and all runs of the call wait for them together: only for as long
+    -- as it takes to notice. The controller then commits that run alone, with patience.
+    -- An assignment, which takes no query, unlike PERFORM.
+    unused := set_config('lock_timeout', CASE WHEN patient THEN '1s' ELSE '50ms' END, true);
     IF patient THEN
         PERFORM FROM farrier.schedule s WHERE s.kind = of_kind AND s.id = ANY (ids) ORDER BY s.id FOR NO KEY UPDATE;
     END IF;
@@ -1339,7 +1367,7 @@ BEGIN
     END IF;
 
     IF changes <> '{}' THEN
-        -- Nearly all commits are of nodes. A text is parsed and planned on each call: a tenth of what one run takes.
+        -- Nearly all commits are of nodes, and EXECUTE parses and plans on each call: a tenth of the time of one run.
         IF writer = 'farrier.write_nodes_and_networks' THEN
             SELECT array_agg(w.run), array_agg(w.due_in) INTO failed_runs, failed_dues
               FROM farrier.write_nodes_and_networks(changes) w;
@@ -1371,8 +1399,8 @@ BEGIN
             ON CONFLICT (kind, id) DO UPDATE SET at = excluded.at, outcome = excluded.outcome;
     END IF;
 
-    -- Row by row through the key, and then by ctid, as a release. What goes on at once is claimed here: whatever woke it until
-    -- now is seen by the load that follows.
+    -- Each row is found by its key and updated by its ctid, whatever the planner estimates; see schedule/release.sql. A row that
+    -- is kept takes over wake_seq: the load that follows sees the causes of all wake requests so far.
     RETURN QUERY
     WITH ours AS MATERIALIZED (
         SELECT s.place, r.lane, r.delay, r.step, r.outcome_key, coalesce(r.step = 1, false) AND next_token IS NOT NULL AS keep
@@ -1393,7 +1421,7 @@ BEGIN
       FROM ours
      WHERE s.ctid = ours.place
     RETURNING s.id, 'committed', s.lane = 0 AND NOT ours.keep, ours.keep, s.outcome_key, s.reruns;
-    -- Off the schedule, unless a wake came in: then the row stays for one more run.
+    -- Rows that leave the schedule, unless the resource was enqueued meanwhile: then the row stays for one more run.
     IF array_position(lanes, NULL) IS NOT NULL THEN
         RETURN QUERY
         WITH ended AS (
@@ -1412,12 +1440,12 @@ BEGIN
         SELECT g.id, 'committed', false, false, NULL::integer, NULL::smallint FROM gone g
         UNION ALL SELECT w.id, 'committed', true, false, NULL::integer, NULL::smallint FROM woken w;
     END IF;
-    -- Here, and not when the answer is on its way: what they refuse was never committed.
+    -- Checks deferred constraints before the verdicts are returned: what they refuse is never reported as committed.
     SET CONSTRAINTS ALL IMMEDIATE;
 END $$;
 
--- The one way to make a resource's handler run as soon as possible. Takes effect at COMMIT; there, an id that is not
--- scheduled is an error (FR404). May be called any number of times.
+-- Enqueues a resource: its handler runs as soon as possible after COMMIT, where apply_wakes applies the request. May be repeated.
+-- FR400 for a null or a kind that is too long; FR404, at COMMIT, for a resource that is not on the schedule.
 CREATE OR REPLACE FUNCTION farrier.enqueue(kind text, id bigint) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -1432,14 +1460,15 @@ BEGIN
     INSERT INTO wake_requests (kind, id) VALUES ($1, $2);
 END $$;
 
--- Keeps since when every run of a resource has ended in the same error.
+-- Sets outcomes.error_at: since when every run of the resource has ended in the same error. Trigger function.
 CREATE OR REPLACE FUNCTION farrier.note_error() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     NEW.error_at := CASE WHEN TG_OP = 'UPDATE' AND OLD.error = NEW.outcome ->> 'error' THEN least(OLD.error_at, NEW.at) ELSE NEW.at END;
     RETURN NEW;
 END $$;
 
--- What `changes` has of these runs. It is an object of arrays, whose elements name their run.
+-- Returns the part of changes that belongs to these runs. changes is what commit_runs hands to a kind's writer: an object of
+-- arrays, the sections, whose elements name their run.
 CREATE OR REPLACE FUNCTION farrier.of_runs(changes jsonb, runs bigint[]) RETURNS jsonb
     LANGUAGE sql STABLE
     RETURN (SELECT coalesce(jsonb_object_agg(section.key, section.kept), '{}') FROM (
@@ -1447,8 +1476,9 @@ CREATE OR REPLACE FUNCTION farrier.of_runs(changes jsonb, runs bigint[]) RETURNS
                         WHERE (c ->> 'run')::bigint = ANY (runs)) AS kept
           FROM jsonb_each(changes) e) section);
 
--- The moves of a commit, as history: of rows that the controller has claimed, under the tokens of their claims, and of no others;
--- `won` null: of all. Nothing else inserts moves.
+-- Records in history the moves of rows that this controller has claimed, under the tokens of their claims; FR409 for any other
+-- row. `won` limits the moves to these runs; null: all. Called by commit_runs and write_details. Runs as the owner, because no
+-- role may insert into history.
 CREATE OR REPLACE FUNCTION farrier.record_moves(
     of_kind text, controller uuid, won bigint[], moved bigint[], versions bigint[], layers text[], from_values text[], to_values text[],
     entered timestamptz[], causes text[], reasons text[], sources text[], move_tokens bigint[]) RETURNS void
@@ -1470,13 +1500,14 @@ BEGIN
     END IF;
 END $$;
 
--- What `changes` has of all runs but these.
+-- Returns the part of changes that belongs to all runs but these; see of_runs.
 CREATE OR REPLACE FUNCTION farrier.runs_without(changes jsonb, runs bigint[]) RETURNS jsonb
     LANGUAGE sql STABLE
     RETURN farrier.of_runs(changes, ARRAY(
         SELECT c.run FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (runs)));
 
--- Puts a new resource on the schedule; its first run comes within `spread`, so that a bulk load does not run at once.
+-- Puts a new resource on the schedule. Its first run is due at a random time within spread, so that a bulk load does not run at
+-- once.
 CREATE OR REPLACE FUNCTION farrier.schedule_new(kind text, id bigint, spread interval DEFAULT '30 seconds') RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
     INSERT INTO farrier.schedule (kind, id, due_at) VALUES ($1, $2, farrier.now() + random() * $3);
@@ -1486,10 +1517,10 @@ $$;
 -- Functions: history
 -- =====================================================================================================================
 
--- Looks at up to `most` changes from before `cutoff`, oldest first, behind the given key (nulls: from the beginning), and
--- removes those that are no longer needed; answers how many it looked at and removed, and the key of the last. The newest
--- change of each layer stays for as long as its resource is scheduled: it says how the resource came to where it is.
--- `really` false removes nothing. The one way to remove history: no role but the owner may delete.
+-- Examines up to `most` rows of history from before cutoff, oldest first, after the given key (nulls: from the beginning), and
+-- deletes those that are no longer needed; with really false, it only counts them. The newest row of each layer is needed while
+-- its resource is scheduled, because it says how the resource came to its state. Returns how many rows it examined and deleted,
+-- and the key of the last one. The only way to delete history: it runs as the owner, and no role may.
 CREATE OR REPLACE FUNCTION farrier.prune_history(
     cutoff timestamptz, after_at timestamptz, after_id bigint, after_version bigint, after_kind text, after_layer text,
     most integer, really boolean)
@@ -1504,7 +1535,7 @@ CREATE OR REPLACE FUNCTION farrier.prune_history(
          ORDER BY h.at, h.id, h.version, h.kind, h.layer
          LIMIT most
     ), spent AS MATERIALIZED (
-        -- LIMIT keeps the planner from hashing a whole table for a few rows.
+        -- LIMIT keeps the planner from hashing a whole table to look up a few rows.
         SELECT l.place FROM looked l
          WHERE (SELECT true FROM farrier.history n
                  WHERE n.kind = l.kind AND n.id = l.id AND n.version > l.version AND n.layer = l.layer LIMIT 1) IS NOT NULL
@@ -1517,16 +1548,18 @@ CREATE OR REPLACE FUNCTION farrier.prune_history(
       LEFT JOIN (SELECT * FROM looked ORDER BY at DESC, id DESC, version DESC, kind DESC, layer DESC LIMIT 1) l ON true;
 $$;
 
--- The first row of a layer, from nothing to its first value, and who made it. It acts with the rights of its caller, a function
--- of the owner's: no other role may insert.
+-- Records the first row of a layer in history: from nothing to its first value, and who caused it. The controller and the token
+-- of such a row are zero. Runs with the rights of its caller, a function of the owner: no role may insert into history.
 CREATE OR REPLACE FUNCTION farrier.record_beginning(kind text, id bigint, version bigint, layer text, value text, cause text, reason text) RETURNS void
     LANGUAGE sql SET search_path = farrier, pg_temp AS $$
     INSERT INTO farrier.history (kind, id, version, layer, to_value, at, cause, reason, source, controller, claim_token)
     VALUES ($1, $2, $3, $4, $5, farrier.now(), $6, $7, 'database', '00000000-0000-0000-0000-000000000000', 0);
 $$;
 
--- The next step of the pass, if it is due and no other takes it: up to `most` changes that are older than `keep`. Steps of a
--- pass are `pause` apart, passes `every`. `deleted` and `took` are those of the whole pass; `ended`: this was its last step.
+-- Takes the next step of the pass over old history if it is due and no other session takes it: prunes up to `most` rows that are
+-- older than keep. Steps of a pass are `pause` apart, passes `every`. Called by controllers. The row of history_retention is the
+-- lock and the progress, so a controller that dies leaves its step to another. Returns when the next step is due, whether this
+-- step ended the pass, and the counts and the duration of the pass so far.
 CREATE OR REPLACE FUNCTION farrier.retain_history(keep interval, most integer, pause interval, every interval)
     RETURNS TABLE (due_in interval, ended boolean, looked bigint, deleted bigint, took interval)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -1586,12 +1619,12 @@ BEGIN
         BEGIN
             host := regexp_replace(host(btrim(host, '[]')::inet), '^::ffff:(?=[0-9]+\.)', '');
         EXCEPTION WHEN invalid_text_representation THEN
-            NULL;  -- no address that could be dialled; equal to nothing but itself
+            NULL;  -- not an address that can be dialled; equal only to itself
         END;
     END IF;
     place := host || ':' || coalesce(nullif(ltrim(parts[2], '0'), ''), '443');
     IF coalesce(path, '') = '' THEN
-        RETURN bmc_span(place || '/', place || '0', '[)');  -- in this order of characters 0 follows on /
+        RETURN bmc_span(place || '/', place || '0', '[)');  -- in collation C, 0 is the character after /
     END IF;
     RETURN bmc_span(place || path, place || path, '[]');
 END $$;
@@ -1697,7 +1730,7 @@ BEGIN
      WHERE i.node_id = NEW.id AND (i.params ?| '{address,credential,macs,labels}' OR i.reason IS NOT NULL);
     UPDATE node_onboardings o SET failure_detail = NULL WHERE o.node_id = NEW.id AND o.failure_detail IS NOT NULL;
     UPDATE node_decommissions d SET failure_detail = NULL WHERE d.node_id = NEW.id AND d.failure_detail IS NOT NULL;
-    -- Those that agents and workers reported. A task that its agent finishes right now has none yet, and is not waited for.
+    -- Results that agents and workers reported. A task that an agent is just finishing has no visible one, and is not waited for.
     UPDATE node_tasks t SET result = NULL WHERE t.node_id = NEW.id AND t.status IN ('succeeded', 'failed') AND t.result IS NOT NULL;
     RETURN NULL;
 END $$;
@@ -1827,15 +1860,15 @@ DECLARE
     before jsonb := coalesce(OLD.bmc -> 'tries', '[]');
     after jsonb := coalesce(NEW.bmc -> 'tries', '[]');
 BEGIN
-    -- Any node removes old rows, of whichever BMC: nodes that are deleted remove none. One that waited for a row that another
-    -- removes could wait in a circle.
+    -- Every node removes old rows of any BMC, because a deleted node removes none. SKIP LOCKED: two nodes that removed each
+    -- other's rows could deadlock.
     DELETE FROM bmc_logins WHERE ctid = ANY (ARRAY(
         SELECT l.ctid FROM bmc_logins l WHERE l.at <= farrier.now() - interval '5 minutes' LIMIT 100 FOR UPDATE SKIP LOCKED));
     DELETE FROM bmc_logins WHERE ctid = ANY (ARRAY(
         SELECT l.ctid FROM bmc_logins l
          WHERE l.endpoint = place AND l.node_id = NEW.id AND l.at NOT IN (SELECT t::timestamptz FROM jsonb_array_elements_text(after) t)
            FOR UPDATE SKIP LOCKED));
-    -- What it tried before was perhaps tried elsewhere.
+    -- Only the new tries: earlier ones may have been made at another BMC.
     INSERT INTO bmc_logins AS l (endpoint, node_id, at, open)
     SELECT place, NEW.id, t::timestamptz, true FROM jsonb_array_elements_text(after) t
      WHERE place IS NOT NULL AND NOT before @> to_jsonb(t)
@@ -2007,7 +2040,7 @@ BEGIN
 EXCEPTION
     WHEN unique_violation OR exclusion_violation THEN
         GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
-        -- Somebody registered the same at the same moment, and by now it can be seen whose it is.
+        -- A concurrent registration took it; its row is visible now, and the error can name its node.
         IF violated IN ('node_bmcs_one', 'node_macs_pkey') THEN
             PERFORM refuse_shared(register_node.bmc_address, addresses);
         END IF;
@@ -2356,17 +2389,17 @@ END $$;
 -- Functions: agents
 -- =====================================================================================================================
 
--- How an agent is named in its tasks and in history.
+-- Returns the name by which tasks and history refer to the agent of a node.
 CREATE OR REPLACE FUNCTION farrier.agent_of(node_id bigint) RETURNS text
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
     RETURN (SELECT 'agent of ' || n.name FROM farrier.nodes n WHERE n.id = node_id);
 
--- A bootstrap token: prefix, secret, and a checksum of both. `farrier.model.bootstrap` makes the same. Runs with the rights
--- of its caller, to whom `digest` is not granted.
+-- Returns the bootstrap token of a secret: prefix fbt_, the 64 digits of the secret, and a checksum of both. The function of
+-- farrier.model.bootstrap returns the same. Runs with the rights of its caller, who may not call digest.
 CREATE OR REPLACE FUNCTION farrier.bootstrap_token(secret text) RETURNS text LANGUAGE sql IMMUTABLE
     RETURN 'fbt_' || secret || left(encode(sha256(convert_to('fbt_' || secret, 'UTF8')), 'hex'), 8);
 
--- The refusal of an agent that does not prove itself; `known` is the digest of its key, null where none has enrolled.
+-- Refuses an agent whose key does not match (FR403). `known` is the digest of the agent's key; null for a node without an agent.
 CREATE OR REPLACE FUNCTION farrier.check_agent_key(node text, known bytea, agent_key text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -2377,7 +2410,8 @@ BEGIN
     END IF;
 END $$;
 
--- Refuses what is none, before anything is looked up, and does not repeat it.
+-- Refuses a malformed bootstrap token (FR400) before any token is looked up; accepts null. The error does not repeat the text,
+-- which may be a secret.
 CREATE OR REPLACE FUNCTION farrier.check_bootstrap_token(token text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -2387,7 +2421,7 @@ BEGIN
     END IF;
 END $$;
 
--- Refuses a lifetime of a bootstrap token that is not more than 0 and at most 30 days.
+-- Refuses a lifetime of a bootstrap token that is not more than 0 and at most 30 days (FR400).
 CREATE OR REPLACE FUNCTION farrier.check_ttl(ttl interval) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF ttl IS NULL OR ttl <= interval '0' OR ttl > interval '30 days' THEN
@@ -2395,7 +2429,7 @@ BEGIN
     END IF;
 END $$;
 
--- A deleted node has no agent: none may speak for it any more, and none is to be counted.
+-- Deletes the agent of a node that is deleted: its key opens nothing from then on, and gauges do not count it. Trigger function.
 CREATE OR REPLACE FUNCTION farrier.drop_agent() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -2403,7 +2437,10 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- The agent's first call: spends the token, returns the key for all later calls. The key is shown here and never again.
+-- Enrolls the agent of a node: spends the bootstrap token, stores facts, enqueues the node, and returns the node's id and the key
+-- for all later calls. The key is returned only here; the database keeps its digest. An agent that enrolls again gets another
+-- key, and its earlier health is removed. Locks the token's row, so of two calls one succeeds. FR400 for a malformed token or
+-- malformed facts, FR403 for a token that is unknown, used, revoked or expired.
 CREATE OR REPLACE FUNCTION farrier.enroll_agent(token text, facts jsonb DEFAULT '{}', OUT node bigint, OUT agent_key text)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2436,7 +2473,7 @@ BEGIN
     PERFORM enqueue('node', t.node_id);
 END $$;
 
--- What is wrong with a health report, as a text for its sender; null for nothing.
+-- Returns what is wrong with a health report, as a text for the agent that sent it, or null.
 CREATE OR REPLACE FUNCTION farrier.health_fault(health jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     alert jsonb;
@@ -2456,8 +2493,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- One row update. The node runs at once only if the report changes something: the first one, another health, back after
--- a silence, or one of the three failed SSH seeds in a row that the handler counts to.
+-- Records a heartbeat of a node's agent with one UPDATE of one row. Enqueues the node only for a report that changes something:
+-- the first one, one with another health, one after a silence of offline_after_seconds, and one of the three failed SSH seeds in
+-- a row that the handler counts to. FR400 for a malformed report, FR403 for a wrong key, FR404 for an unknown node.
 CREATE OR REPLACE FUNCTION farrier.heartbeat(node text, health jsonb, agent_key text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2469,7 +2507,7 @@ BEGIN
     IF fault IS NOT NULL THEN RAISE EXCEPTION '%', fault USING ERRCODE = 'FR400'; END IF;
     SELECT a.last_heartbeat_at, a.health, a.key_hash, a.ssh_seed_failures INTO was FROM node_agents a WHERE a.node_id = target FOR UPDATE;
     PERFORM check_agent_key(node, was.key_hash, agent_key);
-    -- What is the same as before was looked at before.
+    -- A report that equals the stored one was checked when that was stored.
     changed := was.health IS DISTINCT FROM health;
     IF changed THEN
         fault := json_fault(health, 65536);
@@ -2486,7 +2524,8 @@ BEGIN
     END IF;
 END $$;
 
--- A new token for a node; earlier unused ones are worthless from now on. The token is shown here and never again.
+-- Returns a new bootstrap token for a node and revokes the unused ones that the node has. The token is returned only here; the
+-- database keeps its digest. FR400 for the lifetime, FR404 for an unknown node.
 CREATE OR REPLACE FUNCTION farrier.issue_bootstrap(node text, ttl interval DEFAULT '72 hours') RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2499,7 +2538,8 @@ BEGIN
     RETURN token;
 END $$;
 
--- The node whose agent calls. Checked before any task is looked at.
+-- Returns the id of the node whose agent calls. FR403 for a wrong key, FR404 for an unknown node. Called before any task is
+-- looked up.
 CREATE OR REPLACE FUNCTION farrier.prove_agent(node text, agent_key text) RETURNS bigint
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2509,7 +2549,7 @@ BEGIN
     RETURN target;
 END $$;
 
--- Makes the unused bootstrap tokens of a node worthless.
+-- Revokes the unused bootstrap tokens of a node. May be repeated. FR404 for an unknown node.
 CREATE OR REPLACE FUNCTION farrier.revoke_bootstrap(node text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2522,7 +2562,7 @@ END $$;
 -- Functions: tasks
 -- =====================================================================================================================
 
--- Refuses a lease of a task that is not between 1 second and 1 day.
+-- Refuses a lease of a task that is not between 1 second and 1 day (FR400).
 CREATE OR REPLACE FUNCTION farrier.check_lease(lease interval) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF lease IS NULL OR lease < interval '1 second' OR lease > interval '1 day' THEN
@@ -2530,7 +2570,7 @@ BEGIN
     END IF;
 END $$;
 
--- Refuses types of tasks that the model does not have.
+-- Refuses a list of task types that is null or too long (FR400). A type that the model does not have is accepted: no task has it.
 CREATE OR REPLACE FUNCTION farrier.check_types(types text[]) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF types IS NULL OR cardinality(types) > 64 OR EXISTS (SELECT FROM unnest(types) t WHERE char_length(t) > 64) THEN
@@ -2539,7 +2579,9 @@ BEGIN
     END IF;
 END $$;
 
--- The calls of a node's agent: its own node's tasks, proven by its key. `claim_task` returns no row when there is none.
+-- Claims the oldest queued task of the agent's own node among types, and returns it with its lease; no row if there is none or
+-- the node is paused. Called by agents, which prove themselves with their key. FR400 for malformed arguments, FR403 for a wrong
+-- key, FR404 for an unknown node.
 CREATE OR REPLACE FUNCTION farrier.claim_task(node text, types text[], agent_key text, lease interval DEFAULT '60 seconds')
     RETURNS TABLE (task bigint, node_id bigint, node_name text, type text, params jsonb, attempt integer, lease_token uuid, lease_until timestamptz)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -2549,7 +2591,9 @@ BEGIN
     RETURN QUERY SELECT * FROM take_task(agent_of(target), types, target, NULL, lease);
 END $$;
 
--- The calls of a worker: tasks of any node that its grant covers, proven by its login.
+-- Claims the oldest queued task of any node that the grant of the calling login covers among types (null: all that are granted),
+-- and returns it with its lease; no row if there is none. Called by workers, which their login identifies. FR400 for malformed
+-- arguments, FR403 for a login without a grant or a type that is not granted.
 CREATE OR REPLACE FUNCTION farrier.claim_work(types text[] DEFAULT NULL, lease interval DEFAULT '60 seconds')
     RETURNS TABLE (task bigint, node_id bigint, node_name text, type text, params jsonb, attempt integer, lease_token uuid, lease_until timestamptz)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -2564,7 +2608,8 @@ BEGIN
     RETURN QUERY SELECT * FROM take_task('worker ' || granted.login, wanted, NULL, granted.site, lease);
 END $$;
 
--- Ends a task and wakes its node.
+-- Ends a claimed task with its result and enqueues its node. FR400 for a malformed result, FR410 for a task that is not, or no
+-- longer, the claimant's. Called by finish_task and finish_work.
 CREATE OR REPLACE FUNCTION farrier.end_task(claimant text, task bigint, lease_token uuid, succeeded boolean, result jsonb) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2580,7 +2625,9 @@ BEGIN
     PERFORM enqueue('node', owner);
 END $$;
 
--- The same call again, after a lost reply, changes nothing and succeeds, though the task may have ended the agent.
+-- Ends a task of a node's agent. May be repeated: after a lost reply the same call changes nothing and succeeds. That is checked
+-- before the key, because the task itself may have ended the agent. FR403 for a wrong key, FR410 for a task that is not, or no
+-- longer, the agent's.
 CREATE OR REPLACE FUNCTION farrier.finish_task(node text, task bigint, lease_token uuid, agent_key text, succeeded boolean, result jsonb DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -2589,7 +2636,8 @@ BEGIN
     END IF;
 END $$;
 
--- Ends a task of a worker. The same call again changes nothing and succeeds.
+-- Ends a task of a worker. May be repeated: after a lost reply the same call changes nothing and succeeds. FR403 for a login
+-- without a grant, FR410 for a task that is not, or no longer, the worker's.
 CREATE OR REPLACE FUNCTION farrier.finish_work(task bigint, lease_token uuid, succeeded boolean, result jsonb DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -2598,8 +2646,8 @@ BEGIN
     END IF;
 END $$;
 
--- Lets a login take tasks of these types; replaces what it was granted before. The login also needs the role
--- farrier_worker, to be able to call.
+-- Lets a login claim tasks of these types, at one site or (null) at all, in place of its earlier grant. The login also needs role
+-- farrier_worker, to call the functions. FR400 for an unknown type, FR404 for an unknown login.
 CREATE OR REPLACE FUNCTION farrier.grant_worker(login text, types text[], site text DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -2616,8 +2664,9 @@ BEGIN
         DO UPDATE SET types = excluded.types, site = excluded.site, granted_at = excluded.granted_at, granted_by = excluded.granted_by;
 END $$;
 
--- A decommission that begins takes over the live tasks of its node: only a decommission that was lost leaves any, and
--- its agent may be at work on them. One that an agent is just finishing stays as it is; it would wait for this commit.
+-- Assigns the live tasks of nodes to the decommission that begins in this commit. Only a decommission that was lost leaves any,
+-- and its agent may be at work on them. Skips a task that its agent is just finishing: that transaction waits for this commit.
+-- Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.inherit_tasks(begun jsonb) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -2628,13 +2677,14 @@ BEGIN
          WHERE o.status IN ('queued', 'dispatched') ORDER BY o.id FOR NO KEY UPDATE OF o SKIP LOCKED));
 END $$;
 
--- Whether this call was made before, and its reply lost.
+-- Returns whether the task ended this way under this lease token: the call was made before, and its reply was lost.
 CREATE OR REPLACE FUNCTION farrier.is_ended_so(task bigint, lease_token uuid, succeeded boolean) RETURNS boolean
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
     RETURN EXISTS (SELECT FROM farrier.node_tasks t WHERE t.id = task AND t.lease_token = is_ended_so.lease_token
                       AND t.status = CASE WHEN succeeded THEN 'succeeded' ELSE 'failed' END);
 
--- Extends a lease. FR410: the task is no longer this claimant's, who must stop.
+-- Extends the lease of a claimed task and returns its new end. FR410 for a task that is not, or no longer, the claimant's, who
+-- must stop work. Called by renew_task and renew_work.
 CREATE OR REPLACE FUNCTION farrier.keep_task(claimant text, task bigint, lease_token uuid, lease interval) RETURNS timestamptz
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2648,7 +2698,7 @@ BEGIN
     RETURN until;
 END $$;
 
--- The grant of the login that calls, whichever role it has set.
+-- Returns the grant of the login that calls (session_user, whichever role it has set). FR403 without one.
 CREATE OR REPLACE FUNCTION farrier.prove_worker() RETURNS farrier.workers
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2661,7 +2711,8 @@ BEGIN
     RETURN granted;
 END $$;
 
--- The refusal of a call for a task that is not the claimant's. Says what became of its own, and nothing of others.
+-- Raises FR410 for a task that is not, or no longer, the claimant's. The error has the status of a task that this claimant
+-- claimed, and nothing of others.
 CREATE OR REPLACE FUNCTION farrier.refuse_lease(claimant text, task bigint) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2671,21 +2722,24 @@ BEGIN
         USING ERRCODE = 'FR410', HINT = 'The task was finished, cancelled or issued anew: stop the work and claim again.';
 END $$;
 
--- Extends the lease of an agent's task. FR410: the task is no longer this claimant's, who must stop.
+-- Extends the lease of a task of a node's agent and returns its new end. FR403 for a wrong key, FR410 for a task that is not, or
+-- no longer, the agent's, which must stop work.
 CREATE OR REPLACE FUNCTION farrier.renew_task(node text, task bigint, lease_token uuid, agent_key text, lease interval DEFAULT '60 seconds') RETURNS timestamptz
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
     RETURN keep_task(agent_of(prove_agent(node, agent_key)), task, lease_token, lease);
 END $$;
 
--- Extends the lease of a worker's task. FR410: the task is no longer this claimant's, who must stop.
+-- Extends the lease of a worker's task and returns its new end. FR403 for a login without a grant, FR410 for a task that is not,
+-- or no longer, the worker's, which must stop work.
 CREATE OR REPLACE FUNCTION farrier.renew_work(task bigint, lease_token uuid, lease interval DEFAULT '60 seconds') RETURNS timestamptz
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
     RETURN keep_task('worker ' || (prove_worker()).login, task, lease_token, lease);
 END $$;
 
--- Takes the grant away; what the login has claimed is issued again when the lease runs out.
+-- Removes the grant of a login. It can neither renew nor finish what it has claimed, which is issued again when the lease ends.
+-- FR404 for a login without a grant.
 CREATE OR REPLACE FUNCTION farrier.revoke_worker(login text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -2696,8 +2750,8 @@ BEGIN
     END IF;
 END $$;
 
--- Takes the oldest queued task of these types that `of_node` and `of_site` allow (null: any), for the named claimant.
--- Nodes that are paused start nothing.
+-- Claims the oldest queued task among types for the named claimant, of a node and at a site (null: any). Skips tasks of nodes
+-- that are paused, and tasks that another transaction has locked. Called by claim_task and claim_work.
 CREATE OR REPLACE FUNCTION farrier.take_task(claimant text, types text[], of_node bigint, of_site text, lease interval)
     RETURNS TABLE (task bigint, node_id bigint, node_name text, type text, params jsonb, attempt integer, lease_token uuid, lease_until timestamptz)
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
@@ -2718,12 +2772,13 @@ BEGIN
     RETURNING t.id, t.node_id, next.name, t.type, t.params, t.attempt, t.lease_token, t.lease_until;
 END $$;
 
--- `farrier.model.node.TaskType`.
+-- Returns the types of tasks that the model has: farrier.model.node.TaskType.
 CREATE OR REPLACE FUNCTION farrier.task_types() RETURNS text[] LANGUAGE sql IMMUTABLE
     RETURN '{node.drain,node.uninstall,node.scrub_gpu,node.cleanup_storage,node.validate_clean,node.release_allocations}'::text[];
 
--- Tasks for agents, belonging to the node's live decommission. One that is live already is not made twice; looked for
--- before, because the index alone would wait for an agent that is just finishing it.
+-- Writes sections `ends` and `tasks` of a commit of nodes: ends tasks, then creates tasks of the live decommission. A task of a
+-- type that is live already is not created again. That is looked up first, because the unique index alone would wait for an agent
+-- that is just finishing the task. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.write_tasks(changes jsonb) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -2747,9 +2802,9 @@ END $$;
 -- Functions: intents
 -- =====================================================================================================================
 
--- The answers of a commit, each found by its id, whatever the planner thinks. Between two ANALYZE it takes what is
--- pending for next to nothing, and in a storm every commit would walk over all of it: so the condition is one that the
--- index of what is pending does not serve.
+-- Records the responses of a commit to intents. Finds each intent by its id: between two ANALYZE the planner expects next to no
+-- pending intents, and in a storm every commit would scan all of them. The expression on status therefore matches no index of
+-- pending intents. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.answer_intents(answers jsonb) RETURNS void
     LANGUAGE plpgsql SET enable_seqscan = off SET enable_nestloop = off AS $$
 BEGIN
@@ -2760,8 +2815,8 @@ BEGIN
        AND i.id = ANY (ARRAY(SELECT (a ->> 'intent')::bigint FROM jsonb_array_elements(answers) a));
 END $$;
 
--- An intent as one call: the id of the new intent, or of the first with this key. The same key with other content is
--- an error.
+-- Inserts an intent for a node and returns its id. May be repeated with an idempotency key: the same call returns the id of the
+-- first intent. FR400 for a key that belongs to an intent of other content; all other errors are those of the INSERT.
 CREATE OR REPLACE FUNCTION farrier.intent(node text, action text, params jsonb DEFAULT '{}', idempotency_key text DEFAULT NULL,
                                requested_by text DEFAULT NULL, api_version integer DEFAULT NULL) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -2783,7 +2838,9 @@ EXCEPTION WHEN unique_violation THEN
         USING ERRCODE = 'FR400', HINT = 'One key is one request; take a new key for a new one.';
 END $$;
 
--- Refuses an intent that no state would make right, and fills in what clients do not set.
+-- Refuses an intent that no state could make valid, and sets the columns that clients do not set. FR400 for an unknown action or
+-- malformed parameters, FR404 for an unknown node, FR406 for a version of the API that this database does not support or in which
+-- the action does not exist, unique_violation for an idempotency key that is in use. BEFORE INSERT trigger on intents.
 CREATE OR REPLACE FUNCTION farrier.validate_intent() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2798,7 +2855,7 @@ BEGIN
         RAISE EXCEPTION 'unknown action %', coalesce(quote_literal(NEW.action), 'null')
             USING ERRCODE = 'FR400', HINT = (SELECT 'Known: ' || string_agg(a.action, ', ' ORDER BY a.action) FROM actions a);
     END IF;
-    -- Before the hint, which repeats all of it.
+    -- Checked before the hint of FR406, which repeats params.
     IF octet_length(NEW.params::text) > 16384 THEN
         RAISE EXCEPTION 'params are % bytes; 16384 is the most', octet_length(NEW.params::text) USING ERRCODE = 'FR400';
     END IF;
@@ -2831,7 +2888,8 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- The same refusals as `register_node`, when the intent is inserted.
+-- Refuses an intent `set` with a value that register_node would refuse (FR400). BEFORE INSERT trigger on intents, after validate,
+-- which has checked the types of the parameters.
 CREATE OR REPLACE FUNCTION farrier.validate_set() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -2840,7 +2898,7 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- Enqueues the nodes of new intents.
+-- Enqueues the nodes of new intents. AFTER INSERT trigger on intents.
 CREATE OR REPLACE FUNCTION farrier.wake_for_intents() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -2868,7 +2926,7 @@ DECLARE
     region record;
     users text;
 BEGIN
-    -- First, as a commit does.
+    -- The schedule row comes first, as in a commit.
     PERFORM FROM schedule s JOIN maas_regions r ON r.id = s.id WHERE s.kind = 'maas_region' AND r.site = given FOR UPDATE OF s;
     SELECT r.id, r.state INTO region FROM maas_regions r WHERE r.site = given FOR UPDATE;
     IF NOT FOUND THEN
@@ -2985,7 +3043,7 @@ CREATE OR REPLACE FUNCTION farrier.set_sites(sites jsonb) RETURNS void
 DECLARE
     made bigint;
 BEGIN
-    -- First, as a commit does.
+    -- The schedule rows come first, as in a commit.
     PERFORM FROM farrier.schedule s
      WHERE s.kind = 'maas_region'
        AND s.id IN (SELECT r.id FROM farrier.maas_regions r JOIN jsonb_to_recordset(sites) c (site text) ON c.site = r.site)
@@ -2994,8 +3052,8 @@ BEGIN
        SET version = r.version + 1, motion_every = make_interval(secs => c.motion_seconds),
            sweep_every = make_interval(secs => c.sweep_seconds), identified_at = NULL, next_try_at = NULL,
            configured_at = farrier.now(),
-           -- Another region has other events, other users, and other machines by the same ids: nothing that was read
-           -- before says anything of them.
+           -- Another region has other events, other users, and other machines by the same ids: what was read before does not
+           -- apply to them.
            since = CASE WHEN r.url = c.url THEN r.since ELSE farrier.now() END,
            url = c.url, cursor = CASE WHEN r.url = c.url THEN r.cursor ELSE '{}' END,
            complete_at = CASE WHEN r.url = c.url THEN r.complete_at END,
@@ -3058,7 +3116,7 @@ BEGIN
                username = c.username, identified_at = c.identified_at, cursor = c.cursor, complete_at = c.complete_at,
                swept_at = c.swept_at, last_error = c.last_error, failure = c.failure, failures = c.failures,
                next_try_at = c.next_try_at, unreadable = c.unreadable, configured_at = c.configured_at,
-               -- Machines were judged by another user's key until now.
+               -- Earlier readings were made with the key of another user.
                since = CASE WHEN r.username <> c.username THEN c.identified_at ELSE r.since END
           FROM jsonb_populate_recordset(NULL::farrier.maas_regions, changes -> 'regions') c
          WHERE r.id = c.id;
@@ -3131,7 +3189,7 @@ BEGIN
     LOOP
         INSERT INTO brakes (site) VALUES (one.site) ON CONFLICT DO NOTHING;
         SELECT * INTO brake FROM brakes b WHERE b.site = one.site FOR UPDATE;
-        -- No bound above: farrier.now() is when this commit began, and one that began later may have been first here.
+        -- No upper bound: farrier.now() is when this commit began, and a commit that began later may have locked the site first.
         DELETE FROM departures d WHERE d.site = one.site AND d.at < recent;
         IF brake.counted_at IS NULL OR brake.counted_at NOT BETWEEN farrier.now() - interval '1 minute' AND farrier.now() THEN
             brake.counted_at := farrier.now();
@@ -3180,7 +3238,8 @@ END $$;
 -- Functions: kinds
 -- =====================================================================================================================
 
--- The id of a resource by its id, or by the name it has now, or by the name that only ended ones had; null if none ever had it.
+-- Returns the id of a resource by its id, by its current name, or else by a name that only ended resources had, of which it is
+-- the last; null if there is none. FR400 for an unknown kind, FR409 for one whose table was dropped.
 CREATE OR REPLACE FUNCTION farrier.any_resource(kind text, given text) RETURNS bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3194,7 +3253,8 @@ BEGIN
     RETURN found_id;
 END $$;
 
--- Ids of a kind whose table was dropped do not come again: they are in its history and requests.
+-- Makes the ids of a kind's new table begin after those that history and requests have of the kind: a table that was dropped may
+-- have used them. Called by make_kind.
 CREATE OR REPLACE FUNCTION farrier.begin_ids(of_kind text, relation regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3208,9 +3268,8 @@ BEGIN
     END IF;
 END $$;
 
--- Triggers of every kind's table. A resource begins in its kind's first state and is scheduled at once; it moves along
--- edges of the model only; one that enters a terminal state has ended, and gives
--- back its numbers. The argument is the kind.
+-- Begins a resource in its kind's first state. FR409 for another state, and while the kind has no states. BEFORE INSERT trigger
+-- on the table of every kind; the argument is the kind.
 CREATE OR REPLACE FUNCTION farrier.begin_resource() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3228,10 +3287,10 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- Every state that is not the end of a resource, and how many are in it, since when the first of them, how many are above
--- their own limit, and the limit of those that have none of their own. The arrays are limits that differ from the kind's:
--- (kind, state, site, lasts), site null for all. What is late by the limit of all is counted in the index alone; of those
--- that entered between the shortest and the longest limit of their state, sites that have one of their own are looked at.
+-- Returns for each kind and each state that is not terminal how many resources are in it, since when the first of them is, how
+-- many are above the limit that holds for them, and the limit of those whose site has none of its own. The arrays are the limits
+-- that differ from the kind's: (kind, state, site, lasts), site null for all. Counts by the index alone what is above the limit
+-- of all; looks up sites only for resources that entered between the shortest and the longest limit of their state.
 CREATE OR REPLACE FUNCTION farrier.count_resources(kinds text[], states text[], sites text[], limits interval[])
     RETURNS TABLE (kind text, state text, n bigint, first timestamptz, above bigint, lasts interval)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -3272,7 +3331,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- Makes what an intent asks for: params are columns of the kind's table, and what they leave out has its default.
+-- Creates the resource that a request asks for and returns its id. The parameters are columns of the kind's table; one that is
+-- left out has its default. FR400 for a name or a value that a column does not take, unique_violation for a name that is in use.
+-- Called by validate_resource_intent.
 CREATE OR REPLACE FUNCTION farrier.create_resource(of_kind text, called text, params jsonb) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3297,13 +3358,13 @@ EXCEPTION
         IF violated NOT IN ('resources_name_check') THEN RAISE; END IF;
         RAISE EXCEPTION '% is no name: it has 1 to 253 letters, digits, dots, dashes and underscores, not digits alone', quote_literal(called)
             USING ERRCODE = 'FR400';
-    WHEN data_exception THEN  -- a number, or another text, that the column cannot hold
+    WHEN data_exception THEN  -- a value that the column cannot hold
         GET STACKED DIAGNOSTICS advice = PG_EXCEPTION_HINT;
         RAISE EXCEPTION 'create: %', SQLERRM USING ERRCODE = 'FR400', HINT = advice;
 END $$;
 
--- How `detail` is read of a row `r`: the columns of the kind's own, and what KIND_detail(id) adds, where there is such a
--- function in the schema of the kind's table.
+-- Returns the SQL expression of `detail` for a row r of a kind's table: the columns of the kind's own and, where the table's
+-- schema has a function KIND_detail(bigint) RETURNS jsonb, what that returns.
 CREATE OR REPLACE FUNCTION farrier.detail_of(of_kind text, relation regclass) RETURNS text
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3313,7 +3374,8 @@ BEGIN
            || CASE WHEN to_regprocedure(adds || '(bigint)') IS NULL THEN '' ELSE format(' || coalesce(%s(r.id), ''{}'')', adds) END;
 END $$;
 
--- Guards the edges of a kind's state, and ends a resource that enters a terminal one. The argument is the kind.
+-- Refuses a change of state that the kind has no edge for (FR409), and ends a resource that enters a terminal state: sets
+-- ended_at and gives its numbers back. BEFORE UPDATE trigger on the table of every kind; the argument is the kind.
 CREATE OR REPLACE FUNCTION farrier.enter_state() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -3330,7 +3392,7 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- The id of a resource that has not ended, by its name or id. FR404 for any other.
+-- Returns the id of a resource that has not ended, by its name or id. FR404 for any other, FR400 for an unknown kind.
 CREATE OR REPLACE FUNCTION farrier.find_resource(of_kind text, given text) RETURNS bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3351,8 +3413,9 @@ BEGIN
     RETURN found_id;
 END $$;
 
--- Forgets a kind, of which nothing may be left that has not ended. Its table stays, and so do history and requests; only its
--- rows of the schedule, its last outcomes and its numbers go. Does the same for a kind whose table was dropped.
+-- Removes a kind; FR409 while a resource of it has not ended. Its table stays, and so do its history and requests, of which
+-- pending ones are rejected; its schedule rows, outcomes and numbers go. Locks the table against all other access until the
+-- transaction ends. Also removes a kind whose table was dropped. FR400 for an unknown kind.
 CREATE OR REPLACE FUNCTION farrier.forget_kind(of_kind text) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3385,7 +3448,8 @@ BEGIN
     DELETE FROM callable WHERE to_regprocedure(function) IS NULL;
 END $$;
 
--- The states that resources of a kind are in, which nobody changes until this transaction ends.
+-- Returns the states that resources of a kind are in which have not ended, and locks the kind's table against changes until the
+-- transaction ends, so that the result stays true.
 CREATE OR REPLACE FUNCTION farrier.inhabited_states(of_kind text) RETURNS SETOF text
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -3393,7 +3457,8 @@ BEGIN
     RETURN QUERY EXECUTE format('SELECT DISTINCT r.state FROM %s r WHERE r.ended_at IS NULL ORDER BY r.state', relation_of(of_kind));
 END $$;
 
--- Resources above the limit that holds for themselves, of each kind the `most` that are above it the furthest. Arguments as above.
+-- Returns the resources that are above the limit that holds for them, of each kind the `most` that exceed it the furthest. The
+-- arrays are limits as count_resources takes them.
 CREATE OR REPLACE FUNCTION farrier.late_resources(kinds text[], states text[], sites text[], limits interval[], most integer)
     RETURNS TABLE (kind text, id bigint, name text, site text, state text, since timestamptz, lasts interval, last_error text)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -3420,7 +3485,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- Resources of a kind, or of all kinds, with what their last run said; `ended` adds those that are no more.
+-- Returns the resources of a kind, or (null) of all kinds, each with its last outcome and when its next run is due; with ended,
+-- also those that have ended. FR400 for an unknown kind, FR409 for one whose table was dropped.
 CREATE OR REPLACE FUNCTION farrier.list_resources(of_kind text, ended boolean DEFAULT false)
     RETURNS TABLE (kind text, id bigint, name text, site text, state text, state_entered_at timestamptz, created_at timestamptz,
                    ended_at timestamptz, last_error text, detail jsonb, outcome jsonb, outcome_at timestamptz, due_at timestamptz)
@@ -3442,8 +3508,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- Snapshots for a kind's load, with the requests that wait. One that adds something of its own builds on this. Intervals
--- are as ISO 8601 has them, which is what they are decoded from.
+-- Returns snapshots for runs of a kind: the row as JSON, with its pending requests. The load statement of a kind that adds more
+-- builds on it. Intervals are written as ISO 8601, from which farrier decodes them.
 CREATE OR REPLACE FUNCTION farrier.load_resources(of_kind text, ids bigint[]) RETURNS TABLE (id bigint, now timestamptz, snapshot jsonb)
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp SET IntervalStyle = 'iso_8601' AS $$
 BEGIN
@@ -3455,8 +3521,10 @@ BEGIN
            FROM %s r WHERE r.id = ANY ($2)', relation_of(of_kind)) USING of_kind, ids;
 END $$;
 
--- Makes a table LIKE farrier.resources INCLUDING ALL a kind. May be called again; what is there already is not touched, so
--- nobody who works with the table is waited for.
+-- Makes a table that was created LIKE farrier.resources INCLUDING ALL the table of a kind: records it, and adds the unique index
+-- of names, the triggers of kinds and the rights. May be repeated: it touches only what is missing, and so waits for no
+-- transaction that uses the table. FR400 for a table that lacks columns of farrier.resources, FR409 for a kind or a table that is
+-- in use.
 CREATE OR REPLACE FUNCTION farrier.make_kind(kind text, relation regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3497,13 +3565,13 @@ BEGIN
     PERFORM grant_kind_rights(relation);
 END $$;
 
--- A name of a kind is 40 bytes at most, so this is never cut short.
+-- Returns the name of the unique index on the names of a kind's resources. A kind has 40 bytes at most, so it is never truncated.
 CREATE OR REPLACE FUNCTION farrier.name_index(of_kind text) RETURNS text
     LANGUAGE sql IMMUTABLE
     RETURN of_kind || '_live_name';
 
--- Whatever a handler forgot to answer: nobody runs any more who could. A request that comes later is a wake, which keeps
--- the row on the schedule, or finds none and is refused.
+-- Rejects the pending requests of a resource that leaves the schedule: no run follows that could decide on them. A later request
+-- is enqueued, which keeps the row on the schedule, or fails because there is none. AFTER DELETE trigger on schedule.
 CREATE OR REPLACE FUNCTION farrier.refuse_leftovers() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -3512,13 +3580,14 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Keeps farrier.resources empty: tables of kinds are made like it.
+-- Keeps farrier.resources empty (FR409): it is the template of the tables of kinds. Trigger function.
 CREATE OR REPLACE FUNCTION farrier.refuse_template_row() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'farrier.resources is what tables of kinds are made like; it holds no rows' USING ERRCODE = 'FR409';
 END $$;
 
--- A table of a kind may have been dropped: whatever goes over all kinds passes such a kind over, and this refuses it.
+-- Returns the table of a kind. FR400 for an unknown kind, FR409 for one whose table was dropped; functions that go over all kinds
+-- skip such a kind instead.
 CREATE OR REPLACE FUNCTION farrier.relation_of(of_kind text) RETURNS regclass
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3538,7 +3607,7 @@ BEGIN
     RETURN found;
 END $$;
 
--- The name of a resource, an ended one included; null where there is no such kind, table or resource.
+-- Returns the name of a resource, also of one that has ended; null if there is no such kind, table or resource.
 CREATE OR REPLACE FUNCTION farrier.resource_name(kind text, id bigint) RETURNS text
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3552,7 +3621,8 @@ BEGIN
     RETURN found_name;
 END $$;
 
--- Schedules a new resource and records its first state. The argument is the kind.
+-- Puts a new resource on the schedule, enqueues it, and records its first state in history, with the request and the requester
+-- that validate_resource_intent has set. AFTER INSERT trigger on the table of every kind; the argument is the kind.
 CREATE OR REPLACE FUNCTION farrier.schedule_resource() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -3564,10 +3634,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Resources of a kind as they are shown, by name, behind a key: `most` lines, each with what the kind's own columns say in
--- `detail`, and whatever a function KIND_detail(bigint) RETURNS jsonb beside the table adds, if there is one. `one_id` is the
--- only one wanted, or null; empty arrays take any, and a state is meant with its substates; `ended` shows those that have
--- ended, too.
+-- Returns resources of a kind as JSON for display, in the order of name and id: at most `most` of them, after the key
+-- (after_name, after_id). one_id selects one resource (null: all). Empty arrays select any state and any site; a state includes
+-- its substates. With ended, also those that have ended. For `detail` see detail_of.
 CREATE OR REPLACE FUNCTION farrier.show_resources(
     kind text, one_id bigint, states text[], sites text[], ended boolean, after_name text, after_id bigint, most integer)
     RETURNS SETOF jsonb
@@ -3595,8 +3664,10 @@ BEGIN
     $q$, relation, detail_of(kind, relation)) USING kind, one_id, states, sites, ended, after_name, after_id, most;
 END $$;
 
--- The writer of kinds with one table. Sections: `kind` [{run, kind}], `runs`, `resources` [{run, columns}], `answers`
--- [{run, request, accepted, reason}]. One with more tables calls this first, and writes no section of a run that it answers.
+-- Writes the runs of a commit; the writer of kinds with one table. Returns the runs whose version is not the one in `runs`, of
+-- which it writes nothing. Locks the rows in the order of ids. Sections: `kind` [{run, kind}], `runs` [{run, version}],
+-- `resources` [{run, columns}], `answers` [{run, request, accepted, reason}]. The writer of a kind with more tables calls it
+-- first, and writes nothing of the runs that it returns.
 CREATE OR REPLACE FUNCTION farrier.write_resources(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -3630,7 +3701,9 @@ END $$;
 -- Functions: requests
 -- =====================================================================================================================
 
--- As answer_intents, for kinds: each request found by its id, whatever the planner thinks of how many are pending.
+-- Records the responses of a commit to requests for resources of a kind; a request that has one stays as it is. Finds each
+-- request by its id: the expressions on the other columns keep the planner from the index of pending requests (see
+-- answer_intents). Called by write_resources.
 CREATE OR REPLACE FUNCTION farrier.answer_requests(of_kind text, answers jsonb) RETURNS void
     LANGUAGE plpgsql SET enable_seqscan = off SET enable_nestloop = off AS $$
 BEGIN
@@ -3641,8 +3714,8 @@ BEGIN
        AND i.id = ANY (ARRAY(SELECT (e ->> 'request')::bigint FROM jsonb_array_elements(answers) e));
 END $$;
 
--- An intent as one call: the id of the new intent, or of the first with this key. The same key with other content is
--- an error.
+-- Inserts a request for a resource and returns its id. May be repeated with an idempotency key: the same call returns the id of
+-- the first request. FR400 for a key that belongs to a request of other content; all other errors are those of the INSERT.
 CREATE OR REPLACE FUNCTION farrier.resource_intent(kind text, resource text, action text, params jsonb DEFAULT '{}',
                                         idempotency_key text DEFAULT NULL, requested_by text DEFAULT NULL) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -3656,8 +3729,8 @@ BEGIN
     RETURNING id INTO new_id;
     RETURN new_id;
 EXCEPTION WHEN OTHERS THEN
-    -- The first may have committed while this one waited for its name, its number or its addresses, which are taken now:
-    -- whatever this one was refused for, the first's answer is the answer.
+    -- A concurrent call with the same key may have committed while this one waited for the name, number or prefixes that it has
+    -- taken. Whatever this call was refused for, the result of that one is its result.
     SELECT i.id, i.action, i.params INTO first FROM resource_intents i
      WHERE resource_intent.idempotency_key IS NOT NULL
        AND i.id = resource_intent_by_key(resource_intent.kind, resource_intent.resource, resource_intent.action,
@@ -3671,8 +3744,9 @@ EXCEPTION WHEN OTHERS THEN
         USING ERRCODE = 'FR400', HINT = 'One key is one request; take a new key for a new one.';
 END $$;
 
--- The intent that has this key: of the resource that is meant now, whatever it asked for; else the newest that asked the
--- same of this name, or of this id, so that a call may be repeated when its resource has ended meanwhile.
+-- Returns the id of the request that has this idempotency key: of the resource that now has this name or id, whatever it asked
+-- for; else the newest that asked for the same action by the same name or id, so that a call may be repeated after its resource
+-- has ended. Null if there is none.
 CREATE OR REPLACE FUNCTION farrier.resource_intent_by_key(of_kind text, called text, of_action text, key text) RETURNS bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3691,14 +3765,16 @@ BEGIN
     RETURN found_id;
 END $$;
 
--- Notifies the clients that wait for the response to a request.
+-- Notifies clients that wait for the response to a request, on channel farrier_resource_intent_answered. Trigger function.
 CREATE OR REPLACE FUNCTION farrier.tell_resource_intent_answered() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM pg_notify('farrier_resource_intent_answered', '');  -- once per commit: equal ones are told once
+    PERFORM pg_notify('farrier_resource_intent_answered', '');  -- equal notifications of a transaction are sent once
     RETURN NULL;
 END $$;
 
--- Refuses a request that no state would make right, makes what is to be created, and fills in what clients do not set.
+-- Refuses a request that no state could make valid, creates the resource that action `create` asks for, and sets the columns that
+-- clients do not set. FR400 for an unknown kind, an unknown action or malformed parameters, FR404 for an unknown resource,
+-- unique_violation for an idempotency key that is in use. BEFORE INSERT trigger on resource_intents.
 CREATE OR REPLACE FUNCTION farrier.validate_resource_intent() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3738,7 +3814,7 @@ BEGIN
         END IF;
     END IF;
     IF NEW.action = 'create' THEN
-        -- For the first row of its history, which a trigger writes.
+        -- schedule_resource, a trigger, records them in the first row of the resource's history.
         PERFORM set_config('farrier.created_for', NEW.id::text, true), set_config('farrier.created_by', coalesce(NEW.requested_by, ''), true);
         NEW.resource_id := create_resource(NEW.kind, NEW.resource, NEW.params);
         PERFORM set_config('farrier.created_for', '', true), set_config('farrier.created_by', '', true);
@@ -3751,7 +3827,7 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- Enqueues the resources of new requests.
+-- Enqueues the resources of new requests that are pending. AFTER INSERT trigger on resource_intents.
 CREATE OR REPLACE FUNCTION farrier.wake_for_resource_intents() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -3763,14 +3839,16 @@ END $$;
 -- Functions: numbers
 -- =====================================================================================================================
 
--- Gives back all numbers of a resource; waits for nobody. May be called again. A resource that ends does it by itself.
+-- Gives back all numbers of a resource; enter_state does so when a resource ends. May be repeated. Locks no pool, so it does not
+-- wait for transactions that take numbers.
 CREATE OR REPLACE FUNCTION farrier.free_numbers(kind text, id bigint) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
     WITH gone AS (DELETE FROM pool_numbers n WHERE n.kind = $1 AND n.id = $2 RETURNING n.pool, n.number)
     INSERT INTO freed_numbers SELECT g.pool, g.number FROM gone g ON CONFLICT DO NOTHING;
 $$;
 
--- Makes a pool, or gives it other bounds. May be called again. Waits for those who take numbers.
+-- Creates a pool of numbers, or changes its bounds. May be repeated. Waits for transactions that take numbers of the pool. FR400
+-- for bounds that exclude each other, FR409 for bounds that exclude a number that is taken.
 CREATE OR REPLACE FUNCTION farrier.set_pool(pool text, first integer, last integer) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 #variable_conflict use_column
@@ -3780,7 +3858,7 @@ BEGIN
     IF set_pool.first > set_pool.last THEN
         RAISE EXCEPTION 'pool % would go from % to %', set_pool.pool, set_pool.first, set_pool.last USING ERRCODE = 'FR400';
     END IF;
-    -- What is below the old bounds was never looked at: the mark goes back, and the next taker finds its place again.
+    -- Numbers below the old bounds are not known to be taken or freed: the mark goes back, and take_number moves it on.
     INSERT INTO number_pools AS p VALUES (set_pool.pool, set_pool.first, set_pool.last, set_pool.first)
         ON CONFLICT (pool) DO UPDATE SET first = excluded.first, last = excluded.last,
             next = CASE WHEN excluded.first < p.first THEN excluded.first ELSE greatest(p.next, excluded.first) END;
@@ -3793,8 +3871,9 @@ BEGIN
     END IF;
 END $$;
 
--- Takes a number for a resource: the one that is wanted, else the lowest that is free. Takers of one pool take turns: each
--- has the pool until its transaction ends.
+-- Takes a number of a pool for a resource and returns it: the wanted one, else the lowest that is free. Locks the pool's row
+-- until the transaction ends, so transactions that take numbers of one pool take turns. FR409 for an unknown pool, a pool without
+-- a free number, and a wanted number that is taken or not in the pool.
 CREATE OR REPLACE FUNCTION farrier.take_number(pool text, kind text, id bigint, wanted integer DEFAULT NULL) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3814,7 +3893,7 @@ BEGIN
         SELECT f.number INTO taken FROM freed_numbers f
          WHERE f.pool = take_number.pool AND f.number BETWEEN bounds.first AND bounds.last ORDER BY f.number LIMIT 1;
         IF taken IS NULL OR taken >= mark THEN
-            -- Past numbers that were wanted, each of which is passed once.
+            -- Moves the mark past numbers that were taken by `wanted`.
             FOR ahead IN SELECT n.number FROM pool_numbers n WHERE n.pool = take_number.pool AND n.number >= mark ORDER BY n.number LOOP
                 EXIT WHEN ahead > mark;
                 mark := mark + 1;
@@ -4047,7 +4126,7 @@ BEGIN
         INSERT INTO segment_prefixes (segment, prefix, site, gateway, reserved_first, reserved_last, first, last, usable)
         VALUES (of_segment.id, opened, of_segment.site, way, of_segment.reserved_first, of_segment.reserved_last, low, high, usable);
     EXCEPTION WHEN exclusion_violation THEN
-        -- Only where the transaction cannot see what others have committed since it began; a new one can.
+        -- Only in a transaction whose snapshot is older than the other prefix; a new transaction sees it.
         RAISE EXCEPTION 'segment %: prefix % overlaps one that was added meanwhile', of_segment.name, opened
             USING ERRCODE = 'serialization_failure', CONSTRAINT = 'segment_prefixes_apart', HINT = 'Ask again in a new transaction.';
     END;
@@ -4086,7 +4165,7 @@ CREATE OR REPLACE FUNCTION farrier.prefix_fault(given text) RETURNS text
 DECLARE
     fault text := format('prefix %s is no network address, such as 10.0.0.0/24 or 2001:db8::/64', coalesce(given, 'null'));
 BEGIN
-    -- PostgreSQL would take 10/8, and an address alone, which are more often slips than wishes.
+    -- PostgreSQL would accept 10/8, and an address alone; both are more often mistakes than intended.
     IF given IS NULL OR given !~ '\A([0-9]{1,3}(\.[0-9]{1,3}){3}|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)/[0-9]{1,3}\Z' THEN RETURN fault; END IF;
     IF given::inet <> network(given::inet)::inet THEN
         RETURN format('prefix %s has host bits; the network is %s', given, network(given::inet));
@@ -4124,7 +4203,7 @@ BEGIN
         RAISE EXCEPTION 'segment %: an MTU of % is too small for IPv6, which needs 1280', NEW.name, NEW.mtu USING ERRCODE = 'FR400';
     END IF;
     IF TG_OP = 'INSERT' THEN
-        -- The pool of all sites first: creations at two sites cannot wait for each other in a circle.
+        -- The pool of all sites comes first, so that creations at two sites cannot deadlock.
         NEW.vni := take_segment_number('vni', 'vni', NEW.site, NEW.id, NEW.vni);
         NEW.vlan := take_segment_number('vlan:' || NEW.site, 'vlan', NEW.site, NEW.id, NEW.vlan);
     END IF;
@@ -4138,7 +4217,7 @@ DECLARE
     low inet := back;
     next farrier.segment_free;
 BEGIN
-    -- Nothing lies beside an address that is the first or last of its prefix.
+    -- The first and the last address of the prefix have no neighbour in it on one side.
     IF back > host(network(of_prefix))::inet THEN
         DELETE FROM farrier.segment_free f WHERE f.segment = of_segment AND f.last = back - 1 AND f.prefix = of_prefix
         RETURNING f.first INTO low;
@@ -4165,7 +4244,7 @@ DECLARE
     usage segment_usage;
     held segment_addresses;
 BEGIN
-    -- One that has ended has no addresses any more: a release that comes again is no mistake.
+    -- A segment that has ended is found, too, so that a repeated release succeeds.
     IF called ~ '^[0-9]{1,18}$' THEN
         SELECT s.id INTO here FROM network_segments s WHERE s.id = called::bigint;
     ELSE
@@ -4384,7 +4463,7 @@ BEGIN
        AND known.node IS NOT DISTINCT FROM join_partition.node THEN
         RETURN known.state;
     END IF;
-    -- First, so that COMMIT locks the schedule's row before `admit_member` locks the partition's, as the loop does.
+    -- Before the INSERT, so that COMMIT locks the schedule row before admit_member locks the partition's, as the loop does.
     PERFORM enqueue('ib_partition', of_id);
     INSERT INTO ib_members AS m (partition, guid, owner, node, membership)
     VALUES (of_id, port, join_partition.owner, join_partition.node, join_partition.membership)
@@ -4413,11 +4492,11 @@ BEGIN
     ELSE
         SELECT p.id INTO of_id FROM ib_partitions p WHERE p.name = leave_partition.partition AND p.ended_at IS NULL;
         IF of_id IS NULL AND EXISTS (SELECT FROM ib_partitions p WHERE p.name = leave_partition.partition AND p.ended_at IS NOT NULL) THEN
-            RETURN;  -- it has no members any more
+            RETURN;  -- a partition that has ended has no members
         END IF;
     END IF;
     IF of_id IS NULL THEN of_id := find_resource('ib_partition', leave_partition.partition); END IF;
-    -- Looked at first without a lock, which would be held to the end of the transaction for nothing.
+    -- Read without a lock first: a call that changes nothing should not hold one until its transaction ends.
     SELECT m.* INTO known FROM ib_members m WHERE m.partition = of_id AND m.guid = port;
     IF NOT FOUND OR (known.state = 'leaving' AND known.owner = leave_partition.owner) THEN RETURN; END IF;
     SELECT m.* INTO known FROM ib_members m WHERE m.partition = of_id AND m.guid = port FOR NO KEY UPDATE;
@@ -4436,7 +4515,7 @@ CREATE OR REPLACE FUNCTION farrier.partition_members(partition text DEFAULT NULL
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
     SELECT p.name, m.guid, m.owner, n.name, m.membership, m.state, m.reason, m.since
       FROM ib_members m JOIN ib_partitions p ON p.id = m.partition LEFT JOIN nodes n ON n.id = m.node
-     WHERE $1 IS NULL OR p.id = (SELECT find_resource('ib_partition', $1))  -- asked once, and not for each member
+     WHERE $1 IS NULL OR p.id = (SELECT find_resource('ib_partition', $1))  -- a subquery, evaluated once and not for each member
      ORDER BY p.name, m.owner, m.guid;
 $$;
 
@@ -4597,7 +4676,7 @@ END $$;
 -- What a node is to use, and how far it has it: what a run decides on. Null for a node that is to use nothing.
 CREATE OR REPLACE FUNCTION farrier.networks_of(of_node bigint, called text) RETURNS jsonb
     LANGUAGE plpgsql STABLE AS $$
-BEGIN  -- which keeps its plan, unlike SQL
+BEGIN
     RETURN (SELECT jsonb_build_object(
         'segments', coalesce(jsonb_agg(jsonb_build_object(
             'name', u.name, 'state', s.state, 'site', s.site, 'mtu', s.mtu, 'vlan', s.vlan,
