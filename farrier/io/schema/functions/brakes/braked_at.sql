@@ -1,4 +1,5 @@
--- When the brake last refused to take this node out of service; null once the node is to try again, after half of the window.
+-- Returns when the brake last refused to take this node out of service. Null while the brake is lifted, and after half of the
+-- window: then the node tries again.
 CREATE OR REPLACE FUNCTION farrier.braked_at(of_site text, of_node bigint) RETURNS timestamptz
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
     SELECT d.at FROM departures d

@@ -1,6 +1,7 @@
--- The runs, of those among these that would take an active node out of service, that a brake refuses. Commits of one site wait for
--- each other here, so no more nodes leave than may, however many controllers decide at once. A refused run counts like one that
--- left: what would leave together is counted as a whole.
+-- Returns which of the runs that would take an active node out of service the brake of its site refuses. A run that is refused
+-- counts like one that left, so nodes that would leave together are counted as a whole. Locks the row of each site in brakes, in
+-- the order of sites, until the transaction ends: no more nodes leave than may, however many controllers commit at once. Called
+-- by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.held_by_brakes(leaving jsonb, among bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,5 +1,5 @@
--- Lets the moves of a site go on, whatever their number, for a while; again with another time while one lasts, '0' ends it. The site
--- is '' for nodes without one.
+-- Lets nodes of a site leave service whatever their number, for as long as `lasts`; the site is '' for nodes without one. A
+-- further call sets another time, and '0' ends it. FR400 for malformed arguments, FR409 while the brake holds no node.
 CREATE OR REPLACE FUNCTION farrier.lift_brake(site text, reason text, lasts interval DEFAULT '1 hour', requested_by text DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,4 +1,4 @@
--- Records the first state of a new region.
+-- Records the first state of a new region in history. AFTER INSERT trigger on maas_regions.
 CREATE OR REPLACE FUNCTION farrier.begin_region() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

@@ -1,5 +1,5 @@
--- Removes a region that is in no controller's settings any more. Its history stays. Refused (FR409) while it is configured
--- somewhere, and while nodes have machines there, of which nobody would ever hear again.
+-- Removes a region that no controller's settings name; its history stays. FR404 for an unknown site, FR409 for a region that is
+-- not `unconfigured` and for one in which nodes have machines: no region would observe them.
 CREATE OR REPLACE FUNCTION farrier.forget_site(given text) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,4 +1,4 @@
--- Whoever writes: no edge that the model lacks, and no other beginning.
+-- Refuses a change of a region's state that the model has no edge for (FR409). AFTER UPDATE trigger on maas_regions.
 CREATE OR REPLACE FUNCTION farrier.guard_region() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM farrier.edges e WHERE e.kind = 'maas_region' AND e.layer = 'state'

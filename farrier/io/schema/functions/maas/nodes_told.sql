@@ -1,7 +1,8 @@
--- Nodes whose handler may care about these readings, with their schedule rows locked: what changed, what a workflow waits
--- to see for the first time since its stage began or since the region is another one, and what contradicts for long
--- enough now. Locked before any observation
--- is, as a node's own commit does, so the two cannot wait for each other; a node that is gone has no row.
+-- Returns the nodes that these readings affect, and locks their schedule rows in the order of ids: nodes whose reading differs
+-- from the stored one in a field that handlers decide on (telling), nodes whose workflow can see a first reading since its stage
+-- began or since the region is another one, and nodes whose status the reading has contradicted for 60 seconds. The schedule rows
+-- are locked before any observation is, as in a commit of nodes, so that the two cannot deadlock. A node without a schedule row
+-- is left out.
 CREATE OR REPLACE FUNCTION farrier.nodes_told(readings jsonb) RETURNS bigint[]
     LANGUAGE plpgsql
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off

@@ -1,4 +1,5 @@
--- A region has no machine of another form, and each that is asked for costs it a request.
+-- Raises FR400 for a maas_id that is no system id of MAAS: no region has such a machine, and each reading of it would cost a
+-- request. Trigger function.
 CREATE OR REPLACE FUNCTION farrier.refuse_machine_id() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'maas_id % is no system id of MAAS', quote_literal(left(NEW.maas_id, 64))

@@ -1,5 +1,5 @@
--- When the region of a site could not be read, of late: none of that time counts against a stage. A week is longer than any
--- stage waits, and each outage has two changes.
+-- Returns when the region of a site could not be read, as JSON [{began_at, ended_at}]: that time counts against no stage. Covers
+-- a week, which is longer than any stage waits, and of it the last hundred changes of state.
 CREATE OR REPLACE FUNCTION farrier.region_outages(site text) RETURNS json
     LANGUAGE sql STABLE
     RETURN (SELECT coalesce(json_agg(o), '[]') FROM (

@@ -1,5 +1,6 @@
--- The regions that a controller has configured: [{site, url, motion_seconds, sweep_seconds}]. New ones are scheduled at
--- once, known ones are tried again at once; those that are not named stay as they are, for they may be another's.
+-- Records the regions that a controller has configured: [{site, url, motion_seconds, sweep_seconds}]. Schedules new ones and
+-- enqueues known ones, which are due at once; leaves those that are not named, because another controller may have them. What was
+-- read from another URL no longer counts. May be repeated. Locks the schedule rows in the order of ids, before the regions.
 CREATE OR REPLACE FUNCTION farrier.set_sites(sites jsonb) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE

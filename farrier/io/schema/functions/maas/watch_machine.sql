@@ -1,4 +1,5 @@
--- A node that gets a machine, or another one, has it unread; a node without one has nothing that was observed.
+-- Keeps node_observations in step with the machines of nodes: a node that gets a machine, or another one, has a row that is not
+-- read yet; a node without one has none. AFTER INSERT or UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.watch_machine() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

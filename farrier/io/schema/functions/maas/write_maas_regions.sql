@@ -1,4 +1,7 @@
--- The regions of a commit, and what their looks found. Events come before readings: those were made after them.
+-- Writes the regions of a commit and what was read of their machines; the writer of kind maas_region. Enqueues the nodes that the
+-- readings affect. Sections: `runs`, `regions`, `readings`, `unknown` [{run, at}] for regions that may have lost events, `named`
+-- [{run, system_id, at, status_changed}] for machines that events name. Events are written before readings, which were made after
+-- them. Locks the regions in the order of ids.
 CREATE OR REPLACE FUNCTION farrier.write_maas_regions(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column

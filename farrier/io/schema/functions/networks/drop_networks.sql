@@ -1,4 +1,5 @@
--- A node that is deleted has nothing, whoever deletes it.
+-- Releases the addresses, memberships and ports of a node that is deleted, also by an UPDATE that is not a run's. AFTER UPDATE
+-- trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.drop_networks() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

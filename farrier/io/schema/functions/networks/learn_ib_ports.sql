@@ -1,5 +1,5 @@
--- What an agent tells as it enrols counts where nobody has said otherwise. What makes no sense is passed over: no machine
--- stays out of service for that.
+-- Records the InfiniBand ports that an agent reports as it enrolls, unless set_ib_ports has set them. Ignores a malformed report
+-- and one with a port of another node: the machine enters service all the same. AFTER INSERT or UPDATE trigger on node_agents.
 CREATE OR REPLACE FUNCTION farrier.learn_ib_ports() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,5 +1,6 @@
--- Takes every lock that `use_networks` and the wakes at its COMMIT come to want, and waits for none: the loop holds the rows
--- of its nodes meanwhile, which the commits of partitions and segments want, too, to wake them. Fails with 55P03.
+-- Takes all locks that use_networks and the wake requests at its COMMIT need, and waits for none: raises lock_not_available
+-- (55P03). The loop holds the schedule rows of its nodes meanwhile; commits of partitions and segments need those to enqueue
+-- nodes, so waiting could deadlock. Called by write_nodes_and_networks.
 CREATE OR REPLACE FUNCTION farrier.lock_networks(of_node bigint, segments text[], partitions text[]) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE

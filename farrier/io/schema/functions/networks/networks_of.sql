@@ -1,4 +1,5 @@
--- What a node is to use, and how far it has it: what a run decides on. Null for a node that is to use nothing.
+-- Returns what a node is to use and how far it has it, as its snapshot holds it (farrier.model.networks); null for a node that is
+-- to use nothing. In plpgsql, which keeps the plan, unlike SQL.
 CREATE OR REPLACE FUNCTION farrier.networks_of(of_node bigint, called text) RETURNS jsonb
     LANGUAGE plpgsql STABLE AS $$
 BEGIN

@@ -1,6 +1,7 @@
--- Has a node that is not deployed use these and no others: takes what can be had now, gives back what is not named or is
--- being deleted, and fails for nothing that cannot be had; the node's next run sees what is missing, and why. May be called
--- again: an owner has one address of a segment.
+-- Makes a node that is not deployed use these segments and partitions, by name, and no others. Takes what can be had now;
+-- releases what is not named or is being deleted. Raises no error for what cannot be had: the node's next run sees what is
+-- missing, and why. May be repeated, because an owner has one address of a segment. Called by drop_networks and, after
+-- lock_networks, by write_nodes_and_networks.
 CREATE OR REPLACE FUNCTION farrier.use_networks(of_node bigint, segments text[], partitions text[]) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,4 +1,4 @@
--- Who waits for something is woken as it comes: nodes that are being onboarded, and are to use this.
+-- Enqueues the nodes that are being onboarded and are to use this segment or partition.
 CREATE OR REPLACE FUNCTION farrier.wake_users(of_kind text, called text) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
     INSERT INTO wake_requests (kind, id)

@@ -1,4 +1,5 @@
--- Enqueues the nodes that are to use the row's resource. The argument is its kind.
+-- Enqueues the nodes that are being onboarded and are to use the row's segment or partition. Trigger function; the argument is
+-- the kind.
 CREATE OR REPLACE FUNCTION farrier.wake_users_of_this() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

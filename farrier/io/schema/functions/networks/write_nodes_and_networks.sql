@@ -1,6 +1,7 @@
--- The nodes of a commit, and what they use: `networks` [{run, segments, partitions}]. A run that cannot have
--- its locks at once, or finds something changed as it takes it, is decided anew in a second, by itself: no other run of the
--- commit knows of it. A run is whole or not at all, hence a subtransaction for each of these few.
+-- Writes the nodes of a commit with the segments and partitions that they use; the writer of kind node. Section `networks` [{run,
+-- segments, partitions}]; all others are those of write_nodes. Writes each run that has or gets networks by itself, in a
+-- subtransaction: one that cannot have its locks at once, or finds a segment or partition changed, is due again in a second, and
+-- other runs of the commit are not affected.
 CREATE OR REPLACE FUNCTION farrier.write_nodes_and_networks(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column

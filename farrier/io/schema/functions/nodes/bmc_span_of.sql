@@ -1,4 +1,6 @@
--- What an address claims, however it is spelled: host, port, and one system's path or all of them.
+-- Returns what a BMC address claims, whatever its spelling: host and port with the path of one system, or, without a path, with
+-- all systems behind them. Case, scheme, user, default port and slashes at the end make no difference. Names are not resolved, so
+-- a name and its number are two addresses.
 CREATE OR REPLACE FUNCTION farrier.bmc_span_of(address text) RETURNS farrier.bmc_span
     LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = farrier, pg_temp AS $$
 DECLARE

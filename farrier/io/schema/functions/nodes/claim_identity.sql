@@ -1,4 +1,6 @@
--- What is given up goes to the node that recorded the same machine first, if one did.
+-- Keeps node_identities in step with what nodes have read from their BMCs. An identity that its holder gives up goes to the first
+-- node that recorded the same machine, if any did. unique_violation, with the other node's name, for a machine that another node
+-- holds. AFTER INSERT or UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.claim_identity() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,4 +1,4 @@
--- What `set` may change of a node, as history records it.
+-- Returns the values of a node that intent `set` may change, as history records them.
 CREATE OR REPLACE FUNCTION farrier.details_of(node farrier.nodes) RETURNS jsonb
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
     RETURN jsonb_build_object('site', node.site, 'model', node.model, 'labels', node.labels, 'maas_id', node.maas_id,

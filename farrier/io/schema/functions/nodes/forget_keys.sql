@@ -1,4 +1,5 @@
--- Removes what opens or names the machine of a deleted node: addresses, keys, tokens, texts that quote them.
+-- Removes what gives access to the machine of a deleted node or identifies it: MAC addresses, the agent, bootstrap tokens, and
+-- texts and parameters that quote them. Deferred trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.forget_keys() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

@@ -1,5 +1,5 @@
--- A deleted node's row keeps its name and MAAS id, and nothing that names its machine or opens it. Triggers clear the rest, so a
--- row that an operator marks as deleted with an UPDATE is no exception.
+-- Clears the columns of a deleted node that give access to its machine or identify it; its name and MAAS id stay. A trigger, so
+-- that it includes a row that an operator marks as deleted with an UPDATE. BEFORE UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.forget_machine() RETURNS trigger
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN

@@ -1,4 +1,5 @@
--- Refuses a row that begins in a value other than the model's first.
+-- Refuses a node or workflow that begins in a value other than the model's first ones (FR409). AFTER INSERT trigger; the
+-- arguments are the layers of the row.
 CREATE OR REPLACE FUNCTION farrier.guard_first_values() RETURNS trigger LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
     of_layer text;

@@ -1,4 +1,4 @@
--- Guards the edges of a node's management.
+-- Refuses a change of a node's management that the model has no edge for (FR409). AFTER UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.guard_management() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM farrier.edges e

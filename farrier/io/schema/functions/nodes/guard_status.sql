@@ -1,5 +1,6 @@
--- One row at a time, and only for rows that moved: a join of the old rows with the new ones is planned for a handful, and
--- takes a quarter of a million comparisons for a batch.
+-- Refuses a change of status that the model has no edge for (FR409). AFTER UPDATE trigger on nodes and both tables of workflows;
+-- the argument is the layer. For each row, because a statement trigger would join old rows with new ones, which is planned for a
+-- handful of rows and takes a quarter of a million comparisons for a batch.
 CREATE OR REPLACE FUNCTION farrier.guard_status() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM farrier.edges e

@@ -1,4 +1,5 @@
--- Keeps bmc_logins in step with the tries of a node.
+-- Keeps bmc_logins in step with the tries in nodes.bmc, and removes rows of any BMC that are older than five minutes. AFTER
+-- INSERT or UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.note_logins() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

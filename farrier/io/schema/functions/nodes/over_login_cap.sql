@@ -1,7 +1,7 @@
--- The runs whose new login may be the fourth within 5 minutes that fails at its BMC: they are decided anew, with what
--- others have tried there meanwhile. Counters of one BMC come one after the other, and each sees what the one before
--- committed. Nobody who waits here holds anything but its own runs, which no other commit wants; the order of the locks
--- is everybody's.
+-- Returns the runs whose new login could be the fourth within five minutes that fails at its BMC; they are decided again, with
+-- what other nodes have tried there meanwhile. Locks the BMCs (lock_keys, purpose bmc_login), so commits that count the logins of
+-- one BMC take turns, and each sees what the one before has committed. A commit that waits here holds only the rows of its own
+-- runs, which no other commit waits for, and all lock in one order, so they cannot deadlock. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.over_login_cap(logins jsonb) RETURNS bigint[]
     LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,4 +1,4 @@
--- Addresses of network cards from text.
+-- Returns the MAC addresses in these texts. FR400 for a malformed one and for a null among them.
 CREATE OR REPLACE FUNCTION farrier.read_macs(macs text[]) RETURNS macaddr[]
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 BEGIN

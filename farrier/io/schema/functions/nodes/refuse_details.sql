@@ -1,5 +1,5 @@
--- Refuses what no node may be registered with. A BMC's address and credential obey the rules of `set_bmc`; the site those of
--- names of sites' files.
+-- Refuses values that no node may be registered with (FR400): a BMC address and a credential by the rules of intent set_bmc,
+-- labels by json_fault, a site by the rules of the names of site files, and a model.
 CREATE OR REPLACE FUNCTION farrier.refuse_details(bmc_address text, bmc_credential text, labels jsonb, site text, model text) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE

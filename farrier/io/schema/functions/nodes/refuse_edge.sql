@@ -1,4 +1,4 @@
--- The refusal of a transition that the model does not have.
+-- Raises FR409 for a change of a node's layer that the model has no edge for.
 CREATE OR REPLACE FUNCTION farrier.refuse_edge(layer text, id bigint, from_value text, to_value text) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,4 +1,5 @@
--- Refuses, with the other node's name, what another node has.
+-- Refuses a BMC address or a MAC address that another node has (unique_violation, with that node's name). Called by
+-- register_node.
 CREATE OR REPLACE FUNCTION farrier.refuse_shared(address text, macs macaddr[]) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE

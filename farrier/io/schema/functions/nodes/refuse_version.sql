@@ -1,4 +1,4 @@
--- Refuses a version of the API that this database does not speak; without one there is nothing to refuse.
+-- Refuses a version of the intent API that this database does not support (FR406); accepts null.
 CREATE OR REPLACE FUNCTION farrier.refuse_version(api_version integer) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE

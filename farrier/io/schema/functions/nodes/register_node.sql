@@ -1,6 +1,7 @@
--- Makes a node and puts it on the schedule. Nothing that writes to a BMC or to MAAS starts by itself: the onboarding
--- has no mode until a client gives it one. With `bootstrap_token` the node waits for its agent instead. All versions
--- of the API register alike so far; without `api_version` it is the newest.
+-- Registers a node, puts it on the schedule, and returns its id. Nothing that writes to a BMC or to MAAS starts by itself: the
+-- onboarding has no mode until an intent gives it one. With bootstrap_token there is no onboarding yet: the node waits for its
+-- agent. All supported versions of the API register alike; api_version is only checked. FR400 for malformed values, FR406 for the
+-- version, unique_violation for a name, MAAS id, BMC, MAC address or token that another node has.
 CREATE OR REPLACE FUNCTION farrier.register_node(
     name text, bmc_address text DEFAULT NULL, bmc_credential text DEFAULT NULL, macs text[] DEFAULT '{}',
     labels jsonb DEFAULT '{}', site text DEFAULT NULL, model text DEFAULT NULL, maas_id text DEFAULT NULL,

@@ -1,4 +1,4 @@
--- What of these values another node has; null for nothing.
+-- Returns which of these values of intent `set` another node has, as a text; null for none.
 CREATE OR REPLACE FUNCTION farrier.set_conflict(of_node bigint, params jsonb) RETURNS text
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,5 +1,6 @@
--- What identifies nothing: fillers that vendors ship, from the model. After a change of them, and at first, everything that nodes
--- have recorded is looked at anew: of nodes with the same machine the first holds it, the others are duplicates.
+-- Sets the fillers that vendors ship in place of serial numbers and UUIDs, from the model. If they changed, it derives the
+-- identities of all nodes again: of nodes with the same machine that have no holder yet, the first becomes the holder, and the
+-- others are duplicates, which are reported. Called by every migration. May be repeated.
 CREATE OR REPLACE FUNCTION farrier.set_identity_placeholders(placeholders text[]) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN

@@ -1,4 +1,4 @@
--- A node's row with these values in place of its own; those named in `unset` are null.
+-- Returns a node's row with the values of intent `set` in place of its own; those that `unset` names are null.
 CREATE OR REPLACE FUNCTION farrier.with_details(was farrier.nodes, params jsonb) RETURNS farrier.nodes
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,4 +1,5 @@
--- Section `details` of a node's commit. A machine that is another one was not made by us.
+-- Writes section `details` of a commit of nodes: the values of intent `set`, with a row of history for each that changes. A node
+-- that gets another MAAS id loses the mark that farrier created its machine. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.write_details(details jsonb) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE

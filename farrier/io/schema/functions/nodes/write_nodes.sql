@@ -1,5 +1,7 @@
--- The nodes of a commit, and whatever else their runs leave. Workflows come first, because the node names the live one;
--- tasks end before new ones of their type begin, because only one may be live.
+-- Writes the nodes of a commit and everything else that their runs leave: workflows, details, tasks, responses to intents,
+-- bootstrap tokens and agents. Returns the runs of which it wrote nothing because what they were decided on has changed, each
+-- with the delay after which it is due. Locks the nodes in the order of ids. Workflows are written first, because the node names
+-- the live one; tasks end before new ones begin, because only one of a type may be live. Called by write_nodes_and_networks.
 CREATE OR REPLACE FUNCTION farrier.write_nodes(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column

@@ -1,5 +1,5 @@
--- Every number of a pool is one that a partition can have: the lowest is given first, so one that no partition can have would
--- be tried by all, for ever.
+-- Refuses a pool of partition keys with a number that no partition can have (FR400): the lowest number is given first, so every
+-- new partition would take it and fail. BEFORE INSERT or UPDATE trigger on number_pools.
 CREATE OR REPLACE FUNCTION farrier.check_pkey_pool() RETURNS trigger
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN

@@ -1,4 +1,5 @@
--- Runs whose partition somebody holds, or which end it while somebody holds a member. The others are locked.
+-- Returns the runs whose partition another transaction holds, and those that end a partition of which another transaction holds a
+-- member. Locks the partitions of all others, and the members of those that end. Called by write_ib_partitions.
 CREATE OR REPLACE FUNCTION farrier.held_partitions(changes jsonb) RETURNS bigint[]
     LANGUAGE plpgsql AS $$
 DECLARE

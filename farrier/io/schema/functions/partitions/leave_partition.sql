@@ -1,4 +1,5 @@
--- Ends a membership; UFM is told, and then the member is gone. May be called again, and when there never was one.
+-- Ends a membership: the member is `leaving` until UFM has removed it, and is then deleted. May be repeated, and succeeds for a
+-- port that never was a member. FR400 for a malformed GUID, FR404 for an unknown partition, FR409 for a member of another owner.
 CREATE OR REPLACE FUNCTION farrier.leave_partition(partition text, guid text, owner text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 #variable_conflict use_column

@@ -1,4 +1,4 @@
--- The refusal of a member for a partition that is being deleted or has ended.
+-- Refuses a member of a partition that is being deleted or has ended (FR409).
 CREATE OR REPLACE FUNCTION farrier.refuse_joining(of_id bigint) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,4 +1,4 @@
--- The refusal of a call for a member that another owner has.
+-- Raises FR409 for a member that belongs to another owner.
 CREATE OR REPLACE FUNCTION farrier.refuse_other_owner(of_id bigint, port text) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,7 +1,7 @@
--- Partitions of a commit, and what became of their members. It waits for no client: a partition that somebody holds, or one
--- that ends while somebody holds a member of it, is decided anew in a second; a member that somebody holds is about to be
--- something else, and is left to the next run. A deletion that has overlooked a member is decided anew; one that ends gives
--- its number back.
+-- Writes the partitions of a commit and what became of their members; the writer of kind ib_partition. Waits for no client: a run
+-- is due again in a second while a client holds its partition, or a member of one that ends; a member that a client holds is left
+-- to the next run. A run that deletes a partition and has not seen a member is due again at once. A partition that ends gives its
+-- number back. Sections besides those of write_resources: `marks` [{run, guid, seq, state, reason}], `left` [{run, guid, seq}].
 CREATE OR REPLACE FUNCTION farrier.write_ib_partitions(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column

@@ -1,6 +1,8 @@
--- An address of a ready segment: the lowest that is free, the lowest of the prefix that is wanted, or the very address that
--- is wanted. An owner has one of each family; asking again gives the same. Requests for one segment take turns, each until
--- its transaction ends, so ask late in a transaction, and for several segments in one order.
+-- Allocates an address of a ready segment and returns it: the lowest that is free, the lowest of the prefix in `wanted`, or the
+-- very address in `wanted`. An owner has one address of each family, so a repeated call returns the same; it may record another
+-- node. Locks the segment's row of segment_usage until the transaction ends: allocations of one segment take turns. Call it late
+-- in a transaction, and for several segments in one order. FR400 for malformed arguments, FR404 for an unknown segment or node,
+-- FR409 for a segment that is not ready or has no free address, and for a wanted address that is not free.
 CREATE OR REPLACE FUNCTION farrier.allocate_address(segment text, owner text, wanted inet DEFAULT NULL, node bigint DEFAULT NULL) RETURNS inet
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 #variable_conflict use_column

@@ -1,4 +1,5 @@
--- A gateway lies in one prefix, is no network or broadcast address, and no prefix has two.
+-- Refuses gateways of a segment (FR400) that lie in none of its prefixes, that are a network or broadcast address, or of which
+-- one prefix has two.
 CREATE OR REPLACE FUNCTION farrier.check_gateways(of_segment farrier.network_segments) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE

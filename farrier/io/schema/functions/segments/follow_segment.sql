@@ -1,5 +1,5 @@
--- No more addresses are given out when a deletion begins; what ends gives back its prefixes and numbers, and no address may
--- be left then.
+-- Follows a segment's state: from the beginning of its deletion on it gives out no addresses, and when it ends it gives its
+-- prefixes and numbers back. FR409 for one that ends while addresses are allocated. AFTER UPDATE trigger on network_segments.
 CREATE OR REPLACE FUNCTION farrier.follow_segment() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

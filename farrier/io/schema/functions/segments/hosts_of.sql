@@ -1,4 +1,5 @@
--- The first and last address that a host may have, and how many there are. Of two or one, all are; IPv6 has no broadcast.
+-- Returns the first and the last address of a prefix that a host may have, and how many there are. In a prefix of one or two
+-- addresses a host may have each; in IPv6 the last, too, because there is no broadcast address.
 CREATE OR REPLACE FUNCTION farrier.hosts_of(prefix cidr, OUT first inet, OUT last inet, OUT many numeric)
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN

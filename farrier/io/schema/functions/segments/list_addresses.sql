@@ -1,4 +1,4 @@
--- Who has addresses of a segment, by name or id, since when; an ended one has none.
+-- Returns the allocated addresses of a segment, by its name or id, with their owners. FR404 for a segment that has ended.
 CREATE OR REPLACE FUNCTION farrier.list_addresses(segment text)
     RETURNS TABLE (address inet, prefix cidr, owner text, node bigint, allocated_at timestamptz)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$

@@ -1,5 +1,6 @@
--- What a listing shows of a segment besides its columns: how much of it is used, and who asked for its end. Called once for
--- each segment of a listing, so one statement says all, and a second one only who asked.
+-- Returns what a listing shows of a segment besides its columns: how many addresses are used and free, the last release, and who
+-- asked for its deletion. Called through detail_of, for each segment of a listing, so the requester is looked up only where one
+-- is recorded.
 CREATE OR REPLACE FUNCTION farrier.network_segment_detail(id bigint) RETURNS jsonb
     LANGUAGE plpgsql STABLE AS $$
 DECLARE

@@ -1,5 +1,6 @@
--- Prefixes that a segment begins with, and those that come later; one that is there stays until the segment ends. Sites
--- take turns, so that whoever comes second is told by whom the prefix is held, and does not deadlock with the first.
+-- Adds the prefixes that a segment begins with, and those that a change adds. Prefixes and gateways stay until the segment ends
+-- (FR409). Locks the site (lock_keys, purpose segment_prefixes), so transactions that add prefixes at a site take turns: they
+-- cannot deadlock, and an overlap is reported with the other segment's name. AFTER INSERT or UPDATE trigger on network_segments.
 CREATE OR REPLACE FUNCTION farrier.open_prefixes() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

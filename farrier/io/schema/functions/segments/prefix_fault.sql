@@ -1,4 +1,5 @@
--- What is wrong with the text of a prefix, or null. Host bits are a slip that nobody should have to find later.
+-- Returns what is wrong with the text of a prefix, or null. Host bits are refused, because they are more often a mistake than
+-- meant.
 CREATE OR REPLACE FUNCTION farrier.prefix_fault(given text) RETURNS text
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,4 +1,5 @@
--- Checks a segment's prefixes and gateways, spells them as PostgreSQL does, and takes its numbers.
+-- Checks the prefixes, gateways and MTU of a segment (FR400), stores them in PostgreSQL's spelling, and takes the VLAN and VNI of
+-- a new segment. BEFORE INSERT or UPDATE trigger on network_segments.
 CREATE OR REPLACE FUNCTION farrier.prepare_segment() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

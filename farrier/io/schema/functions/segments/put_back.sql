@@ -1,4 +1,4 @@
--- Puts an address back, joined to the free ranges of its prefix that it touches.
+-- Adds an address to the free ranges of its prefix, merged with the ranges that it touches. The caller has locked segment_usage.
 CREATE OR REPLACE FUNCTION farrier.put_back(of_segment bigint, of_prefix cidr, back inet) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,4 +1,4 @@
--- Takes one free address, or the one that is wanted, out of a range of free ones.
+-- Removes one address from a range of free ones. The caller has locked segment_usage.
 CREATE OR REPLACE FUNCTION farrier.take_from(gap farrier.segment_free, taken inet) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,4 +1,4 @@
--- Which live segment has this VLAN at the site, or this VNI; null: none.
+-- Returns the name of the segment that has this VLAN at the site, or this VNI, and has not ended; null if there is none.
 CREATE OR REPLACE FUNCTION farrier.who_has_number(of_column text, for_site text, wanted integer) RETURNS text
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN

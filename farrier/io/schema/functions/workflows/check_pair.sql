@@ -1,6 +1,7 @@
--- The pair (node, workflow), looked at when the commit is otherwise whole. The live workflow must be the one the node
--- names, and go with its status; without one, the status must be one that needs none. One that ends must go with the
--- status in the commit that ends it.
+-- Refuses a commit in which a node and its workflows do not agree (FR409): the live workflow is the one that the node names, and
+-- its status goes with the node's (workflow_mapping); a node without one has a status that needs none; a workflow that ends goes
+-- with the node's status in the commit that ends it (ended_kind and ended_status, else null). Called by deferred triggers, when
+-- all rows of the commit are written.
 CREATE OR REPLACE FUNCTION farrier.check_pair(node_id bigint, ended_kind text, ended_status text) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE

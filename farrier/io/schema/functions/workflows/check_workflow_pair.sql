@@ -1,4 +1,5 @@
--- Checks the pair (node, workflow) of a workflow's row, as the owner: see check_pair.
+-- Checks the pair of a workflow and its node; see check_pair. Deferred trigger on both tables of workflows; the argument is the
+-- kind. Runs as the owner; see check_node_pair.
 CREATE OR REPLACE FUNCTION farrier.check_workflow_pair() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

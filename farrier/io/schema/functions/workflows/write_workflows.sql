@@ -1,4 +1,5 @@
--- Workflows that begin in this commit, and those that go on or end. A clock starts anew only when its value changes.
+-- Writes the workflows of a commit of nodes: sections `new_onboardings`, `new_decommissions`, `onboardings` and `decommissions`.
+-- The clocks of status and stage restart only where the value changes. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.write_workflows(changes jsonb) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,4 +1,5 @@
--- Sites whose brake holds nodes in service now: how many it holds, and how many would leave with them.
+-- Sites whose brake holds nodes in service now: since when, how many it holds, how many would leave with them (leaving), and how
+-- many are in service.
 CREATE OR REPLACE VIEW farrier.brakes_holding AS
 SELECT b.site, b.since, d.held, d.leaving, b.in_service
   FROM farrier.brakes b

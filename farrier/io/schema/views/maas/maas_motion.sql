@@ -1,4 +1,5 @@
--- Nodes whose machine is being moved by a workflow, and since when its stage waits for news.
+-- Nodes whose machine a workflow is changing in MAAS, and since when its stage and status last changed (began_at): from then on
+-- the stage waits for a reading.
 CREATE OR REPLACE VIEW farrier.maas_motion AS
 SELECT n.id AS node_id, n.site, n.maas_id AS system_id, greatest(w.stage_entered_at, w.status_entered_at) AS began_at
   FROM farrier.node_onboardings w JOIN farrier.nodes n ON n.live_workflow_kind = 'onboarding' AND n.live_workflow_id = w.id AND n.id = w.node_id

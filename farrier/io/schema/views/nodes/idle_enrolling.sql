@@ -1,4 +1,5 @@
--- Enrolling nodes whose clock of that status stands still: nothing was asked for yet, or an operator decides next.
+-- Nodes in status `enrolling` whose clock does not run: their onboarding has no mode yet, was cancelled, or waits for an
+-- operator; or their BMC is not verified (management unmanaged, enroll or error).
 CREATE OR REPLACE VIEW farrier.idle_enrolling AS
 SELECT n.id
   FROM farrier.nodes n

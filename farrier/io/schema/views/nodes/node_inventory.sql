@@ -1,4 +1,5 @@
--- For schedulers: the coarse status and its clock, no workflow and no stage.
+-- One row for each node that is not deleted, for schedulers: its status, the clock of that, and whether it is schedulable; no
+-- workflow and no stage.
 CREATE OR REPLACE VIEW farrier.node_inventory AS
 SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n.management,
        n.status = 'active' AND n.paused IS NULL AS schedulable,

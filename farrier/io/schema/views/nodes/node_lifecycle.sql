@@ -1,4 +1,5 @@
--- What a person is shown of one node: also what MAAS last said of its machine.
+-- One row for each node, deleted ones included, for operators: all layers with their clocks, the newest workflow, the recommended
+-- action, the outcome of the last run, and what MAAS and the agent last reported.
 CREATE OR REPLACE VIEW farrier.node_lifecycle AS
 SELECT n.id, n.name, n.status, n.status_entered_at,
        CASE WHEN n.status <> 'deleted' THEN n.management END AS management,
