@@ -878,7 +878,7 @@ CREATE INDEX ib_members_guid ON farrier.ib_members (guid);
 -- Tables: networks
 -- =====================================================================================================================
 
--- Whether these are GUIDs of InfiniBand ports, 64 at most, in the spelling that is stored.
+-- Returns whether these are at most 64 GUIDs of InfiniBand ports in the spelling that is stored; a CHECK of node_ib_ports.
 CREATE OR REPLACE FUNCTION farrier.are_guids(given text[]) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     RETURN cardinality(given) <= 64 AND (SELECT coalesce(bool_and(g IS NOT NULL AND g ~ '^[0-9a-f]{16}$'), true) FROM unnest(given) g);
@@ -1601,7 +1601,9 @@ END $$;
 -- Functions: nodes
 -- =====================================================================================================================
 
--- What an address claims, however it is spelled: host, port, and one system's path or all of them.
+-- Returns what a BMC address claims, whatever its spelling: host and port with the path of one system, or, without a path, with
+-- all systems behind them. Case, scheme, user, default port and slashes at the end make no difference. Names are not resolved, so
+-- a name and its number are two addresses.
 CREATE OR REPLACE FUNCTION farrier.bmc_span_of(address text) RETURNS farrier.bmc_span
     LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1629,23 +1631,24 @@ BEGIN
     RETURN bmc_span(place || path, place || path, '[]');
 END $$;
 
--- Host and port of a BMC's address; null for none.
+-- Returns the host and port of a BMC's address, in the spelling of bmc_span_of; null for null.
 CREATE OR REPLACE FUNCTION farrier.bmc_endpoint_of(address text) RETURNS text
     LANGUAGE sql IMMUTABLE STRICT RETURN split_part(lower(farrier.bmc_span_of(address)), '/', 1);
 
--- The name of another node whose BMC this address is, or shares; null when there is none.
+-- Returns the name of another node whose BMC address claims what this address claims, or a part of it; null if there is none.
 CREATE OR REPLACE FUNCTION farrier.bmc_holder(address text, except_node bigint) RETURNS text
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
     RETURN (SELECT min(n.name) FROM farrier.node_bmcs b JOIN farrier.nodes n ON n.id = b.node_id
              WHERE b.span && farrier.bmc_span_of(address) AND b.node_id IS DISTINCT FROM except_node);
 
--- What other nodes tried at this address; null for nothing.
+-- Returns the logins of other nodes at this BMC address that are not known to have succeeded, as JSON; null if there are none.
 CREATE OR REPLACE FUNCTION farrier.bmc_logins_at(address text, except_node bigint) RETURNS jsonb
     LANGUAGE sql STABLE
     RETURN (SELECT jsonb_agg(jsonb_build_object('at', l.at, 'open', l.open)) FROM farrier.bmc_logins l
              WHERE l.endpoint = farrier.bmc_endpoint_of(address) AND l.node_id <> except_node);
 
--- Keeps node_bmcs in step with the addresses of nodes; a deleted node claims none.
+-- Keeps node_bmcs in step with the BMC addresses of nodes; a deleted node claims none. The constraint node_bmcs_one refuses what
+-- another node claims. AFTER INSERT or UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.claim_bmc() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -1658,7 +1661,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- What is given up goes to the node that recorded the same machine first, if one did.
+-- Keeps node_identities in step with what nodes have read from their BMCs. An identity that its holder gives up goes to the first
+-- node that recorded the same machine, if any did. unique_violation, with the other node's name, for a machine that another node
+-- holds. AFTER INSERT or UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.claim_identity() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1688,14 +1693,14 @@ EXCEPTION WHEN unique_violation THEN
               HINT = 'Delete one of the two, or remove its BMC details with clear_bmc.';
 END $$;
 
--- What `set` may change of a node, as history records it.
+-- Returns the values of a node that intent `set` may change, as history records them.
 CREATE OR REPLACE FUNCTION farrier.details_of(node farrier.nodes) RETURNS jsonb
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
     RETURN jsonb_build_object('site', node.site, 'model', node.model, 'labels', node.labels, 'maas_id', node.maas_id,
         'agentless', node.agentless, 'auto_manage', node.auto_manage,
         'macs', (SELECT coalesce(jsonb_agg(m.mac ORDER BY m.mac), '[]') FROM farrier.node_macs m WHERE m.node_id = node.id));
 
--- The id of a node that is not deleted, by its name or id. FR404 for any other.
+-- Returns the id of a node that is not deleted, by its name or id. FR404 for any other.
 CREATE OR REPLACE FUNCTION farrier.find_node(given text) RETURNS bigint
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1718,7 +1723,8 @@ BEGIN
     RETURN found_id;
 END $$;
 
--- Removes what opens or names the machine of a deleted node: addresses, keys, tokens, texts that quote them.
+-- Removes what gives access to the machine of a deleted node or identifies it: MAC addresses, the agent, bootstrap tokens, and
+-- texts and parameters that quote them. Deferred trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.forget_keys() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -1735,8 +1741,8 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- A deleted node's row keeps its name and MAAS id, and nothing that names its machine or opens it. Triggers clear the rest, so a
--- row that an operator marks as deleted with an UPDATE is no exception.
+-- Clears the columns of a deleted node that give access to its machine or identify it; its name and MAAS id stay. A trigger, so
+-- that it includes a row that an operator marks as deleted with an UPDATE. BEFORE UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.forget_machine() RETURNS trigger
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -1747,7 +1753,8 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- Refuses a row that begins in a value other than the model's first.
+-- Refuses a node or workflow that begins in a value other than the model's first ones (FR409). AFTER INSERT trigger; the
+-- arguments are the layers of the row.
 CREATE OR REPLACE FUNCTION farrier.guard_first_values() RETURNS trigger LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
     of_layer text;
@@ -1763,7 +1770,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Guards the edges of a node's management.
+-- Refuses a change of a node's management that the model has no edge for (FR409). AFTER UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.guard_management() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM farrier.edges e
@@ -1773,8 +1780,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- One row at a time, and only for rows that moved: a join of the old rows with the new ones is planned for a handful, and
--- takes a quarter of a million comparisons for a batch.
+-- Refuses a change of status that the model has no edge for (FR409). AFTER UPDATE trigger on nodes and both tables of workflows;
+-- the argument is the layer. For each row, because a statement trigger would join old rows with new ones, which is planned for a
+-- handful of rows and takes a quarter of a million comparisons for a batch.
 CREATE OR REPLACE FUNCTION farrier.guard_status() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM farrier.edges e
@@ -1788,7 +1796,8 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- The node, other than `except_node`, to which a machine that reports this belongs, and by what; no row for none.
+-- Returns the node, other than except_node, to which a machine that reports these values belongs, and the kind of identity that
+-- says so; no row if there is none. A MAC address with which a node was registered counts, too.
 CREATE OR REPLACE FUNCTION farrier.identity_holder(serial text, uuid text, manufacturer text, macs jsonb, except_node bigint)
     RETURNS TABLE (name text, kind text)
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
@@ -1801,9 +1810,11 @@ CREATE OR REPLACE FUNCTION farrier.identity_holder(serial text, uuid text, manuf
      WHERE h.node_id <> except_node ORDER BY h.kind DESC, h.node_id LIMIT 1;
 $$;
 
--- The number in one spelling: a serial without case and blanks at its ends, behind its manufacturer's letters and digits; a UUID
--- in the smaller of the two byte orders of its first three fields, which firmware updates swap. Null for a filler. MAC addresses
--- count only where a BMC reports neither, because network cards are replaced. `farrier.model.identity` compares by the same rules.
+-- Returns the identities of a machine that reports these values, each in one spelling: a serial number in lower case and without
+-- blanks at its ends, after the letters and digits of the manufacturer; a UUID in the smaller of the two byte orders of its first
+-- three fields, which firmware updates swap. A filler (setting identity_placeholders, or one repeated character) is no identity.
+-- MAC addresses count only where a BMC reports neither of the two, because network cards are replaced. farrier.model.identity
+-- compares by the same rules.
 CREATE OR REPLACE FUNCTION farrier.identity_keys(serial text, uuid text, manufacturer text, macs jsonb) RETURNS TABLE (kind text, value text)
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 #variable_conflict use_variable
@@ -1833,13 +1844,13 @@ BEGIN
     END IF;
 END $$;
 
--- The keys of the machine that a BMC reported.
+-- Returns the identities of the machine that nodes.bmc describes; see identity_keys.
 CREATE OR REPLACE FUNCTION farrier.identity_keys_of_bmc(bmc jsonb) RETURNS TABLE (kind text, value text)
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
     SELECT k.kind, k.value FROM identity_keys(bmc ->> 'serial', bmc ->> 'uuid', bmc ->> 'manufacturer', bmc -> 'macs') k;
 $$;
 
--- The INSERT of an intent as it has to be written for a version.
+-- Returns the INSERT of an intent as it has to be written with this api_version, for the hint of an error.
 CREATE OR REPLACE FUNCTION farrier.insert_with_version(intent farrier.intents, api_version integer) RETURNS text
     LANGUAGE sql IMMUTABLE SET search_path = farrier, pg_temp AS $$
     SELECT format('INSERT INTO farrier.intents (%s) VALUES (%s);',
@@ -1852,7 +1863,8 @@ CREATE OR REPLACE FUNCTION farrier.insert_with_version(intent farrier.intents, a
      WHERE c.written IS NOT NULL
 $$;
 
--- Keeps bmc_logins in step with the tries of a node.
+-- Keeps bmc_logins in step with the tries in nodes.bmc, and removes rows of any BMC that are older than five minutes. AFTER
+-- INSERT or UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.note_logins() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1881,10 +1893,10 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- The runs whose new login may be the fourth within 5 minutes that fails at its BMC: they are decided anew, with what
--- others have tried there meanwhile. Counters of one BMC come one after the other, and each sees what the one before
--- committed. Nobody who waits here holds anything but its own runs, which no other commit wants; the order of the locks
--- is everybody's.
+-- Returns the runs whose new login could be the fourth within five minutes that fails at its BMC; they are decided again, with
+-- what other nodes have tried there meanwhile. Locks the BMCs (lock_keys, purpose bmc_login), so commits that count the logins of
+-- one BMC take turns, and each sees what the one before has committed. A commit that waits here holds only the rows of its own
+-- runs, which no other commit waits for, and all lock in one order, so they cannot deadlock. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.over_login_cap(logins jsonb) RETURNS bigint[]
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -1912,14 +1924,15 @@ BEGIN
                    WHERE l.endpoint = a.endpoint AND l.node_id <> a.run AND l.at > farrier.now() - interval '5 minutes') > 3);
 END $$;
 
--- Kept in the node's row, because every snapshot looks for logins there: a way over `node_bmcs` takes twice as long.
+-- Sets nodes.bmc_endpoint. It is kept in the node's row because every snapshot looks up logins by it: through node_bmcs that
+-- takes twice as long. BEFORE INSERT or UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.place_bmc() RETURNS trigger LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN
     NEW.bmc_endpoint := bmc_endpoint_of(NEW.bmc_address);
     RETURN NEW;
 END $$;
 
--- Addresses of network cards from text.
+-- Returns the MAC addresses in these texts. FR400 for a malformed one and for a null among them.
 CREATE OR REPLACE FUNCTION farrier.read_macs(macs text[]) RETURNS macaddr[]
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -1932,8 +1945,8 @@ EXCEPTION WHEN data_exception THEN
         USING ERRCODE = 'FR400', HINT = 'A MAC address is six bytes in hexadecimal digits: 02:00:00:00:00:01.';
 END $$;
 
--- Refuses what no node may be registered with. A BMC's address and credential obey the rules of `set_bmc`; the site those of
--- names of sites' files.
+-- Refuses values that no node may be registered with (FR400): a BMC address and a credential by the rules of intent set_bmc,
+-- labels by json_fault, a site by the rules of the names of site files, and a model.
 CREATE OR REPLACE FUNCTION farrier.refuse_details(bmc_address text, bmc_credential text, labels jsonb, site text, model text) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1953,7 +1966,7 @@ BEGIN
     END IF;
 END $$;
 
--- The refusal of a transition that the model does not have.
+-- Raises FR409 for a change of a node's layer that the model has no edge for.
 CREATE OR REPLACE FUNCTION farrier.refuse_edge(layer text, id bigint, from_value text, to_value text) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -1961,7 +1974,8 @@ BEGIN
         USING ERRCODE = 'FR409', HINT = 'farrier model --format md lists every edge; intents are how to ask for one.';
 END $$;
 
--- Refuses, with the other node's name, what another node has.
+-- Refuses a BMC address or a MAC address that another node has (unique_violation, with that node's name). Called by
+-- register_node.
 CREATE OR REPLACE FUNCTION farrier.refuse_shared(address text, macs macaddr[]) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1980,7 +1994,7 @@ BEGIN
     END IF;
 END $$;
 
--- Refuses a version of the API that this database does not speak; without one there is nothing to refuse.
+-- Refuses a version of the intent API that this database does not support (FR406); accepts null.
 CREATE OR REPLACE FUNCTION farrier.refuse_version(api_version integer) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1997,9 +2011,10 @@ BEGIN
     END IF;
 END $$;
 
--- Makes a node and puts it on the schedule. Nothing that writes to a BMC or to MAAS starts by itself: the onboarding
--- has no mode until a client gives it one. With `bootstrap_token` the node waits for its agent instead. All versions
--- of the API register alike so far; without `api_version` it is the newest.
+-- Registers a node, puts it on the schedule, and returns its id. Nothing that writes to a BMC or to MAAS starts by itself: the
+-- onboarding has no mode until an intent gives it one. With bootstrap_token there is no onboarding yet: the node waits for its
+-- agent. All supported versions of the API register alike; api_version is only checked. FR400 for malformed values, FR406 for the
+-- version, unique_violation for a name, MAAS id, BMC, MAC address or token that another node has.
 CREATE OR REPLACE FUNCTION farrier.register_node(
     name text, bmc_address text DEFAULT NULL, bmc_credential text DEFAULT NULL, macs text[] DEFAULT '{}',
     labels jsonb DEFAULT '{}', site text DEFAULT NULL, model text DEFAULT NULL, maas_id text DEFAULT NULL,
@@ -2067,7 +2082,7 @@ EXCEPTION
             USING ERRCODE = 'FR400', HINT = 'labels is a JSON object; agentless and auto_manage are true or false.';
 END $$;
 
--- The names of the nodes that recorded the same machine as this one.
+-- Returns the names of other nodes that recorded the same machine as this one.
 CREATE OR REPLACE FUNCTION farrier.same_machine(of_node bigint) RETURNS text[]
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
     SELECT coalesce(array_agg(DISTINCT n.name ORDER BY n.name), '{}')
@@ -2078,14 +2093,14 @@ CREATE OR REPLACE FUNCTION farrier.same_machine(of_node bigint) RETURNS text[]
 $$;
 
 -- Of topic networks, for what follows.
--- Whether a node is to use, or has, anything.
+-- Returns whether a node is to use a segment or partition, or has an address or a membership.
 CREATE OR REPLACE FUNCTION farrier.has_networks(of_node bigint) RETURNS boolean
     LANGUAGE sql STABLE
     RETURN EXISTS (SELECT FROM farrier.node_uses u WHERE u.node = of_node)
         OR EXISTS (SELECT FROM farrier.segment_addresses a WHERE a.node = of_node)
         OR EXISTS (SELECT FROM farrier.ib_members m WHERE m.node = of_node AND m.state <> 'leaving');
 
--- What stage `cleanup_secrets` has still to remove, as the tables have it; null in any other stage.
+-- Returns what stage cleanup_secrets of a decommission has still to remove, as a JSON array of texts; null in any other stage.
 CREATE OR REPLACE FUNCTION farrier.secrets_left(of_node bigint, of_decommission bigint) RETURNS jsonb
     LANGUAGE sql STABLE
     RETURN (SELECT coalesce(jsonb_agg(l.what) FILTER (WHERE l.what IS NOT NULL), '[]')
@@ -2097,7 +2112,7 @@ CREATE OR REPLACE FUNCTION farrier.secrets_left(of_node bigint, of_decommission 
                    ('addresses or memberships', farrier.has_networks(of_node))) l (what, there) ON l.there
              WHERE d.id = of_decommission AND d.stage = 'cleanup_secrets' HAVING count(d.id) > 0);
 
--- What of these values another node has; null for nothing.
+-- Returns which of these values of intent `set` another node has, as a text; null for none.
 CREATE OR REPLACE FUNCTION farrier.set_conflict(of_node bigint, params jsonb) RETURNS text
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2118,8 +2133,9 @@ BEGIN
              LIMIT 1);
 END $$;
 
--- What identifies nothing: fillers that vendors ship, from the model. After a change of them, and at first, everything that nodes
--- have recorded is looked at anew: of nodes with the same machine the first holds it, the others are duplicates.
+-- Sets the fillers that vendors ship in place of serial numbers and UUIDs, from the model. If they changed, it derives the
+-- identities of all nodes again: of nodes with the same machine that have no holder yet, the first becomes the holder, and the
+-- others are duplicates, which are reported. Called by every migration. May be repeated.
 CREATE OR REPLACE FUNCTION farrier.set_identity_placeholders(placeholders text[]) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -2136,7 +2152,7 @@ BEGIN
      WHERE (i.kind, i.value, i.node_id) = (first.kind, first.value, first.node_id);
 END $$;
 
--- A node's row with these values in place of its own; those named in `unset` are null.
+-- Returns a node's row with the values of intent `set` in place of its own; those that `unset` names are null.
 CREATE OR REPLACE FUNCTION farrier.with_details(was farrier.nodes, params jsonb) RETURNS farrier.nodes
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2145,7 +2161,8 @@ BEGIN
     RETURN jsonb_populate_record(was, (params - 'macs' - 'unset') || coalesce(unset, '{}'));
 END $$;
 
--- Section `details` of a node's commit. A machine that is another one was not made by us.
+-- Writes section `details` of a commit of nodes: the values of intent `set`, with a row of history for each that changes. A node
+-- that gets another MAAS id loses the mark that farrier created its machine. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.write_details(details jsonb) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2176,8 +2193,10 @@ BEGIN
     END LOOP;
 END $$;
 
--- The nodes of a commit, and whatever else their runs leave. Workflows come first, because the node names the live one;
--- tasks end before new ones of their type begin, because only one may be live.
+-- Writes the nodes of a commit and everything else that their runs leave: workflows, details, tasks, responses to intents,
+-- bootstrap tokens and agents. Returns the runs of which it wrote nothing because what they were decided on has changed, each
+-- with the delay after which it is due. Locks the nodes in the order of ids. Workflows are written first, because the node names
+-- the live one; tasks end before new ones begin, because only one of a type may be live. Called by write_nodes_and_networks.
 CREATE OR REPLACE FUNCTION farrier.write_nodes(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -2285,7 +2304,8 @@ END $$;
 -- Functions: workflows
 -- =====================================================================================================================
 
--- As the owner: before PostgreSQL 18 a deferred trigger runs as whoever commits, who may have no right to look.
+-- Checks the pair of a node and its live workflow; see check_pair. Deferred trigger on nodes. Runs as the owner, because before
+-- PostgreSQL 18 a deferred trigger runs as the role that commits, which may have no right to read the tables.
 CREATE OR REPLACE FUNCTION farrier.check_node_pair() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -2293,9 +2313,10 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- The pair (node, workflow), looked at when the commit is otherwise whole. The live workflow must be the one the node
--- names, and go with its status; without one, the status must be one that needs none. One that ends must go with the
--- status in the commit that ends it.
+-- Refuses a commit in which a node and its workflows do not agree (FR409): the live workflow is the one that the node names, and
+-- its status goes with the node's (workflow_mapping); a node without one has a status that needs none; a workflow that ends goes
+-- with the node's status in the commit that ends it (ended_kind and ended_status, else null). Called by deferred triggers, when
+-- all rows of the commit are written.
 CREATE OR REPLACE FUNCTION farrier.check_pair(node_id bigint, ended_kind text, ended_status text) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -2333,7 +2354,8 @@ BEGIN
     END IF;
 END $$;
 
--- Checks the pair (node, workflow) of a workflow's row, as the owner: see check_pair.
+-- Checks the pair of a workflow and its node; see check_pair. Deferred trigger on both tables of workflows; the argument is the
+-- kind. Runs as the owner; see check_node_pair.
 CREATE OR REPLACE FUNCTION farrier.check_workflow_pair() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -2347,7 +2369,8 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Workflows that begin in this commit, and those that go on or end. A clock starts anew only when its value changes.
+-- Writes the workflows of a commit of nodes: sections `new_onboardings`, `new_decommissions`, `onboardings` and `decommissions`.
+-- The clocks of status and stage restart only where the value changes. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.write_workflows(changes jsonb) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -2910,7 +2933,7 @@ END $$;
 -- Functions: maas
 -- =====================================================================================================================
 
--- Records the first state of a new region.
+-- Records the first state of a new region in history. AFTER INSERT trigger on maas_regions.
 CREATE OR REPLACE FUNCTION farrier.begin_region() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -2918,8 +2941,8 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Removes a region that is in no controller's settings any more. Its history stays. Refused (FR409) while it is configured
--- somewhere, and while nodes have machines there, of which nobody would ever hear again.
+-- Removes a region that no controller's settings name; its history stays. FR404 for an unknown site, FR409 for a region that is
+-- not `unconfigured` and for one in which nodes have machines: no region would observe them.
 CREATE OR REPLACE FUNCTION farrier.forget_site(given text) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2949,7 +2972,7 @@ BEGIN
     DELETE FROM maas_regions r WHERE r.id = region.id;
 END $$;
 
--- Refuses a region that begins in a state other than the model's first.
+-- Refuses a region that begins in a state other than the model's first (FR409). AFTER INSERT trigger on maas_regions.
 CREATE OR REPLACE FUNCTION farrier.guard_first_region() RETURNS trigger LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM initial_values v WHERE v.kind = 'maas_region' AND v.layer = 'state' AND v.value = NEW.state) THEN
@@ -2958,7 +2981,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Whoever writes: no edge that the model lacks, and no other beginning.
+-- Refuses a change of a region's state that the model has no edge for (FR409). AFTER UPDATE trigger on maas_regions.
 CREATE OR REPLACE FUNCTION farrier.guard_region() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM farrier.edges e WHERE e.kind = 'maas_region' AND e.layer = 'state'
@@ -2968,8 +2991,8 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- What is known of a node's machine in MAAS, as its handler sees it; null for nothing. `ours` is null while nobody knows
--- whom our key belongs to.
+-- Returns what is known of a node's machine in MAAS, as its snapshot holds it (farrier.model.observation); null if nothing is.
+-- Readings from before the region's `since` do not count. `ours` is null while the user of the region's key is not known.
 CREATE OR REPLACE FUNCTION farrier.maas_observation(node_id bigint, system_id text, site text) RETURNS jsonb
     LANGUAGE sql STABLE
     RETURN (SELECT o.detail || jsonb_build_object(
@@ -2980,10 +3003,11 @@ CREATE OR REPLACE FUNCTION farrier.maas_observation(node_id bigint, system_id te
              WHERE o.node_id = $1 AND o.source = 'maas' AND o.system_id = $2
                AND o.read_at >= coalesce(r.since, '-infinity'));
 
--- Nodes whose handler may care about these readings, with their schedule rows locked: what changed, what a workflow waits
--- to see for the first time since its stage began or since the region is another one, and what contradicts for long
--- enough now. Locked before any observation
--- is, as a node's own commit does, so the two cannot wait for each other; a node that is gone has no row.
+-- Returns the nodes that these readings affect, and locks their schedule rows in the order of ids: nodes whose reading differs
+-- from the stored one in a field that handlers decide on (telling), nodes whose workflow can see a first reading since its stage
+-- began or since the region is another one, and nodes whose status the reading has contradicted for 60 seconds. The schedule rows
+-- are locked before any observation is, as in a commit of nodes, so that the two cannot deadlock. A node without a schedule row
+-- is left out.
 CREATE OR REPLACE FUNCTION farrier.nodes_told(readings jsonb) RETURNS bigint[]
     LANGUAGE plpgsql
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -3008,21 +3032,23 @@ BEGIN
     RETURN ARRAY(SELECT s.id FROM farrier.schedule s WHERE s.kind = 'node' AND s.id = ANY (told) ORDER BY s.id FOR NO KEY UPDATE OF s);
 END $$;
 
--- A region has no machine of another form, and each that is asked for costs it a request.
+-- Raises FR400 for a maas_id that is no system id of MAAS: no region has such a machine, and each reading of it would cost a
+-- request. Trigger function.
 CREATE OR REPLACE FUNCTION farrier.refuse_machine_id() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'maas_id % is no system id of MAAS', quote_literal(left(NEW.maas_id, 64))
         USING ERRCODE = 'FR400', HINT = 'It has letters and digits alone, mostly six; the host name is something else.';
 END $$;
 
--- Why nothing that a site's region says or is told now can be trusted to be about our machines; null for no reason.
+-- Returns why a site's region may not be the one that has our machines, so that no workflow asks anything of it: machines are
+-- missing from it, it refuses the key, or it was not read since it got its URL. Null if there is no doubt.
 CREATE OR REPLACE FUNCTION farrier.region_doubt(site text) RETURNS text
     LANGUAGE sql STABLE
     RETURN (SELECT CASE WHEN r.failure IN ('absent', 'auth') OR r.username IS NULL THEN coalesce(r.last_error, 'nobody has read it yet') END
               FROM farrier.maas_regions r WHERE r.site = $1);
 
--- When the region of a site could not be read, of late: none of that time counts against a stage. A week is longer than any
--- stage waits, and each outage has two changes.
+-- Returns when the region of a site could not be read, as JSON [{began_at, ended_at}]: that time counts against no stage. Covers
+-- a week, which is longer than any stage waits, and of it the last hundred changes of state.
 CREATE OR REPLACE FUNCTION farrier.region_outages(site text) RETURNS json
     LANGUAGE sql STABLE
     RETURN (SELECT coalesce(json_agg(o), '[]') FROM (
@@ -3036,8 +3062,9 @@ CREATE OR REPLACE FUNCTION farrier.region_outages(site text) RETURNS json
                  WHERE h.kind = 'maas_region' AND h.id = r.id AND h.layer = 'state' ORDER BY h.version DESC LIMIT 100) h
           WHERE r.site = $1 AND h.from_value <> 'observing' AND h.at > farrier.now() - interval '7 days')) o);
 
--- The regions that a controller has configured: [{site, url, motion_seconds, sweep_seconds}]. New ones are scheduled at
--- once, known ones are tried again at once; those that are not named stay as they are, for they may be another's.
+-- Records the regions that a controller has configured: [{site, url, motion_seconds, sweep_seconds}]. Schedules new ones and
+-- enqueues known ones, which are due at once; leaves those that are not named, because another controller may have them. What was
+-- read from another URL no longer counts. May be repeated. Locks the schedule rows in the order of ids, before the regions.
 CREATE OR REPLACE FUNCTION farrier.set_sites(sites jsonb) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -3074,12 +3101,13 @@ BEGIN
     END LOOP;
 END $$;
 
--- What a node's handler decides on, of what is kept of its machine.
+-- Returns the fields of an observation that a node's handler decides on.
 CREATE OR REPLACE FUNCTION farrier.telling(detail jsonb) RETURNS jsonb
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN detail - '{last_sync,netboot,status_name,status_message,error_description,osystem,distro_series,commissioning_status_name,testing_status_name}'::text[];
 
--- A node that gets a machine, or another one, has it unread; a node without one has nothing that was observed.
+-- Keeps node_observations in step with the machines of nodes: a node that gets a machine, or another one, has a row that is not
+-- read yet; a node without one has none. AFTER INSERT or UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.watch_machine() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -3095,7 +3123,10 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- The regions of a commit, and what their looks found. Events come before readings: those were made after them.
+-- Writes the regions of a commit and what was read of their machines; the writer of kind maas_region. Enqueues the nodes that the
+-- readings affect. Sections: `runs`, `regions`, `readings`, `unknown` [{run, at}] for regions that may have lost events, `named`
+-- [{run, system_id, at, status_changed}] for machines that events name. Events are written before readings, which were made after
+-- them. Locks the regions in the order of ids.
 CREATE OR REPLACE FUNCTION farrier.write_maas_regions(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -3153,12 +3184,13 @@ END $$;
 -- Functions: brakes
 -- =====================================================================================================================
 
--- The time over which nodes that leave service are counted together.
+-- Returns the time over which nodes that leave service are counted together: setting brake_window_seconds, else 10 minutes.
 CREATE OR REPLACE FUNCTION farrier.brake_window() RETURNS interval
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
     RETURN make_interval(secs => coalesce(farrier.setting('brake_window_seconds'), 600)::double precision);
 
--- When the brake last refused to take this node out of service; null once the node is to try again, after half of the window.
+-- Returns when the brake last refused to take this node out of service. Null while the brake is lifted, and after half of the
+-- window: then the node tries again.
 CREATE OR REPLACE FUNCTION farrier.braked_at(of_site text, of_node bigint) RETURNS timestamptz
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
     SELECT d.at FROM departures d
@@ -3166,9 +3198,10 @@ CREATE OR REPLACE FUNCTION farrier.braked_at(of_site text, of_node bigint) RETUR
        AND NOT is_brake_lifted(d.site)
 $$;
 
--- The runs, of those among these that would take an active node out of service, that a brake refuses. Commits of one site wait for
--- each other here, so no more nodes leave than may, however many controllers decide at once. A refused run counts like one that
--- left: what would leave together is counted as a whole.
+-- Returns which of the runs that would take an active node out of service the brake of its site refuses. A run that is refused
+-- counts like one that left, so nodes that would leave together are counted as a whole. Locks the row of each site in brakes, in
+-- the order of sites, until the transaction ends: no more nodes leave than may, however many controllers commit at once. Called
+-- by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.held_by_brakes(leaving jsonb, among bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3210,13 +3243,13 @@ BEGIN
     RETURN held;
 END $$;
 
--- Whether an operator has lifted the brake of a site, for now.
+-- Returns whether an operator has lifted the brake of a site, for now.
 CREATE OR REPLACE FUNCTION farrier.is_brake_lifted(of_site text) RETURNS boolean
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
     RETURN coalesce((SELECT l.until > farrier.now() FROM farrier.brake_lifts l WHERE l.site = of_site ORDER BY l.id DESC LIMIT 1), false);
 
--- Lets the moves of a site go on, whatever their number, for a while; again with another time while one lasts, '0' ends it. The site
--- is '' for nodes without one.
+-- Lets nodes of a site leave service whatever their number, for as long as `lasts`; the site is '' for nodes without one. A
+-- further call sets another time, and '0' ends it. FR400 for malformed arguments, FR409 while the brake holds no node.
 CREATE OR REPLACE FUNCTION farrier.lift_brake(site text, reason text, lasts interval DEFAULT '1 hour', requested_by text DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3927,9 +3960,11 @@ END $$;
 -- Functions: segments
 -- =====================================================================================================================
 
--- An address of a ready segment: the lowest that is free, the lowest of the prefix that is wanted, or the very address that
--- is wanted. An owner has one of each family; asking again gives the same. Requests for one segment take turns, each until
--- its transaction ends, so ask late in a transaction, and for several segments in one order.
+-- Allocates an address of a ready segment and returns it: the lowest that is free, the lowest of the prefix in `wanted`, or the
+-- very address in `wanted`. An owner has one address of each family, so a repeated call returns the same; it may record another
+-- node. Locks the segment's row of segment_usage until the transaction ends: allocations of one segment take turns. Call it late
+-- in a transaction, and for several segments in one order. FR400 for malformed arguments, FR404 for an unknown segment or node,
+-- FR409 for a segment that is not ready or has no free address, and for a wanted address that is not free.
 CREATE OR REPLACE FUNCTION farrier.allocate_address(segment text, owner text, wanted inet DEFAULT NULL, node bigint DEFAULT NULL) RETURNS inet
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 #variable_conflict use_column
@@ -3993,7 +4028,8 @@ BEGIN
     RETURN mine;
 END $$;
 
--- A gateway lies in one prefix, is no network or broadcast address, and no prefix has two.
+-- Refuses gateways of a segment (FR400) that lie in none of its prefixes, that are a network or broadcast address, or of which
+-- one prefix has two.
 CREATE OR REPLACE FUNCTION farrier.check_gateways(of_segment farrier.network_segments) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -4013,8 +4049,8 @@ BEGIN
     IF fault IS NOT NULL THEN RAISE EXCEPTION 'segment %: %', of_segment.name, fault USING ERRCODE = 'FR400'; END IF;
 END $$;
 
--- No more addresses are given out when a deletion begins; what ends gives back its prefixes and numbers, and no address may
--- be left then.
+-- Follows a segment's state: from the beginning of its deletion on it gives out no addresses, and when it ends it gives its
+-- prefixes and numbers back. FR409 for one that ends while addresses are allocated. AFTER UPDATE trigger on network_segments.
 CREATE OR REPLACE FUNCTION farrier.follow_segment() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -4029,7 +4065,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Numbers that another segment keeps in a pool for this one, which ends, are given back with its own.
+-- Gives back the numbers of a segment that ends, also those that take_segment_number recorded in a pool under another segment.
 CREATE OR REPLACE FUNCTION farrier.free_segment_numbers(ended farrier.network_segments) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -4040,7 +4076,8 @@ BEGIN
     PERFORM free_numbers('network_segment', ended.id);
 END $$;
 
--- The first and last address that a host may have, and how many there are. Of two or one, all are; IPv6 has no broadcast.
+-- Returns the first and the last address of a prefix that a host may have, and how many there are. In a prefix of one or two
+-- addresses a host may have each; in IPv6 the last, too, because there is no broadcast address.
 CREATE OR REPLACE FUNCTION farrier.hosts_of(prefix cidr, OUT first inet, OUT last inet, OUT many numeric)
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -4056,7 +4093,7 @@ BEGIN
     END IF;
 END $$;
 
--- Who has addresses of a segment, by name or id, since when; an ended one has none.
+-- Returns the allocated addresses of a segment, by its name or id, with their owners. FR404 for a segment that has ended.
 CREATE OR REPLACE FUNCTION farrier.list_addresses(segment text)
     RETURNS TABLE (address inet, prefix cidr, owner text, node bigint, allocated_at timestamptz)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -4064,7 +4101,8 @@ CREATE OR REPLACE FUNCTION farrier.list_addresses(segment text)
      WHERE a.segment = find_resource('network_segment', $1) ORDER BY a.address;
 $$;
 
--- An address is back when others see that it is: a drain counts from the COMMIT, however long the transaction was.
+-- Sets segment_usage.last_released_at at COMMIT, when other transactions can see the release: a drain counts from then, however
+-- long the transaction was. Deferred trigger on segment_usage.
 CREATE OR REPLACE FUNCTION farrier.mark_release() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -4073,8 +4111,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- What a listing shows of a segment besides its columns: how much of it is used, and who asked for its end. Called once for
--- each segment of a listing, so one statement says all, and a second one only who asked.
+-- Returns what a listing shows of a segment besides its columns: how many addresses are used and free, the last release, and who
+-- asked for its deletion. Called through detail_of, for each segment of a listing, so the requester is looked up only where one
+-- is recorded.
 CREATE OR REPLACE FUNCTION farrier.network_segment_detail(id bigint) RETURNS jsonb
     LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -4093,7 +4132,9 @@ BEGIN
     RETURN jsonb_build_object('addresses_used', used, 'addresses_free', coalesce(free, 0) - used, 'last_released_at', released, 'delete_asked_by', who);
 END $$;
 
--- One prefix of a segment, with its gateway, and all of it that is given out as free.
+-- Adds one prefix to a segment, with its gateway, and its addresses, without the reserved ones and the gateway, to those that are
+-- free. FR400 for a prefix without an address to give out, FR409 for one that overlaps another prefix of the site,
+-- serialization_failure for one that overlaps a prefix which this transaction cannot see.
 CREATE OR REPLACE FUNCTION farrier.open_prefix(of_segment farrier.network_segments, opened cidr) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -4138,8 +4179,9 @@ BEGIN
     END IF;
 END $$;
 
--- Prefixes that a segment begins with, and those that come later; one that is there stays until the segment ends. Sites
--- take turns, so that whoever comes second is told by whom the prefix is held, and does not deadlock with the first.
+-- Adds the prefixes that a segment begins with, and those that a change adds. Prefixes and gateways stay until the segment ends
+-- (FR409). Locks the site (lock_keys, purpose segment_prefixes), so transactions that add prefixes at a site take turns: they
+-- cannot deadlock, and an overlap is reported with the other segment's name. AFTER INSERT or UPDATE trigger on network_segments.
 CREATE OR REPLACE FUNCTION farrier.open_prefixes() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -4159,7 +4201,8 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- What is wrong with the text of a prefix, or null. Host bits are a slip that nobody should have to find later.
+-- Returns what is wrong with the text of a prefix, or null. Host bits are refused, because they are more often a mistake than
+-- meant.
 CREATE OR REPLACE FUNCTION farrier.prefix_fault(given text) RETURNS text
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -4175,7 +4218,8 @@ EXCEPTION WHEN invalid_text_representation OR invalid_binary_representation THEN
     RETURN fault;
 END $$;
 
--- Checks a segment's prefixes and gateways, spells them as PostgreSQL does, and takes its numbers.
+-- Checks the prefixes, gateways and MTU of a segment (FR400), stores them in PostgreSQL's spelling, and takes the VLAN and VNI of
+-- a new segment. BEFORE INSERT or UPDATE trigger on network_segments.
 CREATE OR REPLACE FUNCTION farrier.prepare_segment() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -4210,7 +4254,7 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- Puts an address back, joined to the free ranges of its prefix that it touches.
+-- Adds an address to the free ranges of its prefix, merged with the ranges that it touches. The caller has locked segment_usage.
 CREATE OR REPLACE FUNCTION farrier.put_back(of_segment bigint, of_prefix cidr, back inet) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -4233,7 +4277,8 @@ BEGIN
     INSERT INTO farrier.segment_free VALUES (of_segment, of_prefix, low, back);
 END $$;
 
--- Gives an address back: true if it was the owner's until now, false if it was nobody's. Wakes a segment that drains.
+-- Releases an address and returns true; false if it is not allocated, so a repeated call succeeds, also after the segment has
+-- ended. Enqueues a segment that drains. FR400 for a null, FR404 for an unknown segment, FR409 for an address of another owner.
 CREATE OR REPLACE FUNCTION farrier.release_address(segment text, address inet, owner text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 #variable_conflict use_column
@@ -4271,7 +4316,7 @@ BEGIN
     RETURN true;
 END $$;
 
--- Takes one free address, or the one that is wanted, out of a range of free ones.
+-- Removes one address from a range of free ones. The caller has locked segment_usage.
 CREATE OR REPLACE FUNCTION farrier.take_from(gap farrier.segment_free, taken inet) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -4287,9 +4332,11 @@ BEGIN
     END IF;
 END $$;
 
--- VLAN and VNI: the one that was given, or the pool's next. A segment may have one from before there was a pool: then this
--- one keeps it from others in the pool, until either of them ends, and goes on to the next. No segment is locked for that:
--- the loop would wait for whoever creates. Whoever else is about to make a segment with the number is waited for.
+-- Takes the VLAN or VNI of a new segment and returns it: the wanted one, or the next of the pool; null for neither. A segment may
+-- have a number that it got before there was a pool: then the pool records it under the new segment, which goes on to the next
+-- number, and free_segment_numbers gives it back when either of the two ends. Locks the number (lock_keys, purpose
+-- segment_number) and no segment, because the loop would wait for a client that creates one. FR409 for a wanted number that a
+-- segment has.
 CREATE OR REPLACE FUNCTION farrier.take_segment_number(of_pool text, of_column text, for_site text, for_id bigint, wanted integer) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -4313,7 +4360,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- Which live segment has this VLAN at the site, or this VNI; null: none.
+-- Returns the name of the segment that has this VLAN at the site, or this VNI, and has not ended; null if there is none.
 CREATE OR REPLACE FUNCTION farrier.who_has_number(of_column text, for_site text, wanted integer) RETURNS text
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -4323,7 +4370,7 @@ BEGIN
     RETURN (SELECT s.name FROM network_segments s WHERE s.vni = wanted AND s.ended_at IS NULL);
 END $$;
 
--- Why an address that is wanted cannot be had; it is in one of the prefixes, and in no free range.
+-- Returns why a wanted address cannot be allocated. The address lies in the prefix and in no free range.
 CREATE OR REPLACE FUNCTION farrier.why_not_free(of_segment bigint, of_prefix cidr, wanted inet) RETURNS text
     LANGUAGE sql STABLE
     RETURN coalesce(
@@ -4334,9 +4381,10 @@ CREATE OR REPLACE FUNCTION farrier.why_not_free(of_segment bigint, of_prefix cid
            FROM farrier.segment_prefixes p CROSS JOIN LATERAL farrier.hosts_of(p.prefix) h
           WHERE p.segment = of_segment AND p.prefix = of_prefix));
 
--- The segments of a commit, which waits for no client. `closes` [{run, unused}] are those that begin to drain: one of which
--- an allocation is under way is decided anew in a second, one that has addresses where it had none, or the reverse, at
--- once. `grows` [{run, site}] get more prefixes: in a second, while somebody else adds some at the site.
+-- Writes the segments of a commit; the writer of kind network_segment. Waits for no client. Sections besides those of
+-- write_resources: `closes` [{run, unused}], segments that begin to drain. Such a run is due again in a second while an
+-- allocation is under way, and at once if the segment has addresses and the run saw none, or the reverse. `grows` [{run, site}],
+-- segments that get more prefixes; due again in a second while another transaction adds prefixes at the site.
 CREATE OR REPLACE FUNCTION farrier.write_network_segments(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -4374,7 +4422,8 @@ END $$;
 -- Functions: partitions
 -- =====================================================================================================================
 
--- Whoever joins, and a deletion that has seen no members, meet at the partition's row: one of the two is refused.
+-- Refuses a member of a partition that is being deleted (FR409). Deferred trigger on ib_members. Locks the partition's row FOR
+-- SHARE at COMMIT, so that of a transaction that joins and a deletion that has seen no members one is refused.
 CREATE OR REPLACE FUNCTION farrier.admit_member() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -4383,8 +4432,8 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Every number of a pool is one that a partition can have: the lowest is given first, so one that no partition can have would
--- be tried by all, for ever.
+-- Refuses a pool of partition keys with a number that no partition can have (FR400): the lowest number is given first, so every
+-- new partition would take it and fail. BEFORE INSERT or UPDATE trigger on number_pools.
 CREATE OR REPLACE FUNCTION farrier.check_pkey_pool() RETURNS trigger
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -4396,7 +4445,8 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- Runs whose partition somebody holds, or which end it while somebody holds a member. The others are locked.
+-- Returns the runs whose partition another transaction holds, and those that end a partition of which another transaction holds a
+-- member. Locks the partitions of all others, and the members of those that end. Called by write_ib_partitions.
 CREATE OR REPLACE FUNCTION farrier.held_partitions(changes jsonb) RETURNS bigint[]
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -4418,7 +4468,7 @@ BEGIN
     RETURN ARRAY(SELECT c.run FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (free) OR c.run = ANY (busy));
 END $$;
 
--- A GUID in the one spelling that is stored. FR400 for anything else.
+-- Returns the GUID of a port in the one spelling that is stored. FR400 for any other text.
 CREATE OR REPLACE FUNCTION farrier.ib_guid(given text) RETURNS text
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -4429,14 +4479,17 @@ BEGIN
     RETURN right(lower(given), 16);
 END $$;
 
--- Its number as UFM, subnet managers and hosts write it.
+-- Returns what a listing shows of a partition besides its columns: its number as UFM, subnet managers and hosts write it. Called
+-- through detail_of.
 CREATE OR REPLACE FUNCTION farrier.ib_partition_detail(id bigint) RETURNS jsonb
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
     SELECT jsonb_build_object('pkey_hex', '0x' || to_hex(p.pkey)) FROM ib_partitions p WHERE p.id = $1;
 $$;
 
--- Makes a port a member, for an owner who names whose it is. May be called again; whoever calls with another membership
--- changes it. Answers the member's state: pending until UFM has it, then applied; refused when UFM does not take it.
+-- Makes a port a member of a partition for an owner, and returns the member's state: pending until UFM has it, then applied;
+-- refused while UFM does not take it. May be repeated; another membership or node changes the member. FR400 for malformed
+-- arguments, FR404 for an unknown partition or node, FR409 for a partition that is being deleted and for a port that another
+-- owner made a member.
 CREATE OR REPLACE FUNCTION farrier.join_partition(partition text, guid text, owner text, node bigint DEFAULT NULL, membership text DEFAULT 'full')
     RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -4478,7 +4531,8 @@ BEGIN
     RETURN answer;
 END $$;
 
--- Ends a membership; UFM is told, and then the member is gone. May be called again, and when there never was one.
+-- Ends a membership: the member is `leaving` until UFM has removed it, and is then deleted. May be repeated, and succeeds for a
+-- port that never was a member. FR400 for a malformed GUID, FR404 for an unknown partition, FR409 for a member of another owner.
 CREATE OR REPLACE FUNCTION farrier.leave_partition(partition text, guid text, owner text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 #variable_conflict use_column
@@ -4509,7 +4563,7 @@ BEGIN
      WHERE m.partition = of_id AND m.guid = port;
 END $$;
 
--- Members of a partition that has not ended, or of all.
+-- Returns the members of a partition that has not ended, by its name or id; of all partitions for null.
 CREATE OR REPLACE FUNCTION farrier.partition_members(partition text DEFAULT NULL)
     RETURNS TABLE (partition text, guid text, owner text, node text, membership text, state text, reason text, since timestamptz)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -4519,7 +4573,7 @@ CREATE OR REPLACE FUNCTION farrier.partition_members(partition text DEFAULT NULL
      ORDER BY p.name, m.owner, m.guid;
 $$;
 
--- The refusal of a member for a partition that is being deleted or has ended.
+-- Refuses a member of a partition that is being deleted or has ended (FR409).
 CREATE OR REPLACE FUNCTION farrier.refuse_joining(of_id bigint) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -4532,7 +4586,7 @@ BEGIN
     END IF;
 END $$;
 
--- The refusal of a call for a member that another owner has.
+-- Raises FR409 for a member that belongs to another owner.
 CREATE OR REPLACE FUNCTION farrier.refuse_other_owner(of_id bigint, port text) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -4543,7 +4597,8 @@ BEGIN
         USING ERRCODE = 'FR409', HINT = 'Whoever made it a member ends that, by the same owner.';
 END $$;
 
--- A partition takes its number as it is made; the pool is that of its site.
+-- Takes the number of a new partition from the pool of its site, or from pool `pkey` for one without a site. BEFORE INSERT
+-- trigger on ib_partitions.
 CREATE OR REPLACE FUNCTION farrier.take_pkey() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -4555,10 +4610,10 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- Partitions of a commit, and what became of their members. It waits for no client: a partition that somebody holds, or one
--- that ends while somebody holds a member of it, is decided anew in a second; a member that somebody holds is about to be
--- something else, and is left to the next run. A deletion that has overlooked a member is decided anew; one that ends gives
--- its number back.
+-- Writes the partitions of a commit and what became of their members; the writer of kind ib_partition. Waits for no client: a run
+-- is due again in a second while a client holds its partition, or a member of one that ends; a member that a client holds is left
+-- to the next run. A run that deletes a partition and has not seen a member is due again at once. A partition that ends gives its
+-- number back. Sections besides those of write_resources: `marks` [{run, guid, seq, state, reason}], `left` [{run, guid, seq}].
 CREATE OR REPLACE FUNCTION farrier.write_ib_partitions(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -4607,7 +4662,8 @@ END $$;
 -- Functions: networks
 -- =====================================================================================================================
 
--- A node that is deleted has nothing, whoever deletes it.
+-- Releases the addresses, memberships and ports of a node that is deleted, also by an UPDATE that is not a run's. AFTER UPDATE
+-- trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.drop_networks() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -4616,8 +4672,8 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- What an agent tells as it enrols counts where nobody has said otherwise. What makes no sense is passed over: no machine
--- stays out of service for that.
+-- Records the InfiniBand ports that an agent reports as it enrolls, unless set_ib_ports has set them. Ignores a malformed report
+-- and one with a port of another node: the machine enters service all the same. AFTER INSERT or UPDATE trigger on node_agents.
 CREATE OR REPLACE FUNCTION farrier.learn_ib_ports() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -4635,8 +4691,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Takes every lock that `use_networks` and the wakes at its COMMIT come to want, and waits for none: the loop holds the rows
--- of its nodes meanwhile, which the commits of partitions and segments want, too, to wake them. Fails with 55P03.
+-- Takes all locks that use_networks and the wake requests at its COMMIT need, and waits for none: raises lock_not_available
+-- (55P03). The loop holds the schedule rows of its nodes meanwhile; commits of partitions and segments need those to enqueue
+-- nodes, so waiting could deadlock. Called by write_nodes_and_networks.
 CREATE OR REPLACE FUNCTION farrier.lock_networks(of_node bigint, segments text[], partitions text[]) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -4673,7 +4730,8 @@ BEGIN
     END IF;
 END $$;
 
--- What a node is to use, and how far it has it: what a run decides on. Null for a node that is to use nothing.
+-- Returns what a node is to use and how far it has it, as its snapshot holds it (farrier.model.networks); null for a node that is
+-- to use nothing. In plpgsql, which keeps the plan, unlike SQL.
 CREATE OR REPLACE FUNCTION farrier.networks_of(of_node bigint, called text) RETURNS jsonb
     LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -4704,7 +4762,7 @@ BEGIN
     HAVING count(*) > 0);
 END $$;
 
--- What people are shown of it: whatever is there for the node, also what others took for it.
+-- Returns the ports of a node and everything that is allocated for it, also by other owners, for display.
 CREATE OR REPLACE FUNCTION farrier.node_holds(of_node bigint) RETURNS TABLE (ib_guids text[], addresses jsonb, memberships jsonb)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
     SELECT (SELECT p.guids FROM node_ib_ports p WHERE p.node = of_node),
@@ -4714,7 +4772,8 @@ CREATE OR REPLACE FUNCTION farrier.node_holds(of_node bigint) RETURNS TABLE (ib_
               FROM ib_members m JOIN ib_partitions p ON p.id = m.partition WHERE m.node = of_node);
 $$;
 
--- The InfiniBand ports of a node, instead of those that were known. An empty array says that it has none. May be called again.
+-- Sets the InfiniBand ports of a node, in place of those that are recorded, and enqueues it; an empty array means that it has
+-- none. May be repeated. FR400 for malformed or too many GUIDs, FR404 for an unknown node, FR409 for a port of another node.
 CREATE OR REPLACE FUNCTION farrier.set_ib_ports(node text, guids text[]) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 #variable_conflict use_column
@@ -4737,9 +4796,10 @@ BEGIN
     PERFORM enqueue('node', target);
 END $$;
 
--- Has a node that is not deployed use these and no others: takes what can be had now, gives back what is not named or is
--- being deleted, and fails for nothing that cannot be had; the node's next run sees what is missing, and why. May be called
--- again: an owner has one address of a segment.
+-- Makes a node that is not deployed use these segments and partitions, by name, and no others. Takes what can be had now;
+-- releases what is not named or is being deleted. Raises no error for what cannot be had: the node's next run sees what is
+-- missing, and why. May be repeated, because an owner has one address of a segment. Called by drop_networks and, after
+-- lock_networks, by write_nodes_and_networks.
 CREATE OR REPLACE FUNCTION farrier.use_networks(of_node bigint, segments text[], partitions text[]) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -4788,7 +4848,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- The partition's own commit tells nodes what became of their ports.
+-- Enqueues the nodes that are being onboarded of whose ports UFM has accepted or refused one. AFTER UPDATE trigger on ib_members.
 CREATE OR REPLACE FUNCTION farrier.wake_members() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -4799,7 +4859,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Who waits for something is woken as it comes: nodes that are being onboarded, and are to use this.
+-- Enqueues the nodes that are being onboarded and are to use this segment or partition.
 CREATE OR REPLACE FUNCTION farrier.wake_users(of_kind text, called text) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
     INSERT INTO wake_requests (kind, id)
@@ -4807,7 +4867,8 @@ CREATE OR REPLACE FUNCTION farrier.wake_users(of_kind text, called text) RETURNS
      WHERE u.kind = of_kind AND u.name = called AND n.live_workflow_kind = 'onboarding';
 $$;
 
--- Enqueues the nodes that are to use the row's resource. The argument is its kind.
+-- Enqueues the nodes that are being onboarded and are to use the row's segment or partition. Trigger function; the argument is
+-- the kind.
 CREATE OR REPLACE FUNCTION farrier.wake_users_of_this() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -4815,9 +4876,10 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- The nodes of a commit, and what they use: `networks` [{run, segments, partitions}]. A run that cannot have
--- its locks at once, or finds something changed as it takes it, is decided anew in a second, by itself: no other run of the
--- commit knows of it. A run is whole or not at all, hence a subtransaction for each of these few.
+-- Writes the nodes of a commit with the segments and partitions that they use; the writer of kind node. Section `networks` [{run,
+-- segments, partitions}]; all others are those of write_nodes. Writes each run that has or gets networks by itself, in a
+-- subtransaction: one that cannot have its locks at once, or finds a segment or partition changed, is due again in a second, and
+-- other runs of the commit are not affected.
 CREATE OR REPLACE FUNCTION farrier.write_nodes_and_networks(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -4860,7 +4922,8 @@ END $$;
 -- Views: nodes
 -- =====================================================================================================================
 
--- Enrolling nodes whose clock of that status stands still: nothing was asked for yet, or an operator decides next.
+-- Nodes in status `enrolling` whose clock does not run: their onboarding has no mode yet, was cancelled, or waits for an
+-- operator; or their BMC is not verified (management unmanaged, enroll or error).
 CREATE OR REPLACE VIEW farrier.idle_enrolling AS
 SELECT n.id
   FROM farrier.nodes n
@@ -4871,7 +4934,8 @@ SELECT n.id
    AND (n.management IN ('unmanaged', 'enroll', 'error') OR live.id IS NOT NULL AND live.mode IS NULL
         OR newest.status IN ('cancelled', 'failed_manual_intervention'));
 
--- The clocks of nodes that have a limit; above_since is null while the limit is kept. A clock that stands still is not listed.
+-- The clocks that run for nodes and have a limit: one row for each layer, and one for a whole workflow (state end_to_end). A
+-- limit of the site comes before one of the model, and that before the general one. above_since is null while the limit is kept.
 CREATE OR REPLACE VIEW farrier.node_clocks AS
 SELECT c.node_id, c.kind, c.state, c.substate, c.since, l.lasts AS state_limit,
        CASE WHEN c.since + l.lasts < farrier.now() THEN c.since + l.lasts END AS above_since
@@ -4902,7 +4966,8 @@ SELECT c.node_id, c.kind, c.state, c.substate, c.since, l.lasts AS state_limit,
           AND (x.scope = '' OR x.scope = 'site' AND x.name = c.site OR x.scope = 'model' AND x.name = c.model)
         ORDER BY x.scope DESC LIMIT 1) l;
 
--- For schedulers: the coarse status and its clock, no workflow and no stage.
+-- One row for each node that is not deleted, for schedulers: its status, the clock of that, and whether it is schedulable; no
+-- workflow and no stage.
 CREATE OR REPLACE VIEW farrier.node_inventory AS
 SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n.management,
        n.status = 'active' AND n.paused IS NULL AS schedulable,
@@ -4917,7 +4982,8 @@ SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n
   FROM farrier.nodes n LEFT JOIN farrier.node_agents a ON a.node_id = n.id
  WHERE n.status <> 'deleted';
 
--- What a person is shown of one node: also what MAAS last said of its machine.
+-- One row for each node, deleted ones included, for operators: all layers with their clocks, the newest workflow, the recommended
+-- action, the outcome of the last run, and what MAAS and the agent last reported.
 CREATE OR REPLACE VIEW farrier.node_lifecycle AS
 SELECT n.id, n.name, n.status, n.status_entered_at,
        CASE WHEN n.status <> 'deleted' THEN n.management END AS management,
@@ -4961,7 +5027,8 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
 -- Views: maas
 -- =====================================================================================================================
 
--- Nodes whose machine is being moved by a workflow, and since when its stage waits for news.
+-- Nodes whose machine a workflow is changing in MAAS, and since when its stage and status last changed (began_at): from then on
+-- the stage waits for a reading.
 CREATE OR REPLACE VIEW farrier.maas_motion AS
 SELECT n.id AS node_id, n.site, n.maas_id AS system_id, greatest(w.stage_entered_at, w.status_entered_at) AS began_at
   FROM farrier.node_onboardings w JOIN farrier.nodes n ON n.live_workflow_kind = 'onboarding' AND n.live_workflow_id = w.id AND n.id = w.node_id
@@ -4977,7 +5044,8 @@ SELECT n.id, n.site, n.maas_id, greatest(w.stage_entered_at, w.status_entered_at
 -- Views: brakes
 -- =====================================================================================================================
 
--- Sites whose brake holds nodes in service now: how many it holds, and how many would leave with them.
+-- Sites whose brake holds nodes in service now: since when, how many it holds, how many would leave with them (leaving), and how
+-- many are in service.
 CREATE OR REPLACE VIEW farrier.brakes_holding AS
 SELECT b.site, b.since, d.held, d.leaving, b.in_service
   FROM farrier.brakes b
