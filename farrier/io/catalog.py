@@ -17,7 +17,7 @@ from farrier.config import NodeConfig
 from farrier.io import statements
 from farrier.io.census import node_columns
 from farrier.io.pool import Connection
-from farrier.model import actions, edges, failures, identity, maas_region, mapping, params
+from farrier.model import actions, edges, failures, identity, maas_region, mapping, params, workflow
 from farrier.model.built_in import BUILT_IN
 from farrier.model.kinds import CREATE, LAYER, KindSpec
 from farrier.model.limits import Limits
@@ -25,6 +25,7 @@ from farrier.model.limits import Limits
 _EDGES = statements.load("catalog/edges")
 _INITIAL_VALUES = statements.load("catalog/initial_values")
 _MAPPING = statements.load("catalog/mapping")
+_WORKFLOW_STATUSES = statements.load("catalog/workflow_statuses")
 _ACTIONS = statements.load("catalog/actions")
 _ADVICE = statements.load("catalog/advice")
 _MAKE_KIND = statements.load("schema/make_kind")
@@ -43,6 +44,7 @@ async def sync(conn: Connection) -> None:
         await conn.execute(_EDGES, *_columns(_edges(), width=4))
         await conn.execute(_INITIAL_VALUES, *_columns(_initial_values(), width=3))
         await conn.execute(_MAPPING, *_columns(_mapping(), width=3))
+        await conn.execute(_WORKFLOW_STATUSES, *_columns(_workflow_statuses(), width=5))
         await _sync_actions(conn)
         for spec in BUILT_IN:
             await conn.execute(_MAKE_KIND, spec.name, spec.relation)
@@ -119,6 +121,12 @@ def _mapping() -> list[tuple[str, ...]]:
     """(kind, workflow status, node status); `none` in both where no workflow is live."""
     pairs = ((row.kind, row.workflow_status, row.node_status) for row in mapping.ROWS)
     return [*pairs, *(("none", "none", status) for status in sorted(mapping.WITHOUT_WORKFLOW))]
+
+
+def _workflow_statuses() -> list[tuple[Any, ...]]:
+    """(status, ended, succeeded, failed, at work)."""
+    sets = (workflow.TERMINAL, workflow.SUCCEEDED, workflow.FAILED, workflow.AT_WORK)
+    return [(status, *(status in of for of in sets)) for status in workflow.WorkflowStatus]
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], *, width: int) -> list[list[Any]]:

@@ -24,7 +24,7 @@ from farrier.model.outcome import Record
 from farrier.model.status import NodeStatus
 from farrier.model.symptoms import Patience
 from farrier.model.views import NodeDetail
-from farrier.model.workflow import OnboardingMode, WorkflowStatus
+from farrier.model.workflow import FAILED, OnboardingMode, WorkflowStatus
 
 K = TypeVar("K", bound=str)
 
@@ -133,7 +133,7 @@ def _all(case: Case) -> Iterator[Advice]:
 
 def _of_failure(case: Case) -> Iterator[Advice]:
     workflow = case.node.workflow
-    if workflow is None or workflow.status not in symptoms.FAILED:
+    if workflow is None or workflow.status not in FAILED:
         return
     if workflow.failure_class in failures.BY_THE_REGION:
         yield from map(Advice, _of_region(case))

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
+from farrier.model import workflow
 from farrier.model.management import Management
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import WorkflowStatus as W
@@ -254,8 +255,8 @@ INITIAL: Mapping[Layer, frozenset[str]] = {
 TERMINAL: Mapping[Layer, frozenset[str]] = {
     Layer.STATUS: frozenset({N.DELETED}),
     Layer.MANAGEMENT: frozenset(),
-    Layer.ONBOARDING: frozenset({W.COMPLETED, W.CANCELLED, W.RECONCILED}),
-    Layer.DECOMMISSION: frozenset({W.COMPLETED, W.CANCELLED, W.RECONCILED}),
+    Layer.ONBOARDING: workflow.TERMINAL,
+    Layer.DECOMMISSION: workflow.TERMINAL,
 }
 """What is never left. Management ends with the node and has none of its own."""
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import DecommissionMode, Mode, WorkflowKind
+from farrier.model.workflow import SUCCEEDED, DecommissionMode, Mode, WorkflowKind
 from farrier.model.workflow import WorkflowStatus as W
 
 
@@ -65,7 +65,7 @@ def violation(node_status: N, *, kind: WorkflowKind, workflow_status: W, mode: M
     """Why this pair must not be committed, or None. Knowing the mode makes the end of a decommission exact:
     only a full one ends in `deleted`, and it ends nowhere else."""
     statuses = ALLOWED[kind, workflow_status]
-    if isinstance(mode, DecommissionMode) and workflow_status in (W.COMPLETED, W.RECONCILED):
+    if isinstance(mode, DecommissionMode) and workflow_status in SUCCEEDED:
         full = mode is DecommissionMode.FULL_DECOMMISSION
         statuses = frozenset({N.DELETED}) if full else statuses - {N.DELETED}
     if node_status in statuses:

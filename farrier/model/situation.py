@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from farrier.model import workflow
 from farrier.model.workflow import LIVE, DecommissionMode, Mode, OnboardingMode, WorkflowKind
 from farrier.model.workflow import WorkflowStatus as W
 
@@ -89,11 +90,11 @@ RAISABLE = Situation(
 UNDER_WAY = Situation(text="with a live workflow", none=False, modeless=True, statuses=LIVE)
 
 
-def _in(*statuses: W) -> Situation:
-    names = " or ".join(statuses)
-    return Situation(text=f"with a workflow that is {names}", none=False, modeless=False, statuses=frozenset(statuses))
+def _in(statuses: frozenset[W]) -> Situation:
+    names = " or ".join(status for status in W if status in statuses)
+    return Situation(text=f"with a workflow that is {names}", none=False, modeless=False, statuses=statuses)
 
 
-FAILED = _in(W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION)
-BEGUN = _in(W.RUNNING, W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION)
-FREEZABLE = _in(W.RUNNING, W.FAILED_RETRYABLE, W.COMPENSATING)
+FAILED = _in(workflow.FAILED)
+BEGUN = _in(workflow.FAILED | {W.RUNNING})
+FREEZABLE = _in(workflow.AT_WORK)

@@ -22,7 +22,6 @@ from farrier.model.status import NodeStatus
 from farrier.model.views import NodeDetail, RegionView, RequestView
 from farrier.model.workflow import LIVE, OnboardingMode, WorkflowKind, WorkflowStatus
 
-FAILED = frozenset({WorkflowStatus.FAILED_RETRYABLE, WorkflowStatus.FAILED_MANUAL_INTERVENTION})
 GOING_ON = frozenset({WorkflowStatus.PENDING, WorkflowStatus.RUNNING, WorkflowStatus.COMPENSATING})
 
 _TASK_STAGES = frozenset(

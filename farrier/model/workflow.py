@@ -44,5 +44,9 @@ class DecommissionMode(StrEnum):
 Mode: TypeAlias = OnboardingMode | DecommissionMode
 
 
-TERMINAL = frozenset({WorkflowStatus.COMPLETED, WorkflowStatus.CANCELLED, WorkflowStatus.RECONCILED})
+SUCCEEDED = frozenset({WorkflowStatus.COMPLETED, WorkflowStatus.RECONCILED})
+TERMINAL = SUCCEEDED | {WorkflowStatus.CANCELLED}
 LIVE = frozenset(WorkflowStatus) - TERMINAL
+FAILED = frozenset({WorkflowStatus.FAILED_RETRYABLE, WorkflowStatus.FAILED_MANUAL_INTERVENTION})
+AT_WORK = frozenset({WorkflowStatus.RUNNING, WorkflowStatus.FAILED_RETRYABLE, WorkflowStatus.COMPENSATING})
+"""Goes on by itself, sooner or later."""

@@ -14,7 +14,7 @@ import structlog
 
 from farrier.model.actions import Action
 from farrier.model.fleet import NodeGlance
-from farrier.model.workflow import WorkflowStatus
+from farrier.model.workflow import FAILED, WorkflowStatus
 from farrier.sim.fleet import SimulatedFleet, name_of
 from farrier.sim.maas import CommissionFate, DeployFate, Nature, Region
 from farrier.sim.maas.records import Interface, Machine
@@ -32,7 +32,6 @@ _NATURES: Mapping[int, Nature] = {
     8: Nature(deploy=DeployFate.STORAGE_FAILS),
 }
 _STRAY = 6
-_FAILED = (WorkflowStatus.FAILED_RETRYABLE, WorkflowStatus.FAILED_MANUAL_INTERVENTION)
 
 
 def prepare(region: Region, *, after: int, nodes: int) -> None:
@@ -67,7 +66,7 @@ class Operator:
                 await self._look_at(node)
 
     async def _look_at(self, node: NodeGlance) -> None:
-        if node.workflow_status not in _FAILED:
+        if node.workflow_status not in FAILED:
             self._since.pop(node.id, None)
             return
         since = self._since.setdefault(node.id, anyio.current_time())

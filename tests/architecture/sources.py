@@ -65,6 +65,11 @@ def sql_files() -> list[Path]:
     return sorted([*STATEMENTS.rglob("*.sql"), *SCHEMA.rglob("*.sql")])
 
 
+def uncommented_sql(path: Path) -> str:
+    """The SQL of a file without what is only read by people."""
+    return _COMMENT.sub("", path.read_text(encoding="utf-8"))
+
+
 def bare_sql(path: Path) -> str:
-    """The SQL of a file without what is only read by people, and without its literals."""
-    return _STRING.sub("''", _COMMENT.sub("", path.read_text(encoding="utf-8")))
+    """The same without its literals."""
+    return _STRING.sub("''", uncommented_sql(path))

@@ -14,8 +14,7 @@ from farrier.model.measures import Sample
 from farrier.model.node import Node, Workflow
 from farrier.model.schedule import Answered, Place
 from farrier.model.stages import DecommissionStage, OnboardingStage
-from farrier.model.workflow import WorkflowKind
-from farrier.model.workflow import WorkflowStatus as W
+from farrier.model.workflow import FAILED, WorkflowKind
 from farrier.model.writes import AnswerIntent
 
 FAILURES = "workflow_failures"
@@ -99,9 +98,7 @@ class NodeKind:
 
 def _has_failed(workflow: Workflow) -> bool:
     """A decommission that is to stop has failed before it gets to the state that says so."""
-    return workflow.status in (W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION) or (
-        workflow.stop_requested is not None
-    )
+    return workflow.status in FAILED or workflow.stop_requested is not None
 
 
 NODE_KIND = NodeKind()

@@ -17,9 +17,8 @@ from farrier.model.management import Management
 from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, StopRequest, Workflow
 from farrier.model.params import Drain, MaybeBecause, Remove
 from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import FAILED
 from farrier.model.workflow import WorkflowStatus as W
-
-_FAILED = (W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION)
 
 _LED_THERE: Mapping[N, tuple[Respond, Drain | Remove]] = {
     N.DRAINING: (requests_lifecycle.drain, Drain()),
@@ -39,7 +38,7 @@ def resume(request: Request) -> Reply:
     node = request.node
     if node.workflow is None:
         return _owner(request)
-    if node.workflow.status in _FAILED:
+    if node.workflow.status in FAILED:
         if node.deleting and isinstance(node.workflow, Onboarding):  # what failed is its undo; nothing else may go on
             return Accept(reason="goes on being undone", to=_undoing(node, AfterUndo.CANCEL))
         return Accept(reason=f"goes on at stage {node.workflow.stage}", to=_running(request))

@@ -45,6 +45,7 @@ OF_THE_MODEL = (
     "edges",
     "initial_values",
     "workflow_mapping",
+    "workflow_statuses",
     "actions",
     "advice",
     "settings",

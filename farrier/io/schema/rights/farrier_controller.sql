@@ -13,7 +13,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA farrier TO farrier_controller;
 GRANT SELECT ON
     farrier.migrator, farrier.schema_steps, farrier.schema_set, farrier.schema_objects,
-    farrier.edges, farrier.initial_values, farrier.workflow_mapping, farrier.actions, farrier.advice,
+    farrier.edges, farrier.initial_values, farrier.workflow_mapping, farrier.workflow_statuses, farrier.actions, farrier.advice,
     farrier.kinds, farrier.kind_states, farrier.kind_actions, farrier.callable,
     farrier.locks, farrier.history, farrier.history_retention,
     farrier.node_bmcs, farrier.node_identities, farrier.bmc_logins, farrier.workers,

@@ -23,6 +23,15 @@ CREATE TABLE farrier.workflow_mapping (
     PRIMARY KEY (kind, workflow_status, node_status)
 );
 
+-- What the status of a workflow says of it; statuses are the same for both kinds.
+CREATE TABLE farrier.workflow_statuses (
+    status    text    PRIMARY KEY,
+    ended     boolean NOT NULL,
+    succeeded boolean NOT NULL,     -- ended with what it was begun for
+    failed    boolean NOT NULL,
+    at_work   boolean NOT NULL      -- goes on by itself
+);
+
 -- What the plpgsql side has to know of the model and of the configuration; filled from them, never edited.
 CREATE TABLE farrier.actions (
     action       text    PRIMARY KEY,

@@ -22,10 +22,10 @@ CREATE TABLE farrier.node_onboardings (
     -- only what nobody can guess proves that a request was ours.
     mark              text        NOT NULL DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 16),
     created_at        timestamptz NOT NULL DEFAULT farrier.now(),
-    ended_at          timestamptz
+    ended_at          timestamptz            -- null while it is live; set by a trigger, with the status
 );
 CREATE UNIQUE INDEX node_onboardings_live ON farrier.node_onboardings (node_id)
-    WHERE status NOT IN ('completed', 'cancelled', 'reconciled');
+    WHERE ended_at IS NULL;
 CREATE INDEX node_onboardings_node ON farrier.node_onboardings (node_id, id);
 
 CREATE TABLE farrier.node_decommissions (
@@ -48,8 +48,8 @@ CREATE TABLE farrier.node_decommissions (
     upstream          jsonb       NOT NULL DEFAULT '{}',
     mark              text        NOT NULL DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 16),
     created_at        timestamptz NOT NULL DEFAULT farrier.now(),
-    ended_at          timestamptz
+    ended_at          timestamptz            -- null while it is live; set by a trigger, with the status
 );
 CREATE UNIQUE INDEX node_decommissions_live ON farrier.node_decommissions (node_id)
-    WHERE status NOT IN ('completed', 'cancelled', 'reconciled');
+    WHERE ended_at IS NULL;
 CREATE INDEX node_decommissions_node ON farrier.node_decommissions (node_id, id);

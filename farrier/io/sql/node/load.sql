@@ -24,7 +24,8 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
            -- Out of service, what an adoption found to be ours counts like what was deployed here.
            n.maas_id IS NOT NULL AND n.status IN ('active', 'offline', 'quarantined', 'draining', 'retired', 'removing') AND coalesce((
              SELECT o.mode = 'deploy' OR (o.mode = 'adopt' AND n.status IN ('draining', 'retired', 'removing')) FROM farrier.node_onboardings o
-              WHERE o.node_id = n.id AND o.status IN ('completed', 'reconciled') ORDER BY o.id DESC LIMIT 1), false) AS deployed_here,
+              WHERE o.node_id = n.id AND o.status = ANY (ARRAY(SELECT s.status FROM farrier.workflow_statuses s WHERE s.succeeded))
+              ORDER BY o.id DESC LIMIT 1), false) AS deployed_here,
            -- What a machine is told by is compared while its BMC is read for the first time, again, or for an adoption.
            CASE WHEN n.management IN ('verifying', 'adopting') OR n.status IN ('bootstrap_issued', 'enrolling', 'quarantined')
                   OR live.kind = 'onboarding'
@@ -64,7 +65,7 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
      CROSS JOIN LATERAL (
            SELECT d.id, CASE WHEN d.id IS NOT NULL THEN 'decommission' END AS kind
              FROM (SELECT 1) one LEFT JOIN farrier.node_decommissions d
-               ON d.node_id = n.id AND d.status NOT IN ('completed', 'cancelled', 'reconciled')
+               ON d.node_id = n.id AND d.ended_at IS NULL
             WHERE n.status IN ('draining', 'removing')
             UNION ALL
            SELECT n.live_workflow_id, n.live_workflow_kind WHERE n.status NOT IN ('draining', 'removing')) live

@@ -12,7 +12,7 @@ SELECT row_to_json(x)::text
              WHERE m.node_id = n.id AND m.source = 'maas' AND m.system_id = n.maas_id AND m.read_at IS NOT NULL) AS maas,
            n.maas_id IS NOT NULL AND coalesce((
              SELECT o.mode <> 'manual' FROM farrier.node_onboardings o
-              WHERE o.node_id = n.id AND o.status IN ('completed', 'reconciled') ORDER BY o.id DESC LIMIT 1), false) AS held_here,
+              WHERE o.node_id = n.id AND o.status = ANY (ARRAY(SELECT s.status FROM farrier.workflow_statuses s WHERE s.succeeded)) ORDER BY o.id DESC LIMIT 1), false) AS held_here,
            CASE WHEN g.site IS NOT NULL THEN jsonb_build_object(
                 'site', g.site, 'state', g.state, 'since', g.state_entered_at, 'username', g.username,
                 'complete_at', g.complete_at, 'last_error', g.last_error) END AS region,

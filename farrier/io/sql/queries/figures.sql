@@ -9,10 +9,10 @@ SELECT row_to_json(x)::text
                     SELECT management, count(*) AS n FROM farrier.nodes WHERE status <> 'deleted' GROUP BY management) c),
                'onboarding', (SELECT coalesce(json_object_agg(status, n), '{}') FROM (
                     SELECT status, count(*) AS n FROM farrier.node_onboardings
-                     WHERE status NOT IN ('completed', 'cancelled', 'reconciled') GROUP BY status) c),
+                     WHERE ended_at IS NULL GROUP BY status) c),
                'decommission', (SELECT coalesce(json_object_agg(status, n), '{}') FROM (
                     SELECT status, count(*) AS n FROM farrier.node_decommissions
-                     WHERE status NOT IN ('completed', 'cancelled', 'reconciled') GROUP BY status) c),
+                     WHERE ended_at IS NULL GROUP BY status) c),
                'maas_region', (SELECT coalesce(json_object_agg(state, n), '{}') FROM (
                     SELECT state, count(*) AS n FROM farrier.maas_regions GROUP BY state) c)) AS layers,
            d.due, d.oldest_due_seconds,

@@ -11,9 +11,9 @@ SELECT n.id
         OR n.bmc ->> 'failure' IS NOT NULL OR n.management = 'manageable' AND n.sync_failure IS NOT NULL
         OR n.live_workflow_kind = 'onboarding' AND (
            SELECT o.status FROM farrier.node_onboardings o WHERE o.id = n.live_workflow_id)
-           IN ('failed_retryable', 'failed_manual_intervention')
+           = ANY (ARRAY(SELECT s.status FROM farrier.workflow_statuses s WHERE s.failed))
         OR n.live_workflow_kind = 'decommission' AND (
            SELECT d.status FROM farrier.node_decommissions d WHERE d.id = n.live_workflow_id)
-           IN ('failed_retryable', 'failed_manual_intervention'))
+           = ANY (ARRAY(SELECT s.status FROM farrier.workflow_statuses s WHERE s.failed)))
  ORDER BY n.name
  LIMIT $5

@@ -17,12 +17,12 @@ workflows AS MATERIALIZED (
     SELECT 'onboarding' AS kind, o.id, o.status, o.mode, o.mode_given_at,
            CASE o.status WHEN 'running' THEN coalesce(o.stage, '') ELSE '' END AS substate,
            CASE o.status WHEN 'running' THEN o.stage_entered_at ELSE o.status_entered_at END AS entered_at, o.node_id
-      FROM farrier.node_onboardings o WHERE o.status NOT IN ('completed', 'cancelled', 'reconciled')
+      FROM farrier.node_onboardings o WHERE o.ended_at IS NULL
     UNION ALL
     SELECT 'decommission', d.id, d.status, d.mode, d.mode_given_at,
            CASE d.status WHEN 'running' THEN coalesce(d.stage, '') ELSE '' END,
            CASE d.status WHEN 'running' THEN d.stage_entered_at ELSE d.status_entered_at END, d.node_id
-      FROM farrier.node_decommissions d WHERE d.status NOT IN ('completed', 'cancelled', 'reconciled')),
+      FROM farrier.node_decommissions d WHERE d.ended_at IS NULL),
 late AS (
     SELECT f.place, n.id, n.site, n.model, n.entered_at
       FROM floors f CROSS JOIN LATERAL (
@@ -64,7 +64,7 @@ SELECT n.id, count(*) OVER () AS n
    AND (NOT $15::boolean
         OR n.bmc ->> 'failure' IS NOT NULL OR n.management = 'manageable' AND n.sync_failure IS NOT NULL
         OR EXISTS (SELECT FROM workflows w WHERE w.kind = n.live_workflow_kind AND w.id = n.live_workflow_id
-                      AND w.status IN ('failed_retryable', 'failed_manual_intervention')))
+                      AND w.status = ANY (ARRAY(SELECT s.status FROM farrier.workflow_statuses s WHERE s.failed))))
    AND n.status = ANY (ARRAY(SELECT k.state FROM known k WHERE k.kind = 'node'))
    AND n.management = ANY (ARRAY(SELECT k.state FROM known k WHERE k.kind = 'management'))
    AND (n.live_workflow_id IS NULL

@@ -65,9 +65,9 @@ BEGIN
                -- Looked up, not believed: the row just written or inserted.
                live_workflow_id = CASE r.live_workflow_kind
                    WHEN 'onboarding' THEN (SELECT o.id FROM farrier.node_onboardings o
-                                            WHERE o.node_id = n.id AND o.status NOT IN ('completed', 'cancelled', 'reconciled'))
+                                            WHERE o.node_id = n.id AND o.ended_at IS NULL)
                    WHEN 'decommission' THEN (SELECT d.id FROM farrier.node_decommissions d
-                                              WHERE d.node_id = n.id AND d.status NOT IN ('completed', 'cancelled', 'reconciled'))
+                                              WHERE d.node_id = n.id AND d.ended_at IS NULL)
                END
           FROM jsonb_populate_recordset(NULL::farrier.nodes, changes -> 'nodes') r
          WHERE n.id = r.id;

@@ -11,10 +11,10 @@ BEGIN
       FROM farrier.nodes n, LATERAL (
            SELECT count(*) AS how_many, min(w.kind) AS kind, min(w.id) AS workflow_id, min(w.status) AS workflow_status FROM (
                 SELECT 'onboarding' AS kind, o.id, o.status FROM farrier.node_onboardings o
-                 WHERE o.node_id = n.id AND o.status NOT IN ('completed', 'cancelled', 'reconciled')
+                 WHERE o.node_id = n.id AND o.ended_at IS NULL
                 UNION ALL
                 SELECT 'decommission', d.id, d.status FROM farrier.node_decommissions d
-                 WHERE d.node_id = n.id AND d.status NOT IN ('completed', 'cancelled', 'reconciled')) w) live
+                 WHERE d.node_id = n.id AND d.ended_at IS NULL) w) live
      WHERE n.id = check_pair.node_id;
     IF pair.how_many > 1 THEN
         RAISE EXCEPTION 'node % has an onboarding and a decommission live at once', pair.id USING ERRCODE = 'FR409';

@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION farrier.check_workflow_pair() RETURNS trigger
 BEGIN
     IF TG_OP = 'DELETE' THEN
         PERFORM farrier.check_pair(OLD.node_id, NULL, NULL);
-    ELSIF NEW.status IN ('completed', 'cancelled', 'reconciled') THEN
+    ELSIF NEW.ended_at IS NOT NULL THEN
         PERFORM farrier.check_pair(NEW.node_id, TG_ARGV[0], NEW.status);
     ELSE
         PERFORM farrier.check_pair(NEW.node_id, NULL, NULL);

@@ -19,8 +19,7 @@ BEGIN
                status_entered_at = CASE WHEN w.status = r.status THEN w.status_entered_at ELSE farrier.now() END,
                stage_entered_at = CASE WHEN w.stage IS NOT DISTINCT FROM r.stage THEN w.stage_entered_at ELSE farrier.now() END,
                failure_class = r.failure_class, failure_detail = r.failure_detail, stop_requested = r.stop_requested,
-               after_undo = r.after_undo, mode_given_at = r.mode_given_at, options = r.options, upstream = coalesce(r.upstream, w.upstream), skipped = r.skipped,
-               ended_at = CASE WHEN r.status IN ('completed', 'cancelled', 'reconciled') THEN farrier.now() END
+               after_undo = r.after_undo, mode_given_at = r.mode_given_at, options = r.options, upstream = coalesce(r.upstream, w.upstream), skipped = r.skipped
           FROM jsonb_populate_recordset(NULL::farrier.node_onboardings, changes -> 'onboardings') r
          WHERE w.id = r.id;
     END IF;
@@ -30,8 +29,7 @@ BEGIN
                status_entered_at = CASE WHEN w.status = r.status THEN w.status_entered_at ELSE farrier.now() END,
                stage_entered_at = CASE WHEN w.stage IS NOT DISTINCT FROM r.stage THEN w.stage_entered_at ELSE farrier.now() END,
                failure_class = r.failure_class, failure_detail = r.failure_detail, stop_requested = r.stop_requested,
-               after_undo = r.after_undo, mode_given_at = r.mode_given_at, options = r.options, upstream = coalesce(r.upstream, w.upstream), skipped = r.skipped,
-               ended_at = CASE WHEN r.status IN ('completed', 'cancelled', 'reconciled') THEN farrier.now() END
+               after_undo = r.after_undo, mode_given_at = r.mode_given_at, options = r.options, upstream = coalesce(r.upstream, w.upstream), skipped = r.skipped
           FROM jsonb_populate_recordset(NULL::farrier.node_decommissions, changes -> 'decommissions') r
          WHERE w.id = r.id;
     END IF;

@@ -26,7 +26,7 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
        UNION ALL
        SELECT 'decommission', x.* FROM farrier.node_decommissions x WHERE x.node_id = n.id
        ORDER BY created_at DESC, id DESC LIMIT 1) w ON true
-  LEFT JOIN farrier.advice adv ON adv.failure = w.failure_class AND w.status IN ('failed_retryable', 'failed_manual_intervention')
+  LEFT JOIN farrier.advice adv ON adv.failure = w.failure_class AND w.status = ANY (ARRAY(SELECT x.status FROM farrier.workflow_statuses x WHERE x.failed))
   LEFT JOIN farrier.advice qa ON n.status = 'quarantined' AND qa.failure = 'quarantine:' || (n.quarantine ->> 'cause')
   LEFT JOIN farrier.advice ba ON ba.failure = 'bmc:' || coalesce(
        n.bmc ->> 'failure', CASE WHEN n.management = 'manageable' THEN n.bmc ->> 'sync_failure' END)
