@@ -16,12 +16,12 @@
 --                                                 farrier_reader, farrier_worker
 -- schema                                          migrator, schema_steps, schema_set, schema_objects
 -- time                  9                         pulse, mends
--- model                                           edges, initial_values, workflow_mapping, actions, advice, settings,
---                                                 limits
+-- model                                           edges, initial_values, workflow_mapping, workflow_statuses, actions,
+--                                                 advice, settings, limits
 -- schedule              9                     3   schedule, wake_requests, outcomes, locks
 -- history               3                         history, history_retention
 -- nodes                33          4         20   nodes, node_macs, node_bmcs, bmc_logins, node_identities
--- workflows             4                    10   node_onboardings, node_decommissions
+-- workflows             5                    12   node_onboardings, node_decommissions
 -- agents               12                     2   bootstrap_tokens, node_agents
 -- tasks                19                         node_tasks, workers
 -- intents               5                     3   intents
@@ -139,6 +139,15 @@ CREATE TABLE farrier.workflow_mapping (
     workflow_status text NOT NULL,
     node_status     text NOT NULL,
     PRIMARY KEY (kind, workflow_status, node_status)
+);
+
+-- What the status of a workflow says of it; statuses are the same for both kinds.
+CREATE TABLE farrier.workflow_statuses (
+    status    text    PRIMARY KEY,
+    ended     boolean NOT NULL,
+    succeeded boolean NOT NULL,     -- ended with what it was begun for
+    failed    boolean NOT NULL,
+    at_work   boolean NOT NULL      -- goes on by itself
 );
 
 -- What the plpgsql side has to know of the model and of the configuration; filled from them, never edited.
@@ -414,10 +423,10 @@ CREATE TABLE farrier.node_onboardings (
     -- only what nobody can guess proves that a request was ours.
     mark              text        NOT NULL DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 16),
     created_at        timestamptz NOT NULL DEFAULT farrier.now(),
-    ended_at          timestamptz
+    ended_at          timestamptz            -- null while it is live; set by a trigger, with the status
 );
 CREATE UNIQUE INDEX node_onboardings_live ON farrier.node_onboardings (node_id)
-    WHERE status NOT IN ('completed', 'cancelled', 'reconciled');
+    WHERE ended_at IS NULL;
 CREATE INDEX node_onboardings_node ON farrier.node_onboardings (node_id, id);
 
 CREATE TABLE farrier.node_decommissions (
@@ -440,10 +449,10 @@ CREATE TABLE farrier.node_decommissions (
     upstream          jsonb       NOT NULL DEFAULT '{}',
     mark              text        NOT NULL DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 16),
     created_at        timestamptz NOT NULL DEFAULT farrier.now(),
-    ended_at          timestamptz
+    ended_at          timestamptz            -- null while it is live; set by a trigger, with the status
 );
 CREATE UNIQUE INDEX node_decommissions_live ON farrier.node_decommissions (node_id)
-    WHERE status NOT IN ('completed', 'cancelled', 'reconciled');
+    WHERE ended_at IS NULL;
 CREATE INDEX node_decommissions_node ON farrier.node_decommissions (node_id, id);
 
 -- =====================================================================================================================
@@ -2260,9 +2269,9 @@ BEGIN
                -- Looked up, not believed: the row just written or inserted.
                live_workflow_id = CASE r.live_workflow_kind
                    WHEN 'onboarding' THEN (SELECT o.id FROM farrier.node_onboardings o
-                                            WHERE o.node_id = n.id AND o.status NOT IN ('completed', 'cancelled', 'reconciled'))
+                                            WHERE o.node_id = n.id AND o.ended_at IS NULL)
                    WHEN 'decommission' THEN (SELECT d.id FROM farrier.node_decommissions d
-                                              WHERE d.node_id = n.id AND d.status NOT IN ('completed', 'cancelled', 'reconciled'))
+                                              WHERE d.node_id = n.id AND d.ended_at IS NULL)
                END
           FROM jsonb_populate_recordset(NULL::farrier.nodes, changes -> 'nodes') r
          WHERE n.id = r.id;
@@ -2326,10 +2335,10 @@ BEGIN
       FROM farrier.nodes n, LATERAL (
            SELECT count(*) AS how_many, min(w.kind) AS kind, min(w.id) AS workflow_id, min(w.status) AS workflow_status FROM (
                 SELECT 'onboarding' AS kind, o.id, o.status FROM farrier.node_onboardings o
-                 WHERE o.node_id = n.id AND o.status NOT IN ('completed', 'cancelled', 'reconciled')
+                 WHERE o.node_id = n.id AND o.ended_at IS NULL
                 UNION ALL
                 SELECT 'decommission', d.id, d.status FROM farrier.node_decommissions d
-                 WHERE d.node_id = n.id AND d.status NOT IN ('completed', 'cancelled', 'reconciled')) w) live
+                 WHERE d.node_id = n.id AND d.ended_at IS NULL) w) live
      WHERE n.id = check_pair.node_id;
     IF pair.how_many > 1 THEN
         RAISE EXCEPTION 'node % has an onboarding and a decommission live at once', pair.id USING ERRCODE = 'FR409';
@@ -2361,12 +2370,27 @@ CREATE OR REPLACE FUNCTION farrier.check_workflow_pair() RETURNS trigger
 BEGIN
     IF TG_OP = 'DELETE' THEN
         PERFORM farrier.check_pair(OLD.node_id, NULL, NULL);
-    ELSIF NEW.status IN ('completed', 'cancelled', 'reconciled') THEN
+    ELSIF NEW.ended_at IS NOT NULL THEN
         PERFORM farrier.check_pair(NEW.node_id, TG_ARGV[0], NEW.status);
     ELSE
         PERFORM farrier.check_pair(NEW.node_id, NULL, NULL);
     END IF;
     RETURN NULL;
+END $$;
+
+-- A workflow has ended exactly where ended_at says when, whoever writes its row. A status that the model lacks leaves that as written.
+CREATE OR REPLACE FUNCTION farrier.set_ended_at() RETURNS trigger
+    LANGUAGE plpgsql AS $$
+BEGIN
+    -- OLD is null for a row that is inserted.
+    IF OLD.status = NEW.status AND OLD.ended_at IS NOT DISTINCT FROM NEW.ended_at THEN
+        RETURN NEW;
+    END IF;
+    NEW.ended_at := CASE (SELECT s.ended FROM farrier.workflow_statuses s WHERE s.status = NEW.status)
+                         WHEN true THEN coalesce(NEW.ended_at, OLD.ended_at, farrier.now())
+                         WHEN false THEN NULL
+                         ELSE NEW.ended_at END;
+    RETURN NEW;
 END $$;
 
 -- Writes the workflows of a commit of nodes: sections `new_onboardings`, `new_decommissions`, `onboardings` and `decommissions`.
@@ -2390,8 +2414,7 @@ BEGIN
                status_entered_at = CASE WHEN w.status = r.status THEN w.status_entered_at ELSE farrier.now() END,
                stage_entered_at = CASE WHEN w.stage IS NOT DISTINCT FROM r.stage THEN w.stage_entered_at ELSE farrier.now() END,
                failure_class = r.failure_class, failure_detail = r.failure_detail, stop_requested = r.stop_requested,
-               after_undo = r.after_undo, mode_given_at = r.mode_given_at, options = r.options, upstream = coalesce(r.upstream, w.upstream), skipped = r.skipped,
-               ended_at = CASE WHEN r.status IN ('completed', 'cancelled', 'reconciled') THEN farrier.now() END
+               after_undo = r.after_undo, mode_given_at = r.mode_given_at, options = r.options, upstream = coalesce(r.upstream, w.upstream), skipped = r.skipped
           FROM jsonb_populate_recordset(NULL::farrier.node_onboardings, changes -> 'onboardings') r
          WHERE w.id = r.id;
     END IF;
@@ -2401,8 +2424,7 @@ BEGIN
                status_entered_at = CASE WHEN w.status = r.status THEN w.status_entered_at ELSE farrier.now() END,
                stage_entered_at = CASE WHEN w.stage IS NOT DISTINCT FROM r.stage THEN w.stage_entered_at ELSE farrier.now() END,
                failure_class = r.failure_class, failure_detail = r.failure_detail, stop_requested = r.stop_requested,
-               after_undo = r.after_undo, mode_given_at = r.mode_given_at, options = r.options, upstream = coalesce(r.upstream, w.upstream), skipped = r.skipped,
-               ended_at = CASE WHEN r.status IN ('completed', 'cancelled', 'reconciled') THEN farrier.now() END
+               after_undo = r.after_undo, mode_given_at = r.mode_given_at, options = r.options, upstream = coalesce(r.upstream, w.upstream), skipped = r.skipped
           FROM jsonb_populate_recordset(NULL::farrier.node_decommissions, changes -> 'decommissions') r
          WHERE w.id = r.id;
     END IF;
@@ -5010,7 +5032,7 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
        UNION ALL
        SELECT 'decommission', x.* FROM farrier.node_decommissions x WHERE x.node_id = n.id
        ORDER BY created_at DESC, id DESC LIMIT 1) w ON true
-  LEFT JOIN farrier.advice adv ON adv.failure = w.failure_class AND w.status IN ('failed_retryable', 'failed_manual_intervention')
+  LEFT JOIN farrier.advice adv ON adv.failure = w.failure_class AND w.status = ANY (ARRAY(SELECT x.status FROM farrier.workflow_statuses x WHERE x.failed))
   LEFT JOIN farrier.advice qa ON n.status = 'quarantined' AND qa.failure = 'quarantine:' || (n.quarantine ->> 'cause')
   LEFT JOIN farrier.advice ba ON ba.failure = 'bmc:' || coalesce(
        n.bmc ->> 'failure', CASE WHEN n.management = 'manageable' THEN n.bmc ->> 'sync_failure' END)
@@ -5032,12 +5054,12 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
 CREATE OR REPLACE VIEW farrier.maas_motion AS
 SELECT n.id AS node_id, n.site, n.maas_id AS system_id, greatest(w.stage_entered_at, w.status_entered_at) AS began_at
   FROM farrier.node_onboardings w JOIN farrier.nodes n ON n.live_workflow_kind = 'onboarding' AND n.live_workflow_id = w.id AND n.id = w.node_id
- WHERE w.status NOT IN ('completed', 'cancelled', 'reconciled') AND w.status IN ('running', 'failed_retryable', 'compensating')
+ WHERE w.ended_at IS NULL AND w.status = ANY (ARRAY(SELECT s.status FROM farrier.workflow_statuses s WHERE s.at_work))
    AND w.mode IN ('deploy', 'adopt') AND n.maas_id IS NOT NULL
 UNION ALL
 SELECT n.id, n.site, n.maas_id, greatest(w.stage_entered_at, w.status_entered_at)
   FROM farrier.node_decommissions w JOIN farrier.nodes n ON n.live_workflow_kind = 'decommission' AND n.live_workflow_id = w.id AND n.id = w.node_id
- WHERE w.status NOT IN ('completed', 'cancelled', 'reconciled') AND w.status IN ('running', 'failed_retryable', 'compensating')
+ WHERE w.ended_at IS NULL AND w.status = ANY (ARRAY(SELECT s.status FROM farrier.workflow_statuses s WHERE s.at_work))
    AND w.mode <> 'soft_reset' AND n.maas_id IS NOT NULL;
 
 -- =====================================================================================================================
@@ -5173,6 +5195,11 @@ CREATE OR REPLACE TRIGGER guard_first_values AFTER INSERT ON farrier.node_decomm
 CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.node_decommissions
     FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_status('decommission');
 
+CREATE OR REPLACE TRIGGER set_ended_at BEFORE INSERT OR UPDATE OF status, ended_at ON farrier.node_decommissions
+    FOR EACH ROW EXECUTE FUNCTION farrier.set_ended_at();
+-- Queries count on it, also where a restore or a hand writes past the guards.
+ALTER TABLE farrier.node_decommissions ENABLE ALWAYS TRIGGER set_ended_at;
+
 CREATE CONSTRAINT TRIGGER check_pair AFTER UPDATE ON farrier.node_onboardings
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.status <> NEW.status)
     EXECUTE FUNCTION farrier.check_workflow_pair('onboarding');
@@ -5188,6 +5215,11 @@ CREATE OR REPLACE TRIGGER guard_first_values AFTER INSERT ON farrier.node_onboar
 
 CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.node_onboardings
     FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_status('onboarding');
+
+CREATE OR REPLACE TRIGGER set_ended_at BEFORE INSERT OR UPDATE OF status, ended_at ON farrier.node_onboardings
+    FOR EACH ROW EXECUTE FUNCTION farrier.set_ended_at();
+-- Queries count on it, also where a restore or a hand writes past the guards.
+ALTER TABLE farrier.node_onboardings ENABLE ALWAYS TRIGGER set_ended_at;
 
 -- =====================================================================================================================
 -- Triggers: agents
@@ -5336,7 +5368,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA farrier TO farrier_controller;
 GRANT SELECT ON
     farrier.migrator, farrier.schema_steps, farrier.schema_set, farrier.schema_objects,
-    farrier.edges, farrier.initial_values, farrier.workflow_mapping, farrier.actions, farrier.advice,
+    farrier.edges, farrier.initial_values, farrier.workflow_mapping, farrier.workflow_statuses, farrier.actions, farrier.advice,
     farrier.kinds, farrier.kind_states, farrier.kind_actions, farrier.callable,
     farrier.locks, farrier.history, farrier.history_retention,
     farrier.node_bmcs, farrier.node_identities, farrier.bmc_logins, farrier.workers,
@@ -5377,7 +5409,7 @@ GRANT SELECT ON
     farrier.node_inventory, farrier.node_lifecycle, farrier.node_clocks, farrier.idle_enrolling, farrier.brakes_holding,
     farrier.nodes, farrier.node_onboardings, farrier.node_decommissions, farrier.node_observations, farrier.maas_regions,
     farrier.intents, farrier.history, farrier.outcomes, farrier.workers, farrier.departures, farrier.brake_lifts,
-    farrier.limits, farrier.edges, farrier.actions, farrier.advice,
+    farrier.limits, farrier.edges, farrier.workflow_statuses, farrier.actions, farrier.advice,
     farrier.kinds, farrier.kind_states, farrier.kind_actions, farrier.resource_intents, farrier.number_pools, farrier.pool_numbers
     TO farrier_reader;
 GRANT SELECT (kind, id, lane, reruns, due_at, wake_seq, claimed_wake_seq, owner, outcome_key) ON farrier.schedule TO farrier_reader;
