@@ -17,7 +17,7 @@ import asyncpg
 import msgspec
 
 from farrier import errors
-from farrier.io import statements
+from farrier.io import schema_comments, statements
 from farrier.io.schema_files import ObjectKind, Schema, SchemaObject, Table
 
 if TYPE_CHECKING:
@@ -179,6 +179,8 @@ async def apply(conn: Connection, schema: Schema, grants: Grants, *, new: bool, 
         await work.make(again)
     if remakes_kinds:
         await _attach_kinds(conn)
+    if stepped:
+        await _comment_tables(conn, schema)
     await grant(conn, schema)
     for row in grants:
         if (row["kind"], row["name"]) in work.made_anew:
@@ -261,7 +263,7 @@ class _Work:
         if made != before:
             self.made_anew.add((each.kind, each.name))
         self._dropped.pop((each.kind, each.name), None)
-        comment = await self._conn.fetchval(_COMMENT, each.kind.upper(), made[0], each.comment)
+        comment = await self._conn.fetchval(_COMMENT, [each.kind.upper()], [made[0]], [each.comment])
         await self._conn.execute(comment)
         return None
 
@@ -302,6 +304,12 @@ async def _detach_kinds(conn: Connection) -> None:
     """Drop the triggers that make_kind made for tables of kinds: another one may make others."""
     for row in await conn.fetch(_TRIGGERS_OF_KINDS):
         await conn.execute(row["drop"])
+
+
+async def _comment_tables(conn: Connection, schema: Schema) -> None:
+    comments = schema_comments.read("\n".join(table.source for table in schema.tables))
+    kinds = ["COLUMN" if name.count(".") == 2 else "TABLE" for name in comments]
+    await conn.execute(await conn.fetchval(_COMMENT, kinds, list(comments), list(comments.values())) or "")
 
 
 async def _attach_kinds(conn: Connection) -> None:

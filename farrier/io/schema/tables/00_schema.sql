@@ -1,40 +1,42 @@
--- What this database was brought to, and by whom; made before everything else, and made anew by no migration: hence IF NOT EXISTS.
+-- What this database was migrated to, and by which program. Created before everything else, also in a database that has it
+-- already: hence IF NOT EXISTS.
 
 CREATE SCHEMA IF NOT EXISTS farrier;
 
--- One row: the session that migrates.
+-- One row: the session that migrates this database, if any. A session that has ended is none.
 CREATE TABLE IF NOT EXISTS farrier.migrator (
     only_one      boolean PRIMARY KEY DEFAULT true CHECK (only_one),
-    pid           integer,  -- null for none
-    login         text,
-    backend_start timestamptz
+    pid           integer,     -- its server process; null: no session migrates
+    login         text,        -- its login
+    backend_start timestamptz  -- when it began; tells it from a later session with the same pid
 );
 INSERT INTO farrier.migrator DEFAULT VALUES ON CONFLICT DO NOTHING;
 
--- The versions of the tables. 1 is the baseline; each later one is a step between two releases, applied here or contained in
--- the baseline that this database was made with.
+-- The versions of the tables. 1 is the baseline; each later one is a step between two releases, applied here or contained in the
+-- baseline that this database was made with.
 CREATE TABLE IF NOT EXISTS farrier.schema_steps (
     version    integer     PRIMARY KEY,
-    name       text        NOT NULL,
-    checksum   text        NOT NULL,
+    name       text        NOT NULL,                               -- of the step's file; `baseline` for 1
+    checksum   text        NOT NULL,                               -- SHA-256 of the step, or of the baseline's tables
     applied_at timestamptz NOT NULL DEFAULT statement_timestamp()  -- farrier.now() does not exist yet
 );
 
 -- One row: the set of functions, views, triggers and rights that was applied last.
 CREATE TABLE IF NOT EXISTS farrier.schema_set (
     only_one   boolean     PRIMARY KEY DEFAULT true CHECK (only_one),
-    hash       text        NOT NULL,  -- of the texts below
-    tables     text        NOT NULL,  -- hash of the baseline of the program that applied it
+    hash       text        NOT NULL,  -- of the texts in schema_objects
+    tables     text        NOT NULL,  -- hash of the baseline of the program that applied the set
     release    text        NOT NULL,  -- of that program
-    server     integer     NOT NULL,  -- major version of PostgreSQL, on which the definitions below depend
+    server     integer     NOT NULL,  -- major version of PostgreSQL, on which schema_objects.definition depends
     applied_at timestamptz NOT NULL DEFAULT statement_timestamp()
 );
 
--- The members of that set. What is listed here is farrier's: the next migration replaces it, or drops what its set lacks.
+-- The members of that set. An object that is listed here is farrier's: the next migration replaces it, or drops it if its set
+-- lacks it.
 CREATE TABLE IF NOT EXISTS farrier.schema_objects (
     kind       text NOT NULL CHECK (kind IN ('function', 'view', 'trigger', 'rights')),
     name       text NOT NULL,  -- of its file; a trigger's is TABLE.TRIGGER
     source     text NOT NULL,  -- text of its file
-    definition text,           -- hash of what the server has made of it; null for rights
+    definition text,           -- hash of the definition that the server made of it; null for rights
     PRIMARY KEY (kind, name)
 );

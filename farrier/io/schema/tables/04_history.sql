@@ -1,43 +1,47 @@
--- Every change of a layer, and how old changes are removed.
+-- Every change of a layer of a resource, and the pass that removes old changes.
 
--- One row for each change of a layer, for ever by default. claim_token tells a commit whose reply was lost from one
--- that never happened.
+-- One row for each change of a layer, and for its beginning. Kept for ever unless a controller is configured to remove old rows.
 CREATE TABLE farrier.history (
-    kind              text        NOT NULL,
-    id                bigint      NOT NULL,
-    version           bigint      NOT NULL,
-    layer             text        NOT NULL,
-    from_value        text,
-    to_value          text        NOT NULL,
-    at                timestamptz NOT NULL,
-    seconds_in_source double precision,
-    cause             text        NOT NULL,
-    reason            text        NOT NULL,
-    source            text        NOT NULL,
-    controller        uuid        NOT NULL,
-    claim_token       bigint      NOT NULL,
+    kind              text             NOT NULL,
+    id                bigint           NOT NULL,
+    version           bigint           NOT NULL,  -- of the resource, as the change left it
+    layer             text             NOT NULL,  -- of a node: status, management, onboarding, onboarding_stage, decommission,
+                                                  -- decommission_stage, or details.NAME for a value that intent `set` changed; of
+                                                  -- any other kind: state
+    from_value        text,                       -- null for the beginning of a layer
+    to_value          text             NOT NULL,
+    at                timestamptz      NOT NULL,
+    seconds_in_source double precision,           -- how long the layer had been in from_value; null for its beginning and for
+                                                  -- details
+    cause             text             NOT NULL,  -- what made the run change it: `intent ID`, `stage: NAME`, ...
+    reason            text             NOT NULL,  -- why, for operators
+    source            text             NOT NULL,  -- the source line that decided it; for what a function recorded, its name or
+                                                  -- `database`
+    controller        uuid             NOT NULL,  -- the process that committed it; zero for the database
+    claim_token       bigint           NOT NULL,  -- of the run's claim; proves that a commit whose reply was lost did happen
     PRIMARY KEY (kind, id, version, layer)
 ) WITH (
     -- A fifth of ten million rows, the default, is much for one vacuum.
     autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 10000
 );
--- Pages by time: one statement writes up to a hundred thousand rows with the same `at`, so `at` alone would sort all of them
--- for every page. Of one id there are a handful at most.
+-- Pages by time: one statement writes up to a hundred thousand rows with the same `at`, so `at` alone would sort all of them for
+-- every page. Of one id there are a handful at most.
 CREATE INDEX history_time ON farrier.history (at, id);
 
--- The one pass over old history: how far it is, and when its next step is due. Whoever holds the row takes the step, so any
--- number of replicas share one pass, and one that dies leaves it where it was.
+-- One row: the progress of the pass over old history. A transaction that locks the row takes the next step, so all controllers
+-- share one pass, and one that dies leaves it as it was.
 CREATE TABLE farrier.history_retention (
     only_one    boolean     PRIMARY KEY DEFAULT true CHECK (only_one),
-    due_at      timestamptz NOT NULL DEFAULT farrier.now(),
-    began_at    timestamptz,                       -- null between passes
-    looked      bigint      NOT NULL DEFAULT 0,    -- of this pass, or the last
-    deleted     bigint      NOT NULL DEFAULT 0,
-    at          timestamptz,                       -- the row that was looked at last
-    id          bigint,
-    version     bigint,
-    kind        text,
-    layer       text
+    due_at      timestamptz NOT NULL DEFAULT farrier.now(),  -- when the next step is due
+    began_at    timestamptz,                                 -- when this pass began; null between passes
+    looked      bigint      NOT NULL DEFAULT 0,              -- rows examined in this pass, or in the last one
+    deleted     bigint      NOT NULL DEFAULT 0,              -- rows deleted in it
+    at          timestamptz,                                 -- key of the row that was examined last: at, id, version, kind,
+                                                             -- layer; null between passes
+    id          bigint,                                      -- see at
+    version     bigint,                                      -- see at
+    kind        text,                                        -- see at
+    layer       text                                         -- see at
 );
 
 INSERT INTO farrier.history_retention DEFAULT VALUES;

@@ -1,91 +1,117 @@
 -- Nodes, and what no two of them may share: network addresses, BMCs, machines.
 
+-- One row for each node, deleted ones included: a deleted node keeps its row and its history. Written by commits of its runs; a
+-- node is created by register_node.
 CREATE TABLE farrier.nodes (
     id                    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    name                  text        NOT NULL,
-    site                  text,
-    model                 text,
+    name                  text        NOT NULL,                -- unique among nodes that are not deleted
+    site                  text,                                -- name of its site's file, without .toml; null for none
+    model                 text,                                -- model of the machine; limits may differ by it
     labels                jsonb       NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(labels) = 'object'),
-    agentless             boolean     NOT NULL DEFAULT false,
-    auto_manage           boolean     NOT NULL DEFAULT true,
-    maas_id               text,
-    maas_created          boolean     NOT NULL DEFAULT false,  -- farrier made its machine in MAAS
+                                                               -- {name: value}, as registered or set; templates of the site use
+                                                               -- them
+    agentless             boolean     NOT NULL DEFAULT false,  -- no agent enrolls: health is read from BMC and MAAS
+    auto_manage           boolean     NOT NULL DEFAULT true,   -- verifies the BMC as soon as its details are complete, without an
+                                                               -- intent `manage`
+    maas_id               text,                                -- system id of its machine in MAAS; null: none
+    maas_created          boolean     NOT NULL DEFAULT false,  -- farrier created that machine in MAAS
     created_at            timestamptz NOT NULL DEFAULT farrier.now(),
-    version               bigint      NOT NULL DEFAULT 1,
-    status                text        NOT NULL,
-    status_entered_at     timestamptz NOT NULL DEFAULT farrier.now(),
-    management            text        NOT NULL,
-    management_entered_at timestamptz NOT NULL DEFAULT farrier.now(),
-    bmc_address           text,
-    bmc_endpoint          text COLLATE "C",  -- host and port of the address; filled in by a trigger
-    bmc_credential        text,       -- a reference, never a secret
-    bmc                   jsonb       NOT NULL DEFAULT '{}',
-    -- Apart from the JSON that holds them: an index on an expression over that would be written anew with every read of power,
-    -- one on these is not while they stay.
+    version               bigint      NOT NULL DEFAULT 1,      -- incremented by each commit that writes the row; a run decided on
+                                                               -- another version is a conflict
+    status                text        NOT NULL,                -- coarse lifecycle (farrier.model.status); edges are in
+                                                               -- farrier.edges
+    status_entered_at     timestamptz NOT NULL DEFAULT farrier.now(),  -- since when the status is this one
+    management            text        NOT NULL,                -- whether the BMC may be used (farrier.model.management); edges
+                                                               -- are in farrier.edges
+    management_entered_at timestamptz NOT NULL DEFAULT farrier.now(),  -- since when the management is this one
+    bmc_address           text,                                -- https URL or host[:port] of the BMC
+    bmc_endpoint          text COLLATE "C",                    -- host and port of bmc_address; set by a trigger
+    bmc_credential        text,                                -- reference such as file:/run/creds/bmc-1, never a secret
+    bmc                   jsonb       NOT NULL DEFAULT '{}',   -- what is known of the BMC from trying it (farrier.model.node.Bmc)
+    -- Columns besides the JSON that has them: an index on an expression over that would be updated by every read of power, and
+    -- one on these is only when they change.
     power                 text        GENERATED ALWAYS AS (CASE WHEN bmc ? 'power_at' THEN bmc ->> 'power' END) STORED,
+                                                               -- power that was last read, on or off; null while unknown
     sync_failure          text        GENERATED ALWAYS AS (bmc ->> 'sync_failure') STORED,
-    quarantine            jsonb,
-    paused                jsonb,
-    ever_onboarded        boolean     NOT NULL DEFAULT false,
-    ever_active           boolean     NOT NULL DEFAULT false,
-    not_scrubbed          boolean     NOT NULL DEFAULT false,
-    deleting              boolean     NOT NULL DEFAULT false,
-    redeploying           boolean     NOT NULL DEFAULT false,  -- a reimage ended; the onboarding that follows has not begun
+                                                               -- class of failure of the last regular read
+                                                               -- (farrier.model.bmc.BmcFailure); null if there is none
+    quarantine            jsonb,                               -- {cause, reason}: why the node is quarantined. Kept on its way
+                                                               -- out of service; cause cleanup_validation_failed is kept until a
+                                                               -- validation succeeds or an operator releases the node with a
+                                                               -- reason
+    paused                jsonb,                               -- {reason, at}: an operator has paused the node, so it is observed
+                                                               -- and nothing is done to it; null if not
+    ever_onboarded        boolean     NOT NULL DEFAULT false,  -- an onboarding of this node has ended completed or reconciled
+    ever_active           boolean     NOT NULL DEFAULT false,  -- the node has been in service: `delete` is refused,
+                                                               -- `decommission` or `remove` end it
+    not_scrubbed          boolean     NOT NULL DEFAULT false,  -- an agent task was given up by force, or a cleaning was
+                                                               -- cancelled; only a finished scrub clears it, and until then
+                                                               -- `reactivate` and `release` are refused
+    deleting              boolean     NOT NULL DEFAULT false,  -- an intent `delete` was accepted; the node is on its way to
+                                                               -- deleted
+    redeploying           boolean     NOT NULL DEFAULT false,  -- a reimage has ended, and the onboarding that follows has not
+                                                               -- begun
     live_workflow_kind    text CHECK (live_workflow_kind IN ('onboarding', 'decommission')),
-    live_workflow_id      bigint,
-    -- A repetition with a count costs thirty times as much, and every update of a row checks it; what passes is ASCII, so its
-    -- bytes are its characters.
-    CONSTRAINT node_name_form CHECK (octet_length(name) <= 253 AND name ~ '^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$' AND name !~ '^[0-9]+$'),
+                                                               -- which table has its live workflow; null: none is live
+    live_workflow_id      bigint,                              -- the live workflow; checked at COMMIT (check_pair)
+    -- Length and pattern are checked apart: a repetition with a count costs thirty times as much, and every update of a row
+    -- checks it. What matches is ASCII, so its bytes are its characters.
+    CONSTRAINT node_name_form CHECK (
+        octet_length(name) <= 253 AND name ~ '^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$' AND name !~ '^[0-9]+$'),
     CONSTRAINT live_workflow_whole CHECK ((live_workflow_kind IS NULL) = (live_workflow_id IS NULL))
 ) WITH (fillfactor = 80);
--- A deleted node keeps its row and its history; its name and its BMC are free again.
+-- The name and the machine of a deleted node are free again.
 CREATE UNIQUE INDEX nodes_name ON farrier.nodes (name) WHERE status <> 'deleted';
-CREATE UNIQUE INDEX nodes_maas ON farrier.nodes (site, maas_id) NULLS NOT DISTINCT WHERE status <> 'deleted' AND maas_id IS NOT NULL;
+CREATE UNIQUE INDEX nodes_maas ON farrier.nodes (site, maas_id) NULLS NOT DISTINCT
+    WHERE status <> 'deleted' AND maas_id IS NOT NULL;
 CREATE INDEX nodes_status ON farrier.nodes (status, status_entered_at);
 CREATE INDEX nodes_management ON farrier.nodes (management, management_entered_at) WHERE status <> 'deleted';
--- The few of which more has to be known. Nodes at rest are in none of these.
+-- For gauges of the few nodes that need attention; nodes at rest are in none of these.
 CREATE INDEX nodes_not_on ON farrier.nodes (power)
     WHERE power IS DISTINCT FROM 'on' AND management = 'manageable' AND status <> 'deleted';
 CREATE INDEX nodes_unread ON farrier.nodes (sync_failure)
     WHERE sync_failure IS NOT NULL AND management = 'manageable' AND status <> 'deleted';
 CREATE INDEX nodes_paused ON farrier.nodes (id) WHERE paused IS NOT NULL AND status <> 'deleted';
 
+-- MAC addresses of the machines of nodes, as registered or set.
 CREATE TABLE farrier.node_macs (
-    mac     macaddr PRIMARY KEY,
+    mac     macaddr PRIMARY KEY,  -- of a network card of the machine
     node_id bigint NOT NULL REFERENCES farrier.nodes
 );
 CREATE INDEX node_macs_node ON farrier.node_macs (node_id);
 
--- What an address claims, however it is spelled: with a path, that one system; without, the whole BMC with every system
--- behind it. Ranges of text, because "the whole" and "a part of it" have to exclude each other whoever comes first.
+-- What a BMC address claims, whatever its spelling (bmc_span_of): with a path, that one system; without, the whole BMC with every
+-- system behind it. A range of text, because the whole and a part of it exclude each other, in whichever order they come.
 CREATE TYPE farrier.bmc_span AS RANGE (subtype = text, collation = "C");
 
--- Written by a trigger alone. Apart from the node, whose row changes with every move of its status.
+-- What the BMC address of each node claims. Written only by claim_bmc. A table of its own, because the exclusion constraint would
+-- be checked with every change of a node's row.
 CREATE TABLE farrier.node_bmcs (
     node_id bigint PRIMARY KEY REFERENCES farrier.nodes,
-    span    farrier.bmc_span NOT NULL,
+    span    farrier.bmc_span NOT NULL,  -- what its bmc_address claims
     CONSTRAINT node_bmcs_one EXCLUDE USING gist (span WITH &&)
 );
 
--- The logins at each BMC that are not known to have succeeded, by node: the `tries` of the nodes, kept where they were
--- made. They outlive the node and its address by five minutes, because the account that a BMC may lock does, too. `open` is
--- the one that may be under way. Written by a trigger alone.
+-- Logins at each BMC that are not known to have succeeded: the tries of nodes.bmc, kept where they were made. They outlive the
+-- node's address and the node by five minutes, because the lock that a BMC puts on the account does, too. Written only by
+-- note_logins.
 CREATE TABLE farrier.bmc_logins (
-    endpoint text COLLATE "C" NOT NULL,
-    node_id  bigint      NOT NULL REFERENCES farrier.nodes,
-    at       timestamptz NOT NULL,
-    open     boolean     NOT NULL,
+    endpoint text COLLATE "C" NOT NULL,                      -- host and port of the BMC
+    node_id  bigint      NOT NULL REFERENCES farrier.nodes,  -- the node that logged in
+    at       timestamptz NOT NULL,                           -- when the login was made
+    open     boolean     NOT NULL,                           -- the login may be under way
     PRIMARY KEY (endpoint, node_id, at)
 );
 CREATE INDEX bmc_logins_at ON farrier.bmc_logins (at);
 
--- What identifies the machines of nodes, written by a trigger on `nodes` alone. `holds` is false for a node whose
--- machine another node had recorded first while its number passed for a filler: such duplicates are reported and stay.
+-- What identifies the machine of each node, from nodes.bmc. Of nodes with the same machine one holds it. The others recorded it
+-- while its number passed for a filler (setting identity_placeholders): such duplicates are reported and stay. Written only by
+-- claim_identity and set_identity_placeholders.
 CREATE TABLE farrier.node_identities (
     node_id bigint  NOT NULL REFERENCES farrier.nodes,
     kind    text    NOT NULL CHECK (kind IN ('uuid', 'serial', 'mac')),
-    value   text    COLLATE "C" NOT NULL,
-    holds   boolean NOT NULL,
+    value   text    COLLATE "C" NOT NULL,  -- in the spelling of identity_keys
+    holds   boolean NOT NULL,              -- the machine belongs to this node; false for a duplicate
     PRIMARY KEY (node_id, kind, value)
 );
 CREATE UNIQUE INDEX node_identities_one ON farrier.node_identities (kind, value) WHERE holds;

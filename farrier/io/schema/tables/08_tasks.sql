@@ -1,34 +1,38 @@
 -- Tasks of decommissions, and the logins that may work on them.
 
+-- Tasks of decommissions for agents and workers. At most one of a type is live for a node.
 CREATE TABLE farrier.node_tasks (
     id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     node_id       bigint      NOT NULL REFERENCES farrier.nodes,
-    workflow_id   bigint      NOT NULL REFERENCES farrier.node_decommissions,
-    type          text        NOT NULL,
+    workflow_id   bigint      NOT NULL REFERENCES farrier.node_decommissions,  -- the decommission that it belongs to
+    type          text        NOT NULL,                        -- farrier.model.node.TaskType
     status        text        NOT NULL DEFAULT 'queued'
                   CHECK (status IN ('queued', 'dispatched', 'succeeded', 'failed', 'expired', 'cancelled')),
-    params        jsonb       NOT NULL DEFAULT '{}',
-    attempt       integer     NOT NULL DEFAULT 1,
-    failures      integer     NOT NULL DEFAULT 0,
-    claimed_by    text,       -- 'agent of NODE' or 'worker LOGIN'
-    lease_token   uuid,
-    lease_until   timestamptz,
-    result        jsonb,
-    created_at    timestamptz NOT NULL DEFAULT farrier.now(),
-    dispatched_at timestamptz,
-    ended_at      timestamptz
+                                                               -- dispatched: claimed
+    params        jsonb       NOT NULL DEFAULT '{}',           -- for the agent or worker that claims it
+    attempt       integer     NOT NULL DEFAULT 1,              -- which issue of the task within its workflow, from 1; each is a
+                                                               -- row of its own
+    failures      integer     NOT NULL DEFAULT 0,              -- how many issues before this one ended failed
+    claimed_by    text,                                        -- 'agent of NODE' or 'worker LOGIN'; null before it is claimed
+    lease_token   uuid,                                        -- random; its claimant proves itself with it
+    lease_until   timestamptz,                                 -- the claimant renews it before then; afterwards the task ends
+                                                               -- expired and is issued again
+    result        jsonb,                                       -- JSON from the claimant; for a task that no claimant ended, a
+                                                               -- text that says why
+    created_at    timestamptz NOT NULL DEFAULT farrier.now(),  -- when it was queued
+    dispatched_at timestamptz,                                 -- when it was claimed
+    ended_at      timestamptz                                  -- when it ended, in whichever status
 );
 CREATE UNIQUE INDEX node_tasks_live ON farrier.node_tasks (node_id, type) WHERE status IN ('queued', 'dispatched');
 CREATE INDEX node_tasks_queued ON farrier.node_tasks (type, id) WHERE status = 'queued';
 CREATE INDEX node_tasks_workflow ON farrier.node_tasks (workflow_id, type, id);
 CREATE INDEX node_tasks_node ON farrier.node_tasks (node_id, id);
 
--- Logins that may work on tasks of several nodes, of which types and at which site (null: at any). Written by
--- grant_worker and revoke_worker.
+-- Logins that may claim tasks of several nodes. Written by grant_worker and revoke_worker.
 CREATE TABLE farrier.workers (
-    login      text        PRIMARY KEY,
-    types      text[]      NOT NULL,
-    site       text,
+    login      text        PRIMARY KEY,                   -- as session_user has it
+    types      text[]      NOT NULL,                      -- task types that it may claim
+    site       text,                                      -- of the nodes whose tasks it may claim; null: all sites
     granted_at timestamptz NOT NULL DEFAULT farrier.now(),
-    granted_by text        NOT NULL DEFAULT session_user
+    granted_by text        NOT NULL DEFAULT session_user  -- session_user of grant_worker
 );

@@ -1,46 +1,55 @@
--- MAAS regions, and what they last said of the machines of nodes.
+-- MAAS regions, and what was read in them of the machines of nodes.
 
--- One row for each site that has a region: a resource of its own, so exactly one replica observes it. How often it is to
--- be looked at is copied from the site's file, because what is due is found here.
+-- One row for each site that has a MAAS region: a resource that runs, so exactly one controller at a time reads it.
 CREATE TABLE farrier.maas_regions (
     id               bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    site             text        NOT NULL UNIQUE,
-    url              text        NOT NULL DEFAULT '',
-    motion_every     interval    NOT NULL DEFAULT '30 seconds',
+    site             text        NOT NULL UNIQUE,                 -- name of the site's file, without .toml
+    url              text        NOT NULL DEFAULT '',             -- of the region; copied from the site's file
+    motion_every     interval    NOT NULL DEFAULT '30 seconds',   -- how often a machine that a workflow is changing is read;
+                                                                  -- copied from the site's file
     sweep_every      interval    NOT NULL DEFAULT '30 minutes' CHECK (sweep_every > interval '0'),
-    version          bigint      NOT NULL DEFAULT 1,
-    state            text        NOT NULL DEFAULT 'starting',
-    state_entered_at timestamptz NOT NULL DEFAULT farrier.now(),
-    username         text,                 -- whom our key belongs to
-    identified_at    timestamptz,          -- when that was asked
-    cursor           jsonb       NOT NULL DEFAULT '{}',  -- how far its events were read
-    complete_at      timestamptz,          -- until when every event is known
-    swept_at         timestamptz,          -- when machines were last read only because it was their turn
-    last_error       text,
-    failure          text,
-    failures         integer     NOT NULL DEFAULT 0,
-    next_try_at      timestamptz,
-    unreadable       jsonb       NOT NULL DEFAULT '{}',  -- machines that it cannot tell of, and when to ask again
-    since            timestamptz,          -- what was read earlier is another region's, or was judged by another user's key
+                                                                  -- within what time every machine is read; copied from the
+                                                                  -- site's file
+    version          bigint      NOT NULL DEFAULT 1,              -- incremented by each write; a run decided on another version
+                                                                  -- is a conflict
+    state            text        NOT NULL DEFAULT 'starting',     -- farrier.model.maas_region.RegionState; edges are in
+                                                                  -- farrier.edges
+    state_entered_at timestamptz NOT NULL DEFAULT farrier.now(),  -- since when the state is this one
+    username         text,                                        -- the user whose key the controllers have; null until the
+                                                                  -- region has said so
+    identified_at    timestamptz,                                 -- when the region was last asked for username
+    cursor           jsonb       NOT NULL DEFAULT '{}',           -- {newest, gaps}: how far its events were read
+                                                                  -- (farrier.model.maas_region.Cursor)
+    complete_at      timestamptz,                                 -- until when every event is known
+    swept_at         timestamptz,                                 -- until when machines have had their turn to be read
+    last_error       text,                                        -- text of the last failure; null if the last look succeeded
+    failure          text,                                        -- class of that failure (farrier.model.maas.MaasFailure)
+    failures         integer     NOT NULL DEFAULT 0,              -- consecutive failures
+    next_try_at      timestamptz,                                 -- not read again before; null: no pause
+    unreadable       jsonb       NOT NULL DEFAULT '{}',           -- {system_id: time}: machines that it cannot report, and when
+                                                                  -- each is asked for again
+    since            timestamptz,                                 -- earlier readings do not count: they are from another region,
+                                                                  -- or were made with the key of another user
     created_at       timestamptz NOT NULL DEFAULT farrier.now(),
-    configured_at    timestamptz           -- when a controller last had the site in its settings, to the minute
+    configured_at    timestamptz                                  -- when a controller last had the site in its settings, to the
+                                                                  -- minute; null: never noted
 ) WITH (fillfactor = 50);
 
--- The last word on the machine of each node that has one. There from the moment the node has a machine; read_at is null
--- until it was read. Written by observers alone. `since` is the first reading that showed this state, `read_at` the last;
--- `stale_since` says that something happened after it that is not in it, `lost_at` when a machine that was there was not
--- there any more although no decommission was at it.
+-- What was last read of the machine of each node that has one. Created, unread, when the node gets the machine (watch_machine);
+-- written by runs of the region, and read by those of the node.
 CREATE TABLE farrier.node_observations (
     node_id     bigint      NOT NULL REFERENCES farrier.nodes,
-    source      text        NOT NULL CHECK (source = 'maas'),
-    site        text        NOT NULL,
-    system_id   text        NOT NULL,
-    state       text,
-    since       timestamptz,
-    read_at     timestamptz,
-    stale_since timestamptz,
-    lost_at     timestamptz,
-    detail      jsonb       NOT NULL DEFAULT '{}',
+    source      text        NOT NULL CHECK (source = 'maas'),  -- the service that was read
+    site        text        NOT NULL,                          -- of the region
+    system_id   text        NOT NULL,                          -- of the machine in MAAS
+    state       text,                                          -- farrier.model.maas.MaasStatus; null until the first reading
+    since       timestamptz,                                   -- the first of the consecutive readings that showed this state
+    read_at     timestamptz,                                   -- when the last reading began
+    stale_since timestamptz,                                   -- since when something has happened to the machine that the last
+                                                               -- reading does not show; null if nothing has
+    lost_at     timestamptz,                                   -- when a reading first showed that a machine which was there is
+                                                               -- absent, although no decommission of its node was live
+    detail      jsonb       NOT NULL DEFAULT '{}',             -- fields of that reading (farrier.model.maas_region.Seen)
     PRIMARY KEY (node_id, source),
     CONSTRAINT read_whole CHECK ((read_at IS NULL) = (state IS NULL) AND (read_at IS NULL) = (since IS NULL))
 ) WITH (fillfactor = 70);

@@ -1,49 +1,55 @@
--- Kinds of resources besides nodes. A kind is a table like farrier.resources, made known by farrier.make_kind.
+-- Kinds of resources besides nodes and MAAS regions. A kind has a table like farrier.resources; make_kind installs it.
 
+-- The installed kinds. Written by make_kind.
 CREATE TABLE farrier.kinds (
     kind        text     PRIMARY KEY CHECK (kind ~ '^[a-z][a-z0-9_]{0,39}$'),
-    relation    regclass NOT NULL UNIQUE,
-    fingerprint text   -- of the spec that its states, edges and actions are from
+    relation    regclass NOT NULL UNIQUE,  -- its table; the oid of no table if that was dropped
+    fingerprint text                       -- hash of the spec from which its states, edges and actions were filled; null before
 );
 
+-- The states of each kind, from its spec.
 CREATE TABLE farrier.kind_states (
     kind     text     NOT NULL,
-    state    text     NOT NULL,
-    initial  boolean  NOT NULL,
-    terminal boolean  NOT NULL,
-    sla      interval,
-    why_none text     NOT NULL,
+    state    text     NOT NULL,  -- STATE or STATE/SUBSTATE
+    initial  boolean  NOT NULL,  -- resources begin in it
+    terminal boolean  NOT NULL,  -- resources end in it
+    sla      interval,           -- default limit; null: none
+    why_none text     NOT NULL,  -- why there is no limit; empty if there is one
     PRIMARY KEY (kind, state)
 );
 
+-- The actions that may be asked of resources of each kind, from its spec.
 CREATE TABLE farrier.kind_actions (
     kind        text    NOT NULL,
     action      text    NOT NULL,
-    description text    NOT NULL,
-    params      jsonb   NOT NULL,
-    interrupts  boolean NOT NULL,
+    description text    NOT NULL,  -- for listings
+    params      jsonb   NOT NULL,  -- rules of the parameters; see params_fault
+    interrupts  boolean NOT NULL,  -- while such a request is pending, a step that only reads is cut short
     PRIMARY KEY (kind, action)
 );
 
--- What every kind's table begins with; holds no rows. Ended resources keep theirs, and their name is free again.
+-- Template of the tables of kinds, which begin with these columns; holds no rows. A resource that has ended keeps its row.
 CREATE TABLE farrier.resources (
     id               bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    name             text        NOT NULL CHECK (octet_length(name) <= 253 AND name ~ '^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$' AND name !~ '^[0-9]+$'),
-    site             text,
-    version          bigint      NOT NULL DEFAULT 1,
-    state            text        NOT NULL,   -- the kind's first, unless it is given
-    state_entered_at timestamptz NOT NULL DEFAULT farrier.now(),
+    name             text        NOT NULL CHECK (
+        octet_length(name) <= 253 AND name ~ '^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$' AND name !~ '^[0-9]+$'),
+                                                                  -- unique among resources of the kind that have not ended
+    site             text,                                        -- null for none
+    version          bigint      NOT NULL DEFAULT 1,              -- incremented by each commit that writes the row; a run decided
+                                                                  -- on another version is a conflict
+    state            text        NOT NULL,                        -- set to the first of the kind by a trigger when the row is
+                                                                  -- inserted
+    state_entered_at timestamptz NOT NULL DEFAULT farrier.now(),  -- since when the state is this one
     created_at       timestamptz NOT NULL DEFAULT farrier.now(),
-    ended_at         timestamptz,            -- when it entered a terminal state
-    last_error       text
+    ended_at         timestamptz,                                 -- when it entered a terminal state; null before
+    last_error       text                                         -- text of the last failure; null if there is none
 ) WITH (fillfactor = 80);
--- By which metrics count, however many there are; copied with the table.
+-- For gauges, which count by it alone; copied to the table of each kind.
 CREATE INDEX resources_by_state ON farrier.resources (state, state_entered_at) WHERE ended_at IS NULL;
 
--- Rights, besides those that were: of the kinds' tables, and of functions that later migrations or kinds of others let a
--- role call.
+-- Functions that a role may call besides those that the files in rights name; recorded by let_call.
 CREATE TABLE farrier.callable (
     role_name text NOT NULL,
-    function  text NOT NULL,   -- with its arguments: 'farrier.take_address(text,bigint)'
+    function  text NOT NULL,  -- with the types of its arguments: 'farrier.take_address(text,bigint)'
     PRIMARY KEY (role_name, function)
 );

@@ -1,28 +1,30 @@
--- What other services ask of resources of any kind but nodes.
+-- Requests: what clients ask of resources of the kinds in farrier.kinds.
 
--- Requests for resources. The INSERT refuses what is malformed, and makes what is to be created; the kind's handler
--- answers the rest.
+-- What clients ask of resources of the kinds in farrier.kinds, with the response. Clients insert a row, or call
+-- farrier.resource_intent(). The INSERT refuses what is malformed, and creates the resource that `create` asks for.
 CREATE TABLE farrier.resource_intents (
     id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     kind            text        NOT NULL,
-    resource        text        NOT NULL,        -- name or id, as it was given
-    resource_id     bigint      NOT NULL,
-    action          text        NOT NULL,
-    params          jsonb       NOT NULL DEFAULT '{}',
-    idempotency_key text,
-    requested_by    text,
+    resource        text        NOT NULL,               -- name or id, as the client gave it
+    resource_id     bigint      NOT NULL,               -- the resource that was meant or created; set by a trigger
+    action          text        NOT NULL,               -- `create`, or another action of farrier.kind_actions
+    params          jsonb       NOT NULL DEFAULT '{}',  -- by the rules in farrier.kind_actions
+    idempotency_key text,                               -- unique for a resource: a repeated request is one request
+    requested_by    text,                               -- who asks, as the client says; recorded, not checked
     status          text        NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'accepted', 'rejected', 'superseded')),
-    reason          text,
+                                                        -- `create` is accepted at once; any other is answered by the kind's
+                                                        -- handler
+    reason          text,                               -- text of the response
     created_at      timestamptz NOT NULL DEFAULT farrier.now(),
-    answered_at     timestamptz,
+    answered_at     timestamptz,                        -- when the status ceased to be pending
     CONSTRAINT resource_intent_size CHECK (octet_length(params::text) <= 16384)
 );
 CREATE UNIQUE INDEX resource_intents_key ON farrier.resource_intents (kind, resource_id, idempotency_key)
     WHERE idempotency_key IS NOT NULL;
--- Before it is made, a resource has no id: a name's creations are told apart by their keys.
+-- A resource has no id before it is created: creations by one name are distinguished by their keys.
 CREATE UNIQUE INDEX resource_intents_create_key ON farrier.resource_intents (kind, resource, idempotency_key)
     WHERE idempotency_key IS NOT NULL AND action = 'create';
--- What a call is found by that comes again when its resource has ended.
+-- By which resource_intent_by_key finds a repeated call whose resource has ended.
 CREATE INDEX resource_intents_asked ON farrier.resource_intents (kind, resource, idempotency_key, action, id)
     WHERE idempotency_key IS NOT NULL;
 CREATE INDEX resource_intents_pending ON farrier.resource_intents (kind, resource_id, id) WHERE status = 'pending';

@@ -1,26 +1,26 @@
--- Pools of numbers that resources take: VLANs, VNIs, keys of partitions.
+-- Pools of numbers that resources take: VLANs, VNIs and keys of partitions.
 
--- Pools of numbers that resources take: VLANs, keys of partitions. However many are taken, the lowest free one is found at
--- once: it is the lowest that was given back, or the first that nobody has at or above the mark `next`, below which every
--- number of the pool is taken or was given back.
+-- Pools of numbers that resources take. The lowest free number is found at once, however many are taken: it is the lowest in
+-- freed_numbers, or the first at or above `next` that is not taken.
 CREATE TABLE farrier.number_pools (
-    pool  text    PRIMARY KEY,
-    first integer NOT NULL,
-    last  integer NOT NULL,
-    next  bigint  NOT NULL,
+    pool  text    PRIMARY KEY,  -- `vlan:SITE`, `vni`, `pkey:SITE` and `pkey` are those that farrier uses
+    first integer NOT NULL,     -- lowest number
+    last  integer NOT NULL,     -- highest number
+    next  bigint  NOT NULL,     -- every number of the pool below it is taken or freed
     CHECK (first <= last AND first <= next)
 );
 
+-- Numbers that are taken, and by which resource.
 CREATE TABLE farrier.pool_numbers (
     pool   text    NOT NULL REFERENCES farrier.number_pools,
     number integer NOT NULL,
-    kind   text    NOT NULL,
-    id     bigint  NOT NULL,
+    kind   text    NOT NULL,  -- of the resource that has it
+    id     bigint  NOT NULL,  -- of the resource that has it
     PRIMARY KEY (pool, number)
 );
 CREATE INDEX pool_numbers_holder ON farrier.pool_numbers (kind, id);
 
--- No reference to the pool: whoever gives back waits for no taker.
+-- Numbers that were given back. No foreign key to the pool: giving back does not wait for a transaction that takes.
 CREATE TABLE farrier.freed_numbers (
     pool   text    NOT NULL,
     number integer NOT NULL,

@@ -1,2 +1,3 @@
--- The statement that makes a text the comment of an object; $1 is its kind, $2 its identity.
-SELECT format('COMMENT ON %s %s IS %L', $1::text, $2::text, nullif($3::text, ''))
+-- The statements that set the comments of objects: their kinds, their identities, and the texts, of which '' removes a comment.
+SELECT string_agg(format('COMMENT ON %s %s IS %L', c.kind, c.identity, nullif(c.comment, '')), ';')
+  FROM unnest($1::text[], $2::text[], $3::text[]) AS c (kind, identity, comment)
