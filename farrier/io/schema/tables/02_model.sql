@@ -1,67 +1,72 @@
--- The model and the configuration as triggers and functions read them: filled by every migration and by controllers, never by hand.
+-- The model and the configuration as triggers, functions and views read them. Written by every migration and by controllers,
+-- never by hand.
 
--- The edges and first values of farrier.model, filled from it by every migration run.
+-- The changes that a layer of a resource may make; triggers refuse all others.
 CREATE TABLE farrier.edges (
-    kind       text NOT NULL,
-    layer      text NOT NULL,
+    kind       text NOT NULL,  -- node, maas_region, or one of farrier.kinds
+    layer      text NOT NULL,  -- of a node: status, management, onboarding or decommission; of any other kind: state
     from_value text NOT NULL,
     to_value   text NOT NULL,
     PRIMARY KEY (kind, layer, from_value, to_value)
 );
 
+-- The values in which a layer of a resource may begin.
 CREATE TABLE farrier.initial_values (
-    kind  text NOT NULL,
-    layer text NOT NULL,
+    kind  text NOT NULL,  -- as in edges
+    layer text NOT NULL,  -- as in edges
     value text NOT NULL,
     PRIMARY KEY (kind, layer, value)
 );
 
+-- The status of a node that goes with the status of its workflow, when it is live and in the commit that ends it; see check_pair.
 CREATE TABLE farrier.workflow_mapping (
-    kind            text NOT NULL,
+    kind            text NOT NULL,  -- onboarding or decommission; none, also as the status, for a node without a live workflow
     workflow_status text NOT NULL,
     node_status     text NOT NULL,
     PRIMARY KEY (kind, workflow_status, node_status)
 );
 
--- What the status of a workflow says of it; statuses are the same for both kinds.
+-- What each status of a workflow means; the same for both kinds.
 CREATE TABLE farrier.workflow_statuses (
     status    text    PRIMARY KEY,
-    ended     boolean NOT NULL,
-    succeeded boolean NOT NULL,     -- ended with what it was begun for
-    failed    boolean NOT NULL,
-    at_work   boolean NOT NULL      -- goes on by itself
+    ended     boolean NOT NULL,  -- the workflow has ended
+    succeeded boolean NOT NULL,  -- it ended with what it was begun for
+    failed    boolean NOT NULL,  -- it waits for another attempt or for an operator
+    at_work   boolean NOT NULL   -- it goes on by itself
 );
 
--- What the plpgsql side has to know of the model and of the configuration; filled from them, never edited.
+-- The actions that an intent may ask for.
 CREATE TABLE farrier.actions (
     action       text    PRIMARY KEY,
-    since        integer NOT NULL,
-    interrupts   boolean NOT NULL,     -- while one is pending, a step that only reads is cut short
-    while_paused boolean NOT NULL,     -- not held back by a pause
-    params       jsonb   NOT NULL
+    since        integer NOT NULL,  -- the version of the API in which it was added
+    interrupts   boolean NOT NULL,  -- while such an intent is pending, a step that only reads is cut short
+    while_paused boolean NOT NULL,  -- a pause of the node does not hold it back
+    params       jsonb   NOT NULL   -- rules of the parameters; see params_fault
 );
 
+-- The recommended action for each failure.
 CREATE TABLE farrier.advice (
-    failure text PRIMARY KEY,
-    action  text NOT NULL
+    failure text PRIMARY KEY,  -- a failure class; quarantine:CAUSE or bmc:FAILURE
+    action  text NOT NULL      -- for operators
 );
 
+-- Settings that functions need.
 CREATE TABLE farrier.settings (
-    name  text PRIMARY KEY,
+    name  text PRIMARY KEY,  -- api_min, api_max, brake_at_least, brake_share, brake_window_seconds, identity_placeholders,
+                             -- offline_after_seconds
     value jsonb NOT NULL
 );
 
 INSERT INTO farrier.settings VALUES ('offline_after_seconds', '180'), ('api_min', '1'), ('api_max', '1');
 
--- How long a node may stay in a state: the limits in force. The substate of a running workflow is its stage; state end_to_end is
--- the clock of a whole workflow. Scope '' is for all nodes, 'model' and 'site' for those of that name; a site's limit comes first.
--- The migration writes the defaults, each controller that starts writes those of its settings.
+-- How long a node, its workflow and a MAAS region may stay in a state: the limits in force. The migration writes the defaults,
+-- each controller that starts those of its settings.
 CREATE TABLE farrier.limits (
-    kind     text     NOT NULL,
-    state    text     NOT NULL,
-    substate text     NOT NULL,
-    scope    text     NOT NULL CHECK (scope IN ('', 'model', 'site')),
-    name     text     NOT NULL,
+    kind     text     NOT NULL,  -- node, management, onboarding, decommission or maas_region
+    state    text     NOT NULL,  -- end_to_end for the clock of a whole workflow
+    substate text     NOT NULL,  -- stage of a running workflow; else empty
+    scope    text     NOT NULL CHECK (scope IN ('', 'model', 'site')),  -- site before model before '', which is all nodes
+    name     text     NOT NULL,  -- of the site or model; else empty
     lasts    interval NOT NULL,
     PRIMARY KEY (kind, state, substate, scope, name)
 );
