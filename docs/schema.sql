@@ -42,44 +42,46 @@ SET LOCAL check_function_bodies = off;
 -- Tables: schema
 -- =====================================================================================================================
 
--- What this database was brought to, and by whom; made before everything else, and made anew by no migration: hence IF NOT EXISTS.
+-- What this database was migrated to, and by which program. Created before everything else, also in a database that has it
+-- already: hence IF NOT EXISTS.
 
 CREATE SCHEMA IF NOT EXISTS farrier;
 
--- One row: the session that migrates.
+-- One row: the session that migrates this database, if any. A session that has ended is none.
 CREATE TABLE IF NOT EXISTS farrier.migrator (
     only_one      boolean PRIMARY KEY DEFAULT true CHECK (only_one),
-    pid           integer,  -- null for none
-    login         text,
-    backend_start timestamptz
+    pid           integer,     -- its server process; null: no session migrates
+    login         text,        -- its login
+    backend_start timestamptz  -- when it began; tells it from a later session with the same pid
 );
 INSERT INTO farrier.migrator DEFAULT VALUES ON CONFLICT DO NOTHING;
 
--- The versions of the tables. 1 is the baseline; each later one is a step between two releases, applied here or contained in
--- the baseline that this database was made with.
+-- The versions of the tables. 1 is the baseline; each later one is a step between two releases, applied here or contained in the
+-- baseline that this database was made with.
 CREATE TABLE IF NOT EXISTS farrier.schema_steps (
     version    integer     PRIMARY KEY,
-    name       text        NOT NULL,
-    checksum   text        NOT NULL,
+    name       text        NOT NULL,                               -- of the step's file; `baseline` for 1
+    checksum   text        NOT NULL,                               -- SHA-256 of the step, or of the baseline's tables
     applied_at timestamptz NOT NULL DEFAULT statement_timestamp()  -- farrier.now() does not exist yet
 );
 
 -- One row: the set of functions, views, triggers and rights that was applied last.
 CREATE TABLE IF NOT EXISTS farrier.schema_set (
     only_one   boolean     PRIMARY KEY DEFAULT true CHECK (only_one),
-    hash       text        NOT NULL,  -- of the texts below
-    tables     text        NOT NULL,  -- hash of the baseline of the program that applied it
+    hash       text        NOT NULL,  -- of the texts in schema_objects
+    tables     text        NOT NULL,  -- hash of the baseline of the program that applied the set
     release    text        NOT NULL,  -- of that program
-    server     integer     NOT NULL,  -- major version of PostgreSQL, on which the definitions below depend
+    server     integer     NOT NULL,  -- major version of PostgreSQL, on which schema_objects.definition depends
     applied_at timestamptz NOT NULL DEFAULT statement_timestamp()
 );
 
--- The members of that set. What is listed here is farrier's: the next migration replaces it, or drops what its set lacks.
+-- The members of that set. An object that is listed here is farrier's: the next migration replaces it, or drops it if its set
+-- lacks it.
 CREATE TABLE IF NOT EXISTS farrier.schema_objects (
     kind       text NOT NULL CHECK (kind IN ('function', 'view', 'trigger', 'rights')),
     name       text NOT NULL,  -- of its file; a trigger's is TABLE.TRIGGER
     source     text NOT NULL,  -- text of its file
-    definition text,           -- hash of what the server has made of it; null for rights
+    definition text,           -- hash of the definition that the server made of it; null for rights
     PRIMARY KEY (kind, name)
 );
 
@@ -93,93 +95,101 @@ CREATE OR REPLACE FUNCTION farrier.now() RETURNS timestamptz
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN statement_timestamp();
 
--- Time: the pulse that notices a clock that was set back, and the mend of stored times.
+-- Time: the pulse by which controllers notice a clock that was set back, and the mends of stored times.
 
+-- One row: when a controller last committed a pulse.
 CREATE TABLE farrier.pulse (
     one boolean     PRIMARY KEY DEFAULT true CHECK (one),
-    at  timestamptz NOT NULL
+    at  timestamptz NOT NULL  -- never earlier than an earlier pulse, unless the clock was set back
 );
 
 INSERT INTO farrier.pulse (at) VALUES (farrier.now());
 
--- A setback of the clock whose stored times are not mended yet. The mend goes over the tables in the order of `mendable`;
--- `place` is the one that is under way, and `after` the last id that was mended there, null once the table is finished.
+-- A setback of the clock after which the stored times are not mended yet. The mend goes over the tables in the order of
+-- farrier.mendable().
 CREATE TABLE farrier.mends (
     id       bigint   GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    back     interval NOT NULL,
-    noticed  xid      NOT NULL DEFAULT pg_current_xact_id()::xid,  -- rows that are younger were written by the right time
-    place    text     NOT NULL DEFAULT '',
-    after    bigint
+    back     interval NOT NULL,                                    -- by how much the clock was set back
+    noticed  xid      NOT NULL DEFAULT pg_current_xact_id()::xid,  -- rows that are younger have correct times
+    place    text     NOT NULL DEFAULT '',                         -- the table that is being mended, as mendable() names it; ''
+                                                                   -- before the first
+    after    bigint                                                -- the last id that was mended there; null once the table is
+                                                                   -- finished
 );
 
 -- =====================================================================================================================
 -- Tables: model
 -- =====================================================================================================================
 
--- The model and the configuration as triggers and functions read them: filled by every migration and by controllers, never by hand.
+-- The model and the configuration as triggers, functions and views read them. Written by every migration and by controllers,
+-- never by hand.
 
--- The edges and first values of farrier.model, filled from it by every migration run.
+-- The changes that a layer of a resource may make; triggers refuse all others.
 CREATE TABLE farrier.edges (
-    kind       text NOT NULL,
-    layer      text NOT NULL,
+    kind       text NOT NULL,  -- node, maas_region, or one of farrier.kinds
+    layer      text NOT NULL,  -- of a node: status, management, onboarding or decommission; of any other kind: state
     from_value text NOT NULL,
     to_value   text NOT NULL,
     PRIMARY KEY (kind, layer, from_value, to_value)
 );
 
+-- The values in which a layer of a resource may begin.
 CREATE TABLE farrier.initial_values (
-    kind  text NOT NULL,
-    layer text NOT NULL,
+    kind  text NOT NULL,  -- as in edges
+    layer text NOT NULL,  -- as in edges
     value text NOT NULL,
     PRIMARY KEY (kind, layer, value)
 );
 
+-- The status of a node that goes with the status of its workflow, when it is live and in the commit that ends it; see check_pair.
 CREATE TABLE farrier.workflow_mapping (
-    kind            text NOT NULL,
+    kind            text NOT NULL,  -- onboarding or decommission; none, also as the status, for a node without a live workflow
     workflow_status text NOT NULL,
     node_status     text NOT NULL,
     PRIMARY KEY (kind, workflow_status, node_status)
 );
 
--- What the status of a workflow says of it; statuses are the same for both kinds.
+-- What each status of a workflow means; the same for both kinds.
 CREATE TABLE farrier.workflow_statuses (
     status    text    PRIMARY KEY,
-    ended     boolean NOT NULL,
-    succeeded boolean NOT NULL,     -- ended with what it was begun for
-    failed    boolean NOT NULL,
-    at_work   boolean NOT NULL      -- goes on by itself
+    ended     boolean NOT NULL,  -- the workflow has ended
+    succeeded boolean NOT NULL,  -- it ended with what it was begun for
+    failed    boolean NOT NULL,  -- it waits for another attempt or for an operator
+    at_work   boolean NOT NULL   -- it goes on by itself
 );
 
--- What the plpgsql side has to know of the model and of the configuration; filled from them, never edited.
+-- The actions that an intent may ask for.
 CREATE TABLE farrier.actions (
     action       text    PRIMARY KEY,
-    since        integer NOT NULL,
-    interrupts   boolean NOT NULL,     -- while one is pending, a step that only reads is cut short
-    while_paused boolean NOT NULL,     -- not held back by a pause
-    params       jsonb   NOT NULL
+    since        integer NOT NULL,  -- the version of the API in which it was added
+    interrupts   boolean NOT NULL,  -- while such an intent is pending, a step that only reads is cut short
+    while_paused boolean NOT NULL,  -- a pause of the node does not hold it back
+    params       jsonb   NOT NULL   -- rules of the parameters; see params_fault
 );
 
+-- The recommended action for each failure.
 CREATE TABLE farrier.advice (
-    failure text PRIMARY KEY,
-    action  text NOT NULL
+    failure text PRIMARY KEY,  -- a failure class; quarantine:CAUSE or bmc:FAILURE
+    action  text NOT NULL      -- for operators
 );
 
+-- Settings that functions need.
 CREATE TABLE farrier.settings (
-    name  text PRIMARY KEY,
+    name  text PRIMARY KEY,  -- api_min, api_max, brake_at_least, brake_share, brake_window_seconds, identity_placeholders,
+                             -- offline_after_seconds
     value jsonb NOT NULL
 );
 
 INSERT INTO farrier.settings VALUES ('offline_after_seconds', '180'), ('api_min', '1'), ('api_max', '1');
 
--- How long a node may stay in a state: the limits in force. The substate of a running workflow is its stage; state end_to_end is
--- the clock of a whole workflow. Scope '' is for all nodes, 'model' and 'site' for those of that name; a site's limit comes first.
--- The migration writes the defaults, each controller that starts writes those of its settings.
+-- How long a node, its workflow and a MAAS region may stay in a state: the limits in force. The migration writes the defaults,
+-- each controller that starts those of its settings.
 CREATE TABLE farrier.limits (
-    kind     text     NOT NULL,
-    state    text     NOT NULL,
-    substate text     NOT NULL,
-    scope    text     NOT NULL CHECK (scope IN ('', 'model', 'site')),
-    name     text     NOT NULL,
+    kind     text     NOT NULL,  -- node, management, onboarding, decommission or maas_region
+    state    text     NOT NULL,  -- end_to_end for the clock of a whole workflow
+    substate text     NOT NULL,  -- stage of a running workflow; else empty
+    scope    text     NOT NULL CHECK (scope IN ('', 'model', 'site')),  -- site before model before '', which is all nodes
+    name     text     NOT NULL,  -- of the site or model; else empty
     lasts    interval NOT NULL,
     PRIMARY KEY (kind, state, substate, scope, name)
 );
@@ -196,21 +206,24 @@ BEGIN
     RETURN NOT EXISTS (SELECT FROM wake_requests WHERE xact = pg_current_xact_id());
 END $$;
 
--- The loop: which resource runs when, what woke it, and what its last run returned. Knows no kind of resource.
+-- The loop: which resource runs when, what enqueued it, and what its last run returned. These tables depend on no kind.
 
--- One row is the schedule, the queue and the lock of one resource. Narrow, and rewritten twice a run: half-full pages
--- keep an update on its page, and vacuum comes early because a claim walks over what it has not removed yet.
+-- One row for each resource that runs: its schedule, its queue and its lock. Narrow, and rewritten twice a run: half-full pages
+-- keep an update on its page, and vacuum runs early because a claim walks over dead rows.
 CREATE TABLE farrier.schedule (
     kind             text        NOT NULL,
     id               bigint      NOT NULL,
-    lane             smallint    NOT NULL DEFAULT 1 CHECK (lane IN (0, 1)),  -- 0 woken, 1 periodic
-    reruns           smallint    NOT NULL DEFAULT 0,                         -- in a row, because of transitions
-    due_at           timestamptz NOT NULL CHECK (isfinite(due_at)),          -- lag is measured from it; while claimed, the lease's end
-    wake_seq         bigint      NOT NULL DEFAULT 0,
-    claimed_wake_seq bigint,                                                 -- wake_seq as the claim took it
-    claim_token      bigint,                                                 -- fencing token, random; null when nobody holds the row
-    owner            uuid,                                                   -- the process that holds it
-    outcome_key      integer,                                                -- checksum of the stored outcome: an unchanged one is not written again
+    lane             smallint    NOT NULL DEFAULT 1 CHECK (lane IN (0, 1)),
+                                                      -- queue: 0 enqueued, or due at once after a transition; 1 periodic
+    reruns           smallint    NOT NULL DEFAULT 0,  -- consecutive runs, each at once after a transition
+    due_at           timestamptz NOT NULL CHECK (isfinite(due_at)),  -- when the next run is due; while claimed, when the lease
+                                                                     -- ends
+    wake_seq         bigint      NOT NULL DEFAULT 0,  -- counts wake requests
+    claimed_wake_seq bigint,                          -- wake_seq as the claim found it: a higher wake_seq means that the resource
+                                                      -- was enqueued during the run
+    claim_token      bigint,                          -- fencing token, random; null if the row is not claimed
+    owner            uuid,                            -- the controller process that has claimed it
+    outcome_key      integer,                         -- checksum of the stored outcome, so that an equal one is not written again
     PRIMARY KEY (kind, id)
 ) WITH (
     fillfactor = 50,
@@ -219,34 +232,35 @@ CREATE TABLE farrier.schedule (
 );
 CREATE INDEX schedule_due ON farrier.schedule (kind, lane, due_at);
 
--- Wakes asked for in a transaction, kept only until its COMMIT. They are applied there, all at once and in the order
--- of ids: a schedule row is locked for the length of the COMMIT and not of the client's transaction, and two clients
--- that wake the same resources in opposite order cannot deadlock. No row outlives its transaction, so none is logged.
+-- Wake requests of transactions that have not committed; apply_wakes applies and deletes them at COMMIT, all at once and in the
+-- order of ids. So a schedule row is locked for the length of the COMMIT and not of the client's transaction, and two clients
+-- that enqueue the same resources in opposite order cannot deadlock. No row outlives its transaction, so the table is not logged.
 CREATE UNLOGGED TABLE farrier.wake_requests (
-    xact  xid8    NOT NULL DEFAULT pg_current_xact_id(),
+    xact  xid8    NOT NULL DEFAULT pg_current_xact_id(),    -- the transaction that enqueues the resource
     kind  text    NOT NULL,
     id    bigint  NOT NULL,
-    first boolean NOT NULL DEFAULT farrier.is_first_wake()  -- of its transaction: it applies them all
+    first boolean NOT NULL DEFAULT farrier.is_first_wake()  -- of its transaction: its deferred trigger applies them all
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX wake_requests_xact ON farrier.wake_requests (xact);
 
--- What the last run of each resource said; written only when it changed.
+-- What the last run of each resource returned; written only when that changed.
 CREATE TABLE farrier.outcomes (
     kind     text        NOT NULL,
     id       bigint      NOT NULL,
-    at       timestamptz NOT NULL,
-    outcome  jsonb       NOT NULL,
-    error    text        GENERATED ALWAYS AS (outcome ->> 'error') STORED,  -- in which the last run ended; apart, for its index
-    error_at timestamptz,  -- since when every run ends in this error; kept while other parts of the outcome change
+    at       timestamptz NOT NULL,  -- when the outcome became this one
+    outcome  jsonb       NOT NULL,  -- {outcome, reason, source, error}: which one, why, the source line that made it, and the
+                                    -- label of an error in which the run ended or for whose end it waits
+    error    text        GENERATED ALWAYS AS (outcome ->> 'error') STORED,  -- a column of its own for the index
+    error_at timestamptz,           -- since when every run has ended in this error; kept while the rest of the outcome changes
     PRIMARY KEY (kind, id)
 );
 CREATE INDEX outcomes_failing ON farrier.outcomes (kind, error) WHERE error IS NOT NULL;
 
--- Locks of things that have no row of their own: a row for each that was ever locked, by purpose and hash. Only the functions of
--- the owner lock them, unlike advisory locks, which any login may hold. They need not outlive a crash, so the table is not logged.
+-- Locks of things that have no row of their own: a row for each that was ever locked. Only functions of the owner lock them,
+-- unlike advisory locks, which any login may hold. They need not outlive a crash, so the table is not logged.
 CREATE UNLOGGED TABLE farrier.locks (
-    purpose text   NOT NULL,
-    key     bigint NOT NULL,
+    purpose text   NOT NULL,  -- what is locked: bmc_login, segment_prefixes or segment_number
+    key     bigint NOT NULL,  -- hash of which one
     PRIMARY KEY (purpose, key)
 );
 
@@ -254,46 +268,50 @@ CREATE UNLOGGED TABLE farrier.locks (
 -- Tables: history
 -- =====================================================================================================================
 
--- Every change of a layer, and how old changes are removed.
+-- Every change of a layer of a resource, and the pass that removes old changes.
 
--- One row for each change of a layer, for ever by default. claim_token tells a commit whose reply was lost from one
--- that never happened.
+-- One row for each change of a layer, and for its beginning. Kept for ever unless a controller is configured to remove old rows.
 CREATE TABLE farrier.history (
-    kind              text        NOT NULL,
-    id                bigint      NOT NULL,
-    version           bigint      NOT NULL,
-    layer             text        NOT NULL,
-    from_value        text,
-    to_value          text        NOT NULL,
-    at                timestamptz NOT NULL,
-    seconds_in_source double precision,
-    cause             text        NOT NULL,
-    reason            text        NOT NULL,
-    source            text        NOT NULL,
-    controller        uuid        NOT NULL,
-    claim_token       bigint      NOT NULL,
+    kind              text             NOT NULL,
+    id                bigint           NOT NULL,
+    version           bigint           NOT NULL,  -- of the resource, as the change left it
+    layer             text             NOT NULL,  -- of a node: status, management, onboarding, onboarding_stage, decommission,
+                                                  -- decommission_stage, or details.NAME for a value that intent `set` changed; of
+                                                  -- any other kind: state
+    from_value        text,                       -- null for the beginning of a layer
+    to_value          text             NOT NULL,
+    at                timestamptz      NOT NULL,
+    seconds_in_source double precision,           -- how long the layer had been in from_value; null for its beginning and for
+                                                  -- details
+    cause             text             NOT NULL,  -- what made the run change it: `intent ID`, `stage: NAME`, ...
+    reason            text             NOT NULL,  -- why, for operators
+    source            text             NOT NULL,  -- the source line that decided it; for what a function recorded, its name or
+                                                  -- `database`
+    controller        uuid             NOT NULL,  -- the process that committed it; zero for the database
+    claim_token       bigint           NOT NULL,  -- of the run's claim; proves that a commit whose reply was lost did happen
     PRIMARY KEY (kind, id, version, layer)
 ) WITH (
     -- A fifth of ten million rows, the default, is much for one vacuum.
     autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 10000
 );
--- Pages by time: one statement writes up to a hundred thousand rows with the same `at`, so `at` alone would sort all of them
--- for every page. Of one id there are a handful at most.
+-- Pages by time: one statement writes up to a hundred thousand rows with the same `at`, so `at` alone would sort all of them for
+-- every page. Of one id there are a handful at most.
 CREATE INDEX history_time ON farrier.history (at, id);
 
--- The one pass over old history: how far it is, and when its next step is due. Whoever holds the row takes the step, so any
--- number of replicas share one pass, and one that dies leaves it where it was.
+-- One row: the progress of the pass over old history. A transaction that locks the row takes the next step, so all controllers
+-- share one pass, and one that dies leaves it as it was.
 CREATE TABLE farrier.history_retention (
     only_one    boolean     PRIMARY KEY DEFAULT true CHECK (only_one),
-    due_at      timestamptz NOT NULL DEFAULT farrier.now(),
-    began_at    timestamptz,                       -- null between passes
-    looked      bigint      NOT NULL DEFAULT 0,    -- of this pass, or the last
-    deleted     bigint      NOT NULL DEFAULT 0,
-    at          timestamptz,                       -- the row that was looked at last
-    id          bigint,
-    version     bigint,
-    kind        text,
-    layer       text
+    due_at      timestamptz NOT NULL DEFAULT farrier.now(),  -- when the next step is due
+    began_at    timestamptz,                                 -- when this pass began; null between passes
+    looked      bigint      NOT NULL DEFAULT 0,              -- rows examined in this pass, or in the last one
+    deleted     bigint      NOT NULL DEFAULT 0,              -- rows deleted in it
+    at          timestamptz,                                 -- key of the row that was examined last: at, id, version, kind,
+                                                             -- layer; null between passes
+    id          bigint,                                      -- see at
+    version     bigint,                                      -- see at
+    kind        text,                                        -- see at
+    layer       text                                         -- see at
 );
 
 INSERT INTO farrier.history_retention DEFAULT VALUES;
@@ -304,92 +322,118 @@ INSERT INTO farrier.history_retention DEFAULT VALUES;
 
 -- Nodes, and what no two of them may share: network addresses, BMCs, machines.
 
+-- One row for each node, deleted ones included: a deleted node keeps its row and its history. Written by commits of its runs; a
+-- node is created by register_node.
 CREATE TABLE farrier.nodes (
     id                    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    name                  text        NOT NULL,
-    site                  text,
-    model                 text,
+    name                  text        NOT NULL,                -- unique among nodes that are not deleted
+    site                  text,                                -- name of its site's file, without .toml; null for none
+    model                 text,                                -- model of the machine; limits may differ by it
     labels                jsonb       NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(labels) = 'object'),
-    agentless             boolean     NOT NULL DEFAULT false,
-    auto_manage           boolean     NOT NULL DEFAULT true,
-    maas_id               text,
-    maas_created          boolean     NOT NULL DEFAULT false,  -- farrier made its machine in MAAS
+                                                               -- {name: value}, as registered or set; templates of the site use
+                                                               -- them
+    agentless             boolean     NOT NULL DEFAULT false,  -- no agent enrolls: health is read from BMC and MAAS
+    auto_manage           boolean     NOT NULL DEFAULT true,   -- verifies the BMC as soon as its details are complete, without an
+                                                               -- intent `manage`
+    maas_id               text,                                -- system id of its machine in MAAS; null: none
+    maas_created          boolean     NOT NULL DEFAULT false,  -- farrier created that machine in MAAS
     created_at            timestamptz NOT NULL DEFAULT farrier.now(),
-    version               bigint      NOT NULL DEFAULT 1,
-    status                text        NOT NULL,
-    status_entered_at     timestamptz NOT NULL DEFAULT farrier.now(),
-    management            text        NOT NULL,
-    management_entered_at timestamptz NOT NULL DEFAULT farrier.now(),
-    bmc_address           text,
-    bmc_endpoint          text COLLATE "C",  -- host and port of the address; filled in by a trigger
-    bmc_credential        text,       -- a reference, never a secret
-    bmc                   jsonb       NOT NULL DEFAULT '{}',
-    -- Apart from the JSON that holds them: an index on an expression over that would be written anew with every read of power,
-    -- one on these is not while they stay.
+    version               bigint      NOT NULL DEFAULT 1,      -- incremented by each commit that writes the row; a run decided on
+                                                               -- another version is a conflict
+    status                text        NOT NULL,                -- coarse lifecycle (farrier.model.status); edges are in
+                                                               -- farrier.edges
+    status_entered_at     timestamptz NOT NULL DEFAULT farrier.now(),  -- since when the status is this one
+    management            text        NOT NULL,                -- whether the BMC may be used (farrier.model.management); edges
+                                                               -- are in farrier.edges
+    management_entered_at timestamptz NOT NULL DEFAULT farrier.now(),  -- since when the management is this one
+    bmc_address           text,                                -- https URL or host[:port] of the BMC
+    bmc_endpoint          text COLLATE "C",                    -- host and port of bmc_address; set by a trigger
+    bmc_credential        text,                                -- reference such as file:/run/creds/bmc-1, never a secret
+    bmc                   jsonb       NOT NULL DEFAULT '{}',   -- what is known of the BMC from trying it (farrier.model.node.Bmc)
+    -- Columns besides the JSON that has them: an index on an expression over that would be updated by every read of power, and
+    -- one on these is only when they change.
     power                 text        GENERATED ALWAYS AS (CASE WHEN bmc ? 'power_at' THEN bmc ->> 'power' END) STORED,
+                                                               -- power that was last read, on or off; null while unknown
     sync_failure          text        GENERATED ALWAYS AS (bmc ->> 'sync_failure') STORED,
-    quarantine            jsonb,
-    paused                jsonb,
-    ever_onboarded        boolean     NOT NULL DEFAULT false,
-    ever_active           boolean     NOT NULL DEFAULT false,
-    not_scrubbed          boolean     NOT NULL DEFAULT false,
-    deleting              boolean     NOT NULL DEFAULT false,
-    redeploying           boolean     NOT NULL DEFAULT false,  -- a reimage ended; the onboarding that follows has not begun
+                                                               -- class of failure of the last regular read
+                                                               -- (farrier.model.bmc.BmcFailure); null if there is none
+    quarantine            jsonb,                               -- {cause, reason}: why the node is quarantined. Kept on its way
+                                                               -- out of service; cause cleanup_validation_failed is kept until a
+                                                               -- validation succeeds or an operator releases the node with a
+                                                               -- reason
+    paused                jsonb,                               -- {reason, at}: an operator has paused the node, so it is observed
+                                                               -- and nothing is done to it; null if not
+    ever_onboarded        boolean     NOT NULL DEFAULT false,  -- an onboarding of this node has ended completed or reconciled
+    ever_active           boolean     NOT NULL DEFAULT false,  -- the node has been in service: `delete` is refused,
+                                                               -- `decommission` or `remove` end it
+    not_scrubbed          boolean     NOT NULL DEFAULT false,  -- an agent task was given up by force, or a cleaning was
+                                                               -- cancelled; only a finished scrub clears it, and until then
+                                                               -- `reactivate` and `release` are refused
+    deleting              boolean     NOT NULL DEFAULT false,  -- an intent `delete` was accepted; the node is on its way to
+                                                               -- deleted
+    redeploying           boolean     NOT NULL DEFAULT false,  -- a reimage has ended, and the onboarding that follows has not
+                                                               -- begun
     live_workflow_kind    text CHECK (live_workflow_kind IN ('onboarding', 'decommission')),
-    live_workflow_id      bigint,
-    -- A repetition with a count costs thirty times as much, and every update of a row checks it; what passes is ASCII, so its
-    -- bytes are its characters.
-    CONSTRAINT node_name_form CHECK (octet_length(name) <= 253 AND name ~ '^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$' AND name !~ '^[0-9]+$'),
+                                                               -- which table has its live workflow; null: none is live
+    live_workflow_id      bigint,                              -- the live workflow; checked at COMMIT (check_pair)
+    -- Length and pattern are checked apart: a repetition with a count costs thirty times as much, and every update of a row
+    -- checks it. What matches is ASCII, so its bytes are its characters.
+    CONSTRAINT node_name_form CHECK (
+        octet_length(name) <= 253 AND name ~ '^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$' AND name !~ '^[0-9]+$'),
     CONSTRAINT live_workflow_whole CHECK ((live_workflow_kind IS NULL) = (live_workflow_id IS NULL))
 ) WITH (fillfactor = 80);
--- A deleted node keeps its row and its history; its name and its BMC are free again.
+-- The name and the machine of a deleted node are free again.
 CREATE UNIQUE INDEX nodes_name ON farrier.nodes (name) WHERE status <> 'deleted';
-CREATE UNIQUE INDEX nodes_maas ON farrier.nodes (site, maas_id) NULLS NOT DISTINCT WHERE status <> 'deleted' AND maas_id IS NOT NULL;
+CREATE UNIQUE INDEX nodes_maas ON farrier.nodes (site, maas_id) NULLS NOT DISTINCT
+    WHERE status <> 'deleted' AND maas_id IS NOT NULL;
 CREATE INDEX nodes_status ON farrier.nodes (status, status_entered_at);
 CREATE INDEX nodes_management ON farrier.nodes (management, management_entered_at) WHERE status <> 'deleted';
--- The few of which more has to be known. Nodes at rest are in none of these.
+-- For gauges of the few nodes that need attention; nodes at rest are in none of these.
 CREATE INDEX nodes_not_on ON farrier.nodes (power)
     WHERE power IS DISTINCT FROM 'on' AND management = 'manageable' AND status <> 'deleted';
 CREATE INDEX nodes_unread ON farrier.nodes (sync_failure)
     WHERE sync_failure IS NOT NULL AND management = 'manageable' AND status <> 'deleted';
 CREATE INDEX nodes_paused ON farrier.nodes (id) WHERE paused IS NOT NULL AND status <> 'deleted';
 
+-- MAC addresses of the machines of nodes, as registered or set.
 CREATE TABLE farrier.node_macs (
-    mac     macaddr PRIMARY KEY,
+    mac     macaddr PRIMARY KEY,  -- of a network card of the machine
     node_id bigint NOT NULL REFERENCES farrier.nodes
 );
 CREATE INDEX node_macs_node ON farrier.node_macs (node_id);
 
--- What an address claims, however it is spelled: with a path, that one system; without, the whole BMC with every system
--- behind it. Ranges of text, because "the whole" and "a part of it" have to exclude each other whoever comes first.
+-- What a BMC address claims, whatever its spelling (bmc_span_of): with a path, that one system; without, the whole BMC with every
+-- system behind it. A range of text, because the whole and a part of it exclude each other, in whichever order they come.
 CREATE TYPE farrier.bmc_span AS RANGE (subtype = text, collation = "C");
 
--- Written by a trigger alone. Apart from the node, whose row changes with every move of its status.
+-- What the BMC address of each node claims. Written only by claim_bmc. A table of its own, because the exclusion constraint would
+-- be checked with every change of a node's row.
 CREATE TABLE farrier.node_bmcs (
     node_id bigint PRIMARY KEY REFERENCES farrier.nodes,
-    span    farrier.bmc_span NOT NULL,
+    span    farrier.bmc_span NOT NULL,  -- what its bmc_address claims
     CONSTRAINT node_bmcs_one EXCLUDE USING gist (span WITH &&)
 );
 
--- The logins at each BMC that are not known to have succeeded, by node: the `tries` of the nodes, kept where they were
--- made. They outlive the node and its address by five minutes, because the account that a BMC may lock does, too. `open` is
--- the one that may be under way. Written by a trigger alone.
+-- Logins at each BMC that are not known to have succeeded: the tries of nodes.bmc, kept where they were made. They outlive the
+-- node's address and the node by five minutes, because the lock that a BMC puts on the account does, too. Written only by
+-- note_logins.
 CREATE TABLE farrier.bmc_logins (
-    endpoint text COLLATE "C" NOT NULL,
-    node_id  bigint      NOT NULL REFERENCES farrier.nodes,
-    at       timestamptz NOT NULL,
-    open     boolean     NOT NULL,
+    endpoint text COLLATE "C" NOT NULL,                      -- host and port of the BMC
+    node_id  bigint      NOT NULL REFERENCES farrier.nodes,  -- the node that logged in
+    at       timestamptz NOT NULL,                           -- when the login was made
+    open     boolean     NOT NULL,                           -- the login may be under way
     PRIMARY KEY (endpoint, node_id, at)
 );
 CREATE INDEX bmc_logins_at ON farrier.bmc_logins (at);
 
--- What identifies the machines of nodes, written by a trigger on `nodes` alone. `holds` is false for a node whose
--- machine another node had recorded first while its number passed for a filler: such duplicates are reported and stay.
+-- What identifies the machine of each node, from nodes.bmc. Of nodes with the same machine one holds it. The others recorded it
+-- while its number passed for a filler (setting identity_placeholders): such duplicates are reported and stay. Written only by
+-- claim_identity and set_identity_placeholders.
 CREATE TABLE farrier.node_identities (
     node_id bigint  NOT NULL REFERENCES farrier.nodes,
     kind    text    NOT NULL CHECK (kind IN ('uuid', 'serial', 'mac')),
-    value   text    COLLATE "C" NOT NULL,
-    holds   boolean NOT NULL,
+    value   text    COLLATE "C" NOT NULL,  -- in the spelling of identity_keys
+    holds   boolean NOT NULL,              -- the machine belongs to this node; false for a duplicate
     PRIMARY KEY (node_id, kind, value)
 );
 CREATE UNIQUE INDEX node_identities_one ON farrier.node_identities (kind, value) WHERE holds;
@@ -399,57 +443,69 @@ CREATE INDEX node_identities_shared ON farrier.node_identities (kind, value) WHE
 -- Tables: workflows
 -- =====================================================================================================================
 
--- The workflows of nodes: at most one of a node is live.
+-- The workflows of nodes.
 
+-- Workflows that take a node into service. At most one workflow of a node is live, of either kind.
 CREATE TABLE farrier.node_onboardings (
     id                bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     node_id           bigint      NOT NULL REFERENCES farrier.nodes,
-    mode              text,
-    status            text        NOT NULL DEFAULT 'pending',
-    status_entered_at timestamptz NOT NULL DEFAULT farrier.now(),
-    stage             text,
-    stage_entered_at  timestamptz NOT NULL DEFAULT farrier.now(),
-    attempt           integer     NOT NULL DEFAULT 1,
-    next_attempt_at   timestamptz,
-    failure_class     text,
-    failure_detail    text,
-    stop_requested    text,
-    after_undo        text,
-    mode_given_at     timestamptz,
-    options           jsonb       NOT NULL DEFAULT '{}',
-    skipped           jsonb       NOT NULL DEFAULT '[]',
-    upstream          jsonb       NOT NULL DEFAULT '{}',  -- what the stage remembers of its requests to MAAS
-    -- What the workflow's requests are recognised by in MAAS. Ids begin anew with each database, and several may use one region:
-    -- only what nobody can guess proves that a request was ours.
+    mode              text,                                        -- deploy, adopt or manual; null until an intent gives it one
+    status            text        NOT NULL DEFAULT 'pending',      -- farrier.model.workflow.WorkflowStatus; edges are in
+                                                                   -- farrier.edges
+    status_entered_at timestamptz NOT NULL DEFAULT farrier.now(),  -- since when the status is this one
+    stage             text,                                        -- null before the first
+    stage_entered_at  timestamptz NOT NULL DEFAULT farrier.now(),  -- since when the stage is this one
+    attempt           integer     NOT NULL DEFAULT 1,              -- counts attempts of the stage, from 1
+    next_attempt_at   timestamptz,                                 -- when a stage that failed is tried again
+    failure_class     text,                                        -- why the last attempt failed
+                                                                   -- (farrier.model.failures.FailureClass)
+    failure_detail    text,                                        -- the same for operators
+    stop_requested    text,                                        -- drain_failed, frozen (by an operator) or failed: the
+                                                                   -- workflow is to stop, which takes several edges
+    after_undo        text,                                        -- where `compensating` leads: cancel or restart; else null
+    mode_given_at     timestamptz,                                 -- when its end-to-end clock began
+    options           jsonb       NOT NULL DEFAULT '{}',           -- what was asked for with it (farrier.model.node.Options)
+    skipped           jsonb       NOT NULL DEFAULT '[]',           -- [{stage, why}]: stages that were not run
+    upstream          jsonb       NOT NULL DEFAULT '{}',           -- what its stages did in MAAS and have to remember
+                                                                   -- (farrier.model.node.Upstream)
+    -- Random, because ids begin anew with each database, and several databases may use one region: only a value that cannot be
+    -- guessed proves that a request was this workflow's.
     mark              text        NOT NULL DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 16),
+                                                                   -- by which its requests are recognised in MAAS
     created_at        timestamptz NOT NULL DEFAULT farrier.now(),
-    ended_at          timestamptz            -- null while it is live; set by a trigger, with the status
+    ended_at          timestamptz                                  -- null while it is live; set by a trigger, with the status
 );
 CREATE UNIQUE INDEX node_onboardings_live ON farrier.node_onboardings (node_id)
     WHERE ended_at IS NULL;
 CREATE INDEX node_onboardings_node ON farrier.node_onboardings (node_id, id);
 
+-- Workflows that take a node out of service, for a while or for good. At most one workflow of a node is live, of either kind.
 CREATE TABLE farrier.node_decommissions (
     id                bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     node_id           bigint      NOT NULL REFERENCES farrier.nodes,
-    mode              text        NOT NULL,
-    status            text        NOT NULL DEFAULT 'pending',
-    status_entered_at timestamptz NOT NULL DEFAULT farrier.now(),
-    stage             text,
-    stage_entered_at  timestamptz NOT NULL DEFAULT farrier.now(),
-    attempt           integer     NOT NULL DEFAULT 1,
-    next_attempt_at   timestamptz,
-    failure_class     text,
-    failure_detail    text,
-    stop_requested    text,
-    after_undo        text,
-    mode_given_at     timestamptz,
-    options           jsonb       NOT NULL DEFAULT '{}',
-    skipped           jsonb       NOT NULL DEFAULT '[]',
-    upstream          jsonb       NOT NULL DEFAULT '{}',
+    mode              text        NOT NULL,                        -- soft_reset, reimage, full_decommission or storage_cleanup
+    status            text        NOT NULL DEFAULT 'pending',      -- farrier.model.workflow.WorkflowStatus; edges are in
+                                                                   -- farrier.edges
+    status_entered_at timestamptz NOT NULL DEFAULT farrier.now(),  -- since when the status is this one
+    stage             text,                                        -- null before the first
+    stage_entered_at  timestamptz NOT NULL DEFAULT farrier.now(),  -- since when the stage is this one
+    attempt           integer     NOT NULL DEFAULT 1,              -- counts attempts of the stage, from 1
+    next_attempt_at   timestamptz,                                 -- when a stage that failed is tried again
+    failure_class     text,                                        -- why the last attempt failed
+                                                                   -- (farrier.model.failures.FailureClass)
+    failure_detail    text,                                        -- the same for operators
+    stop_requested    text,                                        -- drain_failed, frozen (by an operator) or failed: the
+                                                                   -- workflow is to stop, which takes several edges
+    after_undo        text,                                        -- where `compensating` leads: cancel or restart; else null
+    mode_given_at     timestamptz,                                 -- when its end-to-end clock began
+    options           jsonb       NOT NULL DEFAULT '{}',           -- what was asked for with it (farrier.model.node.Options)
+    skipped           jsonb       NOT NULL DEFAULT '[]',           -- [{stage, why}]: stages that were not run
+    upstream          jsonb       NOT NULL DEFAULT '{}',           -- what its stages did in MAAS and have to remember
+                                                                   -- (farrier.model.node.Upstream)
     mark              text        NOT NULL DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 16),
+                                                                   -- by which its requests are recognised in MAAS
     created_at        timestamptz NOT NULL DEFAULT farrier.now(),
-    ended_at          timestamptz            -- null while it is live; set by a trigger, with the status
+    ended_at          timestamptz                                  -- null while it is live; set by a trigger, with the status
 );
 CREATE UNIQUE INDEX node_decommissions_live ON farrier.node_decommissions (node_id)
     WHERE ended_at IS NULL;
@@ -461,30 +517,30 @@ CREATE INDEX node_decommissions_node ON farrier.node_decommissions (node_id, id)
 
 -- The agents on nodes, and the tokens with which they enroll.
 
--- Single use, stored hashed, worthless after `expires_at`.
+-- Tokens with which agents enroll, each once. Stored as digests.
 CREATE TABLE farrier.bootstrap_tokens (
-    hash       bytea       PRIMARY KEY,
+    hash       bytea       PRIMARY KEY,  -- digest of the token
     node_id    bigint      NOT NULL REFERENCES farrier.nodes,
     issued_at  timestamptz NOT NULL DEFAULT farrier.now(),
-    expires_at timestamptz NOT NULL,
-    used_at    timestamptz,
-    revoked_at timestamptz
+    expires_at timestamptz NOT NULL,     -- from then on it is worthless
+    used_at    timestamptz,              -- when an agent enrolled with it
+    revoked_at timestamptz               -- when it was replaced or revoked before its use
 );
 CREATE INDEX bootstrap_tokens_node ON farrier.bootstrap_tokens (node_id);
 
--- The agent on a node: one row, rewritten by every heartbeat.
+-- The agent of each node: one row, updated by every heartbeat.
 CREATE TABLE farrier.node_agents (
     node_id           bigint      PRIMARY KEY REFERENCES farrier.nodes,
-    key_hash          bytea       NOT NULL,
-    facts             jsonb       NOT NULL DEFAULT '{}',
+    key_hash          bytea       NOT NULL,               -- digest of the key that the agent proves itself with
+    facts             jsonb       NOT NULL DEFAULT '{}',  -- what the agent reported as it enrolled
     enrolled_at       timestamptz NOT NULL DEFAULT farrier.now(),
-    last_heartbeat_at timestamptz,
-    health            jsonb       NOT NULL DEFAULT '{}',
+    last_heartbeat_at timestamptz,                        -- null before the first heartbeat
+    health            jsonb       NOT NULL DEFAULT '{}',  -- its last report: {ok, alerts, ssh_seed} (farrier.model.health)
     condition         text        GENERATED ALWAYS AS (
         CASE WHEN health @> '{"alerts": [{"blocks_scheduling": true}]}' THEN 'blocked'
              WHEN health @> '{"ok": false}' OR health -> 'alerts' <> '[]' THEN 'alerting'
-             ELSE 'ok' END) STORED,
-    ssh_seed_failures integer     NOT NULL DEFAULT 0
+             ELSE 'ok' END) STORED,                       -- of health, for gauges; `blocked`: an alert blocks scheduling
+    ssh_seed_failures integer     NOT NULL DEFAULT 0      -- consecutive heartbeats that reported a failed SSH seed
 ) WITH (fillfactor = 50);
 CREATE INDEX node_agents_unwell ON farrier.node_agents (condition) WHERE condition <> 'ok';
 
@@ -494,58 +550,66 @@ CREATE INDEX node_agents_unwell ON farrier.node_agents (condition) WHERE conditi
 
 -- Tasks of decommissions, and the logins that may work on them.
 
+-- Tasks of decommissions for agents and workers. At most one of a type is live for a node.
 CREATE TABLE farrier.node_tasks (
     id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     node_id       bigint      NOT NULL REFERENCES farrier.nodes,
-    workflow_id   bigint      NOT NULL REFERENCES farrier.node_decommissions,
-    type          text        NOT NULL,
+    workflow_id   bigint      NOT NULL REFERENCES farrier.node_decommissions,  -- the decommission that it belongs to
+    type          text        NOT NULL,                        -- farrier.model.node.TaskType
     status        text        NOT NULL DEFAULT 'queued'
                   CHECK (status IN ('queued', 'dispatched', 'succeeded', 'failed', 'expired', 'cancelled')),
-    params        jsonb       NOT NULL DEFAULT '{}',
-    attempt       integer     NOT NULL DEFAULT 1,
-    failures      integer     NOT NULL DEFAULT 0,
-    claimed_by    text,       -- 'agent of NODE' or 'worker LOGIN'
-    lease_token   uuid,
-    lease_until   timestamptz,
-    result        jsonb,
-    created_at    timestamptz NOT NULL DEFAULT farrier.now(),
-    dispatched_at timestamptz,
-    ended_at      timestamptz
+                                                               -- dispatched: claimed
+    params        jsonb       NOT NULL DEFAULT '{}',           -- for the agent or worker that claims it
+    attempt       integer     NOT NULL DEFAULT 1,              -- which issue of the task within its workflow, from 1; each is a
+                                                               -- row of its own
+    failures      integer     NOT NULL DEFAULT 0,              -- how many issues before this one ended failed
+    claimed_by    text,                                        -- 'agent of NODE' or 'worker LOGIN'; null before it is claimed
+    lease_token   uuid,                                        -- random; its claimant proves itself with it
+    lease_until   timestamptz,                                 -- the claimant renews it before then; afterwards the task ends
+                                                               -- expired and is issued again
+    result        jsonb,                                       -- JSON from the claimant; for a task that no claimant ended, a
+                                                               -- text that says why
+    created_at    timestamptz NOT NULL DEFAULT farrier.now(),  -- when it was queued
+    dispatched_at timestamptz,                                 -- when it was claimed
+    ended_at      timestamptz                                  -- when it ended, in whichever status
 );
 CREATE UNIQUE INDEX node_tasks_live ON farrier.node_tasks (node_id, type) WHERE status IN ('queued', 'dispatched');
 CREATE INDEX node_tasks_queued ON farrier.node_tasks (type, id) WHERE status = 'queued';
 CREATE INDEX node_tasks_workflow ON farrier.node_tasks (workflow_id, type, id);
 CREATE INDEX node_tasks_node ON farrier.node_tasks (node_id, id);
 
--- Logins that may work on tasks of several nodes, of which types and at which site (null: at any). Written by
--- grant_worker and revoke_worker.
+-- Logins that may claim tasks of several nodes. Written by grant_worker and revoke_worker.
 CREATE TABLE farrier.workers (
-    login      text        PRIMARY KEY,
-    types      text[]      NOT NULL,
-    site       text,
+    login      text        PRIMARY KEY,                   -- as session_user has it
+    types      text[]      NOT NULL,                      -- task types that it may claim
+    site       text,                                      -- of the nodes whose tasks it may claim; null: all sites
     granted_at timestamptz NOT NULL DEFAULT farrier.now(),
-    granted_by text        NOT NULL DEFAULT session_user
+    granted_by text        NOT NULL DEFAULT session_user  -- session_user of grant_worker
 );
 
 -- =====================================================================================================================
 -- Tables: intents
 -- =====================================================================================================================
 
--- What other services ask of nodes.
+-- Intents: what clients ask of nodes.
 
+-- What clients ask of nodes, with the response of the node's handler. Clients insert a row, or call farrier.intent().
 CREATE TABLE farrier.intents (
     id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    node            text        NOT NULL,        -- name or id, as it was given
-    node_id         bigint      NOT NULL REFERENCES farrier.nodes,
-    action          text        NOT NULL,
-    params          jsonb       NOT NULL DEFAULT '{}',
-    api_version     integer,
-    idempotency_key text,
-    requested_by    text,
+    node            text        NOT NULL,                           -- name or id, as the client gave it
+    node_id         bigint      NOT NULL REFERENCES farrier.nodes,  -- the node that was meant; set by a trigger
+    action          text        NOT NULL,                           -- farrier.model.actions.Action
+    params          jsonb       NOT NULL DEFAULT '{}',              -- by the rules in farrier.actions
+    api_version     integer,                                        -- version of the API that the client uses; null: the lowest
+                                                                    -- supported
+    idempotency_key text,                                           -- unique for a node: a repeated request is one intent
+    requested_by    text,                                           -- who asks, as the client says; recorded, not checked
     status          text        NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'accepted', 'rejected', 'superseded')),
-    reason          text,
+                                                                    -- set by the node's handler; accepted: begun or done in that
+                                                                    -- commit; superseded: a newer intent took its place
+    reason          text,                                           -- text of the response
     created_at      timestamptz NOT NULL DEFAULT farrier.now(),
-    answered_at     timestamptz,
+    answered_at     timestamptz,                                    -- when the status ceased to be pending
     CONSTRAINT intent_size CHECK (octet_length(params::text) <= 16384)
 );
 CREATE UNIQUE INDEX intents_key ON farrier.intents (node_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
@@ -556,49 +620,58 @@ CREATE INDEX intents_node ON farrier.intents (node_id, id);
 -- Tables: maas
 -- =====================================================================================================================
 
--- MAAS regions, and what they last said of the machines of nodes.
+-- MAAS regions, and what was read in them of the machines of nodes.
 
--- One row for each site that has a region: a resource of its own, so exactly one replica observes it. How often it is to
--- be looked at is copied from the site's file, because what is due is found here.
+-- One row for each site that has a MAAS region: a resource that runs, so exactly one controller at a time reads it.
 CREATE TABLE farrier.maas_regions (
     id               bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    site             text        NOT NULL UNIQUE,
-    url              text        NOT NULL DEFAULT '',
-    motion_every     interval    NOT NULL DEFAULT '30 seconds',
+    site             text        NOT NULL UNIQUE,                 -- name of the site's file, without .toml
+    url              text        NOT NULL DEFAULT '',             -- of the region; copied from the site's file
+    motion_every     interval    NOT NULL DEFAULT '30 seconds',   -- how often a machine that a workflow is changing is read;
+                                                                  -- copied from the site's file
     sweep_every      interval    NOT NULL DEFAULT '30 minutes' CHECK (sweep_every > interval '0'),
-    version          bigint      NOT NULL DEFAULT 1,
-    state            text        NOT NULL DEFAULT 'starting',
-    state_entered_at timestamptz NOT NULL DEFAULT farrier.now(),
-    username         text,                 -- whom our key belongs to
-    identified_at    timestamptz,          -- when that was asked
-    cursor           jsonb       NOT NULL DEFAULT '{}',  -- how far its events were read
-    complete_at      timestamptz,          -- until when every event is known
-    swept_at         timestamptz,          -- when machines were last read only because it was their turn
-    last_error       text,
-    failure          text,
-    failures         integer     NOT NULL DEFAULT 0,
-    next_try_at      timestamptz,
-    unreadable       jsonb       NOT NULL DEFAULT '{}',  -- machines that it cannot tell of, and when to ask again
-    since            timestamptz,          -- what was read earlier is another region's, or was judged by another user's key
+                                                                  -- within what time every machine is read; copied from the
+                                                                  -- site's file
+    version          bigint      NOT NULL DEFAULT 1,              -- incremented by each write; a run decided on another version
+                                                                  -- is a conflict
+    state            text        NOT NULL DEFAULT 'starting',     -- farrier.model.maas_region.RegionState; edges are in
+                                                                  -- farrier.edges
+    state_entered_at timestamptz NOT NULL DEFAULT farrier.now(),  -- since when the state is this one
+    username         text,                                        -- the user whose key the controllers have; null until the
+                                                                  -- region has said so
+    identified_at    timestamptz,                                 -- when the region was last asked for username
+    cursor           jsonb       NOT NULL DEFAULT '{}',           -- {newest, gaps}: how far its events were read
+                                                                  -- (farrier.model.maas_region.Cursor)
+    complete_at      timestamptz,                                 -- until when every event is known
+    swept_at         timestamptz,                                 -- until when machines have had their turn to be read
+    last_error       text,                                        -- text of the last failure; null if the last look succeeded
+    failure          text,                                        -- class of that failure (farrier.model.maas.MaasFailure)
+    failures         integer     NOT NULL DEFAULT 0,              -- consecutive failures
+    next_try_at      timestamptz,                                 -- not read again before; null: no pause
+    unreadable       jsonb       NOT NULL DEFAULT '{}',           -- {system_id: time}: machines that it cannot report, and when
+                                                                  -- each is asked for again
+    since            timestamptz,                                 -- earlier readings do not count: they are from another region,
+                                                                  -- or were made with the key of another user
     created_at       timestamptz NOT NULL DEFAULT farrier.now(),
-    configured_at    timestamptz           -- when a controller last had the site in its settings, to the minute
+    configured_at    timestamptz                                  -- when a controller last had the site in its settings, to the
+                                                                  -- minute; null: never noted
 ) WITH (fillfactor = 50);
 
--- The last word on the machine of each node that has one. There from the moment the node has a machine; read_at is null
--- until it was read. Written by observers alone. `since` is the first reading that showed this state, `read_at` the last;
--- `stale_since` says that something happened after it that is not in it, `lost_at` when a machine that was there was not
--- there any more although no decommission was at it.
+-- What was last read of the machine of each node that has one. Created, unread, when the node gets the machine (watch_machine);
+-- written by runs of the region, and read by those of the node.
 CREATE TABLE farrier.node_observations (
     node_id     bigint      NOT NULL REFERENCES farrier.nodes,
-    source      text        NOT NULL CHECK (source = 'maas'),
-    site        text        NOT NULL,
-    system_id   text        NOT NULL,
-    state       text,
-    since       timestamptz,
-    read_at     timestamptz,
-    stale_since timestamptz,
-    lost_at     timestamptz,
-    detail      jsonb       NOT NULL DEFAULT '{}',
+    source      text        NOT NULL CHECK (source = 'maas'),  -- the service that was read
+    site        text        NOT NULL,                          -- of the region
+    system_id   text        NOT NULL,                          -- of the machine in MAAS
+    state       text,                                          -- farrier.model.maas.MaasStatus; null until the first reading
+    since       timestamptz,                                   -- the first of the consecutive readings that showed this state
+    read_at     timestamptz,                                   -- when the last reading began
+    stale_since timestamptz,                                   -- since when something has happened to the machine that the last
+                                                               -- reading does not show; null if nothing has
+    lost_at     timestamptz,                                   -- when a reading first showed that a machine which was there is
+                                                               -- absent, although no decommission of its node was live
+    detail      jsonb       NOT NULL DEFAULT '{}',             -- fields of that reading (farrier.model.maas_region.Seen)
     PRIMARY KEY (node_id, source),
     CONSTRAINT read_whole CHECK ((read_at IS NULL) = (state IS NULL) AND (read_at IS NULL) = (since IS NULL))
 ) WITH (fillfactor = 70);
@@ -613,31 +686,31 @@ CREATE INDEX node_observations_undeployed ON farrier.node_observations (site, re
 
 -- Brakes: when many nodes of one site would leave service together, the cause is rather the network or the region.
 
--- Nodes that silence or drift took out of service, or would have but for the brake (`held`). A held node tries again, so its row
--- stays young for as long as something speaks against it. The site is '' for nodes without one.
+-- Nodes that silence or drift took out of service within the brake's window, or would have but for the brake. A held node tries
+-- again, so its row stays young for as long as the cause lasts.
 CREATE TABLE farrier.departures (
-    site text        NOT NULL,
-    node bigint      NOT NULL,
-    at   timestamptz NOT NULL,
-    held boolean     NOT NULL,
+    site text        NOT NULL,  -- '' for nodes without a site
+    node bigint      NOT NULL,  -- nodes.id
+    at   timestamptz NOT NULL,  -- when it last left, or tried to
+    held boolean     NOT NULL,  -- the brake refused it: the node is still in service
     PRIMARY KEY (site, node)
 );
 
--- One row a site that nodes were about to leave: the lock under which they are counted, and what was counted last.
+-- One row for each site that nodes were about to leave: the lock under which they are counted, and the last count.
 CREATE TABLE farrier.brakes (
-    site       text PRIMARY KEY,
-    in_service integer     NOT NULL DEFAULT 0,
-    counted_at timestamptz,
-    since      timestamptz    -- the first refusal of this time
+    site       text PRIMARY KEY,                -- '' for nodes without a site
+    in_service integer     NOT NULL DEFAULT 0,  -- active nodes of the site and those in departures, as counted last
+    counted_at timestamptz,                     -- when they were counted
+    since      timestamptz                      -- when the brake began to hold nodes, now or the last time
 );
 
--- An operator let the moves of a site go on; the newest row of a site counts.
+-- Lifts of brakes by operators; the newest row of a site is in force.
 CREATE TABLE farrier.brake_lifts (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    site         text        NOT NULL,
-    until        timestamptz NOT NULL,
-    reason       text        NOT NULL,
-    requested_by text        NOT NULL,
+    site         text        NOT NULL,  -- '' for nodes without a site
+    until        timestamptz NOT NULL,  -- until when nodes may leave whatever their number
+    reason       text        NOT NULL,  -- given by the operator
+    requested_by text        NOT NULL,  -- given by the operator, else session_user
     at           timestamptz NOT NULL DEFAULT farrier.now()
 );
 CREATE INDEX brake_lifts_newest ON farrier.brake_lifts (site, id);
@@ -646,53 +719,59 @@ CREATE INDEX brake_lifts_newest ON farrier.brake_lifts (site, id);
 -- Tables: kinds
 -- =====================================================================================================================
 
--- Kinds of resources besides nodes. A kind is a table like farrier.resources, made known by farrier.make_kind.
+-- Kinds of resources besides nodes and MAAS regions. A kind has a table like farrier.resources; make_kind installs it.
 
+-- The installed kinds. Written by make_kind.
 CREATE TABLE farrier.kinds (
     kind        text     PRIMARY KEY CHECK (kind ~ '^[a-z][a-z0-9_]{0,39}$'),
-    relation    regclass NOT NULL UNIQUE,
-    fingerprint text   -- of the spec that its states, edges and actions are from
+    relation    regclass NOT NULL UNIQUE,  -- its table; the oid of no table if that was dropped
+    fingerprint text                       -- hash of the spec from which its states, edges and actions were filled; null before
 );
 
+-- The states of each kind, from its spec.
 CREATE TABLE farrier.kind_states (
     kind     text     NOT NULL,
-    state    text     NOT NULL,
-    initial  boolean  NOT NULL,
-    terminal boolean  NOT NULL,
-    sla      interval,
-    why_none text     NOT NULL,
+    state    text     NOT NULL,  -- STATE or STATE/SUBSTATE
+    initial  boolean  NOT NULL,  -- resources begin in it
+    terminal boolean  NOT NULL,  -- resources end in it
+    sla      interval,           -- default limit; null: none
+    why_none text     NOT NULL,  -- why there is no limit; empty if there is one
     PRIMARY KEY (kind, state)
 );
 
+-- The actions that may be asked of resources of each kind, from its spec.
 CREATE TABLE farrier.kind_actions (
     kind        text    NOT NULL,
     action      text    NOT NULL,
-    description text    NOT NULL,
-    params      jsonb   NOT NULL,
-    interrupts  boolean NOT NULL,
+    description text    NOT NULL,  -- for listings
+    params      jsonb   NOT NULL,  -- rules of the parameters; see params_fault
+    interrupts  boolean NOT NULL,  -- while such a request is pending, a step that only reads is cut short
     PRIMARY KEY (kind, action)
 );
 
--- What every kind's table begins with; holds no rows. Ended resources keep theirs, and their name is free again.
+-- Template of the tables of kinds, which begin with these columns; holds no rows. A resource that has ended keeps its row.
 CREATE TABLE farrier.resources (
     id               bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    name             text        NOT NULL CHECK (octet_length(name) <= 253 AND name ~ '^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$' AND name !~ '^[0-9]+$'),
-    site             text,
-    version          bigint      NOT NULL DEFAULT 1,
-    state            text        NOT NULL,   -- the kind's first, unless it is given
-    state_entered_at timestamptz NOT NULL DEFAULT farrier.now(),
+    name             text        NOT NULL CHECK (
+        octet_length(name) <= 253 AND name ~ '^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$' AND name !~ '^[0-9]+$'),
+                                                                  -- unique among resources of the kind that have not ended
+    site             text,                                        -- null for none
+    version          bigint      NOT NULL DEFAULT 1,              -- incremented by each commit that writes the row; a run decided
+                                                                  -- on another version is a conflict
+    state            text        NOT NULL,                        -- set to the first of the kind by a trigger when the row is
+                                                                  -- inserted
+    state_entered_at timestamptz NOT NULL DEFAULT farrier.now(),  -- since when the state is this one
     created_at       timestamptz NOT NULL DEFAULT farrier.now(),
-    ended_at         timestamptz,            -- when it entered a terminal state
-    last_error       text
+    ended_at         timestamptz,                                 -- when it entered a terminal state; null before
+    last_error       text                                         -- text of the last failure; null if there is none
 ) WITH (fillfactor = 80);
--- By which metrics count, however many there are; copied with the table.
+-- For gauges, which count by it alone; copied to the table of each kind.
 CREATE INDEX resources_by_state ON farrier.resources (state, state_entered_at) WHERE ended_at IS NULL;
 
--- Rights, besides those that were: of the kinds' tables, and of functions that later migrations or kinds of others let a
--- role call.
+-- Functions that a role may call besides those that the files in rights name; recorded by let_call.
 CREATE TABLE farrier.callable (
     role_name text NOT NULL,
-    function  text NOT NULL,   -- with its arguments: 'farrier.take_address(text,bigint)'
+    function  text NOT NULL,  -- with the types of its arguments: 'farrier.take_address(text,bigint)'
     PRIMARY KEY (role_name, function)
 );
 
@@ -700,31 +779,33 @@ CREATE TABLE farrier.callable (
 -- Tables: requests
 -- =====================================================================================================================
 
--- What other services ask of resources of any kind but nodes.
+-- Requests: what clients ask of resources of the kinds in farrier.kinds.
 
--- Requests for resources. The INSERT refuses what is malformed, and makes what is to be created; the kind's handler
--- answers the rest.
+-- What clients ask of resources of the kinds in farrier.kinds, with the response. Clients insert a row, or call
+-- farrier.resource_intent(). The INSERT refuses what is malformed, and creates the resource that `create` asks for.
 CREATE TABLE farrier.resource_intents (
     id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     kind            text        NOT NULL,
-    resource        text        NOT NULL,        -- name or id, as it was given
-    resource_id     bigint      NOT NULL,
-    action          text        NOT NULL,
-    params          jsonb       NOT NULL DEFAULT '{}',
-    idempotency_key text,
-    requested_by    text,
+    resource        text        NOT NULL,               -- name or id, as the client gave it
+    resource_id     bigint      NOT NULL,               -- the resource that was meant or created; set by a trigger
+    action          text        NOT NULL,               -- `create`, or another action of farrier.kind_actions
+    params          jsonb       NOT NULL DEFAULT '{}',  -- by the rules in farrier.kind_actions
+    idempotency_key text,                               -- unique for a resource: a repeated request is one request
+    requested_by    text,                               -- who asks, as the client says; recorded, not checked
     status          text        NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'accepted', 'rejected', 'superseded')),
-    reason          text,
+                                                        -- `create` is accepted at once; any other is answered by the kind's
+                                                        -- handler
+    reason          text,                               -- text of the response
     created_at      timestamptz NOT NULL DEFAULT farrier.now(),
-    answered_at     timestamptz,
+    answered_at     timestamptz,                        -- when the status ceased to be pending
     CONSTRAINT resource_intent_size CHECK (octet_length(params::text) <= 16384)
 );
 CREATE UNIQUE INDEX resource_intents_key ON farrier.resource_intents (kind, resource_id, idempotency_key)
     WHERE idempotency_key IS NOT NULL;
--- Before it is made, a resource has no id: a name's creations are told apart by their keys.
+-- A resource has no id before it is created: creations by one name are distinguished by their keys.
 CREATE UNIQUE INDEX resource_intents_create_key ON farrier.resource_intents (kind, resource, idempotency_key)
     WHERE idempotency_key IS NOT NULL AND action = 'create';
--- What a call is found by that comes again when its resource has ended.
+-- By which resource_intent_by_key finds a repeated call whose resource has ended.
 CREATE INDEX resource_intents_asked ON farrier.resource_intents (kind, resource, idempotency_key, action, id)
     WHERE idempotency_key IS NOT NULL;
 CREATE INDEX resource_intents_pending ON farrier.resource_intents (kind, resource_id, id) WHERE status = 'pending';
@@ -734,29 +815,29 @@ CREATE INDEX resource_intents_resource ON farrier.resource_intents (kind, resour
 -- Tables: numbers
 -- =====================================================================================================================
 
--- Pools of numbers that resources take: VLANs, VNIs, keys of partitions.
+-- Pools of numbers that resources take: VLANs, VNIs and keys of partitions.
 
--- Pools of numbers that resources take: VLANs, keys of partitions. However many are taken, the lowest free one is found at
--- once: it is the lowest that was given back, or the first that nobody has at or above the mark `next`, below which every
--- number of the pool is taken or was given back.
+-- Pools of numbers that resources take. The lowest free number is found at once, however many are taken: it is the lowest in
+-- freed_numbers, or the first at or above `next` that is not taken.
 CREATE TABLE farrier.number_pools (
-    pool  text    PRIMARY KEY,
-    first integer NOT NULL,
-    last  integer NOT NULL,
-    next  bigint  NOT NULL,
+    pool  text    PRIMARY KEY,  -- `vlan:SITE`, `vni`, `pkey:SITE` and `pkey` are those that farrier uses
+    first integer NOT NULL,     -- lowest number
+    last  integer NOT NULL,     -- highest number
+    next  bigint  NOT NULL,     -- every number of the pool below it is taken or freed
     CHECK (first <= last AND first <= next)
 );
 
+-- Numbers that are taken, and by which resource.
 CREATE TABLE farrier.pool_numbers (
     pool   text    NOT NULL REFERENCES farrier.number_pools,
     number integer NOT NULL,
-    kind   text    NOT NULL,
-    id     bigint  NOT NULL,
+    kind   text    NOT NULL,  -- of the resource that has it
+    id     bigint  NOT NULL,  -- of the resource that has it
     PRIMARY KEY (pool, number)
 );
 CREATE INDEX pool_numbers_holder ON farrier.pool_numbers (kind, id);
 
--- No reference to the pool: whoever gives back waits for no taker.
+-- Numbers that were given back. No foreign key to the pool: giving back does not wait for a transaction that takes.
 CREATE TABLE farrier.freed_numbers (
     pool   text    NOT NULL,
     number integer NOT NULL,
@@ -769,77 +850,88 @@ CREATE TABLE farrier.freed_numbers (
 
 -- Network segments, their prefixes and addresses.
 
+-- Network segments: the table of kind network_segment.
 CREATE TABLE farrier.network_segments (
     LIKE farrier.resources INCLUDING ALL,
-    prefixes        text[]      NOT NULL,               -- as PostgreSQL spells them; segment_prefixes follows
-    gateways        text[]      NOT NULL DEFAULT '{}',  -- each of one of them
+    prefixes        text[]      NOT NULL,                         -- in PostgreSQL's spelling; segment_prefixes has a row for each
+                                                                  -- until the segment ends
+    gateways        text[]      NOT NULL DEFAULT '{}',            -- addresses, each in one of the prefixes
     reserved_first  integer     NOT NULL DEFAULT 0 CHECK (reserved_first BETWEEN 0 AND 65536),
+                                                                  -- how many addresses at the beginning of each prefix are not
+                                                                  -- given out
     reserved_last   integer     NOT NULL DEFAULT 0 CHECK (reserved_last BETWEEN 0 AND 65536),
-    vlan            integer     CHECK (vlan BETWEEN 1 AND 4094),
-    vni             integer     CHECK (vni BETWEEN 1 AND 16777215),
-    mtu             integer     NOT NULL DEFAULT 1500 CHECK (mtu BETWEEN 576 AND 9216),
-    drain_until     timestamptz,
-    delete_asked_at timestamptz,
-    delete_request  bigint,                             -- of farrier.resource_intents: who asked
+                                                                  -- how many at its end are not given out
+    vlan            integer     CHECK (vlan BETWEEN 1 AND 4094),  -- unique at its site
+    vni             integer     CHECK (vni BETWEEN 1 AND 16777215),  -- unique
+    mtu             integer     NOT NULL DEFAULT 1500 CHECK (mtu BETWEEN 576 AND 9216),  -- bytes
+    drain_until     timestamptz,                                  -- when the drain may end, unless an address is allocated until
+                                                                  -- then
+    delete_asked_at timestamptz,                                  -- when its deletion was accepted
+    delete_request  bigint,                                       -- the row of resource_intents that asked for it
     CONSTRAINT segment_has_site CHECK (site IS NOT NULL)
 );
--- Also where there is no pool: two networks with one tag are one network.
+-- Also without a pool: two networks with one VLAN tag are one network.
 CREATE UNIQUE INDEX network_segments_vlan ON farrier.network_segments (site, vlan) WHERE ended_at IS NULL;
 CREATE UNIQUE INDEX network_segments_vni ON farrier.network_segments (vni) WHERE ended_at IS NULL;
 CREATE INDEX network_segments_ended_name ON farrier.network_segments (name, id) WHERE ended_at IS NOT NULL;
 
--- What is given out, and to how many. The row is the lock under which a segment's addresses change: an allocation or a
--- release holds it to the end of its transaction, and the loop never waits for it: the only commit that changes the row is
--- the one that closes a segment, and that takes it with SKIP LOCKED. Nobody who holds it wants another row that the loop has.
+-- How much of each segment is in use. The row is the lock under which its addresses change: an allocation or a release holds it
+-- until its transaction ends, and the loop does not wait for it. The only commit that changes the row is the one that closes a
+-- segment, and that takes it with SKIP LOCKED. A transaction that holds it waits for no other row that the loop holds.
 CREATE TABLE farrier.segment_usage (
     segment          bigint      PRIMARY KEY REFERENCES farrier.network_segments,
-    open             boolean     NOT NULL DEFAULT true,  -- until its deletion begins; nothing is given out before it is ready, either
-    allocated        bigint      NOT NULL DEFAULT 0 CHECK (allocated >= 0),
-    last_released_at timestamptz                         -- when that was committed
+    open             boolean     NOT NULL DEFAULT true,  -- false from the beginning of its deletion on; nothing is given out
+                                                         -- before state ready, either
+    allocated        bigint      NOT NULL DEFAULT 0 CHECK (allocated >= 0),  -- how many addresses are allocated
+    last_released_at timestamptz                         -- when an address was last released, as of COMMIT
 ) WITH (fillfactor = 50);
 
--- Prefixes of segments that have not ended. No two of a site overlap, proven by the constraint: it sees what others have
--- not committed yet and waits for it, whatever the isolation level. A site becomes a range of texts, one name long,
--- because core PostgreSQL has GiST for ranges and networks, but for the equality of texts only by an extension.
+-- A site as a range that holds its name alone; see segment_prefixes.
 CREATE TYPE farrier.site_span AS RANGE (subtype = text, collation = "C");
 
+-- Prefixes of segments that have not ended. The exclusion constraint proves that no two of a site overlap: it sees what other
+-- transactions have not committed and waits for them, at any isolation level. A site becomes a range of texts of one name,
+-- because core PostgreSQL has GiST for ranges and networks, but for equality of texts only in an extension.
 CREATE TABLE farrier.segment_prefixes (
     segment        bigint  NOT NULL REFERENCES farrier.segment_usage,
     prefix         cidr    NOT NULL,
     site           text    NOT NULL,
-    gateway        inet    CHECK (gateway << prefix OR gateway = prefix),
-    reserved_first integer NOT NULL,
-    reserved_last  integer NOT NULL,
-    first          inet    NOT NULL,  -- of what is given out, gateway aside
-    last           inet    NOT NULL,
-    usable         numeric NOT NULL CHECK (usable > 0),
+    gateway        inet    CHECK (gateway << prefix OR gateway = prefix),  -- null for none
+    reserved_first integer NOT NULL,                     -- see network_segments
+    reserved_last  integer NOT NULL,                     -- see network_segments
+    first          inet    NOT NULL,                     -- first address that is given out, unless it is the gateway
+    last           inet    NOT NULL,                     -- last address that is given out, unless it is the gateway
+    usable         numeric NOT NULL CHECK (usable > 0),  -- how many addresses are given out
     PRIMARY KEY (segment, prefix),
     CONSTRAINT segment_prefixes_apart EXCLUDE USING gist (farrier.site_span(site, site, '[]') WITH &&, prefix inet_ops WITH &&)
 );
 
--- Free addresses, as ranges: a /64 is one row. Kept by their ends, because the lowest free address is taken from the front
--- of the first, which leaves its key as it is.
+-- Free addresses, as ranges: a /64 is one row. The key is the end of a range, because the lowest free address is taken from the
+-- front of the first range, which leaves its key as it is.
 CREATE TABLE farrier.segment_free (
     segment bigint NOT NULL,
     prefix  cidr   NOT NULL,
-    first   inet   NOT NULL,
-    last    inet   NOT NULL,
+    first   inet   NOT NULL,  -- first address of the range
+    last    inet   NOT NULL,  -- last address of the range
     PRIMARY KEY (segment, last),
     CHECK (first <= last),
     FOREIGN KEY (segment, prefix) REFERENCES farrier.segment_prefixes ON DELETE CASCADE
 ) WITH (fillfactor = 50);
 
+-- Allocated addresses.
 CREATE TABLE farrier.segment_addresses (
     segment      bigint      NOT NULL,
     address      inet        NOT NULL,
     prefix       cidr        NOT NULL,
     owner        text        NOT NULL CHECK (owner ~ '\S' AND char_length(owner) <= 253),
-    node         bigint      REFERENCES farrier.nodes,
+                                                        -- for whom it was allocated, as the client says: one address of each
+                                                        -- family
+    node         bigint      REFERENCES farrier.nodes,  -- the node that it is for; null for none
     allocated_at timestamptz NOT NULL DEFAULT farrier.now(),
     PRIMARY KEY (segment, address),
     FOREIGN KEY (segment, prefix) REFERENCES farrier.segment_prefixes
 );
--- Whoever asks again gets the address that it has: one of each family.
+-- An owner that calls again gets its address: one of each family.
 CREATE UNIQUE INDEX segment_addresses_owner ON farrier.segment_addresses (segment, owner, family(address));
 CREATE INDEX segment_addresses_node ON farrier.segment_addresses (node) WHERE node IS NOT NULL;
 
@@ -849,35 +941,43 @@ CREATE INDEX segment_addresses_node ON farrier.segment_addresses (node) WHERE no
 
 -- InfiniBand partitions and their members.
 
+-- InfiniBand partitions: the table of kind ib_partition.
 CREATE TABLE farrier.ib_partitions (
     LIKE farrier.resources INCLUDING ALL,
-    pkey          integer NOT NULL CHECK (pkey BETWEEN 1 AND 32766),
-    mtu_limit     integer NOT NULL DEFAULT 2 CHECK (mtu_limit IN (2, 4)),     -- KiB
-    rate_limit    text    NOT NULL DEFAULT '2.5' CHECK (rate_limit IN (       -- Gb/s
-        '2.5', '5', '10', '14', '20', '25', '30', '40', '56', '60', '80', '100', '112', '120', '168', '200', '300')),
-    service_level integer NOT NULL DEFAULT 0 CHECK (service_level BETWEEN 0 AND 15),
-    ip_over_ib    boolean NOT NULL DEFAULT true,
-    index0        boolean NOT NULL DEFAULT false,
-    claimed_at    timestamptz,                          -- since when the number is ours in UFM
-    claimed_in    text    NOT NULL DEFAULT '',          -- in which UFM: its URL
-    asked_at      timestamptz,                          -- since when UFM has not done what it took
-    absent_at     timestamptz,                          -- since when UFM was seen without it, while it is deleted
-    draining      boolean NOT NULL DEFAULT false,       -- deleted although it had members
-    fabric_name   text    NOT NULL DEFAULT '',          -- what UFM calls it
-    strangers     jsonb   NOT NULL DEFAULT '[]'         -- ports in UFM that nobody asked for: [{guid, seen_at}]
+    pkey          integer NOT NULL CHECK (pkey BETWEEN 1 AND 32766),  -- its number, taken from the pool of its site
+    mtu_limit     integer NOT NULL DEFAULT 2 CHECK (mtu_limit IN (2, 4)),  -- KiB
+    rate_limit    text    NOT NULL DEFAULT '2.5' CHECK (rate_limit IN (
+        '2.5', '5', '10', '14', '20', '25', '30', '40', '56', '60', '80', '100', '112', '120', '168', '200', '300')),  -- Gb/s
+    service_level integer NOT NULL DEFAULT 0 CHECK (service_level BETWEEN 0 AND 15),  -- of InfiniBand, for its traffic
+    ip_over_ib    boolean NOT NULL DEFAULT true,   -- whether UFM allows IP over InfiniBand in it
+    index0        boolean NOT NULL DEFAULT false,  -- the key is the first in the tables of its ports
+    claimed_at    timestamptz,                     -- since when its number in UFM belongs to farrier: UFM was seen without it;
+                                                   -- null before
+    claimed_in    text    NOT NULL DEFAULT '',     -- URL of that UFM
+    asked_at      timestamptz,                     -- since when UFM has not done what it accepted; null if it has
+    absent_at     timestamptz,                     -- since when UFM was seen without the partition while it is being deleted
+    draining      boolean NOT NULL DEFAULT false,  -- it was deleted although it had members, and waits for them to leave
+    fabric_name   text    NOT NULL DEFAULT '',     -- its name in UFM
+    strangers     jsonb   NOT NULL DEFAULT '[]'    -- [{guid, seen_at}]: ports that UFM has in it and no client made members
 );
 CREATE INDEX ib_partitions_ended_name ON farrier.ib_partitions (name) WHERE ended_at IS NOT NULL;
 
+-- Ports that are members of partitions.
 CREATE TABLE farrier.ib_members (
     partition  bigint      NOT NULL REFERENCES farrier.ib_partitions,
-    guid       text        NOT NULL CHECK (guid ~ '^[0-9a-f]{16}$'),
+    guid       text        NOT NULL CHECK (guid ~ '^[0-9a-f]{16}$'),  -- of the port, as ib_guid spells it
     owner      text        NOT NULL CHECK (owner ~ '\S' AND char_length(owner) <= 253),
-    node       bigint      REFERENCES farrier.nodes,
+                                                            -- who made it a member, as the client says
+    node       bigint      REFERENCES farrier.nodes,        -- the node that it is for; null for none
     membership text        NOT NULL DEFAULT 'full' CHECK (membership IN ('full', 'limited')),
     state      text        NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'applied', 'refused', 'leaving')),
-    reason     text,                                    -- why UFM refuses it
-    since      timestamptz NOT NULL DEFAULT farrier.now(),  -- in this state
-    seq        bigint      NOT NULL DEFAULT 1,          -- counts what was asked of it
+                                                            -- pending: to be added in UFM; applied: UFM has it; refused: UFM does
+                                                            -- not take it, and is asked again; leaving: to be removed in UFM,
+                                                            -- then deleted
+    reason     text,                                        -- why UFM refuses it; null if it does not
+    since      timestamptz NOT NULL DEFAULT farrier.now(),  -- since when the state is this one
+    seq        bigint      NOT NULL DEFAULT 1,              -- counts what clients asked of it; a run that saw another value
+                                                            -- leaves the row as it is
     PRIMARY KEY (partition, guid)
 ) WITH (fillfactor = 80);
 CREATE INDEX ib_members_node ON farrier.ib_members (node) WHERE node IS NOT NULL;
@@ -894,21 +994,22 @@ CREATE OR REPLACE FUNCTION farrier.are_guids(given text[]) RETURNS boolean
 
 -- Which segments and partitions a node is to use, and through which ports.
 
--- What a node is to use, by name: one that does not exist yet may come.
+-- Segments and partitions that a node is to use, by name: one that does not exist may be created later. Written by use_networks.
 CREATE TABLE farrier.node_uses (
     node bigint NOT NULL REFERENCES farrier.nodes,
-    kind text   NOT NULL CHECK (kind IN ('network_segment', 'ib_partition')),
-    name text   NOT NULL,
+    kind text   NOT NULL CHECK (kind IN ('network_segment', 'ib_partition')),  -- which of the two
+    name text   NOT NULL,  -- of the segment or partition
     PRIMARY KEY (node, kind, name)
 );
 CREATE INDEX node_uses_name ON farrier.node_uses (kind, name);
 
--- InfiniBand ports of nodes; no row: not known; an empty array: it has none. Apart from the nodes' own rows, which only the
--- loop writes: whoever else held one until COMMIT would wait there for a wake that the loop's commit, waiting for it, keeps.
+-- InfiniBand ports of nodes; no row for a node whose ports are not known. A table of its own, because only the loop writes nodes:
+-- a client that held a row of nodes would wait at COMMIT for the schedule row, which the loop's commit holds while it waits for
+-- the row of nodes.
 CREATE TABLE farrier.node_ib_ports (
     node  bigint  PRIMARY KEY REFERENCES farrier.nodes,
-    guids text[]  NOT NULL CHECK (farrier.are_guids(guids)),
-    given boolean NOT NULL   -- by set_ib_ports; else the agent told, as it enrolled
+    guids text[]  NOT NULL CHECK (farrier.are_guids(guids)),  -- sorted; empty: the node has none
+    given boolean NOT NULL                                    -- by set_ib_ports; false: reported by the agent as it enrolled
 );
 CREATE INDEX node_ib_ports_guids ON farrier.node_ib_ports USING gin (guids);
 
