@@ -20,7 +20,7 @@
 --                                                 advice, settings, limits
 -- schedule              9                     3   schedule, wake_requests, outcomes, locks
 -- history               3                         history, history_retention
--- nodes                33          4         20   nodes, node_macs, node_bmcs, bmc_logins, node_identities
+-- nodes                34          4         20   nodes, node_macs, node_bmcs, bmc_logins, node_identities
 -- workflows             5                    12   node_onboardings, node_decommissions
 -- agents               12                     2   bootstrap_tokens, node_agents
 -- tasks                19                         node_tasks, workers
@@ -173,14 +173,13 @@ CREATE TABLE farrier.advice (
     action  text NOT NULL      -- for operators
 );
 
--- Settings that functions need.
+-- Settings that functions need. The migration writes those of the model and defaults for the configuration, each controller that
+-- starts those of its configuration.
 CREATE TABLE farrier.settings (
-    name  text PRIMARY KEY,  -- api_min, api_max, brake_at_least, brake_share, brake_window_seconds, identity_placeholders,
-                             -- offline_after_seconds
+    name  text PRIMARY KEY,  -- api_min, api_max, identity_placeholders, login_cap, login_window_seconds, ssh_seed_limit;
+                             -- brake_at_least, brake_share, brake_window_seconds, offline_after_seconds
     value jsonb NOT NULL
 );
-
-INSERT INTO farrier.settings VALUES ('offline_after_seconds', '180'), ('api_min', '1'), ('api_max', '1');
 
 -- How long a node, its workflow and a MAAS region may stay in a state: the limits in force. The migration writes the defaults,
 -- each controller that starts those of its settings.
@@ -415,7 +414,7 @@ CREATE TABLE farrier.node_bmcs (
 );
 
 -- Logins at each BMC that are not known to have succeeded: the tries of nodes.bmc, kept where they were made. They outlive the
--- node's address and the node by five minutes, because the lock that a BMC puts on the account does, too. Written only by
+-- node's address and the node by login_window, because the lock that a BMC puts on the account does, too. Written only by
 -- note_logins.
 CREATE TABLE farrier.bmc_logins (
     endpoint text COLLATE "C" NOT NULL,                      -- host and port of the BMC
@@ -1973,7 +1972,12 @@ CREATE OR REPLACE FUNCTION farrier.insert_with_version(intent farrier.intents, a
      WHERE c.written IS NOT NULL
 $$;
 
--- Keeps bmc_logins in step with the tries in nodes.bmc, and removes rows of any BMC that are older than five minutes. AFTER
+-- Returns the time within which a BMC may see at most login_cap failed logins: setting login_window_seconds.
+CREATE OR REPLACE FUNCTION farrier.login_window() RETURNS interval
+    LANGUAGE sql STABLE
+    RETURN make_interval(secs => farrier.setting('login_window_seconds')::double precision);
+
+-- Keeps bmc_logins in step with the tries in nodes.bmc, and removes rows of any BMC that are older than login_window. AFTER
 -- INSERT or UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.note_logins() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -1981,11 +1985,12 @@ DECLARE
     place text := coalesce(NEW.bmc_endpoint, OLD.bmc_endpoint);
     before jsonb := coalesce(OLD.bmc -> 'tries', '[]');
     after jsonb := coalesce(NEW.bmc -> 'tries', '[]');
+    past timestamptz := farrier.now() - login_window();
 BEGIN
     -- Every node removes old rows of any BMC, because a deleted node removes none. SKIP LOCKED: two nodes that removed each
     -- other's rows could deadlock.
     DELETE FROM bmc_logins WHERE ctid = ANY (ARRAY(
-        SELECT l.ctid FROM bmc_logins l WHERE l.at <= farrier.now() - interval '5 minutes' LIMIT 100 FOR UPDATE SKIP LOCKED));
+        SELECT l.ctid FROM bmc_logins l WHERE l.at <= past LIMIT 100 FOR UPDATE SKIP LOCKED));
     DELETE FROM bmc_logins WHERE ctid = ANY (ARRAY(
         SELECT l.ctid FROM bmc_logins l
          WHERE l.endpoint = place AND l.node_id = NEW.id AND l.at NOT IN (SELECT t::timestamptz FROM jsonb_array_elements_text(after) t)
@@ -2003,14 +2008,15 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Returns the runs whose new login could be the fourth within five minutes that fails at its BMC; they are decided again, with
--- what other nodes have tried there meanwhile. Locks the BMCs (lock_keys, purpose bmc_login), so commits that count the logins of
+-- Returns the runs whose new login could be one failed login too many at its BMC (login_cap within login_window); they are decided
+-- again, with what other nodes have tried there meanwhile. Locks the BMCs (lock_keys, purpose bmc_login), so commits that count the logins of
 -- one BMC take turns, and each sees what the one before has committed. A commit that waits here holds only the rows of its own
 -- runs, which no other commit waits for, and all lock in one order, so they cannot deadlock. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.over_login_cap(logins jsonb) RETURNS bigint[]
     LANGUAGE plpgsql AS $$
 DECLARE
     places text[];
+    recent timestamptz := farrier.now() - farrier.login_window();
 BEGIN
     places := ARRAY(SELECT DISTINCT farrier.bmc_endpoint_of(r.address)
                       FROM jsonb_to_recordset(logins) r (run bigint, address text, trying timestamptz)
@@ -2023,7 +2029,7 @@ BEGIN
         WITH asked AS (
             SELECT r.run, farrier.bmc_endpoint_of(r.address) AS endpoint,
                    (SELECT count(*) FROM jsonb_array_elements_text(r.tries) t
-                     WHERE t::timestamptz > farrier.now() - interval '5 minutes') AS own
+                     WHERE t::timestamptz > recent) AS own
               FROM jsonb_to_recordset(logins) r (run bigint, address text, trying timestamptz, tries jsonb)
               JOIN farrier.nodes n ON n.id = r.run
              WHERE r.trying IS DISTINCT FROM (n.bmc ->> 'trying')::timestamptz AND r.address IS NOT NULL
@@ -2031,7 +2037,7 @@ BEGIN
         SELECT a.run FROM (SELECT *, row_number() OVER (PARTITION BY endpoint ORDER BY run) - 1 AS beside FROM asked) a
          WHERE a.own + a.beside
                + (SELECT count(*) FROM farrier.bmc_logins l
-                   WHERE l.endpoint = a.endpoint AND l.node_id <> a.run AND l.at > farrier.now() - interval '5 minutes') > 3);
+                   WHERE l.endpoint = a.endpoint AND l.node_id <> a.run AND l.at > recent) > farrier.setting('login_cap'));
 END $$;
 
 -- Sets nodes.bmc_endpoint. It is kept in the node's row because every snapshot looks up logins by it: through node_bmcs that
@@ -2640,8 +2646,8 @@ BEGIN
 END $$;
 
 -- Records a heartbeat of a node's agent with one UPDATE of one row. Enqueues the node only for a report that changes something:
--- the first one, one with another health, one after a silence of offline_after_seconds, and one of the three failed SSH seeds in
--- a row that the handler counts to. FR400 for a malformed report, FR403 for a wrong key, FR404 for an unknown node.
+-- the first one, one with another health, one after a silence of offline_after_seconds, and one of the ssh_seed_limit failed SSH
+-- seeds in a row that the handler counts to. FR400 for a malformed report, FR403 for a wrong key, FR404 for an unknown node.
 CREATE OR REPLACE FUNCTION farrier.heartbeat(node text, health jsonb, agent_key text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2664,7 +2670,7 @@ BEGIN
            ssh_seed_failures = CASE heartbeat.health ->> 'ssh_seed' WHEN 'failed' THEN a.ssh_seed_failures + 1 ELSE 0 END
      WHERE a.node_id = target;
     IF was.last_heartbeat_at IS NULL OR changed
-       OR (health ->> 'ssh_seed' = 'failed' AND was.ssh_seed_failures < 3)
+       OR (health ->> 'ssh_seed' = 'failed' AND was.ssh_seed_failures < setting('ssh_seed_limit'))
        OR was.last_heartbeat_at < farrier.now() - make_interval(secs => setting('offline_after_seconds')::double precision) THEN
         PERFORM enqueue('node', target);
     END IF;
@@ -3307,10 +3313,10 @@ END $$;
 -- Functions: brakes
 -- =====================================================================================================================
 
--- Returns the time over which nodes that leave service are counted together: setting brake_window_seconds, else 10 minutes.
+-- Returns the time over which nodes that leave service are counted together: setting brake_window_seconds.
 CREATE OR REPLACE FUNCTION farrier.brake_window() RETURNS interval
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
-    RETURN make_interval(secs => coalesce(farrier.setting('brake_window_seconds'), 600)::double precision);
+    RETURN make_interval(secs => farrier.setting('brake_window_seconds')::double precision);
 
 -- Returns when the brake last refused to take this node out of service. Null while the brake is lifted, and after half of the
 -- window: then the node tries again.
@@ -5175,8 +5181,8 @@ SELECT b.site, b.since, d.held, d.leaving, b.in_service
  CROSS JOIN LATERAL (
        SELECT count(*) FILTER (WHERE x.held) AS held, count(*) AS leaving
          FROM farrier.departures x
-        WHERE x.site = b.site AND x.at > farrier.now() - make_interval(secs => coalesce((
-           SELECT (s.value #>> '{}')::double precision FROM farrier.settings s WHERE s.name = 'brake_window_seconds'), 600))) d
+        WHERE x.site = b.site AND x.at > farrier.now() - make_interval(secs => (
+           SELECT (s.value #>> '{}')::double precision FROM farrier.settings s WHERE s.name = 'brake_window_seconds'))) d
  WHERE d.held > 0
    AND NOT coalesce((SELECT l.until > farrier.now() FROM farrier.brake_lifts l WHERE l.site = b.site ORDER BY l.id DESC LIMIT 1), false);
 

@@ -6,7 +6,7 @@ refuses exactly what the code refuses.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any
@@ -17,7 +17,7 @@ from farrier.config import NodeConfig
 from farrier.io import statements
 from farrier.io.census import node_columns
 from farrier.io.pool import Connection
-from farrier.model import actions, edges, failures, identity, maas_region, mapping, params, workflow
+from farrier.model import actions, bmc, edges, failures, health, identity, maas_region, mapping, params, workflow
 from farrier.model.built_in import BUILT_IN
 from farrier.model.kinds import CREATE, LAYER, KindSpec
 from farrier.model.limits import Limits
@@ -32,7 +32,8 @@ _MAKE_KIND = statements.load("schema/make_kind")
 _KIND_STATES = statements.load("catalog/kind_states")
 _KIND_ACTIONS = statements.load("catalog/kind_actions")
 _KIND_FINGERPRINT = statements.load("catalog/kind_fingerprint")
-_SETTING = statements.load("catalog/setting")
+_SETTINGS = statements.load("catalog/settings")
+_DEFAULT_SETTINGS = statements.load("catalog/default_settings")
 _LIMITS = statements.load("catalog/limits")
 _DEFAULT_LIMITS = statements.load("catalog/default_limits")
 _PLACEHOLDERS = statements.load("catalog/placeholders")
@@ -51,6 +52,8 @@ async def sync(conn: Connection) -> None:
         await sync_kinds(conn, BUILT_IN)
         advice = _advice()
         await conn.execute(_ADVICE, list(advice), list(advice.values()))
+        await _set(conn, _model_numbers())
+        await conn.execute(_DEFAULT_SETTINGS, *_columns(list(_defaults().items()), width=2))
         await conn.execute(_DEFAULT_LIMITS, *node_columns(Limits()))
         await conn.execute(_PLACEHOLDERS, list(identity.PLACEHOLDERS))
 
@@ -134,16 +137,38 @@ def _columns(rows: Sequence[tuple[Any, ...]], *, width: int) -> list[list[Any]]:
     return [[row[column] for row in rows] for column in range(width)]
 
 
+def _model_numbers() -> dict[str, float]:
+    return {
+        "api_min": actions.API_MIN,
+        "api_max": actions.API_MAX,
+        "login_cap": bmc.LOGIN_CAP,
+        "login_window_seconds": bmc.LOGIN_WINDOW.total_seconds(),
+        "ssh_seed_limit": health.SSH_SEED_LIMIT,
+    }
+
+
+def _defaults() -> dict[str, float]:
+    """What SQL reads of the configuration even where no controller has written its own."""
+    node = NodeConfig()
+    return {
+        "offline_after_seconds": node.offline_after.total_seconds(),
+        "brake_window_seconds": node.brake_window.total_seconds(),
+    }
+
+
+async def _set(conn: Connection, numbers: Mapping[str, float]) -> None:
+    await conn.execute(_SETTINGS, list(numbers), list(numbers.values()))
+
+
 async def set_brakes(conn: Connection, node: NodeConfig) -> None:
     """Report to `farrier.held_by_brakes` how many nodes of a site may leave service at once."""
-    await conn.execute(_SETTING, "brake_share", node.brake_share)
-    await conn.execute(_SETTING, "brake_at_least", float(node.brake_at_least))
-    await conn.execute(_SETTING, "brake_window_seconds", node.brake_window.total_seconds())
+    numbers = {"brake_share": node.brake_share, "brake_at_least": node.brake_at_least}
+    await _set(conn, numbers | {"brake_window_seconds": node.brake_window.total_seconds()})
 
 
 async def set_offline_after(conn: Connection, offline_after: timedelta) -> None:
     """Tell `farrier.heartbeat` after which silence a heartbeat is news."""
-    await conn.execute(_SETTING, "offline_after_seconds", offline_after.total_seconds())
+    await _set(conn, {"offline_after_seconds": offline_after.total_seconds()})
 
 
 async def set_limits(conn: Connection, held: Limits) -> None:
@@ -161,8 +186,6 @@ async def _sync_actions(conn: Connection) -> None:
         [action in actions.ANSWERED_WHILE_PAUSED for action, _ in specs],
         [msgspec.json.encode(actions.schema(action)).decode() for action, _ in specs],
     )
-    await conn.execute(_SETTING, "api_min", float(actions.API_MIN))
-    await conn.execute(_SETTING, "api_max", float(actions.API_MAX))
 
 
 def _advice() -> dict[str, str]:

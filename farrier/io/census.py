@@ -10,7 +10,7 @@ from typing import Any
 from farrier.io import statements
 from farrier.io.pool import Connection
 from farrier.model import limits
-from farrier.model.census import ALERTS_NAMED, Rules
+from farrier.model.census import ALERTS_NAMED, FAILING_AFTER, Rules
 from farrier.model.limits import Limits
 
 _CENSUS = statements.load("queries/census")
@@ -37,6 +37,7 @@ def _columns(rules: Rules) -> tuple[Any, ...]:
         rules.name_at_most,
         *kind_columns(rules.limits),
         ALERTS_NAMED,
+        FAILING_AFTER,
     )
 
 

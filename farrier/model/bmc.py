@@ -108,6 +108,13 @@ class BmcError(errors.ServiceError):
         self.sent = sent
 
 
+LOGIN_CAP = 3
+"""Failed logins that one BMC may see within `LOGIN_WINDOW`, whoever makes them and whatever is asked for: the strictest
+default of common firmware locks the account at the fourth."""
+LOGIN_WINDOW = timedelta(minutes=5)
+"""The common length of a lock, and of the window in which firmware counts."""
+
+
 # First pause and longest pause by class. What may heal by itself is looked at often; what takes a person is
 # not, and a refused login least of all, for BMCs lock accounts.
 _PAUSES: dict[BmcFailure, tuple[timedelta, timedelta] | None] = {

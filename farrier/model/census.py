@@ -18,6 +18,9 @@ ALERTS_NAMED = 50
 """Alerts of agents that have a figure of their own, the most frequent: agents make their ids up, and a figure for each
 could be any number of them. The others are one figure."""
 
+FAILING_AFTER = timedelta(minutes=5)
+"""A service that is restarted is back by then."""
+
 
 class Condition(StrEnum):
     """What is known of a node's health from its agent."""
@@ -85,7 +88,7 @@ class LateNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failing(msgspec.Struct, frozen=True, kw_only=True):
-    """Resources whose runs have ended in the same error for five minutes."""
+    """Resources whose runs have ended in the same error for `FAILING_AFTER`."""
 
     kind: str
     error: str

@@ -24,6 +24,10 @@ class SshSeed(StrEnum):
     UNKNOWN = "unknown"
 
 
+SSH_SEED_LIMIT = 3
+"""Failed reports of the SSH seed in a row after which a person has to look."""
+
+
 class Alert(msgspec.Struct, frozen=True):
     id: str
     message: str = ""

@@ -1,4 +1,4 @@
-"""How often BMCs may refuse us: three failed logins within five minutes, however many nodes and calls there are.
+"""How often BMCs may refuse us: `LOGIN_CAP` times within `LOGIN_WINDOW`, however many nodes and calls there are.
 
 Firmware locks an account after three to five, and with it everybody else who uses it. The BMC client asks before
 it dials and reports how each login ended. One that nobody saw the end of (cut short, no answer) counts as failed,
@@ -16,14 +16,9 @@ from typing import NamedTuple
 
 from yarl import URL
 
-from farrier.model.bmc import BmcError, BmcFailure
+from farrier.model.bmc import LOGIN_CAP, LOGIN_WINDOW, BmcError, BmcFailure
 from farrier.protocols import Clock
 from farrier.services import bmc_failure
-
-MOST_FAILED = 3
-"""Logins. The strictest default of common firmware locks at the fourth."""
-WINDOW = timedelta(minutes=5)
-"""The common length of a lock, and of the window in which firmware counts."""
 
 
 class Secret(NamedTuple):
@@ -53,18 +48,18 @@ class Logins:
     def admit(self, bmc: URL) -> None:
         """Raise `BmcError`, with the time to wait in `retry_after`, while one more refusal would be one too many."""
         now = self._clock.monotonic()
-        recent = [login for login in self._counted.pop(bmc, ()) if now - login.at < WINDOW.total_seconds()]
+        recent = [login for login in self._counted.pop(bmc, ()) if now - login.at < LOGIN_WINDOW.total_seconds()]
         if not recent:
             return
         self._counted[bmc] = recent
-        if len(recent) < MOST_FAILED:
+        if len(recent) < LOGIN_CAP:
             return
-        wait = timedelta(seconds=math.ceil(recent[-MOST_FAILED].at + WINDOW.total_seconds() - now))
+        wait = timedelta(seconds=math.ceil(recent[-LOGIN_CAP].at + LOGIN_WINDOW.total_seconds() - now))
         refused = any(login.refused for login in recent)
         what = "refused" if refused else "did not answer"
         raise BmcError(
             BmcFailure.AUTH if refused else BmcFailure.TIMEOUT,
-            f"the BMC {what} {MOST_FAILED} logins within {_minutes(WINDOW)} min, so none was sent now",
+            f"the BMC {what} {LOGIN_CAP} logins within {_minutes(LOGIN_WINDOW)} min, so none was sent now",
             retry_after=wait,
             dialled=False,
         )

@@ -3,40 +3,67 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 
-from farrier.model import workflow
+from farrier.model import bmc, health, workflow
 from tests.architecture import sources
 
 # A word on its own, and the words of an array.
 LITERAL = re.compile(r"'(?:\{([a-z_, ]+)\}|([a-z_]+))'")
+DURATION = re.compile(r"'(\d+) ?([a-z]+)'")
+UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
-# Of each of these a file may name one: two are a copy of the set. The reasons of `EXCEPT` are by file.
+# Of each of these a file may name one: two are a copy of the set.
 SETS: Mapping[str, frozenset[str]] = {
     "workflow.TERMINAL": workflow.TERMINAL,
     "workflow.FAILED": workflow.FAILED,
     "workflow.AT_WORK": workflow.AT_WORK,
 }
+DURATIONS: Mapping[str, timedelta] = {
+    "bmc.LOGIN_WINDOW": bmc.LOGIN_WINDOW,
+}
+# Each is sought where its subject is mentioned.
+NUMBERS: Mapping[str, tuple[int, str]] = {
+    "bmc.LOGIN_CAP": (bmc.LOGIN_CAP, "bmc_logins"),
+    "health.SSH_SEED_LIMIT": (health.SSH_SEED_LIMIT, "ssh_seed"),
+}
+
 EXCEPT: Mapping[tuple[str, str], str] = {
-    ("workflow.AT_WORK", "queries/census.sql"): "the clock of `running` is its stage's; `compensating` may be a cancel",
+    ("queries/census.sql", "workflow.AT_WORK"): "the clock of `running` is its stage's; `compensating` may be a cancel",
 }
 
 
 def test_no_sql_repeats_what_the_model_says() -> None:
     copies = [
-        f"{path.relative_to(sources.ROOT)} repeats {name}: {', '.join(sorted(found))}"
+        f"{path.relative_to(sources.ROOT)} repeats {name}"
         for path in sources.sql_files()
-        for name, words in SETS.items()
-        if len(found := words & words_of(path)) > 1 and (name, "/".join(path.parts[-2:])) not in EXCEPT
+        for name in copied(path)
+        if ("/".join(path.parts[-2:]), name) not in EXCEPT
     ]
     assert not copies
 
 
-def words_of(path: Path) -> set[str]:
-    """The literals of a file that are words, comments left out."""
-    return {
-        word
-        for array, alone in LITERAL.findall(sources.uncommented_sql(path))
-        for word in (re.split(r", *", array) if array else [alone])
-    }
+def copied(path: Path) -> Iterator[str]:
+    """What of the model a file says again."""
+    text = sources.uncommented_sql(path)
+    words, durations = set(words_in(text)), set(durations_in(text))
+    yield from (name for name, members in SETS.items() if len(words & members) > 1)
+    yield from (name for name, lasts in DURATIONS.items() if lasts in durations)
+    for name, (number, subject) in NUMBERS.items():
+        if subject in text and re.search(rf"(?<![\w$%'.]){number}(?![\w'.])", text):
+            yield name
+
+
+def words_in(text: str) -> Iterator[str]:
+    """Its literals that are words."""
+    for array, alone in LITERAL.findall(text):
+        yield from re.split(r", *", array) if array else [alone]
+
+
+def durations_in(text: str) -> Iterator[timedelta]:
+    """Its literals that are lengths of time."""
+    for number, unit in DURATION.findall(text):
+        if unit[0] in UNITS:
+            yield timedelta(**{UNITS[unit[0]]: int(number)})

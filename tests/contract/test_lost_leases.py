@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from farrier.errors import LeaseLost
-from farrier.model.bmc import BmcAuth, BmcTarget, PowerState
+from farrier.model.bmc import LOGIN_CAP, BmcAuth, BmcTarget, PowerState
 from farrier.model.params import PowerRequest
 from farrier.protocols.acting import acting_while, require_lease
-from farrier.services.bmc_logins import MOST_FAILED
 from farrier.sim.maas import Region, RegionTransport, Status
 from farrier.sim.ufm import Manager
 from tests.support.bmc import CREDENTIAL, SYSTEM, FakeBmc, connect, system
@@ -59,7 +58,7 @@ async def test_a_login_that_was_not_sent_is_no_failed_one_and_leaves_no_record(b
     """More often than a BMC may refuse logins, and then with the lease."""
     target = BmcTarget(address=bmc.url, credential=CREDENTIAL, system_path=SYSTEM)
     async with connect(bmc.ca_file, auth=BmcAuth.SESSION, session_directory=tmp_path / "records") as client:
-        for _ in range(MOST_FAILED + 1):
+        for _ in range(LOGIN_CAP + 1):
             with acting_while(lost), pytest.raises(LeaseLost):
                 await client.set_power(target, PowerRequest.OFF)
         assert [request.path for request in bmc.requests if request.method != "GET"] == []

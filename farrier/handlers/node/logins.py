@@ -14,13 +14,10 @@ from urllib.parse import SplitResult, urlsplit
 from msgspec.structs import replace
 
 from farrier.model import duration
-from farrier.model.bmc import BmcError, BmcFailure, BmcTarget, backoff
+from farrier.model.bmc import LOGIN_CAP, LOGIN_WINDOW, BmcError, BmcFailure, BmcTarget, backoff
 from farrier.model.node import Bmc, Node, Onboarding, OtherLogin
 from farrier.model.workflow import OnboardingMode
 
-# BMCs lock accounts: never more failed logins than this in this time, whatever is asked for.
-LOGIN_CAP = 3
-LOGIN_WINDOW = timedelta(minutes=5)
 # The first two refusals may pass by themselves; the third in a row is definite and backs off like any failure.
 SECOND_LOGIN_AFTER = timedelta(seconds=60)
 DEFINITE_REFUSALS = 3

@@ -10,17 +10,26 @@ from datetime import timedelta
 import anyio
 import pytest
 
-from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget
+from farrier.model.bmc import LOGIN_CAP, LOGIN_WINDOW, BmcError, BmcFailure, BmcReading, BmcTarget
 from tests.support import pg
 from tests.support import site as sites
 from tests.support.fake_bmc import reading
 from tests.support.loop import PATIENCE
-from tests.support.site import MINUTE, SECOND, Machine, Site
+from tests.support.site import SECOND, Machine, Site
 
 CHASSIS = "https://10.0.0.1"
 SYSTEM = CHASSIS + "/redfish/v1/Systems/{}"
-WINDOW = 5 * MINUTE
 BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+# Which of these nodes may not log in now.
+OVER_CAP = """
+    SELECT farrier.over_login_cap(jsonb_agg(jsonb_build_object(
+               'run', id, 'address', $2::text, 'trying', farrier.now(), 'tries', jsonb_build_array(farrier.now()))))
+      FROM unnest($1::bigint[]) id
+"""
+TRIED = """
+    INSERT INTO farrier.bmc_logins
+    SELECT farrier.bmc_endpoint_of($1), $2, farrier.now() - n * interval '1 min', true FROM generate_series(1, 2) n
+"""
 LOCK = "SELECT farrier.lock_keys('bmc_login', ARRAY[farrier.bmc_endpoint_of($1)])"
 
 
@@ -44,7 +53,7 @@ class Account:
     @property
     def most(self) -> int:
         """The most failed logins that it saw within any five minutes."""
-        return max(sum(at <= other < at + WINDOW for other in self.refused) for at in self.refused)
+        return max(sum(at <= other < at + LOGIN_WINDOW for other in self.refused) for at in self.refused)
 
     async def wait(self, by: timedelta) -> None:
         self.now += by
@@ -132,6 +141,28 @@ async def test_two_commits_at_the_same_moment_do_not_both_get_the_last_one(db: p
         assert (one.ledger.verdicts + two.ledger.verdicts).count("conflict") == 1
 
 
+async def test_the_database_has_the_cap_of_the_model(db: pg.Database) -> None:
+    async with db.connect() as conn:
+        stored = await conn.fetchrow("SELECT farrier.setting('login_cap') AS cap, farrier.login_window() AS over")
+    assert stored is not None
+    assert (stored["cap"], stored["over"]) == (LOGIN_CAP, LOGIN_WINDOW)
+
+
+@pytest.mark.parametrize(("cap", "window", "granted"), [(4, 300, 2), (8, 300, 6), (4, 30, 4)])
+async def test_the_database_grants_as_many_logins_within_the_window_as_its_settings_say(
+    site: Site, cap: int, window: int, granted: int
+) -> None:
+    """Nine nodes try now; the tenth tried one and two minutes ago."""
+    machines = [await behind(site, system) for system in range(10)]
+    await site.conn.execute("UPDATE farrier.settings SET value = $1::text::jsonb WHERE name = 'login_cap'", str(cap))
+    await site.conn.execute(
+        "UPDATE farrier.settings SET value = $1::text::jsonb WHERE name = 'login_window_seconds'", str(window)
+    )
+    await site.conn.execute(TRIED, CHASSIS, machines[0].id)
+    over = await site.conn.fetchval(OVER_CAP, [machine.id for machine in machines[1:]], CHASSIS)
+    assert sorted(over) == [machine.id for machine in machines[1 + granted :]]
+
+
 @pytest.mark.parametrize("spelled", ["10.0.0.1:443", "HTTPS://10.0.0.1/redfish/v1/Systems/7"])
 async def test_a_deleted_nodes_failures_count_for_who_is_registered_at_its_address(site: Site, spelled: str) -> None:
     account = Account(site)
@@ -213,7 +244,7 @@ async def test_old_failures_are_forgotten_when_the_bmc_is_tried_again(site: Site
     account = Account(site)
     await account.goes_on(1, await behind(site, 1), await behind(site, 2))
     assert await logins(site) == 3
-    await account.wait(WINDOW)
+    await account.wait(LOGIN_WINDOW)
     account.good |= {"/redfish/v1/Systems/1", "/redfish/v1/Systems/2"}
-    await account.wait(WINDOW)
+    await account.wait(LOGIN_WINDOW)
     assert await logins(site) == 0

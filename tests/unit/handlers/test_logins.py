@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.handlers.node.logins import (
-    LOGIN_WINDOW,
     OTHERS_TAKE,
     capped,
     counted,
@@ -17,6 +16,7 @@ from farrier.handlers.node.logins import (
     waits_for_others,
 )
 from farrier.model.actions import Action
+from farrier.model.bmc import LOGIN_WINDOW
 from farrier.model.node import Bmc, OtherLogin
 from farrier.model.workflow import OnboardingMode
 from tests.support.nodes import NOW, answers, decide, intent, node, onboarding

@@ -13,10 +13,10 @@ import pytest
 from typing_extensions import override
 
 from farrier.handlers.node import NodeServices
-from farrier.handlers.node.logins import LOGIN_CAP, LOGIN_WINDOW, target_of
+from farrier.handlers.node.logins import target_of
 from farrier.handlers.node.moves import Outcome
 from farrier.model.actions import Action
-from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
+from farrier.model.bmc import LOGIN_CAP, LOGIN_WINDOW, BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
 from farrier.model.management import Management as M
 from farrier.model.node import Bmc, Node, Pause
 from farrier.model.outcome import DoNothing, Step, Wait

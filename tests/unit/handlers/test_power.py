@@ -10,10 +10,9 @@ from msgspec.structs import replace
 
 from farrier.config import NodeConfig
 from farrier.handlers.node import power
-from farrier.handlers.node.logins import LOGIN_CAP, LOGIN_WINDOW
 from farrier.handlers.node.moves import Policy
 from farrier.model.actions import Action
-from farrier.model.bmc import BmcError, BmcFailure, PowerState
+from farrier.model.bmc import LOGIN_CAP, LOGIN_WINDOW, BmcError, BmcFailure, PowerState
 from farrier.model.management import Management as M
 from farrier.model.node import Node, Pause
 from farrier.model.outcome import DoNothing, Step, Wait

@@ -9,11 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.handlers.node import power
-from farrier.handlers.node.logins import LOGIN_CAP
 from farrier.handlers.node.moves import Decision, Policy
 from farrier.handlers.node.switching import ENFORCE_EVERY
 from farrier.model.actions import Action
-from farrier.model.bmc import BmcError, BmcFailure, PowerState
+from farrier.model.bmc import LOGIN_CAP, BmcError, BmcFailure, PowerState
 from farrier.model.management import Management as M
 from farrier.model.node import Intent, Node, Pause, Switching
 from farrier.model.outcome import DoNothing, Step, Wait

@@ -15,14 +15,11 @@ from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.onboarding.deploy_failure import post_install
 from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Waiting
 from farrier.model.failures import FailureClass
-from farrier.model.health import Healthy
+from farrier.model.health import SSH_SEED_LIMIT, Healthy
 from farrier.model.maas import Event, MaasError
 from farrier.model.node import Agent, Node, StopRequest
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import OnboardingMode
-
-# Failed reports of the SSH seed in a row after which a person has to look.
-SSH_SEED_LIMIT = 3
 
 
 def wait_for_agent_enrollment(node: Node, now: datetime, config: Policy) -> StageResult:

@@ -50,14 +50,13 @@ CREATE TABLE farrier.advice (
     action  text NOT NULL      -- for operators
 );
 
--- Settings that functions need.
+-- Settings that functions need. The migration writes those of the model and defaults for the configuration, each controller that
+-- starts those of its configuration.
 CREATE TABLE farrier.settings (
-    name  text PRIMARY KEY,  -- api_min, api_max, brake_at_least, brake_share, brake_window_seconds, identity_placeholders,
-                             -- offline_after_seconds
+    name  text PRIMARY KEY,  -- api_min, api_max, identity_placeholders, login_cap, login_window_seconds, ssh_seed_limit;
+                             -- brake_at_least, brake_share, brake_window_seconds, offline_after_seconds
     value jsonb NOT NULL
 );
-
-INSERT INTO farrier.settings VALUES ('offline_after_seconds', '180'), ('api_min', '1'), ('api_max', '1');
 
 -- How long a node, its workflow and a MAAS region may stay in a state: the limits in force. The migration writes the defaults,
 -- each controller that starts those of its settings.

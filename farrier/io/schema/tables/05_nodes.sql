@@ -93,7 +93,7 @@ CREATE TABLE farrier.node_bmcs (
 );
 
 -- Logins at each BMC that are not known to have succeeded: the tries of nodes.bmc, kept where they were made. They outlive the
--- node's address and the node by five minutes, because the lock that a BMC puts on the account does, too. Written only by
+-- node's address and the node by login_window, because the lock that a BMC puts on the account does, too. Written only by
 -- note_logins.
 CREATE TABLE farrier.bmc_logins (
     endpoint text COLLATE "C" NOT NULL,                      -- host and port of the BMC

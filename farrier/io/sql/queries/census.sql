@@ -1,8 +1,9 @@
 -- The fleet counted: states and their oldest, clocks above their own limits, who waits for a person, health and power.
 -- $1 to $6: limits as (kind, state, substate, scope, name, lasts), scope '', 'model' or 'site'; $7 offline_after,
 -- $8 observation_ttl, $9 how many clocks above a limit to name; $10 to $13: limits of registered kinds that are not their
--- own, as farrier.count_resources takes them; $14 how many alerts to name. One pass over an index and one over the agents, and all
--- else by what is not as it should be. `< OR >` for `<>`, because an index has ranges.
+-- own, as farrier.count_resources takes them; $14 how many alerts to name; $15 from when on a resource
+-- that fails is counted. One pass over an index and one over the agents, and all else by what is not as it should be. `< OR >`
+-- for `<>`, because an index has ranges.
 WITH limits AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::interval[])
                   AS l (kind, state, substate, scope, name, lasts)),
@@ -118,7 +119,7 @@ worst AS (
      LIMIT $9::integer),
 failing AS (
     SELECT o.kind, o.error, count(*) AS n FROM farrier.outcomes o
-     WHERE o.error IS NOT NULL AND o.error_at < farrier.now() - interval '5 min' GROUP BY o.kind, o.error),
+     WHERE o.error IS NOT NULL AND o.error_at < farrier.now() - $15::interval GROUP BY o.kind, o.error),
 above_of_regions AS (
     SELECT f.kind, f.state, f.substate, count(*) AS n
       FROM farrier.maas_regions r

@@ -1,4 +1,4 @@
--- Returns the time over which nodes that leave service are counted together: setting brake_window_seconds, else 10 minutes.
+-- Returns the time over which nodes that leave service are counted together: setting brake_window_seconds.
 CREATE OR REPLACE FUNCTION farrier.brake_window() RETURNS interval
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
-    RETURN make_interval(secs => coalesce(farrier.setting('brake_window_seconds'), 600)::double precision);
+    RETURN make_interval(secs => farrier.setting('brake_window_seconds')::double precision);

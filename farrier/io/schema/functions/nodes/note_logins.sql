@@ -1,4 +1,4 @@
--- Keeps bmc_logins in step with the tries in nodes.bmc, and removes rows of any BMC that are older than five minutes. AFTER
+-- Keeps bmc_logins in step with the tries in nodes.bmc, and removes rows of any BMC that are older than login_window. AFTER
 -- INSERT or UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.note_logins() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -6,11 +6,12 @@ DECLARE
     place text := coalesce(NEW.bmc_endpoint, OLD.bmc_endpoint);
     before jsonb := coalesce(OLD.bmc -> 'tries', '[]');
     after jsonb := coalesce(NEW.bmc -> 'tries', '[]');
+    past timestamptz := farrier.now() - login_window();
 BEGIN
     -- Every node removes old rows of any BMC, because a deleted node removes none. SKIP LOCKED: two nodes that removed each
     -- other's rows could deadlock.
     DELETE FROM bmc_logins WHERE ctid = ANY (ARRAY(
-        SELECT l.ctid FROM bmc_logins l WHERE l.at <= farrier.now() - interval '5 minutes' LIMIT 100 FOR UPDATE SKIP LOCKED));
+        SELECT l.ctid FROM bmc_logins l WHERE l.at <= past LIMIT 100 FOR UPDATE SKIP LOCKED));
     DELETE FROM bmc_logins WHERE ctid = ANY (ARRAY(
         SELECT l.ctid FROM bmc_logins l
          WHERE l.endpoint = place AND l.node_id = NEW.id AND l.at NOT IN (SELECT t::timestamptz FROM jsonb_array_elements_text(after) t)
