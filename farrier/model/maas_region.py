@@ -87,7 +87,7 @@ class DueMachine(msgspec.Struct, frozen=True):
 class MaasRegion(msgspec.Struct, frozen=True, kw_only=True):
     """A region as one run sees it. The fields up to `configured_at` are a run's to change. `complete_at` is until when
     every event is known; `unreadable` are machines that the region cannot tell of, and when each is asked for again;
-    `configured_at` is when a controller last had the site in its settings, None if that was never noted.
+    `configured_at` is when a controller last had the site in its settings.
     `due` are machines to be read, most urgent first, and `more` that there are others; `turn_at` is there when some are
     due only because it is their turn: turns are taken until then. `present` machines were there when they were last
     read, and `lost` were not any more within the last hour. `known` are some that were there, `held` some that
@@ -95,7 +95,7 @@ class MaasRegion(msgspec.Struct, frozen=True, kw_only=True):
 
     id: int
     site: str
-    url: str = ""
+    url: str
     version: int
     state: RegionState
     state_entered_at: datetime
@@ -109,7 +109,7 @@ class MaasRegion(msgspec.Struct, frozen=True, kw_only=True):
     failures: int = 0
     next_try_at: datetime | None = None
     unreadable: Mapping[str, datetime] = {}
-    configured_at: datetime | None = None
+    configured_at: datetime
 
     due: tuple[DueMachine, ...] = ()
     more: bool = False

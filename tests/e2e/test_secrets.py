@@ -173,7 +173,7 @@ async def register(world: World, directory: Path) -> None:
         async with conn.transaction():
             for number, (reference, address) in enumerate(zip(references, addresses, strict=True)):
                 await conn.execute(statement, f"gpu-{number}", address, reference, LABEL)
-            # As it was stored before the database refused it.
+            # Past the checks of the database, as by hand.
             await conn.execute("UPDATE farrier.nodes SET bmc_credential = $1 WHERE name = 'gpu-3'", MISPLACED)
         token = await conn.fetchval("SELECT farrier.issue_bootstrap('gpu-0')")
         key = await conn.fetchval("SELECT agent_key FROM farrier.enroll_agent($1, '{}')", token)

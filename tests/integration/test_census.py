@@ -312,8 +312,8 @@ async def test_a_deleted_node_is_counted_nowhere_and_its_agent_is_gone(
 async def test_regions_are_counted_with_their_site_s_limit(conn: Connection, queries: PostgresQueries) -> None:
     await conn.execute(
         """
-        INSERT INTO farrier.maas_regions (site, state, state_entered_at)
-        SELECT site, state, farrier.now() - interval '10 min'
+        INSERT INTO farrier.maas_regions (site, url, state, state_entered_at)
+        SELECT site, 'http://maas', state, farrier.now() - interval '10 min'
           FROM (VALUES ('north', 'failing'), ('south', 'failing'), ('east', 'observing')) r (site, state)
         """
     )
@@ -329,8 +329,8 @@ async def test_regions_are_counted_with_their_site_s_limit(conn: Connection, que
 async def test_what_is_old_is_counted_by_where_it_came_from(conn: Connection, queries: PostgresQueries) -> None:
     await conn.execute(
         """
-        INSERT INTO farrier.maas_regions (site, complete_at)
-        VALUES ('fresh', farrier.now()), ('behind', farrier.now() - interval '6 min');
+        INSERT INTO farrier.maas_regions (site, url, complete_at)
+        VALUES ('fresh', 'http://maas', farrier.now()), ('behind', 'http://maas', farrier.now() - interval '6 min');
         INSERT INTO farrier.nodes (name, site, status, management, bmc)
         SELECT site || nr, site, 'active', 'manageable',
                jsonb_build_object('sync_failure', CASE WHEN nr > 1 THEN 'timeout' END,

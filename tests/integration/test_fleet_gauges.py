@@ -368,7 +368,7 @@ async def test_a_fleet_in_every_state_makes_no_series_that_an_empty_one_has_not(
                 list(map(str, stages)),
             )
         await conn.execute(
-            "INSERT INTO farrier.maas_regions (site, state) SELECT s, s FROM unnest($1::text[]) s",
+            "INSERT INTO farrier.maas_regions (site, url, state) SELECT s, 'http://maas', s FROM unnest($1::text[]) s",
             list(map(str, maas_region.RegionState)),
         )
     full = await scraped(replicas[0])

@@ -275,8 +275,8 @@ async def test_what_is_above_a_limit_is_told_by_the_api_and_on_top_of_the_invent
           FROM (VALUES ('gpu-1', 'ams', interval '1 h', NULL), ('gpu-2', 'ams', interval '2 h', '{"reason": "mine"}'),
                        ('gpu-3', 'ams', interval '-1 min', NULL), ('gpu-4', 'lon', interval '9 h', NULL))
                AS n (name, site, above, paused);
-        INSERT INTO farrier.maas_regions (site, state, state_entered_at)
-        VALUES ('ams', 'failing', farrier.now() - interval '1 h'), ('lon', 'observing', farrier.now() - interval '1 h')
+        INSERT INTO farrier.maas_regions (site, url, state, state_entered_at)
+        VALUES ('ams', 'http://maas', 'failing', farrier.now() - interval '1 h'), ('lon', 'http://maas', 'observing', farrier.now() - interval '1 h')
         """
     )
     told = (await web.get("/api/v1/breaches", params={"site": "ams"})).json()

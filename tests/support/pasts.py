@@ -30,7 +30,7 @@ async def make(conn: Connection, *, seed: int, versions: int, began: datetime) -
     resources move at the same moment, as they do in one commit."""
     chance = random.Random(seed)
     await conn.execute("SELECT farrier.register_node(name) FROM unnest($1::text[]) AS name", NODES)
-    await conn.execute("INSERT INTO farrier.maas_regions (site) VALUES ($1)", SITE)
+    await conn.execute("INSERT INTO farrier.maas_regions (site, url) VALUES ($1, 'http://maas')", SITE)
     intent = await conn.fetchval(
         "INSERT INTO farrier.intents (node, action, requested_by) VALUES ('gpu-1', 'cancel', 'ann') RETURNING id"
     )

@@ -67,7 +67,7 @@ class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServ
         site = self._sites.get(resource.site)
         if site is None or site.maas is None:
             return _not_here(resource, now)
-        if resource.url and site.maas.url.rstrip("/") != resource.url:
+        if site.maas.url.rstrip("/") != resource.url:
             # A replica that has read its sites later, or earlier, goes by another region.
             return Wait(reason=f"the region of site {resource.site} is at another URL here", look_again=NOT_HERE)
         if resource.next_try_at is not None and now < resource.next_try_at:
@@ -93,8 +93,7 @@ class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServ
 
 def _not_here(region: MaasRegion, now: datetime) -> Transition[MaasRegion, RegionWrite] | Wait[RegionWrite]:
     """Another replica may have the site. Once none has had it for long, that is said."""
-    noted = region.configured_at
-    if region.state is RegionState.UNCONFIGURED or noted is None or now - noted < UNCONFIGURED_AFTER:
+    if region.state is RegionState.UNCONFIGURED or now - region.configured_at < UNCONFIGURED_AFTER:
         return Wait(reason=f"site {region.site} has no MAAS configured here", look_again=NOT_HERE)
     to = msgspec.structs.replace(region, state=RegionState.UNCONFIGURED, next_try_at=None)
     reason = f"no controller has site {region.site} in its settings; farrier site forget removes its region"
@@ -102,7 +101,7 @@ def _not_here(region: MaasRegion, now: datetime) -> Transition[MaasRegion, Regio
 
 
 def _left_alone(region: MaasRegion, until: timedelta, now: datetime) -> Outcome:
-    if region.configured_at is not None and now - region.configured_at < _NOTED_EVERY:
+    if now - region.configured_at < _NOTED_EVERY:
         return Wait(reason=f"left alone after {region.last_error}", look_again=until)
     to = msgspec.structs.replace(region, configured_at=now)
     return Update(to=to, reason="its site is still configured", look_again=min(until, _NOTED_EVERY), quiet=True)

@@ -274,8 +274,8 @@ async def test_a_region_above_its_limit_is_among_the_breaches(farrier: Prompt, d
     async with db.connect() as conn:
         await conn.execute(
             """
-            INSERT INTO farrier.maas_regions (site, state, state_entered_at)
-            VALUES ('north', 'starting', farrier.now() - interval '6 min')
+            INSERT INTO farrier.maas_regions (site, url, state, state_entered_at)
+            VALUES ('north', 'http://maas', 'starting', farrier.now() - interval '6 min')
             """
         )
     (breach,) = (await farrier("sla", "breaches", "--json")).json

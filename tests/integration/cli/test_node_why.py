@@ -14,8 +14,8 @@ from tests.support import pg
 # A deployment that waits for MAAS, whose region stopped answering two minutes ago; due like a node that is run.
 DEPLOYING = """
     WITH region AS (
-        INSERT INTO farrier.maas_regions (site, state, state_entered_at, complete_at, last_error)
-        VALUES ('demo-1', 'failing', farrier.now() - interval '2 min', farrier.now() - interval '2 min',
+        INSERT INTO farrier.maas_regions (site, url, state, state_entered_at, complete_at, last_error)
+        VALUES ('demo-1', 'http://maas', 'failing', farrier.now() - interval '2 min', farrier.now() - interval '2 min',
                 'events: unreachable: connection refused')),
     onboarding AS (
         UPDATE farrier.node_onboardings o

@@ -1,4 +1,4 @@
-"""Values that nobody can read, stored before the database refused them: each costs no more than itself."""
+"""Values that Python cannot read, stored past the checks of the database: each costs no more than itself."""
 
 from __future__ import annotations
 

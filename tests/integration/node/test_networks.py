@@ -381,7 +381,7 @@ async def test_a_run_that_is_written_again_takes_nothing_twice(every_lan: Tenanc
 
 
 async def test_a_node_that_anybody_deletes_gives_back_what_it_had(every_lan: Tenancy) -> None:
-    """A process of the release before knows of no segments, and deletes nodes."""
+    """Also one whose row an operator marks as deleted."""
     node = await every_lan.active()
     await cleaned(await node.asked("decommission", mode="full_decommission"))
     await until(node, "release_maas_node", every=SECOND)

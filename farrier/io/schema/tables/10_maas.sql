@@ -4,7 +4,8 @@
 CREATE TABLE farrier.maas_regions (
     id               bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     site             text        NOT NULL UNIQUE,                 -- name of the site's file, without .toml
-    url              text        NOT NULL DEFAULT '',             -- of the region; copied from the site's file
+    url              text        NOT NULL,                        -- of the region, as the site's file has it, without a slash at
+                                                                  -- the end
     motion_every     interval    NOT NULL DEFAULT '30 seconds',   -- how often a machine that a workflow is changing is read;
                                                                   -- copied from the site's file
     sweep_every      interval    NOT NULL DEFAULT '30 minutes' CHECK (sweep_every > interval '0'),
@@ -22,7 +23,8 @@ CREATE TABLE farrier.maas_regions (
                                                                   -- (farrier.model.maas_region.Cursor)
     complete_at      timestamptz,                                 -- until when every event is known
     swept_at         timestamptz,                                 -- until when machines have had their turn to be read
-    last_error       text,                                        -- text of the last failure; null if the last look succeeded
+    last_error       text,                                        -- text of the last failure, of the region or of machines in
+                                                                  -- unreadable; null if there is none
     failure          text,                                        -- class of that failure (farrier.model.maas.MaasFailure)
     failures         integer     NOT NULL DEFAULT 0,              -- consecutive failures
     next_try_at      timestamptz,                                 -- not read again before; null: no pause
@@ -31,8 +33,8 @@ CREATE TABLE farrier.maas_regions (
     since            timestamptz,                                 -- earlier readings do not count: they are from another region,
                                                                   -- or were made with the key of another user
     created_at       timestamptz NOT NULL DEFAULT farrier.now(),
-    configured_at    timestamptz                                  -- when a controller last had the site in its settings, to the
-                                                                  -- minute; null: never noted
+    configured_at    timestamptz NOT NULL DEFAULT farrier.now()   -- when a controller last had the site in its settings, to the
+                                                                  -- minute
 ) WITH (fillfactor = 50);
 
 -- What was last read of the machine of each node that has one. Created, unread, when the node gets the machine (watch_machine);

@@ -21,7 +21,14 @@ from tests.support.maas_region import Caller, created
 from tests.support.nodes import NOW
 
 OBSERVED = MaasRegion(
-    id=1, site="north", version=1, state=RegionState.OBSERVING, state_entered_at=NOW, cursor=Cursor(newest=0)
+    id=1,
+    site="north",
+    url="http://maas.test/MAAS",
+    version=1,
+    state=RegionState.OBSERVING,
+    state_entered_at=NOW,
+    cursor=Cursor(newest=0),
+    configured_at=NOW,
 )
 
 

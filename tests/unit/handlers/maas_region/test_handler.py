@@ -18,7 +18,8 @@ from tests.support.nodes import NOW
 
 SECOND = timedelta(seconds=1)
 PACE = ObserveSite()
-NORTH = Site(name="north", maas=MaasSite(url="http://maas.test/MAAS", key="env:KEY"))
+URL = "http://maas.test/MAAS"
+NORTH = Site(name="north", maas=MaasSite(url=URL, key="env:KEY"))
 HANDLER = RegionHandler({"north": NORTH})
 DUE = DueMachine(1, "x00001")
 LOST = MaasError(MaasFailure.UNREACHABLE, "nobody answers", operation="events")
@@ -29,6 +30,7 @@ def region(state: RegionState = RegionState.OBSERVING, **fields: Any) -> MaasReg
     given: dict[str, Any] = {
         "id": 1,
         "site": "north",
+        "url": URL,
         "version": 3,
         "state_entered_at": NOW - 60 * SECOND,
         "username": "admin",
@@ -82,10 +84,6 @@ def test_a_site_that_nobody_has_configured_for_ten_minutes_is_said_to_be(state: 
     assert isinstance(decided, Transition)
     assert decided.to.state is RegionState.UNCONFIGURED
     assert isinstance(nowhere.handle(decided.to, NOW), Wait)
-
-
-def test_one_that_an_older_release_wrote_is_given_time() -> None:
-    assert isinstance(RegionHandler().handle(region(configured_at=None), NOW), Wait)
 
 
 def test_a_region_that_is_left_alone_is_configured_all_the_same() -> None:

@@ -28,7 +28,14 @@ class Looker:
         self.region = region
         self.world = world
         self.resource = MaasRegion(
-            id=1, site="north", version=1, state=RegionState.OBSERVING, state_entered_at=NOW, cursor=Cursor(newest=0)
+            id=1,
+            site="north",
+            url="http://maas.test/MAAS",
+            version=1,
+            state=RegionState.OBSERVING,
+            state_entered_at=NOW,
+            cursor=Cursor(newest=0),
+            configured_at=NOW,
         )
 
     async def machines(self, many: int) -> tuple[DueMachine, ...]:

@@ -13,8 +13,8 @@ DECLARE
     overtaken bigint[] := '{}';
 BEGIN
     IF changes ? 'ends' THEN
-        -- A task that ended meanwhile, or is being finished right now, makes its run be decided anew: waiting for its
-        -- agent's COMMIT would deadlock, because that one waits for the schedule row to wake it.
+        -- A run whose task has ended meanwhile, or is just being finished, is decided again. Waiting for the agent's COMMIT would
+        -- deadlock: that waits for the schedule row, to enqueue the node.
         WITH asked AS (
             SELECT c.run, c.task FROM jsonb_to_recordset(changes -> 'ends') c (run bigint, task bigint)
         ), free AS MATERIALIZED (
@@ -51,18 +51,17 @@ BEGIN
                bmc_address = r.bmc_address,
                bmc_credential = r.bmc_credential,
                bmc = r.bmc,
-               -- A replica of the release before does not send these: what it leaves out stays as it is.
-               maas_id = CASE WHEN r.maas_created IS NULL THEN n.maas_id ELSE r.maas_id END,
-               maas_created = coalesce(r.maas_created, n.maas_created),
+               maas_id = r.maas_id,
+               maas_created = r.maas_created,
                quarantine = r.quarantine,
                paused = r.paused,
                ever_onboarded = r.ever_onboarded,
                ever_active = r.ever_active,
                not_scrubbed = r.not_scrubbed,
                deleting = r.deleting,
-               redeploying = coalesce(r.redeploying, n.redeploying),
+               redeploying = r.redeploying,
                live_workflow_kind = r.live_workflow_kind,
-               -- Looked up, not believed: the row just written or inserted.
+               -- Looked up and not taken from the run: a row that write_workflows inserted has its id only now.
                live_workflow_id = CASE r.live_workflow_kind
                    WHEN 'onboarding' THEN (SELECT o.id FROM farrier.node_onboardings o
                                             WHERE o.node_id = n.id AND o.ended_at IS NULL)
@@ -83,14 +82,14 @@ BEGIN
     END IF;
     IF changes ? 'answers' THEN
         PERFORM farrier.answer_intents(changes -> 'answers');
-        PERFORM pg_notify('farrier_intent_answered', '');  -- once per commit: equal ones are told once
+        PERFORM pg_notify('farrier_intent_answered', '');  -- equal notifications of a transaction are sent once
     END IF;
-    IF changes ? 'revoked' THEN  -- unused bootstrap tokens are worthless from now on
+    IF changes ? 'revoked' THEN  -- nodes whose unused bootstrap tokens are revoked
         UPDATE farrier.bootstrap_tokens t SET revoked_at = farrier.now()
           FROM jsonb_to_recordset(changes -> 'revoked') c (run bigint)
          WHERE t.node_id = c.run AND t.used_at IS NULL AND t.revoked_at IS NULL;
     END IF;
-    IF changes ? 'tokens' THEN  -- earlier unused ones are worthless; the same one again begins its time anew, unless it was used
+    IF changes ? 'tokens' THEN  -- a new token revokes earlier unused ones; the same token again, if it is unused, lives from now on
         UPDATE farrier.bootstrap_tokens t SET revoked_at = farrier.now()
           FROM jsonb_to_recordset(changes -> 'tokens') c (run bigint, digest text)
          WHERE t.node_id = c.run AND t.used_at IS NULL AND t.revoked_at IS NULL AND t.hash <> decode(c.digest, 'hex');
@@ -100,7 +99,7 @@ BEGIN
             ON CONFLICT (hash) DO UPDATE SET expires_at = excluded.expires_at, revoked_at = NULL
              WHERE bootstrap_tokens.used_at IS NULL AND bootstrap_tokens.node_id = excluded.node_id;
     END IF;
-    IF changes ? 'forgotten' THEN  -- the agents' keys open nothing any more
+    IF changes ? 'forgotten' THEN  -- nodes whose agents are removed, with their keys
         DELETE FROM farrier.node_agents a USING jsonb_to_recordset(changes -> 'forgotten') c (run bigint) WHERE a.node_id = c.run;
     END IF;
 END $$;
