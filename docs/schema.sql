@@ -625,7 +625,8 @@ CREATE INDEX intents_node ON farrier.intents (node_id, id);
 CREATE TABLE farrier.maas_regions (
     id               bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     site             text        NOT NULL UNIQUE,                 -- name of the site's file, without .toml
-    url              text        NOT NULL DEFAULT '',             -- of the region; copied from the site's file
+    url              text        NOT NULL,                        -- of the region, as the site's file has it, without a slash at
+                                                                  -- the end
     motion_every     interval    NOT NULL DEFAULT '30 seconds',   -- how often a machine that a workflow is changing is read;
                                                                   -- copied from the site's file
     sweep_every      interval    NOT NULL DEFAULT '30 minutes' CHECK (sweep_every > interval '0'),
@@ -643,7 +644,8 @@ CREATE TABLE farrier.maas_regions (
                                                                   -- (farrier.model.maas_region.Cursor)
     complete_at      timestamptz,                                 -- until when every event is known
     swept_at         timestamptz,                                 -- until when machines have had their turn to be read
-    last_error       text,                                        -- text of the last failure; null if the last look succeeded
+    last_error       text,                                        -- text of the last failure, of the region or of machines in
+                                                                  -- unreadable; null if there is none
     failure          text,                                        -- class of that failure (farrier.model.maas.MaasFailure)
     failures         integer     NOT NULL DEFAULT 0,              -- consecutive failures
     next_try_at      timestamptz,                                 -- not read again before; null: no pause
@@ -652,8 +654,8 @@ CREATE TABLE farrier.maas_regions (
     since            timestamptz,                                 -- earlier readings do not count: they are from another region,
                                                                   -- or were made with the key of another user
     created_at       timestamptz NOT NULL DEFAULT farrier.now(),
-    configured_at    timestamptz                                  -- when a controller last had the site in its settings, to the
-                                                                  -- minute; null: never noted
+    configured_at    timestamptz NOT NULL DEFAULT farrier.now()   -- when a controller last had the site in its settings, to the
+                                                                  -- minute
 ) WITH (fillfactor = 50);
 
 -- What was last read of the machine of each node that has one. Created, unread, when the node gets the machine (watch_machine);
@@ -2324,8 +2326,8 @@ DECLARE
     overtaken bigint[] := '{}';
 BEGIN
     IF changes ? 'ends' THEN
-        -- A task that ended meanwhile, or is being finished right now, makes its run be decided anew: waiting for its
-        -- agent's COMMIT would deadlock, because that one waits for the schedule row to wake it.
+        -- A run whose task has ended meanwhile, or is just being finished, is decided again. Waiting for the agent's COMMIT would
+        -- deadlock: that waits for the schedule row, to enqueue the node.
         WITH asked AS (
             SELECT c.run, c.task FROM jsonb_to_recordset(changes -> 'ends') c (run bigint, task bigint)
         ), free AS MATERIALIZED (
@@ -2362,18 +2364,17 @@ BEGIN
                bmc_address = r.bmc_address,
                bmc_credential = r.bmc_credential,
                bmc = r.bmc,
-               -- A replica of the release before does not send these: what it leaves out stays as it is.
-               maas_id = CASE WHEN r.maas_created IS NULL THEN n.maas_id ELSE r.maas_id END,
-               maas_created = coalesce(r.maas_created, n.maas_created),
+               maas_id = r.maas_id,
+               maas_created = r.maas_created,
                quarantine = r.quarantine,
                paused = r.paused,
                ever_onboarded = r.ever_onboarded,
                ever_active = r.ever_active,
                not_scrubbed = r.not_scrubbed,
                deleting = r.deleting,
-               redeploying = coalesce(r.redeploying, n.redeploying),
+               redeploying = r.redeploying,
                live_workflow_kind = r.live_workflow_kind,
-               -- Looked up, not believed: the row just written or inserted.
+               -- Looked up and not taken from the run: a row that write_workflows inserted has its id only now.
                live_workflow_id = CASE r.live_workflow_kind
                    WHEN 'onboarding' THEN (SELECT o.id FROM farrier.node_onboardings o
                                             WHERE o.node_id = n.id AND o.ended_at IS NULL)
@@ -2394,14 +2395,14 @@ BEGIN
     END IF;
     IF changes ? 'answers' THEN
         PERFORM farrier.answer_intents(changes -> 'answers');
-        PERFORM pg_notify('farrier_intent_answered', '');  -- once per commit: equal ones are told once
+        PERFORM pg_notify('farrier_intent_answered', '');  -- equal notifications of a transaction are sent once
     END IF;
-    IF changes ? 'revoked' THEN  -- unused bootstrap tokens are worthless from now on
+    IF changes ? 'revoked' THEN  -- nodes whose unused bootstrap tokens are revoked
         UPDATE farrier.bootstrap_tokens t SET revoked_at = farrier.now()
           FROM jsonb_to_recordset(changes -> 'revoked') c (run bigint)
          WHERE t.node_id = c.run AND t.used_at IS NULL AND t.revoked_at IS NULL;
     END IF;
-    IF changes ? 'tokens' THEN  -- earlier unused ones are worthless; the same one again begins its time anew, unless it was used
+    IF changes ? 'tokens' THEN  -- a new token revokes earlier unused ones; the same token again, if it is unused, lives from now on
         UPDATE farrier.bootstrap_tokens t SET revoked_at = farrier.now()
           FROM jsonb_to_recordset(changes -> 'tokens') c (run bigint, digest text)
          WHERE t.node_id = c.run AND t.used_at IS NULL AND t.revoked_at IS NULL AND t.hash <> decode(c.digest, 'hex');
@@ -2411,7 +2412,7 @@ BEGIN
             ON CONFLICT (hash) DO UPDATE SET expires_at = excluded.expires_at, revoked_at = NULL
              WHERE bootstrap_tokens.used_at IS NULL AND bootstrap_tokens.node_id = excluded.node_id;
     END IF;
-    IF changes ? 'forgotten' THEN  -- the agents' keys open nothing any more
+    IF changes ? 'forgotten' THEN  -- nodes whose agents are removed, with their keys
         DELETE FROM farrier.node_agents a USING jsonb_to_recordset(changes -> 'forgotten') c (run bigint) WHERE a.node_id = c.run;
     END IF;
 END $$;
@@ -2507,12 +2508,12 @@ CREATE OR REPLACE FUNCTION farrier.write_workflows(changes jsonb) RETURNS void
 BEGIN
     IF changes ? 'new_onboardings' THEN
         INSERT INTO farrier.node_onboardings (node_id, mode, status, stage, attempt, next_attempt_at, mode_given_at, options, upstream, skipped)
-        SELECT r.node_id, r.mode, r.status, r.stage, r.attempt, r.next_attempt_at, r.mode_given_at, r.options, coalesce(r.upstream, '{}'), r.skipped
+        SELECT r.node_id, r.mode, r.status, r.stage, r.attempt, r.next_attempt_at, r.mode_given_at, r.options, r.upstream, r.skipped
           FROM jsonb_populate_recordset(NULL::farrier.node_onboardings, changes -> 'new_onboardings') r;
     END IF;
     IF changes ? 'new_decommissions' THEN
         INSERT INTO farrier.node_decommissions (node_id, mode, status, stage, attempt, next_attempt_at, mode_given_at, options, upstream, skipped)
-        SELECT r.node_id, r.mode, r.status, r.stage, r.attempt, r.next_attempt_at, r.mode_given_at, r.options, coalesce(r.upstream, '{}'), r.skipped
+        SELECT r.node_id, r.mode, r.status, r.stage, r.attempt, r.next_attempt_at, r.mode_given_at, r.options, r.upstream, r.skipped
           FROM jsonb_populate_recordset(NULL::farrier.node_decommissions, changes -> 'new_decommissions') r;
     END IF;
     IF changes ? 'onboardings' THEN
@@ -2521,7 +2522,7 @@ BEGIN
                status_entered_at = CASE WHEN w.status = r.status THEN w.status_entered_at ELSE farrier.now() END,
                stage_entered_at = CASE WHEN w.stage IS NOT DISTINCT FROM r.stage THEN w.stage_entered_at ELSE farrier.now() END,
                failure_class = r.failure_class, failure_detail = r.failure_detail, stop_requested = r.stop_requested,
-               after_undo = r.after_undo, mode_given_at = r.mode_given_at, options = r.options, upstream = coalesce(r.upstream, w.upstream), skipped = r.skipped
+               after_undo = r.after_undo, mode_given_at = r.mode_given_at, options = r.options, upstream = r.upstream, skipped = r.skipped
           FROM jsonb_populate_recordset(NULL::farrier.node_onboardings, changes -> 'onboardings') r
          WHERE w.id = r.id;
     END IF;
@@ -2531,7 +2532,7 @@ BEGIN
                status_entered_at = CASE WHEN w.status = r.status THEN w.status_entered_at ELSE farrier.now() END,
                stage_entered_at = CASE WHEN w.stage IS NOT DISTINCT FROM r.stage THEN w.stage_entered_at ELSE farrier.now() END,
                failure_class = r.failure_class, failure_detail = r.failure_detail, stop_requested = r.stop_requested,
-               after_undo = r.after_undo, mode_given_at = r.mode_given_at, options = r.options, upstream = coalesce(r.upstream, w.upstream), skipped = r.skipped
+               after_undo = r.after_undo, mode_given_at = r.mode_given_at, options = r.options, upstream = r.upstream, skipped = r.skipped
           FROM jsonb_populate_recordset(NULL::farrier.node_decommissions, changes -> 'decommissions') r
          WHERE w.id = r.id;
     END IF;
