@@ -276,7 +276,8 @@ async def test_what_is_above_a_limit_is_told_by_the_api_and_on_top_of_the_invent
                        ('gpu-3', 'ams', interval '-1 min', NULL), ('gpu-4', 'lon', interval '9 h', NULL))
                AS n (name, site, above, paused);
         INSERT INTO farrier.maas_regions (site, url, state, state_entered_at)
-        VALUES ('ams', 'http://maas', 'failing', farrier.now() - interval '1 h'), ('lon', 'http://maas', 'observing', farrier.now() - interval '1 h')
+        SELECT site, 'http://maas', state, farrier.now() - interval '1 h'
+          FROM (VALUES ('ams', 'failing'), ('lon', 'observing')) r (site, state)
         """
     )
     told = (await web.get("/api/v1/breaches", params={"site": "ams"})).json()
