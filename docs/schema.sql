@@ -25,7 +25,7 @@
 -- agents               12                     2   bootstrap_tokens, node_agents
 -- tasks                19                         node_tasks, workers
 -- intents               5                     3   intents
--- maas                 13          1          3   maas_regions, node_observations
+-- maas                 14          1          3   maas_regions, node_observations
 -- brakes                5          1              departures, brakes, brake_lifts
 -- kinds                22                     1   kinds, kind_states, kind_actions, resources, callable
 -- requests              6                     3   resource_intents
@@ -176,8 +176,8 @@ CREATE TABLE farrier.advice (
 -- Settings that functions need. The migration writes those of the model and defaults for the configuration, each controller that
 -- starts those of its configuration.
 CREATE TABLE farrier.settings (
-    name  text PRIMARY KEY,  -- api_min, api_max, identity_placeholders, login_cap, login_window_seconds, ssh_seed_limit;
-                             -- brake_at_least, brake_share, brake_window_seconds, offline_after_seconds
+    name  text PRIMARY KEY,  -- api_min, api_max, confirmed_after_seconds, identity_placeholders, login_cap, login_window_seconds,
+                             -- ssh_seed_limit; brake_at_least, brake_share, brake_window_seconds, offline_after_seconds
     value jsonb NOT NULL
 );
 
@@ -3071,6 +3071,11 @@ BEGIN
     RETURN NULL;
 END $$;
 
+-- Returns how far apart two readings of a machine are that confirm what both say: setting confirmed_after_seconds.
+CREATE OR REPLACE FUNCTION farrier.confirmed_after() RETURNS interval
+    LANGUAGE sql STABLE
+    RETURN make_interval(secs => farrier.setting('confirmed_after_seconds')::double precision);
+
 -- Removes a region that no controller's settings name; its history stays. FR404 for an unknown site, FR409 for a region that is
 -- not `unconfigured` and for one in which nodes have machines: no region would observe them.
 CREATE OR REPLACE FUNCTION farrier.forget_site(given text) RETURNS void
@@ -3135,7 +3140,7 @@ CREATE OR REPLACE FUNCTION farrier.maas_observation(node_id bigint, system_id te
 
 -- Returns the nodes that these readings affect, and locks their schedule rows in the order of ids: nodes whose reading differs
 -- from the stored one in a field that handlers decide on (telling), nodes whose workflow can see a first reading since its stage
--- began or since the region is another one, and nodes whose status the reading has contradicted for 60 seconds. The schedule rows
+-- began or since the region is another one, and nodes whose status the reading has contradicted for confirmed_after. The schedule rows
 -- are locked before any observation is, as in a commit of nodes, so that the two cannot deadlock. A node without a schedule row
 -- is left out.
 CREATE OR REPLACE FUNCTION farrier.nodes_told(readings jsonb) RETURNS bigint[]
@@ -3144,6 +3149,7 @@ CREATE OR REPLACE FUNCTION farrier.nodes_told(readings jsonb) RETURNS bigint[]
     AS $$
 DECLARE
     told bigint[];
+    enough interval := farrier.confirmed_after();
 BEGIN
     SELECT coalesce(array_agg(c.node), '{}') INTO told
       FROM jsonb_to_recordset(readings) c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb)
@@ -3158,7 +3164,7 @@ BEGIN
                                         OR o.read_at < r.since
                                         OR o.detail -> 'last_sync' IS DISTINCT FROM c.detail -> 'last_sync'))
         OR (n.status IN ('active', 'offline', 'quarantined') AND c.state <> 'deployed'
-            AND o.read_at - o.since < interval '60 seconds' AND c.read_at - o.since >= interval '60 seconds');
+            AND o.read_at - o.since < enough AND c.read_at - o.since >= enough);
     RETURN ARRAY(SELECT s.id FROM farrier.schedule s WHERE s.kind = 'node' AND s.id = ANY (told) ORDER BY s.id FOR NO KEY UPDATE OF s);
 END $$;
 

@@ -17,7 +17,19 @@ from farrier.config import NodeConfig
 from farrier.io import statements
 from farrier.io.census import node_columns
 from farrier.io.pool import Connection
-from farrier.model import actions, bmc, edges, failures, health, identity, maas_region, mapping, params, workflow
+from farrier.model import (
+    actions,
+    bmc,
+    edges,
+    failures,
+    health,
+    identity,
+    maas_region,
+    mapping,
+    observation,
+    params,
+    workflow,
+)
 from farrier.model.built_in import BUILT_IN
 from farrier.model.kinds import CREATE, LAYER, KindSpec
 from farrier.model.limits import Limits
@@ -141,6 +153,7 @@ def _model_numbers() -> dict[str, float]:
     return {
         "api_min": actions.API_MIN,
         "api_max": actions.API_MAX,
+        "confirmed_after_seconds": observation.CONFIRMED_AFTER.total_seconds(),
         "login_cap": bmc.LOGIN_CAP,
         "login_window_seconds": bmc.LOGIN_WINDOW.total_seconds(),
         "ssh_seed_limit": health.SSH_SEED_LIMIT,

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 
-from farrier.model import bmc, health, workflow
+from farrier.model import bmc, census, health, observation, workflow
 from tests.architecture import sources
 
 # A word on its own, and the words of an array.
 LITERAL = re.compile(r"'(?:\{([a-z_, ]+)\}|([a-z_]+))'")
 DURATION = re.compile(r"'(\d+) ?([a-z]+)'")
+NUMBER = re.compile(r"(?<![\w$%'.])\d+(?![\w'.])")
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 # Of each of these a file may name one: two are a copy of the set.
@@ -21,15 +22,14 @@ SETS: Mapping[str, frozenset[str]] = {
     "workflow.FAILED": workflow.FAILED,
     "workflow.AT_WORK": workflow.AT_WORK,
 }
-DURATIONS: Mapping[str, timedelta] = {
-    "bmc.LOGIN_WINDOW": bmc.LOGIN_WINDOW,
-}
-# Each is sought where its subject is mentioned.
-NUMBERS: Mapping[str, tuple[int, str]] = {
+# Each is sought in the files that mention its subject.
+VALUES: Mapping[str, tuple[timedelta | int, str]] = {
     "bmc.LOGIN_CAP": (bmc.LOGIN_CAP, "bmc_logins"),
+    "bmc.LOGIN_WINDOW": (bmc.LOGIN_WINDOW, "bmc_logins"),
     "health.SSH_SEED_LIMIT": (health.SSH_SEED_LIMIT, "ssh_seed"),
+    "observation.CONFIRMED_AFTER": (observation.CONFIRMED_AFTER, "node_observations"),
+    "census.FAILING_AFTER": (census.FAILING_AFTER, "outcomes"),
 }
-
 EXCEPT: Mapping[tuple[str, str], str] = {
     ("queries/census.sql", "workflow.AT_WORK"): "the clock of `running` is its stage's; `compensating` may be a cancel",
 }
@@ -48,12 +48,9 @@ def test_no_sql_repeats_what_the_model_says() -> None:
 def copied(path: Path) -> Iterator[str]:
     """What of the model a file says again."""
     text = sources.uncommented_sql(path)
-    words, durations = set(words_in(text)), set(durations_in(text))
+    words, values = set(words_in(text)), {*durations_in(text), *map(int, NUMBER.findall(text))}
     yield from (name for name, members in SETS.items() if len(words & members) > 1)
-    yield from (name for name, lasts in DURATIONS.items() if lasts in durations)
-    for name, (number, subject) in NUMBERS.items():
-        if subject in text and re.search(rf"(?<![\w$%'.]){number}(?![\w'.])", text):
-            yield name
+    yield from (name for name, (value, subject) in VALUES.items() if subject in text and value in values)
 
 
 def words_in(text: str) -> Iterator[str]:

@@ -9,11 +9,14 @@ from uuid import uuid4
 
 import pytest
 
+from farrier.handlers.node import drift
 from farrier.io import maas_region
 from farrier.io.maas_region import RegionPace, RegionRows
 from farrier.io.pool import Pool
 from farrier.io.state import PostgresStateIO
+from farrier.model.failures import QuarantineCause
 from farrier.model.maas_region import MaasRegion, RegionWrite
+from farrier.model.observation import CONFIRMED_AFTER
 from tests.support import pg
 
 SECOND = timedelta(seconds=1)
@@ -29,6 +32,12 @@ _RUNNING = """
        SET mode = $2, status = 'running', stage = 'wait_for_ready', status_entered_at = farrier.now() - $3::interval,
            stage_entered_at = farrier.now() - $3::interval
      WHERE node_id = $1
+"""
+_WAKES = """
+    SELECT farrier.nodes_told(jsonb_build_array(jsonb_build_object(
+               'node', o.node_id, 'system_id', o.system_id, 'state', o.state, 'detail', o.detail,
+               'read_at', farrier.now())))
+      FROM farrier.node_observations o WHERE o.node_id = $1
 """
 _BEGIN = "UPDATE farrier.node_onboardings SET status = 'running' WHERE node_id = $1"
 _END = """
@@ -156,20 +165,29 @@ async def test_a_workflow_that_does_not_use_maas_moves_no_machine(rows: Rows, db
     [
         ("active", None, True),
         ("offline", None, True),
-        ("quarantined", "state_disagreement", True),
-        ("quarantined", "machine_deleted_upstream", True),
-        ("quarantined", "operator", False),
+        *(("quarantined", cause, cause in drift.CAUSES) for cause in QuarantineCause),
     ],
 )
-async def test_a_contradiction_is_looked_at_again_after_a_minute(
+async def test_a_contradiction_is_looked_at_again_when_that_may_confirm_it(
     rows: Rows, db: pg.Database, status: str, cause: str | None, due: bool
 ) -> None:
     node = await rows.node("odd", read="ready")
     await rows.becomes(node, status, cause)
-    await db.advance(58 * SECOND)
+    await db.advance(CONFIRMED_AFTER - 2 * SECOND)
     assert await rows.due() == []
     await db.advance(3 * SECOND)
     assert await rows.due() == (["odd"] if due else [])
+
+
+async def test_when_a_contradiction_is_confirmed_the_settings_say(rows: Rows, db: pg.Database) -> None:
+    """To the look that reads the machine again, and to the one that wakes its node."""
+    node = await rows.node("odd", read="ready")
+    await rows.becomes(node, "active")
+    await rows.change("UPDATE farrier.settings SET value = '20' WHERE name = 'confirmed_after_seconds'")
+    for passed, confirms in ((18 * SECOND, False), (3 * SECOND, True)):
+        await db.advance(passed)
+        assert await rows.due() == (["odd"] if confirms else [])
+        assert await rows.pool.fetchval(_WAKES, node) == ([node] if confirms else [])
 
 
 async def test_an_active_node_that_is_deployed_contradicts_nothing(rows: Rows, db: pg.Database) -> None:

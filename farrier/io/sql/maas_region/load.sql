@@ -19,7 +19,7 @@ SELECT r.id, h.now,
                    SELECT o.system_id FROM farrier.node_observations o
                     WHERE o.site = r.site AND o.detail ->> 'owner' = r.username LIMIT 50) x) ELSE '[]' END))::text AS snapshot
   FROM farrier.maas_regions r
- CROSS JOIN LATERAL (SELECT farrier.now() AS now) h
+ CROSS JOIN LATERAL (SELECT farrier.now() AS now, (SELECT farrier.confirmed_after()) AS confirmed_after) h
  CROSS JOIN LATERAL (SELECT count(*) AS machines, count(*) FILTER (WHERE o.state <> 'absent') AS present,
                             count(*) FILTER (WHERE o.lost_at > h.now - interval '1 hour') AS lost
                        FROM farrier.node_observations o WHERE o.site = r.site) c
@@ -75,9 +75,9 @@ SELECT r.id, h.now,
                            AND coalesce((r.unreadable ->> o.system_id)::timestamptz <= h.now, true)
                          ORDER BY o.stale_since LIMIT 150)
                        UNION ALL
-                       (SELECT o.node_id, o.system_id, o.read_at, 4, o.read_at + interval '60 seconds'
+                       (SELECT o.node_id, o.system_id, o.read_at, 4, o.read_at + h.confirmed_after
                           FROM farrier.node_observations o JOIN farrier.nodes n ON n.id = o.node_id
-                         WHERE o.site = r.site AND o.state <> 'deployed' AND o.read_at <= h.now - interval '60 seconds'
+                         WHERE o.site = r.site AND o.state <> 'deployed' AND o.read_at <= h.now - h.confirmed_after
                            AND (n.status IN ('active', 'offline')
                                 OR n.status = 'quarantined' AND n.quarantine ->> 'cause' IN ('state_disagreement', 'machine_deleted_upstream'))
                            AND coalesce((r.unreadable ->> o.system_id)::timestamptz <= h.now, true)

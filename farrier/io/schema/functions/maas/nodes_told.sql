@@ -1,6 +1,6 @@
 -- Returns the nodes that these readings affect, and locks their schedule rows in the order of ids: nodes whose reading differs
 -- from the stored one in a field that handlers decide on (telling), nodes whose workflow can see a first reading since its stage
--- began or since the region is another one, and nodes whose status the reading has contradicted for 60 seconds. The schedule rows
+-- began or since the region is another one, and nodes whose status the reading has contradicted for confirmed_after. The schedule rows
 -- are locked before any observation is, as in a commit of nodes, so that the two cannot deadlock. A node without a schedule row
 -- is left out.
 CREATE OR REPLACE FUNCTION farrier.nodes_told(readings jsonb) RETURNS bigint[]
@@ -9,6 +9,7 @@ CREATE OR REPLACE FUNCTION farrier.nodes_told(readings jsonb) RETURNS bigint[]
     AS $$
 DECLARE
     told bigint[];
+    enough interval := farrier.confirmed_after();
 BEGIN
     SELECT coalesce(array_agg(c.node), '{}') INTO told
       FROM jsonb_to_recordset(readings) c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb)
@@ -23,6 +24,6 @@ BEGIN
                                         OR o.read_at < r.since
                                         OR o.detail -> 'last_sync' IS DISTINCT FROM c.detail -> 'last_sync'))
         OR (n.status IN ('active', 'offline', 'quarantined') AND c.state <> 'deployed'
-            AND o.read_at - o.since < interval '60 seconds' AND c.read_at - o.since >= interval '60 seconds');
+            AND o.read_at - o.since < enough AND c.read_at - o.since >= enough);
     RETURN ARRAY(SELECT s.id FROM farrier.schedule s WHERE s.kind = 'node' AND s.id = ANY (told) ORDER BY s.id FOR NO KEY UPDATE OF s);
 END $$;
