@@ -1,4 +1,4 @@
--- The daemon. It writes what its runs decide; the model, the records of the schema and what has happened it only reads.
+-- The daemon. It writes what its runs decide; it only reads the model, the records of the schema, and history.
 GRANT SELECT, INSERT, UPDATE, DELETE ON
     farrier.mends, farrier.pulse, farrier.limits, farrier.settings,
     farrier.schedule, farrier.wake_requests, farrier.outcomes,

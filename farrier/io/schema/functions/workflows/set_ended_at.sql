@@ -1,4 +1,5 @@
--- A workflow has ended exactly where ended_at says when, whoever writes its row. A status that the model lacks leaves that as written.
+-- Keeps ended_at, which says that a workflow has ended, equal to its status, for each writer of the row. A status that the model
+-- lacks leaves ended_at as written. BEFORE INSERT or UPDATE trigger on both tables of workflows.
 CREATE OR REPLACE FUNCTION farrier.set_ended_at() RETURNS trigger
     LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,3 +1,3 @@
--- A trigger for each operation, because a condition on OLD does not go with INSERT.
+-- At COMMIT, when the workflow's row is written, too. Apart from check_pair, because a condition of INSERT cannot refer to OLD.
 CREATE CONSTRAINT TRIGGER check_pair_insert AFTER INSERT ON farrier.nodes
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_node_pair();

@@ -1,2 +1,3 @@
+-- Once, when the node is deleted.
 CREATE OR REPLACE TRIGGER drop_networks AFTER UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (NEW.status = 'deleted' AND OLD.status <> 'deleted') EXECUTE FUNCTION farrier.drop_networks();
