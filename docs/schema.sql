@@ -22,7 +22,7 @@
 -- history               3                         history, history_retention
 -- nodes                34          4         20   nodes, node_macs, node_bmcs, bmc_logins, node_identities
 -- workflows             5                    12   node_onboardings, node_decommissions
--- agents               12                     2   bootstrap_tokens, node_agents
+-- agents               12                     1   bootstrap_tokens, node_agents
 -- tasks                19                         node_tasks, workers
 -- intents               5                     3   intents
 -- maas                 14          1          3   maas_regions, node_observations
@@ -2486,7 +2486,8 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- A workflow has ended exactly where ended_at says when, whoever writes its row. A status that the model lacks leaves that as written.
+-- Keeps ended_at, which says that a workflow has ended, equal to its status, for each writer of the row. A status that the model
+-- lacks leaves ended_at as written. BEFORE INSERT or UPDATE trigger on both tables of workflows.
 CREATE OR REPLACE FUNCTION farrier.set_ended_at() RETURNS trigger
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -5197,17 +5198,19 @@ SELECT b.site, b.since, d.held, d.leaving, b.in_service
 -- Triggers: schedule
 -- =====================================================================================================================
 
--- An outcome without an error takes no call.
+-- Only for an outcome with an error: most have none, and make no call.
 CREATE OR REPLACE TRIGGER note_error BEFORE INSERT OR UPDATE ON farrier.outcomes
     FOR EACH ROW WHEN (NEW.outcome ->> 'error' IS NOT NULL) EXECUTE FUNCTION farrier.note_error();
--- It derives a column and guards nothing, so a session that loads data without guards needs it as well.
+-- Also in sessions that load data without guards (session_replication_role): it guards nothing and derives a column.
 ALTER TABLE farrier.outcomes ENABLE ALWAYS TRIGGER note_error;
 
+-- Not for nodes and MAAS regions, which have no requests in resource_intents.
 CREATE OR REPLACE TRIGGER refuse_leftovers AFTER DELETE ON farrier.schedule
     FOR EACH ROW WHEN (OLD.kind NOT IN ('node', 'maas_region')) EXECUTE FUNCTION farrier.refuse_leftovers();
 
--- WHEN is decided as the row is inserted: a transaction that wakes ten thousand resources queues one call and not that
--- many, of which each would walk over all the rows that the first had deleted.
+-- At COMMIT, so that schedule rows are locked only for its length. The condition is evaluated as the row is inserted, so a
+-- transaction that enqueues ten thousand resources queues one call; each further call would scan the rows that the first has
+-- deleted.
 CREATE CONSTRAINT TRIGGER apply_wakes AFTER INSERT ON farrier.wake_requests
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.first) EXECUTE FUNCTION farrier.apply_wakes();
 
@@ -5215,77 +5218,97 @@ CREATE CONSTRAINT TRIGGER apply_wakes AFTER INSERT ON farrier.wake_requests
 -- Triggers: nodes
 -- =====================================================================================================================
 
+-- At COMMIT, when the workflow's row is written, too. Only for updates that could break the pair: others make no call.
 CREATE CONSTRAINT TRIGGER check_pair AFTER UPDATE ON farrier.nodes
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
     WHEN (OLD.live_workflow_id IS DISTINCT FROM NEW.live_workflow_id OR OLD.live_workflow_kind IS DISTINCT FROM NEW.live_workflow_kind
           OR OLD.status <> NEW.status)
     EXECUTE FUNCTION farrier.check_node_pair();
 
--- A trigger for each operation, because a condition on OLD does not go with INSERT.
+-- At COMMIT, when the workflow's row is written, too. Apart from check_pair, because a condition of INSERT cannot refer to OLD.
 CREATE CONSTRAINT TRIGGER check_pair_insert AFTER INSERT ON farrier.nodes
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_node_pair();
 
+-- Only for a node whose address changes or that is deleted: most updates leave the address, and make no call.
 CREATE OR REPLACE TRIGGER claim_bmc AFTER UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (OLD.bmc_address IS DISTINCT FROM NEW.bmc_address OR (NEW.status = 'deleted' AND OLD.status <> 'deleted'))
     EXECUTE FUNCTION farrier.claim_bmc();
 
+-- Apart from claim_bmc, because a condition of INSERT cannot refer to OLD.
 CREATE OR REPLACE TRIGGER claim_bmc_insert AFTER INSERT ON farrier.nodes
     FOR EACH ROW WHEN (NEW.bmc_address IS NOT NULL) EXECUTE FUNCTION farrier.claim_bmc();
 
+-- Only for a node of which other identities are read or that is deleted: bmc changes with every read, and its identities seldom.
 CREATE OR REPLACE TRIGGER claim_identity AFTER UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (OLD.bmc -> 'serial' IS DISTINCT FROM NEW.bmc -> 'serial' OR OLD.bmc -> 'uuid' IS DISTINCT FROM NEW.bmc -> 'uuid'
           OR OLD.bmc -> 'manufacturer' IS DISTINCT FROM NEW.bmc -> 'manufacturer' OR OLD.bmc -> 'macs' IS DISTINCT FROM NEW.bmc -> 'macs'
           OR (NEW.status = 'deleted' AND OLD.status <> 'deleted'))
     EXECUTE FUNCTION farrier.claim_identity();
 
+-- Apart from claim_identity, because a condition of INSERT cannot refer to OLD.
 CREATE OR REPLACE TRIGGER claim_identity_insert AFTER INSERT ON farrier.nodes
     FOR EACH ROW WHEN (NEW.bmc ?| '{serial,uuid,macs}') EXECUTE FUNCTION farrier.claim_identity();
 
+-- Once, when the node is deleted.
 CREATE OR REPLACE TRIGGER drop_agent AFTER UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (NEW.status = 'deleted' AND OLD.status <> 'deleted') EXECUTE FUNCTION farrier.drop_agent();
 
+-- Once, when the node is deleted.
 CREATE OR REPLACE TRIGGER drop_networks AFTER UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (NEW.status = 'deleted' AND OLD.status <> 'deleted') EXECUTE FUNCTION farrier.drop_networks();
 
--- At COMMIT, because the commit that deletes the node answers its intents and ends its tasks after it has written the node.
+-- Once, when the node is deleted. At COMMIT, because the commit that deletes the node responds to its intents and ends its tasks
+-- after it has written the node.
 CREATE CONSTRAINT TRIGGER forget_keys AFTER UPDATE ON farrier.nodes
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.status = 'deleted' AND OLD.status <> 'deleted') EXECUTE FUNCTION farrier.forget_keys();
 
--- By its name before place_bmc, which follows the address.
+-- For every update of a deleted node, so that none restores what was cleared. Fires before place_bmc, by the order of names,
+-- which follows the address.
 CREATE OR REPLACE TRIGGER forget_machine BEFORE UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (NEW.status = 'deleted') EXECUTE FUNCTION farrier.forget_machine();
 
 CREATE OR REPLACE TRIGGER guard_first_values AFTER INSERT ON farrier.nodes
     FOR EACH ROW EXECUTE FUNCTION farrier.guard_first_values('status', 'management');
 
+-- Only for a node that changes its management: most updates leave it, and make no call.
 CREATE OR REPLACE TRIGGER guard_management AFTER UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (OLD.management <> NEW.management) EXECUTE FUNCTION farrier.guard_management();
 
+-- Only for a node that changes its status: most updates leave it, and make no call.
 CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_status('status');
 
+-- Only for a node whose tries change: bmc changes with every read. Not for a deleted node, whose failed logins go on counting for
+-- the node that has the BMC next.
 CREATE OR REPLACE TRIGGER note_logins AFTER UPDATE ON farrier.nodes
-    FOR EACH ROW WHEN (NEW.status <> 'deleted'  -- whose failures count for the node that has the BMC next
+    FOR EACH ROW WHEN (NEW.status <> 'deleted'
           AND (OLD.bmc -> 'tries' IS DISTINCT FROM NEW.bmc -> 'tries' OR OLD.bmc -> 'trying' IS DISTINCT FROM NEW.bmc -> 'trying'))
     EXECUTE FUNCTION farrier.note_logins();
 
+-- Apart from note_logins, because a condition of INSERT cannot refer to OLD. register_node inserts no tries.
 CREATE OR REPLACE TRIGGER note_logins_insert AFTER INSERT ON farrier.nodes
     FOR EACH ROW WHEN (NEW.bmc ? 'tries') EXECUTE FUNCTION farrier.note_logins();
 
+-- Only for a node whose address changes: most updates leave it, and make no call.
 CREATE OR REPLACE TRIGGER place_bmc BEFORE UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (OLD.bmc_address IS DISTINCT FROM NEW.bmc_address) EXECUTE FUNCTION farrier.place_bmc();
 
+-- Apart from place_bmc, because a condition of INSERT cannot refer to OLD.
 CREATE OR REPLACE TRIGGER place_bmc_insert BEFORE INSERT ON farrier.nodes
     FOR EACH ROW WHEN (NEW.bmc_address IS NOT NULL) EXECUTE FUNCTION farrier.place_bmc();
 
+-- The condition checks the form, so a good id makes no call. Not a CHECK constraint, whose error would have neither FR400 nor a
+-- hint.
 CREATE OR REPLACE TRIGGER refuse_machine_id BEFORE INSERT OR UPDATE OF maas_id ON farrier.nodes
     FOR EACH ROW WHEN (NEW.maas_id !~ '^[A-Za-z0-9]{1,64}$') EXECUTE FUNCTION farrier.refuse_machine_id();
 
+-- Only for a node whose machine changes or that is deleted: most updates leave the machine, and make no call.
 CREATE OR REPLACE TRIGGER watch_machine AFTER UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (OLD.maas_id IS DISTINCT FROM NEW.maas_id OR OLD.site IS DISTINCT FROM NEW.site
                        OR (NEW.status = 'deleted' AND OLD.status <> 'deleted'))
     EXECUTE FUNCTION farrier.watch_machine();
 
+-- Apart from watch_machine, because a condition of INSERT cannot refer to OLD.
 CREATE OR REPLACE TRIGGER watch_machine_insert AFTER INSERT ON farrier.nodes
     FOR EACH ROW WHEN (NEW.maas_id IS NOT NULL) EXECUTE FUNCTION farrier.watch_machine();
 
@@ -5293,56 +5316,62 @@ CREATE OR REPLACE TRIGGER watch_machine_insert AFTER INSERT ON farrier.nodes
 -- Triggers: workflows
 -- =====================================================================================================================
 
+-- At COMMIT, when the node's row is written, too. Only for a workflow that changes its status.
 CREATE CONSTRAINT TRIGGER check_pair AFTER UPDATE ON farrier.node_decommissions
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.status <> NEW.status)
     EXECUTE FUNCTION farrier.check_workflow_pair('decommission');
 
+-- At COMMIT, when the node's row is written, too. Apart from check_pair, because a condition of DELETE cannot refer to NEW.
 CREATE CONSTRAINT TRIGGER check_pair_delete AFTER DELETE ON farrier.node_decommissions
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('decommission');
 
+-- At COMMIT, when the node's row is written, too. Apart from check_pair, because a condition of INSERT cannot refer to OLD.
 CREATE CONSTRAINT TRIGGER check_pair_insert AFTER INSERT ON farrier.node_decommissions
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('decommission');
 
 CREATE OR REPLACE TRIGGER guard_first_values AFTER INSERT ON farrier.node_decommissions
     FOR EACH ROW EXECUTE FUNCTION farrier.guard_first_values('decommission');
 
+-- Only for a workflow that changes its status: most updates leave it, and make no call.
 CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.node_decommissions
     FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_status('decommission');
 
 CREATE OR REPLACE TRIGGER set_ended_at BEFORE INSERT OR UPDATE OF status, ended_at ON farrier.node_decommissions
     FOR EACH ROW EXECUTE FUNCTION farrier.set_ended_at();
--- Queries count on it, also where a restore or a hand writes past the guards.
+-- Also in sessions that load data without guards (session_replication_role): queries rely on ended_at.
 ALTER TABLE farrier.node_decommissions ENABLE ALWAYS TRIGGER set_ended_at;
 
+-- At COMMIT, when the node's row is written, too. Only for a workflow that changes its status.
 CREATE CONSTRAINT TRIGGER check_pair AFTER UPDATE ON farrier.node_onboardings
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.status <> NEW.status)
     EXECUTE FUNCTION farrier.check_workflow_pair('onboarding');
 
+-- At COMMIT, when the node's row is written, too. Apart from check_pair, because a condition of DELETE cannot refer to NEW.
 CREATE CONSTRAINT TRIGGER check_pair_delete AFTER DELETE ON farrier.node_onboardings
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('onboarding');
 
+-- At COMMIT, when the node's row is written, too. Apart from check_pair, because a condition of INSERT cannot refer to OLD.
 CREATE CONSTRAINT TRIGGER check_pair_insert AFTER INSERT ON farrier.node_onboardings
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('onboarding');
 
 CREATE OR REPLACE TRIGGER guard_first_values AFTER INSERT ON farrier.node_onboardings
     FOR EACH ROW EXECUTE FUNCTION farrier.guard_first_values('onboarding');
 
+-- Only for a workflow that changes its status: most updates leave it, and make no call.
 CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.node_onboardings
     FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_status('onboarding');
 
 CREATE OR REPLACE TRIGGER set_ended_at BEFORE INSERT OR UPDATE OF status, ended_at ON farrier.node_onboardings
     FOR EACH ROW EXECUTE FUNCTION farrier.set_ended_at();
--- Queries count on it, also where a restore or a hand writes past the guards.
+-- Also in sessions that load data without guards (session_replication_role): queries rely on ended_at.
 ALTER TABLE farrier.node_onboardings ENABLE ALWAYS TRIGGER set_ended_at;
 
 -- =====================================================================================================================
 -- Triggers: agents
 -- =====================================================================================================================
 
-CREATE OR REPLACE TRIGGER learn_ib_ports AFTER INSERT ON farrier.node_agents
-    FOR EACH ROW WHEN (NEW.facts ? 'ib_guids') EXECUTE FUNCTION farrier.learn_ib_ports();
-
-CREATE OR REPLACE TRIGGER learn_ib_ports_again AFTER UPDATE OF facts ON farrier.node_agents
+-- Only for an agent that reports ports; again when it enrolls again.
+CREATE OR REPLACE TRIGGER learn_ib_ports AFTER INSERT OR UPDATE OF facts ON farrier.node_agents
     FOR EACH ROW WHEN (NEW.facts ? 'ib_guids') EXECUTE FUNCTION farrier.learn_ib_ports();
 
 -- =====================================================================================================================
@@ -5351,7 +5380,7 @@ CREATE OR REPLACE TRIGGER learn_ib_ports_again AFTER UPDATE OF facts ON farrier.
 
 CREATE OR REPLACE TRIGGER validate BEFORE INSERT ON farrier.intents FOR EACH ROW EXECUTE FUNCTION farrier.validate_intent();
 
--- Its name comes after that of `validate`, which has seen to the types.
+-- Fires after validate, by the order of names, which has checked the types of the parameters.
 CREATE OR REPLACE TRIGGER validate_set BEFORE INSERT ON farrier.intents
     FOR EACH ROW WHEN (NEW.action = 'set') EXECUTE FUNCTION farrier.validate_set();
 
@@ -5368,6 +5397,7 @@ CREATE OR REPLACE TRIGGER begin_region AFTER INSERT ON farrier.maas_regions
 CREATE OR REPLACE TRIGGER guard_first_state AFTER INSERT ON farrier.maas_regions
     FOR EACH ROW EXECUTE FUNCTION farrier.guard_first_region();
 
+-- Only for a region that changes its state: most updates leave it, and make no call.
 CREATE OR REPLACE TRIGGER guard_state AFTER UPDATE ON farrier.maas_regions
     FOR EACH ROW WHEN (OLD.state <> NEW.state) EXECUTE FUNCTION farrier.guard_region();
 
@@ -5382,6 +5412,7 @@ CREATE OR REPLACE TRIGGER holds_no_rows BEFORE INSERT ON farrier.resources
 -- Triggers: requests
 -- =====================================================================================================================
 
+-- Once, when the request gets its response.
 CREATE OR REPLACE TRIGGER tell_answered AFTER UPDATE ON farrier.resource_intents
     FOR EACH ROW WHEN (OLD.status = 'pending' AND NEW.status <> 'pending') EXECUTE FUNCTION farrier.tell_resource_intent_answered();
 
@@ -5395,6 +5426,7 @@ CREATE OR REPLACE TRIGGER wake AFTER INSERT ON farrier.resource_intents
 -- Triggers: numbers
 -- =====================================================================================================================
 
+-- Only for the pools of partition keys.
 CREATE OR REPLACE TRIGGER check_pkey_pool BEFORE INSERT OR UPDATE ON farrier.number_pools FOR EACH ROW
     WHEN (NEW.pool = 'pkey' OR starts_with(NEW.pool, 'pkey:')) EXECUTE FUNCTION farrier.check_pkey_pool();
 
@@ -5402,25 +5434,30 @@ CREATE OR REPLACE TRIGGER check_pkey_pool BEFORE INSERT OR UPDATE ON farrier.num
 -- Triggers: segments
 -- =====================================================================================================================
 
+-- Only for a segment that changes its state.
 CREATE OR REPLACE TRIGGER follow_segment AFTER UPDATE ON farrier.network_segments
     FOR EACH ROW WHEN (OLD.state <> NEW.state) EXECUTE FUNCTION farrier.follow_segment();
 
+-- Only for a segment that gets prefixes. Apart from open_prefixes, because a condition of INSERT cannot refer to OLD.
 CREATE OR REPLACE TRIGGER open_more_prefixes AFTER UPDATE ON farrier.network_segments
     FOR EACH ROW WHEN (OLD.prefixes <> NEW.prefixes OR OLD.gateways <> NEW.gateways) EXECUTE FUNCTION farrier.open_prefixes();
 
 CREATE OR REPLACE TRIGGER open_prefixes AFTER INSERT ON farrier.network_segments
     FOR EACH ROW EXECUTE FUNCTION farrier.open_prefixes();
 
+-- Only for a change of what is checked. Apart from prepare_segment, because a condition of INSERT cannot refer to OLD.
 CREATE OR REPLACE TRIGGER prepare_change BEFORE UPDATE ON farrier.network_segments
     FOR EACH ROW WHEN (OLD.prefixes <> NEW.prefixes OR OLD.gateways <> NEW.gateways OR OLD.mtu <> NEW.mtu) EXECUTE FUNCTION farrier.prepare_segment();
 
 CREATE OR REPLACE TRIGGER prepare_segment BEFORE INSERT ON farrier.network_segments
     FOR EACH ROW EXECUTE FUNCTION farrier.prepare_segment();
 
+-- Only when nodes that wait for the segment can go on: it becomes ready, or gets prefixes.
 CREATE OR REPLACE TRIGGER wake_users AFTER UPDATE ON farrier.network_segments
     FOR EACH ROW WHEN ((NEW.state = 'ready' AND OLD.state <> 'ready') OR NEW.prefixes <> OLD.prefixes)
     EXECUTE FUNCTION farrier.wake_users_of_this('network_segment');
 
+-- At COMMIT, when other transactions can see the release. Only for a release.
 CREATE CONSTRAINT TRIGGER mark_release AFTER UPDATE ON farrier.segment_usage
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.allocated < OLD.allocated) EXECUTE FUNCTION farrier.mark_release();
 
@@ -5428,10 +5465,13 @@ CREATE CONSTRAINT TRIGGER mark_release AFTER UPDATE ON farrier.segment_usage
 -- Triggers: partitions
 -- =====================================================================================================================
 
+-- At COMMIT, after the partition's schedule row is locked (see join_partition). Only where a client has asked something new of
+-- the member (seq); the loop's marks and members that leave need no admission.
 CREATE CONSTRAINT TRIGGER admit_again AFTER UPDATE ON farrier.ib_members
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.seq <> OLD.seq AND NEW.state <> 'leaving')
     EXECUTE FUNCTION farrier.admit_member();
 
+-- At COMMIT, after the partition's schedule row is locked (see join_partition).
 CREATE CONSTRAINT TRIGGER admit_new AFTER INSERT ON farrier.ib_members
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.admit_member();
 
@@ -5447,7 +5487,7 @@ CREATE OR REPLACE TRIGGER wake_users AFTER INSERT ON farrier.ib_partitions
 -- Rights: 0_public
 -- =====================================================================================================================
 
--- Nobody has a right by being connected; each role of farrier sees the schema, the clock and the version of the interface.
+-- PUBLIC has no rights. Each role of farrier sees the schema, the clock and the version of the API.
 REVOKE ALL ON ALL TABLES IN SCHEMA farrier FROM PUBLIC;
 REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier FROM PUBLIC;
 GRANT USAGE ON SCHEMA farrier TO farrier_controller, farrier_intents, farrier_agent, farrier_worker, farrier_reader;
@@ -5458,7 +5498,7 @@ GRANT EXECUTE ON FUNCTION farrier.now, farrier.api_version
 -- Rights: farrier_agent
 -- =====================================================================================================================
 
--- Agents on nodes: each proves itself with its key and sees its own node's tasks.
+-- Agents on nodes. Each proves itself with its key and sees the tasks of its own node.
 GRANT EXECUTE ON FUNCTION
     farrier.enroll_agent, farrier.heartbeat, farrier.claim_task, farrier.renew_task, farrier.finish_task
     TO farrier_agent;
@@ -5467,7 +5507,7 @@ GRANT EXECUTE ON FUNCTION
 -- Rights: farrier_controller
 -- =====================================================================================================================
 
--- The daemon. It writes what its runs decide; the model, the records of the schema and what has happened it only reads.
+-- The daemon. It writes what its runs decide; it only reads the model, the records of the schema, and history.
 GRANT SELECT, INSERT, UPDATE, DELETE ON
     farrier.mends, farrier.pulse, farrier.limits, farrier.settings,
     farrier.schedule, farrier.wake_requests, farrier.outcomes,
@@ -5540,7 +5580,7 @@ GRANT EXECUTE ON FUNCTION
 -- Rights: farrier_worker
 -- =====================================================================================================================
 
--- Workers on tasks of several nodes: each login has what farrier.grant_worker gave it.
+-- Workers on tasks of several nodes. Each login may claim what farrier.grant_worker granted it.
 GRANT EXECUTE ON FUNCTION farrier.claim_work, farrier.renew_work, farrier.finish_work TO farrier_worker;
 
 COMMIT;
