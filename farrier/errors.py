@@ -6,6 +6,7 @@
     ├── SchemaError
     │   ├── SchemaMissing           the database has no farrier schema, or an older one
     │   ├── SchemaTooNew            the database was migrated by a newer farrier
+    │   ├── SchemaUnreleased        the schema is one of before the first release
     │   ├── SchemaEdited            functions, views or triggers were changed by hand
     │   └── SchemaChanged           applied tables or an applied migration are not what this program carries
     ├── RefusedByModel              the model, or the database in its name, says no to a request
@@ -113,6 +114,18 @@ class SchemaTooNew(SchemaError):
         )
         self.found = found
         self.known = known
+
+
+class SchemaUnreleased(SchemaError):
+    """The schema is one of before the first release, which is not upgraded."""
+
+    label = "schema_unreleased"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the schema in this database was made before the first release of farrier and is not upgraded; drop it "
+            "(DROP SCHEMA farrier CASCADE), then run: farrier db migrate"
+        )
 
 
 class SchemaEdited(SchemaError):

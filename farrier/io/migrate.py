@@ -33,6 +33,7 @@ _RECORDS = schema_files.RECORDS.read_text(encoding="utf-8")
 _LOCK = statements.load("schema/lock_migrator")
 _BEGIN = statements.load("schema/begin_migrating")
 _END = statements.load("schema/end_migrating")
+_UNRELEASED = statements.load("schema/unreleased")
 _RECORDED = statements.load("schema/recorded")
 _STEPS = statements.load("schema/steps")
 _RECORD_STEP = statements.load("schema/record_step")
@@ -91,10 +92,12 @@ async def migrate(
     """Apply what is missing. May be called at any time, by any number at once.
 
     `after` runs last, in the same transaction, even if nothing was missing: it brings tables that mirror the model in
-    line with this program. Raises SchemaTooNew or SchemaChanged before anything is touched, and RefusedByModel when a
-    table stays locked for longer than `patience` or when something that is not farrier's is in the way.
+    line with this program. Raises SchemaTooNew, SchemaUnreleased or SchemaChanged before anything is touched, and
+    RefusedByModel when a table stays locked for longer than `patience` or when something that is not farrier's is in
+    the way.
     """
     wanted = carried() if schema is None else schema
+    await _refuse_unreleased(conn)
 
     async def migrated() -> Migrated:
         done = await _migrated(conn, wanted)
@@ -125,8 +128,9 @@ async def _migrated(conn: Connection, wanted: Schema) -> Migrated:
 
 
 async def check(conn: Connection, *, schema: Schema | None = None) -> SchemaStatus:
-    """How the database stands to this program. Writes nothing. Raises SchemaTooNew, SchemaChanged."""
+    """How the database stands to this program. Writes nothing. Raises SchemaTooNew, SchemaUnreleased, SchemaChanged."""
     wanted = carried() if schema is None else schema
+    await _refuse_unreleased(conn)
     applied = await _applied(conn)
     await _refuse_newer(conn, wanted, applied)
     if not applied:
@@ -187,6 +191,11 @@ async def becomes_migrator(conn: Connection) -> bool:
     async with conn.transaction(isolation="read_committed"):
         await conn.execute(_LOCK)
         return await conn.fetchval(_BEGIN) is not None
+
+
+async def _refuse_unreleased(conn: Connection) -> None:
+    if await conn.fetchval(_UNRELEASED):
+        raise errors.SchemaUnreleased
 
 
 async def _applied(conn: Connection) -> Mapping[int, asyncpg.Record]:

@@ -220,6 +220,16 @@ async def test_a_comment_in_the_tables_may_be_corrected(empty_db: pg.Database) -
         assert not await migrate.migrate(conn, schema=toys.schema(tables=f"-- Toys.\n{TOY}"))
 
 
+async def test_a_database_of_before_the_first_release_is_refused_with_what_to_do(empty_db: pg.Database) -> None:
+    async with empty_db.connect() as conn:
+        await conn.execute("CREATE SCHEMA farrier; CREATE TABLE farrier.schema_migrations (version integer)")
+        for refused in (migrate.migrate, migrate.check):
+            with pytest.raises(errors.SchemaUnreleased, match=r"DROP SCHEMA farrier CASCADE.*farrier db migrate"):
+                await refused(conn)
+        await conn.execute("DROP SCHEMA farrier CASCADE")
+        assert await migrate.migrate(conn)
+
+
 async def test_a_database_without_the_schema_is_told_apart_from_an_old_one(empty_db: pg.Database) -> None:
     async with empty_db.connect() as conn:
         status = await migrate.check(conn, schema=SECOND)
