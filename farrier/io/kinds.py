@@ -11,18 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-import asyncpg
 import msgspec
 
 from farrier.errors import ConfigError, RefusedByModel
 from farrier.io import catalog, session, statements
-from farrier.io.patience import PATIENT, LockPatience, patiently
+from farrier.io.patience import LOCKED, PATIENT, LockPatience, patiently
 from farrier.io.pool import Connection
 from farrier.model.built_in import BUILT_IN
 from farrier.model.kinds import CREATE, KindSpec
 from farrier.model.params import describe
 
-_LOCK = statements.load("schema/lock_kinds")
+_LOCK = statements.load("schema/lock_migrator")
 _KIND = statements.load("schema/kind")
 _MAKE = statements.load("schema/make_kind")
 _MISSING_COLUMNS = statements.load("schema/missing_columns")
@@ -123,7 +122,7 @@ def _refusals(told: str = "") -> Iterator[None]:
     """What the database refuses, as an error of the model. A lock that is not to be had is for `patiently`."""
     try:
         yield
-    except asyncpg.LockNotAvailableError:
+    except LOCKED:
         raise
     except session.Refusal as refusal:
         raise RefusedByModel(f"{told}{session.reason_of(refusal)}") from refusal

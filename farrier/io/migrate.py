@@ -36,11 +36,12 @@ _END = statements.load("schema/end_migrating")
 _UNRELEASED = statements.load("schema/unreleased")
 _RECORDED = statements.load("schema/recorded")
 _STEPS = statements.load("schema/steps")
+_SETTLE = statements.load("schema/settle")
 _RECORD_STEP = statements.load("schema/record_step")
 _APPLIED_SET = statements.load("schema/applied_set")
 _ROLES = statements.load("schema/roles")
 
-_NUMBERS = re.compile(r"\d+")
+_NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 
 # What a session that ends anyway may take to let the next migrator in, which would notice that it ended.
 _END_SECONDS = 5
@@ -100,6 +101,7 @@ async def migrate(
     await _refuse_unreleased(conn)
 
     async def migrated() -> Migrated:
+        await conn.execute(_LOCK)
         done = await _migrated(conn, wanted)
         if after is not None:
             await after(conn)
@@ -114,15 +116,16 @@ async def _migrated(conn: Connection, wanted: Schema) -> Migrated:
     applied = await _applied(conn)
     await _refuse_newer(conn, wanted, applied)
     new = not applied
-    grants = await schema_set.begin(conn, wanted)
+    granted = await schema_set.grants(conn)
     pending = wanted.steps if new else tuple(step for step in wanted.steps if step.version not in applied)
     if new:
         await conn.execute(_RECORD_STEP, BASELINE, "baseline", wanted.tables_hash)
     for step in pending:
         if not new:
             await conn.execute(step.sql)
+            await conn.execute(_SETTLE)
         await conn.execute(_RECORD_STEP, step.version, step.name, step.checksum)
-    done = await schema_set.apply(conn, wanted, grants, new=new, stepped=new or bool(pending))
+    done = await schema_set.apply(conn, wanted, granted, new=new, stepped=new or bool(pending))
     versions = (*((BASELINE,) if new else ()), *(step.version for step in pending))
     return Migrated(versions, done.changed, done.dropped)
 
@@ -158,12 +161,16 @@ async def create_roles(conn: Connection) -> None:
 
 
 async def prepare_roles(conn: Connection) -> None:
-    """Make the roles that are missing, and give all of them their rights if there is a schema already. May be called
-    again."""
+    """Make the roles that are missing, and give all of them their rights if the schema is that of this program; with
+    any other, the migration will. May be called again."""
+
+    async def granted() -> None:
+        await conn.execute(_LOCK)
+        await schema_set.grant(conn, carried())
+
     await create_roles(conn)
-    if (await check(conn)).found:
-        async with conn.transaction():
-            await schema_set.grant(conn, carried())
+    if (await check(conn)).set_fits:
+        await patiently(conn, "the rights of the roles", granted)
 
 
 @asynccontextmanager
@@ -233,5 +240,6 @@ def _refuse_changed(steps: Sequence[Step], applied: Mapping[int, asyncpg.Record]
 
 
 def _parts(release: str) -> tuple[int, ...]:
-    """The numbers of a release, by which releases are ordered."""
-    return tuple(int(part) for part in _NUMBERS.findall(release))
+    """The numbers of a release, by which releases are ordered; a candidate of one counts as that one."""
+    found = _NUMBERS.match(release)
+    return tuple(map(int, found.group().split("."))) if found else ()

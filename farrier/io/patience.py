@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# The server ends one of two that hold a table each and want that of the other.
+LOCKED = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 _WAIT_FOR_LOCK = statements.load("schema/wait_for_lock")
 
 
@@ -48,7 +50,7 @@ async def patiently(
             async with conn.transaction():
                 await conn.execute(_WAIT_FOR_LOCK, f"{patience.wait // timedelta(milliseconds=1)}ms")
                 return await change()
-        except asyncpg.LockNotAvailableError as locked:
+        except LOCKED as locked:
             if not tries_left:
                 raise errors.RefusedByModel(
                     f"{what} needs a table that a transaction elsewhere keeps locked, such as a dump or a forgotten "

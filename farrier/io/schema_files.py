@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
 
@@ -25,6 +25,8 @@ BASELINE = 1
 
 _COMMENT = re.compile(r"--[^\n]*")
 _HEADER = re.compile(r"\A(?:--[^\n]*\n)*")
+_GRANT = re.compile(r"GRANT (.+?) ON ((?:FUNCTION|SCHEMA|SEQUENCE) )?(.+) TO (.+)")
+_LISTED = re.compile(r", *(?![^()]*\))")
 _REPLICAS = re.compile(r"^-- replicas: (go on|stop)$", re.MULTILINE)
 
 
@@ -40,6 +42,10 @@ class Table(msgspec.Struct, frozen=True):
 
     name: str
     source: str
+
+    @override
+    def __str__(self) -> str:
+        return f"tables {self.name}"
 
 
 class SchemaObject(msgspec.Struct, frozen=True):
@@ -93,7 +99,9 @@ class Schema(msgspec.Struct, frozen=True):
 
     @property
     def set_hash(self) -> str:
-        return _hash(part for each in self.objects for part in (each.kind, each.name, each.source))
+        """Of what each migration applies: the set, in whatever folders its files are, and the comments of tables."""
+        texts = [part for each in sorted(self.objects, key=str) for part in (each.kind, each.name, each.source)]
+        return _hash([*texts, *(comment for table in self.tables for comment in _COMMENT.findall(table.source))])
 
 
 def read(directory: Path = DIRECTORY, *, release: str) -> Schema:
@@ -104,6 +112,27 @@ def read(directory: Path = DIRECTORY, *, release: str) -> Schema:
         steps=tuple(_steps(directory / "migrations")),
         release=release,
     )
+
+
+def rights_of(text: str) -> set[tuple[str, str]]:
+    """What a file grants, one by one: each right, as REVOKE takes it, and the role that gets it."""
+    statements = (" ".join(part.split()) for part in _COMMENT.sub("", text).split(";"))
+    return {
+        (f"{privilege} ON {kind or ''}{thing}", role)
+        for privileges, kind, things, role_names in (
+            found.groups() for found in map(_GRANT.fullmatch, statements) if found
+        )
+        for privilege in _privileges(privileges)
+        for thing in _LISTED.split(things)
+        for role in _LISTED.split(role_names)
+    }
+
+
+def _privileges(text: str) -> Iterator[str]:
+    """One for each column, where columns are named."""
+    for each in _LISTED.split(text):
+        privilege, _, columns = each.rstrip(")").partition("(")
+        yield from (f"{privilege.strip()} ({column.strip()})" for column in columns.split(",")) if columns else [each]
 
 
 def _objects(directory: Path, kind: ObjectKind) -> list[SchemaObject]:

@@ -9,8 +9,8 @@ then.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -18,7 +18,7 @@ import msgspec
 
 from farrier import errors
 from farrier.io import schema_comments, statements
-from farrier.io.schema_files import ObjectKind, Schema, SchemaObject, Table
+from farrier.io.schema_files import ObjectKind, Schema, SchemaObject, Table, rights_of
 
 if TYPE_CHECKING:
     from farrier.io.pool import Connection
@@ -38,37 +38,33 @@ _COMMENT = statements.load("schema/comment")
 _DROP = statements.load("schema/drop")
 _DEPENDENTS = statements.load("schema/dependents")
 _GRANTS = statements.load("schema/grants")
+_REVOKE = statements.load("schema/revoke")
 _KINDS_MADE = statements.load("schema/kinds_made")
 _MAKE_KIND = statements.load("schema/make_kind")
 _GRANT_RIGHTS = statements.load("schema/grant_rights")
 _TRIGGERS_OF_KINDS = statements.load("schema/triggers_of_kinds")
 _IDENTITIES = statements.load("schema/identities")
 
-# What an object raises that is made before one that it names; it is made again after that one.
-_TOO_EARLY = (
-    asyncpg.UndefinedFunctionError,
-    asyncpg.UndefinedTableError,
-    asyncpg.UndefinedObjectError,
-    asyncpg.UndefinedColumnError,
-)
+# What an object raises that names another one which is missing, or is not yet as this set has it: it is made again
+# after that one. A right that is missing stays missing.
+_TOO_EARLY = asyncpg.SyntaxOrAccessError
+_FORBIDDEN = asyncpg.InsufficientPrivilegeError
 # What one raises that is there already and cannot be replaced in place.
 _IRREPLACEABLE = (
     asyncpg.InvalidFunctionDefinitionError,
     asyncpg.InvalidTableDefinitionError,
     asyncpg.DuplicateObjectError,
 )
+# What a right is on, or a role that has it, is gone, and the right with it.
+_GONE = (
+    asyncpg.UndefinedFunctionError,
+    asyncpg.UndefinedTableError,
+    asyncpg.UndefinedColumnError,
+    asyncpg.UndefinedObjectError,
+)
 
-_LINE_COMMENT = re.compile(r"--[^\n]*")
-_GRANT = re.compile(r"^GRANT (.*) TO (.*)$")
 # Makes the triggers of tables of kinds, which no file names.
 _MAKER_OF_TRIGGERS = (ObjectKind.FUNCTION, "make_kind")
-
-
-class Found(msgspec.Struct, frozen=True):
-    """An object as the server has it. A name may have several functions, of which one at most is farrier's."""
-
-    identities: tuple[str, ...]
-    definition: str
 
 
 class State(msgspec.Struct, frozen=True):
@@ -76,8 +72,11 @@ class State(msgspec.Struct, frozen=True):
 
     sources: Mapping[Key, str]
     applied: Mapping[Key, str | None]
-    found: Mapping[Key, Found]
-    comparable: bool  # false once the server was upgraded: it may write a definition in another way
+    found: Mapping[Key, str]
+    hash: str | None  # of the set that was applied; None before the first
+    comparable: (
+        bool  # false after an upgrade of the server or in a restored dump: definitions may be worded differently
+    )
 
     def edited(self) -> list[str]:
         """The objects that were changed or dropped since they were applied, by hand or by another program."""
@@ -86,7 +85,7 @@ class State(msgspec.Struct, frozen=True):
         return sorted(
             f"{kind} {name}"
             for (kind, name), definition in self.applied.items()
-            if kind != ObjectKind.RIGHTS and self._definition((kind, name)) != definition
+            if kind != ObjectKind.RIGHTS and self.found.get((kind, name)) != definition
         )
 
     def is_as(self, wanted: SchemaObject) -> bool:
@@ -95,17 +94,12 @@ class State(msgspec.Struct, frozen=True):
         return (
             self.comparable
             and self.sources.get(key) == wanted.source
-            and (wanted.kind is ObjectKind.RIGHTS or self._definition(key) == self.applied.get(key))
+            and (wanted.kind is ObjectKind.RIGHTS or self.found.get(key) == self.applied.get(key))
         )
 
     def gone(self, schema: Schema) -> list[Key]:
         """What the set before had and this one lacks."""
-        carried = {(each.kind, each.name) for each in schema.objects}
-        return sorted(key for key in self.sources if key not in carried and key[0] != ObjectKind.RIGHTS)
-
-    def _definition(self, key: Key) -> str | None:
-        found = self.found.get(key)
-        return found.definition if found is not None else None
+        return sorted(self.sources.keys() - {(each.kind, each.name) for each in schema.objects})
 
 
 async def state(conn: Connection) -> State:
@@ -116,16 +110,17 @@ async def state(conn: Connection) -> State:
         sources={(row["kind"], row["name"]): row["source"] for row in recorded},
         applied={(row["kind"], row["name"]): row["definition"] for row in recorded},
         found=await _found(conn),
-        comparable=applied_set is not None and applied_set["server"] == applied_set["server_now"],
+        hash=None if applied_set is None else applied_set["hash"],
+        comparable=applied_set is not None and applied_set["comparable"],
     )
 
 
-async def _found(conn: Connection) -> dict[Key, Found]:
-    found: dict[Key, Found] = {}
+async def _found(conn: Connection) -> dict[Key, str]:
+    """Of a name that has several functions, of which one at most is farrier's, the definitions of all."""
+    found: dict[Key, str] = {}
     for row in await conn.fetch(_DEFINITIONS):
         key = (row["kind"], row["name"])
-        others = found.get(key, Found((), ""))
-        found[key] = Found((*others.identities, row["identity"]), others.definition + row["definition"])
+        found[key] = found.get(key, "") + row["definition"]
     return found
 
 
@@ -136,35 +131,18 @@ class Applied(msgspec.Struct, frozen=True):
     dropped: tuple[str, ...] = ()
 
 
-async def begin(conn: Connection, schema: Schema) -> Grants:
-    """Revoke what the set before granted and that of `schema` does not; returns the rights that roles then have on
-    functions and views, for `apply`. Comes before anything is dropped."""
-    before = await state(conn)
-    granted = {line for key, text in before.sources.items() if key[0] == ObjectKind.RIGHTS for line in grants_of(text)}
-    wanted = {line for each in schema.objects if each.kind is ObjectKind.RIGHTS for line in grants_of(each.source)}
-    for line in sorted(granted - wanted):
-        revoke = _GRANT.sub(r"REVOKE \1 FROM \2", line)
-        try:
-            async with conn.transaction():
-                await conn.execute(revoke)
-        except _TOO_EARLY:
-            continue  # the object was dropped by hand, and the right with it
+async def grants(conn: Connection) -> Grants:
+    """The rights that roles have on functions and views, for `apply`. Comes before anything is dropped."""
     return await conn.fetch(_GRANTS)
 
 
-def grants_of(text: str) -> list[str]:
-    """The GRANT statements of a file, each as one line."""
-    lines = (" ".join(part.split()) for part in _LINE_COMMENT.sub("", text).split(";"))
-    return [line for line in lines if _GRANT.match(line)]
-
-
-async def apply(conn: Connection, schema: Schema, grants: Grants, *, new: bool, stepped: bool) -> Applied:
+async def apply(conn: Connection, schema: Schema, granted: Grants, *, new: bool, stepped: bool) -> Applied:
     """Make the set of the database that of `schema`; with the tables, too, in one that is `new`. May be called again.
     Raises RefusedByModel when something that is not farrier's depends on what has to go."""
     before = await state(conn)
     changed = [each for each in schema.objects if not before.is_as(each)]
     gone = before.gone(schema)
-    if not (changed or gone or stepped):
+    if not (changed or gone or stepped) and before.hash == schema.set_hash:
         return Applied()
     await conn.execute(_POSTPONE_BODIES)
     if remakes_kinds := not new and any((each.kind, each.name) == _MAKER_OF_TRIGGERS for each in changed):
@@ -179,14 +157,34 @@ async def apply(conn: Connection, schema: Schema, grants: Grants, *, new: bool, 
         await work.make(again)
     if remakes_kinds:
         await _attach_kinds(conn)
-    if stepped:
+    if stepped or before.hash != schema.set_hash:
         await _comment_tables(conn, schema)
+    await _grant_again(conn, [row for row in granted if (row["kind"], row["name"]) in work.made_anew])
+    await _revoke(conn, before, schema)
     await grant(conn, schema)
-    for row in grants:
-        if (row["kind"], row["name"]) in work.made_anew:
-            await conn.execute(row["statement"])
     await record(conn, schema)
     return Applied(tuple(map(str, changed)), tuple(f"{kind} {name}" for kind, name in gone))
+
+
+async def _grant_again(conn: Connection, granted: Grants) -> None:
+    """What roles had on objects that are now others; before this set takes any of it away."""
+    for row in granted:
+        with suppress(*_GONE):
+            async with conn.transaction():
+                await conn.execute(row["statement"])
+
+
+async def _revoke(conn: Connection, before: State, schema: Schema) -> None:
+    """What the set before granted and this one does not."""
+    granted = {
+        right for (kind, _), text in before.sources.items() if kind == ObjectKind.RIGHTS for right in rights_of(text)
+    }
+    wanted = {right for each in schema.objects if each.kind is ObjectKind.RIGHTS for right in rights_of(each.source)}
+    for right, role in sorted(granted - wanted):
+        revoke = await conn.fetchval(_REVOKE, right, role)
+        with suppress(*_GONE):
+            async with conn.transaction():
+                await conn.execute(revoke)
 
 
 async def grant(conn: Connection, schema: Schema) -> None:
@@ -206,10 +204,7 @@ async def record(conn: Connection, schema: Schema) -> None:
         [each.kind for each in schema.objects],
         [each.name for each in schema.objects],
         [each.source for each in schema.objects],
-        [
-            found[each.kind, each.name].definition if each.kind is not ObjectKind.RIGHTS else None
-            for each in schema.objects
-        ],
+        [found[each.kind, each.name] if each.kind is not ObjectKind.RIGHTS else None for each in schema.objects],
     )
     await conn.execute(_RECORD_SET, schema.set_hash, schema.tables_hash, schema.release)
 
@@ -233,37 +228,35 @@ class _Work:
             for each in waiting:
                 try:
                     await self._make_one(each)
+                except _FORBIDDEN:
+                    raise
                 except _TOO_EARLY as error:
                     early.append((each, error))
             if len(early) == len(waiting):
                 part, reason = early[0]
-                raise errors.InternalError(
-                    f"the schema of this program cannot be made: {part.name}: {reason}"
-                ) from reason
+                raise errors.InternalError(f"the schema of this program cannot be made: {part}: {reason}") from reason
             waiting = [each for each, _ in early]
 
     async def _make_one(self, each: Part) -> None:
         if isinstance(each, Table):
             return await self._execute(each.source)
-        before = await self._identities(each.kind, each.name)
-        if len(before) > 1:
-            await self.drop(each.kind, each.name)
-            before = []
+        before = await self._there(each.kind, each.name)
         try:
             await self._execute(each.source)
         except _IRREPLACEABLE:
             await self.drop(each.kind, each.name)
-            before = []
+            before = {}
             await self._execute(each.source)
-        made = await self._identities(each.kind, each.name)
-        if len(made) > 1:  # other parameters make another function
-            for outdated in before:
+        after = await self._there(each.kind, each.name)
+        if len(after) > 1:  # other parameters make another function: the one that was not written is outdated
+            for outdated, _ in after.items() & before.items():
                 await self._drop_one(each.kind, each.name, outdated)
-            made = [identity for identity in made if identity not in before]
-        if made != before:
+            after = dict(after.items() - before.items())
+        (made,) = after
+        if made not in before:
             self.made_anew.add((each.kind, each.name))
         self._dropped.pop((each.kind, each.name), None)
-        comment = await self._conn.fetchval(_COMMENT, [each.kind.upper()], [made[0]], [each.comment])
+        comment = await self._conn.fetchval(_COMMENT, [each.kind.upper()], [made], [each.comment])
         await self._conn.execute(comment)
         return None
 
@@ -273,7 +266,7 @@ class _Work:
 
     async def drop(self, kind: ObjectKind, name: str) -> None:
         """Drop all that has this name, and before it what of the set depends on it."""
-        for identity in await self._identities(kind, name):
+        for identity in await self._there(kind, name):
             await self._drop_one(kind, name, identity)
 
     async def _drop_one(self, kind: ObjectKind, name: str, identity: str) -> None:
@@ -296,8 +289,9 @@ class _Work:
             )
         return [(row["kind"], row["name"]) for row in rows]
 
-    async def _identities(self, kind: ObjectKind, name: str) -> list[str]:
-        return [row["identity"] for row in await self._conn.fetch(_IDENTITIES, kind, name)]
+    async def _there(self, kind: ObjectKind, name: str) -> dict[str, str]:
+        """What has this name, each with the place of its row, which is another one once it was written."""
+        return {row["identity"]: row["place"] for row in await self._conn.fetch(_IDENTITIES, kind, name)}
 
 
 async def _detach_kinds(conn: Connection) -> None:

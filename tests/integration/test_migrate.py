@@ -177,8 +177,8 @@ async def test_a_schema_of_a_newer_program_is_refused_untouched(empty_db: pg.Dat
 
 
 async def test_the_functions_of_a_newer_release_are_a_newer_schema(empty_db: pg.Database) -> None:
-    newer = toys.schema(tables=TOY, functions={"one": "SELECT 1"}, release="0.10.0")
-    older = toys.schema(tables=TOY, functions={"one": "SELECT 2"}, release="0.9.0")
+    newer = toys.schema({"function one": "SELECT 1"}, tables=TOY, release="0.10.0")
+    older = toys.schema({"function one": "SELECT 2"}, tables=TOY, release="0.9.0")
     async with empty_db.connect() as conn:
         await migrate.migrate(conn, schema=newer)
         with pytest.raises(errors.SchemaTooNew, match=r"farrier 0\.10\.0"):
@@ -187,8 +187,8 @@ async def test_the_functions_of_a_newer_release_are_a_newer_schema(empty_db: pg.
 
 
 async def test_functions_of_another_checkout_of_the_release_have_to_be_migrated(empty_db: pg.Database) -> None:
-    this = toys.schema(tables=TOY, functions={"one": "SELECT 1"})
-    other = toys.schema(tables=TOY, functions={"one": "SELECT 2"})
+    this = toys.schema({"function one": "SELECT 1"}, tables=TOY)
+    other = toys.schema({"function one": "SELECT 2"}, tables=TOY)
     async with empty_db.connect() as conn:
         await migrate.migrate(conn, schema=this)
         status = await migrate.check(conn, schema=other)

@@ -71,6 +71,15 @@ async def test_an_upgraded_database_gets_the_comments_of_the_new_release(empty_d
         assert await commented(conn) == {"bear": "Bears.", "bear.paws": "four"}
 
 
+async def test_a_corrected_comment_arrives_without_a_change_of_the_tables(empty_db: pg.Database) -> None:
+    async with empty_db.connect() as conn:
+        await migrate.migrate(conn, schema=toys.schema(tables=TOYS))
+        corrected = toys.schema(tables=TOYS.replace("its length", "its length in mm"))
+        await migrate.migrate(conn, schema=corrected)
+        assert await commented(conn) == COMMENTS | {"bear.fur": "its length in mm"}
+        (await migrate.check(conn, schema=corrected)).require_current()
+
+
 async def test_every_table_has_a_comment(db: pg.Database) -> None:
     async with db.connect() as conn:
         assert await conn.fetch(SILENT) == []

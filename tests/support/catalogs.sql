@@ -2,7 +2,7 @@
 SELECT format('function %s %s', p.oid::regprocedure, pg_get_functiondef(p.oid)) FROM pg_proc p
  WHERE p.pronamespace = 'farrier'::regnamespace
 UNION ALL
-SELECT format('view %s %s', c.relname, pg_get_viewdef(c.oid)) FROM pg_class c
+SELECT format('view %s %s %s', c.relname, pg_get_viewdef(c.oid), c.reloptions) FROM pg_class c
  WHERE c.relnamespace = 'farrier'::regnamespace AND c.relkind = 'v'
 UNION ALL
 SELECT format('trigger %s %s %s', c.relname, pg_get_triggerdef(t.oid), t.tgenabled) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid

@@ -4,32 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from farrier.io.schema_files import BASELINE, ObjectKind, Schema, SchemaObject, Step, Table
+
+# What every set has: rights, and a function that a migration calls.
+LEAST = {
+    "function grant_rights": "SELECT 1",
+    "rights usage": "GRANT USAGE ON SCHEMA farrier TO farrier_reader",
+}
 
 
 def schema(
-    *,
-    tables: str = "",
-    functions: Mapping[str, str] | None = None,
-    views: Mapping[str, str] | None = None,
-    rights: str = "",
-    steps: Sequence[str] = (),
-    release: str = "1.0.0",
+    objects: Mapping[str, str] | None = None, *, tables: str = "", steps: Sequence[str] = (), release: str = "1.0.0"
 ) -> Schema:
-    """`functions` are whole statements, or bodies of functions without parameters that return an integer."""
-    objects = [
-        *(
-            SchemaObject(ObjectKind.FUNCTION, name, "", function(name, text))
-            for name, text in (functions or {}).items()
-        ),
-        *(SchemaObject(ObjectKind.VIEW, name, "", f"{text};\n") for name, text in (views or {}).items()),
-        SchemaObject(ObjectKind.RIGHTS, "toys", "", grant_rights(rights)),
-    ]
-    # What every set has, because a migration calls it.
-    objects.append(SchemaObject(ObjectKind.FUNCTION, "grant_rights", "", function("grant_rights", "SELECT 1")))
+    """`objects` are named KIND NAME, and are whole statements, or bodies of functions without parameters that return an
+    integer, or queries of views."""
     return Schema(
         tables=(Table("toys", tables),),
-        objects=tuple(objects),
+        objects=tuple(_object(called, text) for called, text in ({**LEAST, **(objects or {})}).items()),
         steps=tuple(
             Step(number, f"toy_{number}", sql, "-- replicas: go on" in sql)
             for number, sql in enumerate(steps, BASELINE + 1)
@@ -38,11 +31,50 @@ def schema(
     )
 
 
-def function(name: str, text: str) -> str:
-    if text.startswith(("CREATE", "--")):
-        return f"{text};\n"
-    return f"CREATE OR REPLACE FUNCTION farrier.{name}() RETURNS integer LANGUAGE sql AS $$ {text} $$;\n"
+def named(
+    functions: Mapping[str, str] | None = None,
+    views: Mapping[str, str] | None = None,
+    triggers: Mapping[str, str] | None = None,
+    rights: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """`objects` of a schema; triggers by TABLE.TRIGGER, rights by role."""
+    kinds = {"function": functions, "view": views, "trigger": triggers, "rights": rights}
+    return {f"{kind} {name}": text for kind, texts in kinds.items() for name, text in (texts or {}).items()}
 
 
-def grant_rights(text: str) -> str:
-    return text or "GRANT USAGE ON SCHEMA farrier TO farrier_reader;\n"
+def reordered(schema: Schema) -> Schema:
+    """The same files in other folders, by which they are read in another order."""
+    return msgspec.structs.replace(schema, objects=schema.objects[::-1])
+
+
+def f(parameters: str, returns: str = "integer", body: str = "SELECT 1", *, name: str = "f") -> str:
+    """A function whose body is a text."""
+    return f"CREATE OR REPLACE FUNCTION farrier.{name}({parameters}) RETURNS {returns} LANGUAGE sql AS $$ {body} $$"
+
+
+def returning(name: str, expression: str, returns: str = "integer", parameters: str = "") -> str:
+    """A function whose body the server parses when it is made, so that it depends on what it names."""
+    return f"CREATE OR REPLACE FUNCTION farrier.{name}({parameters}) RETURNS {returns} RETURN {expression}"
+
+
+def touch(body: str = "RETURN NEW") -> str:
+    """A function for triggers."""
+    return f"CREATE OR REPLACE FUNCTION farrier.touch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body}; END $$"
+
+
+def trigger(condition: str = "true") -> str:
+    """A trigger on a table `toy`."""
+    return (
+        "CREATE OR REPLACE TRIGGER touch BEFORE INSERT ON farrier.toy"
+        f" FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION farrier.touch()"
+    )
+
+
+def _object(called: str, text: str) -> SchemaObject:
+    kind, name = called.split()
+    if not text.startswith(("CREATE", "--")):
+        if kind == ObjectKind.FUNCTION:
+            text = f"CREATE OR REPLACE FUNCTION farrier.{name}() RETURNS integer LANGUAGE sql AS $$ {text} $$"
+        elif kind == ObjectKind.VIEW:
+            text = f"CREATE OR REPLACE VIEW farrier.{name} AS {text}"
+    return SchemaObject(ObjectKind(kind), name, "", f"{text};\n")

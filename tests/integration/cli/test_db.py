@@ -44,6 +44,25 @@ async def test_a_newer_schema_is_refused_with_an_exit_code_of_its_own(farrier: P
         assert "upgrade farrier" in (await farrier(*command, ends=ExitCode.SCHEMA_TOO_NEW)).err
 
 
+async def test_what_was_edited_by_hand_fails_the_check_until_the_next_migration(
+    farrier: Prompt, db: pg.Database
+) -> None:
+    async with db.connect() as conn:
+        await conn.execute("""
+            CREATE OR REPLACE FUNCTION farrier.api_version(OUT api_min integer, OUT api_max integer)
+                LANGUAGE sql AS 'SELECT 1, 2';
+            ALTER TABLE farrier.nodes DISABLE TRIGGER guard_status
+        """)
+    named = ["function api_version", "trigger nodes.guard_status"]
+    refused = await farrier("db", "check", ends=ExitCode.FAILED)
+    assert f"changed by hand in the database: {', '.join(named)}" in refused.err
+    assert "farrier db migrate" in refused.err
+    assert (await farrier("db", "check", "--json", ends=ExitCode.FAILED)).json["edited"] == named
+    await farrier("node", "list")  # nothing else is stopped by it
+    await farrier("db", "migrate")
+    assert "as this program needs it" in (await farrier("db", "check")).out
+
+
 async def test_roles_get_their_rights_also_if_they_come_after_the_schema(farrier: Prompt, db: pg.Database) -> None:
     async with db.connect() as conn:
         await conn.execute("REVOKE ALL ON farrier.intents FROM farrier_reader")

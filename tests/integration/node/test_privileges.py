@@ -13,6 +13,7 @@ import pytest
 
 from farrier.io import catalog, migrate
 from farrier.io.pool import Connection
+from farrier.io.schema_files import rights_of
 from farrier.model.node import TaskType
 from tests.support import pg, tokens
 from tests.support import site as sites
@@ -246,8 +247,31 @@ async def test_the_controller_changes_neither_the_model_nor_what_has_happened(ev
             *writes_to("history", "history_retention", "locks"),
             *writes_to("node_bmcs", "node_identities", "bmc_logins", "workers"),
             "SELECT farrier.record_beginning('node', 1, 1, 'status', 'enrolling', 'a', 'b')",
+            "SELECT farrier.grant_worker(session_user, '{node.drain}')",
+            "SELECT farrier.revoke_worker(session_user)",
+            "SELECT farrier.grant_rights()",
+            "SELECT farrier.let_call('farrier_reader', 'farrier.now()')",
+            "SELECT farrier.make_kind('node', 'farrier.nodes')",
+            "SELECT farrier.forget_kind('ib_partition')",
         ]
         assert await refused(conn, *statements) == statements
+
+
+async def test_every_table_and_view_is_named_in_the_rights_of_the_controller(every_db: pg.Database) -> None:
+    """A new one is the controller's to write, to read, or, if it is listed here, deliberately neither."""
+    not_for_it: set[str] = set()
+    (rights,) = (each for each in migrate.carried().objects if str(each) == "rights farrier_controller")
+    named = {
+        right.rpartition(" ON farrier.")[2]
+        for right, _ in rights_of(rights.source)
+        if not right.startswith("EXECUTE") and " ON farrier." in right
+    }
+    async with every_db.connect() as conn:
+        rows = await conn.fetch(
+            "SELECT c.relname FROM pg_class c"
+            " WHERE c.relnamespace = 'farrier'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm')"
+        )
+    assert {row["relname"] for row in rows} == named | not_for_it
 
 
 async def test_history_is_recorded_for_claimed_rows_only_and_removed_by_retention_only(every_db: pg.Database) -> None:

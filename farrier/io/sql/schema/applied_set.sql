@@ -1,2 +1,5 @@
--- Which set was applied last, by which release, and on which major version of PostgreSQL; no row before the first.
-SELECT hash, tables, release, server, current_setting('server_version_num')::integer / 10000 AS server_now FROM farrier.schema_set
+-- Which set was applied last, and by which release; `comparable` while the server writes definitions as it did then. No row before
+-- the first.
+SELECT hash, tables, release,
+       (server, namespace) = (current_setting('server_version_num')::integer / 10000, 'farrier'::regnamespace::oid) AS comparable
+  FROM farrier.schema_set

@@ -1,20 +1,21 @@
 -- What depends on a function or a view, and would have to be dropped with it: objects of the set by kind and name, anything
--- else (`kind` null) as PostgreSQL describes it.
+-- else (`kind` null) as PostgreSQL describes it. What would go silently, as a trigger or a rule on a view does, is among it.
 WITH dropped AS (
     SELECT 'pg_proc'::regclass AS class, p.oid AS id FROM pg_proc p
      WHERE $1 = 'function' AND p.pronamespace = 'farrier'::regnamespace
        AND format('farrier.%I(%s)', p.proname, pg_get_function_identity_arguments(p.oid)) = $2::text
     UNION ALL
     SELECT x.class, x.id FROM pg_class c
-     CROSS JOIN LATERAL (VALUES ('pg_class'::regclass, c.oid), ('pg_type'::regclass, c.reltype)) x (class, id)
+      JOIN pg_type t ON t.oid = c.reltype
+     CROSS JOIN LATERAL (VALUES ('pg_class'::regclass, c.oid), ('pg_type'::regclass, t.oid), ('pg_type'::regclass, t.typarray)) x (class, id)
      WHERE $1 = 'view' AND c.relnamespace = 'farrier'::regnamespace AND format('farrier.%I', c.relname) = $2::text
 ), direct AS (
     SELECT DISTINCT d.classid, d.objid FROM pg_depend d JOIN dropped x ON d.refclassid = x.class AND d.refobjid = x.id
-     WHERE d.deptype = 'n'
+     WHERE d.deptype IN ('n', 'a')
 ), named AS (
     SELECT d.classid, d.objid, r.ev_class AS relation, p.oid AS function, t.oid AS trigger, t.tgrelid
       FROM direct d
-      LEFT JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
+      LEFT JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid AND r.rulename = '_RETURN'
       LEFT JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
       LEFT JOIN pg_trigger t ON d.classid = 'pg_trigger'::regclass AND t.oid = d.objid
 )

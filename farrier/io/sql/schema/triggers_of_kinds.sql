@@ -1,6 +1,6 @@
--- The statements that drop the triggers which make_kind made; a file of the set makes none of them.
+-- The statements that drop the triggers which make_kind made: each has the name of its function, which takes the kind.
 SELECT format('DROP TRIGGER %I ON %s', t.tgname, k.relation) AS drop
   FROM farrier.kinds k JOIN pg_class c ON c.oid = k.relation JOIN pg_trigger t ON t.tgrelid = c.oid
-  JOIN pg_proc p ON p.oid = t.tgfoid AND p.pronamespace = 'farrier'::regnamespace
- WHERE NOT t.tgisinternal
+  JOIN pg_proc p ON p.oid = t.tgfoid AND p.pronamespace = 'farrier'::regnamespace AND p.proname = t.tgname
+ WHERE NOT t.tgisinternal AND t.tgargs = convert_to(k.kind, 'UTF8') || '\x00'
    AND NOT EXISTS (SELECT FROM farrier.schema_objects o WHERE o.kind = 'trigger' AND o.name = c.relname || '.' || t.tgname)

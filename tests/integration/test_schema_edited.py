@@ -1,0 +1,124 @@
+"""What was changed by hand in the database is named by the check and set right by the next migration."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from farrier.io import migrate
+from farrier.io.pool import Connection
+from tests.support import pg, toys
+from tests.support.catalogs import catalogs
+
+TOUCH = "CREATE OR REPLACE FUNCTION farrier.touch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$"
+ONE = """-- What a toy needs.
+    CREATE OR REPLACE FUNCTION farrier.one(a integer) RETURNS integer LANGUAGE sql IMMUTABLE RETURN a"""
+CHECK_TOUCH = """
+    CREATE CONSTRAINT TRIGGER check_touch AFTER INSERT ON farrier.toy DEFERRABLE INITIALLY DEFERRED
+        FOR EACH ROW EXECUTE FUNCTION farrier.touch();
+    ALTER TABLE farrier.toy ENABLE ALWAYS TRIGGER check_touch
+"""
+SCHEMA = toys.schema(
+    {
+        "function one": ONE,
+        "function two": "SELECT 2",
+        "function touch": TOUCH,
+        "view seen": "SELECT id, name FROM farrier.toy",
+        "view all_seen": "SELECT id FROM farrier.seen",
+        "trigger toy.touch": "CREATE OR REPLACE TRIGGER touch BEFORE INSERT ON farrier.toy"
+        " FOR EACH ROW EXECUTE FUNCTION farrier.touch()",
+        "trigger toy.check_touch": CHECK_TOUCH,
+        "rights 0_public": "REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier FROM PUBLIC",
+    },
+    tables="CREATE TABLE farrier.toy (id integer DEFAULT farrier.one(1) CHECK (farrier.one(id) > 0), name text)",
+)
+BODY = "CREATE OR REPLACE FUNCTION farrier.two() RETURNS integer LANGUAGE sql AS 'SELECT 3'"
+OLDER_SERVER = "UPDATE farrier.schema_set SET server = server - 1"
+
+
+@pytest.fixture
+async def conn(every_server: pg.Server) -> AsyncIterator[Connection]:
+    async with every_server.database(template=None) as database, database.connect() as conn:
+        await migrate.migrate(conn, schema=SCHEMA)
+        yield conn
+
+
+async def edited(conn: Connection) -> tuple[str, ...]:
+    return (await migrate.inspect(conn, schema=SCHEMA)).edited
+
+
+@pytest.mark.parametrize(
+    ("by_hand", "named"),
+    [
+        (BODY, ["function two"]),
+        ("ALTER FUNCTION farrier.two SECURITY DEFINER", ["function two"]),
+        ("ALTER FUNCTION farrier.two SET work_mem = '1GB'", ["function two"]),
+        ("DROP FUNCTION farrier.two", ["function two"]),
+        ("ALTER FUNCTION farrier.two RENAME TO three; DROP FUNCTION farrier.three", ["function two"]),
+        ("CREATE FUNCTION farrier.two(a text) RETURNS integer LANGUAGE sql AS 'SELECT 3'", ["function two"]),
+        ("CREATE FUNCTION farrier.one(a text) RETURNS integer LANGUAGE sql AS 'SELECT 3'", ["function one"]),
+        ("CREATE FUNCTION farrier.touch(a text) RETURNS integer LANGUAGE sql AS 'SELECT 3'", ["function touch"]),
+        ("CREATE OR REPLACE FUNCTION farrier.one(a integer) RETURNS integer IMMUTABLE RETURN a + 1", ["function one"]),
+        ("CREATE OR REPLACE VIEW farrier.seen AS SELECT id, upper(name) AS name FROM farrier.toy", ["view seen"]),
+        ("CREATE OR REPLACE VIEW farrier.seen AS SELECT id, name, 1 AS one FROM farrier.toy", ["view seen"]),
+        ("ALTER VIEW farrier.seen RENAME name TO called", ["view seen"]),
+        ("ALTER VIEW farrier.seen SET (security_barrier)", ["view seen"]),
+        ("DROP VIEW farrier.seen CASCADE", ["view all_seen", "view seen"]),
+        ("DROP TRIGGER touch ON farrier.toy", ["trigger toy.touch"]),
+        ("ALTER TABLE farrier.toy DISABLE TRIGGER touch", ["trigger toy.touch"]),
+        ("ALTER TABLE farrier.toy ENABLE TRIGGER check_touch", ["trigger toy.check_touch"]),
+        ("DROP FUNCTION farrier.touch CASCADE", ["function touch", "trigger toy.check_touch", "trigger toy.touch"]),
+        (
+            "CREATE OR REPLACE TRIGGER touch AFTER INSERT ON farrier.toy FOR EACH ROW EXECUTE FUNCTION farrier.touch()",
+            ["trigger toy.touch"],
+        ),
+    ],
+)
+async def test_an_edit_is_named_and_set_right(conn: Connection, by_hand: str, named: list[str]) -> None:
+    before = await catalogs(conn)
+    assert not await edited(conn)
+    await conn.execute(by_hand)
+    assert sorted(await edited(conn)) == named
+    done = await migrate.migrate(conn, schema=SCHEMA)
+    assert sorted(done.changed) == named
+    assert await catalogs(conn) == before
+    assert not await edited(conn)
+    (await migrate.check(conn, schema=SCHEMA)).require_current()
+
+
+async def test_what_is_edited_does_not_stop_the_program(conn: Connection) -> None:
+    await conn.execute(BODY)
+    (await migrate.inspect(conn, schema=SCHEMA)).require_current()
+
+
+@pytest.mark.parametrize(
+    "by_hand",
+    [
+        "COMMENT ON FUNCTION farrier.one IS 'mine'; COMMENT ON VIEW farrier.seen IS 'mine'",
+        "CREATE FUNCTION farrier.mine() RETURNS integer LANGUAGE sql AS 'SELECT 3'",
+        "CREATE VIEW farrier.mine AS SELECT farrier.two(), s.id FROM farrier.seen s",
+        "CREATE TRIGGER mine BEFORE INSERT ON farrier.toy FOR EACH ROW EXECUTE FUNCTION farrier.touch()",
+        "GRANT SELECT ON farrier.seen TO farrier_worker",
+        "CREATE INDEX mine ON farrier.toy (name)",
+    ],
+    ids=["comment", "function", "view", "trigger", "right", "index"],
+)
+async def test_what_changes_nothing_of_the_set_is_no_edit_and_stays(conn: Connection, by_hand: str) -> None:
+    await conn.execute(by_hand)
+    before = await catalogs(conn)
+    assert not await edited(conn)
+    assert not await migrate.migrate(conn, schema=SCHEMA)
+    assert await catalogs(conn) == before
+    await conn.execute("REVOKE SELECT ON farrier.seen FROM farrier_worker")
+
+
+async def test_after_an_upgrade_of_the_server_nothing_is_named_and_all_of_it_is_applied_again(conn: Connection) -> None:
+    """Another major version may write a definition in another way."""
+    before = await catalogs(conn)
+    await conn.execute(f"{BODY}; {OLDER_SERVER}")
+    assert not await edited(conn)
+    (await migrate.check(conn, schema=SCHEMA)).require_current()
+    assert set((await migrate.migrate(conn, schema=SCHEMA)).changed) == {str(each) for each in SCHEMA.objects}
+    assert await catalogs(conn) == before
+    assert not await migrate.migrate(conn, schema=SCHEMA)

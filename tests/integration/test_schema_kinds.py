@@ -1,0 +1,140 @@
+"""Kinds of other packages keep what is theirs while the set of farrier changes around them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+
+import anyio
+import msgspec
+import pytest
+
+from farrier import wiring
+from farrier.handlers.resource import Extension
+from farrier.io import catalog, kinds, migrate
+from farrier.io.pool import Connection
+from farrier.io.schema_files import Schema
+from farrier.model.resource import Answer
+from tests.support import crates, pg, releases
+from tests.support.crates import Crate, CrateHandler, Hand
+
+CRATE: Extension[Crate, Answer, Hand] = Extension(
+    spec=crates.SPEC, snapshot=Crate, handler=CrateHandler(), columns=("labels",), sql=crates.CREATE
+)
+
+# What a package does beside making its kind: a trigger of its own, one with a function of farrier, and rights.
+THEIRS = """
+    CREATE FUNCTION farrier_crates.look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
+    CREATE TRIGGER look BEFORE UPDATE ON farrier_crates.crates FOR EACH ROW EXECUTE FUNCTION farrier_crates.look();
+    CREATE TRIGGER hold_none BEFORE TRUNCATE ON farrier_crates.crates
+        FOR EACH STATEMENT EXECUTE FUNCTION farrier.refuse_template_row();
+    CREATE FUNCTION farrier_crates.count() RETURNS bigint LANGUAGE sql SECURITY DEFINER
+        AS 'SELECT count(*) FROM farrier_crates.crates';
+    SELECT farrier.grant_kind_rights('farrier_crates.crates');
+    SELECT farrier.let_call('farrier_reader', 'farrier_crates.count()');
+    GRANT INSERT ON farrier_crates.crates TO farrier_reader;
+"""
+TRIGGERS = """
+    SELECT t.tgname, pg_get_triggerdef(t.oid), t.tgenabled FROM pg_trigger t
+     WHERE t.tgrelid = 'farrier_crates.crates'::regclass AND NOT t.tgisinternal ORDER BY 1
+"""
+RIGHTS = """
+    SELECT x.grantee::regrole::text, x.privilege_type, c.relname FROM pg_class c, aclexplode(c.relacl) x
+     WHERE c.relnamespace = 'farrier_crates'::regnamespace
+    UNION ALL
+    SELECT x.grantee::regrole::text, x.privilege_type, p.proname FROM pg_proc p, aclexplode(p.proacl) x
+     WHERE p.pronamespace = 'farrier_crates'::regnamespace
+     ORDER BY 1, 2, 3
+"""
+WAITING = """
+    SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+"""
+
+
+@pytest.fixture
+async def conn(every_db: pg.Database) -> AsyncIterator[Connection]:
+    async with every_db.connect() as conn:
+        yield conn
+
+
+async def waiting(watch: Connection, sessions: int) -> None:
+    """Return once so many wait for a lock."""
+    while await watch.fetchval(WAITING) < sessions:
+        await anyio.lowlevel.checkpoint()
+
+
+def next_release(**changes: releases.Change) -> Schema:
+    return releases.schema({f"function {name}": change for name, change in changes.items()}, release="9.9.9")
+
+
+COMMENTED = releases.instead("BEGIN\n", "BEGIN\n    -- As before.\n")
+STRICTER = releases.instead("'BEFORE UPDATE', 'WHEN (OLD.state <> NEW.state)'", "'BEFORE UPDATE', ''")
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        next_release(enter_state=COMMENTED),
+        next_release(make_kind=COMMENTED),
+        next_release(
+            make_kind=COMMENTED, begin_resource=COMMENTED, grant_kind_rights=COMMENTED, grant_rights=COMMENTED
+        ),
+    ],
+    ids=["a function of a trigger", "make_kind", "all of them"],
+)
+async def test_a_kind_keeps_its_triggers_and_rights(conn: Connection, after: Schema) -> None:
+    await kinds.install(conn, wiring.installable(CRATE))
+    await conn.execute(THEIRS)
+    triggers, rights = await conn.fetch(TRIGGERS), await conn.fetch(RIGHTS)
+    assert [row["tgname"] for row in triggers] == [
+        "begin_resource",
+        "enter_state",
+        "hold_none",
+        "look",
+        "schedule_resource",
+        "take_slot",
+    ]
+    assert await migrate.migrate(conn, schema=after, after=catalog.sync)
+    assert await conn.fetch(TRIGGERS) == triggers
+    assert await conn.fetch(RIGHTS) == rights
+    await crates.ask(conn, "create", "c-1", '{"size": 3}')
+    assert await conn.fetchval("SELECT state FROM farrier_crates.crates") == "packing"
+
+
+async def test_a_kind_gets_the_triggers_that_a_new_make_kind_makes(conn: Connection) -> None:
+    await kinds.install(conn, wiring.installable(CRATE))
+    await migrate.migrate(conn, schema=next_release(make_kind=STRICTER), after=catalog.sync)
+    made = {row[0]: row[1] for row in await conn.fetch(TRIGGERS)}
+    assert "WHEN" not in made["enter_state"]
+
+
+async def test_a_migration_and_an_installation_at_once_take_turns(db: pg.Database) -> None:
+    """Both grant rights on the same tables, and PostgreSQL ends one of two that do so at the same moment."""
+    slow = msgspec.structs.replace(CRATE, sql=f"SELECT pg_advisory_xact_lock(7); {crates.CREATE}")
+    changed = next_release(grant_rights=COMMENTED)
+    async with db.connect() as one, db.connect() as other, db.connect() as watch:
+        await watch.execute("SELECT pg_advisory_lock(7)")
+        async with anyio.create_task_group() as group:
+            group.start_soon(kinds.install, one, wiring.installable(slow))
+            await waiting(watch, 1)
+            group.start_soon(partial(migrate.migrate, other, schema=changed, after=catalog.sync))
+            await waiting(watch, 2)
+            await watch.execute("SELECT pg_advisory_unlock(7)")
+        assert await watch.fetchval("SELECT to_regclass('farrier_crates.crates') IS NOT NULL")
+        (await migrate.check(watch, schema=changed)).require_current()
+
+
+async def test_the_roles_and_a_migration_at_once_take_turns(db: pg.Database) -> None:
+    synced, end = anyio.Event(), anyio.Event()
+
+    async def sync_and_wait(conn: Connection) -> None:
+        await catalog.sync(conn)
+        synced.set()
+        await end.wait()
+
+    async with db.connect() as one, db.connect() as other, db.connect() as watch, anyio.create_task_group() as group:
+        group.start_soon(partial(migrate.migrate, one, after=sync_and_wait))
+        await synced.wait()
+        group.start_soon(migrate.prepare_roles, other)
+        await waiting(watch, 1)
+        end.set()

@@ -1,0 +1,116 @@
+"""What is in the way of the set, and is not of the set: named in the refusal, and nothing has changed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+
+import pytest
+
+from farrier import errors
+from farrier.io import migrate
+from farrier.io.pool import Connection
+from farrier.io.schema_files import Schema
+from tests.support import pg, toys
+from tests.support.catalogs import places
+
+TABLE = "CREATE TABLE farrier.toy (id integer PRIMARY KEY, name text, size integer)"
+
+
+@pytest.fixture
+async def conn(empty_db: pg.Database) -> AsyncIterator[Connection]:
+    async with empty_db.connect() as conn:
+        yield conn
+
+
+def schema(
+    functions: Mapping[str, str] | None = None,
+    views: Mapping[str, str] | None = None,
+    triggers: Mapping[str, str] | None = None,
+    *,
+    tables: str = TABLE,
+) -> Schema:
+    return toys.schema(toys.named(functions, views, triggers), tables=tables)
+
+
+@pytest.mark.parametrize(
+    ("need", "named"),
+    [
+        ("size integer DEFAULT farrier.f(1)", "default value for column size of table"),
+        ("size integer CHECK (farrier.f(size) > 0)", "constraint toy_size_check"),
+        ("size integer); CREATE INDEX toy_f ON farrier.toy (farrier.f(size)", "index"),
+        ("size integer, f integer GENERATED ALWAYS AS (farrier.f(size)) STORED", "column f of table"),
+        ("size integer); CREATE POLICY p ON farrier.toy USING (farrier.f(1) > 0", "policy p"),
+    ],
+    ids=["default", "check", "index", "generated", "policy"],
+)
+async def test_a_function_that_a_table_needs_keeps_its_signature(conn: Connection, need: str, named: str) -> None:
+    tables = f"CREATE TABLE farrier.toy ({need})"
+
+    def with_f(parameters: str, body: str = "SELECT 1") -> Schema:
+        f = toys.f(parameters, "integer IMMUTABLE", body)
+        return schema({"a": "SELECT 1" if body == "SELECT 1" else "SELECT 2", "f": f}, tables=tables)
+
+    await migrate.migrate(conn, schema=with_f("n integer"))
+    before = await places(conn)
+    for changed in ("n integer, m integer DEFAULT 1", "m integer", "n bigint"):
+        with pytest.raises(errors.RefusedByModel, match=rf"function f has to be .*{named}.* depends on it"):
+            await migrate.migrate(conn, schema=with_f(changed, "SELECT 3"))
+        assert await places(conn) == before
+    await migrate.migrate(conn, schema=with_f("n integer", "SELECT 3"))
+    assert await conn.fetchval("SELECT farrier.f(0)") == 3
+
+
+THEIRS = "CREATE SCHEMA theirs;"
+
+
+@pytest.mark.parametrize(
+    ("theirs", "named"),
+    [
+        ("CREATE VIEW theirs.v AS SELECT farrier.f(1)", ["view theirs.v"]),
+        ("CREATE MATERIALIZED VIEW theirs.m AS SELECT farrier.f(1)", ["materialized view theirs.m"]),
+        ("CREATE FUNCTION theirs.g() RETURNS integer RETURN farrier.f(1)", ["function theirs.g()"]),
+        ("CREATE TABLE theirs.t (x integer DEFAULT farrier.f(1))", ["default value for column x of table theirs.t"]),
+        ("CREATE VIEW theirs.v AS SELECT x FROM farrier.seen", ["view theirs.v"]),
+        ("CREATE VIEW theirs.v AS SELECT s FROM farrier.seen s", ["view theirs.v"]),
+        ("CREATE FUNCTION theirs.g(farrier.seen[]) RETURNS integer RETURN 1", ["function theirs.g(seen[])"]),
+        ("CREATE TABLE theirs.t (x farrier.seen[])", ["table theirs.t"]),
+        (
+            """CREATE FUNCTION theirs.g() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
+               CREATE TRIGGER t INSTEAD OF INSERT ON farrier.seen FOR EACH ROW EXECUTE FUNCTION theirs.g()""",
+            ["trigger t on view seen"],
+        ),
+        ("CREATE RULE r AS ON INSERT TO farrier.seen DO INSTEAD NOTHING", ["rule r on view seen"]),
+        (
+            """CREATE VIEW theirs.v AS SELECT farrier.f(1);
+               CREATE MATERIALIZED VIEW theirs.m AS SELECT farrier.f(2);
+               CREATE FUNCTION theirs.g() RETURNS integer RETURN farrier.f(1)""",
+            ["function theirs.g()", "materialized view theirs.m", "view theirs.v"],
+        ),
+    ],
+)
+async def test_what_is_somebody_else_s_and_in_the_way_is_named_and_nothing_has_changed(
+    conn: Connection, theirs: str, named: list[str]
+) -> None:
+    def with_f(parameters: str, body: str, columns: str, *more: str) -> Schema:
+        seen = f"SELECT {columns} FROM (SELECT farrier.f(1) AS x, 2 AS y) s"
+        return schema(
+            {"a": body, "f": toys.f(parameters, body=body), **dict.fromkeys(more, "SELECT 1")}, {"seen": seen}
+        )
+
+    await migrate.migrate(conn, schema=with_f("n integer", "SELECT 1", "x, y", "gone"))
+    await conn.execute(THEIRS + theirs)
+    before = await places(conn)
+    with pytest.raises(errors.RefusedByModel) as refusal:
+        await migrate.migrate(conn, schema=with_f("n integer, m integer DEFAULT 0", "SELECT 2", "y"))
+    assert f"{', '.join(named)} depends on it" in str(refusal.value)
+    assert await places(conn) == before
+    await migrate.migrate(conn, schema=with_f("n integer", "SELECT 2", "x, y, 3 AS z"))
+    assert await conn.fetchval("SELECT x + z FROM farrier.seen") == 5
+
+
+async def test_nothing_is_refused_for_what_only_uses_what_stays(conn: Connection) -> None:
+    await migrate.migrate(conn, schema=schema({"f": "SELECT 1"}, {"seen": "SELECT id FROM farrier.toy"}))
+    await conn.execute(THEIRS + "CREATE VIEW theirs.v AS SELECT farrier.f(), id FROM farrier.seen")
+    await migrate.migrate(conn, schema=schema({"f": "SELECT 2"}, {"seen": "SELECT id, name FROM farrier.toy"}))
+    await conn.execute("INSERT INTO farrier.toy VALUES (7)")
+    assert tuple(await conn.fetchrow("SELECT * FROM theirs.v") or ()) == (2, 7)

@@ -1,0 +1,142 @@
+"""A database of an older release that is brought up to date is what a new one is: with another set, and with steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import anyio
+import pytest
+
+from farrier.io import catalog, migrate
+from farrier.io.pool import Connection
+from tests.support import pg, releases
+from tests.support.catalogs import catalogs
+from tests.support.releases import Change, instead
+
+FUNCTIONS: Mapping[str, Change] = {
+    # Other bodies: of a text, of a parsed one, of one that acts with its owner's rights.
+    "function write_nodes": instead("version = n.version + 1", "version = 1 + n.version"),
+    "function telling": instead("'{last_sync,", "'{"),
+    "function lift_brake": instead("SECURITY DEFINER", ""),
+    "function details_of": instead("LANGUAGE sql", "STRICT LANGUAGE sql"),
+    # Not there yet.
+    "function mendable": None,
+    "function is_a_time": None,
+    # There no longer.
+    "function old_age": "CREATE OR REPLACE FUNCTION farrier.old_age(n farrier.nodes) RETURNS interval LANGUAGE sql"
+    " RETURN farrier.now() - n.created_at;",
+    "function old_ages": "CREATE OR REPLACE FUNCTION farrier.old_ages() RETURNS interval LANGUAGE sql STABLE"
+    " RETURN (SELECT sum(farrier.old_age(n)) FROM farrier.nodes n);",
+}
+# Of functions that parsed bodies and views name.
+SIGNATURES: Mapping[str, Change] = {
+    "function setting": instead("(name text) RETURNS numeric", "(called text) RETURNS integer"),
+    "function has_networks": instead("(of_node bigint)", "(of_node bigint, unused boolean DEFAULT false)"),
+    "function hosts_of": instead("OUT many numeric)", "OUT many numeric, OUT more boolean)"),
+    "function details_of": instead("RETURNS jsonb", "RETURNS json"),
+    "function brake_window": instead("brake_window()", "brake_window(of_site text DEFAULT NULL)"),
+    "function register_node": instead("    name text, bmc_address", "    called text, bmc_address"),
+    "view brakes_holding": instead("make_interval", "farrier.brake_window() + 0 * make_interval"),
+}
+VIEWS: Mapping[str, Change] = {
+    "view node_inventory": instead("n.id, n.name,", "n.name, n.id, 1 AS one,"),
+    "view idle_enrolling": instead("SELECT n.id\n", "SELECT n.id, n.name AS called\n"),
+    "view node_clocks": instead("c.since, l.lasts", "c.since::timestamp AS since, l.lasts"),
+    "view node_lifecycle": None,
+    "view names": "CREATE OR REPLACE VIEW farrier.names AS SELECT i.name FROM farrier.node_inventory i;",
+    "view all_names": "CREATE OR REPLACE VIEW farrier.all_names AS SELECT count(*) FROM farrier.names;",
+    "function count_names": "CREATE OR REPLACE FUNCTION farrier.count_names() RETURNS bigint LANGUAGE sql"
+    " RETURN (SELECT count FROM farrier.all_names);",
+    "rights farrier_reader": instead("farrier.node_lifecycle, ", ""),
+    "rights farrier_controller": instead(", farrier.node_lifecycle", ""),
+    "rights farrier_intents": instead("farrier.node_lifecycle, ", ""),
+}
+TRIGGERS: Mapping[str, Change] = {
+    "trigger nodes.guard_status": None,
+    "trigger nodes.check_pair": instead("DEFERRABLE INITIALLY DEFERRED", ""),
+    "trigger outcomes.note_error": instead("ENABLE ALWAYS TRIGGER", "ENABLE TRIGGER"),
+    "trigger nodes.touch": "CREATE OR REPLACE TRIGGER touch BEFORE UPDATE ON farrier.nodes"
+    " FOR EACH ROW EXECUTE FUNCTION farrier.touch();",
+    "function touch": "CREATE OR REPLACE FUNCTION farrier.touch() RETURNS trigger LANGUAGE plpgsql"
+    " AS $$ BEGIN RETURN NEW; END $$;",
+    "function make_kind": instead("('schedule_resource', 'AFTER INSERT', '')", "('touch', 'BEFORE UPDATE', '')"),
+    "function enter_state": instead("BEGIN\n", "BEGIN\n    -- Enters.\n"),
+}
+RIGHTS: Mapping[str, Change] = {
+    "rights 0_public": instead("REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier FROM PUBLIC;", ""),
+    "rights farrier_reader": instead("GRANT SELECT ON\n", "GRANT SELECT, UPDATE ON\n    farrier.bootstrap_tokens,"),
+    "rights farrier_intents": instead("farrier.register_node,", "farrier.register_node, farrier.grant_worker,"),
+    "rights farrier_controller": instead("farrier.grant_worker, farrier.revoke_worker", "farrier.grant_worker"),
+    "rights farrier_worker": instead("farrier.claim_work, ", ""),
+    "rights pg_monitor": "GRANT SELECT ON farrier.nodes TO pg_monitor;\nGRANT USAGE ON SCHEMA farrier TO pg_monitor;\n",
+}
+BARE: Mapping[str, Change] = {
+    str(each): re.sub(r"\A(--[^\n]*\n)+", "", each.source) for each in migrate.carried().objects
+}
+
+
+@pytest.fixture
+async def conn(every_server: pg.Server) -> AsyncIterator[Connection]:
+    async with every_server.database(template=None) as database, database.connect() as conn:
+        yield conn
+
+
+@pytest.fixture
+async def new(every_server: pg.Server) -> set[str]:
+    """The catalogs of a new database."""
+    async with every_server.database(template=None) as database, database.connect() as conn:
+        await migrate.migrate(conn, after=catalog.sync)
+        return await catalogs(conn)
+
+
+@pytest.mark.parametrize(
+    "older",
+    [FUNCTIONS, SIGNATURES, VIEWS, TRIGGERS, RIGHTS, BARE, {**FUNCTIONS, **RIGHTS, **TRIGGERS, **VIEWS}],
+    ids=["functions", "signatures", "views", "triggers", "rights", "comments", "all of it"],
+)
+async def test_an_older_set_brought_up_to_date_equals_a_new_one(
+    conn: Connection, new: set[str], older: Mapping[str, Change]
+) -> None:
+    await migrate.migrate(conn, schema=releases.schema(older, release="0.0.9"), after=catalog.sync)
+    assert await catalogs(conn) != new
+    assert await migrate.migrate(conn, after=catalog.sync)
+    assert await catalogs(conn) == new
+    assert not await migrate.migrate(conn, after=catalog.sync)
+    assert not (await migrate.inspect(conn)).edited
+
+
+async def test_after_an_upgrade_of_the_server_all_of_it_is_made_again_and_equals_a_new_one(
+    conn: Connection, new: set[str]
+) -> None:
+    await migrate.migrate(conn, after=catalog.sync)
+    await conn.execute("UPDATE farrier.schema_set SET server = server - 1")
+    assert len((await migrate.migrate(conn, after=catalog.sync)).changed) == len(migrate.carried().objects)
+    assert await catalogs(conn) == new
+
+
+async def test_the_rights_of_another_release_are_left_to_its_migration(conn: Connection) -> None:
+    """Roles may be made by another user, and before the release is applied."""
+    await migrate.migrate(conn, schema=releases.schema(VIEWS, release="0.0.9"))
+    before = await catalogs(conn)
+    await migrate.prepare_roles(conn)
+    assert await catalogs(conn) == before
+
+
+@pytest.mark.full
+async def test_a_restored_dump_is_not_taken_for_edited(pg15_server: pg.Server, pg15_binaries: Path) -> None:
+    """The server words some definitions differently once it has read its own."""
+    async with pg15_server.database(template=None) as dumped, pg15_server.database(template=None) as restored:
+        async with dumped.connect() as conn:
+            await migrate.migrate(conn, after=catalog.sync)
+        dump = await anyio.run_process([str(pg15_binaries / "pg_dump"), "-d", dumped.dsn])
+        restore = [str(pg15_binaries / "psql"), "--quiet", "--set=ON_ERROR_STOP=1", "-d", restored.dsn]
+        await anyio.run_process(restore, input=dump.stdout)
+        async with restored.connect() as conn:
+            status = await migrate.inspect(conn)
+            status.require_current()
+            assert not status.edited
+            assert await migrate.migrate(conn, after=catalog.sync)
+            assert not await migrate.migrate(conn, after=catalog.sync)
+            assert not (await migrate.inspect(conn)).edited
