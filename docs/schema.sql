@@ -72,6 +72,7 @@ CREATE TABLE IF NOT EXISTS farrier.schema_set (
     tables     text        NOT NULL,  -- hash of the baseline of the program that applied the set
     release    text        NOT NULL,  -- of that program
     server     integer     NOT NULL,  -- major version of PostgreSQL, on which schema_objects.definition depends
+    namespace  oid         NOT NULL,  -- of this schema: another one in a restored dump, which may word a definition differently
     applied_at timestamptz NOT NULL DEFAULT statement_timestamp()
 );
 
@@ -5143,9 +5144,13 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
        a.last_heartbeat_at, a.health -> 'alerts' AS health_alerts
   FROM farrier.nodes n
   LEFT JOIN LATERAL (
-       SELECT 'onboarding' AS kind, x.* FROM farrier.node_onboardings x WHERE x.node_id = n.id
+       SELECT 'onboarding' AS kind, x.id, x.mode, x.status, x.status_entered_at, x.stage, x.stage_entered_at,
+              x.attempt, x.next_attempt_at, x.failure_class, x.failure_detail, x.created_at
+         FROM farrier.node_onboardings x WHERE x.node_id = n.id
        UNION ALL
-       SELECT 'decommission', x.* FROM farrier.node_decommissions x WHERE x.node_id = n.id
+       SELECT 'decommission', x.id, x.mode, x.status, x.status_entered_at, x.stage, x.stage_entered_at,
+              x.attempt, x.next_attempt_at, x.failure_class, x.failure_detail, x.created_at
+         FROM farrier.node_decommissions x WHERE x.node_id = n.id
        ORDER BY created_at DESC, id DESC LIMIT 1) w ON true
   LEFT JOIN farrier.advice adv ON adv.failure = w.failure_class AND w.status = ANY (ARRAY(SELECT x.status FROM farrier.workflow_statuses x WHERE x.failed))
   LEFT JOIN farrier.advice qa ON n.status = 'quarantined' AND qa.failure = 'quarantine:' || (n.quarantine ->> 'cause')
