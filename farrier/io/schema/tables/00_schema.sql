@@ -8,7 +8,7 @@ CREATE TABLE IF NOT EXISTS farrier.migrator (
     only_one      boolean PRIMARY KEY DEFAULT true CHECK (only_one),
     pid           integer,     -- its server process; null: no session migrates
     login         text,        -- its login
-    backend_start timestamptz  -- when it began; tells it from a later session with the same pid
+    backend_start timestamptz  -- when it began; a later session may have the same pid
 );
 INSERT INTO farrier.migrator DEFAULT VALUES ON CONFLICT DO NOTHING;
 

@@ -53,9 +53,8 @@ CREATE TABLE farrier.advice (
 -- Settings that functions need. The migration writes those of the model and defaults for the configuration, each controller that
 -- starts those of its configuration.
 CREATE TABLE farrier.settings (
-    name  text PRIMARY KEY,  -- api_min, api_max, confirmed_after_seconds, identity_placeholders, login_cap, login_window_seconds,
-                             -- ssh_seed_limit; brake_at_least, brake_share, brake_window_seconds, offline_after_seconds
-    value jsonb NOT NULL
+    name  text PRIMARY KEY,  -- as farrier.io.catalog writes it
+    value jsonb NOT NULL     -- a number, or the list of identity_placeholders
 );
 
 -- How long a node, its workflow and a MAAS region may stay in a state: the limits in force. The migration writes the defaults,

@@ -1,8 +1,8 @@
 -- Returns the nodes that these readings affect, and locks their schedule rows in the order of ids: nodes whose reading differs
 -- from the stored one in a field that handlers decide on (telling), nodes whose workflow can see a first reading since its stage
--- began or since the region is another one, and nodes whose status the reading has contradicted for confirmed_after. The schedule rows
--- are locked before any observation is, as in a commit of nodes, so that the two cannot deadlock. A node without a schedule row
--- is left out.
+-- began or since the region is another one, and nodes whose status the reading has contradicted for confirmed_after. The schedule
+-- rows are locked before any observation is, as in a commit of nodes, so that the two cannot deadlock. A node without a schedule
+-- row is left out.
 CREATE OR REPLACE FUNCTION farrier.nodes_told(readings jsonb) RETURNS bigint[]
     LANGUAGE plpgsql
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off

@@ -1,7 +1,8 @@
--- Returns the runs whose new login could be one failed login too many at its BMC (login_cap within login_window); they are decided
--- again, with what other nodes have tried there meanwhile. Locks the BMCs (lock_keys, purpose bmc_login), so commits that count the logins of
--- one BMC take turns, and each sees what the one before has committed. A commit that waits here holds only the rows of its own
--- runs, which no other commit waits for, and all lock in one order, so they cannot deadlock. Called by write_nodes.
+-- Returns the runs whose new login could be one failed login too many at its BMC (login_cap within login_window); they are
+-- decided again, with what other nodes have tried there meanwhile. Locks the BMCs (lock_keys, purpose bmc_login), so commits that
+-- count the logins of one BMC take turns, and each sees what the one before has committed. A commit that waits here holds only
+-- the rows of its own runs, which no other commit waits for, and all lock in one order, so they cannot deadlock. Called by
+-- write_nodes.
 CREATE OR REPLACE FUNCTION farrier.over_login_cap(logins jsonb) RETURNS bigint[]
     LANGUAGE plpgsql AS $$
 DECLARE
