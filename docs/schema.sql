@@ -52,7 +52,7 @@ CREATE TABLE IF NOT EXISTS farrier.migrator (
     only_one      boolean PRIMARY KEY DEFAULT true CHECK (only_one),
     pid           integer,     -- its server process; null: no session migrates
     login         text,        -- its login
-    backend_start timestamptz  -- when it began; tells it from a later session with the same pid
+    backend_start timestamptz  -- when it began; a later session may have the same pid
 );
 INSERT INTO farrier.migrator DEFAULT VALUES ON CONFLICT DO NOTHING;
 
@@ -177,9 +177,8 @@ CREATE TABLE farrier.advice (
 -- Settings that functions need. The migration writes those of the model and defaults for the configuration, each controller that
 -- starts those of its configuration.
 CREATE TABLE farrier.settings (
-    name  text PRIMARY KEY,  -- api_min, api_max, confirmed_after_seconds, identity_placeholders, login_cap, login_window_seconds,
-                             -- ssh_seed_limit; brake_at_least, brake_share, brake_window_seconds, offline_after_seconds
-    value jsonb NOT NULL
+    name  text PRIMARY KEY,  -- as farrier.io.catalog writes it
+    value jsonb NOT NULL     -- a number, or the list of identity_placeholders
 );
 
 -- How long a node, its workflow and a MAAS region may stay in a state: the limits in force. The migration writes the defaults,
@@ -2011,10 +2010,11 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Returns the runs whose new login could be one failed login too many at its BMC (login_cap within login_window); they are decided
--- again, with what other nodes have tried there meanwhile. Locks the BMCs (lock_keys, purpose bmc_login), so commits that count the logins of
--- one BMC take turns, and each sees what the one before has committed. A commit that waits here holds only the rows of its own
--- runs, which no other commit waits for, and all lock in one order, so they cannot deadlock. Called by write_nodes.
+-- Returns the runs whose new login could be one failed login too many at its BMC (login_cap within login_window); they are
+-- decided again, with what other nodes have tried there meanwhile. Locks the BMCs (lock_keys, purpose bmc_login), so commits that
+-- count the logins of one BMC take turns, and each sees what the one before has committed. A commit that waits here holds only
+-- the rows of its own runs, which no other commit waits for, and all lock in one order, so they cannot deadlock. Called by
+-- write_nodes.
 CREATE OR REPLACE FUNCTION farrier.over_login_cap(logins jsonb) RETURNS bigint[]
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -2403,7 +2403,7 @@ BEGIN
           FROM jsonb_to_recordset(changes -> 'revoked') c (run bigint)
          WHERE t.node_id = c.run AND t.used_at IS NULL AND t.revoked_at IS NULL;
     END IF;
-    IF changes ? 'tokens' THEN  -- a new token revokes earlier unused ones; the same token again, if it is unused, lives from now on
+    IF changes ? 'tokens' THEN  -- a token revokes earlier unused ones; the same one, if unused, begins again
         UPDATE farrier.bootstrap_tokens t SET revoked_at = farrier.now()
           FROM jsonb_to_recordset(changes -> 'tokens') c (run bigint, digest text)
          WHERE t.node_id = c.run AND t.used_at IS NULL AND t.revoked_at IS NULL AND t.hash <> decode(c.digest, 'hex');
@@ -3142,9 +3142,9 @@ CREATE OR REPLACE FUNCTION farrier.maas_observation(node_id bigint, system_id te
 
 -- Returns the nodes that these readings affect, and locks their schedule rows in the order of ids: nodes whose reading differs
 -- from the stored one in a field that handlers decide on (telling), nodes whose workflow can see a first reading since its stage
--- began or since the region is another one, and nodes whose status the reading has contradicted for confirmed_after. The schedule rows
--- are locked before any observation is, as in a commit of nodes, so that the two cannot deadlock. A node without a schedule row
--- is left out.
+-- began or since the region is another one, and nodes whose status the reading has contradicted for confirmed_after. The schedule
+-- rows are locked before any observation is, as in a commit of nodes, so that the two cannot deadlock. A node without a schedule
+-- row is left out.
 CREATE OR REPLACE FUNCTION farrier.nodes_told(readings jsonb) RETURNS bigint[]
     LANGUAGE plpgsql
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
