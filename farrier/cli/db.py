@@ -11,11 +11,11 @@ import anyio
 import msgspec
 import typer
 
-from farrier.cli import output
+from farrier.cli import migration, output
 from farrier.cli.connection import with_settings
 from farrier.config import Config
 from farrier.errors import ConfigError, SchemaEdited
-from farrier.io import catalog, identities, migrate, schema_text
+from farrier.io import catalog, identities, migrate, schema_plan, schema_text
 from farrier.io.client import administrator
 from farrier.io.embedded import EmbeddedServer
 from farrier.io.pool import Single
@@ -29,10 +29,21 @@ db = typer.Typer(
 
 @db.command("migrate")
 @with_settings
-def migrate_(settings: Config) -> None:
+def migrate_(
+    settings: Config,
+    only_plan: Annotated[
+        bool,
+        typer.Option("--plan", help="Change nothing; print what would be done, and whether replicas can go on."),
+    ] = False,
+    as_json: output.AsJson = False,
+) -> None:
     """Bring the schema up to this program's version. May be run at any time, by any number at once."""
-    applied = _administer(settings, partial(migrate.migrate, after=catalog.sync))
-    typer.echo(_described(applied) if applied else "nothing to migrate")
+    if only_plan:
+        planned = _administer(settings, schema_plan.plan)
+        migration.show_plan(planned, as_json=as_json)
+        planned.require_free_way()
+    else:
+        migration.show_done(_administer(settings, partial(migrate.migrate, after=catalog.sync)), as_json=as_json)
 
 
 @db.command("check")
@@ -85,12 +96,6 @@ def url(settings: Config) -> None:
     if not settings.database.embedded:
         raise ConfigError("which server? give --embedded DIR, or set database.embedded")
     typer.echo(EmbeddedServer(Path(settings.database.embedded)).start())
-
-
-def _described(done: migrate.Migrated) -> str:
-    version = f"version {done.versions[-1]}, " if done.versions else ""
-    dropped = f", {len(done.dropped)} dropped" if done.dropped else ""
-    return f"migrated: {version}{len(done.changed)} functions, views, triggers and rights made or replaced{dropped}"
 
 
 async def _checked(conn: Single) -> tuple[migrate.SchemaStatus, tuple[identities.Duplicate, ...]]:

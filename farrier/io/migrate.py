@@ -57,12 +57,26 @@ def carried() -> Schema:
     return schema_files.read(release=__version__)
 
 
+class Pending(msgspec.Struct, frozen=True):
+    """What a database lacks of the tables: all of them if it is new, else steps."""
+
+    new: bool
+    steps: tuple[Step, ...]
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        return (*((BASELINE,) if self.new else ()), *(step.version for step in self.steps))
+
+
 class Migrated(msgspec.Struct, frozen=True):
-    """What a migration did: the versions it went through, the objects it made or replaced, and those it dropped."""
+    """What a migration did: the versions it went through, the objects it made or replaced, and those it dropped. Of all
+    these, `made` were not there before, and `edited` had been changed or dropped by hand."""
 
     versions: tuple[int, ...] = ()
     changed: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    made: tuple[str, ...] = ()
+    edited: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.versions or self.changed or self.dropped)
@@ -98,7 +112,7 @@ async def migrate(
     the way.
     """
     wanted = carried() if schema is None else schema
-    await _refuse_unreleased(conn)
+    await refuse_unreleased(conn)
 
     async def migrated() -> Migrated:
         await conn.execute(_LOCK)
@@ -113,27 +127,33 @@ async def migrate(
 
 
 async def _migrated(conn: Connection, wanted: Schema) -> Migrated:
-    applied = await _applied(conn)
-    await _refuse_newer(conn, wanted, applied)
-    new = not applied
+    lacks = await pending(conn, wanted)
+    before = await schema_set.state(conn)
     granted = await schema_set.grants(conn)
-    pending = wanted.steps if new else tuple(step for step in wanted.steps if step.version not in applied)
-    if new:
+    if lacks.new:
         await conn.execute(_RECORD_STEP, BASELINE, "baseline", wanted.tables_hash)
-    for step in pending:
-        if not new:
+    for step in lacks.steps:
+        if not lacks.new:
             await conn.execute(step.sql)
             await conn.execute(_SETTLE)
         await conn.execute(_RECORD_STEP, step.version, step.name, step.checksum)
-    done = await schema_set.apply(conn, wanted, granted, new=new, stepped=new or bool(pending))
-    versions = (*((BASELINE,) if new else ()), *(step.version for step in pending))
-    return Migrated(versions, done.changed, done.dropped)
+    done = await schema_set.apply(conn, wanted, granted, new=lacks.new, stepped=bool(lacks.versions))
+    missing = {str(each) for each in wanted.objects if before.lacks(each)}
+    made = tuple(name for name in done.changed if name in missing)
+    return Migrated(lacks.versions, done.changed, done.dropped, made, tuple(before.edited()))
+
+
+async def pending(conn: Connection, wanted: Schema) -> Pending:
+    """What a database lacks that is not unreleased. Writes nothing. Raises SchemaTooNew or SchemaChanged."""
+    applied = await _applied(conn)
+    await _refuse_newer(conn, wanted, applied)
+    return Pending(not applied, tuple(step for step in wanted.steps if step.version not in applied))
 
 
 async def check(conn: Connection, *, schema: Schema | None = None) -> SchemaStatus:
     """How the database stands to this program. Writes nothing. Raises SchemaTooNew, SchemaUnreleased, SchemaChanged."""
     wanted = carried() if schema is None else schema
-    await _refuse_unreleased(conn)
+    await refuse_unreleased(conn)
     applied = await _applied(conn)
     await _refuse_newer(conn, wanted, applied)
     if not applied:
@@ -200,7 +220,8 @@ async def becomes_migrator(conn: Connection) -> bool:
         return await conn.fetchval(_BEGIN) is not None
 
 
-async def _refuse_unreleased(conn: Connection) -> None:
+async def refuse_unreleased(conn: Connection) -> None:
+    """Raises SchemaUnreleased."""
     if await conn.fetchval(_UNRELEASED):
         raise errors.SchemaUnreleased
 

@@ -63,8 +63,9 @@ _GONE = (
     asyncpg.UndefinedObjectError,
 )
 
+FREE_THE_WAY = "Drop what depends on it, migrate, and make it again."
 # Makes the triggers of tables of kinds, which no file names.
-_MAKER_OF_TRIGGERS = (ObjectKind.FUNCTION, "make_kind")
+MAKER_OF_TRIGGERS = (ObjectKind.FUNCTION, "make_kind")
 
 
 class State(msgspec.Struct, frozen=True):
@@ -96,6 +97,11 @@ class State(msgspec.Struct, frozen=True):
             and self.sources.get(key) == wanted.source
             and (wanted.kind is ObjectKind.RIGHTS or self.found.get(key) == self.applied.get(key))
         )
+
+    def lacks(self, wanted: SchemaObject) -> bool:
+        """Whether nothing of this name is there."""
+        key = (wanted.kind, wanted.name)
+        return key not in (self.sources if wanted.kind is ObjectKind.RIGHTS else self.found)
 
     def gone(self, schema: Schema) -> list[Key]:
         """What the set before had and this one lacks."""
@@ -145,7 +151,7 @@ async def apply(conn: Connection, schema: Schema, granted: Grants, *, new: bool,
     if not (changed or gone or stepped) and before.hash == schema.set_hash:
         return Applied()
     await conn.execute(_POSTPONE_BODIES)
-    if remakes_kinds := not new and any((each.kind, each.name) == _MAKER_OF_TRIGGERS for each in changed):
+    if remakes_kinds := not new and any((each.kind, each.name) == MAKER_OF_TRIGGERS for each in changed):
         await _detach_kinds(conn)
     work = _Work(conn, schema, before.sources)
     await work.make(
@@ -285,7 +291,7 @@ class _Work:
         if foreign := [row["description"] for row in rows if (row["kind"], row["name"]) not in self._ours]:
             raise errors.RefusedByModel(
                 f"{kind} {name} has to be dropped or made anew, and {', '.join(foreign)} depends on it",
-                hint="Drop what depends on it, migrate, and make it again.",
+                hint=FREE_THE_WAY,
             )
         return [(row["kind"], row["name"]) for row in rows]
 

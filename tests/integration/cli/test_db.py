@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -26,11 +27,72 @@ async def test_migrating_makes_the_schema_once_and_check_says_so(empty: Prompt) 
     missing = await empty("db", "check", ends=ExitCode.FAILED)
     assert "no farrier schema" in missing.err
     assert "farrier db migrate" in missing.err
-    assert "migrated: version" in (await empty("db", "migrate")).out
+    assert "version 1" in (await empty("db", "migrate")).out
     assert "nothing to migrate" in (await empty("db", "migrate")).out
     status = (await empty("db", "check", "--json")).json
     assert status["found"] == status["needed"] > 0
     await empty("node", "add", "gpu-1")  # the model came with it: its first values are allowed
+
+
+async def test_a_plan_of_a_new_database_counts_what_would_be_made_and_makes_nothing(empty: Prompt) -> None:
+    planned = (await empty("db", "migrate", "--plan")).out.splitlines()
+    assert any(re.fullmatch(r"make +\d+ functions", line) for line in planned)
+    assert planned[-1] == "a new database: it has no replicas"
+    assert not (await empty("db", "check", ends=ExitCode.FAILED)).out
+    done = (await empty("db", "migrate")).out
+    assert re.search(r"^made +\d+ functions, 6 views, \d+ triggers, the rights of 6 roles$", done, re.MULTILINE)
+
+
+OLD = "CREATE OR REPLACE FUNCTION farrier.old() RETURNS integer LANGUAGE sql AS $$ SELECT 1 $$;"
+# As if the release before had this function.
+HAS_OLD = f"""
+    {OLD}
+    INSERT INTO farrier.schema_objects
+    SELECT 'function', 'old', '{OLD}', md5(pg_get_functiondef('farrier.old'::regproc));
+    UPDATE farrier.schema_set SET hash = 'of that release', release = '0.0.9';
+"""
+EDIT = "CREATE OR REPLACE FUNCTION farrier.digest(secret text) RETURNS bytea LANGUAGE sql IMMUTABLE RETURN ''::bytea"
+
+
+async def test_a_plan_lists_each_object_and_ends_with_whether_replicas_can_go_on(
+    farrier: Prompt, db: pg.Database
+) -> None:
+    assert (await farrier("db", "migrate", "--plan")).out == "nothing to migrate\n"
+    async with db.connect() as conn:
+        await conn.execute(EDIT)
+        planned = (await farrier("db", "migrate", "--plan")).out.splitlines()
+        assert [line.split() for line in planned[1:-1]] == [["replace", "function", "digest", "edited", "by", "hand"]]
+        assert planned[-1] == "replicas of farrier 0.1.0 can go on meanwhile"
+        await conn.execute(HAS_OLD)
+    planned = (await farrier("db", "migrate", "--plan")).out.splitlines()
+    assert planned[-2].split() == ["drop", "function", "old"]
+    assert planned[-1] == "stop replicas of farrier 0.0.9 first: function old is dropped"
+    assert [line.split() for line in (await farrier("db", "migrate")).out.splitlines()] == [
+        ["replaced", "function", "digest"],
+        ["dropped", "function", "old"],
+        ["edited", "by", "hand", "before", "function", "digest"],
+    ]
+
+
+async def test_a_plan_is_data_for_programs(farrier: Prompt, db: pg.Database) -> None:
+    async with db.connect() as conn:
+        await conn.execute(HAS_OLD)
+    planned = (await farrier("db", "migrate", "--plan", "--json")).json
+    assert planned["would"]["dropped"] == ["function old"]
+    assert (planned["release"], planned["replicas_go_on"]) == ("0.0.9", False)
+    assert planned["stops"] == ["function old is dropped"]
+    assert (await farrier("db", "migrate", "--json")).json == planned["would"]
+
+
+async def test_a_plan_with_something_in_the_way_is_printed_and_ends_as_the_migration_does(
+    farrier: Prompt, db: pg.Database
+) -> None:
+    async with db.connect() as conn:
+        await conn.execute(f"{HAS_OLD}; CREATE SCHEMA theirs; CREATE VIEW theirs.v AS SELECT farrier.old()")
+    planned = await farrier("db", "migrate", "--plan", ends=ExitCode.REFUSED)
+    assert "in the way: view theirs.v depends on function old" in planned.out
+    refused = await farrier("db", "migrate", ends=ExitCode.REFUSED)
+    assert planned.err.splitlines()[-1] == refused.err.splitlines()[-1]
 
 
 async def test_a_command_on_a_database_without_a_schema_says_what_to_run(empty: Prompt) -> None:
@@ -40,7 +102,13 @@ async def test_a_command_on_a_database_without_a_schema_says_what_to_run(empty: 
 async def test_a_newer_schema_is_refused_with_an_exit_code_of_its_own(farrier: Prompt, db: pg.Database) -> None:
     async with db.connect() as conn:
         await conn.execute("INSERT INTO farrier.schema_steps (version, name, checksum) VALUES (9999, 'new', '')")
-    for command in (["db", "check"], ["db", "migrate"], ["node", "list"], ["intent", "gpu-1", "drain"]):
+    for command in (
+        ["db", "check"],
+        ["db", "migrate"],
+        ["db", "migrate", "--plan"],
+        ["node", "list"],
+        ["intent", "gpu-1", "drain"],
+    ):
         assert "upgrade farrier" in (await farrier(*command, ends=ExitCode.SCHEMA_TOO_NEW)).err
 
 

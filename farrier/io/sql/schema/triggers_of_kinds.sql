@@ -1,5 +1,6 @@
--- The statements that drop the triggers which make_kind made: each has the name of its function, which takes the kind.
-SELECT format('DROP TRIGGER %I ON %s', t.tgname, k.relation) AS drop
+-- The triggers that make_kind made, as PostgreSQL describes them, and the statements that drop them: each has the name of its
+-- function, which takes the kind.
+SELECT pg_describe_object('pg_trigger'::regclass, t.oid, 0) AS description, format('DROP TRIGGER %I ON %s', t.tgname, k.relation) AS drop
   FROM farrier.kinds k JOIN pg_class c ON c.oid = k.relation JOIN pg_trigger t ON t.tgrelid = c.oid
   JOIN pg_proc p ON p.oid = t.tgfoid AND p.pronamespace = 'farrier'::regnamespace AND p.proname = t.tgname
  WHERE NOT t.tgisinternal AND t.tgargs = convert_to(k.kind, 'UTF8') || '\x00'

@@ -1,0 +1,105 @@
+"""Whether programs that were written for one text of the schema go on working with another.
+
+Called by the plan of a migration. It compares texts and parses no SQL: what it cannot compare counts as a change that
+programs notice. A wrong no costs a stop of the replicas; a wrong yes would cost failing ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+from typing_extensions import override
+
+from farrier.io.schema_files import rights_of
+
+# A string stays: it may hold what looks like a comment.
+_COMMENT = re.compile(r"('(?:[^']|'')*')|--[^\n]*")
+_SIGNATURE = re.compile(
+    r"FUNCTION farrier\.\w+ ?\((?P<parameters>[^;$]*?)\)(?: RETURNS (?P<result>[^;$]*?))? (?:LANGUAGE|AS|RETURN) "
+)
+# One inside of parentheses cuts nothing, where these are not nested.
+_COMMA = re.compile(r", ?(?![^()]*\))")
+_DEFAULT = re.compile(r" DEFAULT .*")
+# What a caller receives, or may give any number of.
+_OTHER_MODE = re.compile(r"\b(?:OUT|INOUT|VARIADIC)\b")
+_VIEW = re.compile(r"CREATE OR REPLACE VIEW farrier\.\w+\s+AS\s(?P<query>.*)", re.DOTALL)
+_REVOKE = re.compile(r"REVOKE (.* ON .*) FROM (.*)")
+
+
+class Signature(msgspec.Struct, frozen=True):
+    """What stands before the body of a function."""
+
+    parameters: tuple[str, ...]
+    result: str
+
+    @override
+    def __str__(self) -> str:
+        return f"({', '.join(self.parameters)}){f' RETURNS {self.result}' if self.result else ''}"
+
+    @property
+    def is_trigger(self) -> bool:
+        """No program calls such a function."""
+        return self.result == "trigger"
+
+    def replaces(self, other: Signature) -> bool:
+        """Whether CREATE OR REPLACE takes this one for the other: at most, defaults were added or changed."""
+        pairs = list(zip(self.parameters, other.parameters, strict=False))
+        return (
+            (self.result, len(self.parameters)) == (other.result, len(other.parameters))
+            and all(_DEFAULT.sub("", mine) == _DEFAULT.sub("", before) for mine, before in pairs)
+            and all(_DEFAULT.search(mine) for mine, before in pairs if _DEFAULT.search(before))
+        )
+
+    def serves(self, other: Signature) -> bool:
+        """Whether every call of the other is one of this, too, and returns the same type."""
+        kept = Signature(self.parameters[: len(other.parameters)], self.result)
+        added = self.parameters[len(other.parameters) :]
+        return kept.replaces(other) and all(_DEFAULT.search(each) and not _OTHER_MODE.search(each) for each in added)
+
+
+def signature(source: str) -> Signature | None:
+    """The signature in a function's file; None where it is not written as the files of farrier write it."""
+    found = _SIGNATURE.search(_line(source))
+    if found is None or " LANGUAGE " in found["parameters"]:
+        return None
+    parameters = found["parameters"]
+    return Signature(tuple(_COMMA.split(parameters)) if parameters else (), found["result"] or "")
+
+
+def query(source: str) -> str | None:
+    """The query in a view's file; None where it is not written as the files of farrier write it."""
+    found = _VIEW.search(source)
+    return found["query"].rstrip().removesuffix(";") if found else None
+
+
+def lost_rights(before: Iterable[str], after: Iterable[str]) -> list[tuple[str, str]]:
+    """Each role, and what it may do by the files of rights before and not by those after; or what these revoke for the
+    first time. A statement that cannot be read counts where it is not in both; its role is empty."""
+    old, new = ([line for text in texts for line in _statements(text)] for texts in (before, after))
+    lost = (_granted(old) - _granted(new)) | (_granted(_revokes(new)) - _granted(_revokes(old)))
+    lost |= {(line, "") for line in _unreadable(old) ^ _unreadable(new)}
+    return sorted((role, right) for right, role in lost)
+
+
+def _granted(lines: Iterable[str]) -> set[tuple[str, str]]:
+    return {right for line in lines for right in rights_of(line)}
+
+
+def _revokes(lines: Iterable[str]) -> list[str]:
+    """The opposites of the statements that revoke."""
+    return [_REVOKE.sub(r"GRANT \1 TO \2", line) for line in lines if _REVOKE.fullmatch(line)]
+
+
+def _unreadable(lines: Iterable[str]) -> set[str]:
+    return {line for line in lines if not rights_of(line) and not _REVOKE.fullmatch(line)}
+
+
+def _statements(text: str) -> list[str]:
+    return [line for part in _line(text).split(";") if (line := part.strip())]
+
+
+def _line(text: str) -> str:
+    """A text without comments, on one line."""
+    return " ".join(_COMMENT.sub(lambda found: found[1] or "", text).split())

@@ -1,0 +1,243 @@
+"""Says what a migration would do, what stands in its way, and whether replicas can go on meanwhile.
+
+Called by `farrier db migrate --plan`. It writes nothing: it reads the catalogs and compares texts. Where that is not
+enough it says why, and replicas have to stop. Of what a step does it knows no more than the step's header says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, assert_never
+
+import asyncpg
+import msgspec
+from typing_extensions import override
+
+from farrier import errors
+from farrier.io import migrate, schema_callers, schema_set, statements
+from farrier.io.migrate import Migrated, Pending
+from farrier.io.schema_files import ObjectKind, Schema, SchemaObject, Step
+from farrier.io.schema_set import FREE_THE_WAY, MAKER_OF_TRIGGERS, Key, State
+
+if TYPE_CHECKING:
+    from farrier.io.pool import Connection
+
+# The columns of a view in their order, each with its type. A length or a collation is not seen.
+Columns = Mapping[str, int]
+
+_APPLIED_SET = statements.load("schema/applied_set")
+_DEPENDENTS = statements.load("schema/dependents")
+_IDENTITIES = statements.load("schema/identities")
+_TRIGGERS_OF_KINDS = statements.load("schema/triggers_of_kinds")
+_VIEW_COLUMNS = statements.load("schema/view_columns")
+
+
+class Obstacle(msgspec.Struct, frozen=True):
+    """Something that is not farrier's and depends on what is to be dropped. `unless` is empty where that is certain."""
+
+    dependent: str
+    object: str
+    unless: str = ""
+
+    @override
+    def __str__(self) -> str:
+        unless = f", unless {self.unless}" if self.unless else ""
+        return f"{self.dependent} depends on {self.object}, which has to be dropped or made anew{unless}"
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a migration would do. `release` is that of the program that migrated last; its replicas cannot go on
+    meanwhile for the reasons in `stops`. A new database has neither."""
+
+    would: Migrated
+    steps: tuple[Step, ...] = ()
+    in_the_way: tuple[Obstacle, ...] = ()
+    stops: tuple[str, ...] = ()
+    release: str | None = None
+
+    def require_free_way(self) -> None:
+        """Raises RefusedByModel if the migration would."""
+        if certain := [str(each) for each in self.in_the_way if not each.unless]:
+            raise errors.RefusedByModel("; ".join(certain), hint=FREE_THE_WAY)
+
+
+class _Effect(msgspec.Struct, frozen=True):
+    """What applying a file does besides replacing the object in place."""
+
+    made_anew: bool = False
+    unless: str = ""
+    stops: tuple[str, ...] = ()
+
+
+async def plan(conn: Connection, *, schema: Schema | None = None) -> Plan:
+    """What `migrate` would do now. Raises SchemaTooNew, SchemaUnreleased or SchemaChanged, as that does."""
+    wanted = migrate.carried() if schema is None else schema
+    async with conn.transaction(isolation="repeatable_read", readonly=True):
+        await migrate.refuse_unreleased(conn)
+        lacks = await migrate.pending(conn, wanted)
+        if lacks.new:
+            everything = tuple(map(str, wanted.objects))
+            return Plan(would=Migrated(lacks.versions, changed=everything, made=everything))
+        return await _Planning(conn, wanted, lacks, await schema_set.state(conn)).plan()
+
+
+class _Planning:
+    """One plan, for a database that has a schema."""
+
+    def __init__(self, conn: Connection, wanted: Schema, lacks: Pending, now: State) -> None:
+        self._conn = conn
+        self._wanted = wanted
+        self._lacks = lacks
+        self._now = now
+        self._edited = now.edited()
+        self._gone = now.gone(wanted)
+        self._changed = [each for each in wanted.objects if not now.is_as(each)]
+
+    async def plan(self) -> Plan:
+        effects = [(each, await self._effect(each)) for each in self._changed]
+        applied_set = await self._conn.fetchrow(_APPLIED_SET)
+        steps = self._lacks.steps
+        stops = [
+            *(f"migration {step.version} ({step.name}) says so" for step in steps if not step.replicas_go_on),
+            *self._dropped(),
+            *(reason for _, effect in effects for reason in effect.stops),
+            *self._lost_rights(),
+        ]
+        return Plan(
+            would=Migrated(
+                self._lacks.versions,
+                changed=tuple(map(str, self._changed)),
+                dropped=tuple(f"{kind} {name}" for kind, name in self._gone),
+                made=tuple(str(each) for each in self._changed if self._now.lacks(each)),
+                edited=tuple(self._edited),
+            ),
+            steps=steps,
+            in_the_way=tuple(await self._in_the_way(effects)),
+            stops=tuple(stops),
+            release=applied_set["release"] if applied_set is not None else None,
+        )
+
+    async def _effect(self, each: SchemaObject) -> _Effect:
+        match each.kind:
+            case ObjectKind.FUNCTION:
+                return self._effect_of_function(each)
+            case ObjectKind.VIEW:
+                return await self._effect_of_view(each)
+            case ObjectKind.TRIGGER | ObjectKind.RIGHTS:
+                return _Effect()
+            case _ as never:
+                assert_never(never)
+
+    def _effect_of_function(self, each: SchemaObject) -> _Effect:
+        key = (each.kind, each.name)
+        source = self._now.sources.get(key)
+        old, new = schema_callers.signature(source or ""), schema_callers.signature(each.source)
+        stops: tuple[str, ...] = ()
+        if old is None or new is None:
+            if source is not None and source != each.source:
+                stops = (f"the parameters and the result of {each} cannot be compared",)
+        elif not new.serves(old):
+            stops = (f"{each}{old} becomes {new}",)
+        if self._now.lacks(each):
+            return _Effect(stops=stops)
+        as_recorded = self._now.comparable and str(each) not in self._edited
+        if as_recorded and old is not None and new is not None:
+            return _Effect(made_anew=not new.replaces(old), stops=stops)
+        return _Effect(made_anew=True, unless="its parameters and its result are those of its file", stops=stops)
+
+    async def _effect_of_view(self, each: SchemaObject) -> _Effect:
+        rows = await self._conn.fetch(_VIEW_COLUMNS, each.name)
+        old: Columns = {row["name"]: row["type"] for row in rows}
+        if not old:
+            return _Effect()
+        new = await self._columns(each)
+        if isinstance(new, str):
+            reason = f"the columns of {each} are known only after the migration: {new}"
+            return _Effect(made_anew=True, unless="it keeps its columns", stops=(reason,))
+        if list(new.items())[: len(old)] == list(old.items()):
+            return _Effect()
+        stops = [f"{each} loses column {name}" for name in old if name not in new]
+        stops += [f"{each} changes the type of column {name}" for name in old if new.get(name, old[name]) != old[name]]
+        return _Effect(made_anew=True, stops=tuple(stops or [f"{each} changes the order of its columns"]))
+
+    async def _columns(self, each: SchemaObject) -> Columns | str:
+        """The columns that a view gets, or why they are not known."""
+        query = schema_callers.query(each.source)
+        if query is None:
+            return "its file has more than a query"
+        try:
+            async with self._conn.transaction():
+                prepared = await self._conn.prepare(query)
+        except asyncpg.PostgresError as error:
+            return str(error)
+        return {attribute.name: attribute.type.oid for attribute in prepared.get_attributes()}
+
+    def _dropped(self) -> list[str]:
+        """What is dropped and programs may call or read."""
+        found = []
+        for kind, name in self._gone:
+            signature = schema_callers.signature(self._now.sources[kind, name])
+            if kind == ObjectKind.VIEW or (kind == ObjectKind.FUNCTION and not (signature and signature.is_trigger)):
+                found.append(f"{kind} {name} is dropped")
+        return found
+
+    def _lost_rights(self) -> list[str]:
+        """A sentence for each role that may do less, besides with what is dropped or was not there."""
+        carried = {(each.kind, each.name) for each in self._wanted.objects}
+        others = {
+            f"{'FUNCTION ' if kind == ObjectKind.FUNCTION else ''}farrier.{name}"
+            for kind, name in carried ^ self._now.sources.keys()
+        }
+        lost: dict[str, list[str]] = {}
+        for role, right in schema_callers.lost_rights(
+            (source for (kind, _), source in self._now.sources.items() if kind == ObjectKind.RIGHTS),
+            (each.source for each in self._wanted.objects if each.kind is ObjectKind.RIGHTS),
+        ):
+            if right.partition(" ON ")[2] not in others:
+                lost.setdefault(role or "a role", []).append(right)
+        return [f"{role} may lose {', '.join(rights)}" for role, rights in lost.items()]
+
+    async def _in_the_way(self, effects: Sequence[tuple[SchemaObject, _Effect]]) -> list[Obstacle]:
+        """What is left of the set and used what is dropped is another by then; what is made anew takes along all that
+        uses it."""
+        rows: Sequence[asyncpg.Record] = []
+        if MAKER_OF_TRIGGERS in {(each.kind, each.name) for each in self._changed}:
+            rows = await self._conn.fetch(_TRIGGERS_OF_KINDS)
+        gone = {row["description"] for row in rows}
+        found: dict[Obstacle, None] = {}
+        for key in self._gone:
+            found |= dict.fromkeys(await self._foreign(key, ""))
+        for each, effect in effects:
+            for key in await self._with_dependents((each.kind, each.name)) if effect.made_anew else ():
+                found |= dict.fromkeys(await self._foreign(key, effect.unless))
+        return [each for each in found if each.dependent not in gone]
+
+    async def _foreign(self, key: Key, unless: str) -> list[Obstacle]:
+        """What is not farrier's and depends on an object. A step may end that."""
+        steps = self._lacks.steps
+        unless = unless or (f"migration {steps[0].version} changes that" if steps else "")
+        kind, name = key
+        return [
+            Obstacle(row["description"], f"{kind} {name}", unless)
+            for row in await self._dependents(key)
+            if not self._is_ours((row["kind"], row["name"]))
+        ]
+
+    async def _with_dependents(self, key: Key) -> list[Key]:
+        """An object, and what of the set has to be dropped before it."""
+        found = {key: None}
+        waiting = [key]
+        while waiting:
+            rows = await self._dependents(waiting.pop())
+            ours = [(row["kind"], row["name"]) for row in rows if self._is_ours((row["kind"], row["name"]))]
+            waiting += [each for each in ours if each not in found]
+            found |= dict.fromkeys(ours)
+        return list(found)
+
+    async def _dependents(self, key: Key) -> list[asyncpg.Record]:
+        kind, name = key
+        rows = await self._conn.fetch(_IDENTITIES, kind, name)
+        return [found for row in rows for found in await self._conn.fetch(_DEPENDENTS, kind, row["identity"])]
+
+    def _is_ours(self, key: Key) -> bool:
+        return key in self._now.sources or any((each.kind, each.name) == key for each in self._wanted.objects)

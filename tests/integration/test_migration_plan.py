@@ -1,0 +1,231 @@
+"""The plan of a migration: it changes nothing, it is what the migration then does, and it names what is in the way."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from farrier import errors
+from farrier.io import migrate, schema_plan
+from farrier.io.pool import Connection
+from farrier.io.schema_files import Schema, Table
+from tests.support import pg
+from tests.support.catalogs import catalogs
+from tests.support.plans import GO_ON, SEEN, STOP, TABLE, planned_and_done, schema
+from tests.support.toys import f, touch, trigger
+
+
+@pytest.fixture
+async def conn(empty_db: pg.Database) -> AsyncIterator[Connection]:
+    async with empty_db.connect() as conn:
+        yield conn
+
+
+async def test_a_plan_for_an_empty_database_leaves_it_empty(conn: Connection) -> None:
+    plan = await schema_plan.plan(conn, schema=schema({"one": "SELECT 1"}))
+    assert plan.would.versions == (1,)
+    assert "function one" in plan.would.made
+    assert plan.release is None
+    assert await conn.fetchval("SELECT to_regnamespace('farrier') IS NULL")
+
+
+@pytest.mark.parametrize("steps", [(), (GO_ON,)], ids=["baseline", "baseline that contains a step"])
+async def test_a_new_database_gets_what_its_plan_says(conn: Connection, steps: tuple[str, ...]) -> None:
+    wanted = schema({"one": "SELECT 1"}, {"seen": SEEN}, steps=steps)
+    wanted = msgspec.structs.replace(wanted, tables=(Table("toys", TABLE.replace(")", ", age integer)")),))
+    assert (await planned_and_done(conn, wanted)).steps == ()
+
+
+async def test_a_plan_changes_nothing(conn: Connection) -> None:
+    await migrate.migrate(conn, schema=schema({"one": "SELECT 1", "two": "SELECT 2"}, {"seen": SEEN}))
+    before = await catalogs(conn), await conn.fetch("SELECT o, o.ctid FROM farrier.schema_objects o ORDER BY o.name")
+    wanted = schema({"one": f("a integer", name="one")}, {"seen": "SELECT 1 AS one"}, steps=(GO_ON,))
+    assert (await schema_plan.plan(conn, schema=wanted)).would
+    after = await catalogs(conn), await conn.fetch("SELECT o, o.ctid FROM farrier.schema_objects o ORDER BY o.name")
+    assert after == before
+
+
+async def test_where_nothing_differs_the_plan_is_to_do_nothing(conn: Connection) -> None:
+    wanted = schema({"one": "SELECT 1"}, {"seen": SEEN})
+    await migrate.migrate(conn, schema=wanted)
+    plan = await planned_and_done(conn, wanted)
+    assert not plan.would
+    assert not plan.stops
+
+
+async def test_the_program_s_own_schema_is_migrated_as_planned(empty_db: pg.Database) -> None:
+    async with empty_db.connect() as conn:
+        await planned_and_done(conn, migrate.carried())
+        assert not (await schema_plan.plan(conn)).would
+
+
+FIRST = schema(
+    {"same": "SELECT 1", "changed": "SELECT 1", "gone": "SELECT 1", "touch": touch()},
+    {"seen": SEEN, "gone": "SELECT 1 AS one"},
+    {"toy.touch": trigger()},
+    rights="GRANT SELECT ON farrier.toy TO farrier_reader",
+)
+SECOND = schema(
+    {"same": "SELECT 1", "changed": "SELECT 2", "new": "SELECT 1", "touch": touch()},
+    {"seen": f"{SEEN} WHERE id > 0", "new": "SELECT 1 AS one"},
+    rights="GRANT SELECT, UPDATE ON farrier.toy TO farrier_reader",
+)
+
+
+async def test_what_a_plan_lists_is_made_replaced_and_dropped(conn: Connection) -> None:
+    await migrate.migrate(conn, schema=FIRST)
+    would = (await planned_and_done(conn, SECOND)).would
+    assert set(would.made) == {"function new", "view new"}
+    assert set(would.changed) - set(would.made) == {"function changed", "view seen", "rights farrier_reader"}
+    assert set(would.dropped) == {"function gone", "view gone", "trigger toy.touch"}
+    assert not would.edited
+
+
+async def test_a_role_whose_file_is_gone_is_in_the_plan(conn: Connection) -> None:
+    await migrate.migrate(conn, schema=schema(rights="GRANT SELECT ON farrier.toy TO farrier_reader"))
+    plan = await planned_and_done(conn, schema())
+    assert plan.would.dropped == ("rights farrier_reader",)
+    assert plan.stops == ("farrier_reader may lose SELECT ON farrier.toy",)
+
+
+@pytest.mark.parametrize(
+    ("edit", "made"),
+    [
+        ("CREATE OR REPLACE FUNCTION farrier.same() RETURNS integer LANGUAGE sql AS 'SELECT 3'", False),
+        ("DROP FUNCTION farrier.same()", True),
+        ("CREATE FUNCTION farrier.same(text) RETURNS text LANGUAGE sql AS 'SELECT 3::text'", False),
+    ],
+    ids=["replaced", "dropped", "another of its name"],
+)
+async def test_what_was_edited_by_hand_is_set_right_as_planned(conn: Connection, edit: str, made: bool) -> None:
+    await migrate.migrate(conn, schema=FIRST)
+    await conn.execute(edit)
+    plan = await planned_and_done(conn, FIRST)
+    assert plan.would.changed == plan.would.edited == ("function same",)
+    assert plan.would.made == (("function same",) if made else ())
+    assert not plan.stops
+
+
+async def test_after_an_upgrade_of_postgresql_the_whole_set_is_applied_again_and_replicas_go_on(
+    conn: Connection,
+) -> None:
+    await migrate.migrate(conn, schema=FIRST)
+    await conn.execute("UPDATE farrier.schema_set SET server = server - 1")
+    plan = await planned_and_done(conn, FIRST)
+    assert len(plan.would.changed) == len(FIRST.objects)
+    assert not plan.stops
+
+
+async def test_steps_are_applied_as_planned(conn: Connection) -> None:
+    await migrate.migrate(conn, schema=FIRST)
+    wanted = msgspec.structs.replace(FIRST, steps=schema(steps=(GO_ON, STOP)).steps)
+    plan = await planned_and_done(conn, wanted)
+    assert plan.would.versions == (2, 3)
+    assert [step.name for step in plan.steps] == ["toy_2", "toy_3"]
+    assert plan.stops == ("migration 3 (toy_3) says so",)
+
+
+async def test_a_plan_is_refused_as_the_migration_is(conn: Connection) -> None:
+    newer = schema(steps=(GO_ON,))
+    await migrate.migrate(conn, schema=newer)
+    with pytest.raises(errors.SchemaTooNew):
+        await schema_plan.plan(conn, schema=schema())
+    with pytest.raises(errors.SchemaChanged):
+        await schema_plan.plan(conn, schema=schema(steps=(f"{GO_ON};",)))
+    await conn.execute("CREATE TABLE farrier.schema_migrations ()")
+    with pytest.raises(errors.SchemaUnreleased):
+        await schema_plan.plan(conn, schema=newer)
+
+
+THEIRS = """
+    CREATE SCHEMA theirs;
+    CREATE VIEW theirs.v AS SELECT farrier.f(1) AS x;
+    CREATE VIEW theirs.w AS SELECT * FROM farrier.seen;
+"""
+USED = schema({"f": f("a integer")}, {"seen": SEEN, "above": "SELECT farrier.f(id) AS g FROM farrier.seen"})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "dependents"),
+    [
+        (schema(views={"seen": SEEN}), {"view theirs.v"}),
+        (schema({"f": f("a integer, b integer DEFAULT 1")}, {"seen": SEEN}), {"view theirs.v"}),
+        (schema({"f": f("a integer")}, {"seen": "SELECT id FROM farrier.toy"}), {"view theirs.w"}),
+        (schema({"f": f("a integer")}), {"view theirs.w"}),
+        (schema(), {"view theirs.v", "view theirs.w"}),
+    ],
+    ids=["dropped function", "function made anew", "view made anew", "dropped view", "both"],
+)
+async def test_what_is_not_farrier_s_and_in_the_way_is_in_the_plan_and_refuses_the_migration(
+    conn: Connection, wanted: Schema, dependents: set[str]
+) -> None:
+    await migrate.migrate(conn, schema=USED)
+    await conn.execute(THEIRS)
+    plan = await schema_plan.plan(conn, schema=wanted)
+    assert {each.dependent for each in plan.in_the_way} == dependents
+    with pytest.raises(errors.RefusedByModel) as planned:
+        plan.require_free_way()
+    with pytest.raises(errors.RefusedByModel) as done:
+        await migrate.migrate(conn, schema=wanted)
+    assert planned.value.hint == done.value.hint
+
+
+async def test_what_depends_on_a_view_of_farrier_that_goes_with_a_function_is_in_the_way(conn: Connection) -> None:
+    await migrate.migrate(conn, schema=USED)
+    await conn.execute("CREATE SCHEMA theirs; CREATE VIEW theirs.v AS SELECT g FROM farrier.above")
+    wanted = schema({"f": f("b integer")}, {"seen": SEEN, "above": "SELECT farrier.f(id) AS g FROM farrier.seen"})
+    (obstacle,) = (await schema_plan.plan(conn, schema=wanted)).in_the_way
+    assert str(obstacle) == "view theirs.v depends on view above, which has to be dropped or made anew"
+    with pytest.raises(errors.RefusedByModel):
+        await migrate.migrate(conn, schema=wanted)
+
+
+async def test_nothing_is_in_the_way_of_what_is_replaced_in_place(conn: Connection) -> None:
+    await migrate.migrate(conn, schema=USED)
+    await conn.execute(THEIRS)
+    await planned_and_done(
+        conn, schema({"f": f("a integer DEFAULT 3")}, {"seen": "SELECT id, name, size FROM farrier.toy"})
+    )
+
+
+async def test_what_a_plan_cannot_know_to_be_in_the_way_it_calls_uncertain(conn: Connection) -> None:
+    """A body that was edited is set right in place; a step may end a dependency."""
+    await migrate.migrate(conn, schema=USED)
+    await conn.execute(THEIRS)
+    await conn.execute(f("a integer", body="SELECT 7"))
+    plan = await schema_plan.plan(conn, schema=USED)
+    assert [each.unless for each in plan.in_the_way] == ["its parameters and its result are those of its file"]
+    plan.require_free_way()
+    assert await migrate.migrate(conn, schema=USED) == plan.would
+
+    step = "-- replicas: go on\nDROP VIEW theirs.v"
+    wanted = msgspec.structs.replace(USED, objects=schema({"f": f("b integer")}, {"seen": SEEN}).objects)
+    wanted = msgspec.structs.replace(wanted, steps=schema(steps=(step,)).steps)
+    plan = await schema_plan.plan(conn, schema=wanted)
+    assert [each.unless for each in plan.in_the_way] == ["migration 2 changes that"]
+    plan.require_free_way()
+    assert await migrate.migrate(conn, schema=wanted) == plan.would
+
+
+async def test_triggers_of_kinds_are_not_in_the_way_of_another_maker_of_them(db: pg.Database) -> None:
+    """They are dropped before, and made again after."""
+    carried = migrate.carried()
+    wanted = msgspec.structs.replace(
+        carried,
+        objects=tuple(
+            msgspec.structs.replace(
+                each,
+                name=each.name.replace("enter_state", "change_state"),
+                source=each.source.replace("enter_state", "change_state"),
+            )
+            if each.name in {"enter_state", "make_kind"}
+            else each
+            for each in carried.objects
+        ),
+    )
+    async with db.connect() as conn:
+        plan = await planned_and_done(conn, wanted)
+        assert plan.would.dropped == ("function enter_state",)
+        assert plan.stops == ()

@@ -1,0 +1,37 @@
+"""A schema of a few objects, and migrations that keep to their plans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from farrier.io import migrate, schema_plan
+from farrier.io.pool import Connection
+from farrier.io.schema_files import Schema
+from farrier.io.schema_plan import Plan
+from tests.support import toys
+
+TABLE = "CREATE TABLE farrier.toy (id integer PRIMARY KEY, name text, size integer)"
+SEEN = "SELECT id, name FROM farrier.toy"
+GO_ON = "-- replicas: go on\nALTER TABLE farrier.toy ADD COLUMN age integer"
+STOP = "-- replicas: stop\nALTER TABLE farrier.toy ADD COLUMN colour text"
+
+
+def schema(
+    functions: Mapping[str, str] | None = None,
+    views: Mapping[str, str] | None = None,
+    triggers: Mapping[str, str] | None = None,
+    *,
+    rights: str = "",
+    steps: tuple[str, ...] = (),
+) -> Schema:
+    """`rights` are those of farrier_reader."""
+    roles = {"farrier_reader": rights} if rights else {}
+    return toys.schema(toys.named(functions, views, triggers, roles), tables=TABLE, steps=steps)
+
+
+async def planned_and_done(conn: Connection, wanted: Schema) -> Plan:
+    """The plan, which the migration then keeps to."""
+    plan = await schema_plan.plan(conn, schema=wanted)
+    assert await migrate.migrate(conn, schema=wanted) == plan.would
+    assert not plan.in_the_way
+    return plan
