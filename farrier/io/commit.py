@@ -127,7 +127,7 @@ class Committer(Generic[R, S, W]):
         except session.Refusal as error:
             if session.classify(error) is not session.Trouble.MOMENT:
                 await self._blame(batch, error, work)
-            elif again or work.patient:
+            elif again or (work.patient and isinstance(error, asyncpg.LockNotAvailableError)):
                 await self._apart(batch, work)
             else:
                 await self._together(batch, work, again=True)

@@ -27,6 +27,7 @@ _TAKEN = {
     "node_identities_one": ("another node has this machine", "delete one of the two, or clear_bmc it"),
     "node_macs_pkey": ("another node has this MAC address", "correct the address, or delete the other node first"),
 }
+_AGAIN = "nothing was written; ask again"
 _NO_RIGHT_HINT = "reading takes the role farrier_reader, asking farrier_intents, the rest farrier_controller"
 
 
@@ -56,6 +57,8 @@ def told(refusal: Exception) -> RefusedByModel:
     hint = str(getattr(refusal, "hint", None) or "")
     if isinstance(refusal, asyncpg.InsufficientPrivilegeError):
         return RefusedByModel(text, hint=_NO_RIGHT_HINT, sqlstate=sqlstate)
+    if isinstance(refusal, asyncpg.DeadlockDetectedError):
+        hint = _AGAIN  # instead of the server's, which leads to its log
     if isinstance(refusal, (asyncpg.UniqueViolationError, asyncpg.ExclusionViolationError)) and not hint:
         text, hint = _TAKEN.get(refusal.constraint_name or "", (text, hint))
     malformed = sqlstate == _MALFORMED or sqlstate.startswith(_DATA_CLASSES) or isinstance(refusal, session.Unsendable)

@@ -116,6 +116,8 @@ class PostgresStateIO(Generic[R, S, W]):
             async with session.borrowed(self._pool) as conn:
                 records = await conn.fetch(self._rows.load, ids)
         except session.Refusal as refusal:
+            if session.classify(refusal) is session.Trouble.MOMENT:
+                return await self.load(ids)  # whoever was in the way goes on, and the caller's time is limited
             return await self._load_apart(ids, refusal)
         now = records[0]["now"] if records else _EPOCH
         resources: dict[int, R] = {}

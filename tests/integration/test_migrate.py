@@ -20,10 +20,6 @@ from tests.support import pg, toys
 TOY = "CREATE TABLE farrier.toy (id integer PRIMARY KEY);"
 TOY_WITH_NAME = "CREATE TABLE farrier.toy (id integer PRIMARY KEY, name text);"
 ADD_NAME = "-- replicas: go on\nALTER TABLE farrier.toy ADD COLUMN name text;"
-WAITS = """
-    SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
-                    WHERE a.datname = current_database() AND NOT l.granted)
-"""
 MIGRATES = """
     UPDATE farrier.migrator SET pid = a.pid, login = a.usename, backend_start = a.backend_start
       FROM pg_stat_activity a WHERE a.pid = $1
@@ -104,15 +100,14 @@ async def test_a_migrator_that_connected_while_another_waited_for_its_turn_is_no
     async def ask(conn: Connection) -> None:
         answers.append(await migrate.becomes_migrator(conn))
 
-    async with empty_db.connect() as holder, empty_db.connect() as waiting, empty_db.connect() as watch:
+    async with empty_db.connect() as holder, empty_db.connect() as waiting:
         await migrate.migrate(holder, schema=FIRST)
         turn = holder.transaction()
         await turn.start()
         await holder.execute("SELECT FROM farrier.migrator FOR UPDATE")
         async with AsyncExitStack() as later, anyio.create_task_group() as group:
             group.start_soon(ask, waiting)
-            while not await watch.fetchval(WAITS):
-                await anyio.lowlevel.checkpoint()
+            await empty_db.until_blocked()
             late = await later.enter_async_context(empty_db.connect())
             await holder.execute(MIGRATES, await late.fetchval("SELECT pg_backend_pid()"))
             await turn.commit()
@@ -259,6 +254,37 @@ async def test_a_user_who_may_create_roles_but_is_no_superuser_can_migrate(empty
             assert not await migrate.migrate(conn, after=catalog.sync)
         finally:
             await conn.execute(f"RESET ROLE; DROP OWNED BY {owner}; DROP ROLE {owner}")
+
+
+async def test_a_migrator_that_is_ended_to_resolve_a_deadlock_tries_again(empty_db: pg.Database) -> None:
+    """It holds one table and wants the other; a client wants them in the other order."""
+    both = f"{TOY} CREATE TABLE farrier.other (id integer); CREATE TABLE farrier.gate ();"
+    step = "LOCK TABLE farrier.toy; LOCK TABLE farrier.gate; LOCK TABLE farrier.other;"
+    after = toys.schema(tables=both, steps=[f"-- replicas: go on\n{step} {ADD_NAME}"])
+    patience = LockPatience(wait=timedelta(minutes=1), pause=timedelta(0), tries=2)
+    reading, go_on = anyio.Event(), anyio.Event()
+
+    async def read(client: Connection) -> None:
+        await client.execute("SET deadlock_timeout = '1h'")
+        async with client.transaction():
+            await client.execute("SELECT FROM farrier.other")
+            reading.set()
+            await go_on.wait()
+            await client.execute("SELECT FROM farrier.toy")
+
+    async with empty_db.connect() as conn, empty_db.connect() as client, empty_db.connect() as gate:
+        await migrate.migrate(conn, schema=toys.schema(tables=both))
+        await conn.execute("SET deadlock_timeout = '10ms'")
+        async with anyio.create_task_group() as group:
+            group.start_soon(read, client)
+            await reading.wait()
+            async with gate.transaction():
+                await gate.execute("LOCK TABLE farrier.gate")
+                group.start_soon(partial(migrate.migrate, conn, schema=after, patience=patience))
+                await empty_db.until_blocked()
+                go_on.set()
+                await empty_db.until_blocked(2)
+        assert await columns(conn) == ["id", "name"]
 
 
 async def test_a_table_that_somebody_keeps_locked_is_not_waited_for_in_front_of_everybody(

@@ -46,21 +46,12 @@ RIGHTS = """
      WHERE p.pronamespace = 'farrier_crates'::regnamespace
      ORDER BY 1, 2, 3
 """
-WAITING = """
-    SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
-"""
 
 
 @pytest.fixture
 async def conn(every_db: pg.Database) -> AsyncIterator[Connection]:
     async with every_db.connect() as conn:
         yield conn
-
-
-async def waiting(watch: Connection, sessions: int) -> None:
-    """Return once so many wait for a lock."""
-    while await watch.fetchval(WAITING) < sessions:
-        await anyio.lowlevel.checkpoint()
 
 
 def next_release(**changes: releases.Change) -> Schema:
@@ -116,9 +107,9 @@ async def test_a_migration_and_an_installation_at_once_take_turns(db: pg.Databas
         await watch.execute("SELECT pg_advisory_lock(7)")
         async with anyio.create_task_group() as group:
             group.start_soon(kinds.install, one, wiring.installable(slow))
-            await waiting(watch, 1)
+            await db.until_blocked()
             group.start_soon(partial(migrate.migrate, other, schema=changed, after=catalog.sync))
-            await waiting(watch, 2)
+            await db.until_blocked(2)
             await watch.execute("SELECT pg_advisory_unlock(7)")
         assert await watch.fetchval("SELECT to_regclass('farrier_crates.crates') IS NOT NULL")
         (await migrate.check(watch, schema=changed)).require_current()
@@ -132,9 +123,9 @@ async def test_the_roles_and_a_migration_at_once_take_turns(db: pg.Database) -> 
         synced.set()
         await end.wait()
 
-    async with db.connect() as one, db.connect() as other, db.connect() as watch, anyio.create_task_group() as group:
+    async with db.connect() as one, db.connect() as other, anyio.create_task_group() as group:
         group.start_soon(partial(migrate.migrate, one, after=sync_and_wait))
         await synced.wait()
         group.start_soon(migrate.prepare_roles, other)
-        await waiting(watch, 1)
+        await db.until_blocked()
         end.set()

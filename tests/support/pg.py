@@ -18,6 +18,7 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import anyio
 import asyncpg
 
 from farrier.io import catalog, migrate, pool
@@ -30,6 +31,8 @@ TEMPLATE = "farrier_template"
 
 # Moves the database's clock; what follows in the same transaction is at once later.
 ADVANCE = "UPDATE farrier_test.clock SET shift = shift + $1"
+
+BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 MEMORY = Path("/dev/shm")
 ENOUGH_MEMORY_BYTES = 4 << 30
@@ -80,6 +83,13 @@ class Database:
         """Move the database's clock; every statement that starts from now on sees it."""
         async with self.connect() as conn:
             await conn.execute(ADVANCE, by)
+
+    async def until_blocked(self, sessions: int = 1) -> None:
+        """Return once so many sessions wait for a lock."""
+        async with self.connect() as conn:
+            with anyio.fail_after(PATIENCE.total_seconds()):
+                while await conn.fetchval(BLOCKED) < sessions:
+                    await anyio.lowlevel.checkpoint()
 
     async def now(self) -> datetime:
         """What the database says is the time."""

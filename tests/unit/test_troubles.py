@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncpg
 import pytest
 
+from farrier.io import refusals
 from farrier.io.session import Trouble, Unsendable, classify
 
 TROUBLES = [
@@ -37,3 +38,8 @@ def test_an_error_is_of_the_data_of_the_moment_or_of_the_server(
 
 def test_what_the_driver_cannot_send_is_of_the_data() -> None:
     assert classify(Unsendable("…")) is Trouble.DATA
+
+
+def test_whoever_is_ended_to_resolve_a_deadlock_is_told_to_ask_again() -> None:
+    told = refusals.told(asyncpg.DeadlockDetectedError("deadlock detected"))
+    assert str(told) == "deadlock detected (nothing was written; ask again)"

@@ -1,0 +1,71 @@
+"""A migration locks tables in its own order: whoever the server ends to resolve a deadlock, no run is told an error."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from farrier.io.pool import Connection
+from farrier.model.outcome import Transition
+from farrier.model.schedule import Loaded, Verdict
+from tests.support import loop, pg
+from tests.support.held import hold
+from tests.support.loop import Shop
+from tests.support.toy import Answer, Shape, State, Widget
+
+MADE = Transition[Shape, Answer](to=Shape(State.MADE), reason="it was raw", cause="timer")
+# Of all sessions of the database but the one that plays the migration: who waits for so long finds out why.
+FOUND_OUT = "500ms"
+
+
+@pytest.fixture
+async def shop(db: pg.Database) -> AsyncIterator[Shop]:
+    async with db.connect() as conn:
+        name = await conn.fetchval("SELECT current_database()")
+        await conn.execute(f"ALTER DATABASE {name} SET deadlock_timeout = '{FOUND_OUT}'")
+    async with loop.opened(db) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def migrating(db: pg.Database, table: str) -> AsyncIterator[Connection]:
+    """A migration that holds a table, and is not the one whom the server ends."""
+    async with db.connect() as conn:
+        await conn.execute("SET deadlock_timeout = '1h'")
+        async with conn.transaction():
+            await conn.execute(f"LOCK TABLE {table}")
+            yield conn
+
+
+async def test_a_load_that_is_ended_is_done_again(db: pg.Database, shop: Shop) -> None:
+    await shop.register(1)
+    loaded: list[Loaded[Widget]] = []
+
+    async def load() -> None:
+        loaded.append(await shop.io().load([1]))
+
+    async with anyio.create_task_group() as group, migrating(db, "farrier_toy.requests") as migration:
+        group.start_soon(load)
+        await shop.until_blocked()
+        await migration.execute("LOCK TABLE farrier_toy.widgets")
+    assert loaded[0].unreadable == {}
+    assert loaded[0].resources[1].state is State.RAW
+
+
+async def test_a_commit_that_is_ended_is_done_again_and_blames_no_run(db: pg.Database, shop: Shop) -> None:
+    held = await hold(shop, 1)
+    verdicts: dict[int, Verdict] = {}
+
+    async def commit() -> None:
+        verdicts.update(await held.commit(held.finish(1, MADE), patient=True))
+
+    async with anyio.create_task_group() as group, migrating(db, "farrier_toy.widgets") as migration:
+        group.start_soon(commit)
+        await shop.until_blocked()
+        await migration.execute("LOCK TABLE farrier.schedule")
+    assert verdicts == {1: Verdict.COMMITTED}
+    assert await shop.history(1) == [("raw", "made")]
+    assert (await shop.outcome(1))["reason"] == "it was raw"
