@@ -160,6 +160,14 @@ class Tenancy:
         """Of its last outcome."""
         return str(json.loads((await node.look())["outcome"])["reason"])
 
+    async def until_reason(self, node: Machine, text: str) -> None:
+        """Time passes until the last outcome says so."""
+
+        async def says_so() -> bool:
+            return text in await self.reason(node)
+
+        await self.site.wait_until(says_so, every=5 * SECOND)
+
     async def addresses(self, node: Machine, segment: str = SEGMENT) -> list[str]:
         """Those that it has."""
         return [row["address"] for row in await self.site.conn.fetch(_HELD, node.name, segment)]

@@ -250,10 +250,8 @@ async def test_a_segment_that_is_drained_before_the_deployment_is_not_held_up(db
         node = await lan.begun()  # the partition is missing
         assert await lan.addresses(node) == ["10.9.0.1"]
         assert (await lan.asked("network_segment", SEGMENT, "delete", drain=True))[0] == "accepted"
-        await lan.site.wait(MINUTE)
-        await lan.site.wait(SECOND)
+        await lan.until_reason(node, "is being deleted")
         assert await lan.addresses(node) == []
-        assert "is being deleted" in await lan.reason(node)
         await lan.until_gone("farrier.network_segments", SEGMENT)
 
 
