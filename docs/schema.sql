@@ -17,7 +17,7 @@
 -- schema                                          migrator, schema_steps, schema_set, schema_objects
 -- time                  9                         pulse, mends
 -- model                                           edges, initial_values, workflow_mapping, workflow_statuses, actions,
---                                                 advice, settings, limits
+--                                                 advice, settings, clock_stops, limits
 -- schedule              9                     3   schedule, wake_requests, outcomes, locks
 -- history               3                         history, history_retention
 -- nodes                34          4         20   nodes, node_macs, node_bmcs, bmc_logins, node_identities
@@ -179,6 +179,15 @@ CREATE TABLE farrier.advice (
 CREATE TABLE farrier.settings (
     name  text PRIMARY KEY,  -- as farrier.io.catalog writes it
     value jsonb NOT NULL     -- a number, or the list of identity_placeholders
+);
+
+-- What stops the clock of a limit: it does not run in this state while the fact has this value; see still_clocks.
+CREATE TABLE farrier.clock_stops (
+    kind  text NOT NULL,  -- node, management, onboarding or decommission
+    state text NOT NULL,
+    fact  text NOT NULL,  -- management, manage_asked, onboarding (status of the newest) or has_mode
+    value text NOT NULL,
+    PRIMARY KEY (kind, state, fact, value)
 );
 
 -- How long a node, its workflow and a MAAS region may stay in a state: the limits in force. The migration writes the defaults,
@@ -5060,17 +5069,20 @@ END $$;
 -- Views: nodes
 -- =====================================================================================================================
 
--- Nodes in status `enrolling` whose clock does not run: their onboarding has no mode yet, was cancelled, or waits for an
--- operator; or their BMC is not verified (management unmanaged, enroll or error).
-CREATE OR REPLACE VIEW farrier.idle_enrolling AS
-SELECT n.id
-  FROM farrier.nodes n
-  LEFT JOIN farrier.node_onboardings live ON n.live_workflow_kind = 'onboarding' AND live.id = n.live_workflow_id
-  LEFT JOIN LATERAL (
-       SELECT o.status FROM farrier.node_onboardings o WHERE o.node_id = n.id ORDER BY o.id DESC LIMIT 1) newest ON true
- WHERE n.status = 'enrolling'
-   AND (n.management IN ('unmanaged', 'enroll', 'error') OR live.id IS NOT NULL AND live.mode IS NULL
-        OR newest.status IN ('cancelled', 'failed_manual_intervention'));
+-- The states in which the clock of a node stands still now, by clock_stops: of the node, its management and its live workflow.
+-- Facts are looked up only where a stop asks for them. Read for one node, as (SELECT true ... LIMIT 1) IS NULL: an EXISTS may be
+-- planned as a hash of the facts of all nodes.
+CREATE OR REPLACE VIEW farrier.still_clocks AS
+SELECT n.id AS node_id, s.kind, s.state
+  FROM farrier.nodes n CROSS JOIN farrier.clock_stops s
+ WHERE s.value = CASE s.fact
+           WHEN 'management' THEN n.management
+           WHEN 'manage_asked' THEN (n.bmc ->> 'asked_at' IS NOT NULL)::text
+           WHEN 'onboarding' THEN (SELECT o.status FROM farrier.node_onboardings o WHERE o.node_id = n.id ORDER BY o.id DESC LIMIT 1)
+           WHEN 'has_mode' THEN coalesce((
+                SELECT o.mode IS NOT NULL FROM farrier.node_onboardings o
+                 WHERE n.live_workflow_kind = 'onboarding' AND o.id = n.live_workflow_id), true)::text
+       END;
 
 -- The clocks that run for nodes and have a limit: one row for each layer, and one for a whole workflow (state end_to_end). A
 -- limit of the site comes before one of the model, and that before the general one. above_since is null while the limit is kept.
@@ -5078,18 +5090,18 @@ CREATE OR REPLACE VIEW farrier.node_clocks AS
 SELECT c.node_id, c.kind, c.state, c.substate, c.since, l.lasts AS state_limit,
        CASE WHEN c.since + l.lasts < farrier.now() THEN c.since + l.lasts END AS above_since
   FROM (SELECT n.id AS node_id, 'node' AS kind, n.status AS state, '' AS substate, n.status_entered_at AS since, n.site, n.model
-          FROM farrier.nodes n WHERE NOT EXISTS (SELECT FROM farrier.idle_enrolling i WHERE i.id = n.id)
+          FROM farrier.nodes n
         UNION ALL
         SELECT n.id, 'management', n.management, '', n.management_entered_at, n.site, n.model
           FROM farrier.nodes n
-         WHERE n.status <> 'deleted' AND (n.management <> 'enroll' OR n.bmc ->> 'asked_at' IS NOT NULL)
+         WHERE n.status <> 'deleted'
         UNION ALL
         SELECT n.id, w.kind, c.state, c.substate, c.since, n.site, n.model
           FROM farrier.nodes n
           JOIN LATERAL (
                SELECT 'onboarding' AS kind, o.status, o.stage, o.status_entered_at, o.stage_entered_at, o.mode_given_at
                  FROM farrier.node_onboardings o
-                WHERE n.live_workflow_kind = 'onboarding' AND o.id = n.live_workflow_id AND o.mode IS NOT NULL
+                WHERE n.live_workflow_kind = 'onboarding' AND o.id = n.live_workflow_id
                UNION ALL
                SELECT 'decommission', d.status, d.stage, d.status_entered_at, d.stage_entered_at, d.mode_given_at
                  FROM farrier.node_decommissions d
@@ -5102,7 +5114,10 @@ SELECT c.node_id, c.kind, c.state, c.substate, c.since, l.lasts AS state_limit,
        SELECT x.lasts FROM farrier.limits x
         WHERE x.kind = c.kind AND x.state = c.state AND x.substate = c.substate
           AND (x.scope = '' OR x.scope = 'site' AND x.name = c.site OR x.scope = 'model' AND x.name = c.model)
-        ORDER BY x.scope DESC LIMIT 1) l;
+        ORDER BY x.scope DESC LIMIT 1) l
+ WHERE c.since IS NOT NULL
+   AND ((c.kind, c.state) NOT IN (SELECT s.kind, s.state FROM farrier.clock_stops s)
+        OR (SELECT true FROM farrier.still_clocks i WHERE i.node_id = c.node_id AND i.kind = c.kind AND i.state = c.state LIMIT 1) IS NULL);
 
 -- One row for each node that is not deleted, for schedulers: its status, the clock of that, and whether it is schedulable; no
 -- workflow and no stage.
@@ -5527,11 +5542,12 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA farrier TO farrier_controller;
 GRANT SELECT ON
     farrier.migrator, farrier.schema_steps, farrier.schema_set, farrier.schema_objects,
-    farrier.edges, farrier.initial_values, farrier.workflow_mapping, farrier.workflow_statuses, farrier.actions, farrier.advice,
+    farrier.edges, farrier.initial_values, farrier.workflow_mapping, farrier.workflow_statuses, farrier.clock_stops,
+    farrier.actions, farrier.advice,
     farrier.kinds, farrier.kind_states, farrier.kind_actions, farrier.callable,
     farrier.locks, farrier.history, farrier.history_retention,
     farrier.node_bmcs, farrier.node_identities, farrier.bmc_logins, farrier.workers,
-    farrier.brakes_holding, farrier.idle_enrolling, farrier.maas_motion, farrier.node_clocks,
+    farrier.brakes_holding, farrier.still_clocks, farrier.maas_motion, farrier.node_clocks,
     farrier.node_inventory, farrier.node_lifecycle
     TO farrier_controller;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;
@@ -5565,10 +5581,10 @@ GRANT EXECUTE ON FUNCTION
 
 -- Dashboards and people who look: everything but secrets and the tokens of leases.
 GRANT SELECT ON
-    farrier.node_inventory, farrier.node_lifecycle, farrier.node_clocks, farrier.idle_enrolling, farrier.brakes_holding,
+    farrier.node_inventory, farrier.node_lifecycle, farrier.node_clocks, farrier.still_clocks, farrier.brakes_holding,
     farrier.nodes, farrier.node_onboardings, farrier.node_decommissions, farrier.node_observations, farrier.maas_regions,
     farrier.intents, farrier.history, farrier.outcomes, farrier.workers, farrier.departures, farrier.brake_lifts,
-    farrier.limits, farrier.edges, farrier.workflow_statuses, farrier.actions, farrier.advice,
+    farrier.limits, farrier.edges, farrier.workflow_statuses, farrier.clock_stops, farrier.actions, farrier.advice,
     farrier.kinds, farrier.kind_states, farrier.kind_actions, farrier.resource_intents, farrier.number_pools, farrier.pool_numbers
     TO farrier_reader;
 GRANT SELECT (kind, id, lane, reruns, due_at, wake_seq, claimed_wake_seq, owner, outcome_key) ON farrier.schedule TO farrier_reader;

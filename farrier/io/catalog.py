@@ -28,6 +28,7 @@ from farrier.model import (
     mapping,
     observation,
     params,
+    sla,
     workflow,
 )
 from farrier.model.built_in import BUILT_IN
@@ -39,6 +40,7 @@ _INITIAL_VALUES = statements.load("catalog/initial_values")
 _MAPPING = statements.load("catalog/mapping")
 _WORKFLOW_STATUSES = statements.load("catalog/workflow_statuses")
 _ACTIONS = statements.load("catalog/actions")
+_CLOCK_STOPS = statements.load("catalog/clock_stops")
 _ADVICE = statements.load("catalog/advice")
 _MAKE_KIND = statements.load("schema/make_kind")
 _KIND_STATES = statements.load("catalog/kind_states")
@@ -57,6 +59,7 @@ async def sync(conn: Connection) -> None:
         await conn.execute(_EDGES, *_columns(_edges(), width=4))
         await conn.execute(_INITIAL_VALUES, *_columns(_initial_values(), width=3))
         await conn.execute(_MAPPING, *_columns(_mapping(), width=3))
+        await conn.execute(_CLOCK_STOPS, *_columns(_clock_stops(), width=4))
         await conn.execute(_WORKFLOW_STATUSES, *_columns(_workflow_statuses(), width=5))
         await _sync_actions(conn)
         for spec in BUILT_IN:
@@ -142,6 +145,11 @@ def _workflow_statuses() -> list[tuple[Any, ...]]:
     """(status, ended, succeeded, failed, at work)."""
     sets = (workflow.TERMINAL, workflow.SUCCEEDED, workflow.FAILED, workflow.AT_WORK)
     return [(status, *(status in of for of in sets)) for status in workflow.WorkflowStatus]
+
+
+def _clock_stops() -> list[tuple[str, ...]]:
+    """(kind, state, fact, value)."""
+    return [(edges.LAYER_KIND[stop.layer], stop.state, stop.fact, value) for stop in sla.STOPS for value in stop.values]
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], *, width: int) -> list[list[Any]]:

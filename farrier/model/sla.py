@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import assert_never
 
 import msgspec
@@ -35,6 +36,18 @@ class Default(msgspec.Struct, frozen=True):
         return f"unless {self.unless}" if self.unless else self.why_none
 
 
+class Fact(StrEnum):
+    """What may stop a clock."""
+
+    MANAGEMENT = "management"
+    MANAGE_ASKED = "manage_asked"
+    ONBOARDING = "onboarding"
+    HAS_MODE = "has_mode"
+
+
+YES, NO = "true", "false"
+
+
 class SlaFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What switches a clock off. `onboarding` is the node's last one, live or ended."""
 
@@ -42,6 +55,44 @@ class SlaFacts(msgspec.Struct, frozen=True, kw_only=True):
     manage_asked: bool = False  # intent `manage` came since management entered `enroll`
     onboarding: WorkflowStatus | None = None
     has_mode: bool = True  # the workflow in question was given a mode
+
+    def of(self, fact: Fact) -> str | None:
+        """What `STOPS` compares; None for an onboarding that never was."""
+        match fact:
+            case Fact.MANAGEMENT:
+                return self.management
+            case Fact.MANAGE_ASKED:
+                return YES if self.manage_asked else NO
+            case Fact.ONBOARDING:
+                return self.onboarding
+            case Fact.HAS_MODE:
+                return YES if self.has_mode else NO
+            case _ as never:
+                assert_never(never)
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """The clock of this state stands still while the fact has one of these values."""
+
+    layer: Layer
+    state: str
+    fact: Fact
+    values: tuple[str, ...]
+
+
+_NO_BMC = (Management.UNMANAGED, Management.ENROLL, Management.ERROR)
+_IDLE = (WorkflowStatus.CANCELLED, WorkflowStatus.FAILED_MANUAL_INTERVENTION)
+
+STOPS: tuple[Stop, ...] = (
+    Stop(Layer.STATUS, NodeStatus.ENROLLING, Fact.MANAGEMENT, _NO_BMC),
+    Stop(Layer.STATUS, NodeStatus.ENROLLING, Fact.ONBOARDING, _IDLE),
+    Stop(Layer.STATUS, NodeStatus.ENROLLING, Fact.HAS_MODE, (NO,)),
+    Stop(Layer.MANAGEMENT, Management.ENROLL, Fact.MANAGE_ASKED, (NO,)),
+    Stop(Layer.ONBOARDING, WorkflowStatus.PENDING, Fact.HAS_MODE, (NO,)),
+    Stop(Layer.DECOMMISSION, WorkflowStatus.PENDING, Fact.HAS_MODE, (NO,)),
+)
+"""Where a state waits for somebody who has not asked for anything yet. The database's view of clocks that stand still
+is filled from it."""
 
 
 _ENDED = Default(None, "it has ended")
@@ -163,7 +214,7 @@ def limit(
 ) -> timedelta | None:
     """The limit that holds for this node now; None when its clock does not run. A running workflow needs
     `stage`."""
-    if exempt(layer, state, facts):
+    if stands_still(layer, state, facts):
         return None
     if overrides:
         changed = overrides.get(key(layer, state, stage if state == WorkflowStatus.RUNNING else None))
@@ -174,24 +225,9 @@ def limit(
     return DEFAULTS[layer][state].limit
 
 
-def exempt(layer: Layer, state: str, facts: SlaFacts) -> bool:
-    """True when the state has a limit in general, but waits for somebody who has not asked for anything
-    yet."""
-    match layer:
-        case Layer.STATUS:
-            return state == NodeStatus.ENROLLING and _enrolling_is_idle(facts)
-        case Layer.MANAGEMENT:
-            return state == Management.ENROLL and not facts.manage_asked
-        case Layer.ONBOARDING | Layer.DECOMMISSION:
-            return state == WorkflowStatus.PENDING and not facts.has_mode
-        case _ as never:
-            assert_never(never)
-
-
-def _enrolling_is_idle(facts: SlaFacts) -> bool:
-    idle = (WorkflowStatus.CANCELLED, WorkflowStatus.FAILED_MANUAL_INTERVENTION)
-    no_bmc = (Management.UNMANAGED, Management.ENROLL, Management.ERROR)
-    return not facts.has_mode or facts.onboarding in idle or facts.management in no_bmc
+def stands_still(layer: Layer, state: str, facts: SlaFacts) -> bool:
+    """True when the state has a limit in general, but its clock does not run now."""
+    return any(stop.layer is layer and stop.state == state and facts.of(stop.fact) in stop.values for stop in STOPS)
 
 
 def breach(limit: timedelta | None, entered_at: datetime, now: datetime) -> timedelta | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 
-from farrier.model import bmc, census, health, observation, workflow
+from farrier.model import bmc, census, health, observation, sla, workflow
 from tests.architecture import sources
 
 # A word on its own, and the words of an array.
@@ -21,6 +21,7 @@ SETS: Mapping[str, frozenset[str]] = {
     "workflow.TERMINAL": workflow.TERMINAL,
     "workflow.FAILED": workflow.FAILED,
     "workflow.AT_WORK": workflow.AT_WORK,
+    **{f"sla.STOPS of {stop.state} by {stop.fact}": frozenset(stop.values) for stop in sla.STOPS},
 }
 # Each is sought in the files that mention its subject.
 VALUES: Mapping[str, tuple[timedelta | int, str]] = {
@@ -30,7 +31,14 @@ VALUES: Mapping[str, tuple[timedelta | int, str]] = {
     "observation.CONFIRMED_AFTER": (observation.CONFIRMED_AFTER, "node_observations"),
     "census.FAILING_AFTER": (census.FAILING_AFTER, "outcomes"),
 }
+# What was asked for of a node: the facts of `sla.STOPS` that are no state.
+ASKED = "sla.Fact.MANAGE_ASKED or HAS_MODE"
+LOOKS_WHAT_WAS_ASKED = re.compile(r"asked_at' IS\b|\bmode IS\b")
+
 EXCEPT: Mapping[tuple[str, str], str] = {
+    ("nodes/still_clocks.sql", ASKED): "the one place",
+    ("queries/nodes.sql", ASKED): "the fact itself, for Python",
+    ("nodes/register_node.sql", "sla.STOPS of enrolling by management"): "in which of them a node begins",
     ("queries/census.sql", "workflow.AT_WORK"): "the clock of `running` is its stage's; `compensating` may be a cancel",
 }
 
@@ -50,6 +58,8 @@ def copied(path: Path) -> Iterator[str]:
     text = sources.uncommented_sql(path)
     words, values = set(words_in(text)), {*durations_in(text), *map(int, NUMBER.findall(text))}
     yield from (name for name, members in SETS.items() if len(words & members) > 1)
+    if LOOKS_WHAT_WAS_ASKED.search(text):
+        yield ASKED
     yield from (name for name, (value, subject) in VALUES.items() if subject in text and value in values)
 
 

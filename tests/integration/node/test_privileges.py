@@ -47,6 +47,7 @@ OF_THE_MODEL = (
     "initial_values",
     "workflow_mapping",
     "workflow_statuses",
+    "clock_stops",
     "actions",
     "advice",
     "settings",

@@ -13,11 +13,12 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA farrier TO farrier_controller;
 GRANT SELECT ON
     farrier.migrator, farrier.schema_steps, farrier.schema_set, farrier.schema_objects,
-    farrier.edges, farrier.initial_values, farrier.workflow_mapping, farrier.workflow_statuses, farrier.actions, farrier.advice,
+    farrier.edges, farrier.initial_values, farrier.workflow_mapping, farrier.workflow_statuses, farrier.clock_stops,
+    farrier.actions, farrier.advice,
     farrier.kinds, farrier.kind_states, farrier.kind_actions, farrier.callable,
     farrier.locks, farrier.history, farrier.history_retention,
     farrier.node_bmcs, farrier.node_identities, farrier.bmc_logins, farrier.workers,
-    farrier.brakes_holding, farrier.idle_enrolling, farrier.maas_motion, farrier.node_clocks,
+    farrier.brakes_holding, farrier.still_clocks, farrier.maas_motion, farrier.node_clocks,
     farrier.node_inventory, farrier.node_lifecycle
     TO farrier_controller;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;

@@ -57,6 +57,15 @@ CREATE TABLE farrier.settings (
     value jsonb NOT NULL     -- a number, or the list of identity_placeholders
 );
 
+-- What stops the clock of a limit: it does not run in this state while the fact has this value; see still_clocks.
+CREATE TABLE farrier.clock_stops (
+    kind  text NOT NULL,  -- node, management, onboarding or decommission
+    state text NOT NULL,
+    fact  text NOT NULL,  -- management, manage_asked, onboarding (status of the newest) or has_mode
+    value text NOT NULL,
+    PRIMARY KEY (kind, state, fact, value)
+);
+
 -- How long a node, its workflow and a MAAS region may stay in a state: the limits in force. The migration writes the defaults,
 -- each controller that starts those of its settings.
 CREATE TABLE farrier.limits (

@@ -7,12 +7,14 @@
 WITH limits AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::interval[])
                   AS l (kind, state, substate, scope, name, lasts)),
--- Of each place the shortest limit that anything there may have, and by whose name it is another one.
+-- Of each place the shortest limit that anything there may have, by whose name it is another one, and whether a clock may stand
+-- still there.
 floors AS MATERIALIZED (
     SELECT row_number() OVER () AS place, kind, state, substate, min(lasts) AS lasts, min(lasts) FILTER (WHERE scope = '') AS usual,
            jsonb_object_agg(name, lasts) FILTER (WHERE scope = 'model') AS models,
-           jsonb_object_agg(name, lasts) FILTER (WHERE scope = 'site') AS sites
-      FROM limits GROUP BY kind, state, substate),
+           jsonb_object_agg(name, lasts) FILTER (WHERE scope = 'site') AS sites,
+           EXISTS (SELECT FROM farrier.clock_stops s WHERE s.kind = l.kind AND s.state = l.state) AS stops
+      FROM limits l GROUP BY kind, state, substate),
 counted AS MATERIALIZED (
     SELECT status, count(*) AS n, min(status_entered_at) AS first FROM farrier.nodes WHERE status < 'deleted' GROUP BY status
     UNION ALL
@@ -34,13 +36,13 @@ not_on AS MATERIALIZED (
     SELECT CASE power WHEN 'off' THEN 'off' ELSE 'unknown' END AS power, count(*) AS n FROM farrier.nodes
      WHERE power IS DISTINCT FROM 'on' AND management = 'manageable' AND status <> 'deleted' GROUP BY 1),
 workflows AS MATERIALIZED (
-    SELECT 'onboarding' AS kind, o.id, o.node_id, o.status, o.mode, o.failure_class, o.mode_given_at,
+    SELECT 'onboarding' AS kind, o.id, o.node_id, o.status, o.failure_class, o.mode_given_at,
            o.status = 'compensating' AND o.after_undo IS DISTINCT FROM 'restart' AS is_being_cancelled,
            CASE o.status WHEN 'running' THEN coalesce(o.stage, '') ELSE '' END AS substate,
            CASE o.status WHEN 'running' THEN o.stage_entered_at ELSE o.status_entered_at END AS entered_at
       FROM farrier.node_onboardings o WHERE o.ended_at IS NULL
     UNION ALL
-    SELECT 'decommission', d.id, d.node_id, d.status, d.mode, d.failure_class, d.mode_given_at,
+    SELECT 'decommission', d.id, d.node_id, d.status, d.failure_class, d.mode_given_at,
            d.status = 'compensating' AND d.after_undo IS DISTINCT FROM 'restart',
            CASE d.status WHEN 'running' THEN coalesce(d.stage, '') ELSE '' END,
            CASE d.status WHEN 'running' THEN d.stage_entered_at ELSE d.status_entered_at END
@@ -68,7 +70,7 @@ late AS (
            SELECT x.id, x.site, x.model, x.status_entered_at AS entered_at FROM farrier.nodes x
             WHERE x.status = f.state AND x.status_entered_at < farrier.now() - f.lasts
               AND (x.paused IS NULL OR x.id IN (SELECT g.id FROM goes_on g))
-              AND (x.status <> 'enrolling' OR NOT EXISTS (SELECT FROM farrier.idle_enrolling i WHERE i.id = x.id))
+              AND (NOT f.stops OR (SELECT true FROM farrier.still_clocks s WHERE s.node_id = x.id AND s.kind = f.kind AND s.state = f.state LIMIT 1) IS NULL)
            OFFSET 0) n
      WHERE f.kind = 'node'
     UNION ALL
@@ -76,13 +78,16 @@ late AS (
       FROM floors f CROSS JOIN LATERAL (
            SELECT x.id, x.site, x.model, x.management_entered_at AS entered_at FROM farrier.nodes x
             WHERE x.management = f.state AND x.management_entered_at < farrier.now() - f.lasts AND x.status <> 'deleted'
-              AND x.paused IS NULL AND (x.management <> 'enroll' OR x.bmc ->> 'asked_at' IS NOT NULL) OFFSET 0) n
+              AND x.paused IS NULL
+              AND (NOT f.stops OR (SELECT true FROM farrier.still_clocks s WHERE s.node_id = x.id AND s.kind = f.kind AND s.state = f.state LIMIT 1) IS NULL)
+           OFFSET 0) n
      WHERE f.kind = 'management'
     UNION ALL
     SELECT w.place, n.id, n.site, n.model, w.entered_at
       FROM (SELECT f.place, w.node_id, w.entered_at
               FROM floors f JOIN workflows w ON w.kind = f.kind AND w.status = f.state AND w.substate = f.substate
-             WHERE w.entered_at < farrier.now() - f.lasts AND (w.status <> 'pending' OR w.mode IS NOT NULL)
+             WHERE w.entered_at < farrier.now() - f.lasts
+               AND (NOT f.stops OR (SELECT true FROM farrier.still_clocks s WHERE s.node_id = w.node_id AND s.kind = f.kind AND s.state = f.state LIMIT 1) IS NULL)
             UNION ALL
             SELECT f.place, w.node_id, w.mode_given_at
               FROM floors f JOIN workflows w ON w.kind = f.kind AND f.state = 'end_to_end'

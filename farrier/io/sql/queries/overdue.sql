@@ -2,7 +2,7 @@
 -- $1 to $3: statuses, managements and sites that are wanted, empty for any; $4 the time; $5 to $10: limits as
 -- (kind, state, substate, scope, name, lasts), scope '', 'model' or 'site'; $11 to $13: states that this program knows, because
 -- of a node in another it can say nothing; $14 how many, null for all; $15 as $6 of the inventory. By index, only what is older than the shortest limit
--- that anything in its state may have; which clocks do not run is as in `farrier.model.sla`.
+-- that anything in its state may have, and whose clock does not stand still.
 WITH limits AS MATERIALIZED (
     SELECT * FROM unnest($5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::interval[])
                   AS l (kind, state, substate, scope, name, lasts)),
@@ -11,15 +11,16 @@ known AS MATERIALIZED (
 floors AS MATERIALIZED (
     SELECT row_number() OVER () AS place, kind, state, substate, min(lasts) AS lasts, min(lasts) FILTER (WHERE scope = '') AS usual,
            jsonb_object_agg(name, lasts) FILTER (WHERE scope = 'model') AS models,
-           jsonb_object_agg(name, lasts) FILTER (WHERE scope = 'site') AS sites
-      FROM limits GROUP BY kind, state, substate),
+           jsonb_object_agg(name, lasts) FILTER (WHERE scope = 'site') AS sites,
+           EXISTS (SELECT FROM farrier.clock_stops s WHERE s.kind = l.kind AND s.state = l.state) AS stops
+      FROM limits l GROUP BY kind, state, substate),
 workflows AS MATERIALIZED (
-    SELECT 'onboarding' AS kind, o.id, o.status, o.mode, o.mode_given_at,
+    SELECT 'onboarding' AS kind, o.id, o.status, o.mode_given_at,
            CASE o.status WHEN 'running' THEN coalesce(o.stage, '') ELSE '' END AS substate,
            CASE o.status WHEN 'running' THEN o.stage_entered_at ELSE o.status_entered_at END AS entered_at, o.node_id
       FROM farrier.node_onboardings o WHERE o.ended_at IS NULL
     UNION ALL
-    SELECT 'decommission', d.id, d.status, d.mode, d.mode_given_at,
+    SELECT 'decommission', d.id, d.status, d.mode_given_at,
            CASE d.status WHEN 'running' THEN coalesce(d.stage, '') ELSE '' END,
            CASE d.status WHEN 'running' THEN d.stage_entered_at ELSE d.status_entered_at END, d.node_id
       FROM farrier.node_decommissions d WHERE d.ended_at IS NULL),
@@ -28,7 +29,7 @@ late AS (
       FROM floors f CROSS JOIN LATERAL (
            SELECT x.id, x.site, x.model, x.status_entered_at AS entered_at FROM farrier.nodes x
             WHERE x.status = f.state AND x.status_entered_at < $4::timestamptz - f.lasts
-              AND (x.status <> 'enrolling' OR NOT EXISTS (SELECT FROM farrier.idle_enrolling i WHERE i.id = x.id))
+              AND (NOT f.stops OR (SELECT true FROM farrier.still_clocks s WHERE s.node_id = x.id AND s.kind = f.kind AND s.state = f.state LIMIT 1) IS NULL)
            OFFSET 0) n
      WHERE f.kind = 'node'
     UNION ALL
@@ -36,13 +37,15 @@ late AS (
       FROM floors f CROSS JOIN LATERAL (
            SELECT x.id, x.site, x.model, x.management_entered_at AS entered_at FROM farrier.nodes x
             WHERE x.management = f.state AND x.management_entered_at < $4 - f.lasts AND x.status <> 'deleted'
-              AND (x.management <> 'enroll' OR x.bmc ->> 'asked_at' IS NOT NULL) OFFSET 0) n
+              AND (NOT f.stops OR (SELECT true FROM farrier.still_clocks s WHERE s.node_id = x.id AND s.kind = f.kind AND s.state = f.state LIMIT 1) IS NULL)
+           OFFSET 0) n
      WHERE f.kind = 'management'
     UNION ALL
     SELECT w.place, n.id, n.site, n.model, w.entered_at
       FROM (SELECT f.place, w.kind, w.id, w.node_id, w.entered_at
               FROM floors f JOIN workflows w ON w.kind = f.kind AND w.status = f.state AND w.substate = f.substate
-             WHERE w.entered_at < $4 - f.lasts AND (w.status <> 'pending' OR w.mode IS NOT NULL)
+             WHERE w.entered_at < $4 - f.lasts
+               AND (NOT f.stops OR (SELECT true FROM farrier.still_clocks s WHERE s.node_id = w.node_id AND s.kind = f.kind AND s.state = f.state LIMIT 1) IS NULL)
             UNION ALL
             SELECT f.place, w.kind, w.id, w.node_id, w.mode_given_at
               FROM floors f JOIN workflows w ON w.kind = f.kind AND f.state = 'end_to_end'

@@ -4,18 +4,18 @@ CREATE OR REPLACE VIEW farrier.node_clocks AS
 SELECT c.node_id, c.kind, c.state, c.substate, c.since, l.lasts AS state_limit,
        CASE WHEN c.since + l.lasts < farrier.now() THEN c.since + l.lasts END AS above_since
   FROM (SELECT n.id AS node_id, 'node' AS kind, n.status AS state, '' AS substate, n.status_entered_at AS since, n.site, n.model
-          FROM farrier.nodes n WHERE NOT EXISTS (SELECT FROM farrier.idle_enrolling i WHERE i.id = n.id)
+          FROM farrier.nodes n
         UNION ALL
         SELECT n.id, 'management', n.management, '', n.management_entered_at, n.site, n.model
           FROM farrier.nodes n
-         WHERE n.status <> 'deleted' AND (n.management <> 'enroll' OR n.bmc ->> 'asked_at' IS NOT NULL)
+         WHERE n.status <> 'deleted'
         UNION ALL
         SELECT n.id, w.kind, c.state, c.substate, c.since, n.site, n.model
           FROM farrier.nodes n
           JOIN LATERAL (
                SELECT 'onboarding' AS kind, o.status, o.stage, o.status_entered_at, o.stage_entered_at, o.mode_given_at
                  FROM farrier.node_onboardings o
-                WHERE n.live_workflow_kind = 'onboarding' AND o.id = n.live_workflow_id AND o.mode IS NOT NULL
+                WHERE n.live_workflow_kind = 'onboarding' AND o.id = n.live_workflow_id
                UNION ALL
                SELECT 'decommission', d.status, d.stage, d.status_entered_at, d.stage_entered_at, d.mode_given_at
                  FROM farrier.node_decommissions d
@@ -28,4 +28,7 @@ SELECT c.node_id, c.kind, c.state, c.substate, c.since, l.lasts AS state_limit,
        SELECT x.lasts FROM farrier.limits x
         WHERE x.kind = c.kind AND x.state = c.state AND x.substate = c.substate
           AND (x.scope = '' OR x.scope = 'site' AND x.name = c.site OR x.scope = 'model' AND x.name = c.model)
-        ORDER BY x.scope DESC LIMIT 1) l;
+        ORDER BY x.scope DESC LIMIT 1) l
+ WHERE c.since IS NOT NULL
+   AND ((c.kind, c.state) NOT IN (SELECT s.kind, s.state FROM farrier.clock_stops s)
+        OR (SELECT true FROM farrier.still_clocks i WHERE i.node_id = c.node_id AND i.kind = c.kind AND i.state = c.state LIMIT 1) IS NULL);

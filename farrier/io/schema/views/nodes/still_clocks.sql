@@ -1,0 +1,14 @@
+-- The states in which the clock of a node stands still now, by clock_stops: of the node, its management and its live workflow.
+-- Facts are looked up only where a stop asks for them. Read for one node, as (SELECT true ... LIMIT 1) IS NULL: an EXISTS may be
+-- planned as a hash of the facts of all nodes.
+CREATE OR REPLACE VIEW farrier.still_clocks AS
+SELECT n.id AS node_id, s.kind, s.state
+  FROM farrier.nodes n CROSS JOIN farrier.clock_stops s
+ WHERE s.value = CASE s.fact
+           WHEN 'management' THEN n.management
+           WHEN 'manage_asked' THEN (n.bmc ->> 'asked_at' IS NOT NULL)::text
+           WHEN 'onboarding' THEN (SELECT o.status FROM farrier.node_onboardings o WHERE o.node_id = n.id ORDER BY o.id DESC LIMIT 1)
+           WHEN 'has_mode' THEN coalesce((
+                SELECT o.mode IS NOT NULL FROM farrier.node_onboardings o
+                 WHERE n.live_workflow_kind = 'onboarding' AND o.id = n.live_workflow_id), true)::text
+       END;
