@@ -23,7 +23,7 @@
 -- nodes                34          4         20   nodes, node_macs, node_bmcs, bmc_logins, node_identities
 -- workflows             5                    12   node_onboardings, node_decommissions
 -- agents               12                     1   bootstrap_tokens, node_agents
--- tasks                19                         node_tasks, workers
+-- tasks                18                         task_types, node_tasks, workers
 -- intents               5                     3   intents
 -- maas                 14          1          3   maas_regions, node_observations
 -- brakes                5          1              departures, brakes, brake_lifts
@@ -558,12 +558,17 @@ CREATE INDEX node_agents_unwell ON farrier.node_agents (condition) WHERE conditi
 
 -- Tasks of decommissions, and the logins that may work on them.
 
+-- The types of tasks that there are. Written by every migration.
+CREATE TABLE farrier.task_types (
+    type text PRIMARY KEY
+);
+
 -- Tasks of decommissions for agents and workers. At most one of a type is live for a node.
 CREATE TABLE farrier.node_tasks (
     id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     node_id       bigint      NOT NULL REFERENCES farrier.nodes,
     workflow_id   bigint      NOT NULL REFERENCES farrier.node_decommissions,  -- the decommission that it belongs to
-    type          text        NOT NULL,                        -- farrier.model.node.TaskType
+    type          text        NOT NULL,                        -- one of task_types
     status        text        NOT NULL DEFAULT 'queued'
                   CHECK (status IN ('queued', 'dispatched', 'succeeded', 'failed', 'expired', 'cancelled')),
                                                                -- dispatched: claimed
@@ -579,9 +584,10 @@ CREATE TABLE farrier.node_tasks (
                                                                -- text that says why
     created_at    timestamptz NOT NULL DEFAULT farrier.now(),  -- when it was queued
     dispatched_at timestamptz,                                 -- when it was claimed
-    ended_at      timestamptz                                  -- when it ended, in whichever status
+    ended_at      timestamptz,                                 -- when it ended, in whichever status
+    CONSTRAINT ended_with_status CHECK ((ended_at IS NULL) = (status IN ('queued', 'dispatched')))
 );
-CREATE UNIQUE INDEX node_tasks_live ON farrier.node_tasks (node_id, type) WHERE status IN ('queued', 'dispatched');
+CREATE UNIQUE INDEX node_tasks_live ON farrier.node_tasks (node_id, type) WHERE ended_at IS NULL;
 CREATE INDEX node_tasks_queued ON farrier.node_tasks (type, id) WHERE status = 'queued';
 CREATE INDEX node_tasks_workflow ON farrier.node_tasks (workflow_id, type, id);
 CREATE INDEX node_tasks_node ON farrier.node_tasks (node_id, id);
@@ -2342,7 +2348,7 @@ BEGIN
             SELECT c.run, c.task FROM jsonb_to_recordset(changes -> 'ends') c (run bigint, task bigint)
         ), free AS MATERIALIZED (
             SELECT t.id FROM farrier.node_tasks t
-             WHERE t.id IN (SELECT a.task FROM asked a) AND t.status IN ('queued', 'dispatched')
+             WHERE t.id IN (SELECT a.task FROM asked a) AND t.ended_at IS NULL
              ORDER BY t.id FOR NO KEY UPDATE SKIP LOCKED
         )
         SELECT coalesce(array_agg(DISTINCT a.run), '{}') INTO overtaken
@@ -2814,14 +2820,16 @@ END $$;
 -- farrier_worker, to call the functions. FR400 for an unknown type, FR404 for an unknown login.
 CREATE OR REPLACE FUNCTION farrier.grant_worker(login text, types text[], site text DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    known text[] := ARRAY(SELECT t.type FROM task_types t ORDER BY t.type);
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = grant_worker.login) THEN
         RAISE EXCEPTION 'no login is named %', coalesce(quote_literal(left(login, 80)), 'null')
             USING ERRCODE = 'FR404', HINT = 'Create it first: CREATE ROLE ... LOGIN IN ROLE farrier_worker.';
     END IF;
-    IF coalesce(cardinality(types), 0) = 0 OR NOT types <@ task_types() THEN
+    IF coalesce(cardinality(types), 0) = 0 OR NOT types <@ known THEN
         RAISE EXCEPTION 'expected one or more task types, got %', coalesce(left(types::text, 200), 'null')
-            USING ERRCODE = 'FR400', HINT = 'Known: ' || array_to_string(task_types(), ', ');
+            USING ERRCODE = 'FR400', HINT = 'Known: ' || array_to_string(known, ', ');
     END IF;
     INSERT INTO workers AS w (login, types, site) VALUES (grant_worker.login, grant_worker.types, grant_worker.site)
         ON CONFLICT ON CONSTRAINT workers_pkey
@@ -2838,7 +2846,7 @@ BEGIN
       FROM farrier.nodes n
      WHERE n.id = t.node_id AND t.id = ANY (ARRAY(
         SELECT o.id FROM farrier.node_tasks o JOIN jsonb_to_recordset(begun) r (node_id bigint) ON r.node_id = o.node_id
-         WHERE o.status IN ('queued', 'dispatched') ORDER BY o.id FOR NO KEY UPDATE OF o SKIP LOCKED));
+         WHERE o.ended_at IS NULL ORDER BY o.id FOR NO KEY UPDATE OF o SKIP LOCKED));
 END $$;
 
 -- Returns whether the task ended this way under this lease token: the call was made before, and its reply was lost.
@@ -2936,10 +2944,6 @@ BEGIN
     RETURNING t.id, t.node_id, next.name, t.type, t.params, t.attempt, t.lease_token, t.lease_until;
 END $$;
 
--- Returns the types of tasks that the model has: farrier.model.node.TaskType.
-CREATE OR REPLACE FUNCTION farrier.task_types() RETURNS text[] LANGUAGE sql IMMUTABLE
-    RETURN '{node.drain,node.uninstall,node.scrub_gpu,node.cleanup_storage,node.validate_clean,node.release_allocations}'::text[];
-
 -- Writes sections `ends` and `tasks` of a commit of nodes: ends tasks, then creates tasks of the live decommission. A task of a
 -- type that is live already is not created again. That is looked up first, because the unique index alone would wait for an agent
 -- that is just finishing the task. Called by write_nodes.
@@ -2949,7 +2953,7 @@ BEGIN
     UPDATE farrier.node_tasks t
        SET status = r.status, result = to_jsonb(r.result), ended_at = farrier.now()
       FROM jsonb_to_recordset(changes -> 'ends') r (task bigint, status text, result text)
-     WHERE t.id = r.task AND t.status IN ('queued', 'dispatched');
+     WHERE t.id = r.task AND t.ended_at IS NULL;
     INSERT INTO farrier.node_tasks (node_id, workflow_id, type, status, params, attempt, failures, result, ended_at)
     SELECT n.id, n.live_workflow_id, r.type, coalesce(r.ended, 'queued'), r.params, r.attempt, r.failures,
            to_jsonb(r.result), CASE WHEN r.ended IS NOT NULL THEN farrier.now() END
@@ -2958,8 +2962,8 @@ BEGIN
       JOIN farrier.nodes n ON n.id = r.run
      WHERE r.ended IS NOT NULL
         OR NOT EXISTS (SELECT FROM farrier.node_tasks t
-                        WHERE t.node_id = n.id AND t.type = r.type AND t.status IN ('queued', 'dispatched'))
-        ON CONFLICT (node_id, type) WHERE status IN ('queued', 'dispatched') DO NOTHING;
+                        WHERE t.node_id = n.id AND t.type = r.type AND t.ended_at IS NULL)
+        ON CONFLICT (node_id, type) WHERE ended_at IS NULL DO NOTHING;
 END $$;
 
 -- =====================================================================================================================
@@ -5543,7 +5547,7 @@ GRANT USAGE ON ALL SEQUENCES IN SCHEMA farrier TO farrier_controller;
 GRANT SELECT ON
     farrier.migrator, farrier.schema_steps, farrier.schema_set, farrier.schema_objects,
     farrier.edges, farrier.initial_values, farrier.workflow_mapping, farrier.workflow_statuses, farrier.clock_stops,
-    farrier.actions, farrier.advice,
+    farrier.actions, farrier.advice, farrier.task_types,
     farrier.kinds, farrier.kind_states, farrier.kind_actions, farrier.callable,
     farrier.locks, farrier.history, farrier.history_retention,
     farrier.node_bmcs, farrier.node_identities, farrier.bmc_logins, farrier.workers,

@@ -34,6 +34,7 @@ from farrier.model import (
 from farrier.model.built_in import BUILT_IN
 from farrier.model.kinds import CREATE, LAYER, KindSpec
 from farrier.model.limits import Limits
+from farrier.model.node import TaskType
 
 _EDGES = statements.load("catalog/edges")
 _INITIAL_VALUES = statements.load("catalog/initial_values")
@@ -42,6 +43,7 @@ _WORKFLOW_STATUSES = statements.load("catalog/workflow_statuses")
 _ACTIONS = statements.load("catalog/actions")
 _CLOCK_STOPS = statements.load("catalog/clock_stops")
 _ADVICE = statements.load("catalog/advice")
+_TASK_TYPES = statements.load("catalog/task_types")
 _MAKE_KIND = statements.load("schema/make_kind")
 _KIND_STATES = statements.load("catalog/kind_states")
 _KIND_ACTIONS = statements.load("catalog/kind_actions")
@@ -65,6 +67,7 @@ async def sync(conn: Connection) -> None:
         for spec in BUILT_IN:
             await conn.execute(_MAKE_KIND, spec.name, spec.relation)
         await sync_kinds(conn, BUILT_IN)
+        await conn.execute(_TASK_TYPES, list(TaskType))
         advice = _advice()
         await conn.execute(_ADVICE, list(advice), list(advice.values()))
         await _set(conn, _model_numbers())

@@ -263,6 +263,10 @@ class TaskStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
+LIVE_TASKS = frozenset({TaskStatus.QUEUED, TaskStatus.DISPATCHED})
+"""Statuses of a task that has not ended."""
+
+
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """The newest task of its type in the live workflow. `attempt` counts dispatches, `failures` failed results."""
 
@@ -276,6 +280,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     result: Any = None
     claimed_by: str | None = None
     """`agent of NODE` or `worker LOGIN`, once it was claimed."""
+
+    @property
+    def is_live(self) -> bool:
+        return self.status in LIVE_TASKS
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):

@@ -38,7 +38,7 @@ def work(node: Node, type_: TaskType, now: datetime, config: Policy) -> StageRes
         return Done(reason=f"{type_}: {why}", skipped=why)
     if task is None:
         return _issue(type_, CreateTask(type=type_))
-    if task.status in (T.QUEUED, T.DISPATCHED) and _force_is_due(workflow, now, config):
+    if task.is_live and _force_is_due(workflow, now, config):
         return _by_force(node, task)
     match task.status:
         case T.QUEUED:
@@ -89,9 +89,7 @@ def reissue(node: Node, type_: TaskType, now: datetime) -> tuple[Write, ...]:
 
 def end_live(node: Node, result: str) -> tuple[Write, ...]:
     """Cancel whatever the workflow's agents have not finished."""
-    return tuple(
-        EndTask(task.id, T.CANCELLED, result) for task in node.tasks if task.status in (T.QUEUED, T.DISPATCHED)
-    )
+    return tuple(EndTask(task.id, T.CANCELLED, result) for task in node.tasks if task.is_live)
 
 
 def _dispatched(task: Task, now: datetime) -> StageResult:
@@ -154,7 +152,7 @@ def _current(node: Node, type_: TaskType) -> Task | None:
     """The newest task of a type, unless it is an earlier attempt's: a new attempt starts with a new count after a
     failure, and a clean start does again what had succeeded."""
     task, workflow = node.task(type_), _workflow(node)
-    if task is None or task.status in (T.QUEUED, T.DISPATCHED):
+    if task is None or task.is_live:
         return task
     restarted_at = workflow.upstream.restarted_at
     if restarted_at is not None and task.created_at <= restarted_at:

@@ -224,8 +224,8 @@ async def test_tasks_are_listed_newest_first_and_by_node_and_status(gpu: Prompt,
         await conn.execute("SET session_replication_role = replica")
         await conn.execute(
             """
-            INSERT INTO farrier.node_tasks (node_id, workflow_id, type, status, result)
-            SELECT n.id, 1, t.type, t.status, '{"evicted": 3}'
+            INSERT INTO farrier.node_tasks (node_id, workflow_id, type, status, result, ended_at)
+            SELECT n.id, 1, t.type, t.status, '{"evicted": 3}', CASE t.status WHEN 'succeeded' THEN farrier.now() END
               FROM farrier.nodes n, (VALUES ('node.drain', 'succeeded'), ('node.uninstall', 'queued')) t (type, status)
              ORDER BY n.id, t.type
             """

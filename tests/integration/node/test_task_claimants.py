@@ -210,4 +210,10 @@ async def test_what_is_no_login_and_what_is_no_task_is_not_granted(site: Site) -
 
 
 async def test_every_task_type_of_the_model_may_be_granted(site: Site) -> None:
-    assert sorted(await site.conn.fetchval("SELECT farrier.task_types()")) == sorted(TaskType)
+    await site.conn.execute(GRANT, "farrier_worker", list(TaskType), None)
+    assert await site.conn.fetchval("SELECT types FROM farrier.workers") == list(TaskType)
+
+
+async def test_a_task_type_that_the_model_gains_may_be_granted(site: Site) -> None:
+    await site.conn.execute("INSERT INTO farrier.task_types VALUES ('node.polish')")
+    await site.conn.execute(GRANT, "farrier_worker", ["node.polish"], None)

@@ -1,11 +1,16 @@
 -- Tasks of decommissions, and the logins that may work on them.
 
+-- The types of tasks that there are. Written by every migration.
+CREATE TABLE farrier.task_types (
+    type text PRIMARY KEY
+);
+
 -- Tasks of decommissions for agents and workers. At most one of a type is live for a node.
 CREATE TABLE farrier.node_tasks (
     id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     node_id       bigint      NOT NULL REFERENCES farrier.nodes,
     workflow_id   bigint      NOT NULL REFERENCES farrier.node_decommissions,  -- the decommission that it belongs to
-    type          text        NOT NULL,                        -- farrier.model.node.TaskType
+    type          text        NOT NULL,                        -- one of task_types
     status        text        NOT NULL DEFAULT 'queued'
                   CHECK (status IN ('queued', 'dispatched', 'succeeded', 'failed', 'expired', 'cancelled')),
                                                                -- dispatched: claimed
@@ -21,9 +26,10 @@ CREATE TABLE farrier.node_tasks (
                                                                -- text that says why
     created_at    timestamptz NOT NULL DEFAULT farrier.now(),  -- when it was queued
     dispatched_at timestamptz,                                 -- when it was claimed
-    ended_at      timestamptz                                  -- when it ended, in whichever status
+    ended_at      timestamptz,                                 -- when it ended, in whichever status
+    CONSTRAINT ended_with_status CHECK ((ended_at IS NULL) = (status IN ('queued', 'dispatched')))
 );
-CREATE UNIQUE INDEX node_tasks_live ON farrier.node_tasks (node_id, type) WHERE status IN ('queued', 'dispatched');
+CREATE UNIQUE INDEX node_tasks_live ON farrier.node_tasks (node_id, type) WHERE ended_at IS NULL;
 CREATE INDEX node_tasks_queued ON farrier.node_tasks (type, id) WHERE status = 'queued';
 CREATE INDEX node_tasks_workflow ON farrier.node_tasks (workflow_id, type, id);
 CREATE INDEX node_tasks_node ON farrier.node_tasks (node_id, id);

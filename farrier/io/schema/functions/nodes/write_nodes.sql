@@ -19,7 +19,7 @@ BEGIN
             SELECT c.run, c.task FROM jsonb_to_recordset(changes -> 'ends') c (run bigint, task bigint)
         ), free AS MATERIALIZED (
             SELECT t.id FROM farrier.node_tasks t
-             WHERE t.id IN (SELECT a.task FROM asked a) AND t.status IN ('queued', 'dispatched')
+             WHERE t.id IN (SELECT a.task FROM asked a) AND t.ended_at IS NULL
              ORDER BY t.id FOR NO KEY UPDATE SKIP LOCKED
         )
         SELECT coalesce(array_agg(DISTINCT a.run), '{}') INTO overtaken

@@ -8,5 +8,5 @@ BEGIN
       FROM farrier.nodes n
      WHERE n.id = t.node_id AND t.id = ANY (ARRAY(
         SELECT o.id FROM farrier.node_tasks o JOIN jsonb_to_recordset(begun) r (node_id bigint) ON r.node_id = o.node_id
-         WHERE o.status IN ('queued', 'dispatched') ORDER BY o.id FOR NO KEY UPDATE OF o SKIP LOCKED));
+         WHERE o.ended_at IS NULL ORDER BY o.id FOR NO KEY UPDATE OF o SKIP LOCKED));
 END $$;

@@ -7,7 +7,7 @@ BEGIN
     UPDATE farrier.node_tasks t
        SET status = r.status, result = to_jsonb(r.result), ended_at = farrier.now()
       FROM jsonb_to_recordset(changes -> 'ends') r (task bigint, status text, result text)
-     WHERE t.id = r.task AND t.status IN ('queued', 'dispatched');
+     WHERE t.id = r.task AND t.ended_at IS NULL;
     INSERT INTO farrier.node_tasks (node_id, workflow_id, type, status, params, attempt, failures, result, ended_at)
     SELECT n.id, n.live_workflow_id, r.type, coalesce(r.ended, 'queued'), r.params, r.attempt, r.failures,
            to_jsonb(r.result), CASE WHEN r.ended IS NOT NULL THEN farrier.now() END
@@ -16,6 +16,6 @@ BEGIN
       JOIN farrier.nodes n ON n.id = r.run
      WHERE r.ended IS NOT NULL
         OR NOT EXISTS (SELECT FROM farrier.node_tasks t
-                        WHERE t.node_id = n.id AND t.type = r.type AND t.status IN ('queued', 'dispatched'))
-        ON CONFLICT (node_id, type) WHERE status IN ('queued', 'dispatched') DO NOTHING;
+                        WHERE t.node_id = n.id AND t.type = r.type AND t.ended_at IS NULL)
+        ON CONFLICT (node_id, type) WHERE ended_at IS NULL DO NOTHING;
 END $$;
