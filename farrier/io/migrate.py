@@ -132,6 +132,8 @@ async def _migrated(conn: Connection, wanted: Schema) -> Migrated:
     granted = await schema_set.grants(conn)
     if lacks.new:
         await conn.execute(_RECORD_STEP, BASELINE, "baseline", wanted.tables_hash)
+    elif lacks.steps:
+        await schema_set.hold_still(conn)
     for step in lacks.steps:
         if not lacks.new:
             await conn.execute(step.sql)

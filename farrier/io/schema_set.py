@@ -33,6 +33,7 @@ _APPLIED_SET = statements.load("schema/applied_set")
 _RECORD_SET = statements.load("schema/record_set")
 _FORGET_OBJECTS = statements.load("schema/forget_objects")
 _RECORD_OBJECTS = statements.load("schema/record_objects")
+_HOLD_STILL = statements.load("schema/hold_still")
 _POSTPONE_BODIES = statements.load("schema/postpone_bodies")
 _COMMENT = statements.load("schema/comment")
 _DROP = statements.load("schema/drop")
@@ -137,6 +138,12 @@ class Applied(msgspec.Struct, frozen=True):
     dropped: tuple[str, ...] = ()
 
 
+async def hold_still(conn: Connection) -> None:
+    """Keep others from tables and views until the transaction ends. Comes before the first of them is changed; may be
+    called again."""
+    await conn.execute(_HOLD_STILL)
+
+
 async def grants(conn: Connection) -> Grants:
     """The rights that roles have on functions and views, for `apply`. Comes before anything is dropped."""
     return await conn.fetch(_GRANTS)
@@ -151,16 +158,16 @@ async def apply(conn: Connection, schema: Schema, granted: Grants, *, new: bool,
     if not (changed or gone or stepped) and before.hash == schema.set_hash:
         return Applied()
     await conn.execute(_POSTPONE_BODIES)
+    work = _Work(conn, schema, before.sources, still=new)
     if remakes_kinds := not new and any((each.kind, each.name) == MAKER_OF_TRIGGERS for each in changed):
+        await hold_still(conn)
         await _detach_kinds(conn)
-    work = _Work(conn, schema, before.sources)
     await work.make(
         [*(schema.tables if new else ()), *(each for each in changed if each.kind is not ObjectKind.RIGHTS)]
     )
     for kind, name in gone:
         await work.drop(ObjectKind(kind), name)
-    while again := work.dropped_with_another():
-        await work.make(again)
+    await work.make(work.dropped_with_another())
     if remakes_kinds:
         await _attach_kinds(conn)
     if stepped or before.hash != schema.set_hash:
@@ -218,34 +225,37 @@ async def record(conn: Connection, schema: Schema) -> None:
 class _Work:
     """One application of the set, object by object."""
 
-    def __init__(self, conn: Connection, schema: Schema, sources: Mapping[Key, str]) -> None:
+    def __init__(self, conn: Connection, schema: Schema, sources: Mapping[Key, str], *, still: bool) -> None:
         self._conn = conn
+        self._still = still
         self._carried: dict[Key, SchemaObject] = {(each.kind, each.name): each for each in schema.objects}
         self._ours = {*self._carried, *sources}
         self._dropped: dict[Key, None] = {}
         self.made_anew: set[Key] = set()
 
     async def make(self, wanted: Sequence[Part]) -> None:
-        """Make these in an order in which each comes after what it names: what came too early is tried again, for as
-        long as anything succeeds."""
+        """Make these in an order in which each comes after what it names, and with them what is dropped meanwhile: what
+        came too early is tried again, for as long as anything succeeds."""
         waiting = list(wanted)
         while waiting:
-            early: list[tuple[Part, Exception]] = []
+            early: dict[Part, Exception] = {}
             for each in waiting:
                 try:
                     await self._make_one(each)
                 except _FORBIDDEN:
                     raise
                 except _TOO_EARLY as error:
-                    early.append((each, error))
-            if len(early) == len(waiting):
-                part, reason = early[0]
+                    early[each] = error
+            dropped = [each for each in self.dropped_with_another() if each not in early]
+            if len(early) == len(waiting) and not dropped:
+                part, reason = next(iter(early.items()))
                 raise errors.InternalError(f"the schema of this program cannot be made: {part}: {reason}") from reason
-            waiting = [each for each, _ in early]
+            waiting = [*early, *dropped]
 
     async def _make_one(self, each: Part) -> None:
         if isinstance(each, Table):
             return await self._execute(each.source)
+        await self._hold_still_for(each.kind)
         before = await self._there(each.kind, each.name)
         try:
             await self._execute(each.source)
@@ -266,6 +276,12 @@ class _Work:
         await self._conn.execute(comment)
         return None
 
+    async def _hold_still_for(self, kind: ObjectKind) -> None:
+        """A function is replaced without a lock on any table."""
+        if kind is not ObjectKind.FUNCTION and not self._still:
+            await hold_still(self._conn)
+            self._still = True
+
     async def _execute(self, source: str) -> None:
         async with self._conn.transaction():
             await self._conn.execute(source)
@@ -278,6 +294,7 @@ class _Work:
     async def _drop_one(self, kind: ObjectKind, name: str, identity: str) -> None:
         for dependent in await self._dependents(kind, name, identity):
             await self.drop(ObjectKind(dependent[0]), dependent[1])
+        await self._hold_still_for(kind)
         drop = await self._conn.fetchval(_DROP, kind.upper(), identity)
         await self._conn.execute(drop)
         self._dropped[kind, name] = None

@@ -242,6 +242,19 @@ async def test_views_are_made_in_whatever_order_they_need_each_other(conn: Conne
     assert await conn.fetchval("SELECT x FROM farrier.a") == 5
 
 
+async def test_what_changed_and_what_did_not_are_made_again_in_whatever_order_they_need_each_other(
+    conn: Connection,
+) -> None:
+    """The lowest goes with all that is above it, of which the middle is as it was."""
+    middle = {"middle": "SELECT l.id FROM farrier.lowest l"}
+    before = {"lowest": "SELECT id, name FROM farrier.toy", **middle, "top": "SELECT m.id FROM farrier.middle m"}
+    after = {"lowest": "SELECT name, id FROM farrier.toy", **middle, "top": "SELECT m.id, 1 AS x FROM farrier.middle m"}
+    await migrate.migrate(conn, schema=schema(views=before))
+    await migrate.migrate(conn, schema=schema(views=after))
+    await conn.execute("INSERT INTO farrier.toy VALUES (3, 'bear')")
+    assert tuple(await conn.fetchrow("SELECT * FROM farrier.top") or ()) == (3, 1)
+
+
 async def test_a_set_that_cannot_be_made_names_what_and_why_and_changes_nothing(conn: Connection) -> None:
     await migrate.migrate(conn, schema=schema({"one": "SELECT 1"}))
     before = await places(conn)

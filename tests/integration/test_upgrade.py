@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -42,7 +43,7 @@ SIGNATURES: Mapping[str, Change] = {
 }
 VIEWS: Mapping[str, Change] = {
     "view node_inventory": instead("n.id, n.name,", "n.name, n.id, 1 AS one,"),
-    "view idle_enrolling": instead("SELECT n.id\n", "SELECT n.id, n.name AS called\n"),
+    "view still_clocks": instead("SELECT n.id AS node_id,", "SELECT n.id AS node_id, n.name AS called,"),
     "view node_clocks": instead("c.since, l.lasts", "c.since::timestamp AS since, l.lasts"),
     "view node_lifecycle": None,
     "view names": "CREATE OR REPLACE VIEW farrier.names AS SELECT i.name FROM farrier.node_inventory i;",
@@ -122,6 +123,44 @@ async def test_the_rights_of_another_release_are_left_to_its_migration(conn: Con
     before = await catalogs(conn)
     await migrate.prepare_roles(conn)
     assert await catalogs(conn) == before
+
+
+async def test_a_database_that_went_through_a_step_equals_a_new_one(every_server: pg.Server, conn: Connection) -> None:
+    """But for the order of columns."""
+    async with every_server.database(template=None) as database, database.connect() as fresh:
+        await migrate.migrate(fresh, schema=releases.following(), after=catalog.sync)
+        new = await catalogs(fresh)
+    await migrate.migrate(conn, after=catalog.sync)
+    assert (await migrate.migrate(conn, schema=releases.following(), after=catalog.sync)).versions == (2,)
+    assert await catalogs(conn) == new
+    assert not (await migrate.inspect(conn, schema=releases.following())).edited
+    assert not await migrate.migrate(conn, schema=releases.following(), after=catalog.sync)
+
+
+# Tables with which transactions begin, in the order in which they go from one to another; a commit of the loop, which
+# begins with the schedule and goes on to nodes, gives way by itself.
+WAY = ["intents", "resource_intents", "bootstrap_tokens", "workers", "nodes", "schedule"]
+NEEDED = ["node_agents", "node_tasks", "settings", "history", "wake_requests", "node_inventory"]
+
+
+@pytest.mark.parametrize("begun", WAY)
+async def test_a_transaction_that_has_begun_ends_before_the_migration_takes_what_it_needs(
+    db: pg.Database, begun: str
+) -> None:
+    async with db.connect() as conn, db.connect() as client, anyio.create_task_group() as group, client.transaction():
+        await client.execute(f"LOCK TABLE farrier.{begun} IN ROW EXCLUSIVE MODE; SET LOCAL lock_timeout = '1s'")
+        group.start_soon(partial(migrate.migrate, conn, schema=releases.following(), after=catalog.sync))
+        await db.until_blocked()
+        for needed in (*WAY[WAY.index(begun) :], *NEEDED):
+            await client.execute(f"SELECT FROM farrier.{needed}")
+
+
+async def test_a_new_body_of_a_function_waits_for_nobody(db: pg.Database) -> None:
+    body = {"function telling": instead("'{last_sync,", "'{")}
+    async with db.connect() as conn, db.connect() as client, client.transaction():
+        await client.execute("SELECT FROM farrier.nodes, farrier.schedule, farrier.node_inventory")
+        done = await migrate.migrate(conn, schema=releases.schema(body, release="9.9.9"))
+        assert done.changed == ("function telling",)
 
 
 @pytest.mark.full

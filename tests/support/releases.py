@@ -54,3 +54,63 @@ def _changed(texts: Mapping[str, str], changes: Mapping[str, Change]) -> dict[st
 def _object(name: str, text: str) -> SchemaObject:
     kind, _, called = name.partition(" ")
     return SchemaObject(ObjectKind(kind), called, "", text)
+
+
+# The next release, of which replicas of this one know nothing while it is applied: nodes have a rack. A column goes in
+# the middle of a table and of a view that others read, the function of every commit gets a parameter, and the one that
+# writes nodes keeps what replicas of this release do not send.
+_RACK = "rack text CONSTRAINT nodes_rack CHECK (rack <> ''),  -- where it stands\n"
+_RACKS = "CREATE TABLE farrier.racks (name text PRIMARY KEY, height integer NOT NULL DEFAULT 42);\n"
+_STEP = f"""-- replicas: go on
+    {_RACKS}
+    ALTER TABLE farrier.nodes ADD COLUMN rack text CONSTRAINT nodes_rack CHECK (rack <> '');
+    INSERT INTO farrier.racks (name) VALUES ('r1'), ('r2');
+    UPDATE farrier.nodes SET rack = 'r1' WHERE status = 'active';
+    ALTER TABLE farrier.intents ADD COLUMN via text;
+    ALTER TABLE farrier.schedule ADD COLUMN note text;
+"""
+_SET_RACK = """-- Says where a node stands.
+CREATE OR REPLACE FUNCTION farrier.set_rack(node text, rack text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+    UPDATE nodes n SET rack = $2 WHERE n.name = $1
+$$;
+"""
+_GUARD_RACK = """-- Refuses a rack that is not there.
+CREATE OR REPLACE FUNCTION farrier.guard_rack() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM farrier.racks r WHERE r.name = NEW.rack) THEN RAISE EXCEPTION 'no such rack'; END IF;
+    RETURN NULL;
+END $$;
+"""
+_GUARD = """
+CREATE CONSTRAINT TRIGGER guard_rack AFTER UPDATE OF rack ON farrier.nodes DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW WHEN (NEW.rack IS NOT NULL) EXECUTE FUNCTION farrier.guard_rack();
+"""
+
+
+def following() -> Schema:
+    """The next release."""
+    columns = "  FROM farrier.nodes n LEFT"
+    parameters = "next_lease interval DEFAULT NULL"
+    return schema(
+        {
+            "function set_rack": _SET_RACK,
+            "function guard_rack": _GUARD_RACK,
+            "trigger nodes.guard_rack": _GUARD,
+            "function write_nodes": instead(
+                "paused = r.paused,", "paused = r.paused, rack = coalesce(r.rack, n.rack),"
+            ),
+            "function commit_runs": instead(f"{parameters})", f"{parameters}, note text DEFAULT NULL)"),
+            "view node_inventory": instead(columns, f"     , n.rack\n{columns}"),
+            "view still_clocks": instead("SELECT n.id AS node_id,", "SELECT n.rack, n.id AS node_id,"),
+            "rights farrier_intents": instead("farrier.register_node,", "farrier.register_node, farrier.set_rack,"),
+            "rights farrier_reader": instead("farrier.nodes,", "farrier.nodes, farrier.racks,"),
+        },
+        tables={
+            "05_nodes": instead("CREATE TABLE farrier.nodes (\n", f"{_RACKS}CREATE TABLE farrier.nodes (\n    {_RACK}"),
+            "09_intents": instead("TABLE farrier.intents (\n", "TABLE farrier.intents (\n    via text,\n"),
+            "03_schedule": instead("TABLE farrier.schedule (\n", "TABLE farrier.schedule (\n    note text,\n"),
+        },
+        steps=[_STEP],
+        release="9.9.9",
+    )
