@@ -16,8 +16,8 @@
 --                                                 farrier_reader, farrier_worker
 -- schema                                          migrator, schema_steps, schema_set, schema_objects
 -- time                  9                         pulse, mends
--- model                                           edges, initial_values, workflow_mapping, workflow_statuses, actions,
---                                                 advice, settings, clock_stops, limits
+-- model                                           edges, initial_values, workflow_mapping, workflow_statuses,
+--                                                 workflow_modes, actions, advice, settings, clock_stops, limits
 -- schedule              9                     3   schedule, wake_requests, outcomes, locks
 -- history               3                         history, history_retention
 -- nodes                34          4         20   nodes, node_macs, node_bmcs, bmc_logins, node_identities
@@ -157,6 +157,12 @@ CREATE TABLE farrier.workflow_statuses (
     succeeded boolean NOT NULL,  -- it ended with what it was begun for
     failed    boolean NOT NULL,  -- it waits for another attempt or for an operator
     at_work   boolean NOT NULL   -- it goes on by itself
+);
+
+-- The modes of workflows of both kinds.
+CREATE TABLE farrier.workflow_modes (
+    mode      text    PRIMARY KEY,
+    uses_maas boolean NOT NULL      -- a workflow of this mode asks MAAS for something
 );
 
 -- The actions that an intent may ask for.
@@ -5194,12 +5200,12 @@ CREATE OR REPLACE VIEW farrier.maas_motion AS
 SELECT n.id AS node_id, n.site, n.maas_id AS system_id, greatest(w.stage_entered_at, w.status_entered_at) AS began_at
   FROM farrier.node_onboardings w JOIN farrier.nodes n ON n.live_workflow_kind = 'onboarding' AND n.live_workflow_id = w.id AND n.id = w.node_id
  WHERE w.ended_at IS NULL AND w.status = ANY (ARRAY(SELECT s.status FROM farrier.workflow_statuses s WHERE s.at_work))
-   AND w.mode IN ('deploy', 'adopt') AND n.maas_id IS NOT NULL
+   AND w.mode = ANY (ARRAY(SELECT m.mode FROM farrier.workflow_modes m WHERE m.uses_maas)) AND n.maas_id IS NOT NULL
 UNION ALL
 SELECT n.id, n.site, n.maas_id, greatest(w.stage_entered_at, w.status_entered_at)
   FROM farrier.node_decommissions w JOIN farrier.nodes n ON n.live_workflow_kind = 'decommission' AND n.live_workflow_id = w.id AND n.id = w.node_id
  WHERE w.ended_at IS NULL AND w.status = ANY (ARRAY(SELECT s.status FROM farrier.workflow_statuses s WHERE s.at_work))
-   AND w.mode <> 'soft_reset' AND n.maas_id IS NOT NULL;
+   AND w.mode = ANY (ARRAY(SELECT m.mode FROM farrier.workflow_modes m WHERE m.uses_maas)) AND n.maas_id IS NOT NULL;
 
 -- =====================================================================================================================
 -- Views: brakes
@@ -5546,7 +5552,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA farrier TO farrier_controller;
 GRANT SELECT ON
     farrier.migrator, farrier.schema_steps, farrier.schema_set, farrier.schema_objects,
-    farrier.edges, farrier.initial_values, farrier.workflow_mapping, farrier.workflow_statuses, farrier.clock_stops,
+    farrier.edges, farrier.initial_values, farrier.workflow_mapping, farrier.workflow_statuses, farrier.workflow_modes, farrier.clock_stops,
     farrier.actions, farrier.advice, farrier.task_types,
     farrier.kinds, farrier.kind_states, farrier.kind_actions, farrier.callable,
     farrier.locks, farrier.history, farrier.history_retention,

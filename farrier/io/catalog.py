@@ -29,6 +29,7 @@ from farrier.model import (
     observation,
     params,
     sla,
+    stages,
     workflow,
 )
 from farrier.model.built_in import BUILT_IN
@@ -39,6 +40,7 @@ from farrier.model.node import TaskType
 _EDGES = statements.load("catalog/edges")
 _INITIAL_VALUES = statements.load("catalog/initial_values")
 _MAPPING = statements.load("catalog/mapping")
+_WORKFLOW_MODES = statements.load("catalog/workflow_modes")
 _WORKFLOW_STATUSES = statements.load("catalog/workflow_statuses")
 _ACTIONS = statements.load("catalog/actions")
 _CLOCK_STOPS = statements.load("catalog/clock_stops")
@@ -62,6 +64,7 @@ async def sync(conn: Connection) -> None:
         await conn.execute(_INITIAL_VALUES, *_columns(_initial_values(), width=3))
         await conn.execute(_MAPPING, *_columns(_mapping(), width=3))
         await conn.execute(_CLOCK_STOPS, *_columns(_clock_stops(), width=4))
+        await conn.execute(_WORKFLOW_MODES, *_columns(_workflow_modes(), width=2))
         await conn.execute(_WORKFLOW_STATUSES, *_columns(_workflow_statuses(), width=5))
         await _sync_actions(conn)
         for spec in BUILT_IN:
@@ -142,6 +145,11 @@ def _mapping() -> list[tuple[str, ...]]:
     """(kind, workflow status, node status); `none` in both where no workflow is live."""
     pairs = ((row.kind, row.workflow_status, row.node_status) for row in mapping.ROWS)
     return [*pairs, *(("none", "none", status) for status in sorted(mapping.WITHOUT_WORKFLOW))]
+
+
+def _workflow_modes() -> list[tuple[Any, ...]]:
+    """(mode, uses MAAS)."""
+    return [(mode, mode not in stages.OUTSIDE_MAAS) for mode in stages.PATHS]
 
 
 def _workflow_statuses() -> list[tuple[Any, ...]]:

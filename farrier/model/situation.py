@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from farrier.model import workflow
+from farrier.model.stages import OUTSIDE_MAAS
 from farrier.model.workflow import LIVE, DecommissionMode, Mode, OnboardingMode, WorkflowKind
 from farrier.model.workflow import WorkflowStatus as W
 
@@ -64,7 +65,7 @@ POWER_IS_FREE = Situation(
     none=True,
     modeless=True,
     statuses=LIVE,
-    modes=frozenset({OnboardingMode.MANUAL, DecommissionMode.SOFT_RESET}),
+    modes=OUTSIDE_MAAS,
 )
 NOT_INSTALLED = Situation(
     text="when no onboarding in mode deploy or adopt is live",

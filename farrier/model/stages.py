@@ -110,6 +110,10 @@ def uses_maas(mode: Mode | None, stage: Stage | None) -> bool:
     return mode is not None and mode is not OnboardingMode.MANUAL
 
 
+OUTSIDE_MAAS = frozenset(mode for mode, path in PATHS.items() if not any(uses_maas(mode, stage) for stage in path))
+"""The modes of workflows that have nothing to do with MAAS."""
+
+
 def first_stage(mode: Mode, *, skip: frozenset[Stage] = frozenset()) -> Stage | None:
     """Where a workflow of this mode begins; None when every stage is skipped."""
     return next((stage for stage in PATHS[mode] if stage not in skip), None)

@@ -20,6 +20,7 @@ from farrier.model import (
     node,
     observation,
     sla,
+    stages,
     ufm,
     workflow,
     writes,
@@ -39,6 +40,8 @@ SETS: Mapping[str, frozenset[str]] = {
     "workflow.TERMINAL": workflow.TERMINAL,
     "workflow.FAILED": workflow.FAILED,
     "workflow.AT_WORK": workflow.AT_WORK,
+    "stages.OUTSIDE_MAAS": stages.OUTSIDE_MAAS,
+    "workflow.OnboardingMode but OUTSIDE_MAAS": frozenset(workflow.OnboardingMode) - stages.OUTSIDE_MAAS,
     "node.LIVE_TASKS": node.LIVE_TASKS,
     **{f"sla.STOPS of {stop.state} by {stop.fact}": frozenset(stop.values) for stop in sla.STOPS},
 }
@@ -55,6 +58,7 @@ ASKED = "sla.Fact.MANAGE_ASKED or HAS_MODE"
 LOOKS_WHAT_WAS_ASKED = re.compile(r"asked_at' IS\b|\bmode IS\b")
 
 EXCEPT: Mapping[tuple[str, str], str] = {
+    ("node/load.sql", "workflow.OnboardingMode but OUTSIDE_MAAS"): "each of the two proves something else",
     ("tables/08_tasks.sql", "node.LIVE_TASKS"): "constraints look at no table; see ENUMERATIONS",
     ("tasks/take_task.sql", "node.LIVE_TASKS"): "it makes a dispatched task of a queued one",
     ("nodes/still_clocks.sql", ASKED): "the one place",

@@ -17,6 +17,7 @@ from farrier.io.state import PostgresStateIO
 from farrier.model.failures import QuarantineCause
 from farrier.model.maas_region import MaasRegion, RegionWrite
 from farrier.model.observation import CONFIRMED_AFTER
+from farrier.model.stages import OUTSIDE_MAAS, PATHS
 from tests.support import pg
 
 SECOND = timedelta(seconds=1)
@@ -157,6 +158,17 @@ async def test_a_workflow_that_does_not_use_maas_moves_no_machine(rows: Rows, db
     node = await rows.node("still", read="ready")
     await rows.change(_RUNNING, node, "manual", 0 * SECOND)
     await db.advance(MINUTE)
+    assert await rows.due() == []
+
+
+async def test_which_modes_move_a_machine_the_model_says(rows: Rows, db: pg.Database) -> None:
+    table = await rows.pool.fetch("SELECT mode, uses_maas FROM farrier.workflow_modes")
+    assert {row["mode"]: not row["uses_maas"] for row in table} == {mode: mode in OUTSIDE_MAAS for mode in PATHS}
+    node = await rows.node("moving", read="ready")
+    await rows.change(_RUNNING, node, "deploy", 0 * SECOND)
+    await db.advance(MINUTE)
+    assert await rows.due() == ["moving"]
+    await rows.change("UPDATE farrier.workflow_modes SET uses_maas = false WHERE mode = 'deploy'")
     assert await rows.due() == []
 
 

@@ -48,6 +48,7 @@ OF_THE_MODEL = (
     "workflow_mapping",
     "workflow_statuses",
     "clock_stops",
+    "workflow_modes",
     "task_types",
     "actions",
     "advice",

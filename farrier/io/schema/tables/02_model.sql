@@ -35,6 +35,12 @@ CREATE TABLE farrier.workflow_statuses (
     at_work   boolean NOT NULL   -- it goes on by itself
 );
 
+-- The modes of workflows of both kinds.
+CREATE TABLE farrier.workflow_modes (
+    mode      text    PRIMARY KEY,
+    uses_maas boolean NOT NULL      -- a workflow of this mode asks MAAS for something
+);
+
 -- The actions that an intent may ask for.
 CREATE TABLE farrier.actions (
     action       text    PRIMARY KEY,
