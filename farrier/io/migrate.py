@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _PREPARED = statements.load("schema/prepared")
 _RECORDS = schema_files.RECORDS.read_text(encoding="utf-8")
 _LOCK = statements.load("schema/lock_migrator")
+_ACT_AS_OWNER = statements.load("schema/act_as_owner")
 _BEGIN = statements.load("schema/begin_migrating")
 _END = statements.load("schema/end_migrating")
 _UNRELEASED = statements.load("schema/unreleased")
@@ -116,6 +117,7 @@ async def migrate(
 
     async def migrated() -> Migrated:
         await conn.execute(_LOCK)
+        await conn.execute(_ACT_AS_OWNER)
         done = await _migrated(conn, wanted)
         if after is not None:
             await after(conn)

@@ -181,6 +181,13 @@ async def test_the_functions_of_a_newer_release_are_a_newer_schema(empty_db: pg.
         assert await conn.fetchval("SELECT farrier.one()") == 1
 
 
+async def test_a_release_follows_its_candidates(empty_db: pg.Database) -> None:
+    async with empty_db.connect() as conn:
+        for body, release in (("SELECT 1", "1.0.0rc2"), ("SELECT 2", "1.0.0"), ("SELECT 3", "1.0.1.dev4")):
+            await migrate.migrate(conn, schema=toys.schema({"function one": body}, tables=TOY, release=release))
+        assert await conn.fetchval("SELECT farrier.one()") == 3
+
+
 async def test_functions_of_another_checkout_of_the_release_have_to_be_migrated(empty_db: pg.Database) -> None:
     this = toys.schema({"function one": "SELECT 1"}, tables=TOY)
     other = toys.schema({"function one": "SELECT 2"}, tables=TOY)

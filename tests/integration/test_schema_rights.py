@@ -36,6 +36,12 @@ RIGHTS = """
      WHERE a.grantee = coalesce(to_regrole($1), 0)
 """
 
+OWNERS = """
+    SELECT DISTINCT proowner::regrole::text FROM pg_proc WHERE pronamespace = 'farrier'::regnamespace
+    UNION
+    SELECT DISTINCT relowner::regrole::text FROM pg_class WHERE relnamespace = 'farrier'::regnamespace
+"""
+
 
 @pytest.fixture
 async def conn(empty_db: pg.Database) -> AsyncIterator[Connection]:
@@ -193,3 +199,35 @@ async def test_nothing_is_granted_to_everybody(conn: Connection, made: str) -> N
     )
     await migrate.migrate(conn, schema=schema({"f": made}, SEEN_ANEW))
     assert await rights(conn, "public") == set()
+
+
+@pytest.fixture
+async def owner(conn: Connection) -> AsyncIterator[str]:
+    """An ordinary user, to whom the schema belongs."""
+    database = await conn.fetchval("SELECT current_database()")
+    name = f"owner_of_{database}"
+    await conn.execute(f"CREATE ROLE {name}; GRANT CREATE ON DATABASE {database} TO {name}; SET ROLE {name}")
+    await migrate.migrate(conn, schema=schema())
+    await conn.execute("RESET ROLE")
+    yield name
+    await conn.execute(f"DROP OWNED BY {name} CASCADE; DROP ROLE {name}")
+
+
+async def test_what_a_superuser_makes_anew_belongs_to_the_owner_of_the_schema(conn: Connection, owner: str) -> None:
+    """Who can then replace it, and whose rights a SECURITY DEFINER function has."""
+    await migrate.migrate(conn, schema=schema({"f": F_ANEW}, SEEN_ANEW))
+    assert {row[0] for row in await conn.fetch(OWNERS)} == {owner}
+    assert await conn.fetchval("SELECT current_user") != owner
+
+
+async def test_a_view_on_what_belongs_to_another_stops_no_migration(conn: Connection, owner: str) -> None:
+    await conn.execute(f"""
+        CREATE SCHEMA theirs; CREATE TABLE theirs.t (id integer);
+        GRANT USAGE ON SCHEMA theirs TO {owner}; GRANT SELECT ON theirs.t TO {owner};
+        SET ROLE {owner};
+        CREATE VIEW farrier.mine AS SELECT id FROM theirs.t;
+    """)
+    try:
+        assert await migrate.migrate(conn, schema=schema(view=SEEN_ANEW))
+    finally:
+        await conn.execute("RESET ROLE")

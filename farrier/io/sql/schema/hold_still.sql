@@ -1,18 +1,24 @@
--- Locks every table and view of farrier, and tables with triggers of farrier, before the first of them is changed. A migration that
+-- Locks the tables and views of farrier, and tables with triggers of farrier, before the first of them is changed. A migration that
 -- locked them one by one as it goes would hold some while it waits for others, and clients would be ended to resolve deadlocks.
 -- First come those that transactions begin with, in the order in which they go from one to another: a transaction that has one
 -- finds all that it needs still free, and ends. The migrator's own table is left out: other migrators wait there, for this one.
+-- What belongs to other users is left out, too, and views of theirs.
 DO $$
 BEGIN
     EXECUTE (
         SELECT format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE',
-                             string_agg(c.oid::regclass::text, ', ' ORDER BY first.place, c.oid))
+                      string_agg(c.oid::regclass::text, ', ' ORDER BY first.place, c.oid))
           FROM pg_class c
-          LEFT JOIN unnest('{intents,resource_intents,bootstrap_tokens,workers,nodes,schedule}'::text[]) WITH ORDINALITY AS first (name, place)
+          LEFT JOIN unnest('{intents,resource_intents,bootstrap_tokens,workers,nodes,schedule}'::text[])
+                    WITH ORDINALITY AS first (name, place)
             ON c.relnamespace = 'farrier'::regnamespace AND c.relname = first.name
-         WHERE c.relkind IN ('r', 'p', 'v') AND c.oid <> 'farrier.migrator'::regclass
-           AND (c.relnamespace = 'farrier'::regnamespace
-                OR EXISTS (SELECT FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
-                            WHERE t.tgrelid = c.oid AND p.pronamespace = 'farrier'::regnamespace)));
+         WHERE c.oid <> 'farrier.migrator'::regclass AND pg_has_role(c.relowner, 'USAGE')
+           AND CASE c.relkind
+                   WHEN 'v' THEN c.relnamespace = 'farrier'::regnamespace
+                                 AND EXISTS (SELECT FROM farrier.schema_objects o WHERE o.kind = 'view' AND o.name = c.relname)
+                   WHEN 'r' THEN c.relnamespace = 'farrier'::regnamespace
+                                 OR EXISTS (SELECT FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
+                                             WHERE t.tgrelid = c.oid AND p.pronamespace = 'farrier'::regnamespace)
+               END);
 END
 $$

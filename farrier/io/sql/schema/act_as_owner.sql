@@ -1,0 +1,5 @@
+-- Makes what this transaction makes the property of the schema's owner, whoever migrates: a function with its owner's rights must
+-- not get those of a superuser, and the owner must be able to replace it.
+SELECT set_config('role', pg_get_userbyid(n.nspowner), true)
+  FROM pg_namespace n
+ WHERE n.nspname = 'farrier' AND pg_get_userbyid(n.nspowner) <> current_user
