@@ -1,0 +1,210 @@
+"""Which shards this controller owns, which it should take or give back, and whether it may act now.
+
+A pure data structure: rows that were read and replies that arrived go in, decisions come out. It has no I/O and no
+clock of its own; `now` is always this process' monotonic time. No wall clock decides anything here.
+
+One row of `controllers` is one process. Its owner renews it every RENEW_EVERY; an observer declares it dead when its
+counter of renewals stood still over EXPIRED_AFTER of the observer's own time, seen in reads that were at most GAP
+apart. The owner acts for ACT_FOR after it sent its last successful renewal, which is shorter, so a controller that was
+declared dead has stopped.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+SHARDS = 64
+
+RENEW_EVERY = 2.0
+ACT_FOR = 6.0
+EXPIRED_AFTER = 10.0
+GAP = 3.0
+# Replies that always arrive too late: the shards are somebody's who is heard in time.
+GIVE_UP_AFTER = 30.0
+
+Shard = tuple[str, int]  # kind, number
+
+
+class Controller(msgspec.Struct, frozen=True):
+    """A row of `controllers`, as it was read."""
+
+    id: str
+    kinds: frozenset[str]
+    renewals: int
+
+
+class ShardRow(msgspec.Struct, frozen=True):
+    """A row of `shards`, as it was read. `owner` is None for one that was given back or never taken."""
+
+    shard: Shard
+    owner: str | None
+    epoch: int
+
+
+class Expired(msgspec.Struct, frozen=True):
+    """A controller to declare dead, by compare-and-swap on the renewals that were seen."""
+
+    id: str
+    renewals: int
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What to do about shards now."""
+
+    expired: tuple[Expired, ...] = ()
+    take: tuple[ShardRow, ...] = ()
+    close: tuple[Shard, ...] = ()
+    reopen: tuple[Shard, ...] = ()  # closing ones that are no longer too many
+
+
+class _Sight(msgspec.Struct):
+    """How long a controller's counter has stood still before this observer's eyes."""
+
+    renewals: int
+    since: float
+    read_at: float
+
+
+class _Held(msgspec.Struct):
+    epoch: int
+    closing: bool = False
+
+
+class Ownership:
+    """The shards of one process. `join` begins it, and begins it anew under another id."""
+
+    def __init__(self, kinds: Iterable[str]) -> None:
+        self.kinds = frozenset(kinds)
+        self.id: str | None = None
+        self._held: dict[Shard, _Held] = {}
+        self._renewed_at = -math.inf
+        self._sight: dict[str, _Sight] = {}
+        self._live: tuple[Controller, ...] = ()
+        self._rows: dict[Shard, ShardRow] = {}
+
+    def join(self, id_: str, sent_at: float) -> None:
+        """This process has a row of its own, by a statement that was sent at `sent_at`. It owns nothing yet."""
+        self.id = id_
+        self._held.clear()
+        self._renewed_at = sent_at
+
+    def may_act(self, now: float) -> bool:
+        """Whether a run may start and a step may go on."""
+        return self.id is not None and now - self._renewed_at <= ACT_FOR
+
+    def is_out_of_touch(self, now: float) -> bool:
+        """Whether no renewal was confirmed in time for so long that the shards are to be given back."""
+        return self.id is not None and now - self._renewed_at > GIVE_UP_AFTER
+
+    def epoch(self, shard: Shard) -> int | None:
+        """The epoch under which this process owns a shard; None for one that it does not own."""
+        held = self._held.get(shard)
+        return held.epoch if held is not None else None
+
+    def is_closing(self, shard: Shard) -> bool:
+        """Whether a shard is to be given back: it still serves wakes, and starts no steps."""
+        held = self._held.get(shard)
+        return held is not None and held.closing
+
+    @property
+    def held(self) -> Mapping[Shard, int]:
+        """Every owned shard with its epoch."""
+        return {shard: held.epoch for shard, held in self._held.items()}
+
+    def renewed(self, owned: Mapping[Shard, int] | None, sent_at: float) -> tuple[Shard, ...]:
+        """A renewal that was sent at `sent_at` was confirmed, with what the database says is owned; None: there was no
+        row, because an observer declared this process dead. Returns the shards that are lost, whose entries must go at
+        once.
+
+        A shard that the database lists and memory lacks was taken by a statement whose reply was lost: `plan` takes it
+        anew, because nothing was loaded under that epoch.
+        """
+        if owned is None:
+            lost = tuple(self._held)
+            self._held.clear()
+            self.id = None
+            return lost
+        self._renewed_at = max(self._renewed_at, sent_at)
+        lost = tuple(shard for shard, held in self._held.items() if owned.get(shard) != held.epoch)
+        for shard in lost:
+            del self._held[shard]
+        return lost
+
+    def observed(self, controllers: Iterable[Controller], rows: Iterable[ShardRow], read_at: float) -> None:
+        """All controllers and all shards of this process' kinds, as one statement read them at `read_at`."""
+        sight: dict[str, _Sight] = {}
+        self._live = tuple(controllers)
+        for controller in self._live:
+            before = self._sight.get(controller.id)
+            still = before is not None and before.renewals == controller.renewals and read_at - before.read_at <= GAP
+            # An observer that was paused or cut off begins to count anew.
+            since = before.since if still and before is not None else read_at
+            sight[controller.id] = _Sight(controller.renewals, since, read_at)
+        self._sight = sight
+        self._rows = {row.shard: row for row in rows}
+
+    def plan(self) -> Plan:
+        """What to do after `observed`. The same again until something else was observed or confirmed."""
+        if self.id is None:
+            return Plan()
+        expired = tuple(
+            Expired(id_, sight.renewals)
+            for id_, sight in self._sight.items()
+            if id_ != self.id and sight.read_at - sight.since >= EXPIRED_AFTER
+        )
+        dead = {each.id for each in expired}
+        living = [controller for controller in self._live if controller.id not in dead]
+        alive = {controller.id for controller in living}
+        take: list[ShardRow] = []
+        close: list[Shard] = []
+        reopen: list[Shard] = []
+        for kind in sorted(self.kinds):
+            rows = [row for row in self._rows.values() if row.shard[0] == kind]
+            running = sum(kind in controller.kinds for controller in living)
+            share = math.ceil(len(rows) / max(1, running))
+            kept = sorted(shard for shard, held in self._held.items() if shard[0] == kind and not held.closing)
+            close += kept[share:]
+            free = sorted(
+                (
+                    row
+                    for row in rows
+                    if row.shard not in self._held and (row.owner == self.id or row.owner not in alive)
+                ),
+                key=lambda row: row.shard,
+            )
+            # Two processes that begin at once want different ones first.
+            begin = zlib.crc32(self.id.encode()) % len(free) if free else 0
+            ended = sorted(shard for shard, held in self._held.items() if shard[0] == kind and held.closing)
+            missing = max(0, share - len(kept))
+            reopen += ended[:missing]
+            take += (free[begin:] + free[:begin])[: max(0, missing - len(ended))]
+        return Plan(expired, tuple(take), tuple(close), tuple(reopen))
+
+    def took(self, shards: Mapping[Shard, int]) -> None:
+        """These were taken, each under its epoch; what others had locked is missing and is wanted again by `plan`."""
+        for shard, epoch in shards.items():
+            self._held[shard] = _Held(epoch)
+            self._rows[shard] = ShardRow(shard, self.id, epoch)
+
+    def closing(self, shards: Iterable[Shard]) -> None:
+        """These are to be given back once nothing of them is under way."""
+        for shard in shards:
+            if shard in self._held:
+                self._held[shard].closing = True
+
+    def reopened(self, shards: Iterable[Shard]) -> None:
+        """These are kept after all."""
+        for shard in shards:
+            if shard in self._held:
+                self._held[shard].closing = False
+
+    def gave_back(self, shards: Iterable[Shard]) -> None:
+        """These are not this process' any more."""
+        for shard in shards:
+            held = self._held.pop(shard, None)
+            if held is not None:
+                self._rows[shard] = ShardRow(shard, None, held.epoch)

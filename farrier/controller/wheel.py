@@ -1,0 +1,63 @@
+"""A timer wheel: what is due by now, of any number of entries that each have one moment to come.
+
+Putting an entry in and taking it out cost the same for a thousand and for a million, unlike with a heap. An entry that
+is put in anew leaves its former place by itself: it remembers its slot, and is passed over in any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+# No entry is late by more than this, and a slot of a million entries with a period of 30 s holds three thousand.
+TICK = 0.1
+NOWHERE = -1
+
+
+class Timed(Protocol):
+    """What can be put into a wheel."""
+
+    slot: int
+
+
+T = TypeVar("T", bound=Timed)
+
+
+class Wheel(Generic[T]):
+    """Entries by the moment at which they are due."""
+
+    def __init__(self) -> None:
+        self._slots: dict[int, list[T]] = {}
+        self._first: int | None = None  # no entry waits in an earlier slot
+
+    def put(self, entry: T, due_at: float) -> None:
+        """The entry is due then, and no longer at any other moment."""
+        slot = int(due_at / TICK) + 1
+        entry.slot = slot
+        if self._first is None or slot < self._first:
+            self._first = slot
+        waiting = self._slots.get(slot)
+        if waiting is None:
+            self._slots[slot] = [entry]
+        else:
+            waiting.append(entry)
+
+    def take(self, now: float, limit: int, wanted: Callable[[T, float], bool]) -> list[T]:
+        """Up to `limit` entries that are due and `wanted`; those that are not are dropped. Each is taken once."""
+        taken: list[T] = []
+        last = int(now / TICK)
+        slot = last + 1 if self._first is None else self._first
+        while slot <= last:
+            waiting = self._slots.get(slot)
+            while waiting and len(taken) < limit:
+                entry = waiting.pop()
+                if entry.slot == slot:
+                    entry.slot = NOWHERE
+                    if wanted(entry, now):
+                        taken.append(entry)
+            if waiting:
+                break
+            self._slots.pop(slot, None)
+            slot += 1
+        self._first = slot if self._slots else None
+        return taken

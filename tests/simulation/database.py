@@ -1,0 +1,155 @@
+"""A model of the database: what statements read in one snapshot, what they lock, and when others see it.
+
+Each method is atomic. It checks what must hold whenever something becomes visible, or is done outside.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from farrier.controller.agenda import Entry
+
+
+class Bug(enum.Enum):
+    """A fault that a change of the loop could bring."""
+
+    NONE = "none"
+    WAKE_DELETED_UNSEEN = "a run deletes every wake of its resource"
+    EPOCH_UNCHECKED = "a commit does not compare owner and epoch"
+    FENCE_NOT_LOCKED = "a commit compares owner and epoch, and does not lock them"
+    STALE_DECISION_COMMITTED = "a commit does not compare the version"
+    RESYNC_LEFT_OUT = "a snapshot in memory is never loaded again"
+    POLL_LEFT_OUT = "wakes that no notification announced are not looked for"
+    ACTS_UNMARKED = "a step acts before its mark is on disk"
+    ACTS_EXPIRED = "a step acts although its renewals were not confirmed"
+    RECOVERY_LEFT_OUT = "the first run after a step whose end was not seen is like any other"
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+
+@dataclass
+class Resource:
+    """`wanted` is what was asked for last, `done` what runs have made of it. One that is `outside` takes a step for
+    that."""
+
+    outside: bool
+    version: int = 1
+    wanted: int = 0
+    done: int = 0
+
+
+@dataclass
+class Snapshot:
+    version: int
+    wanted: int
+    done: int
+    marked: bool
+
+
+@dataclass
+class Call:
+    """A statement under way. `stage`: sent, open (its transaction holds its locks), answered. A load has no locks."""
+
+    what: str  # load, commit, mark
+    entry: Entry[Snapshot]
+    owner: str
+    epoch: int
+    stage: str = "sent"
+    won: bool = False
+    snapshot: Snapshot | None = None  # of a load: what it saw; else what the run was decided on
+    wakes: tuple[int, ...] = ()
+    done: int = 0
+
+
+class Database:
+    """Resources, the wakes for them, the owners of shards, and what steps did outside."""
+
+    def __init__(self, ids: Iterable[int], shards: int, bug: Bug) -> None:
+        self.bug = bug
+        self.resources = {id_: Resource(outside=id_ % 2 == 1) for id_ in ids}
+        self.wakes: dict[int, tuple[int, int]] = {}  # number → resource, what was wanted then
+        self.last_wake = 0
+        self.owners: dict[int, tuple[str | None, int, bool]] = dict.fromkeys(range(shards), (None, 0, False))
+        self.rows: dict[str, int] = {}  # controller → renewals
+        self.marks: dict[int, tuple[str, int]] = {}
+        self.acted: dict[int, int] = dict.fromkeys(self.resources, 0)
+        self.unaccounted: set[int] = set()  # acts whose end no commit has recorded
+
+    def ask(self, id_: int) -> None:
+        """A client asks for something, and enqueues."""
+        self.resources[id_].wanted += 1
+        self.last_wake += 1
+        self.wakes[self.last_wake] = (id_, self.resources[id_].wanted)
+
+    def edit(self, id_: int) -> None:
+        """SQL by hand: another version, and no wake."""
+        self.resources[id_].wanted += 1
+        self.resources[id_].version += 1
+
+    def read(self, call: Call) -> None:
+        """One snapshot: the resource, and the wakes that it saw."""
+        resource = self.resources[call.entry.id]
+        marked = call.entry.id in self.marks
+        call.snapshot = Snapshot(resource.version, resource.wanted, resource.done, marked)
+        call.wakes = tuple(sorted(number for number, (id_, _) in self.wakes.items() if id_ == call.entry.id))
+        call.stage = "answered"
+
+    def fits(self, call: Call) -> bool:
+        owner, epoch, _ = self.owners[call.entry.shard]
+        fenced = (owner, epoch) == (call.owner, call.epoch) or self.bug is Bug.EPOCH_UNCHECKED
+        assert call.snapshot is not None
+        current = self.resources[call.entry.id].version == call.snapshot.version
+        return fenced and (current or self.bug is Bug.STALE_DECISION_COMMITTED)
+
+    def make_visible(self, call: Call) -> None:
+        id_, snapshot = call.entry.id, call.snapshot
+        owner, epoch, _ = self.owners[call.entry.shard]
+        assert snapshot is not None
+        if (owner, epoch) != (call.owner, call.epoch):
+            raise Violation(f"a {call.what} of {call.owner} is visible, and the shard of {id_} is {owner}'s")
+        if self.resources[id_].version != snapshot.version:
+            raise Violation(f"a {call.what} of {id_} was decided on version {snapshot.version}, and it has a later one")
+        call.stage, call.won = "answered", True
+        if call.what == "mark":
+            self.marks[id_] = (call.owner, call.epoch)
+            return
+        self.resources[id_].done = call.done
+        self.resources[id_].version += 1
+        self.marks.pop(id_, None)
+        self.unaccounted.discard(id_)
+        self.delete(call.wakes, id_, snapshot)
+
+    def delete(self, wakes: tuple[int, ...], id_: int, snapshot: Snapshot) -> None:
+        if self.bug is Bug.WAKE_DELETED_UNSEEN:
+            wakes = tuple(number for number, (of, _) in self.wakes.items() if of == id_)
+        for number in wakes:
+            _, wanted = self.wakes.pop(number, (id_, 0))
+            if wanted > snapshot.wanted:
+                raise Violation(f"wake {number} of {id_} is deleted, and the run did not see what it was for")
+
+    def act(self, process: str, entry: Entry[Snapshot]) -> None:
+        """A step changes something outside."""
+        owner, epoch, _ = self.owners[entry.shard]
+        if owner != process:
+            raise Violation(f"{process} acts on {entry.id}, whose shard is {owner}'s")
+        if self.marks.get(entry.id) != (process, epoch):
+            raise Violation(f"{process} acts on {entry.id} without its mark on disk")
+        if entry.id in self.unaccounted:
+            raise Violation(f"{process} acts on {entry.id} although an earlier act is not accounted for")
+        assert entry.snapshot is not None
+        self.acted[entry.id] = entry.snapshot.wanted
+        self.unaccounted.add(entry.id)
+
+    def require_done(self) -> None:
+        late = {id_: resource for id_, resource in self.resources.items() if resource.done != resource.wanted}
+        if late:
+            raise Violation(f"what was asked for was not done: {late}")
+        if self.wakes or self.marks or self.unaccounted:
+            raise Violation(f"left behind: wakes {self.wakes}, marks {self.marks}, acts {self.unaccounted}")
+        owners = [owner for owner, _, _ in self.owners.values()]
+        if not all(owner in self.rows for owner in owners):
+            raise Violation(f"a shard without an owner that lives: {self.owners}")

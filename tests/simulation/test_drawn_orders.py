@@ -1,0 +1,34 @@
+"""Larger worlds with everything that can happen to them, in orders that seeds draw."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.search import walk
+from tests.simulation.world import Budget, Size, World
+
+SIZES = (
+    Size(ids=(0, 1, 2), shards=2, processes=2),
+    Size(ids=(0, 1, 2, 3, 4, 5), shards=4, processes=3),
+)
+STEPS = 160
+
+
+def a_world(seed: int) -> World:
+    budget = Budget(asks=4, edits=1, crashes=2, pauses=2, lost_notifications=2, lost_replies=3, silences=4)
+    return World(SIZES[seed % len(SIZES)], budget)
+
+
+def broken(seeds: range) -> dict[int, str]:
+    found = {seed: walk(a_world(seed), seed, steps=STEPS) for seed in seeds}
+    return {seed: f"{each.violation} after {each.trace}" for seed, each in found.items() if each is not None}
+
+
+def test_no_order_of_five_hundred_breaks_a_promise() -> None:
+    assert broken(range(500)) == {}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("part", range(8))
+def test_no_order_of_twenty_thousand_breaks_a_promise(part: int) -> None:
+    assert broken(range(part * 2_500, (part + 1) * 2_500)) == {}

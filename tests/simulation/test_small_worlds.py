@@ -1,0 +1,80 @@
+"""Every order of what two controllers, a database and clients can do, in worlds small enough to go through all of them.
+
+A world that a planted bug is found in is also gone through without the bug, and then keeps every promise.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tests.simulation.database import Bug
+from tests.simulation.search import explore
+from tests.simulation.world import Budget, Size, World
+
+# Far above what any of these worlds has: a change that makes one endless is noticed.
+MOST = 300_000
+
+ONE = Size(ids=(0,), shards=1)
+ONE_OUTSIDE = Size(ids=(1,), shards=1)
+ALONE = Size(ids=(0,), shards=1, processes=1)
+
+WORLDS = {
+    "wakes": (Size(ids=(0,), shards=1), Budget(asks=2)),
+    "a lost notification": (ONE, Budget(asks=2, lost_notifications=1, silences=1)),
+    "a lost reply": (ONE, Budget(asks=1, lost_replies=1)),
+    "a lost reply of a step": (ONE_OUTSIDE, Budget(asks=1, lost_replies=1)),
+    "a crash": (ONE, Budget(asks=2, crashes=1, silences=1)),
+    "a crash in a step": (ONE_OUTSIDE, Budget(asks=1, crashes=1, silences=1)),
+    "a pause and a takeover": (ONE, Budget(asks=1, pauses=1, silences=1)),
+    "a pause of a step and a takeover": (ONE_OUTSIDE, Budget(asks=1, pauses=1, silences=1)),
+    "SQL by hand": (ONE, Budget(asks=1, edits=1)),
+}
+
+# The smallest world in which a bug shows.
+PLANTED = {
+    Bug.WAKE_DELETED_UNSEEN: (ALONE, Budget(asks=2)),
+    Bug.EPOCH_UNCHECKED: (ONE, Budget(asks=1, pauses=1, silences=1)),
+    Bug.FENCE_NOT_LOCKED: (ONE, Budget(asks=1, pauses=1, silences=1)),
+    Bug.STALE_DECISION_COMMITTED: (ALONE, Budget(asks=1, edits=1)),
+    Bug.RESYNC_LEFT_OUT: (ALONE, Budget(edits=1)),
+    Bug.POLL_LEFT_OUT: (
+        Size(ids=(0,), shards=1, processes=1, reload_every=math.inf),
+        Budget(asks=1, lost_notifications=1),
+    ),
+    Bug.ACTS_UNMARKED: (Size(ids=(1,), shards=1, processes=1), Budget(asks=1)),
+    Bug.ACTS_EXPIRED: (ONE_OUTSIDE, Budget(asks=1, pauses=1, silences=1)),
+    Bug.RECOVERY_LEFT_OUT: (ONE_OUTSIDE, Budget(asks=1, crashes=1, silences=1)),
+}
+
+
+@pytest.mark.parametrize(("size", "budget"), WORLDS.values(), ids=WORLDS)
+def test_no_order_of_actions_breaks_a_promise(size: Size, budget: Budget) -> None:
+    explored = explore(World(size, budget), most=MOST)
+    assert explored.found is None
+    assert 10 < explored.worlds < MOST, "all of it was gone through"
+
+
+TWO_RESOURCES = {
+    "wakes": Budget(asks=2),
+    "a lost notification": Budget(asks=2, lost_notifications=1, silences=1),
+    "a lost reply": Budget(asks=2, lost_replies=1),
+    "a crash": Budget(asks=1, crashes=1, silences=1),
+    "a pause": Budget(asks=1, pauses=1, silences=1),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("budget", TWO_RESOURCES.values(), ids=TWO_RESOURCES)
+def test_no_order_of_actions_on_two_resources_breaks_a_promise(budget: Budget) -> None:
+    explored = explore(World(Size(ids=(0, 1), shards=2), budget), most=MOST)
+    assert explored.found is None
+    assert explored.worlds < MOST, "all of it was gone through"
+
+
+@pytest.mark.parametrize("bug", [bug for bug in Bug if bug is not Bug.NONE], ids=lambda bug: bug.value)
+def test_a_planted_bug_is_found_and_its_world_is_sound_without_it(bug: Bug) -> None:
+    size, budget = PLANTED[bug]
+    assert explore(World(size, budget, bug), most=MOST).found is not None
+    assert explore(World(size, budget), most=MOST).found is None

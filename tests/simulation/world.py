@@ -1,0 +1,399 @@
+"""A small world in which controllers, clients and a database take turns: every step of it is one atomic action.
+
+The controllers are the real `Ownership` and `Agenda`. The database is a model of the statements that a controller
+sends: what each reads in one snapshot, what it locks, and when it is visible to others. A world is data: it can be
+copied, compared and continued, so a search can follow every order of actions. `Bug` plants a fault; the search has to
+find it.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from farrier.controller.agenda import Agenda, Entry
+from farrier.controller.ownership import RENEW_EVERY, Controller, Ownership, ShardRow
+from tests.simulation.database import Bug, Call, Database, Snapshot, Violation
+
+KIND = "toy"
+PERIOD = 30.0
+# Longer than a period, so that a sweep comes in each, and than an expiry.
+SILENCE = 32.0
+
+
+@dataclass
+class Process:
+    """One controller. `inbox` are notifications that were sent and not read yet."""
+
+    id: str
+    ownership: Ownership
+    agenda: Agenda[Snapshot]
+    paused: bool = False
+    inbox: list[int] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    steps: list[tuple[Entry[Snapshot], str]] = field(default_factory=list)  # to act, acted
+
+
+@dataclass
+class Budget:
+    """How often what happens rarely may still happen."""
+
+    asks: int = 0
+    edits: int = 0
+    crashes: int = 0
+    pauses: int = 0
+    lost_notifications: int = 0
+    lost_replies: int = 0
+    silences: int = 0
+
+
+@dataclass
+class Size:
+    """A resource with an odd id is outside."""
+
+    ids: tuple[int, ...] = (0, 1)
+    shards: int = 2
+    processes: int = 2
+    reload_every: float = 20.0
+
+
+Action = tuple[str, int, int]
+# What a budget allows.
+BEFALLS = {"ask", "edit", "silence", "crash", "pause", "lose"}
+
+
+class World:
+    """Everything. `actions` lists what may happen next, `do` makes it happen and checks the promises."""
+
+    def __init__(self, size: Size, budget: Budget, bug: Bug = Bug.NONE) -> None:
+        self.size, self.budget, self.bug = size, budget, bug
+        self.now = 1000.0
+        self.database = Database(size.ids, size.shards, bug)
+        self.abandoned: list[Call] = []  # of processes that are gone, or whose connection broke
+        self.last_process = 0
+        self.processes = [self._process() for _ in range(size.processes)]
+        for _ in range(3):
+            self._manage_all()
+        self.budget = Budget()
+        self._come_to_rest()
+        self.budget = budget
+
+    def key(self) -> bytes:
+        """Equal for equal worlds."""
+        return pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL)
+
+    # --- what may happen
+
+    def actions(self) -> Iterator[Action]:
+        """Every action that is possible now: its name, and two numbers that say of what."""
+        budget = self.budget
+        for id_ in self.database.resources:
+            if budget.asks:
+                yield "ask", id_, 1
+                if budget.lost_notifications:
+                    yield "ask", id_, 0
+            if budget.edits and not self._is_locked(id_):
+                yield "edit", id_, 0
+        if budget.silences:
+            yield "silence", 0, 0
+        for i, call in enumerate(self.abandoned):
+            yield "abort", i, 0
+            if self._may_proceed(call):
+                yield "proceed", -1, i
+        for number, process in enumerate(self.processes):
+            yield from self._actions_of(process, number)
+
+    def _actions_of(self, process: Process, number: int) -> Iterator[Action]:
+        for i, call in enumerate(process.calls):
+            if call.stage != "answered" and self._may_proceed(call):
+                yield "proceed", number, i
+            if self.budget.lost_replies:
+                yield "lose", number, i
+        if process.paused:
+            yield "resume", number, 0
+        else:
+            yield from ((name, number, 0) for name, possible in self._single_actions_of(process) if possible)
+            yield from (("reply", number, i) for i, call in enumerate(process.calls) if call.stage == "answered")
+            yield from (("step", number, i) for i in range(len(process.steps)))
+            settling = enumerate(process.agenda.to_settle())
+            yield from (("settle", number, i) for i, entry in settling if not self._is_locked(entry.id))
+
+    def _single_actions_of(self, process: Process) -> Iterator[tuple[str, bool]]:
+        yield "crash", self.budget.crashes > 0
+        yield "pause", self.budget.pauses > 0
+        yield "hear", bool(process.inbox)
+        yield "load", process.agenda.has_to_load
+        yield "run", process.agenda.has_to_run and process.ownership.may_act(self.now)
+
+    def _may_proceed(self, call: Call) -> bool:
+        return call.what == "load" or call.stage == "open" or not self._is_locked(call.entry.id)
+
+    def _open_calls(self) -> Iterator[Call]:
+        for calls in (self.abandoned, *(process.calls for process in self.processes)):
+            yield from (call for call in calls if call.stage == "open")
+
+    def _is_locked(self, id_: int) -> bool:
+        return any(call.entry.id == id_ for call in self._open_calls())
+
+    def do(self, action: Action) -> None:
+        """Raises Violation when a promise is broken."""
+        name, first, second = action
+        getattr(self, f"_{name}")(first, second)
+
+    # --- clients, and what befalls processes
+
+    def _ask(self, id_: int, heard: int) -> None:
+        self.budget.asks -= 1
+        self.database.ask(id_)
+        if heard:
+            for process in self.processes:
+                process.inbox = sorted({*process.inbox, id_})
+        else:
+            self.budget.lost_notifications -= 1
+
+    def _edit(self, id_: int, _: int) -> None:
+        self.budget.edits -= 1
+        self.database.edit(id_)
+
+    def _crash(self, number: int, _: int) -> None:
+        self.budget.crashes -= 1
+        calls = self.processes[number].calls
+        self.abandoned += [call for call in calls if call.what != "load" and call.stage != "answered"]
+        self.processes[number] = self._process()
+
+    def _pause(self, number: int, _: int) -> None:
+        self.budget.pauses -= 1
+        self.processes[number].paused = True
+
+    def _resume(self, number: int, _: int) -> None:
+        self.processes[number].paused = False
+
+    def _silence(self, _: int, __: int) -> None:
+        """Time passes: who is alive renews, observes, polls and sweeps."""
+        self.budget.silences -= 1
+        self.pass_time()
+
+    def pass_time(self) -> None:
+        end = self.now + SILENCE
+        while self.now < end:
+            self.now += RENEW_EVERY
+            self._manage_all()
+        for process in self.processes:
+            if not process.paused:
+                self._poll(process)
+                self._sweep(process)
+
+    def is_quiet(self) -> bool:
+        """Whether nothing happens any more unless something befalls it."""
+        return all(name in BEFALLS for name, _, _ in self.actions())
+
+    # --- ownership
+
+    def _process(self) -> Process:
+        self.last_process += 1
+        reload_every = float("inf") if self.bug is Bug.RESYNC_LEFT_OUT else self.size.reload_every
+        process = Process(
+            f"controller-{self.last_process}",
+            Ownership([KIND]),
+            Agenda(reload_every=reload_every, shards=self.size.shards),
+        )
+        self._join(process)
+        return process
+
+    def _join(self, process: Process) -> None:
+        self.database.rows[process.id] = 0
+        process.ownership.join(process.id, self.now)
+
+    def _manage_all(self) -> None:
+        for process in self.processes:
+            if not process.paused:
+                self._manage(process)
+
+    def _manage(self, process: Process) -> None:
+        """One renewal, and what follows from it. Each statement in it is one transaction."""
+        ownership = process.ownership
+        if process.id not in self.database.rows:
+            self._drop(process, [number for _, number in ownership.renewed(None, self.now)])
+            if process.steps or process.calls:
+                return  # it joins anew only when the steps of its old row have ended
+            self.last_process += 1
+            process.id = f"controller-{self.last_process}"
+            self._join(process)
+        acted = ownership.may_act(self.now)
+        self.database.rows[process.id] += 1
+        owned = {(KIND, n): epoch for n, (owner, epoch, _) in self.database.owners.items() if owner == process.id}
+        self._drop(process, [number for _, number in ownership.renewed(owned, self.now)])
+        if not acted:
+            process.agenda.distrust()
+        ownership.observed(
+            [Controller(id_, frozenset([KIND]), renewals) for id_, renewals in self.database.rows.items()],
+            [ShardRow((KIND, n), owner, epoch) for n, (owner, epoch, _) in self.database.owners.items()],
+            self.now,
+        )
+        plan = ownership.plan()
+        for expired in plan.expired:
+            if self.database.rows.get(expired.id) == expired.renewals:
+                del self.database.rows[expired.id]
+        for row in plan.take:
+            self._take(process, row.shard[1])
+        ownership.closing(plan.close)
+        ownership.reopened(plan.reopen)
+        for (_, number), epoch in ownership.held.items():
+            process.agenda.closing(number, closing=ownership.is_closing((KIND, number)))
+            if ownership.is_closing((KIND, number)) and process.agenda.is_quiet(number):
+                self.database.owners[number] = (None, epoch, not process.agenda.is_recovered(number))
+                ownership.gave_back([(KIND, number)])
+                process.agenda.lost(number)
+
+    def _take(self, process: Process, number: int) -> None:
+        owner, epoch, orphaned = self.database.owners[number]
+        if any(call.entry.shard == number for call in self._open_calls()) and self.bug is not Bug.FENCE_NOT_LOCKED:
+            return  # FOR NO KEY UPDATE SKIP LOCKED
+        if owner in self.database.rows and owner != process.id:
+            return
+        orphaned = orphaned or owner is not None
+        self.database.owners[number] = (process.id, epoch + 1, orphaned)
+        process.ownership.took({(KIND, number): epoch + 1})
+        ids = [id_ for id_ in self.database.resources if id_ % self.size.shards == number]
+        process.agenda.took(number, epoch + 1, ids, orphaned=orphaned)
+
+    def _drop(self, process: Process, numbers: list[int]) -> None:
+        for number in numbers:
+            process.agenda.lost(number)
+        process.steps = [(entry, stage) for entry, stage in process.steps if entry.shard not in numbers]
+
+    # --- wakes, loads, runs
+
+    def _poll(self, process: Process) -> None:
+        if self.bug is not Bug.POLL_LEFT_OUT:
+            process.agenda.woken(sorted({id_ for id_, _ in self.database.wakes.values()}))
+
+    def _hear(self, number: int, _: int) -> None:
+        process = self.processes[number]
+        process.agenda.woken([process.inbox.pop(0)])
+
+    def _load(self, number: int, _: int) -> None:
+        process = self.processes[number]
+        for entry in process.agenda.load(1):
+            process.calls.append(Call("load", entry, process.id, process.agenda.epoch(entry)))
+
+    def _sweep(self, process: Process) -> None:
+        for entry in process.agenda.due(self.now, 1000):
+            snapshot = entry.snapshot
+            if snapshot is not None and snapshot.done == snapshot.wanted:
+                process.agenda.rests(entry, self.now + PERIOD)
+            else:
+                process.agenda.requeue(entry)
+
+    def _run(self, number: int, _: int) -> None:
+        process = self.processes[number]
+        for entry in process.agenda.ready(1):
+            snapshot = entry.snapshot
+            assert snapshot is not None
+            if entry.recovers and self.bug is not Bug.RECOVERY_LEFT_OUT:
+                done = self.database.acted[entry.id] if self.database.resources[entry.id].outside else snapshot.done
+                self._send(process, "commit", entry, done)
+            elif snapshot.done == snapshot.wanted:
+                self.database.delete(process.agenda.rests(entry, self.now + PERIOD), entry.id, snapshot)
+            elif not self.database.resources[entry.id].outside:
+                self._send(process, "commit", entry, snapshot.wanted)
+            elif not process.agenda.may_step(entry):
+                process.agenda.defer(entry, self.now + 1)
+            else:
+                process.agenda.acts(entry)
+                if self.bug is Bug.ACTS_UNMARKED:
+                    process.steps.append((entry, "to act"))
+                else:
+                    self._send(process, "mark", entry, snapshot.done)
+
+    def _send(self, process: Process, what: str, entry: Entry[Snapshot], done: int) -> None:
+        if what == "commit" and not process.agenda.commits(entry):
+            return
+        epoch = process.agenda.epoch(entry)
+        process.calls.append(
+            Call(what, entry, process.id, epoch, snapshot=entry.snapshot, wakes=entry.wakes, done=done)
+        )
+
+    def _step(self, number: int, which: int) -> None:
+        process = self.processes[number]
+        entry, stage = process.steps.pop(which)
+        if stage == "acted":
+            self._send(process, "commit", entry, self.database.acted[entry.id])
+        elif process.ownership.may_act(self.now) or self.bug is Bug.ACTS_EXPIRED:
+            self.database.act(process.id, entry)
+            process.steps.append((entry, "acted"))
+        else:
+            process.agenda.requeue(entry)
+
+    def _settle(self, number: int, which: int) -> None:
+        entry = self.processes[number].agenda.to_settle()[which]
+        self.database.resources[entry.id].version += 1
+        self.processes[number].agenda.settled(entry)
+
+    # --- at the server
+
+    def _proceed(self, number: int, which: int) -> None:
+        call = (self.abandoned if number < 0 else self.processes[number].calls)[which]
+        if call.what == "load":
+            self.database.read(call)
+        elif call.stage == "sent":
+            call.stage = "open" if self.database.fits(call) else "answered"
+        else:
+            self.database.make_visible(call)
+        if call.stage == "answered" and number < 0:
+            self.abandoned.pop(which)
+
+    # --- replies
+
+    def _reply(self, number: int, which: int) -> None:
+        process = self.processes[number]
+        call = process.calls.pop(which)
+        entry = call.entry
+        if call.what == "load":
+            assert call.snapshot is not None
+            process.agenda.loaded(entry, call.snapshot, call.wakes, now=self.now, marked=call.snapshot.marked)
+        elif not call.won:
+            process.agenda.requeue(entry) if call.what == "mark" else process.agenda.not_committed(entry)
+        elif call.what == "mark":
+            if process.ownership.epoch((KIND, entry.shard)) == call.epoch:
+                process.steps.append((entry, "to act"))
+        else:
+            process.agenda.committed(entry, None)
+
+    def _lose(self, number: int, which: int) -> None:
+        """The connection broke: the statement may still be carried out."""
+        self.budget.lost_replies -= 1
+        process = self.processes[number]
+        call = process.calls.pop(which)
+        if call.what == "load":
+            process.agenda.not_loaded([call.entry])
+            return
+        if call.stage != "answered":
+            self.abandoned.append(call)
+        if call.what == "mark":
+            process.agenda.commits(call.entry)
+        process.agenda.unknown(call.entry)
+
+    def _abort(self, which: int, _: int) -> None:
+        self.abandoned.pop(which)
+
+    # --- the end
+
+    def finish(self) -> None:
+        """Let everything that is under way end, and time pass. Raises Violation unless everything is done then."""
+        self.budget = Budget()
+        for process in self.processes:
+            process.paused = False
+        for _ in range(12):
+            self._come_to_rest()
+            self.pass_time()
+        self.database.require_done()
+
+    def _come_to_rest(self) -> None:
+        for _ in range(400):
+            action = next(self.actions(), None)
+            if action is None:
+                return
+            self.do(action)
+        raise Violation("it does not come to rest")

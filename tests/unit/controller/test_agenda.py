@@ -1,0 +1,242 @@
+"""What there is to do: each rule by which an entry goes from one phase to the next."""
+
+from __future__ import annotations
+
+import pytest
+
+from farrier.controller.agenda import Agenda, Entry, Phase
+
+NOW = 1000.0
+PERIOD = 30.0
+RELOAD = 300.0
+
+
+def agenda_of(*ids: int, orphaned: bool = False) -> Agenda[str]:
+    """An agenda of one shard, of which nothing was loaded yet."""
+    agenda: Agenda[str] = Agenda(reload_every=RELOAD, shards=1)
+    agenda.took(0, 1, ids, orphaned=orphaned)
+    return agenda
+
+
+def loaded(agenda: Agenda[str], *, wakes: tuple[int, ...] = ()) -> list[Entry[str]]:
+    """What waits, loaded and taken out to be run."""
+    for entry in agenda.load(1000):
+        agenda.loaded(entry, "snapshot", wakes, now=NOW)
+    return agenda.ready(1000)
+
+
+def at_rest(*ids: int) -> Agenda[str]:
+    agenda = agenda_of(*ids)
+    for entry in loaded(agenda):
+        agenda.rests(entry, NOW + PERIOD)
+    return agenda
+
+
+def due(agenda: Agenda[str], after: float) -> list[int]:
+    return sorted(entry.id for entry in agenda.due(NOW + after, 1000))
+
+
+def test_a_shard_that_was_taken_is_loaded_whole() -> None:
+    assert [entry.id for entry in agenda_of(1, 2, 3).load(1000)] == [1, 2, 3]
+
+
+def test_a_resting_resource_is_run_over_memory_when_its_time_has_come_and_not_before() -> None:
+    agenda = at_rest(1)
+    assert due(agenda, PERIOD - 1) == []
+    assert due(agenda, PERIOD + 1) == [1]
+    assert not agenda.has_to_load
+
+
+def test_each_resource_is_run_once_a_period_whatever_woke_it_meanwhile() -> None:
+    agenda = at_rest(1)
+    for _ in range(3):
+        agenda.woken([1])
+        for entry in loaded(agenda):
+            agenda.rests(entry, NOW + PERIOD)
+    assert due(agenda, PERIOD + 1) == [1]
+
+
+def test_a_run_over_memory_that_decides_something_loads_the_resource_first() -> None:
+    agenda = at_rest(1)
+    [entry] = agenda.due(NOW + PERIOD + 1, 10)
+    agenda.requeue(entry)
+    assert [each.id for each in agenda.load(10)] == [1]
+
+
+def test_what_acts_was_decided_over_a_fresh_snapshot() -> None:
+    agenda = at_rest(1)
+    [entry] = agenda.due(NOW + PERIOD + 1, 10)
+    with pytest.raises(AssertionError, match="fresh snapshot"):
+        agenda.commits(entry)
+
+
+def test_a_snapshot_is_loaded_again_after_a_while_and_not_all_at_once() -> None:
+    agenda = at_rest(*range(100))
+    reloads = {0.0: 0.0}
+    at = 0.0
+    while at < RELOAD + PERIOD:
+        at += PERIOD + 1
+        for entry in agenda.due(NOW + at, 1000):
+            agenda.rests(entry, NOW + at + PERIOD)
+        again = agenda.load(1000)
+        reloads[at] = len(again)
+    assert sum(reloads.values()) == 100
+    assert max(reloads.values()) < 100
+
+
+def test_a_wake_that_is_heard_while_a_load_is_under_way_leads_to_another_load() -> None:
+    agenda = agenda_of(1)
+    [entry] = agenda.load(1)
+    agenda.woken([1])
+    agenda.loaded(entry, "snapshot of before", (), now=NOW)
+    [running] = agenda.ready(1)
+    agenda.rests(running, NOW + PERIOD)
+    assert [each.id for each in agenda.load(1)] == [1]
+
+
+@pytest.mark.parametrize("phase", [Phase.ACTING, Phase.COMMITTING])
+def test_a_wake_that_is_heard_while_a_run_is_under_way_leads_to_a_load_after_it(phase: Phase) -> None:
+    agenda = agenda_of(1)
+    [entry] = loaded(agenda)
+    if phase is Phase.ACTING:
+        agenda.acts(entry)
+    agenda.woken([1])
+    agenda.commits(entry)
+    agenda.committed(entry, NOW + PERIOD)
+    assert [each.id for each in agenda.load(1)] == [1]
+
+
+def test_the_wakes_to_delete_are_those_that_the_snapshot_saw() -> None:
+    agenda = agenda_of(1)
+    [entry] = loaded(agenda, wakes=(4, 5))
+    assert agenda.rests(entry, NOW + PERIOD) == (4, 5)
+    assert entry.wakes == ()
+
+
+def test_a_run_for_which_there_is_no_room_deletes_no_wake_and_is_loaded_again_later() -> None:
+    agenda = agenda_of(1)
+    [entry] = loaded(agenda, wakes=(4,))
+    agenda.defer(entry, NOW + 1)
+    assert agenda.load(1) == []
+    assert due(agenda, 2) == []
+    assert [each.id for each in agenda.load(1)] == [1]
+
+
+def test_a_wake_for_a_resource_that_was_made_since_makes_its_entry() -> None:
+    agenda = at_rest(1)
+    agenda.woken([2])
+    assert [entry.id for entry in agenda.load(10)] == [2]
+
+
+def test_a_wake_of_a_shard_that_is_not_owned_is_passed_over() -> None:
+    agenda: Agenda[str] = Agenda(reload_every=RELOAD, shards=2)
+    agenda.took(0, 1, [2], orphaned=False)
+    agenda.woken([3])
+    assert len(agenda) == 1
+
+
+def test_what_no_wake_announced_is_found_by_the_list_of_ids() -> None:
+    agenda = at_rest(1, 2)
+    agenda.listed(0, [2, 3])
+    assert sorted(entry.id for entry in agenda.load(10)) == [1, 3]
+
+
+def test_a_resource_that_is_not_there_is_forgotten_unless_it_was_woken_meanwhile() -> None:
+    agenda = agenda_of(1, 2)
+    first, second = agenda.load(2)
+    agenda.woken([2])
+    for entry in (first, second):
+        agenda.absent(entry)
+    assert [entry.id for entry in agenda.load(10)] == [2]
+    assert len(agenda) == 1
+
+
+def test_an_ended_resource_that_was_woken_meanwhile_has_one_more_run() -> None:
+    agenda = agenda_of(1, 2)
+    for entry in loaded(agenda):
+        agenda.commits(entry)
+    agenda.woken([2])
+    for id_ in (1, 2):
+        ending = agenda.entry(id_)
+        assert ending is not None
+        agenda.ended(ending)
+    assert [entry.id for entry in agenda.load(10)] == [2]
+    assert len(agenda) == 1
+
+
+def test_an_entry_whose_commit_is_unknown_is_closed_until_it_is_settled() -> None:
+    agenda = agenda_of(1)
+    [entry] = loaded(agenda)
+    agenda.commits(entry)
+    agenda.unknown(entry)
+    agenda.woken([1])
+    assert not agenda.has_to_load
+    agenda.settled(entry)
+    assert [each.id for each in agenda.load(1)] == [1]
+
+
+def test_every_first_run_of_an_orphaned_shard_recovers_and_then_the_shard_is_recovered() -> None:
+    agenda = agenda_of(1, 2, orphaned=True)
+    first, second = loaded(agenda)
+    assert first.recovers
+    agenda.rests(first, NOW + PERIOD)
+    assert not first.recovers
+    assert not agenda.is_recovered(0)
+    agenda.commits(second)
+    agenda.committed(second, NOW + PERIOD)
+    assert agenda.recovered() == [0]
+
+
+def test_a_mark_without_a_live_step_makes_the_next_run_recover() -> None:
+    agenda = agenda_of(1)
+    [entry] = agenda.load(1)
+    agenda.loaded(entry, "snapshot", (), now=NOW, marked=True)
+    assert entry.recovers
+
+
+def test_a_shard_that_is_lost_takes_its_entries_with_it_and_names_the_steps_to_cut() -> None:
+    agenda = agenda_of(1, 2)
+    acting, committing = loaded(agenda)
+    agenda.acts(acting)
+    agenda.commits(committing)
+    assert agenda.lost(0) == [acting]
+    agenda.committed(committing, None)
+    assert not agenda.commits(acting)
+    assert len(agenda) == 0
+
+
+def test_what_was_loaded_under_the_epoch_before_is_not_run_under_the_next() -> None:
+    agenda = agenda_of(1)
+    [entry] = agenda.load(1)
+    agenda.took(0, 2, [1], orphaned=False)
+    agenda.loaded(entry, "snapshot of before", (), now=NOW)
+    assert not agenda.has_to_run
+
+
+def test_a_closing_shard_serves_wakes_starts_no_steps_and_is_quiet_when_nothing_is_under_way() -> None:
+    agenda = at_rest(1)
+    agenda.closing(0)
+    agenda.woken([1])
+    assert not agenda.is_quiet(0)
+    [entry] = loaded(agenda)
+    assert not agenda.may_step(entry)
+    agenda.rests(entry, NOW + PERIOD)
+    assert agenda.is_quiet(0)
+
+
+def test_what_was_loaded_before_a_silence_is_loaded_again_before_it_is_run() -> None:
+    agenda = agenda_of(1)
+    for entry in agenda.load(1):
+        agenda.loaded(entry, "snapshot", (), now=NOW)
+    agenda.distrust()
+    assert agenda.ready(1) == []
+    assert [entry.id for entry in agenda.load(1)] == [1]
+
+
+def test_a_transition_runs_again_on_the_snapshot_that_its_commit_returned() -> None:
+    agenda = agenda_of(1)
+    [entry] = loaded(agenda)
+    agenda.commits(entry)
+    agenda.goes_on(entry, "next", (9,), now=NOW)
+    assert not agenda.has_to_load
+    assert [(each.snapshot, each.wakes, each.reruns) for each in agenda.ready(1)] == [("next", (9,), 1)]

@@ -1,0 +1,157 @@
+"""Who owns which shard: fair shares, expiry by the observer's own clock, and what a renewal says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from farrier.controller.ownership import (
+    ACT_FOR,
+    EXPIRED_AFTER,
+    GIVE_UP_AFTER,
+    RENEW_EVERY,
+    SHARDS,
+    Controller,
+    Ownership,
+    Shard,
+    ShardRow,
+)
+
+KINDS = frozenset({"node"})
+START = 100.0
+
+
+def joined(id_: str = "me") -> Ownership:
+    ownership = Ownership(KINDS)
+    ownership.join(id_, START)
+    return ownership
+
+
+def rows(owners: Mapping[int, str | None]) -> list[ShardRow]:
+    """All shards of one kind; those that are not named have no owner."""
+    return [ShardRow(("node", number), owners.get(number), 1) for number in range(SHARDS)]
+
+
+def live(*ids: str, renewals: int = 1) -> list[Controller]:
+    return [Controller(id_, KINDS, renewals) for id_ in ids]
+
+
+def taken(ownership: Ownership) -> list[Shard]:
+    return [row.shard for row in ownership.plan().take]
+
+
+def test_the_only_controller_takes_every_shard() -> None:
+    ownership = joined()
+    ownership.observed(live("me"), rows({}), START)
+    assert len(taken(ownership)) == SHARDS
+
+
+def test_two_controllers_take_half_each_and_begin_with_different_ones() -> None:
+    first, second = joined("me"), joined("you")
+    for ownership in (first, second):
+        ownership.observed(live("me", "you"), rows({}), START)
+    assert len(taken(first)) == len(taken(second)) == SHARDS // 2
+    assert taken(first)[0] != taken(second)[0]
+
+
+def test_a_controller_that_does_not_run_the_kind_has_no_share() -> None:
+    ownership = joined()
+    other = Controller("other", frozenset({"maas_region"}), 1)
+    ownership.observed([*live("me"), other], rows({}), START)
+    assert len(taken(ownership)) == SHARDS
+
+
+def test_a_controller_that_joins_gets_its_share_from_those_that_have_more() -> None:
+    ownership = joined()
+    ownership.took({("node", number): 1 for number in range(SHARDS)})
+    ownership.observed(live("me", "you"), rows(dict.fromkeys(range(SHARDS), "me")), START)
+    assert len(ownership.plan().close) == SHARDS // 2
+
+
+def test_a_closing_shard_is_kept_when_it_is_no_longer_too_many() -> None:
+    ownership = joined()
+    ownership.took({("node", number): 1 for number in range(SHARDS)})
+    ownership.closing([("node", 7)])
+    ownership.observed(live("me"), rows(dict.fromkeys(range(SHARDS), "me")), START)
+    assert ownership.plan().reopen == (("node", 7),)
+
+
+def test_a_controller_whose_renewals_stand_still_is_dead_after_ten_seconds_of_sight() -> None:
+    ownership = joined()
+    seconds = START
+    while seconds - START < EXPIRED_AFTER:
+        ownership.observed(live("me", "you"), rows({0: "you"}), seconds)
+        assert ownership.plan().expired == ()
+        seconds += RENEW_EVERY
+    ownership.observed(live("me", "you"), rows({0: "you"}), seconds)
+    assert [each.id for each in ownership.plan().expired] == ["you"]
+    assert ("node", 0) in taken(ownership)
+
+
+def test_a_renewal_that_was_seen_begins_the_count_anew() -> None:
+    ownership = joined()
+    for second in range(60):
+        ownership.observed(live("me", "you", renewals=second // 8), rows({}), START + second)
+        assert ownership.plan().expired == ()
+
+
+@pytest.mark.parametrize("away", [3.5, 3600.0])
+def test_an_observer_that_was_paused_counts_anew(away: float) -> None:
+    """After an outage of the database nobody is declared dead before ten seconds of sight."""
+    ownership = joined()
+    for seconds in (0.0, 2.0, 4.0, 6.0, 6.0 + away, 8.0 + away):
+        ownership.observed(live("me", "you"), rows({}), START + seconds)
+        assert ownership.plan().expired == ()
+
+
+def test_an_owner_without_a_row_counts_as_dead_at_once() -> None:
+    ownership = joined()
+    ownership.observed(live("me"), rows({3: "gone"}), START)
+    assert ("node", 3) in taken(ownership)
+
+
+def test_a_shard_of_a_living_controller_is_not_taken() -> None:
+    ownership = joined()
+    ownership.observed(live("me", "you"), rows(dict.fromkeys(range(SHARDS), "you")), START)
+    assert taken(ownership) == []
+
+
+def test_it_acts_for_six_seconds_after_a_renewal_was_sent_and_not_after_its_reply() -> None:
+    ownership = joined()
+    ownership.renewed({}, sent_at=START + 10)
+    assert ownership.may_act(START + 10 + ACT_FOR)
+    assert not ownership.may_act(START + 10 + ACT_FOR + 0.01)
+
+
+def test_the_time_it_acts_ends_before_an_observer_may_declare_it_dead() -> None:
+    assert ACT_FOR < EXPIRED_AFTER
+
+
+def test_a_renewal_without_a_row_loses_everything() -> None:
+    ownership = joined()
+    ownership.took({("node", 1): 4})
+    assert ownership.renewed(None, START) == (("node", 1),)
+    assert not ownership.may_act(START)
+
+
+def test_a_shard_that_came_back_under_another_epoch_is_lost() -> None:
+    """Somebody was in between: what is in memory was loaded under the epoch before."""
+    ownership = joined()
+    ownership.took({("node", 1): 4, ("node", 2): 4})
+    assert ownership.renewed({("node", 1): 6, ("node", 2): 4}, START) == (("node", 1),)
+    assert ownership.held == {("node", 2): 4}
+
+
+def test_a_take_whose_reply_was_lost_is_made_again() -> None:
+    """The database lists the shard, and nothing was loaded under that epoch."""
+    ownership = joined()
+    ownership.renewed({("node", 1): 4}, START)
+    ownership.observed(live("me"), rows({1: "me"}), START)
+    assert ("node", 1) in taken(ownership)
+
+
+def test_replies_that_always_arrive_too_late_end_in_giving_up() -> None:
+    ownership = joined()
+    assert not ownership.is_out_of_touch(START + GIVE_UP_AFTER)
+    assert ownership.is_out_of_touch(START + GIVE_UP_AFTER + 1)
