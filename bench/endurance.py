@@ -20,7 +20,7 @@ from bench.loop import CONTROLLER, PATIENCE, running
 from farrier.io.node import NodeRows
 from farrier.io.state import PostgresStateIO
 from farrier.model.node import Node
-from farrier.model.schedule import Claim, Lane
+from farrier.model.runs import Claim, Lane
 from farrier.model.writes import Write
 
 _RUNS_UNDER_SNAPSHOT = 200_000

@@ -17,7 +17,7 @@ from bench.ground import Ground
 from bench.loop import CONTROLLER
 from farrier.io import statements
 from farrier.io.node import NodeRows
-from farrier.model.schedule import Lane
+from farrier.model.runs import Lane
 
 _CLAIM = statements.load("schedule/claim")
 _RELEASE = statements.load("schedule/release")

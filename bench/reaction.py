@@ -27,7 +27,7 @@ from bench.ground import PATIENCE, Ground
 from bench.loop import CONTROLLER
 from farrier.io import pool, statements
 from farrier.io.node import NodeRows
-from farrier.model.schedule import Lane
+from farrier.model.runs import Lane
 from farrier.model.status import NodeStatus
 
 # One after the other without a pause, as job queues are measured: for some seconds, in which the sweep comes round a

@@ -1,8 +1,8 @@
 """The daemon: what is started in which order, what runs beside what, and how it all ends.
 
-Up: HTTP, database, schema, sites, listener, loops, READY. Down: STOPPING, no more claims, drain under a deadline,
-rows given back, connections closed, HTTP last. SIGHUP reads the sites again while all goes on. One root task group owns
-every task; one that ends without being asked brings the daemon down and is named in the log. The daemon touches no
+Up: HTTP, database, schema, sites, listener, loops, READY. Down: STOPPING, drain under a deadline,
+shards given back, connections closed, HTTP last. SIGHUP reads the sites again while all goes on. One root task group
+owns every task; one that ends without being asked brings the daemon down and is named in the log. The daemon touches no
 table: rooms do, and `wiring` makes them.
 """
 
@@ -34,7 +34,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 # The loop gets over a shorter silence of the database by itself: still ready.
 _SILENCE = timedelta(seconds=5)
-# How often the claims are looked at when systemd does not say how often it wants to hear of them.
+# How often the renewals are looked at when systemd does not say how often it wants to hear of them.
 _LOOK_EVERY = timedelta(seconds=1)
 # What a running daemon takes over from a configuration that is read again.
 _RELOADED = frozenset({"log", "sites"})
@@ -88,7 +88,7 @@ class Daemon:
                 ):
                     site.open(backend)
                     await self._begin_with_sites(runtime)
-                    self._waits_for = "the first claim"
+                    self._waits_for = "its first shards"
                     figures = partial(gauges.run, counter)
                     await self._work(runtime, figures, lambda: task_status.started(Serving(url, database.dsn)))
             _log.info("database.closed")
@@ -133,23 +133,22 @@ class Daemon:
             beside.start_soon(until_stopped, "mend", runtime.pulse.mend, self._stop)
             beside.start_soon(until_stopped, "watchdog", partial(self._watch, runtime.progress), self._stop)
             async with anyio.create_task_group() as loop:
-                for processor in runtime.processors:
-                    work = partial(processor.run, self._stop)
-                    loop.start_soon(until_stopped, f"processor of {processor.kind}", work, self._stop)
-                await runtime.progress.first_claim.wait()
+                work = partial(runtime.controller.run, self._stop)
+                loop.start_soon(until_stopped, "controller", work, self._stop)
+                await runtime.controller.ready.wait()
                 self._waits_for, self._progress = None, runtime.progress
                 memory.settle()
-                _log.info("daemon.ready", controller=str(runtime.owner))
+                _log.info("daemon.ready")
                 self._notifier.ready()
                 started()
                 await self._stop.wait()
                 self._waits_for = "nothing more: it stops"
                 self._notifier.stopping()
-                _log.info("daemon.stopping", in_flight=runtime.in_flight)
+                _log.info("daemon.stopping", in_flight=runtime.controller.in_flight)
             beside.cancel_scope.cancel()
 
     async def _watch(self, progress: wiring.Progress) -> None:
-        """Tell systemd that we live as long as each claim loop comes back from its claims. An unreachable
+        """Tell systemd that we live as long as the controller comes back from its renewals. An unreachable
         database is no reason to be killed: it would not be there for our successor either."""
         patience = self._notifier.watchdog
         while True:
@@ -165,7 +164,7 @@ class Daemon:
         if self._progress is None:
             return None
         if (silence := self._progress.unanswered_for()) > _SILENCE:
-            return f"the database has not answered a claim for {silence.total_seconds():.0f} s"
+            return f"the database has not answered a renewal for {silence.total_seconds():.0f} s"
         if (silence := self._progress.uncommitted_for()) > _SILENCE:
             return f"the database has committed nothing for {silence.total_seconds():.0f} s"
         return None

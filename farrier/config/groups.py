@@ -46,38 +46,23 @@ class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
             description="Fraction of the period by which runs are spread, so that no two march in step.",
         ),
     ] = 0.1
-    lease: Annotated[
+    resync: Annotated[
         timedelta,
         Meta(
-            description="How long a claim holds without renewal. A crashed process's work runs elsewhere "
-            "after this time, so shorter is better, but it must outlast a slow commit."
+            description="Every resource is read from the database at least this often, also when nothing said that it "
+            "changed: the bound for what no notification and no poll can announce, such as rows changed by hand."
         ),
-    ] = _seconds(15)
-    renew_every: Annotated[
-        timedelta, Meta(description="Claims of running work are renewed this often: two renewals may fail.")
-    ] = _seconds(5)
-    start_margin: Annotated[
-        timedelta,
-        Meta(description="No run starts with less of its lease left than this; it goes back instead."),
-    ] = _seconds(10)
-    cancel_after: Annotated[
-        timedelta,
-        Meta(
-            description="A run whose lease was not renewed for this long is cancelled: before the lease "
-            "ends, so that no two runs of one resource overlap, but for one request of a process that was stopped."
-        ),
-    ] = _seconds(12)
+    ] = _seconds(300)
     batch: Annotated[
         int,
-        Meta(ge=1, le=5000, description="Rows of one claim. Past 500 a round trip gets longer, not cheaper."),
+        Meta(ge=1, le=5000, description="Resources of one load. Past 500 a round trip gets longer, not cheaper."),
     ] = 500
     passes: Annotated[
         int,
         Meta(
             ge=1,
             le=16,
-            description="Passes of each kind and lane at the same time, and as many over rows that go on: while one "
-            "computes, the others wait for the database.",
+            description="Loads of each kind at the same time: while one computes, the others wait for the database.",
         ),
     ] = 3
     max_in_flight: Annotated[
@@ -90,11 +75,13 @@ class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     ] = _seconds(180)
     poll_interval: Annotated[
         timedelta,
-        Meta(description="How often due rows are looked for without being told: the bound when LISTEN is lost."),
+        Meta(
+            description="How often wakes are looked for that no notification announced: the bound when LISTEN is lost."
+        ),
     ] = _seconds(0.5)
     drain_timeout: Annotated[
         timedelta,
-        Meta(description="After SIGTERM, how long running steps may finish before they are given back."),
+        Meta(description="After SIGTERM, how long running steps may go on before they are cut off."),
     ] = _seconds(20)
     rerun_limit: Annotated[
         int,
@@ -108,12 +95,6 @@ class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         tuple[str, ...],
         Meta(description="Kinds of resources from other packages that run here, too, each as package.module:NAME."),
     ] = ()
-
-    def __post_init__(self) -> None:
-        if not self.renew_every < self.cancel_after < self.lease:
-            raise ValueError("renew_every must be shorter than cancel_after, and cancel_after shorter than lease")
-        if not self.start_margin < self.lease:
-            raise ValueError("start_margin must be shorter than lease, or no run would ever start")
 
 
 class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -1,8 +1,8 @@
 """One run of one resource: decide, perhaps act outside, and say how it ended. Commits nothing.
 
 The only place of the loop that catches every exception: whatever a handler does costs its own run and no
-other. What ended a step — its own limit, the lease, an interrupting request, the shutdown — is
-told apart here.
+other. What ended a step — its own limit, the lost right to act, an interrupting request, the shutdown — is told apart
+here.
 """
 
 from __future__ import annotations
@@ -12,18 +12,16 @@ import math
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import anyio
 import msgspec
 import structlog
 
-from farrier.controller.lease import Leases
 from farrier.controller.verdict import Assessor
 from farrier.errors import FarrierError, HandlerTimeout, InternalError, LeaseLost
-from farrier.model.outcome import Step
-from farrier.model.schedule import Claimed, Finished
+from farrier.model.outcome import Decision, Step
+from farrier.model.runs import Finished, Turn
 from farrier.protocols import Kind, StateHandler
 from farrier.protocols.acting import acting_while
 
@@ -41,27 +39,43 @@ _ITS_OWN_OR_CANCELLED = (*_ITS_OWN, asyncio.CancelledError)
 
 
 class Run(msgspec.Struct, Generic[R, S, W], frozen=True):
-    """How one run ended: what to commit, and what to publish once that is done."""
+    """How one run ended: what to commit, and what to publish once that is done. `decision` is what the handler returned
+    without a step; None for a run that failed."""
 
     finished: Finished[S, W]
     seconds: float
     resource: R | None
     error: str = ""
+    decision: Any = None
 
 
-class _Required:
-    """The lease that a step is to have. Once it was lost that ends the run, whatever the step makes of the error."""
+class Acting:
+    """A step under way. `cut` and `interrupt` end it from outside, and it says afterwards which of the two it was."""
 
-    def __init__(self, require: Callable[[], None]) -> None:
-        self._require = require
+    def __init__(self, may_act: Callable[[], bool], *, reads_only: bool) -> None:
+        self._may_act = may_act
+        self.reads_only = reads_only
+        self.scope = anyio.CancelScope()
+        self.interrupted = False
         self.lost: LeaseLost | None = None
 
+    def interrupt(self) -> None:
+        """Something else is to be done, or the process stops."""
+        self.interrupted = True
+        self.scope.cancel()
+
+    def cut(self) -> None:
+        """The process may not act on this resource any more."""
+        self.lost = self.lost or LeaseLost("the process lost its right to act before the step ended")
+        self.scope.cancel()
+
     def require(self) -> None:
-        try:
-            self._require()
-        except LeaseLost as lost:
-            self.lost = lost
-            raise
+        """Raise `LeaseLost` where the step must not act now. That ends the run, whatever the step makes of the
+        error."""
+        if self.lost is None and not self._may_act():
+            self.lost = LeaseLost("the process lost its right to act before the step acted; nothing was sent")
+        if self.lost is not None:
+            raise self.lost
 
 
 class Attempt(Generic[R, S, W, V]):
@@ -74,91 +88,93 @@ class Attempt(Generic[R, S, W, V]):
         assessor: Assessor[R, S, W],
         *,
         services: V,
-        leases: Leases,
         max_handling_time: timedelta,
     ) -> None:
         self._kind = kind
         self._handler = handler
         self._assessor = assessor
         self._services = services
-        self._leases = leases
         self._limit = max_handling_time
 
     def name_of(self, resource: R) -> str:
         """What the log calls it."""
         return self._kind.called(resource)
 
-    def decide(self, claimed: Claimed, token: int, resource: R, now: datetime) -> Run[R, S, W] | Step[S, W, V]:
+    def remembered(self, resource: R, now: datetime) -> Decision[S, W, V] | None:
+        """A decision over a snapshot in memory; None where the handler raises, which a fresh run then tells."""
+        try:
+            return self._handler.handle(resource, now)
+        except _ITS_OWN_OR_CANCELLED:
+            return None
+
+    def decide(self, turn: Turn, resource: R, now: datetime) -> Run[R, S, W] | Step[S, W, V]:
         """The synchronous part: all of a run that needs nothing from outside."""
         started = time.perf_counter()
-        handle = self._handler.recover if claimed.taken_over else self._handler.handle
         try:
-            decision = handle(resource, now)
+            if turn.recover_until is None:
+                decision = self._handler.handle(resource, now)
+            else:
+                decision = self._handler.recover(resource, now, turn.recover_until)
             if isinstance(decision, Step):
                 return decision
-            finished = self._assessor.finish(claimed, token, resource, decision)
+            finished = self._assessor.finish(turn, resource, decision)
         except _ITS_OWN_OR_CANCELLED as error:
-            return self._failed(claimed, token, resource, error, started)
-        return Run(finished, time.perf_counter() - started, resource)
+            return self._failed(turn, resource, error, started)
+        return Run(finished, time.perf_counter() - started, resource, decision=decision)
 
-    async def act(self, claimed: Claimed, token: int, resource: R, step: Step[S, W, V]) -> Run[R, S, W] | None:
-        """Await a step under its lease. None when it was interrupted, or the process stops, and the step says nothing
-        of that: give the row back. Raises `LeaseLost` when the lease ended first: leave the row alone."""
+    async def act(self, turn: Turn, resource: R, step: Step[S, W, V], acting: Acting) -> Run[R, S, W] | None:
+        """Await a step. None when it was interrupted, and the step says nothing of that: it is run again. Raises
+        `LeaseLost` when the process lost the right to act first: nothing is committed."""
         started = time.perf_counter()
         limit = min(step.deadline, self._limit)
         outcome: object = None
-        claim = _Required(partial(self._leases.require, claimed.id, token))
-        with anyio.CancelScope() as scope:
-            self._leases.enter(claimed.id, token, scope, limit=limit, reads_only=step.reads_only)
+        with acting.scope:
+            acting.scope.deadline = anyio.current_time() + limit.total_seconds()
             try:
-                with acting_while(claim.require):
+                with acting_while(acting.require):
                     outcome = await step.act(self._services)
             except _ITS_OWN as error:
                 outcome = error
             except anyio.get_cancelled_exc_class():
-                if scope.cancel_called or anyio.current_effective_deadline() == -math.inf:
-                    raise  # somebody cancelled it; otherwise it did so to itself
+                if acting.scope.cancel_called or anyio.current_effective_deadline() == -math.inf:
+                    raise  # cancelled from outside; otherwise it did so to itself
                 outcome = InternalError("the step cancelled itself")
-            finally:
-                self._leases.leave(claimed.id, token)
-        if claim.lost is not None:
-            raise claim.lost
-        if scope.cancelled_caught:
-            if self._leases.interrupted(claimed.id, token):
-                if step.if_cut is None:
-                    return None
-                outcome = step.if_cut
-            elif self._leases.expired(claimed.id, token):
-                raise LeaseLost(f"the lease of {self._kind.name} {claimed.id} ended during {step.name}")
-            else:
+        if acting.lost is not None:
+            raise acting.lost
+        if acting.scope.cancelled_caught:
+            if not acting.interrupted:
                 outcome = HandlerTimeout(limit)
-        run = self._conclude(claimed, token, resource, outcome, started)
+            elif step.if_cut is None:
+                return None
+            else:
+                outcome = step.if_cut
+        run = self._conclude(turn, resource, outcome, started)
         if not run.error or step.if_cut is None:
             return run
-        kept = self._conclude(claimed, token, resource, step.if_cut, started)
+        kept = self._conclude(turn, resource, step.if_cut, started)
         return run if kept.error else _telling(kept, run)
 
-    def missing(self, claimed: Claimed, token: int, error: FarrierError) -> Run[R, S, W]:
-        """A row whose resource could not be read."""
-        finished: Finished[S, W] = self._assessor.fail(claimed, token, None, error)
+    def missing(self, turn: Turn, error: FarrierError) -> Run[R, S, W]:
+        """A resource that could not be read."""
+        finished: Finished[S, W] = self._assessor.fail(turn, None, error)
         return Run(finished, 0.0, None, error.label)
 
-    def _conclude(self, claimed: Claimed, token: int, resource: R, outcome: object, started: float) -> Run[R, S, W]:
+    def _conclude(self, turn: Turn, resource: R, outcome: object, started: float) -> Run[R, S, W]:
         try:
             if isinstance(outcome, BaseException):
                 raise outcome
-            finished = self._assessor.finish(claimed, token, resource, outcome)
+            finished = self._assessor.finish(turn, resource, outcome)
         except _ITS_OWN as error:
-            return self._failed(claimed, token, resource, error, started)
+            return self._failed(turn, resource, error, started)
         return Run(finished, time.perf_counter() - started, resource)
 
-    def _failed(self, claimed: Claimed, token: int, resource: R, error: BaseException, started: float) -> Run[R, S, W]:
+    def _failed(self, turn: Turn, resource: R, error: BaseException, started: float) -> Run[R, S, W]:
         if not isinstance(error, FarrierError):
             name = self.name_of(resource)
-            _log.error("handler.crashed", kind=self._kind.name, id=claimed.id, name=name, exc_info=error)
+            _log.error("handler.crashed", kind=self._kind.name, id=turn.id, name=name, exc_info=error)
             error = InternalError(f"{type(error).__name__} in the handler")
         _, version = self._kind.identify(resource)
-        finished: Finished[S, W] = self._assessor.fail(claimed, token, version, error)
+        finished: Finished[S, W] = self._assessor.fail(turn, version, error)
         return Run(finished, time.perf_counter() - started, resource, error.label)
 
 

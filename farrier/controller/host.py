@@ -1,36 +1,23 @@
-"""What the parts of one processor share, so that each is handed two or three things and not ten.
-
-`Host` is the process as the loop sees it; `wiring` makes one for all processors. `Core` adds one kind's
-storage and the claims held; the processor makes it for its parts.
-"""
+"""What the loops of one process share: settings, where to report, the clock, and what the process owns."""
 
 from __future__ import annotations
-
-from typing import Generic, TypeVar
 
 import msgspec
 
 from farrier.config import ControllerConfig
-from farrier.controller.lease import Leases
-from farrier.protocols import Clock, MetricsSink, StateIO
-
-R = TypeVar("R")
-S = TypeVar("S")
-W = TypeVar("W")
+from farrier.controller.ownership import Ownership
+from farrier.protocols import Clock, MetricsSink
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings, where to report, and the clock that leases are counted by."""
+    """Made by `wiring`; `owner` keeps `ownership` up to date."""
 
     config: ControllerConfig
     sink: MetricsSink
     clock: Clock
+    ownership: Ownership
 
-
-class Core(msgspec.Struct, Generic[R, S, W], frozen=True, kw_only=True):
-    """One kind at work in its process."""
-
-    kind: str
-    io: StateIO[R, S, W]
-    leases: Leases
-    host: Host
+    def may_act(self) -> bool:
+        """Whether a run may begin and a step may go on now: asked of the clock, because a process that was stopped
+        goes on before its timers do."""
+        return self.ownership.may_act(self.clock.monotonic())

@@ -12,12 +12,12 @@ declared dead has stopped.
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Iterable, Mapping
+from uuid import UUID
 
 import msgspec
 
-SHARDS = 64
+from farrier.model.controllers import Controller, Shard, ShardRow
 
 RENEW_EVERY = 2.0
 ACT_FOR = 6.0
@@ -26,29 +26,11 @@ GAP = 3.0
 # Replies that always arrive too late: the shards are somebody's who is heard in time.
 GIVE_UP_AFTER = 30.0
 
-Shard = tuple[str, int]  # kind, number
-
-
-class Controller(msgspec.Struct, frozen=True):
-    """A row of `controllers`, as it was read."""
-
-    id: str
-    kinds: frozenset[str]
-    renewals: int
-
-
-class ShardRow(msgspec.Struct, frozen=True):
-    """A row of `shards`, as it was read. `owner` is None for one that was given back or never taken."""
-
-    shard: Shard
-    owner: str | None
-    epoch: int
-
 
 class Expired(msgspec.Struct, frozen=True):
     """A controller to declare dead, by compare-and-swap on the renewals that were seen."""
 
-    id: str
+    id: UUID
     renewals: int
 
 
@@ -79,14 +61,14 @@ class Ownership:
 
     def __init__(self, kinds: Iterable[str]) -> None:
         self.kinds = frozenset(kinds)
-        self.id: str | None = None
+        self.id: UUID | None = None
         self._held: dict[Shard, _Held] = {}
         self._renewed_at = -math.inf
-        self._sight: dict[str, _Sight] = {}
+        self._sight: dict[UUID, _Sight] = {}
         self._live: tuple[Controller, ...] = ()
         self._rows: dict[Shard, ShardRow] = {}
 
-    def join(self, id_: str, sent_at: float) -> None:
+    def join(self, id_: UUID, sent_at: float) -> None:
         """This process has a row of its own, by a statement that was sent at `sent_at`. It owns nothing yet."""
         self.id = id_
         self._held.clear()
@@ -124,10 +106,7 @@ class Ownership:
         anew, because nothing was loaded under that epoch.
         """
         if owned is None:
-            lost = tuple(self._held)
-            self._held.clear()
-            self.id = None
-            return lost
+            return self.abandoned()
         self._renewed_at = max(self._renewed_at, sent_at)
         lost = tuple(shard for shard, held in self._held.items() if owned.get(shard) != held.epoch)
         for shard in lost:
@@ -136,7 +115,7 @@ class Ownership:
 
     def observed(self, controllers: Iterable[Controller], rows: Iterable[ShardRow], read_at: float) -> None:
         """All controllers and all shards of this process' kinds, as one statement read them at `read_at`."""
-        sight: dict[str, _Sight] = {}
+        sight: dict[UUID, _Sight] = {}
         self._live = tuple(controllers)
         for controller in self._live:
             before = self._sight.get(controller.id)
@@ -146,6 +125,13 @@ class Ownership:
             sight[controller.id] = _Sight(controller.renewals, since, read_at)
         self._sight = sight
         self._rows = {row.shard: row for row in rows}
+
+    def abandoned(self) -> tuple[Shard, ...]:
+        """This process gives up: it owns nothing any more, and joins again. Returns what it owned."""
+        lost = tuple(self._held)
+        self._held.clear()
+        self.id = None
+        return lost
 
     def plan(self) -> Plan:
         """What to do after `observed`. The same again until something else was observed or confirmed."""
@@ -177,7 +163,7 @@ class Ownership:
                 key=lambda row: row.shard,
             )
             # Two processes that begin at once want different ones first.
-            begin = zlib.crc32(self.id.encode()) % len(free) if free else 0
+            begin = self.id.int % len(free) if free else 0
             ended = sorted(shard for shard, held in self._held.items() if shard[0] == kind and held.closing)
             missing = max(0, share - len(kept))
             reopen += ended[:missing]

@@ -1,4 +1,4 @@
-"""What a commit leads to outside the database: leases dropped, metrics counted, the loop woken for reruns.
+"""What a commit leads to outside the database: metrics counted, moves and answers logged.
 
 Runs only after the commit it speaks of, and publishes nothing for a run that did not win it.
 """
@@ -12,9 +12,8 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from farrier.controller.attempt import Run
-from farrier.controller.lease import Leases
-from farrier.model.schedule import Move, Result, Verdict
-from farrier.protocols import Kind, MetricsSink, Signal
+from farrier.model.runs import Move, Result, Verdict
+from farrier.protocols import Kind, MetricsSink
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -31,19 +30,14 @@ def _is_told(run: Run[Any, Any, Any]) -> bool:
 class Publisher(Generic[R, S]):
     """Effects of commits of one kind."""
 
-    def __init__(self, kind: Kind[R, S], *, leases: Leases, sink: MetricsSink, signal: Signal) -> None:
+    def __init__(self, kind: Kind[R, S], *, sink: MetricsSink) -> None:
         self._kind = kind
-        self._leases = leases
         self._sink = sink
-        self._signal = signal
 
     def publish(self, runs: Sequence[Run[R, S, Any]], results: Mapping[int, Result]) -> None:
-        """Report `runs`, committed with `results`. Every run's lease ends here, whatever became of it: what
-        was neither given back nor kept runs out by itself."""
-        self._leases.drop((run.finished.id, run.finished.token) for run in runs)
+        """Report `runs`, committed with `results`."""
         seconds: dict[str, list[float]] = defaultdict(list)
         log = _log.bind()  # once: every look at the lazy one assembles it anew
-        again = kept = False
         for run in runs:
             result = results[run.finished.id]
             if result.verdict is Verdict.COMMITTED:
@@ -52,14 +46,8 @@ class Publisher(Generic[R, S]):
                     self._publish_one(run, result, log)
             else:
                 self._publish_loss(run, result)
-            again |= result.again
-            kept |= result.kept is not None
         if seconds:
             self._sink.ran(self._kind.name, seconds)
-        if again:
-            self._signal.set("transition")
-        elif kept:  # the loop goes on without being told, and it is counted all the same
-            self._sink.woken("transition")
 
     def _publish_one(self, run: Run[R, S, Any], result: Result, log: structlog.stdlib.BoundLogger) -> None:
         finished, kind, name = run.finished, self._kind.name, self._name_of(run)

@@ -8,18 +8,24 @@ import anyio
 
 
 class Wakeup:
-    """`protocols.Signal` within one process. Many setters, one waiter."""
+    """Many setters, one waiter."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
         self._source = "poll"
 
     def set(self, source: str) -> None:
+        """Wake whoever waits. May be called any number of times."""
         self._source = source
         self._event.set()
 
     async def wait(self, timeout: timedelta) -> str:
-        with anyio.move_on_after(timeout.total_seconds()):
+        """Until the next signal, at most `timeout`; returns its source, or `poll`."""
+        return await self.wait_seconds(timeout.total_seconds())
+
+    async def wait_seconds(self, timeout: float) -> str:
+        """The same for a number of seconds."""
+        with anyio.move_on_after(timeout):
             await self._event.wait()
         if not self._event.is_set():
             return "poll"

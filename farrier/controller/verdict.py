@@ -25,7 +25,7 @@ from farrier.model.outcome import (
     Wait,
     describe,
 )
-from farrier.model.schedule import Claimed, Due, Finished, Move
+from farrier.model.runs import Due, Finished, Move, Turn
 from farrier.protocols import Kind
 
 R = TypeVar("R")
@@ -60,22 +60,23 @@ class Assessor(Generic[R, S, W]):
         self._config = config
         self._period = config.period.total_seconds()
 
-    def finish(self, claimed: Claimed, token: int, resource: R, outcome: object) -> Finished[S, W]:
+    def finish(self, turn: Turn, resource: R, outcome: object) -> Finished[S, W]:
         """The run as it is to be committed. Raises `HandlerGarbage` or `IllegalEdge`."""
         match outcome:
             case Wait() | DoNothing():
-                return self._stayed(claimed, token, resource, outcome, to=None)
+                return self._stayed(turn, resource, outcome, to=None)
             case Transition():
-                return self._moved(claimed, token, resource, outcome)
+                return self._moved(turn, resource, outcome)
             case Update():
                 if self._moves(resource, outcome.to):
                     raise HandlerGarbage(f"an Update at {outcome.source} that moves a layer; that takes a Transition")
-                return self._stayed(claimed, token, resource, outcome, to=outcome.to)
+                return self._stayed(turn, resource, outcome, to=outcome.to)
             case Deleted():
                 _, version = self._kind.identify(resource)
                 return Finished(
-                    id=claimed.id,
-                    token=token,
+                    id=turn.id,
+                    epoch=turn.epoch,
+                    wakes=turn.wakes,
                     version=version,
                     due=Due.NEVER,
                     outcome="deleted",
@@ -85,33 +86,35 @@ class Assessor(Generic[R, S, W]):
             case _:
                 raise HandlerGarbage(f"{type(outcome).__name__}, which is neither an outcome nor a step")
 
-    def fail(self, claimed: Claimed, token: int, version: int | None, error: FarrierError) -> Finished[S, W]:
+    def fail(self, turn: Turn, version: int | None, error: FarrierError) -> Finished[S, W]:
         """A run that ended in `error`: stored and shown like any outcome, tried again next period."""
         detail = "see the log" if isinstance(error, InternalError) else str(error)
         record = Record("error", detail, "", error.label)
         key = _key(record)
         return Finished(
-            id=claimed.id,
-            token=token,
+            id=turn.id,
+            epoch=turn.epoch,
+            wakes=turn.wakes,
             version=version,
             due=Due.PERIODIC,
             outcome="error",
             delay=self._delay(None),
-            record=None if key == claimed.outcome_key else record,
+            record=None if key == turn.outcome_key else record,
             outcome_key=key,
         )
 
-    def _moved(self, claimed: Claimed, token: int, resource: R, outcome: Transition[S, W]) -> Finished[S, W]:
+    def _moved(self, turn: Turn, resource: R, outcome: Transition[S, W]) -> Finished[S, W]:
         moves = self._moves(resource, outcome.to)
         if not moves:
             raise HandlerGarbage(f"a Transition at {outcome.source} that moves nothing; that takes an Update")
         self._check(moves)
         _, version = self._kind.identify(resource)
         record = describe(outcome)
-        tired = claimed.reruns >= self._config.rerun_limit
+        tired = turn.reruns >= self._config.rerun_limit
         return Finished(
-            id=claimed.id,
-            token=token,
+            id=turn.id,
+            epoch=turn.epoch,
+            wakes=turn.wakes,
             version=version,
             due=Due.PERIODIC if tired else Due.RERUN,
             limited=tired,
@@ -129,8 +132,7 @@ class Assessor(Generic[R, S, W]):
 
     def _stayed(
         self,
-        claimed: Claimed,
-        token: int,
+        turn: Turn,
         resource: R,
         outcome: Update[S, W] | Wait[W] | DoNothing[W],
         *,
@@ -139,14 +141,14 @@ class Assessor(Generic[R, S, W]):
         _, version = self._kind.identify(resource)
         record = describe(outcome)
         key = _key(record)
-        told = key == claimed.outcome_key or (isinstance(outcome, Update) and outcome.quiet)
-        # At once means at once, like after a transition, and as often in a row: in the other lane it would be found by
-        # the poll, and one that always asks for it would have no limit.
+        told = key == turn.outcome_key or (isinstance(outcome, Update) and outcome.quiet)
+        # At once means at once, as after a transition, and as often in a row: one that always asks for it has a limit.
         at_once = outcome.look_again is not None and outcome.look_again <= timedelta(0)
-        tired = at_once and claimed.reruns >= self._config.rerun_limit
+        tired = at_once and turn.reruns >= self._config.rerun_limit
         return Finished(
-            id=claimed.id,
-            token=token,
+            id=turn.id,
+            epoch=turn.epoch,
+            wakes=turn.wakes,
             version=version,
             due=Due.RERUN if at_once and not tired else Due.PERIODIC,
             limited=tired,

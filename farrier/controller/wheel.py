@@ -61,3 +61,9 @@ class Wheel(Generic[T]):
             slot += 1
         self._first = slot if self._slots else None
         return taken
+
+    def overdue(self, now: float) -> float:
+        """By how many seconds the earliest slot with entries is in the past; 0 if none is."""
+        if self._first is None:
+            return 0.0
+        return max(0.0, now - self._first * TICK)

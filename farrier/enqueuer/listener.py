@@ -1,15 +1,14 @@
-"""Listens for wake-ups and passes them on to whoever runs the loop.
+"""Listens for wake-ups and passes them on to the loop.
 
-`daemon` runs one beside the processors. A notification is a hint and never carries work: it may be lost with its
-connection, or never come (a pooler in transaction mode), and then the streams' polling finds the rows a little later.
-So everybody is woken once whenever listening begins, and a connection that has been silent for long has to prove that
-it still hears.
+`daemon` runs one beside the controller. A notification is a hint and never carries work: it may be lost with its
+connection, or never come (a pooler in transaction mode), and then the poll finds the wakes a little later. So they are
+looked for whenever listening begins, and a connection that has been silent for long has to prove that it still hears.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import NoReturn
 
@@ -27,18 +26,21 @@ _LONGEST_PAUSE = timedelta(seconds=10)
 
 
 class Listener:
-    """Wakes the loop of a kind whenever something of it was asked for, all whenever something may have been missed."""
+    """Wakes resources whose wakes were announced, and has wakes looked for whenever some may have been missed."""
 
     def __init__(
         self,
         notifications: Notifications,
         *,
-        wake: Mapping[str, Callable[[], None]],
+        wake: Callable[[str, Sequence[int] | None], None],
+        missed: Callable[[], None],
         silence: timedelta = timedelta(seconds=10),
     ) -> None:
-        """`wake` is by kind. `silence`: after so long without a notification the connection is put to the proof."""
+        """`wake` takes a kind and ids, None for more than a notification holds. `silence`: after so long without a
+        notification the connection is put to the proof."""
         self._notifications = notifications
         self._wake = wake
+        self._missed = missed
         self._silence = silence
         self._failures = 0
 
@@ -58,22 +60,23 @@ class Listener:
             await subscription.prove()
             self._failures = 0
             _log.info("listen.begun")
-            self._ring({""})
+            self._missed()
             while True:
                 await self._hear(subscription)
 
     async def _hear(self, subscription: Subscription) -> None:
-        kinds = await subscription.heard(self._silence)
-        if kinds:
-            self._ring(kinds)
-        else:
+        heard = await subscription.heard(self._silence)
+        for each in heard:
+            self._pass_on(each)
+        if not heard:
             await subscription.prove()
 
-    def _ring(self, kinds: Collection[str]) -> None:
-        """A schema of before kinds were told says "", which is everybody."""
-        for kind, wake in self._wake.items():
-            if kind in kinds or "" in kinds:
-                wake()
+    def _pass_on(self, text: str) -> None:
+        kind, _, ids = text.partition(":")
+        try:
+            self._wake(kind, [int(id_) for id_ in ids.split(",")] if ids and ids != "*" else None)
+        except ValueError:  # any login may notify on any channel
+            _log.warning("listen.malformed", text=text[:80])
 
     def _pause(self) -> float:
         """Seconds, doubling with each failure in a row; jittered, so that replicas do not come back as one."""

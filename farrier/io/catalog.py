@@ -47,6 +47,7 @@ _CLOCK_STOPS = statements.load("catalog/clock_stops")
 _ADVICE = statements.load("catalog/advice")
 _TASK_TYPES = statements.load("catalog/task_types")
 _MAKE_KIND = statements.load("schema/make_kind")
+_MAKE_SHARDS = statements.load("schema/make_shards")
 _KIND_STATES = statements.load("catalog/kind_states")
 _KIND_ACTIONS = statements.load("catalog/kind_actions")
 _KIND_FINGERPRINT = statements.load("catalog/kind_fingerprint")
@@ -67,6 +68,8 @@ async def sync(conn: Connection) -> None:
         await conn.execute(_WORKFLOW_MODES, *_columns(_workflow_modes(), width=2))
         await conn.execute(_WORKFLOW_STATUSES, *_columns(_workflow_statuses(), width=5))
         await _sync_actions(conn)
+        for kind in ("node", maas_region.KIND):
+            await conn.execute(_MAKE_SHARDS, kind)
         for spec in BUILT_IN:
             await conn.execute(_MAKE_KIND, spec.name, spec.relation)
         await sync_kinds(conn, BUILT_IN)

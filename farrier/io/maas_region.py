@@ -19,7 +19,7 @@ from farrier.io import decoding, session, statements
 from farrier.io.pool import Pool
 from farrier.io.state import Changes
 from farrier.model.maas_region import KIND, MaasRegion, Named, Reading, RegionWrite, Unknown
-from farrier.model.schedule import Finished
+from farrier.model.runs import Finished
 
 _decode = decoding.reader(MaasRegion, "a MAAS region")
 _USE = statements.load("maas_region/use")

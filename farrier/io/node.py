@@ -15,7 +15,7 @@ import msgspec
 from farrier.io import decoding, statements
 from farrier.io.state import Changes
 from farrier.model.node import Node, Workflow
-from farrier.model.schedule import Finished
+from farrier.model.runs import Finished
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import LIVE
 from farrier.model.writes import (

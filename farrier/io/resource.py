@@ -16,7 +16,7 @@ from farrier.io import decoding, statements
 from farrier.io.state import Changes
 from farrier.model.kinds import KindSpec
 from farrier.model.resource import Answer, Resource
-from farrier.model.schedule import Finished
+from farrier.model.runs import Finished
 
 R = TypeVar("R", bound=Resource)
 W = TypeVar("W")

@@ -15,7 +15,7 @@ from farrier.metrics.families import Definition, Labels
 
 # From an idle decision, some ten microseconds, to the longest step that is allowed.
 _RUN_SECONDS = (0.00005, 0.0002, 0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 30.0, 60.0, 180.0)
-# The target is under 10 ms for a woken row; minutes mean that the loop does not keep up.
+# The target is under 10 ms for a wake; minutes mean that the loop does not keep up.
 _WAIT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 60.0, 300.0)
 # The limits of the SLA table lie between two minutes and three days.
 _STATE_SECONDS = (
@@ -53,21 +53,19 @@ HANDLER_ERRORS = Definition(
     "farrier_handler_errors", "Handler runs that ended in an error.", ("kind", "state", "substate", "error")
 )
 RERUN_LIMITED = Definition(
-    "farrier_rerun_limited", "Resources sent to the periodic lane for too many reruns in a row.", ("kind",)
+    "farrier_rerun_limited", "Resources that wait for their period after too many reruns in a row.", ("kind",)
 )
-WAKEUPS = Definition(
-    "farrier_wakeups", "What made the loop look for due rows, or go on with those that moved.", ("source",)
-)
-CLAIM_WAIT = Definition(
-    "farrier_claim_wait_seconds",
-    "How long claimed rows had been due; what goes on at once is not among them.",
-    ("kind", "lane"),
+WAKEUPS = Definition("farrier_wakeups", "What made the loop look for wakes.", ("source",))
+WAKE_WAIT = Definition(
+    "farrier_wake_wait_seconds",
+    "Time from the insertion of a wake to the load whose snapshot sees it.",
+    ("kind",),
     _WAIT_SECONDS,
 )
 COMMIT_CONFLICTS = Definition(
     "farrier_commit_conflicts", "Runs whose commit did not win, by verdict.", ("kind", "verdict")
 )
-LEASE_LOST = Definition("farrier_lease_lost", "Steps cut off because their lease ended.", ("kind",))
+STEPS_CUT = Definition("farrier_steps_cut", "Steps cut off because the controller lost its right to act.", ("kind",))
 WORKFLOW_FAILURES = Definition(
     "farrier_workflow_failures",
     "Attempts of a stage that failed, and workflows that stopped for an operator, by what failed.",

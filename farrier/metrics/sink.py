@@ -21,12 +21,12 @@ from farrier.metrics import definitions, gauges
 from farrier.metrics.definitions import OwnMetric, Vocabulary
 from farrier.metrics.families import Counter, Definition, Gauge, Histogram, Labels
 from farrier.model.measures import Sample
-from farrier.model.schedule import Lane, Verdict
+from farrier.model.runs import Verdict
 
 _log = structlog.stdlib.get_logger(__name__)
 
 OUTCOMES = ("transition", "update", "wait", "do_nothing", "deleted", "error")
-WAKE_SOURCES = ("notify", "transition", "poll", "stop")
+WAKE_SOURCES = ("notify", "poll")
 # A resource whose snapshot could not be read has no state to show.
 UNKNOWN = ("unknown", "")
 
@@ -45,9 +45,9 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
         self._errors = self._counter(definitions.HANDLER_ERRORS)
         self._rerun_limited = self._counter(definitions.RERUN_LIMITED)
         self._wakeups = self._counter(definitions.WAKEUPS)
-        self._claim_wait = self._histogram(definitions.CLAIM_WAIT)
+        self._wake_wait = self._histogram(definitions.WAKE_WAIT)
         self._conflicts = self._counter(definitions.COMMIT_CONFLICTS)
-        self._lease_lost = self._counter(definitions.LEASE_LOST)
+        self._steps_cut = self._counter(definitions.STEPS_CUT)
         self._requests = self._counter(definitions.SERVICE_REQUESTS)
         self._request_duration = self._histogram(definitions.SERVICE_DURATION)
         self._own = {
@@ -91,16 +91,16 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
                 family.observe(values, (sample.value,))
 
     @override
-    def claimed(self, kind: str, lane: str, waits: Sequence[float]) -> None:
-        self._claim_wait.observe((kind, lane), waits)
+    def waited(self, kind: str, seconds: Sequence[float]) -> None:
+        self._wake_wait.observe((kind,), seconds)
 
     @override
     def conflicted(self, kind: str, verdict: str) -> None:
         self._conflicts.add((kind, verdict))
 
     @override
-    def lease_lost(self, kind: str) -> None:
-        self._lease_lost.add((kind,))
+    def step_cut(self, kind: str) -> None:
+        self._steps_cut.add((kind,))
 
     @override
     def rerun_limited(self, kind: str) -> None:
@@ -140,10 +140,9 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
             family.exist(self._states())
         self._runs.exist((kind, outcome) for kind in kinds for outcome in OUTCOMES)
         self._errors.exist(self._failures())
-        self._claim_wait.exist((kind, lane.name.lower()) for kind in kinds for lane in Lane)
         lost = [verdict for verdict in Verdict if verdict not in (Verdict.COMMITTED, Verdict.LOCKED)]
         self._conflicts.exist((kind, verdict.value) for kind in kinds for verdict in lost)
-        for per_kind in (self._duration, self._lease_lost, self._rerun_limited):
+        for per_kind in (self._duration, self._wake_wait, self._steps_cut, self._rerun_limited):
             per_kind.exist((kind,) for kind in kinds)
         self._wakeups.exist((source,) for source in WAKE_SOURCES)
         services = self._words.services.items()

@@ -73,17 +73,19 @@ class Update(Made, Generic[S, W], frozen=True, kw_only=True):
 class Wait(Made, Generic[W], frozen=True, kw_only=True):
     """Stay, for a stated reason. The text must not vary from run to run (no ages, no counters): it is stored
     only when it changed. `look_again` can only bring the next periodic run nearer. `error` is an error's label where it
-    waits for something that fails: it then counts among those that fail, in whatever state it is."""
+    waits for something that fails: it then counts among those that fail, in whatever state it is. `rests`: only the
+    passing of time, or something that wakes the resource, ends the wait, so that it need not be loaded for each run."""
 
     reason: str
     error: str = ""
+    rests: bool = False
     look_again: timedelta | None = None
     writes: tuple[W, ...] = ()
     samples: tuple[Sample, ...] = ()
 
 
 class DoNothing(Made, Generic[W], frozen=True, kw_only=True):
-    """All is as it should be; nothing is waited for. `look_again` as for `Wait`."""
+    """All is as it should be; nothing is waited for, so it rests. `look_again` as for `Wait`."""
 
     look_again: timedelta | None = None
     writes: tuple[W, ...] = ()
@@ -91,8 +93,8 @@ class DoNothing(Made, Generic[W], frozen=True, kw_only=True):
 
 
 class Deleted(Made, Generic[W], frozen=True, kw_only=True):
-    """The resource is in a terminal state and is to be scheduled no more. Should a wake have come in
-    meanwhile, the row stays and the handler runs once more."""
+    """The resource is in a terminal state and runs no more. Should a wake have come in meanwhile, the handler runs once
+    more."""
 
     writes: tuple[W, ...] = ()
     samples: tuple[Sample, ...] = ()

@@ -21,9 +21,9 @@ from farrier.protocols.database import (
 )
 from farrier.protocols.loop import (
     Clock,
+    Controllers,
     Kind,
     MetricsSink,
-    Signal,
     StateHandler,
     StateIO,
 )
@@ -42,6 +42,7 @@ __all__ = [
     "AgentApi",
     "BmcClient",
     "Clock",
+    "Controllers",
     "CredentialStore",
     "Fabrics",
     "FleetApi",
@@ -57,7 +58,6 @@ __all__ = [
     "ResourceQueries",
     "Retention",
     "ServiceObserver",
-    "Signal",
     "StateHandler",
     "StateIO",
     "Subscription",

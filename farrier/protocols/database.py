@@ -50,7 +50,7 @@ class Wakes(Protocol):
 
     async def wake(self, kind: str, ids: Sequence[int]) -> None:
         """Make the handlers of these resources run as soon as possible, all in one transaction. May be
-        called again. Raises `RefusedByModel`, and wakes none, if one of them is not scheduled;
+        called again. Raises `RefusedByModel`, and wakes none, if one of them does not exist;
         `DatabaseUnreachable`."""
 
 
@@ -58,8 +58,9 @@ class Subscription(Protocol):
     """One listening connection."""
 
     async def heard(self, patience: timedelta) -> frozenset[str]:
-        """Wait for a wake-up; the kinds that were woken, "" for all of them, none when `patience` is over. One that
-        came before the call counts. Raises `DatabaseUnreachable` when the connection is gone."""
+        """Wait for wake-ups: `KIND:ID,ID`, `KIND:*` for more than a notification holds, `shards` when some were given
+        back; none when `patience` is over. One that came before the call counts. Raises `DatabaseUnreachable` when the
+        connection is gone."""
 
     async def prove(self) -> None:
         """Send a message around and wait for it. Raises `DatabaseUnreachable` when it does not come: the

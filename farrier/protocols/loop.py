@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Protocol, TypeVar
+from uuid import UUID
 
+from farrier.model.controllers import Seen, Taken, Woken
 from farrier.model.measures import Sample
 from farrier.model.outcome import Decision
-from farrier.model.schedule import Answered, Claim, Finished, Lane, Loaded, Place, Result
+from farrier.model.runs import Answered, Finished, Loaded, Place, Result
 
 R = TypeVar("R")
 R_contra = TypeVar("R_contra", contravariant=True)
@@ -19,7 +21,7 @@ V = TypeVar("V")
 
 
 class Clock(Protocol):
-    """Monotonic seconds of this process: leases and deadlines, never a time that is stored."""
+    """Monotonic seconds of this process: renewals and deadlines, never a time that is stored."""
 
     def monotonic(self) -> float:
         """Seconds since some fixed moment."""
@@ -30,7 +32,7 @@ class Kind(Protocol[R_contra, S_contra]):
 
     @property
     def name(self) -> str:
-        """The `kind` of its schedule rows."""
+        """What it is called in `farrier.shards`."""
 
     @property
     def edges(self) -> Mapping[str, frozenset[tuple[str, str]]]:
@@ -64,49 +66,79 @@ class StateHandler(Protocol[R_contra, S, W, V]):
     def handle(self, resource: R_contra, now: datetime) -> Decision[S, W, V]:
         """One run. Must be idempotent: it may be called again after any crash, at any point."""
 
-    def recover(self, resource: R_contra, now: datetime) -> Decision[S, W, V]:
-        """The same for a row that an earlier run never gave back: its process died, or could not say how it ended, so
-        its step may have acted outside. A handler for which that makes no difference inherits this."""
+    def recover(self, resource: R_contra, now: datetime, until: datetime) -> Decision[S, W, V]:  # noqa: ARG002
+        """The same for a resource whose last step may have acted outside without anyone having seen its end: it began
+        before `until`. A handler for which that makes no difference inherits this."""
         return self.handle(resource, now)
 
 
 class StateIO(Protocol[R, S, W]):
-    """Storage of one kind and of its schedule rows. No method holds a connection when it returns. All raise
-    `DatabaseUnreachable` when the database cannot be asked now; what they had begun is then left to the
-    leases."""
+    """Storage of one kind. No method holds a connection when it returns. All raise `DatabaseUnreachable` when the
+    database cannot be asked now."""
 
-    async def claim(self, lane: Lane, limit: int, floor: datetime | None) -> Claim:
-        """Take up to `limit` due rows of a lane, oldest first, under a fresh token, for one lease. Scans
-        from `floor` (None: from the start). Rows that others have locked are passed over."""
+    async def readable(self) -> str | None:
+        """Why the resources of this kind cannot be read, for want of a right or of a table; None if they can."""
 
-    async def bring_back(self, lane: Lane, limit: int, reach: timedelta) -> int:
-        """Make up to `limit` rows of a lane due that are due further ahead than `reach`, because the database's clock
-        was set back; one that is claimed, after `reach`. Answers how many."""
+    async def ids(self, shards: Sequence[int]) -> Mapping[int, bool]:
+        """The ids of these shards' resources; true for those with a wake or the mark of a step. In a statement of its
+        own, after the one that took the shards: it sees everything that a former owner has committed."""
 
     async def load(self, ids: Sequence[int]) -> Loaded[R]:
-        """Snapshots of all layers. A second statement on purpose: joined to the claim it could take over a
-        `wake_seq` whose cause its snapshot cannot see."""
+        """Snapshots of all layers, with the wakes that they saw: one statement."""
 
     async def commit(
-        self, runs: Sequence[Finished[S, W]], *, patient: bool = False, keep: int | None = None
+        self, runs: Sequence[Finished[S, W]], controller: UUID, *, patient: bool = False
     ) -> Mapping[int, Result]:
-        """Commit finished runs together, each all or nothing, and give their rows back. Answers for every run and never
-        raises for one; those that it did not get to in time are `unknown`. A run whose row, or what it writes, somebody
-        holds is `locked` and untouched; `patient` waits for that up to a second. With `keep`, rows that are to run
-        again at once are not given back but claimed under this token, on disk."""
+        """Commit finished runs together, each all or nothing. Answers for every run and never raises for one; one that
+        it did not get to in time is `unknown`. A run that writes what another transaction holds is `locked` and
+        nothing of it is written; `patient` waits for that up to a second."""
 
-    async def renew(self, tokens: Mapping[int, int]) -> frozenset[int]:
-        """Extend the leases of {id: token}; answers the ids renewed. Rows locked by others are passed
-        over."""
+    async def consume(self, wakes: Mapping[int, Sequence[UUID]]) -> None:
+        """Delete wakes by resource: their runs had nothing to write. May be repeated."""
 
-    async def lost(self, tokens: Mapping[int, int]) -> frozenset[int]:
-        """Of {id: token} the ids that are claimed under another token, or not at all."""
+    async def mark(self, steps: Mapping[int, str], epochs: Mapping[int, int], controller: UUID) -> frozenset[int]:
+        """Mark these steps on disk before they act; `epochs` are by shard. Returns the ids that are marked, not those
+        of shards that the controller does not own."""
 
-    async def give_back(self, tokens: Mapping[int, int], delay: timedelta, lane: Lane) -> None:
-        """Make claimed rows due in `lane` after `delay`, without an outcome. May be called twice."""
+    async def settle(self, versions: Mapping[int, int], controller: UUID) -> Mapping[int, datetime | None]:
+        """Make sure that commits whose reply was lost have happened or never will. `versions` are those that the runs
+        were decided on. Returns when a run moved a layer, None for one that did not."""
 
     async def interrupted(self, ids: Collection[int]) -> frozenset[int]:
         """Those of `ids` for which a request waits that is worth cutting a reading step short."""
+
+
+class Controllers(Protocol):
+    """The rows of controllers and of shards. All raise `DatabaseUnreachable`. One call of a process at a time."""
+
+    async def join(self, controller: UUID, name: str, kinds: Sequence[str]) -> None:
+        """Make this process' row."""
+
+    async def renew(self, controller: UUID, lags: Mapping[str, float]) -> Seen:
+        """Renew it, with its kinds and by how much their runs are overdue, and read all others."""
+
+    async def expire(self, controller: UUID, renewals: int) -> None:
+        """Declare another one dead, unless it has renewed since."""
+
+    async def take(self, controller: UUID, kind: str, shards: Sequence[int]) -> tuple[Taken, ...]:
+        """Take those of these shards that have no living owner and that none has locked."""
+
+    async def give_back(
+        self, controller: UUID, kind: str, shards: Sequence[int], unrecovered: Collection[int] = ()
+    ) -> None:
+        """Give shards back; of those `unrecovered`, a step was cut whose end is not recorded. May be repeated."""
+
+    async def recovered(self, controller: UUID, kind: str, shards: Mapping[int, int]) -> None:
+        """Every resource of these shards, by epoch, had its first run."""
+
+    async def leave(self, controller: UUID) -> None:
+        """Remove this process' row."""
+
+    async def forget(self) -> None:
+        """Remove the rows of dead controllers that own nothing any more."""
+
+    async def poll(self, kinds: Sequence[str], floor: str) -> Woken:
+        """All wakes since `floor`, which is "0" at first and then what the poll before returned."""
 
 
 class MetricsSink(Protocol):
@@ -124,28 +156,17 @@ class MetricsSink(Protocol):
     def sampled(self, kind: str, samples: Sequence[Sample]) -> None:
         """Runs counted this of the kind's own metrics. What the kind has not declared is dropped."""
 
-    def claimed(self, kind: str, lane: str, waits: Sequence[float]) -> None:
-        """Rows were claimed that had been due for `waits` seconds."""
+    def waited(self, kind: str, seconds: Sequence[float]) -> None:
+        """Wakes were seen by a load so long after they were inserted."""
 
     def conflicted(self, kind: str, verdict: str) -> None:
-        """A commit did not win: lost lease, version conflict, refusal, unknown."""
+        """A commit did not win: lost shard, version conflict, refusal, unknown."""
 
-    def lease_lost(self, kind: str) -> None:
-        """A step was cut off because its lease could not be renewed."""
+    def step_cut(self, kind: str) -> None:
+        """A step was cut off because this process may not act any more."""
 
     def rerun_limited(self, kind: str) -> None:
-        """A resource was sent to the periodic lane after too many immediate reruns."""
+        """A resource waits for its period after too many immediate reruns."""
 
     def woken(self, source: str) -> None:
-        """The loop was woken: by a notification, its own transition, or the poll."""
-
-
-class Signal(Protocol):
-    """Something happened that makes rows due: set by the listener, awaited by the loop."""
-
-    async def wait(self, timeout: timedelta) -> str:
-        """Until the next signal, at most `timeout`; answers its source (`notify`, `transition`, `poll`). A
-        signal set before the call is not lost."""
-
-    def set(self, source: str) -> None:
-        """Wake whoever waits. May be called any number of times."""
+        """Wakes were announced by a notification, or are looked for by the poll."""

@@ -9,15 +9,16 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any
-from uuid import UUID, uuid4
 
 import msgspec
 
 from farrier import config as settings
 from farrier.clock import MonotonicClock
 from farrier.config.sites import Sites
+from farrier.controller.controller import Controller
 from farrier.controller.host import Host
-from farrier.controller.processor import Processor
+from farrier.controller.loop import Loop as ResourceLoop
+from farrier.controller.ownership import Ownership
 from farrier.controller.retention import Keeper
 from farrier.enqueuer.listener import Listener
 from farrier.handlers.maas_region import REGION_KIND, RegionHandler, RegionServices
@@ -31,6 +32,7 @@ from farrier.io.notifications import PostgresNotifications
 from farrier.io.pool import Pool
 from farrier.io.pulse import PostgresPulse
 from farrier.io.retention import PostgresRetention
+from farrier.io.state import PostgresStateIO
 from farrier.protocols import CredentialStore, MetricsSink, ServiceObserver
 from farrier.services import fabrics as fabric_services
 from farrier.services.bindings import Bindings
@@ -40,7 +42,7 @@ from farrier.services.regions import Regions, open_regions, settings_of
 from farrier.services.times import Times
 from farrier.services.ways import BoundCredentials, Ways
 from farrier.wiring.kinds import Extensions, Loop, built_in_loops, loop_of
-from farrier.wiring.progress import Progress, Pulse, WatchedIO
+from farrier.wiring.progress import Progress, Pulse, WatchedControllers
 from farrier.wiring.settings import bindings, bmc_settings, credentials
 from farrier.wiring.storage import Database, brief
 from farrier.wiring.told import ToldRequests
@@ -60,18 +62,12 @@ class Deciders(msgspec.Struct, frozen=True, kw_only=True):
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     """What the daemon runs once the database is there."""
 
-    owner: UUID
-    processors: tuple[Processor[Any, Any, Any, Any], ...]
+    controller: Controller
     listener: Listener | None
     keeper: Keeper | None
     pulse: Pulse
     progress: Progress
     deciders: Deciders
-
-    @property
-    def in_flight(self) -> int:
-        """Rows claimed and not yet given back, of all kinds."""
-        return sum(processor.in_flight for processor in self.processors)
 
     async def use_sites(self, sites: Sites) -> None:
         """Decide and act by these from the next run on. Raises ConfigError or DatabaseUnreachable, and then leaves
@@ -119,7 +115,7 @@ async def runtime(
     """The loops, not yet running, without any site; `extensions` are kinds of others. Raises ConfigError."""
     clock, observer = MonotonicClock(), ToldRequests(observer)
     bmcs, bound = bmc_settings(config), bindings(config)
-    host = Host(config=config.controller, sink=sink, clock=clock)
+    host = Host(config=config.controller, sink=sink, clock=clock, ownership=Ownership(()))
     async with (
         credentials(config, observer=observer) as store,
         open_bmc(bmcs, credentials=store, bindings=bound, observer=observer) as bmc,
@@ -140,16 +136,16 @@ async def runtime(
             *built_in_loops(config, fabrics),
             *others,
         ]
-        owner, progress = uuid4(), Progress(clock, [loop.kind.name for loop in loops])
-        processors = tuple(_processor(loop, database, progress, owner=owner, host=host) for loop in loops)
+        progress = Progress(clock)
+        controller = Controller(
+            WatchedControllers(database.pool, progress), [_loop(loop, database, host) for loop in loops], host
+        )
         listener = None
         if not config.database.pgbouncer:
-            wake = {processor.kind: processor.wake for processor in processors}
             notifications = PostgresNotifications(database.dsn, timeouts=brief(config.database))
-            listener = Listener(notifications, wake=wake)
+            listener = Listener(notifications, wake=controller.woken, missed=controller.heard_nothing)
         yield Runtime(
-            owner=owner,
-            processors=processors,
+            controller=controller,
             listener=listener,
             keeper=_keeper(config.history, database),
             pulse=Pulse(PostgresPulse(database.pool), progress),
@@ -165,11 +161,9 @@ async def runtime(
         )
 
 
-def _processor(
-    loop: Loop, database: Database, progress: Progress, *, owner: UUID, host: Host
-) -> Processor[Any, Any, Any, Any]:
-    storage = WatchedIO(database.pool, loop.rows, progress, owner=owner, lease=host.config.lease)
-    return Processor(loop.kind, loop.handler, storage, services=loop.services, host=host)
+def _loop(loop: Loop, database: Database, host: Host) -> ResourceLoop[Any, Any, Any, Any]:
+    storage: PostgresStateIO[Any, Any, Any] = PostgresStateIO(database.pool, loop.rows)
+    return ResourceLoop(loop.kind, loop.handler, storage, services=loop.services, host=host)
 
 
 @asynccontextmanager

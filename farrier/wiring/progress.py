@@ -1,10 +1,9 @@
-"""Whether the claim loops of this process turn, and whether the database commits: for the watchdog and readiness."""
+"""Whether the controller of this process turns, and whether the database commits: for the watchdog and readiness."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime, timedelta
-from typing import TypeVar
+from collections.abc import Mapping
+from datetime import timedelta
 from uuid import UUID
 
 import anyio
@@ -12,16 +11,11 @@ import structlog
 from typing_extensions import override
 
 from farrier.errors import DatabaseUnreachable
+from farrier.io.controllers import PostgresControllers
 from farrier.io.pool import Pool
 from farrier.io.pulse import PostgresPulse
-from farrier.io.state import PostgresStateIO, Rows
-from farrier.model.schedule import Claim, Lane
+from farrier.model.controllers import Seen
 from farrier.protocols import Clock
-
-R = TypeVar("R")
-S = TypeVar("S")
-W = TypeVar("W")
-
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -30,24 +24,20 @@ _PULSE_SECONDS = 2.0
 
 
 class Progress:
-    """Whether the claim loops live. A claim that failed proves that the loop turns, one that succeeded that
-    the database answers, and a pulse that it commits."""
+    """Whether the controller lives. A renewal that failed proves that it turns, one that succeeded that the database
+    answers, and a pulse that it commits."""
 
-    def __init__(self, clock: Clock, kinds: Sequence[str]) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._tried = {(kind, lane): clock.monotonic() for kind in kinds for lane in Lane}
-        self._succeeded = clock.monotonic()
-        self._committed = clock.monotonic()
-        self.first_claim = anyio.Event()
+        self._tried = self._succeeded = self._committed = clock.monotonic()
 
-    def tried(self, kind: str, lane: Lane) -> None:
-        """A claim came back, whatever it said."""
-        self._tried[kind, lane] = self._clock.monotonic()
+    def tried(self) -> None:
+        """A renewal came back, whatever it said."""
+        self._tried = self._clock.monotonic()
 
     def succeeded(self) -> None:
-        """The database answered a claim."""
+        """The database answered a renewal."""
         self._succeeded = self._clock.monotonic()
-        self.first_claim.set()
 
     def committed(self) -> None:
         """The database committed."""
@@ -58,11 +48,11 @@ class Progress:
         return timedelta(seconds=self._clock.monotonic() - self._committed)
 
     def stalled_for(self) -> timedelta:
-        """How long the slowest of the lanes has not come back from a claim."""
-        return timedelta(seconds=self._clock.monotonic() - min(self._tried.values()))
+        """How long no renewal has come back."""
+        return timedelta(seconds=self._clock.monotonic() - self._tried)
 
     def unanswered_for(self) -> timedelta:
-        """How long no claim has succeeded."""
+        """How long no renewal has succeeded."""
         return timedelta(seconds=self._clock.monotonic() - self._succeeded)
 
 
@@ -100,21 +90,18 @@ class Pulse:
             await anyio.sleep(_PULSE_SECONDS)
 
 
-class WatchedIO(PostgresStateIO[R, S, W]):
-    """Storage of one kind that notes the progress of its claims."""
+class WatchedControllers(PostgresControllers):
+    """Notes the progress of renewals."""
 
-    def __init__(
-        self, connections: Pool, rows: Rows[R, S, W], progress: Progress, *, owner: UUID, lease: timedelta
-    ) -> None:
-        super().__init__(connections, rows, owner=owner, lease=lease)
-        self._kind = rows.kind
+    def __init__(self, connections: Pool, progress: Progress) -> None:
+        super().__init__(connections)
         self._progress = progress
 
     @override
-    async def claim(self, lane: Lane, limit: int, floor: datetime | None) -> Claim:
+    async def renew(self, controller: UUID, lags: Mapping[str, float]) -> Seen:
         try:
-            claim = await super().claim(lane, limit, floor)
+            seen = await super().renew(controller, lags)
             self._progress.succeeded()
         finally:
-            self._progress.tried(self._kind, lane)
-        return claim
+            self._progress.tried()
+        return seen

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from farrier.io.pool import Connection
-from farrier.model.schedule import Lane
+from farrier.model.runs import Lane
 from tests.support import loop, pg, toy
 
 SECOND = timedelta(seconds=1)

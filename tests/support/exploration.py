@@ -33,7 +33,7 @@ from farrier.model.node import Agent, Decommission, Node, Onboarding, TaskStatus
 from farrier.model.observation import MaasObservation
 from farrier.model.outcome import Deleted, Step, Transition, Update
 from farrier.model.params import PowerRequest
-from farrier.model.schedule import Claimed
+from farrier.model.runs import Claimed
 from farrier.model.stages import DecommissionStage
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import LIVE

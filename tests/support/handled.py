@@ -23,7 +23,7 @@ from farrier.model.limits import Limits
 from farrier.model.management import Management
 from farrier.model.node import Node, Workflow
 from farrier.model.outcome import Step, Transition, Update
-from farrier.model.schedule import Claimed
+from farrier.model.runs import Claimed
 from farrier.model.stage_failures import POSSIBLE
 from farrier.model.workflow import LIVE
 from farrier.model.workflow import WorkflowStatus as W

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from farrier.controller.verdict import Assessor
-from farrier.model.schedule import Claim, Finished, Lane, Verdict
+from farrier.model.runs import Claim, Finished, Lane, Verdict
 from tests.support import toy
 from tests.support.loop import BRISK, Shop, WidgetIO
 from tests.support.toy import Answer, Shape

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
-from uuid import uuid4
 
 import anyio
 import msgspec
@@ -19,9 +18,12 @@ from typing_extensions import override
 
 from farrier.clock import MonotonicClock
 from farrier.config import ControllerConfig
+from farrier.controller.controller import Controller
 from farrier.controller.host import Host
-from farrier.controller.processor import Processor
+from farrier.controller.loop import Loop
+from farrier.controller.ownership import Ownership
 from farrier.io import commit
+from farrier.io.controllers import PostgresControllers
 from farrier.io.pool import Pool
 from farrier.io.state import PostgresStateIO
 from farrier.model.measures import Sample
@@ -30,7 +32,7 @@ from farrier.protocols import Clock, MetricsSink
 from tests.support import pg, toy
 
 WidgetIO: TypeAlias = PostgresStateIO[toy.Widget, toy.Shape, toy.Answer]
-WidgetProcessor: TypeAlias = Processor[toy.Widget, toy.Shape, toy.Answer, object]
+WidgetLoop: TypeAlias = Loop[toy.Widget, toy.Shape, toy.Answer, object]
 
 # Long enough for a busy machine, and never reached by a test that passes.
 PATIENCE = 20.0
@@ -51,9 +53,9 @@ class Ledger(MetricsSink):
         self.samples: list[Sample] = []
         self.seconds_in_source: list[float | None] = []
         self.verdicts: list[str] = []
-        self.waits: dict[str, list[float]] = {"woken": [], "periodic": []}
+        self.waits: list[float] = []
         self.woken_by: Counter[str] = Counter()
-        self.lost_leases = 0
+        self.cut = 0
         self.limited = 0
         self._changed = anyio.Event()
 
@@ -79,8 +81,8 @@ class Ledger(MetricsSink):
         self._tell()
 
     @override
-    def claimed(self, kind: str, lane: str, waits: Sequence[float]) -> None:
-        self.waits[lane].extend(waits)
+    def waited(self, kind: str, seconds: Sequence[float]) -> None:
+        self.waits.extend(seconds)
 
     @override
     def conflicted(self, kind: str, verdict: str) -> None:
@@ -88,8 +90,8 @@ class Ledger(MetricsSink):
         self._tell()
 
     @override
-    def lease_lost(self, kind: str) -> None:
-        self.lost_leases += 1
+    def step_cut(self, kind: str) -> None:
+        self.cut += 1
         self._tell()
 
     @override
@@ -163,19 +165,19 @@ class Shop:
     async def ask(self, widget: int, *, urgent: bool = False) -> int:
         return await toy.ask(self.pool, widget, urgent=urgent)
 
-    async def row(self, id_: int) -> Any:
-        """The schedule row, with `ahead`: by how much it is due in the future. None when there is none."""
-        return await self.pool.fetchrow(
-            "SELECT *, due_at - farrier.now() AS ahead FROM farrier.schedule WHERE kind = 'widget' AND id = $1",
-            id_,
+    async def wakes(self, id_: int) -> int:
+        """How many wakes of a widget are in the database."""
+        count: int = await self.pool.fetchval(
+            "SELECT count(*) FROM farrier.wakes WHERE kind = 'widget' AND resource = $1", id_
         )
+        return count
 
-    async def given_back(self, id_: int) -> Any:
-        """The schedule row, as soon as nobody holds it."""
-        with anyio.fail_after(PATIENCE):
-            while (row := await self.row(id_))["claim_token"] is not None:
-                await anyio.lowlevel.checkpoint()
-        return row
+    async def marked(self, id_: int) -> str | None:
+        """The step of a widget that has a mark."""
+        step: str | None = await self.pool.fetchval(
+            "SELECT step FROM farrier.effects WHERE kind = 'widget' AND resource = $1", id_
+        )
+        return step
 
     async def until_blocked(self) -> None:
         """Return once some session of this database waits for a lock."""
@@ -208,17 +210,13 @@ class Shop:
     def io(
         self,
         *,
-        lease: timedelta = BRISK.lease,
         pool: Pool | None = None,
         rows: toy.WidgetRows | None = None,
         commit_within: timedelta = commit.WITHIN,
     ) -> WidgetIO:
-        """Storage under an owner of its own, as every process has one."""
-        return PostgresStateIO(
-            pool or self.pool, rows or toy.WidgetRows(), owner=uuid4(), lease=lease, commit_within=commit_within
-        )
+        return PostgresStateIO(pool or self.pool, rows or toy.WidgetRows(), commit_within=commit_within)
 
-    def processor(
+    def controller(
         self,
         handler: toy.Scripted,
         ledger: Ledger,
@@ -226,14 +224,10 @@ class Shop:
         config: ControllerConfig = BRISK,
         clock: Clock | None = None,
         io: WidgetIO | None = None,
-    ) -> WidgetProcessor:
-        return Processor(
-            toy.WidgetKind(),
-            handler,
-            io or self.io(lease=config.lease),
-            services=object(),
-            host=Host(config=config, sink=ledger, clock=clock or MonotonicClock()),
-        )
+    ) -> tuple[Controller, WidgetLoop]:
+        host = Host(config=config, sink=ledger, clock=clock or MonotonicClock(), ownership=Ownership(()))
+        loop: WidgetLoop = Loop(toy.WidgetKind(), handler, io or self.io(), services=object(), host=host)
+        return Controller(PostgresControllers(self.pool), [loop], host, name="test"), loop
 
     @asynccontextmanager
     async def running(
@@ -243,14 +237,16 @@ class Shop:
         config: ControllerConfig = BRISK,
         clock: Clock | None = None,
         io: WidgetIO | None = None,
-    ) -> AsyncIterator[tuple[WidgetProcessor, Ledger]]:
-        """A processor at work; drained at the end of the block."""
+    ) -> AsyncIterator[tuple[Controller, Ledger]]:
+        """A controller at work; drained at the end of the block."""
         ledger, stop = Ledger(), anyio.Event()
-        processor = self.processor(handler, ledger, config=config, clock=clock, io=io)
+        controller, _ = self.controller(handler, ledger, config=config, clock=clock, io=io)
         async with anyio.create_task_group() as group:
-            group.start_soon(processor.run, stop)
+            group.start_soon(controller.run, stop)
             try:
-                yield processor, ledger
+                with anyio.fail_after(PATIENCE):
+                    await controller.ready.wait()
+                yield controller, ledger
             finally:
                 stop.set()
 

@@ -20,7 +20,7 @@ from farrier.io.pool import Connection, Pool
 from farrier.io.state import Changes
 from farrier.model.measures import Sample
 from farrier.model.outcome import Decision, DoNothing, Outcome, Transition, Update
-from farrier.model.schedule import Answered, Finished, Place
+from farrier.model.runs import Answered, Finished, Place
 from farrier.protocols import StateHandler
 
 KIND = "widget"
@@ -32,8 +32,11 @@ CREATE = """
         version    bigint      NOT NULL DEFAULT 1,
         state      text        NOT NULL DEFAULT 'raw',
         entered_at timestamptz NOT NULL DEFAULT farrier.now(),
-        payload    text        NOT NULL DEFAULT '' CHECK (payload <> 'poison')
+        payload    text        NOT NULL DEFAULT '' CHECK (payload <> 'poison'),
+        ended_at   timestamptz
     );
+    INSERT INTO farrier.kinds (kind, relation) VALUES ('widget', 'farrier_toy.widgets');
+    SELECT farrier.make_shards('widget');
     CREATE TABLE farrier_toy.requests (
         id       bigint  GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         widget   bigint  NOT NULL,
@@ -60,6 +63,8 @@ CREATE = """
                            FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (fit);
             changes := farrier.of_runs(changes, fit);
         END IF;
+        UPDATE farrier_toy.widgets w SET version = w.version + 1
+          FROM jsonb_to_recordset(changes -> 'runs') c (run bigint, writes boolean) WHERE w.id = c.run AND c.writes;
         UPDATE farrier_toy.widgets w
            SET version = w.version + 1, state = c.state, payload = c.payload,
                entered_at = CASE WHEN w.state = c.state THEN w.entered_at ELSE farrier.now() END
@@ -70,11 +75,9 @@ CREATE = """
     END $$;
 """
 
-# Due at once, in the order of their ids.
 _REGISTER = """
     WITH made AS (INSERT INTO farrier_toy.widgets (id) SELECT unnest($1::bigint[]) RETURNING id)
-    INSERT INTO farrier.schedule (kind, id, due_at)
-    SELECT 'widget', id, farrier.now() - interval '1 hour' + id * interval '1 ms' FROM made
+    INSERT INTO farrier.wakes (kind, resource) SELECT 'widget', id FROM made ORDER BY id
 """
 
 _LOAD = """
@@ -213,7 +216,7 @@ class Scripted(StateHandler[Widget, Shape, Answer, object]):
 
 
 async def register(conn: Connection | Pool, ids: Iterable[int]) -> None:
-    """Widgets, due at once and first come, first served by id."""
+    """Widgets that are woken."""
     await conn.execute(_REGISTER, list(ids))
 
 

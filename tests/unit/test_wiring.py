@@ -18,7 +18,7 @@ from farrier.metrics.sink import PrometheusSink
 from farrier.model.bmc import BmcAuth
 from farrier.model.management import Management
 from farrier.model.node import Node, Onboarding
-from farrier.model.schedule import Lane
+from farrier.model.runs import Lane
 from farrier.model.stages import OnboardingStage
 from farrier.model.status import NodeStatus
 from farrier.services.trust import CaFile, Insecure, Pinned, SystemCa, Trust

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from farrier.model.maas_region import EDGES, KIND, LAYER, MaasRegion
 from farrier.model.measures import Sample
-from farrier.model.schedule import Answered, Place
+from farrier.model.runs import Answered, Place
 
 
 class RegionKind:

@@ -103,12 +103,14 @@ class NodeHandler:
                     assert_never(never)
         if not waits:
             return DoNothing(look_again=soonest)
-        return replace(next(waits[rule] for rule in _TELLING if rule in waits), look_again=soonest)
+        resting = all(wait.rests for wait in waits.values())
+        return replace(next(waits[rule] for rule in _TELLING if rule in waits), look_again=soonest, rests=resting)
 
-    def recover(self, resource: Node, now: datetime) -> Decision:
-        """After a run that nobody saw the end of: what it may have done to the BMC is accounted for first."""
+    def recover(self, resource: Node, now: datetime, until: datetime) -> Decision:
+        """After a step whose end was not seen: what it may have done to the BMC is accounted for first."""
         policy = self._policy_for(resource)
-        return power.recover(resource, now, policy) or probing.recover(resource) or self.handle(resource, now)
+        recovered = power.recover(resource, now, policy, until=until)
+        return recovered or probing.recover(resource) or self.handle(resource, now)
 
 
 def _answering(answered: Wait[Write], decision: Decision) -> Decision:

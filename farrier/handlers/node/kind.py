@@ -12,7 +12,7 @@ from enum import StrEnum
 from farrier.model import edges
 from farrier.model.measures import Sample
 from farrier.model.node import Node, Workflow
-from farrier.model.schedule import Answered, Place
+from farrier.model.runs import Answered, Place
 from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.model.workflow import FAILED, WorkflowKind
 from farrier.model.writes import AnswerIntent

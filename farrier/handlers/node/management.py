@@ -83,20 +83,20 @@ def cut_short(node: Node) -> Node:
 
 def _enroll(node: Node, now: datetime, config: Policy) -> Decision:
     if node.paused is not None:
-        return Wait(reason=f"paused: {node.paused.reason}")
+        return Wait(reason=f"paused: {node.paused.reason}", rests=True)
     missing = missing_detail(node)
     if missing is not None:
         if node.bmc.last_error != missing:
             bmc = msgspec.structs.replace(node.bmc, last_error=missing, failure=BmcFailure.INCOMPLETE, next_try_at=None)
             return become(node, change(node, bmc=bmc), reason=missing, cause="rule: BMC details")
-        return Wait(reason=f"{missing}; waits for intent set_bmc")
+        return Wait(reason=f"{missing}; waits for intent set_bmc", rests=True)
     if not node.auto_manage and node.bmc.asked_at is None:
-        return Wait(reason="the BMC details are complete; waits for intent manage")
+        return Wait(reason="the BMC details are complete; waits for intent manage", rests=True)
     watched = rotation.watch_enroll(node, now, config)
     if watched is not None:
         return watched
     if node.bmc.failures > 0 and node.bmc.failure in _NEEDS_AN_EDIT:
-        return Wait(reason=f"{node.bmc.last_error}; waits for intent set_bmc or manage")
+        return Wait(reason=f"{node.bmc.last_error}; waits for intent set_bmc or manage", rests=True)
     if node.bmc.next_try_at is not None and now < node.bmc.next_try_at:
         why = (
             "verifying was cancelled"

@@ -61,16 +61,17 @@ def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
     return enforced or DoNothing(look_again=due - now)
 
 
-def recover(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """After a run whose end nobody saw: what it may have sent counts. None when it cannot have sent anything, or when
-    nothing more will be sent before that is forgotten."""
+def recover(node: Node, now: datetime, config: Policy, *, until: datetime) -> Decision | None:
+    """After a step that began before `until` and whose end was not seen: what it may have sent counts. None when it
+    cannot have sent anything, or when nothing more will be sent before that is forgotten. A read that was not due
+    before `until` cannot have begun."""
     if node.management is not Management.MANAGEABLE or node.deleting:
         return None
     if node.bmc.switching is not None:
         return switching.doubt(node)
     if has_try(node.bmc):
         return _unseen(node, now)
-    if node.paused is not None or now < next_read(node, config) or counted(node.bmc, now).trying is None:
+    if node.paused is not None or until < next_read(node, config) or counted(node.bmc, now).trying is None:
         return None
     return _unseen(node, now)
 

@@ -40,7 +40,7 @@ def follow(node: Node, now: datetime, config: Policy) -> Decision | None:
 
 def _bootstrap_issued(node: Node, now: datetime) -> Decision:
     if node.agent is None:
-        return Wait(reason="waits for the agent to enrol with its bootstrap token")
+        return Wait(reason="waits for the agent to enrol with its bootstrap token", rests=True)
     return become(
         node,
         change(node, status=N.ENROLLING, workflow=Onboarding(mode=OnboardingMode.MANUAL, mode_given_at=now)),
@@ -83,7 +83,7 @@ def _offline(node: Node, now: datetime, config: Policy) -> Decision | None:
             facts = vitals(node, now, config)
             if _reporting(facts, now, config) and (blocked := _blocked(node, facts)) is not None:
                 return blocked
-            return Wait(reason=f"offline: {proof.reason}")
+            return Wait(reason=f"offline: {proof.reason}", rests=True)
         case _ as never:
             assert_never(never)
 
@@ -93,7 +93,7 @@ def _quarantined(node: Node, now: datetime, config: Policy) -> Decision | None:
         return None  # it is retried, undone or finished there
     cause = node.quarantine
     if cause is None:
-        return Wait(reason="quarantined; waits for intent release or decommission")
+        return Wait(reason="quarantined; waits for intent release or decommission", rests=True)
     gone = _what_is_gone(node, cause, now, config)
     if gone is not None and node.ever_onboarded and not node.not_scrubbed:
         proof = proven_healthy(node, now, config)
@@ -104,7 +104,7 @@ def _quarantined(node: Node, now: datetime, config: Policy) -> Decision | None:
                 reason=gone,
                 cause="signal: health",
             )
-    return Wait(reason=f"quarantined ({cause.cause}): {cause.reason}")
+    return Wait(reason=f"quarantined ({cause.cause}): {cause.reason}", rests=True)
 
 
 def _what_is_gone(node: Node, cause: Quarantine, now: datetime, config: Policy) -> str | None:

@@ -62,7 +62,7 @@ def progress(node: Node, now: datetime, config: Policy) -> Decision | None:
     if node.workflow is None:
         return _without(node, now)
     if node.paused is not None and not node.deleting and not _is_being_cancelled(node.workflow):
-        return Wait(reason=f"paused: {node.paused.reason}")
+        return Wait(reason=f"paused: {node.paused.reason}", rests=True)
     match node.workflow.status:
         case W.PENDING:
             return _pending(node, node.workflow)
@@ -71,7 +71,7 @@ def progress(node: Node, now: datetime, config: Policy) -> Decision | None:
         case W.FAILED_RETRYABLE:
             return _failed_retryable(node, node.workflow, now)
         case W.FAILED_MANUAL_INTERVENTION:
-            return Wait(reason=f"waits for an operator: {_advice(node)}")
+            return Wait(reason=f"waits for an operator: {_advice(node)}", rests=True)
         case W.COMPENSATING:
             return compensate(node, now, config)
         case W.COMPLETED | W.CANCELLED | W.RECONCILED:
@@ -128,16 +128,16 @@ def _without(node: Node, now: datetime) -> Decision | None:
     if node.redeploying and node.status is NodeStatus.RETIRED:
         return _redeploy(node, now)
     if node.status is NodeStatus.ENROLLING:
-        return Wait(reason="no onboarding is under way; waits for intent onboard or adopt")
+        return Wait(reason="no onboarding is under way; waits for intent onboard or adopt", rests=True)
     if node.status not in WITHOUT_WORKFLOW:  # restored from a backup, or edited by hand
-        return Wait(reason=f"waits for intent resume: no live decommission owns status {node.status}")
+        return Wait(reason=f"waits for intent resume: no live decommission owns status {node.status}", rests=True)
     return None
 
 
 def _redeploy(node: Node, now: datetime) -> Decision:
     """The second half of a reimage: the same identity is installed anew, and is retired until that is done."""
     if node.paused is not None:
-        return Wait(reason=f"paused: {node.paused.reason}")
+        return Wait(reason=f"paused: {node.paused.reason}", rests=True)
     return become(
         node,
         change(
@@ -152,7 +152,7 @@ def _redeploy(node: Node, now: datetime) -> Decision:
 
 def _pending(node: Node, workflow: Workflow) -> Decision:
     if workflow.mode is None:
-        return Wait(reason="the onboarding has no mode yet; waits for intent onboard or adopt")
+        return Wait(reason="the onboarding has no mode yet; waits for intent onboard or adopt", rests=True)
     return become(
         node,
         change(node, workflow=job(node, **start(workflow))),

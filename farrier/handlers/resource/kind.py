@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from farrier.model.kinds import LAYER, KindSpec, label
 from farrier.model.measures import Sample
 from farrier.model.resource import Answer, Resource
-from farrier.model.schedule import Answered, Place
+from farrier.model.runs import Answered, Place
 
 R_contra = TypeVar("R_contra", bound=Resource, contravariant=True)
 

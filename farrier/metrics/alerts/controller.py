@@ -23,7 +23,7 @@ from farrier.metrics.alerts.rules import (
     series,
 )
 from farrier.model import duration
-from farrier.model.schedule import Verdict
+from farrier.model.runs import Verdict
 
 _NONE = timedelta(0)
 _ONCE = "once is enough to be looked at, and the window keeps it in sight"
@@ -163,7 +163,7 @@ def _writes_refused() -> Alert:
 
 
 def _lease_lost() -> Alert:
-    lost = increase(series(definitions.LEASE_LOST), _LEASES_WINDOW, "kind")
+    lost = increase(series(definitions.STEPS_CUT), _LEASES_WINDOW, "kind")
     looks = f"[{promql(_LEASES_LOOKED_BACK)}:{promql(_LEASES_EVERY)}]"
     return Alert(
         name="FarrierLeaseLost",

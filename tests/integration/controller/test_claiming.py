@@ -9,7 +9,7 @@ import anyio
 import msgspec
 import pytest
 
-from farrier.model.schedule import Claim, Lane
+from farrier.model.runs import Claim, Lane
 from tests.support.clock import HandClock
 from tests.support.loop import BRISK, PATIENCE, Shop
 from tests.support.toy import Scripted

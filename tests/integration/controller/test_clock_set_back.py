@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from structlog.testing import capture_logs
 
-from farrier.model.schedule import Lane
+from farrier.model.runs import Lane
 from tests.support.clock import HandClock
 from tests.support.loop import BRISK, Shop
 from tests.support.toy import Scripted

@@ -11,7 +11,7 @@ import pytest
 
 from farrier.io.commit import WITHIN
 from farrier.model.outcome import Deleted, DoNothing, Transition, Update, Wait
-from farrier.model.schedule import Lane, Verdict
+from farrier.model.runs import Lane, Verdict
 from tests.support import pg, proxy, toy
 from tests.support.held import Held, hold
 from tests.support.loop import BRISK, Shop

@@ -10,7 +10,7 @@ import pytest
 
 from farrier.io.pool import Connection
 from farrier.model.outcome import Transition
-from farrier.model.schedule import Loaded, Verdict
+from farrier.model.runs import Loaded, Verdict
 from tests.support import loop, pg
 from tests.support.held import hold
 from tests.support.loop import Shop

@@ -10,7 +10,7 @@ import msgspec
 from structlog.testing import capture_logs
 
 from farrier.model.outcome import Transition
-from farrier.model.schedule import Lane
+from farrier.model.runs import Lane
 from tests.support.loop import BRISK, PATIENCE, Bench, Ledger, Shop
 from tests.support.toy import Answer, Scripted, Shape, State
 

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 )
 
 from farrier.model.outcome import Outcome, Step, Transition
-from farrier.model.schedule import Due, Finished, Lane, Move, Verdict, new_token
+from farrier.model.runs import Due, Finished, Lane, Move, Verdict, new_token
 from tests.support import loop, pg, toy
 from tests.support.loop import BRISK, Ledger, Shop, WidgetIO
 from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget, answered

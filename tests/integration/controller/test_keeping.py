@@ -12,7 +12,7 @@ import anyio
 from typing_extensions import override
 
 from farrier.model.outcome import DoNothing, Step, Transition, Update
-from farrier.model.schedule import Claim, Finished, Lane, Loaded, Result, Verdict, new_token
+from farrier.model.runs import Claim, Finished, Lane, Loaded, Result, Verdict, new_token
 from tests.support import pg, proxy, toy
 from tests.support.clock import HandClock
 from tests.support.held import Held, hold

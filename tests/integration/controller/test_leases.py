@@ -8,7 +8,7 @@ import anyio
 import msgspec
 
 from farrier.model.outcome import Transition
-from farrier.model.schedule import Lane
+from farrier.model.runs import Lane
 from tests.support import pg, proxy, toy
 from tests.support.loop import BRISK, Bench, Ledger, Shop
 from tests.support.toy import Answer, Scripted, Shape, State

@@ -10,7 +10,7 @@ import msgspec
 from typing_extensions import override
 
 from farrier.model.outcome import Deleted, DoNothing, Outcome, Step, Transition, Wait
-from farrier.model.schedule import Lane, Loaded
+from farrier.model.runs import Lane, Loaded
 from tests.support import toy
 from tests.support.loop import BRISK, Bench, Shop, WidgetIO
 from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget, answered

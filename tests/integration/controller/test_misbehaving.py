@@ -13,7 +13,7 @@ import pytest
 
 from farrier.errors import ServiceError
 from farrier.model.outcome import DoNothing, Step, Transition, Update
-from farrier.model.schedule import Lane
+from farrier.model.runs import Lane
 from tests.support.loop import BRISK, Shop
 from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget, answered
 

@@ -9,7 +9,7 @@ import msgspec
 from typing_extensions import override
 
 from farrier.io import statements
-from farrier.model.schedule import Claim, Lane
+from farrier.model.runs import Claim, Lane
 from tests.support import toy
 from tests.support.loop import BRISK, Shop, WidgetIO
 from tests.support.toy import Scripted

@@ -10,7 +10,7 @@ import pytest
 from typing_extensions import override
 
 from farrier.model.outcome import Transition, Update, Wait
-from farrier.model.schedule import Lane
+from farrier.model.runs import Lane
 from tests.support import toy
 from tests.support.loop import BRISK, Bench, Ledger, Shop
 from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget

@@ -24,7 +24,7 @@ from farrier.io.state import PostgresStateIO
 from farrier.model.kinds import KindEdge, KindState
 from farrier.model.params import Params
 from farrier.model.resource import Answer
-from farrier.model.schedule import Due, Finished, Lane, Verdict
+from farrier.model.runs import Due, Finished, Lane, Verdict
 from farrier.wiring.kinds import loop_of
 from tests.support import crates, loop, pg
 from tests.support.crates import SPEC, Crate, CrateHandler, Hand

@@ -16,7 +16,7 @@ from farrier.io.resource import ResourceRows
 from farrier.library import open_enqueuer
 from farrier.model.outcome import Record
 from farrier.model.resource import Answer
-from farrier.model.schedule import Due, Finished, Lane, Move, Verdict
+from farrier.model.runs import Due, Finished, Lane, Move, Verdict
 from tests.support import crates, loop, pg
 from tests.support.crates import Crate, Yard
 

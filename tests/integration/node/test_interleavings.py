@@ -20,7 +20,7 @@ from farrier.io.pool import Connection, Pool
 from farrier.io.state import PostgresStateIO
 from farrier.model.node import Node
 from farrier.model.outcome import Step
-from farrier.model.schedule import Claim, Finished, Lane, Loaded, Result, Verdict
+from farrier.model.runs import Claim, Finished, Lane, Loaded, Result, Verdict
 from farrier.model.writes import Write
 from tests.support import pg, tokens
 from tests.support.nodes import HANDLER

@@ -10,7 +10,7 @@ import pytest
 from farrier.handlers.node import bootstrap
 from farrier.io.node import NodeRows
 from farrier.model.node import Node
-from farrier.model.schedule import Due, Finished
+from farrier.model.runs import Due, Finished
 from farrier.model.writes import IssueBootstrap, RevokeBootstrap, Write
 from tests.support import pg
 from tests.support.site import HOUR, SECOND, Machine, Site

@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup
 
 from farrier.controller.attempt import Run
 from farrier.controller.line import Line
-from farrier.model.schedule import Due, Finished
+from farrier.model.runs import Due, Finished
 from tests.support.clock import HandClock
 
 AnyRun = Run[Any, Any, Any]

@@ -11,7 +11,7 @@ from farrier.config import ControllerConfig
 from farrier.controller.verdict import Assessor
 from farrier.errors import HandlerTimeout, InternalError
 from farrier.model.outcome import DoNothing, Outcome, Transition, Update, Wait
-from farrier.model.schedule import Claimed, Due, Finished, Move
+from farrier.model.runs import Claimed, Due, Finished, Move
 from tests.support import toy
 from tests.support.toy import Answer, Shape, State, Widget
 

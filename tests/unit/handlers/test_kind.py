@@ -16,7 +16,7 @@ from farrier.model.edges import Layer
 from farrier.model.management import Management
 from farrier.model.node import Node
 from farrier.model.outcome import Transition
-from farrier.model.schedule import Claimed, Move
+from farrier.model.runs import Claimed, Move
 from farrier.model.stages import DecommissionStage
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import WorkflowStatus

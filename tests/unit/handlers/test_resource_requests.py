@@ -10,7 +10,7 @@ import pytest
 from farrier.errors import RefusedByModel
 from farrier.handlers.resource import ResourceKind, accept, params_of, reject, sort
 from farrier.model.resource import Answer, Pending
-from farrier.model.schedule import Answered, Place
+from farrier.model.runs import Answered, Place
 from tests.support.crates import SPEC, Crate, Relabel
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)

@@ -1,7 +1,7 @@
 -- The daemon. It writes what its runs decide; it only reads the model, the records of the schema, and history.
 GRANT SELECT, INSERT, UPDATE, DELETE ON
     farrier.mends, farrier.pulse, farrier.limits, farrier.settings,
-    farrier.schedule, farrier.wake_requests, farrier.outcomes,
+    farrier.controllers, farrier.effects, farrier.outcomes,
     farrier.nodes, farrier.node_macs, farrier.node_onboardings, farrier.node_decommissions,
     farrier.bootstrap_tokens, farrier.node_agents, farrier.node_tasks, farrier.intents,
     farrier.maas_regions, farrier.node_observations,
@@ -10,6 +10,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
     farrier.network_segments, farrier.segment_usage, farrier.segment_prefixes, farrier.segment_free, farrier.segment_addresses,
     farrier.ib_partitions, farrier.ib_members, farrier.node_uses, farrier.node_ib_ports
     TO farrier_controller;
+GRANT SELECT, DELETE ON farrier.wakes TO farrier_controller;
+GRANT SELECT, UPDATE ON farrier.shards TO farrier_controller;
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA farrier TO farrier_controller;
 GRANT SELECT ON
     farrier.migrator, farrier.schema_steps, farrier.schema_set, farrier.schema_objects,
@@ -19,7 +21,7 @@ GRANT SELECT ON
     farrier.locks, farrier.history, farrier.history_retention,
     farrier.node_bmcs, farrier.node_identities, farrier.bmc_logins, farrier.workers,
     farrier.brakes_holding, farrier.still_clocks, farrier.maas_motion, farrier.node_clocks,
-    farrier.node_inventory, farrier.node_lifecycle
+    farrier.node_inventory, farrier.node_lifecycle, farrier.shard_owners
     TO farrier_controller;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;
 REVOKE EXECUTE ON FUNCTION farrier.grant_rights, farrier.grant_kind_rights, farrier.let_call, farrier.make_kind, farrier.forget_kind,

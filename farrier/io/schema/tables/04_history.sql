@@ -18,7 +18,7 @@ CREATE TABLE farrier.history (
     source            text             NOT NULL,  -- the source line that decided it; for what a function recorded, its name or
                                                   -- `database`
     controller        uuid             NOT NULL,  -- the process that committed it; zero for the database
-    claim_token       bigint           NOT NULL,  -- of the run's claim; proves that a commit whose reply was lost did happen
+    epoch             bigint           NOT NULL,  -- of its shard; 0 for the database
     PRIMARY KEY (kind, id, version, layer)
 ) WITH (
     -- A fifth of ten million rows, the default, is much for one vacuum.

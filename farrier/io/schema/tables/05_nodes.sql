@@ -64,6 +64,8 @@ CREATE TABLE farrier.nodes (
 CREATE UNIQUE INDEX nodes_name ON farrier.nodes (name) WHERE status <> 'deleted';
 CREATE UNIQUE INDEX nodes_maas ON farrier.nodes (site, maas_id) NULLS NOT DISTINCT
     WHERE status <> 'deleted' AND maas_id IS NOT NULL;
+-- For a controller that takes a shard; see shard_of.
+CREATE INDEX nodes_shard ON farrier.nodes (((id % 64)::smallint)) WHERE status <> 'deleted';
 CREATE INDEX nodes_status ON farrier.nodes (status, status_entered_at);
 CREATE INDEX nodes_management ON farrier.nodes (management, management_entered_at) WHERE status <> 'deleted';
 -- For gauges of the few nodes that need attention; nodes at rest are in none of these.

@@ -46,6 +46,8 @@ CREATE TABLE farrier.resources (
 ) WITH (fillfactor = 80);
 -- For gauges, which count by it alone; copied to the table of each kind.
 CREATE INDEX resources_by_state ON farrier.resources (state, state_entered_at) WHERE ended_at IS NULL;
+-- For a controller that takes a shard; see shard_of.
+CREATE INDEX resources_shard ON farrier.resources (((id % 64)::smallint)) WHERE ended_at IS NULL;
 
 -- Functions that a role may call besides those that the files in rights name; recorded by let_call.
 CREATE TABLE farrier.callable (

@@ -172,16 +172,9 @@ unread AS MATERIALIZED (
       FROM farrier.nodes n
      WHERE n.sync_failure IS NOT NULL AND n.management = 'manageable' AND n.status <> 'deleted'
      GROUP BY n.sync_failure),
-due AS (
-    SELECT s.kind, count(*) AS n, extract(epoch FROM farrier.now() - min(s.due_at))::double precision AS oldest
-      FROM farrier.schedule s
-     WHERE s.kind IN ('node', 'maas_region') AND s.lane IN (0, 1) AND s.due_at <= farrier.now()
-     GROUP BY s.kind
-    UNION ALL
-    SELECT k.kind, d.n, d.oldest
-      FROM farrier.kinds k CROSS JOIN LATERAL (
-           SELECT count(*) AS n, coalesce(extract(epoch FROM farrier.now() - min(s.due_at)), 0)::double precision AS oldest
-             FROM farrier.schedule s WHERE s.kind = k.kind AND s.lane IN (0, 1) AND s.due_at <= farrier.now()) d)
+shards AS (
+    SELECT s.kind, coalesce(s.controller, '') AS controller, count(*) AS n, extract(epoch FROM farrier.now() - min(s.swept_at))::double precision AS lag
+      FROM farrier.shard_owners s GROUP BY s.kind, s.controller)
 SELECT row_to_json(x)::text
   FROM (
     SELECT farrier.now() AS now,
@@ -201,7 +194,8 @@ SELECT row_to_json(x)::text
                       FROM workflows w JOIN farrier.nodes n ON n.id = w.node_id
                      WHERE w.status = 'failed_manual_intervention' AND (n.paused IS NULL OR n.id IN (SELECT g.id FROM goes_on g))
                      GROUP BY 1) c) AS manual,
-           (SELECT coalesce(json_object_agg(kind, json_build_object('count', n, 'oldest', oldest)), '{}') FROM due) AS due,
+           (SELECT coalesce(json_agg(json_build_object('kind', kind, 'controller', controller, 'count', n, 'lag', greatest(lag, 0))), '[]') FROM shards) AS shards,
+           (SELECT count(*) FROM farrier.wakes) AS wakes,
            (SELECT count(*) FROM farrier.intents WHERE status = 'pending')
                + (SELECT count(*) FROM farrier.resource_intents WHERE status = 'pending') AS intents_pending,
            (SELECT greatest(coalesce(extract(epoch FROM farrier.now() - min(first)), 0), 0)

@@ -28,7 +28,7 @@ SELECT row_to_json(x)::text
                    AND i.action = CASE n.quarantine ->> 'cause' WHEN 'operator' THEN 'quarantine'
                                                                 ELSE 'mark_manual_intervention_required' END
                  ORDER BY i.id DESC LIMIT 1) END AS quarantined_by,
-           o.outcome, o.at AS outcome_at, s.due_at AS next_run_at, s.owner IS NOT NULL AS running,
+           o.outcome, o.at AS outcome_at, so.controller, so.swept_at, e.step, e.begun_at AS step_begun_at,
            (SELECT row_to_json(w) FROM (
                 SELECT 'onboarding' AS kind, a.* FROM farrier.node_onboardings a WHERE a.node_id = n.id
                 UNION ALL
@@ -41,7 +41,8 @@ SELECT row_to_json(x)::text
      CROSS JOIN LATERAL farrier.node_holds(n.id) h
       LEFT JOIN farrier.maas_regions g ON g.site = n.site
       LEFT JOIN farrier.outcomes o ON o.kind = 'node' AND o.id = n.id
-      LEFT JOIN farrier.schedule s ON s.kind = 'node' AND s.id = n.id
+      LEFT JOIN farrier.shard_owners so ON n.status <> 'deleted' AND so.kind = 'node' AND so.shard = farrier.shard_of(n.id)
+      LEFT JOIN farrier.effects e ON e.kind = 'node' AND e.resource = n.id
       -- What an agent reported, only the view may read.
       LEFT JOIN farrier.node_lifecycle l ON l.id = n.id
      WHERE n.id = $1

@@ -1,4 +1,4 @@
--- The fleet in numbers: states of every layer, what is due, what is unanswered.
+-- The fleet in numbers: states of every layer, how far behind the controllers are, what is unanswered.
 SELECT row_to_json(x)::text
   FROM (
     SELECT farrier.now() AS now,
@@ -15,11 +15,10 @@ SELECT row_to_json(x)::text
                      WHERE ended_at IS NULL GROUP BY status) c),
                'maas_region', (SELECT coalesce(json_object_agg(state, n), '{}') FROM (
                     SELECT state, count(*) AS n FROM farrier.maas_regions GROUP BY state) c)) AS layers,
-           d.due, d.oldest_due_seconds,
+           d.unowned, d.lag_seconds,
            (SELECT count(*) FROM farrier.intents WHERE status = 'pending')
                + (SELECT count(*) FROM farrier.resource_intents WHERE status = 'pending') AS intents_pending
-      FROM (SELECT count(*) AS due,
-                   coalesce(extract(epoch FROM farrier.now() - min(s.due_at)), 0)::double precision AS oldest_due_seconds
-              FROM farrier.schedule s
-             WHERE s.kind = 'node' AND s.owner IS NULL AND s.due_at <= farrier.now()) d
+      FROM (SELECT count(*) FILTER (WHERE s.controller_id IS NULL) AS unowned,
+                   greatest(coalesce(extract(epoch FROM farrier.now() - min(s.swept_at)), 0), 0)::double precision AS lag_seconds
+              FROM farrier.shard_owners s WHERE s.kind = 'node') d
   ) x

@@ -9,7 +9,7 @@ BEGIN
         SELECT format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE',
                       string_agg(c.oid::regclass::text, ', ' ORDER BY first.place, c.oid))
           FROM pg_class c
-          LEFT JOIN unnest('{intents,resource_intents,bootstrap_tokens,workers,nodes,schedule}'::text[])
+          LEFT JOIN unnest('{intents,resource_intents,bootstrap_tokens,workers,nodes,wakes,shards}'::text[])
                     WITH ORDINALITY AS first (name, place)
             ON c.relnamespace = 'farrier'::regnamespace AND c.relname = first.name
          WHERE c.oid <> 'farrier.migrator'::regclass AND pg_has_role(c.relowner, 'USAGE')

@@ -20,7 +20,7 @@ CREATE OR REPLACE FUNCTION farrier.prune_history(
         SELECT l.place FROM looked l
          WHERE (SELECT true FROM farrier.history n
                  WHERE n.kind = l.kind AND n.id = l.id AND n.version > l.version AND n.layer = l.layer LIMIT 1) IS NOT NULL
-            OR (SELECT true FROM farrier.schedule s WHERE s.kind = l.kind AND s.id = l.id LIMIT 1) IS NULL
+            OR NOT farrier.is_living(l.kind, l.id)
     ), gone AS (
         DELETE FROM farrier.history h WHERE really AND h.ctid = ANY (ARRAY(SELECT s.place FROM spent s))
     )

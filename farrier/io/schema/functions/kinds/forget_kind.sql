@@ -1,5 +1,5 @@
 -- Removes a kind; FR409 while a resource of it has not ended. Its table stays, and so do its history and requests, of which
--- pending ones are rejected; its schedule rows, outcomes and numbers go. Locks the table against all other access until the
+-- pending ones are rejected; its shards, wakes, marks, outcomes and numbers go. Locks the table against all other access until the
 -- transaction ends. Also removes a kind whose table was dropped. FR400 for an unknown kind.
 CREATE OR REPLACE FUNCTION farrier.forget_kind(of_kind text) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
@@ -21,7 +21,9 @@ BEGIN
         END LOOP;
     END IF;
     PERFORM free_numbers(n.kind, n.id) FROM (SELECT DISTINCT kind, id FROM pool_numbers WHERE kind = of_kind) n;
-    DELETE FROM schedule WHERE kind = of_kind;
+    DELETE FROM shards WHERE kind = of_kind;
+    DELETE FROM wakes WHERE kind = of_kind;
+    DELETE FROM effects WHERE kind = of_kind;
     UPDATE resource_intents i SET status = 'rejected', reason = 'its kind was removed', answered_at = farrier.now()
      WHERE i.kind = of_kind AND i.status = 'pending';
     DELETE FROM outcomes WHERE kind = of_kind;

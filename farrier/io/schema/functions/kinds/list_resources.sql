@@ -1,8 +1,8 @@
--- Returns the resources of a kind, or (null) of all kinds, each with its last outcome and when its next run is due; with ended,
+-- Returns the resources of a kind, or (null) of all kinds, each with its last outcome; with ended,
 -- also those that have ended. FR400 for an unknown kind, FR409 for one whose table was dropped.
 CREATE OR REPLACE FUNCTION farrier.list_resources(of_kind text, ended boolean DEFAULT false)
     RETURNS TABLE (kind text, id bigint, name text, site text, state text, state_entered_at timestamptz, created_at timestamptz,
-                   ended_at timestamptz, last_error text, detail jsonb, outcome jsonb, outcome_at timestamptz, due_at timestamptz)
+                   ended_at timestamptz, last_error text, detail jsonb, outcome jsonb, outcome_at timestamptz)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     one record;
@@ -12,10 +12,9 @@ BEGIN
         RETURN QUERY EXECUTE format(
             'SELECT $1, r.id, r.name, r.site, r.state, r.state_entered_at, r.created_at, r.ended_at, r.last_error,
                     %s,
-                    o.outcome, o.at, s.due_at
+                    o.outcome, o.at
                FROM %s r
                LEFT JOIN farrier.outcomes o ON o.kind = $1 AND o.id = r.id
-               LEFT JOIN farrier.schedule s ON s.kind = $1 AND s.id = r.id
               WHERE $2 OR r.ended_at IS NULL
               ORDER BY r.name, r.id', detail_of(one.kind, one.relation), one.relation) USING one.kind, ended;
     END LOOP;

@@ -39,5 +39,6 @@ BEGIN
         EXECUTE format('CREATE TRIGGER %1$I %2$s ON %3$s FOR EACH ROW %4$s EXECUTE FUNCTION farrier.%1$I(%5$L)',
             one.name, one.at, relation, one.condition, kind);
     END LOOP;
+    PERFORM make_shards(kind);
     PERFORM grant_kind_rights(relation);
 END $$;

@@ -1,9 +1,8 @@
--- Puts a new resource on the schedule, enqueues it, and records its first state in history, with the request and the requester
+-- Enqueues a new resource, and records its first state in history, with the request and the requester
 -- that validate_resource_intent has set. AFTER INSERT trigger on the table of every kind; the argument is the kind.
 CREATE OR REPLACE FUNCTION farrier.schedule_resource() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
-    PERFORM schedule_new(TG_ARGV[0], NEW.id, '0');
     PERFORM enqueue(TG_ARGV[0], NEW.id);
     PERFORM record_beginning(TG_ARGV[0], NEW.id, NEW.version, 'state', NEW.state,
         coalesce('intent ' || nullif(current_setting('farrier.created_for', true), ''), 'created'),

@@ -14,7 +14,8 @@ BEGIN
                    'state_entered_at', r.state_entered_at, 'created_at', r.created_at, 'ended_at', r.ended_at,
                    'last_error', r.last_error, 'default_limit', extract(epoch FROM s.sla), 'why_none', coalesce(s.why_none, ''),
                    'detail', %2$s,
-                   'outcome', o.outcome, 'outcome_at', o.at, 'next_run_at', c.due_at, 'running', c.claim_token IS NOT NULL)
+                   'outcome', o.outcome, 'outcome_at', o.at, 'step', e.step, 'step_begun_at', e.begun_at,
+                   'controller', so.controller, 'swept_at', so.swept_at)
           FROM (SELECT * FROM %1$s r
                  WHERE ($2 IS NULL OR r.id = $2) AND ($5 OR r.ended_at IS NULL)
                    AND (cardinality($3) = 0 OR r.state = ANY ($3) OR split_part(r.state, '/', 1) = ANY ($3))
@@ -23,7 +24,8 @@ BEGIN
                  ORDER BY r.name, r.id LIMIT $8) r
           LEFT JOIN farrier.kind_states s ON s.kind = $1 AND s.state = r.state
           LEFT JOIN farrier.outcomes o ON o.kind = $1 AND o.id = r.id
-          LEFT JOIN farrier.schedule c ON c.kind = $1 AND c.id = r.id
+          LEFT JOIN farrier.effects e ON e.kind = $1 AND e.resource = r.id
+          LEFT JOIN farrier.shard_owners so ON r.ended_at IS NULL AND so.kind = $1 AND so.shard = farrier.shard_of(r.id)
          ORDER BY r.name, r.id
     $q$, relation, detail_of(kind, relation)) USING kind, one_id, states, sites, ended, after_name, after_id, most;
 END $$;

@@ -1,5 +1,5 @@
 -- Writes the runs of a commit; the writer of kinds with one table. Returns the runs whose version is not the one in `runs`, of
--- which it writes nothing. Locks the rows in the order of ids. Sections: `kind` [{run, kind}], `runs` [{run, version}],
+-- which it writes nothing. Locks the rows in the order of ids. Sections: `kind` [{run, kind}], `runs` [{run, version, writes}],
 -- `resources` [{run, columns}], `answers` [{run, request, accepted, reason}]. The writer of a kind with more tables calls it
 -- first, and writes nothing of the runs that it returns.
 CREATE OR REPLACE FUNCTION farrier.write_resources(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
@@ -19,6 +19,8 @@ BEGIN
         RETURN QUERY SELECT c.run, interval '0' FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (fit);
         changes := farrier.of_runs(changes, fit);
     END IF;
+    EXECUTE format('UPDATE %s r SET version = r.version + 1 FROM jsonb_to_recordset($1) c (run bigint, writes boolean)
+                     WHERE r.id = c.run AND c.writes', relation) USING changes -> 'runs';
     columns := (SELECT string_agg(format('%1$I = c.%1$I', k), ', ' ORDER BY k)
                   FROM jsonb_object_keys(changes #> '{resources,0}') k WHERE k <> 'run');
     IF columns IS NOT NULL THEN

@@ -6,8 +6,6 @@ DECLARE
     region record;
     users text;
 BEGIN
-    -- The schedule row comes first, as in a commit.
-    PERFORM FROM schedule s JOIN maas_regions r ON r.id = s.id WHERE s.kind = 'maas_region' AND r.site = given FOR UPDATE OF s;
     SELECT r.id, r.state INTO region FROM maas_regions r WHERE r.site = given FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no region of a site % is known', coalesce(quote_literal(given), 'null')
@@ -24,7 +22,7 @@ BEGIN
         RAISE EXCEPTION 'nodes of site % have machines in its region: %', given, users
             USING ERRCODE = 'FR409', HINT = 'Remove these nodes first, or put the site back into the settings.';
     END IF;
-    DELETE FROM schedule s WHERE s.kind = 'maas_region' AND s.id = region.id;
+    DELETE FROM wakes w WHERE w.kind = 'maas_region' AND w.resource = region.id;
     DELETE FROM outcomes o WHERE o.kind = 'maas_region' AND o.id = region.id;
     DELETE FROM maas_regions r WHERE r.id = region.id;
 END $$;

@@ -1,8 +1,6 @@
--- Returns the nodes that these readings affect, and locks their schedule rows in the order of ids: nodes whose reading differs
+-- Returns the nodes that these readings affect: nodes whose reading differs
 -- from the stored one in a field that handlers decide on (telling), nodes whose workflow can see a first reading since its stage
--- began or since the region is another one, and nodes whose status the reading has contradicted for confirmed_after. The schedule
--- rows are locked before any observation is, as in a commit of nodes, so that the two cannot deadlock. A node without a schedule
--- row is left out.
+-- began or since the region is another one, and nodes whose status the reading has contradicted for confirmed_after.
 CREATE OR REPLACE FUNCTION farrier.nodes_told(readings jsonb) RETURNS bigint[]
     LANGUAGE plpgsql
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -25,5 +23,5 @@ BEGIN
                                         OR o.detail -> 'last_sync' IS DISTINCT FROM c.detail -> 'last_sync'))
         OR (n.status IN ('active', 'offline', 'quarantined') AND c.state <> 'deployed'
             AND o.read_at - o.since < enough AND c.read_at - o.since >= enough);
-    RETURN ARRAY(SELECT s.id FROM farrier.schedule s WHERE s.kind = 'node' AND s.id = ANY (told) ORDER BY s.id FOR NO KEY UPDATE OF s);
+    RETURN told;
 END $$;

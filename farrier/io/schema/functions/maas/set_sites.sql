@@ -1,16 +1,11 @@
--- Records the regions that a controller has configured: [{site, url, motion_seconds, sweep_seconds}]. Schedules new ones and
--- enqueues known ones, which are due at once; leaves those that are not named, because another controller may have them. What was
--- read from another URL no longer counts. May be repeated. Locks the schedule rows in the order of ids, before the regions.
+-- Records the regions that a controller has configured: [{site, url, motion_seconds, sweep_seconds}]. Enqueues them, which are due at
+-- once; leaves those that are not named, because another controller may have them. What was
+-- read from another URL no longer counts. May be repeated. Locks the regions in the order of ids.
 CREATE OR REPLACE FUNCTION farrier.set_sites(sites jsonb) RETURNS void
     LANGUAGE plpgsql AS $$
-DECLARE
-    made bigint;
 BEGIN
-    -- The schedule rows come first, as in a commit.
-    PERFORM FROM farrier.schedule s
-     WHERE s.kind = 'maas_region'
-       AND s.id IN (SELECT r.id FROM farrier.maas_regions r JOIN jsonb_to_recordset(sites) c (site text) ON c.site = r.site)
-     ORDER BY s.id FOR NO KEY UPDATE;
+    PERFORM FROM farrier.maas_regions r
+     WHERE r.site IN (SELECT c.site FROM jsonb_to_recordset(sites) c (site text)) ORDER BY r.id FOR NO KEY UPDATE;
     UPDATE farrier.maas_regions r
        SET version = r.version + 1, motion_every = make_interval(secs => c.motion_seconds),
            sweep_every = make_interval(secs => c.sweep_seconds), identified_at = NULL, next_try_at = NULL,
@@ -23,16 +18,11 @@ BEGIN
            username = CASE WHEN r.url = c.url THEN r.username END
       FROM jsonb_to_recordset(sites) c (site text, url text, motion_seconds double precision, sweep_seconds double precision)
      WHERE r.site = c.site;
+    INSERT INTO farrier.maas_regions (site, url, motion_every, sweep_every, configured_at)
+    SELECT c.site, c.url, make_interval(secs => c.motion_seconds), make_interval(secs => c.sweep_seconds), farrier.now()
+      FROM jsonb_to_recordset(sites) c (site text, url text, motion_seconds double precision, sweep_seconds double precision)
+     ORDER BY c.site
+        ON CONFLICT (site) DO NOTHING;
     PERFORM farrier.enqueue('maas_region', r.id) FROM farrier.maas_regions r
       JOIN jsonb_to_recordset(sites) c (site text) ON c.site = r.site;
-    FOR made IN
-        INSERT INTO farrier.maas_regions (site, url, motion_every, sweep_every, configured_at)
-        SELECT c.site, c.url, make_interval(secs => c.motion_seconds), make_interval(secs => c.sweep_seconds), farrier.now()
-          FROM jsonb_to_recordset(sites) c (site text, url text, motion_seconds double precision, sweep_seconds double precision)
-         ORDER BY c.site
-            ON CONFLICT (site) DO NOTHING
-        RETURNING id
-    LOOP
-        PERFORM farrier.schedule_new('maas_region', made, '0');
-    END LOOP;
 END $$;

@@ -15,6 +15,9 @@ BEGIN
         RETURN QUERY SELECT c.run, interval '0' FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (fit);
         changes := farrier.of_runs(changes, fit);
     END IF;
+    UPDATE farrier.maas_regions r SET version = r.version + 1
+      FROM jsonb_to_recordset(changes -> 'runs') c (run bigint, writes boolean)
+     WHERE r.id = c.run AND c.writes;
     IF changes ? 'regions' THEN
         UPDATE farrier.maas_regions r
            SET version = r.version + 1, state = c.state,

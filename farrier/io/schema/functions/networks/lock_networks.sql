@@ -13,15 +13,11 @@ DECLARE
     members bigint;
     got bigint;
 BEGIN
-    WITH held AS MATERIALIZED (
-        SELECT FROM farrier.schedule s
-         WHERE (s.kind = 'network_segment' AND s.id = ANY (lans)) OR (s.kind = 'ib_partition' AND s.id = ANY (fabrics))
-         ORDER BY s.kind, s.id FOR NO KEY UPDATE SKIP LOCKED
-    ), used AS MATERIALIZED (
+    WITH used AS MATERIALIZED (
         SELECT FROM farrier.segment_usage u WHERE u.segment = ANY (lans) ORDER BY u.segment FOR NO KEY UPDATE SKIP LOCKED
     )
-    SELECT (SELECT count(*) FROM held) + (SELECT count(*) FROM used) INTO got;
-    IF got < 2 * cardinality(lans) + cardinality(fabrics) THEN
+    SELECT count(*) FROM used INTO got;
+    IF got < cardinality(lans) THEN
         RAISE EXCEPTION 'what node % uses is being changed by others', of_node USING ERRCODE = 'lock_not_available';
     END IF;
     SELECT count(*) INTO members FROM farrier.ib_members m WHERE m.partition = ANY (fabrics)

@@ -1,4 +1,4 @@
--- Registers a node, puts it on the schedule, and returns its id. Nothing that writes to a BMC or to MAAS starts by itself: the
+-- Registers a node, enqueues it, and returns its id. Nothing that writes to a BMC or to MAAS starts by itself: the
 -- onboarding has no mode until an intent gives it one. With bootstrap_token there is no onboarding yet: the node waits for its
 -- agent. All supported versions of the API register alike; api_version is only checked. FR400 for malformed values, FR406 for the
 -- version, unique_violation for a name, MAAS id, BMC, MAC address or token that another node has.
@@ -37,7 +37,7 @@ BEGIN
        FROM (VALUES ('status', first_status), ('management', first_management), ('onboarding', CASE WHEN onboarding IS NOT NULL THEN 'pending' END))
            AS l (layer, value)
      WHERE l.value IS NOT NULL;
-    PERFORM schedule_new('node', new_id);
+    PERFORM enqueue('node', new_id);
     RETURN new_id;
 EXCEPTION
     WHEN unique_violation OR exclusion_violation THEN

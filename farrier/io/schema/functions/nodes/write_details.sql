@@ -24,8 +24,8 @@ BEGIN
         END IF;
         PERFORM record_moves('node', s.owner, NULL, ARRAY[d.run], ARRAY[was.version], ARRAY['details.' || after.key],
                              ARRAY[before ->> after.key], ARRAY[coalesce(after.value #>> '{}', '(none)')], ARRAY[NULL::timestamptz],
-                             ARRAY[d.cause], ARRAY[d.reason], ARRAY['write_details'], ARRAY[s.claim_token])
-           FROM jsonb_each(details_of(becomes)) after JOIN schedule s ON s.kind = 'node' AND s.id = d.run
+                             ARRAY[d.cause], ARRAY[d.reason], ARRAY['write_details'])
+           FROM jsonb_each(details_of(becomes)) after JOIN shards s ON s.kind = 'node' AND s.shard = shard_of(d.run)
           WHERE after.value IS DISTINCT FROM before -> after.key;
     END LOOP;
 END $$;

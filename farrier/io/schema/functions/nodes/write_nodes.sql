@@ -14,7 +14,7 @@ DECLARE
 BEGIN
     IF changes ? 'ends' THEN
         -- A run whose task has ended meanwhile, or is just being finished, is decided again. Waiting for the agent's COMMIT would
-        -- deadlock: that waits for the schedule row, to enqueue the node.
+        -- deadlock: its transaction may wait for the node.
         WITH asked AS (
             SELECT c.run, c.task FROM jsonb_to_recordset(changes -> 'ends') c (run bigint, task bigint)
         ), free AS MATERIALIZED (
@@ -38,6 +38,10 @@ BEGIN
         changes := farrier.of_runs(changes, ARRAY(SELECT f FROM unnest(fit) f WHERE f <> ALL (overtaken)));
     END IF;
 
+    -- A commit that writes anything increments the version, so that a commit whose reply was lost can be settled.
+    UPDATE farrier.nodes n SET version = n.version + 1
+      FROM jsonb_to_recordset(changes -> 'runs') c (run bigint, writes boolean)
+     WHERE n.id = c.run AND c.writes;
     IF changes ? 'nodes' THEN
         IF changes ?| '{new_onboardings,new_decommissions,onboardings,decommissions}' THEN
             PERFORM farrier.write_workflows(changes);

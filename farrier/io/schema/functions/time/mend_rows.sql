@@ -9,7 +9,7 @@ DECLARE
     workflows record;
 BEGIN
     EXECUTE format('SELECT FROM %s WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE', relation) USING ids;
-    anew := ARRAY(SELECT s.id FROM schedule s WHERE s.kind = of_kind AND s.id = ANY (ids) AND s.claim_token IS NOT NULL);
+    anew := ARRAY(SELECT e.resource FROM effects e WHERE e.kind = of_kind AND e.resource = ANY (ids));
     IF of_kind = 'node' THEN
         UPDATE nodes n SET bmc = unseen(n.bmc) WHERE n.id = ANY (anew) AND n.bmc ?| ARRAY['switching', 'trying'];
         FOR workflows IN

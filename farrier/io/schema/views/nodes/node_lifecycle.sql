@@ -12,7 +12,7 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
            CASE WHEN n.management = 'manageable' AND n.bmc ? 'enforce_error' AND n.bmc ->> 'desired_power' <> n.bmc ->> 'power'
              THEN 'switch it ' || (n.bmc ->> 'desired_power') || ' at the machine or its BMC, or set_power without enforce to end it'
            END) AS recommended_action,
-       o.outcome AS last_outcome, o.at AS last_outcome_at, s.due_at AS next_run_at,
+       o.outcome AS last_outcome, o.at AS last_outcome_at, so.controller, so.swept_at,
        n.paused, n.quarantine, n.version,
        n.maas_id, m.state AS maas_state, m.detail ->> 'status_name' AS maas_status_name, m.read_at AS maas_read_at,
        sc.state_limit AS status_limit, sc.above_since AS status_above_since,
@@ -35,7 +35,7 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
   LEFT JOIN farrier.advice ba ON ba.failure = 'bmc:' || coalesce(
        n.bmc ->> 'failure', CASE WHEN n.management = 'manageable' THEN n.bmc ->> 'sync_failure' END)
   LEFT JOIN farrier.outcomes o ON o.kind = 'node' AND o.id = n.id
-  LEFT JOIN farrier.schedule s ON s.kind = 'node' AND s.id = n.id
+  LEFT JOIN farrier.shard_owners so ON n.status <> 'deleted' AND so.kind = 'node' AND so.shard = farrier.shard_of(n.id)
   LEFT JOIN farrier.node_observations m ON m.node_id = n.id AND m.source = 'maas' AND m.system_id = n.maas_id
   LEFT JOIN farrier.node_agents a ON a.node_id = n.id
   LEFT JOIN farrier.node_clocks sc ON sc.node_id = n.id AND sc.kind = 'node'

@@ -1,0 +1,337 @@
+"""The controller of this process: which shards it owns, and the loops that run their resources.
+
+Every two seconds a round renews this process' row, sees who else is alive, and takes or gives back shards. One round
+runs at a time: a renewal beside the process' own take would miss it. Wakes that no notification announced are polled
+for. `ownership` decides, and `loop` does the work.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NoReturn
+from uuid import uuid4
+
+import anyio
+import structlog
+
+from farrier.controller.host import Host
+from farrier.controller.loop import Loop
+from farrier.controller.ownership import ACT_FOR, RENEW_EVERY
+from farrier.controller.signal import Wakeup
+from farrier.errors import DatabaseUnreachable
+from farrier.model.controllers import SHARDS, Seen, Shard
+from farrier.protocols import Controllers
+
+_log = structlog.stdlib.get_logger(__name__)
+
+AnyLoop = Loop[Any, Any, Any, Any]
+
+_CALL_SECONDS = 5.0
+_LIST_SECONDS = 60.0
+# So many shards of a kind are taken in one round: a renewal is not to wait for the listing of a million resources.
+_AT_ONCE = 8
+# A former owner on a server that is no longer the primary may act for six.
+_AFTER_PROMOTION = ACT_FOR + 1
+# How often kinds that cannot be read are tried again, in seconds.
+_TRY_KINDS_EVERY = 30.0
+_DRAINING = 0.1
+_WATCH = 0.2
+
+
+class Controller:
+    """One process. `ready` is set once it has its first shards, or has seen that others have them all."""
+
+    def __init__(
+        self, controllers: Controllers, loops: Sequence[AnyLoop], host: Host, *, name: str | None = None
+    ) -> None:
+        self.ready = anyio.Event()
+        self._controllers = controllers
+        self._loops = {loop.kind: loop for loop in loops}
+        self._host = host
+        self._clock = host.clock
+        self._own = host.ownership
+        self._name = name or socket.gethostname()
+        self._nudge, self._poll_now = Wakeup(), Wakeup()
+        self._era: tuple[str, float] | None = None
+        self._join_at = self._kinds_at = float("-inf")
+        self._floor = "0"
+        self._resync: dict[str, int] = dict.fromkeys(self._loops, 0)
+        self._resynced_at = host.clock.monotonic()
+        self._stopping = False
+
+    @property
+    def in_flight(self) -> int:
+        """Steps and commits under way, of all kinds."""
+        return sum(loop.agenda.under_way for loop in self._loops.values())
+
+    def woken(self, kind: str, ids: Sequence[int] | None) -> None:
+        """A notification came; None: of more ids than it holds. Never blocks."""
+        if kind == "shards":
+            self._nudge.set("notify")
+        elif ids is None:
+            self._poll_now.set("notify")
+        elif kind in self._loops:
+            self._host.sink.woken("notify")
+            self._loops[kind].woken(ids)
+
+    def heard_nothing(self) -> None:
+        """Notifications may have been missed: look for their wakes."""
+        self._poll_now.set("notify")
+
+    async def run(self, stop: anyio.Event) -> None:
+        """Work until `stop` is set, then drain and give all shards back. Cancelling instead leaves them to others, once
+        these have seen for ten seconds that nobody renews."""
+        async with anyio.create_task_group() as managing:
+            for serve in (self._manage, self._poll, self._watch):
+                managing.start_soon(serve)
+            async with anyio.create_task_group() as loops:
+                for loop in self._loops.values():
+                    loops.start_soon(loop.run, stop, name=f"loop of {loop.kind}")
+                await stop.wait()
+                self._stopping = True
+                self._nudge.set("stop")
+            managing.cancel_scope.cancel()
+        await self._leave()
+
+    async def _manage(self) -> NoReturn:
+        while True:
+            more = False
+            try:
+                more = await self._round()
+            except (DatabaseUnreachable, TimeoutError) as error:
+                _log.warning("renew.failed", error=str(error))
+            else:
+                if self._own.id is not None and not more:
+                    self.ready.set()
+            if self._own.is_out_of_touch(self._clock.monotonic()):
+                await self._give_up()
+            if not more:
+                await self._nudge.wait_seconds(_DRAINING if self._stopping else RENEW_EVERY)
+
+    async def _round(self) -> bool:
+        """Renew, look around, take and give back. Returns whether there is more to take at once."""
+        await self._try_kinds()
+        if self._own.id is None and not await self._join():
+            return False
+        assert self._own.id is not None
+        lags = {kind: self._loops[kind].lag() for kind in sorted(self._own.kinds)}
+        sent_at = self._clock.monotonic()
+        with anyio.fail_after(_CALL_SECONDS):
+            seen = await self._controllers.renew(self._own.id, lags)
+        if not self._is_same_server(seen):
+            return False
+        owned = seen.owned_by(self._own.id) if seen.renewed else None
+        self._lose(self._own.renewed(owned, sent_at))
+        if not seen.renewed:
+            _log.warning("controller.expired")
+            return False
+        self._own.observed(seen.controllers, seen.rows(), sent_at)
+        more = await self._follow_plan()
+        await self._give_back_quiet()
+        await self._note_recovered()
+        await self._list_anew()
+        if seen.expired:
+            with anyio.fail_after(_CALL_SECONDS):
+                await self._controllers.forget()
+        return more
+
+    async def _join(self) -> bool:
+        """Under a new id, once the steps of the old one have ended."""
+        now = self._clock.monotonic()
+        if now < self._join_at or self._stopping or any(loop.acting for loop in self._loops.values()):
+            return False
+        id_ = uuid4()
+        with anyio.fail_after(_CALL_SECONDS):
+            await self._controllers.join(id_, self._name, sorted(self._own.kinds))
+        self._own.join(id_, now)
+        _log.info("controller.joined", controller=str(id_), kinds=sorted(self._own.kinds))
+        return True
+
+    def _is_same_server(self, seen: Seen) -> bool:
+        """After a restart all that is in memory is loaded anew; after the promotion of a standby this process owns
+        nothing, and waits until none that believes in the former primary can act."""
+        before, self._era = self._era, seen.era
+        if before is None or before == seen.era:
+            return True
+        self._floor = "0"
+        if before[0] == seen.timeline:
+            _log.warning("database.restarted")
+            for loop in self._loops.values():
+                loop.woken_all()
+            return True
+        _log.warning("database.promoted", timeline=seen.timeline)
+        self._join_at = self._clock.monotonic() + _AFTER_PROMOTION
+        self._lose(self._own.abandoned())
+        return False
+
+    async def _follow_plan(self) -> bool:
+        plan = self._own.plan()
+        assert self._own.id is not None
+        for dead in plan.expired:
+            _log.warning("controller.declared_dead", controller=str(dead.id))
+            with anyio.fail_after(_CALL_SECONDS):
+                await self._controllers.expire(dead.id, dead.renewals)
+        self._own.closing(plan.close)
+        self._own.reopened(plan.reopen)
+        for shards, closing in ((plan.close, True), (plan.reopen, False)):
+            for kind, shard in shards:
+                self._loops[kind].agenda.closing(shard, closing=closing)
+        if self._stopping:
+            return False
+        more = bool(plan.expired)
+        for kind, rows in _by_kind(row.shard for row in plan.take).items():
+            more |= len(rows) > _AT_ONCE and await self._take(kind, rows[:_AT_ONCE]) > 0
+            if len(rows) <= _AT_ONCE:
+                await self._take(kind, rows)
+        return more
+
+    async def _take(self, kind: str, shards: Sequence[int]) -> int:
+        """Take shards, and list their resources in a later statement."""
+        assert self._own.id is not None
+        loop = self._loops[kind]
+        with anyio.fail_after(_CALL_SECONDS):
+            taken = await self._controllers.take(self._own.id, kind, shards)
+        if not taken:
+            return 0
+        with anyio.fail_after(_LIST_SECONDS):
+            ids = await loop.io.ids([each.shard for each in taken])
+        by_shard: dict[int, dict[int, bool]] = {each.shard: {} for each in taken}
+        for id_, woken in ids.items():
+            by_shard[id_ % SHARDS][id_] = woken
+        self._own.took({(kind, each.shard): each.epoch for each in taken})
+        for each in taken:
+            loop.took(each.shard, each.epoch, by_shard[each.shard], each.unrecovered)
+        _log.info("shards.taken", kind=kind, shards=len(taken), resources=len(ids))
+        return len(taken)
+
+    async def _give_back_quiet(self) -> None:
+        """Those that are closing and of which nothing is under way; when the process stops, all that are quiet."""
+        quiet = [
+            (kind, shard)
+            for kind, shard in self._own.held
+            if (self._stopping or self._own.is_closing((kind, shard))) and self._loops[kind].agenda.is_quiet(shard)
+        ]
+        await self._give_back(quiet)
+
+    async def _give_back(self, shards: Iterable[Shard]) -> None:
+        for kind, numbers in _by_kind(shards).items():
+            assert self._own.id is not None
+            loop = self._loops[kind]
+            cut = [number for number in numbers if loop.agenda.cuts(number)]
+            for number in numbers:  # from here on no commit of it is sent
+                loop.lost(number)
+            self._own.gave_back((kind, number) for number in numbers)
+            with anyio.fail_after(_CALL_SECONDS):
+                await self._controllers.give_back(self._own.id, kind, numbers, cut)
+
+    async def _note_recovered(self) -> None:
+        for kind, loop in self._loops.items():
+            if shards := loop.recovered():
+                assert self._own.id is not None
+                with anyio.fail_after(_CALL_SECONDS):
+                    await self._controllers.recovered(self._own.id, kind, shards)
+
+    async def _list_anew(self) -> None:
+        """List some shards' resources again, so that each is listed once in the time of a resync."""
+        now = self._clock.monotonic()
+        due = int((now - self._resynced_at) / self._host.config.resync.total_seconds() * SHARDS)
+        if due < 1:
+            return
+        self._resynced_at = now
+        for kind, loop in self._loops.items():
+            first = self._resync[kind]
+            self._resync[kind] = (first + due) % SHARDS
+            numbers = {(first + each) % SHARDS for each in range(min(due, SHARDS))}
+            held = [number for number in numbers if (kind, number) in self._own.held]
+            if held:
+                with anyio.fail_after(_LIST_SECONDS):
+                    ids = await loop.io.ids(held)
+                for number in held:
+                    loop.listed(number, [id_ for id_ in ids if id_ % SHARDS == number])
+
+    async def _try_kinds(self) -> None:
+        """A kind whose tables this process may not read is not run here, and the shards of it are for others."""
+        now = self._clock.monotonic()
+        if now < self._kinds_at or len(self._own.kinds) == len(self._loops):
+            return
+        self._kinds_at = now + _TRY_KINDS_EVERY
+        for kind, loop in self._loops.items():
+            if kind in self._own.kinds:
+                continue
+            with anyio.fail_after(_CALL_SECONDS):
+                reason = await loop.io.readable()
+            if reason is None:
+                self._own.kinds |= {kind}
+            else:
+                _log.error("kind.not_run", kind=kind, error=reason)
+
+    def _lose(self, shards: Iterable[Shard]) -> None:
+        lost = list(shards)
+        for kind, shard in lost:
+            self._loops[kind].lost(shard)
+        if lost:
+            _log.warning("shards.lost", shards=len(lost))
+
+    async def _give_up(self) -> None:
+        """Replies come too late, if they come: the shards are for a controller that is heard in time."""
+        id_ = self._own.id
+        assert id_ is not None
+        lost = self._own.abandoned()
+        self._lose(lost)
+        try:
+            with anyio.fail_after(_CALL_SECONDS):
+                for kind, numbers in _by_kind(lost).items():
+                    await self._controllers.give_back(id_, kind, numbers, numbers)
+                await self._controllers.leave(id_)
+        except (DatabaseUnreachable, TimeoutError) as error:
+            _log.warning("give_back.failed", error=str(error))
+
+    async def _leave(self) -> None:
+        """All steps have ended and all commits are known or lost."""
+        id_ = self._own.id
+        if id_ is None:
+            return
+        try:
+            with anyio.fail_after(_CALL_SECONDS, shield=True):
+                await self._give_back(list(self._own.held))
+                await self._controllers.leave(id_)
+        except (DatabaseUnreachable, TimeoutError) as error:
+            _log.warning("give_back.failed", error=str(error))
+
+    async def _poll(self) -> NoReturn:
+        """Look for wakes that no notification announced, for ever."""
+        while True:
+            self._host.sink.woken(await self._poll_now.wait(self._host.config.poll_interval))
+            if not self._own.held:
+                continue
+            try:
+                with anyio.fail_after(_CALL_SECONDS):
+                    found = await self._controllers.poll(sorted(self._own.kinds), self._floor)
+            except (DatabaseUnreachable, TimeoutError) as error:
+                _log.warning("poll.failed", error=str(error))
+                self._floor = "0"
+                continue
+            self._floor = found.floor
+            for kind, wakes in found.wakes.items():
+                self._loops[kind].polled(wakes)
+
+    async def _watch(self) -> NoReturn:
+        """End all steps once this process may not act any more: it could not renew in time."""
+        might = False
+        while True:
+            may = self._host.may_act()
+            if might and not may:
+                _log.warning("controller.out_of_touch")
+                for loop in self._loops.values():
+                    loop.cut()
+            might = may
+            await anyio.sleep(_WATCH)
+
+
+def _by_kind(shards: Iterable[Shard]) -> Mapping[str, list[int]]:
+    found: dict[str, list[int]] = defaultdict(list)
+    for kind, shard in shards:
+        found[kind].append(shard)
+    return found

@@ -1,0 +1,79 @@
+"""The rows of controllers and shards, and the poll for wakes. Implements `protocols.Controllers`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+import farrier
+from farrier.errors import DatabaseUnreachable
+from farrier.io import session, statements
+from farrier.io.pool import Pool
+from farrier.model.controllers import Seen, Taken, Woken
+
+_JOIN = statements.load("loop/join")
+_RENEW = statements.load("loop/renew")
+_EXPIRE = statements.load("loop/expire")
+_TAKE = statements.load("loop/take")
+_GIVE_BACK = statements.load("loop/give_back")
+_RECOVERED = statements.load("loop/recovered")
+_LEAVE = statements.load("loop/leave")
+_FORGET = statements.load("loop/forget")
+_POLL = statements.load("loop/poll")
+
+_seen = msgspec.json.Decoder(Seen).decode
+
+
+class PostgresControllers:
+    """One statement a call."""
+
+    def __init__(self, connections: Pool) -> None:
+        self._pool = connections
+
+    async def join(self, controller: UUID, name: str, kinds: Sequence[str]) -> None:
+        await self._fetch(_JOIN, controller, name, farrier.__version__, list(kinds))
+
+    async def renew(self, controller: UUID, lags: Mapping[str, float]) -> Seen:
+        (record,) = await self._fetch(_RENEW, controller, list(lags), list(lags.values()))
+        return _seen(record[0])
+
+    async def expire(self, controller: UUID, renewals: int) -> None:
+        await self._fetch(_EXPIRE, controller, renewals)
+
+    async def take(self, controller: UUID, kind: str, shards: Sequence[int]) -> tuple[Taken, ...]:
+        records = await self._fetch(_TAKE, controller, kind, list(shards))
+        return tuple(Taken(*record) for record in records)
+
+    async def give_back(
+        self, controller: UUID, kind: str, shards: Sequence[int], unrecovered: Collection[int] = ()
+    ) -> None:
+        await self._fetch(_GIVE_BACK, controller, kind, list(shards), list(unrecovered))
+
+    async def recovered(self, controller: UUID, kind: str, shards: Mapping[int, int]) -> None:
+        await self._fetch(_RECOVERED, controller, kind, list(shards), list(shards.values()))
+
+    async def leave(self, controller: UUID) -> None:
+        await self._fetch(_LEAVE, controller)
+
+    async def forget(self) -> None:
+        await self._fetch(_FORGET)
+
+    async def poll(self, kinds: Sequence[str], floor: str) -> Woken:
+        records = await self._fetch(_POLL, list(kinds), floor)
+        wakes: dict[str, dict[int, set[UUID]]] = defaultdict(lambda: defaultdict(set))
+        for _, kind, resource, wake in records:
+            if kind is not None:
+                wakes[kind][resource].add(wake)
+        return Woken(records[0][0], wakes)
+
+    async def _fetch(self, sql: str, *arguments: Any) -> list[asyncpg.Record]:
+        try:
+            async with session.borrowed(self._pool) as conn:
+                return await conn.fetch(sql, *arguments)
+        except session.Refusal as refusal:
+            raise DatabaseUnreachable("the pool", session.reason_of(refusal)) from refusal

@@ -1,0 +1,15 @@
+-- Enqueues a resource: its handler runs as soon as possible after COMMIT. May be repeated. FR400 for a null or an unknown kind,
+-- FR404 for a resource that does not exist or has ended; one whose registration has not committed does not exist yet.
+CREATE OR REPLACE FUNCTION farrier.enqueue(kind text, id bigint) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF kind IS NULL OR id IS NULL THEN
+        RAISE EXCEPTION 'a kind and an id were expected; got % and %', coalesce(quote_literal(kind), 'null'), coalesce(id::text, 'null')
+            USING ERRCODE = 'FR400';
+    END IF;
+    IF NOT is_living($1, $2) THEN
+        RAISE EXCEPTION 'there is no % with id %: it was never registered, or has ended', kind, id
+            USING ERRCODE = 'FR404', HINT = 'A deleted resource takes no requests; a new registration makes a new id.';
+    END IF;
+    INSERT INTO wakes (kind, resource) VALUES ($1, $2);
+END $$;

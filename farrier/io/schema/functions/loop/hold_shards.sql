@@ -1,0 +1,10 @@
+-- Returns those of these shards that the controller owns under these epochs, and locks them until the transaction ends: a
+-- controller that takes a shard over skips it meanwhile, so what the transaction writes is visible before the other one loads.
+-- A comparison without the lock would let the takeover pass beside an open transaction.
+CREATE OR REPLACE FUNCTION farrier.hold_shards(of_kind text, controller uuid, of_shards smallint[], epochs bigint[]) RETURNS smallint[]
+    LANGUAGE sql AS $$
+    SELECT coalesce(array_agg(h.shard), '{}') FROM (
+        SELECT s.shard FROM farrier.shards s JOIN unnest(of_shards, epochs) o (shard, epoch) ON o.shard = s.shard
+         WHERE s.kind = of_kind AND s.owner = controller AND s.epoch = o.epoch
+         ORDER BY s.shard FOR SHARE OF s) h
+$$;

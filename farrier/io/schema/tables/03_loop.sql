@@ -1,0 +1,72 @@
+-- The loop: which controller runs what, what is to be run at once, and what the last run returned. These tables depend on no kind.
+
+-- One row for each daemon that runs, renewed every two seconds: the only periodic write of a fleet in which nothing happens.
+CREATE TABLE farrier.controllers (
+    id         uuid        PRIMARY KEY,                         -- made by the daemon when it joins
+    name       text        NOT NULL,                            -- host name and process id, for people
+    release    text        NOT NULL,                            -- version of farrier
+    kinds      text[]      NOT NULL,                            -- the kinds that it runs
+    lags       float8[]    NOT NULL,                            -- of each kind: seconds by which its latest run is overdue
+    started_at timestamptz NOT NULL,
+    renewals   bigint      NOT NULL DEFAULT 0,                  -- others declare the daemon dead when this stands still
+    renewed_at timestamptz NOT NULL DEFAULT farrier.now(),
+    expired    boolean     NOT NULL DEFAULT false               -- declared dead: it can renew no more, others take its shards
+) WITH (fillfactor = 50);
+
+-- The owner of each part of the resources of a kind. A controller that takes a shard increments its epoch; what it writes is
+-- fenced by both.
+CREATE TABLE farrier.shards (
+    kind        text     NOT NULL,
+    shard       smallint NOT NULL,            -- shard_of(id) of its resources
+    owner       uuid,                         -- a controller; null if the last one gave it back
+    epoch       bigint   NOT NULL DEFAULT 0,
+    unrecovered timestamptz,                  -- the last moment at which a controller that did not give it back may have begun a
+                                              -- step; null once each resource had its first run since
+    PRIMARY KEY (kind, shard)
+) WITH (fillfactor = 50);
+
+-- Resources to run at once. A wake is inserted and deleted, and locks no other row. The run whose snapshot saw what the wake was
+-- inserted for deletes it.
+CREATE TABLE farrier.wakes (
+    kind     text        NOT NULL,
+    resource bigint      NOT NULL,
+    id       uuid        NOT NULL DEFAULT gen_random_uuid(),  -- not a sequence: its numbers are given out again after a crash
+    xact     xid8        NOT NULL DEFAULT pg_current_xact_id(),
+    at       timestamptz NOT NULL DEFAULT farrier.now(),
+    PRIMARY KEY (kind, resource, id)
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+-- For the poll: what transactions since the last one have inserted.
+CREATE INDEX wakes_xact ON farrier.wakes (kind, xact);
+
+-- Steps that may change something outside, from before they act until their result is committed. A row without a step means that
+-- nobody saw its end.
+CREATE TABLE farrier.effects (
+    kind     text        NOT NULL,
+    resource bigint      NOT NULL,
+    epoch    bigint      NOT NULL,                        -- of the shard, when the step began
+    step     text        NOT NULL,
+    begun_at timestamptz NOT NULL DEFAULT farrier.now(),
+    PRIMARY KEY (kind, resource)
+);
+
+-- What the last run of each resource returned; written only when that changed.
+CREATE TABLE farrier.outcomes (
+    kind     text        NOT NULL,
+    id       bigint      NOT NULL,
+    at       timestamptz NOT NULL,  -- when the outcome became this one
+    key      integer,               -- checksum of the outcome, so that an equal one is not written again
+    outcome  jsonb       NOT NULL,  -- {outcome, reason, source, error}: which one, why, the source line that made it, and the
+                                    -- label of an error in which the run ended or for whose end it waits
+    error    text        GENERATED ALWAYS AS (outcome ->> 'error') STORED,  -- a column of its own for the index
+    error_at timestamptz,           -- since when every run has ended in this error; kept while the rest of the outcome changes
+    PRIMARY KEY (kind, id)
+);
+CREATE INDEX outcomes_failing ON farrier.outcomes (kind, error) WHERE error IS NOT NULL;
+
+-- Locks of things that have no row of their own: a row for each that was ever locked. Only functions of the owner lock them,
+-- unlike advisory locks, which any login may hold. They need not outlive a crash, so the table is not logged.
+CREATE UNLOGGED TABLE farrier.locks (
+    purpose text   NOT NULL,  -- what is locked: bmc_login, segment_prefixes or segment_number
+    key     bigint NOT NULL,  -- hash of which one
+    PRIMARY KEY (purpose, key)
+);

@@ -1,0 +1,2 @@
+CREATE OR REPLACE TRIGGER notify_wakes AFTER INSERT ON farrier.wakes
+    REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION farrier.notify_wakes();

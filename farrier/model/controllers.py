@@ -1,0 +1,70 @@
+"""Which controllers there are and which shards they own, as the database records it. Pure data."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TypeAlias
+from uuid import UUID
+
+import msgspec
+
+SHARDS = 64
+"""Of each kind; `farrier.shard_of` and `farrier.make_shards` say the same."""
+
+Shard: TypeAlias = tuple[str, int]  # kind, number
+
+
+class Controller(msgspec.Struct, frozen=True):
+    """A row of `controllers` that was not declared dead."""
+
+    id: UUID
+    kinds: frozenset[str]
+    renewals: int
+
+
+class ShardRow(msgspec.Struct, frozen=True):
+    """A row of `shards`. `owner` is None for one that was given back or never taken."""
+
+    shard: Shard
+    owner: UUID | None
+    epoch: int
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What a renewal returned. `renewed` is False for a controller that was declared dead.
+
+    `era` changes with a restart of the server or the promotion of a standby, `timeline` with the latter alone.
+    """
+
+    renewed: bool
+    timeline: str
+    started: float
+    controllers: tuple[Controller, ...]
+    expired: bool  # there are rows of dead controllers
+    shards: tuple[tuple[str, int, UUID | None, int], ...]
+
+    @property
+    def era(self) -> tuple[str, float]:
+        return self.timeline, self.started
+
+    def rows(self) -> tuple[ShardRow, ...]:
+        return tuple(ShardRow((kind, shard), owner, epoch) for kind, shard, owner, epoch in self.shards)
+
+    def owned_by(self, id_: UUID) -> dict[Shard, int]:
+        return {(kind, shard): epoch for kind, shard, owner, epoch in self.shards if owner == id_}
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """A shard that was taken. `unrecovered`: its former owner did not give it back, and may have begun steps up to that
+    moment."""
+
+    shard: int
+    epoch: int
+    unrecovered: datetime | None
+
+
+class Woken(msgspec.Struct, frozen=True):
+    """Wakes that a poll found, by kind and resource, and where the next poll begins."""
+
+    floor: str
+    wakes: dict[str, dict[int, set[UUID]]]
