@@ -27,8 +27,6 @@ R = TypeVar("R")
 
 # The golden ratio spreads consecutive ids evenly.
 _SPREAD = 0.6180339887498949
-# Part of the time between two loads by which they are spread.
-_EARLY = 0.2
 
 
 class Phase(enum.IntEnum):
@@ -451,7 +449,9 @@ class Agenda(Generic[R]):
     def _take_snapshot(self, entry: Entry[R], snapshot: R | None, wakes: tuple[Any, ...], now: float) -> None:
         entry.snapshot = snapshot
         entry.wakes = wakes
-        entry.reload_at = now + self._reload_every * (1 - _EARLY * (entry.id * _SPREAD % 1))
+        # Of the first ones, loaded all at once, the second loads are spread over the whole time.
+        share = entry.id * _SPREAD % 1 if entry.reload_at == 0.0 else 1.0
+        entry.reload_at = now + self._reload_every * share
 
     def _first_run_ended(self, entry: Entry[R]) -> None:
         """What an earlier process left of this resource is accounted for."""

@@ -30,8 +30,10 @@ AnyLoop = Loop[Any, Any, Any, Any]
 
 _CALL_SECONDS = 5.0
 _LIST_SECONDS = 60.0
-# So many shards of a kind are taken in one round: a renewal is not to wait for the listing of a million resources.
-_AT_ONCE = 8
+# Shards of one statement; a renewal is not to wait for the listing of a million resources, so a round takes no more
+# shards of a kind once it has listed so many resources.
+_AT_ONCE = 16
+_MANY = 10_000
 # A former owner on a server that is no longer the primary may act for six.
 _AFTER_PROMOTION = ACT_FOR + 1
 # How often kinds that cannot be read are tried again, in seconds.
@@ -182,13 +184,15 @@ class Controller:
             return False
         more = bool(plan.expired)
         for kind, rows in _by_kind(row.shard for row in plan.take).items():
-            more |= len(rows) > _AT_ONCE and await self._take(kind, rows[:_AT_ONCE]) > 0
-            if len(rows) <= _AT_ONCE:
-                await self._take(kind, rows)
+            while rows:
+                now, rows = rows[:_AT_ONCE], rows[_AT_ONCE:]
+                if await self._take(kind, now) > _MANY:
+                    more |= bool(rows)
+                    break
         return more
 
     async def _take(self, kind: str, shards: Sequence[int]) -> int:
-        """Take shards, and list their resources in a later statement."""
+        """Take shards, and list their resources in a later statement. Returns how many resources they have."""
         assert self._own.id is not None
         loop = self._loops[kind]
         with anyio.fail_after(_CALL_SECONDS):
@@ -204,7 +208,7 @@ class Controller:
         for each in taken:
             loop.took(each.shard, each.epoch, by_shard[each.shard], each.unrecovered)
         _log.info("shards.taken", kind=kind, shards=len(taken), resources=len(ids))
-        return len(taken)
+        return len(ids)
 
     async def _give_back_quiet(self) -> None:
         """Those that are closing and of which nothing is under way; when the process stops, all that are quiet."""

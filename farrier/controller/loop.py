@@ -166,6 +166,7 @@ class Loop(Generic[R, S, W, V]):
                 background.start_soon(self._cut_off)
             while self._finished or self.agenda.under_way:  # noqa: ASYNC110 - many paths end one
                 await anyio.sleep(_TICK)
+            await self._delete_seen()
             _log.info("drain.done", kind=self.kind)
             background.cancel_scope.cancel()
 
@@ -334,8 +335,7 @@ class Loop(Generic[R, S, W, V]):
                 many = self._host.config.batch
                 batch, self._finished = self._finished[:many], self._finished[many:]
                 tasks.start_soon(self._commit_in_place, batch, tasks, commits, place)
-            if self._seen:
-                await self._delete_seen()
+            await self._delete_seen()
 
     async def _commit_in_place(
         self,
@@ -403,6 +403,8 @@ class Loop(Generic[R, S, W, V]):
 
     async def _delete_seen(self) -> None:
         seen, self._seen = self._seen, {}
+        if not seen:
+            return
         try:
             with anyio.fail_after(_COMMIT_SECONDS):
                 await self.io.consume(seen)

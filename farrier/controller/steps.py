@@ -78,10 +78,16 @@ class Steps(Generic[R, S, W, V]):
     async def begin(self, tasks: TaskGroup, planned: Sequence[Planned[R, S, W, V]]) -> None:
         """Begin steps in `tasks`; those for which there is no room are put off."""
         room = 0 if self._closed else max(0, self._host.config.max_in_flight - len(self._acting))
-        chosen, others = planned[:room], planned[room:]
-        for plan in chosen:
-            self._agenda.acts(plan.entry)
-            self._acting[plan.entry.id] = Acting(self._host.may_act, reads_only=plan.step.reads_only)
+        chosen: list[Planned[R, S, W, V]] = []
+        others: list[Planned[R, S, W, V]] = []
+        for plan in planned:
+            # An earlier step of the same resource, of before its shard was lost, may still be dying.
+            if len(chosen) < room and plan.entry.id not in self._acting:
+                self._agenda.acts(plan.entry)
+                self._acting[plan.entry.id] = Acting(self._host.may_act, reads_only=plan.step.reads_only)
+                chosen.append(plan)
+            else:
+                others.append(plan)
         if others:
             delay = SOONEST if self._closed else self._backlog.put_off(len(others))
             due_at = self._host.clock.monotonic() + delay.total_seconds()
