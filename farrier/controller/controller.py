@@ -184,10 +184,9 @@ class Controller:
             return False
         more = bool(plan.expired)
         for kind, rows in _by_kind(row.shard for row in plan.take).items():
-            while rows:
-                now, rows = rows[:_AT_ONCE], rows[_AT_ONCE:]
-                if await self._take(kind, now) > _MANY:
-                    more |= bool(rows)
+            for first in range(0, len(rows), _AT_ONCE):
+                if await self._take(kind, rows[first : first + _AT_ONCE]) > _MANY:
+                    more |= first + _AT_ONCE < len(rows)
                     break
         return more
 
