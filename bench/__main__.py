@@ -20,7 +20,10 @@ from bench.moves import LIFE, TRANSITIONS
 from bench.onboarding import ONBOARDING
 from bench.onboarding_bare import ONBOARDING_BARE
 from bench.reaction import REACTION
-from bench.sweep import SCALE, SWEEP
+from bench.replicas import TAKEOVER, TWO
+from bench.rest import MILLION, REST, REST_BMC
+from bench.start import START
+from bench.sweep import SWEEP
 from farrier import log
 from farrier.errors import ExitCode, FarrierError
 
@@ -29,9 +32,14 @@ BENCHMARKS = (
     TRANSITIONS,
     LIFE,
     REACTION,
+    REST,
+    REST_BMC,
+    TWO,
+    TAKEOVER,
+    START,
     RSS,
     OLD_SNAPSHOT,
-    SCALE,
+    MILLION,
     BMC_DEAD,
     BMC_POLL,
     MAAS_POLLS,
@@ -45,7 +53,9 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @app.command(epilog="Benchmarks: " + ", ".join(benchmark.name for benchmark in BENCHMARKS))
 def main(
-    only: Annotated[str, typer.Option(metavar="NAME[,NAME]", help="Only these benchmarks; all by default.")] = "",
+    only: Annotated[
+        str, typer.Option(metavar="NAME[,NAME]", help="Only these benchmarks; all but `million` by default.")
+    ] = "",
     nodes: Annotated[int | None, typer.Option(min=1, help="Nodes, instead of each benchmark's own number.")] = None,
     runs: Annotated[int, typer.Option(min=1, help="How often each is run; its figures are the medians.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output, and nothing else there.")] = False,
@@ -58,7 +68,7 @@ def main(
     """Measure farrier on a PostgreSQL that waits for its disk. Ends with 1 if a figure misses its target."""
     chosen = _chosen(only)
     if only_list:
-        report.show_list(chosen)
+        report.show_list(chosen if only else BENCHMARKS)
         return
     log.configure(log.Level.WARNING)
     try:
@@ -80,7 +90,7 @@ def _chosen(only: str) -> Sequence[Benchmark]:
         raise typer.BadParameter(
             f"there is no benchmark {unknown[0]!r}; there are: {', '.join(known)}", param_hint="--only"
         )
-    return [known[name] for name in names] or BENCHMARKS
+    return [known[name] for name in names] or [benchmark for benchmark in BENCHMARKS if not benchmark.long]
 
 
 async def _take(benchmarks: Sequence[Benchmark], dsn: str, nodes: int | None, runs: int) -> report.Report:

@@ -158,7 +158,7 @@ async def connect(ground: Ground, bmcs: BmcFleet) -> None:
         bmc = msgspec.json.encode(recorded).decode()
         await conn.execute(_CONNECT, bmcs.addresses, serials, uuids, bmcs.credential, bmc)
         await conn.execute(_GUARDS[1])
-    await fleet.spread(ground)
+    await fleet.settle(ground)
 
 
 async def poll(ground: Ground, bmcs: BmcFleet, *, warm_up: timedelta, interval: timedelta) -> Polled:

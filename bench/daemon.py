@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
+import httpx
 import msgspec
 from anyio.abc import ByteReceiveStream
 from anyio.streams.buffered import BufferedByteReceiveStream
@@ -18,12 +20,35 @@ from farrier.errors import DatabaseUnreachable
 # Starting takes a second; a daemon that is not ready by then never will be.
 _PATIENCE_SECONDS = 60
 _LONGEST_LINE = 1 << 16
+# A million nodes are loaded by then.
+_LONG_SECONDS = 900
+_LOOK_SECONDS = 0.2
+_NODE_RUNS = 'farrier_handler_runs_total{kind="node"'
 
 
 class Running(msgspec.Struct, frozen=True):
     """A daemon that is ready."""
 
     pid: int
+    url: str
+    _ended: Callable[[], Awaitable[int]]
+
+    async def node_runs(self) -> int:
+        """How many runs of nodes it has counted."""
+        async with httpx.AsyncClient(trust_env=False) as client:
+            lines = (await client.get(f"{self.url}/metrics", timeout=_PATIENCE_SECONDS)).text.splitlines()
+        return sum(int(float(line.rpartition(" ")[2])) for line in lines if line.startswith(_NODE_RUNS))
+
+    async def until_runs(self, wanted: int) -> None:
+        """Return once it has counted so many."""
+        with anyio.fail_after(_LONG_SECONDS):
+            while await self.node_runs() < wanted:  # noqa: ASYNC110 - another process
+                await anyio.sleep(_LOOK_SECONDS)
+
+    async def end(self, how: signal.Signals) -> None:
+        """Send it a signal, and return once it has ended."""
+        os.kill(self.pid, how)
+        await self._ended()
 
     def memory(self, field: str) -> float:
         """`VmRSS` (resident now) or `VmHWM` (the most it ever was), in MB."""
@@ -48,26 +73,29 @@ async def running(dsn: str, settings: Mapping[str, str] | None = None) -> AsyncI
         assert process.stderr is not None, "it is a pipe unless one asks for something else"
         try:
             with anyio.fail_after(_PATIENCE_SECONDS):
-                log = await _until_ready(process.stderr)
+                log, url = await _until_ready(process.stderr)
             async with anyio.create_task_group() as beside:
                 beside.start_soon(_read_on, log)
-                yield Running(process.pid)
+                yield Running(process.pid, url, process.wait)
                 beside.cancel_scope.cancel()
         finally:
             with suppress(ProcessLookupError):  # it ended by itself, and whoever waited for it says so
                 process.terminate()
 
 
-async def _until_ready(stream: ByteReceiveStream) -> BufferedByteReceiveStream:
-    """Read the log up to the line that says so. Raises DatabaseUnreachable with the last line if it ends before."""
+async def _until_ready(stream: ByteReceiveStream) -> tuple[BufferedByteReceiveStream, str]:
+    """Read the log up to the line that says so, and return the rest of it and where the daemon listens. Raises
+    DatabaseUnreachable with the last line if it ends before."""
     log = BufferedByteReceiveStream(stream)
-    line = b""
+    line, url = b"", ""
     try:
         while b'"daemon.ready"' not in line:
             line = await log.receive_until(b"\n", _LONGEST_LINE)
+            if b'"http.listening"' in line:
+                url = msgspec.json.decode(line)["url"]
     except (anyio.EndOfStream, anyio.IncompleteRead):
         raise DatabaseUnreachable("the daemon", f"it ended: {line.decode(errors='replace')}") from None
-    return log
+    return log, url
 
 
 async def _read_on(log: BufferedByteReceiveStream) -> None:

@@ -25,15 +25,18 @@ class Bound(StrEnum):
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """One figure and its target."""
+    """One figure and its target. One without a target is reported, and judges nothing: it says as much of the machine
+    as of the program."""
 
     name: str
     unit: str
-    bound: Bound
-    target: float
+    bound: Bound | None = None
+    target: float | None = None
 
     def is_met_by(self, value: float) -> bool:
         """Exactly at the target is met."""
+        if self.target is None:
+            return True
         return value >= self.target if self.bound is Bound.AT_LEAST else value <= self.target
 
 
@@ -49,13 +52,15 @@ Measure: TypeAlias = Callable[[], Awaitable[Readings]]
 
 
 class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
-    """`open` fills the ground with `nodes` nodes and yields what takes one reading, any number of times."""
+    """`open` fills the ground with `nodes` nodes and yields what takes one reading, any number of times. One that is
+    `long` is run only when it is named."""
 
     name: str
     what: str
     nodes: int
     goals: tuple[Goal, ...]
     open: Callable[[Ground, int], AbstractAsyncContextManager[Measure]]
+    long: bool = False
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,8 +71,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
     value: float
     unit: str
-    bound: Bound
-    target: float
+    bound: Bound | None
+    target: float | None
     met: bool
     of_floor: float | None
     runs: tuple[float, ...]

@@ -1,8 +1,8 @@
 """Nodes in bulk: a fleet at rest, and ways to move all of it at once.
 
 A node at rest is as most of a fleet is: in service, its BMC verified, its power and its agent's heartbeat fresh for
-longer than any benchmark lasts. The schedule rows carry the outcome that an idle run stores, taken from a run of the
-real loop, so that the first measured run is idle, too.
+longer than any benchmark lasts. Each has the stored outcome of an idle run, taken from a run of the real loop, so that
+the first measured run is idle, too.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from datetime import timedelta
 from bench.ground import Ground
 from bench.loop import running
 
+# A million nodes are inserted by then.
+_SECONDS = 600
 _ACTIVE = """
     INSERT INTO farrier.nodes
            (name, site, model, status, management, bmc_address, bmc_credential, bmc, ever_onboarded, ever_active)
@@ -33,35 +35,21 @@ _AGENTS = """
       FROM farrier.nodes n
      WHERE NOT EXISTS (SELECT FROM farrier.node_agents a WHERE a.node_id = n.id)
 """
-_SAMPLE = "SELECT farrier.schedule_new('node', min(id), interval '0') FROM farrier.nodes"
 _OUTCOMES = """
-    INSERT INTO farrier.outcomes (kind, id, at, outcome)
-    SELECT o.kind, n.id, o.at, o.outcome
+    INSERT INTO farrier.outcomes (kind, id, at, key, outcome)
+    SELECT o.kind, n.id, o.at, o.key, o.outcome
       FROM farrier.nodes n, (SELECT * FROM farrier.outcomes LIMIT 1) o
         ON CONFLICT DO NOTHING
 """
-_SCHEDULE = """
-    INSERT INTO farrier.schedule (kind, id, due_at, outcome_key)
-    SELECT s.kind, n.id, farrier.now() + random() * interval '30 seconds', s.outcome_key
-      FROM farrier.nodes n, (SELECT * FROM farrier.schedule LIMIT 1) s
-        ON CONFLICT DO NOTHING
+_CLEAR = """
+    TRUNCATE farrier.nodes, farrier.maas_regions, farrier.wakes, farrier.effects, farrier.outcomes, farrier.history
+             CASCADE
 """
-_ALL_DUE = """
-    UPDATE farrier.schedule
-       SET lane = 1, owner = NULL, claim_token = NULL, claimed_wake_seq = NULL, reruns = 0,
-           due_at = farrier.now() - random() * interval '30 seconds'
-"""
-_SPREAD = "UPDATE farrier.schedule SET lane = 1, due_at = farrier.now() + random() * interval '30 seconds'"
-_CLEAR = "TRUNCATE farrier.nodes, farrier.maas_regions, farrier.schedule, farrier.outcomes, farrier.history CASCADE"
 _IDS = "SELECT id FROM farrier.nodes"
 _HEARTBEATS = "UPDATE farrier.node_agents SET last_heartbeat_at = farrier.now() + $1"
 _NEWBORN = """
     INSERT INTO farrier.nodes (name, status, management)
     SELECT 'new-' || gen_random_uuid(), 'bootstrap_issued', 'unmanaged' FROM generate_series(1, $1::integer)
-"""
-_SCHEDULE_WAITING = """
-    INSERT INTO farrier.schedule (kind, id, due_at)
-    SELECT 'node', n.id, farrier.now() + interval '1 day' FROM farrier.nodes n WHERE n.status = 'bootstrap_issued'
 """
 _REQUESTS = """
     INSERT INTO farrier.intents (node, action, params)
@@ -73,26 +61,30 @@ _REQUESTS = """
 async def fill(ground: Ground, nodes: int) -> None:
     """Have `nodes` nodes at rest; those that are there stay."""
     present = await ground.pool.fetchval("SELECT count(*) FROM farrier.nodes")
+    if not present:
+        await _insert(ground, 1, 1)
+        async with running(ground) as work:
+            await work.until_at_rest(await ids(ground))
+        present = 1
+    await _insert(ground, present + 1, nodes)
+    await ground.pool.execute(_OUTCOMES, timeout=_SECONDS)
+    await settle(ground)
+
+
+async def _insert(ground: Ground, first: int, last: int) -> None:
     async with ground.pool.acquire() as conn, conn.transaction():
         await conn.execute(WITHOUT_GUARDS)
-        await conn.execute(_ACTIVE, present + 1, nodes, _BMC)
+        await conn.execute(_ACTIVE, first, last, _BMC, timeout=_SECONDS)
         await conn.execute(WITH_GUARDS)
-        await conn.execute(_AGENTS)
-    if not present:
-        await ground.pool.execute(_SAMPLE)
-        async with running(ground) as tally:
-            await tally.until(runs=1)
-    await ground.pool.execute(_OUTCOMES)
-    await ground.pool.execute(_SCHEDULE)
-    await settle(ground)
+        await conn.execute(_AGENTS, timeout=_SECONDS)
 
 
 async def settle(ground: Ground) -> None:
     """Leave nothing for the measurement to do that bulk statements have made. The checkpoint comes before the vacuum:
     right after one, every page that is touched goes into the log whole."""
     async with ground.pool.acquire() as conn:
-        await conn.execute("CHECKPOINT")
-        await conn.execute("VACUUM ANALYZE")
+        await conn.execute("CHECKPOINT", timeout=_SECONDS)
+        await conn.execute("VACUUM ANALYZE", timeout=_SECONDS)
 
 
 async def clear(ground: Ground) -> None:
@@ -103,18 +95,6 @@ async def clear(ground: Ground) -> None:
 async def ids(ground: Ground) -> list[int]:
     """Every node's id."""
     return [record["id"] for record in await ground.pool.fetch(_IDS)]
-
-
-async def spread(ground: Ground) -> None:
-    """Every node waits for its turn within the next period, as in a fleet that has been running for a while."""
-    await ground.pool.execute(_SPREAD)
-    await settle(ground)
-
-
-async def make_all_due(ground: Ground) -> None:
-    """Every node waits to be run, in no order."""
-    await ground.pool.execute(_ALL_DUE)
-    await settle(ground)
 
 
 async def silence(ground: Ground) -> None:
@@ -128,10 +108,8 @@ async def resound(ground: Ground) -> None:
 
 
 async def newborn(ground: Ground, nodes: int) -> None:
-    """Have `nodes` more nodes whose agents have just enrolled, each with a request for its BMC pending: due, woken."""
+    """Have `nodes` more nodes whose agents have just enrolled, each with a request for its BMC pending, and woken."""
     async with ground.pool.acquire() as conn, conn.transaction():
         await conn.execute(_NEWBORN, nodes)
         await conn.execute(_AGENTS)
-        await conn.execute(_SCHEDULE_WAITING)
         await conn.execute(_REQUESTS)
-    await settle(ground)

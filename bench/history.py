@@ -36,11 +36,10 @@ _NODES = """
     INSERT INTO farrier.nodes (name, status, management)
     SELECT 'gpu-' || n, 'active', 'unmanaged' FROM generate_series(1, $1::integer) n
 """
-_SCHEDULE = "INSERT INTO farrier.schedule (kind, id, due_at) SELECT 'node', id, farrier.now() FROM farrier.nodes"
 _REACH = "SELECT min(id), max(id), farrier.now() - $1::interval FROM farrier.nodes"
 _DAY = """
     INSERT INTO farrier.history (kind, id, version, layer, from_value, to_value, at, seconds_in_source, cause, reason,
-                                 source, controller, claim_token)
+                                 source, controller, epoch)
     SELECT 'node', n.id, $2::integer, CASE WHEN $2 % 4 < 2 THEN 'status' ELSE 'management' END,
            CASE WHEN $2 % 2 = 0 THEN 'active' ELSE 'offline' END, CASE WHEN $2 % 2 = 0 THEN 'offline' ELSE 'active' END,
            $1::timestamptz + $2 * interval '1 day' + n.id * interval '1 day' / $3::integer, 86400, 'timer: heartbeat',
@@ -50,7 +49,7 @@ _DAY = """
 """
 _RESTLESS_NODE = """
     INSERT INTO farrier.history (kind, id, version, layer, from_value, to_value, at, seconds_in_source, cause, reason,
-                                 source, controller, claim_token)
+                                 source, controller, epoch)
     SELECT 'node', n.id, 1000 + v, 'management', 'verifying', 'enroll',
            $1::timestamptz + v * interval '100 days' / $2::integer, 60, 'step: verify',
            'the BMC does not answer: no connection in time', 'handlers/node/management.py:173',
@@ -100,7 +99,6 @@ async def _fill(ground: Ground, nodes: int) -> _Past:
         await conn.execute(fleet.WITHOUT_GUARDS)
         await conn.execute(_NODES, nodes)
         await conn.execute(fleet.WITH_GUARDS)
-    await pool.execute(_SCHEDULE)
     ((first, last, began),) = await pool.fetch(_REACH, timedelta(days=_DAYS + 1))
     start = time.perf_counter()
     for day in range(1, _DAYS + 1):

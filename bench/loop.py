@@ -1,28 +1,35 @@
-"""The real loop over nodes, in this process, with a sink that tells when so much work is done.
+"""The real loop over nodes, in this process, with a sink that notes how much work is done.
 
-The parts are those that the daemon runs; only the BMC is missing, because no node of the benchmarks asks for it.
+The parts are those that the daemon runs, the listener included; only the BMC is missing, because no node of the
+benchmarks asks for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import TypeAlias
-from uuid import uuid4
 
 import anyio
+import msgspec
 from typing_extensions import override
 
 from bench.ground import Ground
 from farrier import memory
 from farrier.clock import MonotonicClock
 from farrier.config import ControllerConfig, NodeConfig
+from farrier.controller.agenda import Phase
+from farrier.controller.controller import Controller
 from farrier.controller.host import Host
-from farrier.controller.processor import Processor
+from farrier.controller.loop import Loop
+from farrier.controller.ownership import Ownership
+from farrier.enqueuer.listener import Listener
 from farrier.handlers.node import NODE_KIND, NodeHandler, NodeServices
+from farrier.io.controllers import PostgresControllers
 from farrier.io.identities import PostgresIdentities
 from farrier.io.node import NodeRows
+from farrier.io.notifications import PostgresNotifications
 from farrier.io.state import PostgresStateIO
 from farrier.metrics.definitions import KindWords, Vocabulary
 from farrier.metrics.sink import PrometheusSink
@@ -37,10 +44,14 @@ from farrier.services.credentials import CredentialPlaces, Credentials
 from farrier.services.ways import BoundCredentials, Ways
 
 NodeIO: TypeAlias = PostgresStateIO[Node, Node, Write]
+NodeLoop: TypeAlias = Loop[Node, Node, Write, NodeServices]
 
 CONTROLLER = ControllerConfig()
-# A benchmark that has not done its work by then never will.
-PATIENCE = timedelta(minutes=3)
+# A benchmark that has not done its work by then never will; a million nodes take their time.
+PATIENCE = timedelta(minutes=15)
+# Whole fleets fall silent here, and none of it is to be held.
+_NODES = NodeConfig(brake_share=1)
+_LOOK_SECONDS = 0.05
 
 
 class Tally(PrometheusSink):
@@ -60,7 +71,7 @@ class Tally(PrometheusSink):
         self._changed.set()
 
     async def until(self, *, runs: int = 0, transitions: int = 0) -> None:
-        """Return once so many runs, and so many of them transitions, were committed since this sink was made."""
+        """Return once so many runs, and so many of them transitions, have ended since this sink was made."""
         with anyio.fail_after(PATIENCE.total_seconds()):
             while self.runs < runs or self.transitions < transitions:
                 self._changed = anyio.Event()
@@ -95,9 +106,24 @@ class Unplugged(BmcClient):
         raise BmcError(BmcFailure.UNREACHABLE, "benchmarks have no BMC")
 
 
-def node_io(ground: Ground) -> NodeIO:
-    """Storage of nodes under an owner of its own."""
-    return PostgresStateIO(ground.pool, NodeRows(), owner=uuid4(), lease=CONTROLLER.lease)
+class Work(msgspec.Struct, frozen=True):
+    """A controller that runs nodes."""
+
+    tally: Tally
+    loop: NodeLoop
+    handler: NodeHandler
+
+    async def until_at_rest(self, ids: Collection[int]) -> None:
+        """Return once each of these was run, and nothing of it is under way."""
+        agenda = self.loop.agenda
+        with anyio.fail_after(PATIENCE.total_seconds()):
+            # Nothing announces it.
+            while agenda.has_to_load or agenda.under_way or not all(map(self._is_idle, ids)):  # noqa: ASYNC110
+                await anyio.sleep(_LOOK_SECONDS)
+
+    def _is_idle(self, id_: int) -> bool:
+        entry = self.loop.agenda.entry(id_)
+        return entry is not None and entry.phase is Phase.IDLE
 
 
 def _no_credentials() -> BoundCredentials:
@@ -106,21 +132,27 @@ def _no_credentials() -> BoundCredentials:
 
 @asynccontextmanager
 async def running(
-    ground: Ground, *, io: NodeIO | None = None, config: ControllerConfig = CONTROLLER
-) -> AsyncIterator[Tally]:
-    """A processor at work on the ground's nodes; drained at the end of the block."""
+    ground: Ground,
+    *,
+    io: NodeIO | None = None,
+    controllers: PostgresControllers | None = None,
+    config: ControllerConfig = CONTROLLER,
+) -> AsyncIterator[Work]:
+    """A controller at work on the ground's nodes; drained at the end of the block."""
     memory.settle()
-    tally, stop = Tally(), anyio.Event()
-    processor = Processor(
-        NODE_KIND,
-        NodeHandler(NodeConfig()),
-        io or node_io(ground),
-        services=NodeServices(Unplugged(), _no_credentials(), Unconnected(), PostgresIdentities(ground.pool)),
-        host=Host(config=config, sink=tally, clock=MonotonicClock()),
-    )
-    async with anyio.create_task_group() as group:
-        group.start_soon(processor.run, stop)
-        try:
-            yield tally
-        finally:
-            stop.set()
+    tally, handler, stop = Tally(), NodeHandler(_NODES), anyio.Event()
+    host = Host(config=config, sink=tally, clock=MonotonicClock(), ownership=Ownership(()))
+    services = NodeServices(Unplugged(), _no_credentials(), Unconnected(), PostgresIdentities(ground.pool))
+    storage = io or PostgresStateIO(ground.pool, NodeRows())
+    loop: NodeLoop = Loop(NODE_KIND, handler, storage, services=services, host=host)
+    controller = Controller(controllers or PostgresControllers(ground.pool), [loop], host, name="bench")
+    listener = Listener(PostgresNotifications(ground.dsn), wake=controller.woken, missed=controller.heard_nothing)
+    async with anyio.create_task_group() as listening:
+        listening.start_soon(listener.run)
+        async with anyio.create_task_group() as group:
+            group.start_soon(controller.run, stop)
+            try:
+                yield Work(tally, loop, handler)
+            finally:
+                stop.set()
+        listening.cancel_scope.cancel()

@@ -1,6 +1,6 @@
 """What observing a MAAS region costs it: requests and machines a minute, with a fleet at rest and with 100 deploying.
 
-The real processor, storage, handler and client, on a simulated region whose clock and the database's move together in
+The real loop, storage, handler and client, on a simulated region whose clock and the database's move together in
 steps of the poll, so that half an hour takes seconds. What is counted is what the client reports of its requests.
 """
 
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from uuid import uuid4
+from typing import Any
 
 import anyio
 import msgspec
@@ -21,10 +21,14 @@ from bench.ground import Ground
 from farrier.clock import MonotonicClock
 from farrier.config import ControllerConfig
 from farrier.config.sites import MaasSite, ObserveSite, Site
+from farrier.controller.agenda import Phase
+from farrier.controller.controller import Controller
 from farrier.controller.host import Host
-from farrier.controller.processor import Processor
+from farrier.controller.loop import Loop
+from farrier.controller.ownership import Ownership
 from farrier.handlers.maas_region import REGION_KIND, RegionHandler, RegionServices
 from farrier.io import maas_region as regions_of
+from farrier.io.controllers import PostgresControllers
 from farrier.io.maas_region import RegionPace, RegionRows
 from farrier.io.state import PostgresStateIO
 from farrier.metrics.sink import PrometheusSink
@@ -57,17 +61,17 @@ _CLOCK = """
         RETURN statement_timestamp() + (SELECT shift FROM farrier.bench_clock);
 """
 _ADVANCE = "UPDATE farrier.bench_clock SET shift = shift + $1"
+_WAKE = "INSERT INTO farrier.wakes (kind, resource) SELECT $1, id FROM farrier.maas_regions RETURNING resource"
 # Between many looks in a row that did not read all, the observer pauses: a machine that was never read is work, too.
 _BUSY = """
-    SELECT bool_or(claim_token IS NOT NULL OR due_at <= farrier.now())
+    SELECT EXISTS (SELECT FROM farrier.wakes WHERE kind = $1)
            OR EXISTS (SELECT FROM farrier.node_observations WHERE read_at IS NULL)
-      FROM farrier.schedule WHERE kind = $1
 """
 _NODES = """
     INSERT INTO farrier.nodes (name, site, maas_id, status, management)
     SELECT 'gpu-' || m, 'bench', m, 'enrolling', 'unmanaged' FROM unnest($1::text[]) m
 """
-_FORGET = "TRUNCATE farrier.nodes, farrier.maas_regions, farrier.schedule CASCADE"
+_FORGET = "TRUNCATE farrier.nodes, farrier.maas_regions, farrier.wakes CASCADE"
 _BEGIN = """
     WITH made AS (
         INSERT INTO farrier.node_onboardings (node_id, mode)
@@ -122,13 +126,13 @@ class _Watch(msgspec.Struct, frozen=True):
     ground: Ground
     region: Region
     observed: _Counted
-    wake: Callable[[], None]
+    is_idle: Callable[[int], bool]
 
     async def rest(self) -> None:
-        """Return once the observer has nothing to do until time passes."""
-        self.wake()
+        """Have the observer look at what time has brought, and return once it has nothing to do until more passes."""
+        (woken,) = [record["resource"] for record in await self.ground.pool.fetch(_WAKE, REGION_KIND.name)]
         with anyio.fail_after(_PATIENCE):
-            while await self.ground.pool.fetchval(_BUSY, REGION_KIND.name):
+            while await self.ground.pool.fetchval(_BUSY, REGION_KIND.name) or not self.is_idle(woken):
                 await anyio.lowlevel.checkpoint()
 
     async def poll(self) -> None:
@@ -191,16 +195,23 @@ async def _watched(ground: Ground, nodes: int) -> AsyncIterator[_Watch]:
         region.keep(Machine(system_id=name, hostname=name, status=Status.DEPLOYED, owner=ADMIN.username))
     config = ControllerConfig(poll_interval=timedelta(milliseconds=2))
     async with _client(region, observed) as regions:
-        processor = Processor(
+        host = Host(config=config, sink=PrometheusSink(vocabulary()), clock=MonotonicClock(), ownership=Ownership(()))
+        loop: Loop[Any, Any, Any, Any] = Loop(
             REGION_KIND,
             RegionHandler({_SITE.name: _SITE}),
-            PostgresStateIO(ground.pool, RegionRows(), owner=uuid4(), lease=config.lease),
+            PostgresStateIO(ground.pool, RegionRows()),
             services=RegionServices(regions),
-            host=Host(config=config, sink=PrometheusSink(vocabulary()), clock=MonotonicClock()),
+            host=host,
         )
+        controller = Controller(PostgresControllers(ground.pool), [loop], host, name="bench")
+
+        def is_idle(region: int) -> bool:
+            entry = loop.agenda.entry(region)
+            return entry is not None and entry.phase is Phase.IDLE
+
         async with anyio.create_task_group() as group:
-            group.start_soon(processor.run, stop)
-            yield _Watch(ground, region, observed, processor.wake)
+            group.start_soon(controller.run, stop)
+            yield _Watch(ground, region, observed, is_idle)
             stop.set()
 
 

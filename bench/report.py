@@ -15,7 +15,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from bench.figures import Benchmark, Figure
+from bench.figures import Benchmark, Figure, Goal
 from bench.yardstick import Speed, Yardstick
 
 _WIDTH = 160
@@ -50,10 +50,10 @@ def show_table(report: Report) -> None:
             figure.name,
             f"{figure.nodes:,}",
             _quantity(figure.value, figure.unit),
-            f"{figure.bound} {_quantity(figure.target, figure.unit)}",
+            _target(figure),
             "" if figure.of_floor is None else f"{figure.of_floor:.0%}",
             "  ".join(_number(run) for run in figure.runs),
-            "[green]met[/]" if figure.met else "[red]missed[/]",
+            "" if figure.target is None else "[green]met[/]" if figure.met else "[red]missed[/]",
         )
     console = _console()
     console.print(table)
@@ -71,9 +71,13 @@ def show_list(benchmarks: Sequence[Benchmark]) -> None:
     """Names, what they measure, and their targets."""
     table = Table("benchmark", "measures", "nodes", "targets")
     for benchmark in benchmarks:
-        goals = "\n".join(f"{g.name} {g.bound} {_quantity(g.target, g.unit)}" for g in benchmark.goals)
+        goals = "\n".join(f"{goal.name} {_target(goal)}".rstrip() for goal in benchmark.goals)
         table.add_row(benchmark.name, benchmark.what, f"{benchmark.nodes:,}", goals)
     _console().print(table)
+
+
+def _target(of: Goal | Figure) -> str:
+    return "" if of.target is None else f"{of.bound} {_quantity(of.target, of.unit)}"
 
 
 def _beside(here: Speed, there: Speed) -> str:

@@ -2,8 +2,8 @@
 
 Targets are absolute and machines are not: on one with a slow disk or busy neighbours they are missed whatever the
 program does. The runner takes the yardstick before the first benchmark and after the last, so that a reader can tell
-the machine from the program. It judges no figure. Its tables are gone afterwards, whatever happens. It is not the
-floor: that is farrier's own statements, and says nothing of the machine alone.
+the machine from the program. Benchmarks whose targets are multiples of it take it before and after each of their own
+measurements. Its tables are gone afterwards, whatever happens.
 """
 
 from __future__ import annotations
@@ -94,15 +94,30 @@ class Yardstick(msgspec.Struct, frozen=True):
 
 async def take(dsn: str) -> Speed:
     """Some two seconds of work. Raises ConfigError if the database has a schema `yardstick` or `farrier` already."""
+    async with _connected(dsn) as conn:
+        await refuse_if_there(conn, "farrier")  # it may be at work: not the machine alone, and not to be disturbed
+    return await beside(dsn)
+
+
+async def beside(dsn: str) -> Speed:
+    """The same while a schema `farrier` is there, at which nothing works."""
     async with tables(dsn):
         return Speed(await transitions_per_second(dsn), await reaction_p50_ms(dsn))
 
 
+def between(before: Speed, after: Speed) -> Speed:
+    """What the machine reached while something else was measured."""
+    return Speed(
+        (before.transitions_per_second + after.transitions_per_second) / 2,
+        (before.reaction_p50_ms + after.reaction_p50_ms) / 2,
+    )
+
+
 @asynccontextmanager
 async def tables(dsn: str) -> AsyncIterator[None]:
-    """Things, their history and requests, dropped after the block. Raises as `take` does, and leaves all alone then."""
+    """Things, their history and requests, dropped after the block. Raises ConfigError, and leaves all alone, if there
+    is a schema `yardstick`."""
     async with _connected(dsn) as conn:
-        await refuse_if_there(conn, "farrier")  # it may be at work: not the machine alone, and not to be disturbed
         await refuse_if_there(conn, "yardstick")
         await conn.execute(_CREATE)
         try:

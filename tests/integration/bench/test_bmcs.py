@@ -13,7 +13,6 @@ import msgspec
 import pytest
 
 from bench import bmc_polls, bmcs, daemon
-from bench import fleet as bench_fleet
 from bench.bmc_fleet import BmcFleet, bmc_fleet
 from bench.bmc_server import MANAGER, ROOT, SYSTEM, SYSTEMS
 from bench.ground import Ground, ground
@@ -107,7 +106,6 @@ async def test_a_daemon_polls_the_bmcs_that_the_nodes_at_rest_are_given(clean: G
 
     async with bmc_fleet(3) as fleet:
         await bmc_polls.connect(clean, fleet)
-        await bench_fleet.make_all_due(clean)
         began = await clean.pool.fetchval("SELECT farrier.now()")
         settings = {**fleet.environment, "FARRIER_NODE_POWER_SYNC_INTERVAL": "1s"}
         async with daemon.running(clean.dsn, settings) as process:

@@ -29,6 +29,11 @@ def test_a_figure_is_met_on_its_side_of_the_target_and_at_it(bound: Bound, value
     assert figure.met is met
 
 
+def test_a_figure_without_a_target_is_reported_and_fails_nothing() -> None:
+    (figure,) = judge(benchmark_with(Goal("figure", "s")), 1, [{"figure": Reading(1e9)}])
+    assert (figure.value, figure.target, figure.met) == (1e9, None, True)
+
+
 def test_a_figure_is_the_median_so_that_one_disturbed_run_does_not_decide() -> None:
     goal = Goal("figure", "/s", Bound.AT_LEAST, 10.0)
     readings = [{"figure": Reading(value, value / 100)} for value in (12.0, 1.0, 11.0)]

@@ -1,0 +1,198 @@
+"""What a fleet costs in which nothing happens: processor, log and row updates of a daemon and its PostgreSQL.
+
+The window is as long as the time in which every snapshot is loaded again, so that each of these loads is in it once.
+PostgreSQL has to run on this machine: its processes are looked up.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from bench import bmc_polls, daemon, fleet
+from bench.bmc_fleet import bmc_fleet
+from bench.figures import Benchmark, Bound, Goal, Measure, Reading, Readings
+from bench.ground import Ground
+from bench.loop import CONTROLLER
+from farrier.errors import ConfigError
+
+_MINUTE = timedelta(minutes=1)
+_TEN_MINUTES = timedelta(minutes=10)
+# After the last node was loaded, what its run has to say is committed, and PostgreSQL has counted it.
+_WARM_UP_SECONDS = 10
+_BMC_WARM_UP_SECONDS = 35
+# As often as a controller reports its lag.
+_LOOK_SECONDS = 2.0
+# So many nodes the targets are for; a machine with two processors cannot poll as many BMCs.
+_FLEET = 100_000
+
+_BACKEND = "SELECT pg_backend_pid()"
+_LOG = "SELECT pg_current_wal_insert_lsn() - '0/0'"
+_CHANGES = """
+    SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0) FROM pg_stat_user_tables WHERE schemaname = 'farrier'
+"""
+_LAG = "SELECT max(l) FROM farrier.controllers c, unnest(c.lags) l"
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """Of a daemon and its PostgreSQL, since they began."""
+
+    at: float
+    daemon: float
+    postgres: float
+    log: float
+    changes: float
+
+
+def _fields(pid: int | str) -> list[str]:
+    """From `/proc`, after the name of the program, which may hold blanks."""
+    return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+
+
+def _program(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip()
+
+
+async def _postmaster(ground: Ground) -> int:
+    backend = await ground.pool.fetchval(_BACKEND)
+    try:
+        name, parent = _program(backend), int(_fields(backend)[1])
+    except OSError:
+        name, parent = "", 0
+    if name != "postgres":
+        raise ConfigError("this benchmark looks up PostgreSQL's processes; it needs a server on this machine")
+    return parent
+
+
+def _postgres_seconds(postmaster: int) -> float:
+    """Of all its processes, those that have ended included."""
+    ticks = sum(int(field) for field in _fields(postmaster)[11:15])
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            fields = _fields(pid)
+        except OSError:  # it has ended since
+            continue
+        if int(fields[1]) == postmaster:
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+async def _look(ground: Ground, process: daemon.Running, postmaster: int) -> _Seen:
+    log = float(await ground.pool.fetchval(_LOG))
+    changes = float(await ground.pool.fetchval(_CHANGES))
+    return _Seen(time.perf_counter(), process.cpu_seconds(), _postgres_seconds(postmaster), log, changes)
+
+
+def _between(before: _Seen, after: _Seen) -> dict[str, Reading]:
+    took = after.at - before.at
+    busy = after.daemon - before.daemon, after.postgres - before.postgres
+    return {
+        "cpu": Reading(sum(busy) / took),
+        "cpu_daemon": Reading(busy[0] / took),
+        "wal": Reading((after.log - before.log) / took / 1000),
+        "updates": Reading((after.changes - before.changes) / took),
+    }
+
+
+@asynccontextmanager
+async def _at_rest(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
+    await fleet.fill(ground, nodes)
+    postmaster = await _postmaster(ground)
+
+    async def measure() -> Readings:
+        async with daemon.running(ground.dsn) as process:
+            await process.until_runs(nodes)
+            await anyio.sleep(_WARM_UP_SECONDS)
+            before = await _look(ground, process, postmaster)
+            await anyio.sleep(CONTROLLER.resync.total_seconds())
+            return _between(before, await _look(ground, process, postmaster))
+
+    yield measure
+
+
+@asynccontextmanager
+async def _with_bmcs(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
+    postmaster = await _postmaster(ground)
+    async with bmc_fleet(nodes) as bmcs:
+
+        async def measure() -> Readings:
+            await bmc_polls.connect(ground, bmcs)
+            async with daemon.running(ground.dsn, bmcs.environment) as process:
+                await anyio.sleep(_BMC_WARM_UP_SECONDS)
+                before = await _look(ground, process, postmaster)
+                await anyio.sleep(_MINUTE.total_seconds())
+                seen = _between(before, await _look(ground, process, postmaster))
+            return {"updates": Reading(seen["updates"].value * _FLEET / nodes)}
+
+        yield measure
+
+
+@asynccontextmanager
+async def _a_million(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
+    await fleet.fill(ground, nodes)
+    postmaster = await _postmaster(ground)
+    longest_period = CONTROLLER.period.total_seconds() * (1 + CONTROLLER.jitter)
+
+    async def measure() -> Readings:
+        async with daemon.running(ground.dsn) as process:
+            began = time.perf_counter()
+            await process.until_runs(nodes)
+            loaded = time.perf_counter() - began
+            await anyio.sleep(_WARM_UP_SECONDS)
+            before, lags = await _look(ground, process, postmaster), []
+            while time.perf_counter() - before.at < _TEN_MINUTES.total_seconds():
+                lags.append(await ground.pool.fetchval(_LAG))
+                await anyio.sleep(_LOOK_SECONDS)
+            seen = _between(before, await _look(ground, process, postmaster))
+            return {
+                "late": Reading(longest_period + max(lags)),
+                "cpu": seen["cpu"],
+                "rss": Reading(process.memory("VmHWM")),
+                "loaded": Reading(loaded),
+            }
+
+    yield measure
+
+
+REST = Benchmark(
+    name="rest",
+    what="a daemon and its PostgreSQL while nothing happens, for as long as it takes to load everything again: cores, "
+    "log, rows inserted, updated or deleted",
+    nodes=_FLEET,
+    goals=(
+        Goal("cpu", "cores", Bound.AT_MOST, 0.08),
+        Goal("wal", "KB/s", Bound.AT_MOST, 5),
+        Goal("updates", "/s", Bound.AT_MOST, 10),
+        Goal("cpu_daemon", "cores"),
+    ),
+    open=_at_rest,
+)
+REST_BMC = Benchmark(
+    name="rest_bmc",
+    what="the same with BMCs that are read once a minute and say what is recorded: row updates a second, times as many "
+    "as there are of these nodes in 100,000",
+    nodes=2_000,
+    goals=(Goal("updates", "/s", Bound.AT_MOST, 200),),
+    open=_with_bmcs,
+)
+MILLION = Benchmark(
+    name="million",
+    what="one daemon for ten minutes: the longest time between two runs of a node, by the lag that it reports; cores "
+    "of daemon and PostgreSQL; the most memory it had; seconds until each node had its first run",
+    nodes=1_000_000,
+    goals=(
+        Goal("late", "s", Bound.AT_MOST, 35),
+        Goal("cpu", "cores", Bound.AT_MOST, 0.6),
+        Goal("rss", "MB", Bound.AT_MOST, 2_500),
+        Goal("loaded", "s"),
+    ),
+    open=_a_million,
+    long=True,
+)

@@ -1,0 +1,92 @@
+"""How soon a controller that begins has run what was woken, and all the rest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+from typing_extensions import override
+
+from bench import fleet
+from bench.figures import Benchmark, Bound, Goal, Measure, Reading, Readings
+from bench.ground import Ground
+from bench.loop import running
+from farrier.io.controllers import PostgresControllers
+from farrier.io.node import NodeRows
+from farrier.io.state import PostgresStateIO
+from farrier.model.controllers import SHARDS, Taken
+from farrier.model.node import Node
+from farrier.model.runs import Loaded
+from farrier.model.writes import Write
+
+# Some in each shard.
+_WOKEN = 1_000
+
+_WAKE = """
+    INSERT INTO farrier.wakes (kind, resource)
+    SELECT 'node', id FROM (SELECT id FROM farrier.nodes ORDER BY id DESC LIMIT $1) n
+"""
+
+
+class _Controllers(PostgresControllers):
+    """Notes when each shard was taken."""
+
+    def __init__(self, ground: Ground) -> None:
+        super().__init__(ground.pool)
+        self.at: dict[int, float] = {}
+
+    @override
+    async def take(self, controller: UUID, kind: str, shards: Sequence[int]) -> tuple[Taken, ...]:
+        taken = await super().take(controller, kind, shards)
+        self.at |= {each.shard: time.perf_counter() for each in taken}
+        return taken
+
+
+class _IO(PostgresStateIO[Node, Node, Write]):
+    """Notes when each woken node was loaded, which its run follows at once."""
+
+    def __init__(self, ground: Ground) -> None:
+        super().__init__(ground.pool, NodeRows())
+        self.at: dict[int, float] = {}
+
+    @override
+    async def load(self, ids: Sequence[int]) -> Loaded[Node]:
+        loaded = await super().load(ids)
+        self.at |= {id_: time.perf_counter() for id_ in loaded.wakes if id_ not in self.at}
+        return loaded
+
+
+@asynccontextmanager
+async def _starts(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
+    await fleet.fill(ground, nodes)
+
+    async def measure() -> Readings:
+        await ground.pool.execute(_WAKE, _WOKEN)
+        io, controllers = _IO(ground), _Controllers(ground)
+        began = time.perf_counter()
+        async with running(ground, io=io, controllers=controllers) as work:
+            await work.tally.until(runs=nodes)
+            took = time.perf_counter() - began
+            await work.until_at_rest(await fleet.ids(ground))
+        waited = [at - controllers.at[id_ % SHARDS] for id_, at in io.at.items()]
+        assert len(waited) == min(_WOKEN, nodes), "every woken node was loaded with its wake"
+        return {"woken": Reading(max(waited)), "all": Reading(nodes / took), "seconds": Reading(took)}
+
+    yield measure
+
+
+START = Benchmark(
+    name="start",
+    what="a controller begins beside nodes of which a thousand are woken: the longest time from taking a shard until a "
+    "woken node of it is run, and nodes a second until each was run once",
+    nodes=100_000,
+    # A million in a minute.
+    goals=(
+        Goal("woken", "s", Bound.AT_MOST, 1),
+        Goal("all", "/s", Bound.AT_LEAST, 1_000_000 / 60),
+        Goal("seconds", "s"),
+    ),
+    open=_starts,
+)
