@@ -11,7 +11,7 @@ import socket
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import anyio
 import structlog
@@ -39,6 +39,8 @@ _AFTER_PROMOTION = ACT_FOR + 1
 # How often kinds that cannot be read are tried again, in seconds.
 _TRY_KINDS_EVERY = 30.0
 _DRAINING = 0.1
+# Without the database, or a row of its own, seconds until the next round.
+_SOON = 0.5
 _WATCH = 0.2
 
 
@@ -58,6 +60,7 @@ class Controller:
         self._nudge, self._poll_now = Wakeup(), Wakeup()
         self._era: tuple[str, float] | None = None
         self._join_at = self._kinds_at = float("-inf")
+        self._before: UUID | None = None  # what this process joined as last
         self._floor = "0"
         self._resync: dict[str, int] = dict.fromkeys(self._loops, 0)
         self._resynced_at = host.clock.monotonic()
@@ -99,10 +102,11 @@ class Controller:
 
     async def _manage(self) -> NoReturn:
         while True:
-            more = False
+            more = failed = False
             try:
                 more = await self._round()
             except (DatabaseUnreachable, TimeoutError) as error:
+                failed = True
                 _log.warning("renew.failed", error=str(error))
             else:
                 if self._own.id is not None and not more:
@@ -110,7 +114,9 @@ class Controller:
             if self._own.is_out_of_touch(self._clock.monotonic()):
                 await self._give_up()
             if not more:
-                await self._nudge.wait_seconds(_DRAINING if self._stopping else RENEW_EVERY)
+                soon = _DRAINING if self._stopping else _SOON
+                due_in = soon if failed or self._stopping or self._own.id is None else RENEW_EVERY
+                await self._nudge.wait_seconds(due_in)
 
     async def _round(self) -> bool:
         """Renew, look around, take and give back. Returns whether there is more to take at once."""
@@ -145,8 +151,12 @@ class Controller:
         if now < self._join_at or self._stopping or any(loop.acting for loop in self._loops.values()):
             return False
         id_ = uuid4()
+        if self._before is not None:  # none is to wait until its row has stood still for long enough
+            with anyio.fail_after(_CALL_SECONDS):
+                await self._controllers.expire(self._before, None)
         with anyio.fail_after(_CALL_SECONDS):
             await self._controllers.join(id_, self._name, sorted(self._own.kinds))
+        self._before = id_
         self._own.join(id_, now)
         _log.info("controller.joined", controller=str(id_), kinds=sorted(self._own.kinds))
         return True

@@ -42,7 +42,7 @@ class PostgresControllers:
         (record,) = await self._fetch(_RENEW, controller, list(lags), list(lags.values()))
         return _seen(record[0])
 
-    async def expire(self, controller: UUID, renewals: int) -> None:
+    async def expire(self, controller: UUID, renewals: int | None) -> None:
         await self._fetch(_EXPIRE, controller, renewals)
 
     async def take(self, controller: UUID, kind: str, shards: Sequence[int]) -> tuple[Taken, ...]:

@@ -117,8 +117,8 @@ class Controllers(Protocol):
     async def renew(self, controller: UUID, lags: Mapping[str, float]) -> Seen:
         """Renew it, with its kinds and by how much their runs are overdue, and read all others."""
 
-    async def expire(self, controller: UUID, renewals: int) -> None:
-        """Declare another one dead, unless it has renewed since."""
+    async def expire(self, controller: UUID, renewals: int | None) -> None:
+        """Declare another one dead, unless it has renewed since; None: one that this process was before."""
 
     async def take(self, controller: UUID, kind: str, shards: Sequence[int]) -> tuple[Taken, ...]:
         """Take those of these shards that have no living owner and that none has locked."""
