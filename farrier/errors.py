@@ -229,7 +229,7 @@ class HandlerGarbage(HandlerError):
 
 
 class LeaseLost(FarrierError):
-    """The claim token is no longer ours: another owner runs the resource, and this run leaves no trace."""
+    """The controller may not act on the resource any more: a step was cut off, and nothing of it was committed."""
 
     label = "lease_lost"
 

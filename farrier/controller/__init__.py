@@ -1,2 +1,1 @@
-"""The generic loop: claim, load, handle, commit, lease, drain. Knows protocols and model, and no kind of
-resource."""
+"""The generic loop: own shards, load, handle, commit, drain. Knows protocols and model, and no kind of resource."""

@@ -1,7 +1,7 @@
 """When a step that found no slot may find one: the later, the more have been put off before it.
 
-Held by `steps`. A thousand that came again each second would be claimed, loaded and decided only to be put off again.
-How fast they are let in is measured while there are too few slots. It is slower than slots become free: whoever goes on
+Held by `steps`. A thousand that were tried each second would be loaded and decided only to be put off again. How fast
+they are let in is measured while there are too few slots. It is slower than slots become free: a resource that goes on
 from one step to the next takes its own again.
 """
 
@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from farrier.protocols import Clock
 
-# Never at once: whatever is short now would be claimed, loaded and given back in a tight loop.
+# Never at once: what found no slot now would be loaded and put off again in a tight loop.
 SOONEST = timedelta(seconds=1)
 # Slots may become free sooner than they have until now, and then somebody should be there.
 LATEST = timedelta(seconds=15)

@@ -1,7 +1,7 @@
 """Asks for runs from Python: what `SELECT farrier.enqueue(…)` is to a client that speaks SQL.
 
-Used by the CLI and by programs that embed the controller. Needs no running controller: a wake is a row change, and
-whoever runs the loop finds it.
+Used by the CLI and by programs that embed the controller. Needs no running controller: a wake is a row, and the next
+owner of the resource finds it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import islice
 
 from farrier.protocols import Wakes
 
-# Rows locked by one COMMIT. Claims pass over them meanwhile, so it is to be over in a moment.
+# One statement and one notification for so many. Each is short, so that commits of others do not queue behind it.
 _AT_ONCE = 1000
 
 
@@ -22,8 +22,8 @@ class Enqueuer:
         self._wakes = wakes
 
     async def enqueue(self, kind: str, *ids: int) -> None:
-        """Wake these resources. Raises `RefusedByModel` if one of them is not scheduled, and then none of its
-        thousand is woken; `DatabaseUnreachable`. May be called again after either."""
+        """Wake these resources. Raises `RefusedByModel` if one of them does not exist or has ended, and then none of
+        its thousand is woken; `DatabaseUnreachable`. May be called again after either."""
         await self.enqueue_all(kind, ids)
 
     async def enqueue_all(self, kind: str, ids: Iterable[int]) -> None:

@@ -41,7 +41,7 @@ SETTINGS = {
     # Replicas, benchmarks and psql side by side; a connection that idles costs little.
     "max_connections": "200",
     "shared_buffers": "256MB",
-    # The schedule is rewritten all the time: its dead rows are to go before a claim walks over them.
+    # Wakes are inserted and deleted all the time: dead rows are to go before a poll walks over them.
     "autovacuum_naptime": "10s",
     "timezone": "UTC",
     "log_timezone": "UTC",

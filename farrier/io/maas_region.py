@@ -57,7 +57,7 @@ class RegionPace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def use(pool: Pool, regions: Iterable[RegionPace], *, patience: timedelta = _PATIENCE) -> None:
-    """Have these regions scheduled, and looked at with this pace. May be called again; whatever a region is being left
+    """Have these regions observed with this pace. May be called again; whatever a region is being left
     alone for, it is tried at once. Raises `DatabaseUnreachable`, also when there was no answer for as long as
     `patience`, or `ConfigError` for what the database does not take; then nothing has changed, save what an answer
     that did not come would have told."""

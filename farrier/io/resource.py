@@ -60,7 +60,7 @@ class ResourceRows(Generic[R, W]):
         return self._decode(snapshot)
 
     def changes(self, runs: Sequence[Finished[R, W]]) -> Changes:
-        # Each element names its run, also those of `kind`: what belongs to runs that have lost their claim is left out.
+        # Each element names its run, also those of `kind`: what belongs to runs that lost their shard is left out.
         # The run comes last, so that no column or field can name another.
         changes: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
         for run in runs:

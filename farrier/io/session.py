@@ -22,12 +22,12 @@ from farrier.io.pool import CONNECTION_ERRORS, STOP_SECONDS, Connection, Pool
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
-# For a free connection, a new one included: the caller holds leases that run out. Longer than one host may take
+# For a free connection, a new one included: the caller may act for a few seconds only. Longer than one host may take
 # (`database.connect_timeout`), so that each attempt gets past a host that vanished.
 _ACQUIRE_SECONDS = 5.0
 _BROKEN = (OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError, asyncpg.InternalClientError)
 
-# For transactions that wait for rows which others have locked; a wake has them for the length of its COMMIT.
+# For transactions that wait for rows which others have locked.
 WAIT_FOR_LOCK = "SET LOCAL lock_timeout = '1s'"
 
 
@@ -49,7 +49,7 @@ class Trouble(enum.Enum):
 
     DATA = "data"  # something in what was sent: find out what
     MOMENT = "moment"  # deadlock, serialisation, lock time-out: the same again
-    GONE = "gone"  # the server cannot work: give up, leases run out
+    GONE = "gone"  # the server cannot work: give up
 
 
 # The classes that are about a value, or about a statement or function that fails whenever it is sent.

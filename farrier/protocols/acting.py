@@ -25,7 +25,8 @@ def acting_while(require: Callable[[], None]) -> Iterator[None]:
 
 def require_lease() -> None:
     """Call this immediately before a request that changes something outside, with no `await` in between. Raises
-    `LeaseLost` where the step lost its lease: nothing is to be sent then. Outside of a step it allows everything."""
+    `LeaseLost` where the controller lost its right to act: nothing is to be sent then. Outside of a step it allows
+    everything."""
     require = _may_act.get()
     if require is not None:
         require()

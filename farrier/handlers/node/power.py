@@ -31,7 +31,7 @@ from farrier.model.node import Bmc, Node
 from farrier.model.outcome import DoNothing, Step, Update, Wait
 from farrier.model.writes import Write
 
-# The slow lane of a BMC that cannot be read: doubled from the first to the longest pause.
+# Pauses after a BMC that cannot be read: doubled from the first to the longest pause.
 FIRST_PAUSE = timedelta(seconds=30)
 LONGEST_PAUSE = timedelta(minutes=5)
 _AT_MOST_DOUBLED = 4

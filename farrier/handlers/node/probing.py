@@ -44,8 +44,8 @@ async def verified(node: Node, services: NodeServices) -> BmcReading:
 
 async def called(call: Awaitable[BmcReading], *, changes: bool = False) -> BmcReading:
     """What the BMC client returned. An exception that it should not raise is a failure like any other, of class
-    internal: it is recorded, counted and backed off from; a lost lease is the run's. A call that `changes` something
-    may have sent it then."""
+    internal: it is recorded, counted and backed off from; the loss of the right to act is the run's. A call that
+    `changes` something may have sent it then."""
     try:
         return await call
     except (BmcError, LeaseLost):

@@ -1,6 +1,6 @@
 -- The loop: which controller runs what, what is to be run at once, and what the last run returned. These tables depend on no kind.
 
--- One row for each daemon that runs, renewed every two seconds: the only periodic write of a fleet in which nothing happens.
+-- One row for each daemon that runs, renewed every two seconds: with pulse, all that is written while nothing happens.
 CREATE TABLE farrier.controllers (
     id         uuid        PRIMARY KEY,                         -- made by the daemon when it joins
     name       text        NOT NULL,                            -- host name and process id, for people

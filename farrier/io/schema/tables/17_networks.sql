@@ -10,8 +10,7 @@ CREATE TABLE farrier.node_uses (
 CREATE INDEX node_uses_name ON farrier.node_uses (kind, name);
 
 -- InfiniBand ports of nodes; no row for a node whose ports are not known. A table of its own, because only the loop writes nodes:
--- a client that held a row of nodes would wait at COMMIT for the schedule row, which the loop's commit holds while it waits for
--- the row of nodes.
+-- a client that held a row of nodes would hold up the commits of its runs.
 CREATE TABLE farrier.node_ib_ports (
     node  bigint  PRIMARY KEY REFERENCES farrier.nodes,
     guids text[]  NOT NULL CHECK (farrier.are_guids(guids)),  -- sorted; empty: the node has none

@@ -1,6 +1,6 @@
 -- Examines up to `most` rows of history from before cutoff, oldest first, after the given key (nulls: from the beginning), and
 -- deletes those that are no longer needed; with really false, it only counts them. The newest row of each layer is needed while
--- its resource is scheduled, because it says how the resource came to its state. Returns how many rows it examined and deleted,
+-- its resource has not ended, because it says how the resource came to its state. Returns how many rows it examined and deleted,
 -- and the key of the last one. The only way to delete history: it runs as the owner, and no role may.
 CREATE OR REPLACE FUNCTION farrier.prune_history(
     cutoff timestamptz, after_at timestamptz, after_id bigint, after_version bigint, after_kind text, after_layer text,

@@ -1,6 +1,6 @@
--- Returns the nodes that these readings affect: nodes whose reading differs
--- from the stored one in a field that handlers decide on (telling), nodes whose workflow can see a first reading since its stage
--- began or since the region is another one, and nodes whose status the reading has contradicted for confirmed_after.
+-- Returns the nodes that these readings affect: nodes whose reading differs from the stored one in a field that handlers decide
+-- on (telling), nodes whose workflow can see a first reading since its stage began or since the region is another one, and nodes
+-- whose status the reading has contradicted for confirmed_after.
 CREATE OR REPLACE FUNCTION farrier.nodes_told(readings jsonb) RETURNS bigint[]
     LANGUAGE plpgsql
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off

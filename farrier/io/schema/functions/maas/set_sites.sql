@@ -1,6 +1,6 @@
--- Records the regions that a controller has configured: [{site, url, motion_seconds, sweep_seconds}]. Enqueues them, which are due at
--- once; leaves those that are not named, because another controller may have them. What was
--- read from another URL no longer counts. May be repeated. Locks the regions in the order of ids.
+-- Records the regions that a controller has configured: [{site, url, motion_seconds, sweep_seconds}]. Enqueues them, and leaves
+-- those that are not named, because another controller may have them. What was read from another URL no longer counts. May be
+-- repeated. Locks the regions in the order of ids.
 CREATE OR REPLACE FUNCTION farrier.set_sites(sites jsonb) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN

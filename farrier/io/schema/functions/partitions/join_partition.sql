@@ -28,7 +28,6 @@ BEGIN
        AND known.node IS NOT DISTINCT FROM join_partition.node THEN
         RETURN known.state;
     END IF;
-    -- Before the INSERT, so that COMMIT locks the schedule row before admit_member locks the partition's, as the loop does.
     PERFORM enqueue('ib_partition', of_id);
     INSERT INTO ib_members AS m (partition, guid, owner, node, membership)
     VALUES (of_id, port, join_partition.owner, join_partition.node, join_partition.membership)
