@@ -168,6 +168,8 @@ class Agenda(Generic[R]):
         gone = self._shards.pop(shard, None)
         if gone is None:
             return []
+        if shard in self._recovered:
+            self._recovered.remove(shard)
         acting = [entry for entry in gone.entries.values() if entry.phase is Phase.ACTING]
         for entry in gone.entries.values():
             entry.phase = Phase.GONE
@@ -296,7 +298,7 @@ class Agenda(Generic[R]):
         loaded for each run."""
         if entry.phase is Phase.IDLE:  # over the snapshot in memory
             self._wheel.put(entry, due_at)
-        if entry.phase is not Phase.RUNNING:
+        if entry.phase not in (Phase.RUNNING, Phase.ACTING):
             return ()
         wakes, entry.wakes = entry.wakes, ()
         entry.reruns = 0
@@ -324,11 +326,15 @@ class Agenda(Generic[R]):
             entry.cut = True
             self._enqueue(entry)
 
-    def acts(self, entry: Entry[R]) -> None:
-        """A step of the resource begins. Its caller asked `may_step`."""
+    def acts(self, entry: Entry[R]) -> bool:
+        """A step of the resource begins; false where the shard was lost since it was decided, and it must not. Its
+        caller asked `may_step`."""
+        if entry.phase is Phase.GONE:
+            return False
         assert entry.phase is Phase.RUNNING, "a step is decided over a fresh snapshot"
         entry.phase = Phase.ACTING
         self._under_way[entry.id] = entry
+        return True
 
     def commits(self, entry: Entry[R]) -> bool:
         """A commit of what a run or a step decided is to be sent now; false where the shard was lost, and it must not

@@ -229,15 +229,17 @@ class Controller:
         await self._give_back(quiet)
 
     async def _give_back(self, shards: Iterable[Shard]) -> None:
+        held = self._own.held
         for kind, numbers in _by_kind(shards).items():
             assert self._own.id is not None
             loop = self._loops[kind]
+            epochs = {number: held[kind, number] for number in numbers}
             cut = [number for number in numbers if loop.agenda.cuts(number)]
             for number in numbers:  # from here on no commit of it is sent
                 loop.lost(number)
             self._own.gave_back((kind, number) for number in numbers)
             with anyio.fail_after(_CALL_SECONDS):
-                await self._controllers.give_back(self._own.id, kind, numbers, cut)
+                await self._controllers.give_back(self._own.id, kind, epochs, cut)
 
     async def _note_recovered(self) -> None:
         for kind, loop in self._loops.items():
@@ -291,12 +293,14 @@ class Controller:
         """Replies come too late, if they come: the shards are for a controller that is heard in time."""
         id_ = self._own.id
         assert id_ is not None
+        held = self._own.held
         lost = self._own.abandoned()
         self._lose(lost)
         try:
             with anyio.fail_after(_CALL_SECONDS):
                 for kind, numbers in _by_kind(lost).items():
-                    await self._controllers.give_back(id_, kind, numbers, numbers)
+                    epochs = {number: held[kind, number] for number in numbers}
+                    await self._controllers.give_back(id_, kind, epochs, numbers)
                 await self._controllers.leave(id_)
         except (DatabaseUnreachable, TimeoutError) as error:
             _log.warning("give_back.failed", error=str(error))

@@ -21,7 +21,7 @@ import msgspec
 import structlog
 from anyio.abc import TaskGroup
 
-from farrier.controller.agenda import Agenda, Entry
+from farrier.controller.agenda import Agenda, Entry, Phase
 from farrier.controller.attempt import Attempt, Run
 from farrier.controller.host import Host
 from farrier.controller.publish import Publisher
@@ -359,6 +359,10 @@ class Loop(Generic[R, S, W, V]):
     ) -> list[tuple[Entry[R], Run[R, S, W]]]:
         """Commit and publish; returns those of which another transaction holds what they write. Shielded and bounded:
         a run that was decided is not torn by a cancellation."""
+        # A shard that was lost since may be owned again, under another epoch than that of the run.
+        batch = [each for each in batch if each[0].phase is not Phase.GONE]
+        if not batch:
+            return []
         runs = [run for _, run in batch]
         id_ = self._host.ownership.id
         results: Mapping[int, Result] = {run.finished.id: Result(Verdict.UNKNOWN) for run in runs}
@@ -397,7 +401,8 @@ class Loop(Generic[R, S, W, V]):
                 self.agenda.not_committed(entry, now + 2 * _PAUSE)
             case Verdict.UNKNOWN:
                 self.agenda.unknown(entry)
-                self._versions[entry.id] = entry, run
+                if entry.phase is Phase.UNKNOWN:
+                    self._versions[entry.id] = entry, run
             case _ as never:
                 assert_never(never)
 

@@ -102,8 +102,8 @@ class Ownership:
         row, because an observer declared this process dead. Returns the shards that are lost, whose entries must go at
         once.
 
-        A shard that the database lists and memory lacks was taken by a statement whose reply was lost: `plan` takes it
-        anew, because nothing was loaded under that epoch.
+        A shard that the database lists and memory lacks was taken, or not given back, by a statement whose reply was
+        lost: `plan` takes it anew, because nothing was loaded under that epoch.
         """
         if owned is None:
             return self.abandoned()
@@ -162,12 +162,15 @@ class Ownership:
                 ),
                 key=lambda row: row.shard,
             )
+            # What is this process' in the database is taken also beyond its share, and then given back: no other may.
+            own = [row for row in free if row.owner == self.id]
+            free = [row for row in free if row.owner != self.id]
             # Two processes that begin at once want different ones first.
             begin = self.id.int % len(free) if free else 0
             ended = sorted(shard for shard, held in self._held.items() if shard[0] == kind and held.closing)
             missing = max(0, share - len(kept))
             reopen += ended[:missing]
-            take += (free[begin:] + free[:begin])[: max(0, missing - len(ended))]
+            take += own + (free[begin:] + free[:begin])[: max(0, missing - len(ended) - len(own))]
         return Plan(expired, tuple(take), tuple(close), tuple(reopen))
 
     def took(self, shards: Mapping[Shard, int]) -> None:

@@ -83,9 +83,9 @@ class Steps(Generic[R, S, W, V]):
         for plan in planned:
             # An earlier step of the same resource, of before its shard was lost, may still be dying.
             if len(chosen) < room and plan.entry.id not in self._acting:
-                self._agenda.acts(plan.entry)
-                self._acting[plan.entry.id] = Acting(self._host.may_act, reads_only=plan.step.reads_only)
-                chosen.append(plan)
+                if self._agenda.acts(plan.entry):
+                    self._acting[plan.entry.id] = Acting(self._host.may_act, reads_only=plan.step.reads_only)
+                    chosen.append(plan)
             else:
                 others.append(plan)
         if others:

@@ -50,9 +50,9 @@ class PostgresControllers:
         return tuple(Taken(*record) for record in records)
 
     async def give_back(
-        self, controller: UUID, kind: str, shards: Sequence[int], unrecovered: Collection[int] = ()
+        self, controller: UUID, kind: str, shards: Mapping[int, int], unrecovered: Collection[int] = ()
     ) -> None:
-        await self._fetch(_GIVE_BACK, controller, kind, list(shards), list(unrecovered))
+        await self._fetch(_GIVE_BACK, controller, kind, list(shards), list(shards.values()), list(unrecovered))
 
     async def recovered(self, controller: UUID, kind: str, shards: Mapping[int, int]) -> None:
         await self._fetch(_RECOVERED, controller, kind, list(shards), list(shards.values()))

@@ -124,9 +124,10 @@ class Controllers(Protocol):
         """Take those of these shards that have no living owner and that none has locked."""
 
     async def give_back(
-        self, controller: UUID, kind: str, shards: Sequence[int], unrecovered: Collection[int] = ()
+        self, controller: UUID, kind: str, shards: Mapping[int, int], unrecovered: Collection[int] = ()
     ) -> None:
-        """Give shards back; of those `unrecovered`, a step was cut whose end is not recorded. May be repeated."""
+        """Give shards back that are owned under these epochs; of those `unrecovered`, a step was cut whose end is not
+        recorded. May be repeated."""
 
     async def recovered(self, controller: UUID, kind: str, shards: Mapping[int, int]) -> None:
         """Every resource of these shards, by epoch, had its first run."""

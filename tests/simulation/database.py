@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
+from uuid import UUID
 
 from farrier.controller.agenda import Entry
 
@@ -56,7 +57,7 @@ class Call:
 
     what: str  # load, commit, mark
     entry: Entry[Snapshot]
-    owner: str
+    owner: UUID
     epoch: int
     stage: str = "sent"
     won: bool = False
@@ -73,9 +74,9 @@ class Database:
         self.resources = {id_: Resource(outside=id_ % 2 == 1) for id_ in ids}
         self.wakes: dict[int, tuple[int, int]] = {}  # number → resource, what was wanted then
         self.last_wake = 0
-        self.owners: dict[int, tuple[str | None, int, bool]] = dict.fromkeys(range(shards), (None, 0, False))
-        self.rows: dict[str, int] = {}  # controller → renewals
-        self.marks: dict[int, tuple[str, int]] = {}
+        self.owners: dict[int, tuple[UUID | None, int, bool]] = dict.fromkeys(range(shards), (None, 0, False))
+        self.rows: dict[UUID, int] = {}  # controller → renewals
+        self.marks: dict[int, tuple[UUID, int]] = {}
         self.acted: dict[int, int] = dict.fromkeys(self.resources, 0)
         self.unaccounted: set[int] = set()  # acts whose end no commit has recorded
 
@@ -102,7 +103,7 @@ class Database:
         owner, epoch, _ = self.owners[call.entry.shard]
         fenced = (owner, epoch) == (call.owner, call.epoch) or self.bug is Bug.EPOCH_UNCHECKED
         assert call.snapshot is not None
-        current = self.resources[call.entry.id].version == call.snapshot.version
+        current = call.what == "mark" or self.resources[call.entry.id].version == call.snapshot.version
         return fenced and (current or self.bug is Bug.STALE_DECISION_COMMITTED)
 
     def make_visible(self, call: Call) -> None:
@@ -111,7 +112,7 @@ class Database:
         assert snapshot is not None
         if (owner, epoch) != (call.owner, call.epoch):
             raise Violation(f"a {call.what} of {call.owner} is visible, and the shard of {id_} is {owner}'s")
-        if self.resources[id_].version != snapshot.version:
+        if call.what == "commit" and self.resources[id_].version != snapshot.version:
             raise Violation(f"a {call.what} of {id_} was decided on version {snapshot.version}, and it has a later one")
         call.stage, call.won = "answered", True
         if call.what == "mark":
@@ -131,7 +132,7 @@ class Database:
             if wanted > snapshot.wanted:
                 raise Violation(f"wake {number} of {id_} is deleted, and the run did not see what it was for")
 
-    def act(self, process: str, entry: Entry[Snapshot]) -> None:
+    def act(self, process: UUID, entry: Entry[Snapshot]) -> None:
         """A step changes something outside."""
         owner, epoch, _ = self.owners[entry.shard]
         if owner != process:

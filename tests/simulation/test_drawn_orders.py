@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulation.budget import Budget, Size
 from tests.simulation.search import walk
-from tests.simulation.world import Budget, Size, World
+from tests.simulation.world import World
 
 SIZES = (
     Size(ids=(0, 1, 2), shards=2, processes=2),

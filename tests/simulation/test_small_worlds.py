@@ -9,9 +9,10 @@ import math
 
 import pytest
 
+from tests.simulation.budget import Budget, Size
 from tests.simulation.database import Bug
 from tests.simulation.search import explore
-from tests.simulation.world import Budget, Size, World
+from tests.simulation.world import World
 
 # Far above what any of these worlds has: a change that makes one endless is noticed.
 MOST = 300_000

@@ -11,51 +11,32 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from farrier.controller.agenda import Agenda, Entry
-from farrier.controller.ownership import RENEW_EVERY, Controller, Ownership, ShardRow
+from farrier.controller.ownership import RENEW_EVERY, Ownership
+from farrier.model.controllers import Controller, ShardRow
+from tests.simulation.budget import Budget, Size
 from tests.simulation.database import Bug, Call, Database, Snapshot, Violation
 
 KIND = "toy"
 PERIOD = 30.0
 # Longer than a period, so that a sweep comes in each, and than an expiry.
 SILENCE = 32.0
+NOTHING_TO_DO = "nothing to do"
 
 
 @dataclass
 class Process:
     """One controller. `inbox` are notifications that were sent and not read yet."""
 
-    id: str
+    id: UUID
     ownership: Ownership
     agenda: Agenda[Snapshot]
     paused: bool = False
     inbox: list[int] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     steps: list[tuple[Entry[Snapshot], str]] = field(default_factory=list)  # to act, acted
-
-
-@dataclass
-class Budget:
-    """How often what happens rarely may still happen."""
-
-    asks: int = 0
-    edits: int = 0
-    crashes: int = 0
-    pauses: int = 0
-    lost_notifications: int = 0
-    lost_replies: int = 0
-    silences: int = 0
-
-
-@dataclass
-class Size:
-    """A resource with an odd id is outside."""
-
-    ids: tuple[int, ...] = (0, 1)
-    shards: int = 2
-    processes: int = 2
-    reload_every: float = 20.0
 
 
 Action = tuple[str, int, int]
@@ -127,14 +108,15 @@ class World:
         yield "run", process.agenda.has_to_run and process.ownership.may_act(self.now)
 
     def _may_proceed(self, call: Call) -> bool:
-        return call.what == "load" or call.stage == "open" or not self._is_locked(call.entry.id)
+        return call.what == "load" or call.stage == "open" or not self._is_locked(call.entry.id, by=call.what)
 
     def _open_calls(self) -> Iterator[Call]:
         for calls in (self.abandoned, *(process.calls for process in self.processes)):
             yield from (call for call in calls if call.stage == "open")
 
-    def _is_locked(self, id_: int) -> bool:
-        return any(call.entry.id == id_ for call in self._open_calls())
+    def _is_locked(self, id_: int, *, by: str = "commit") -> bool:
+        """A commit locks the resource, and a mark its row of effects."""
+        return any(call.entry.id == id_ and call.what == by for call in self._open_calls())
 
     def do(self, action: Action) -> None:
         """Raises Violation when a promise is broken."""
@@ -191,15 +173,18 @@ class World:
     # --- ownership
 
     def _process(self) -> Process:
-        self.last_process += 1
         reload_every = float("inf") if self.bug is Bug.RESYNC_LEFT_OUT else self.size.reload_every
         process = Process(
-            f"controller-{self.last_process}",
+            self._next_id(),
             Ownership([KIND]),
             Agenda(reload_every=reload_every, shards=self.size.shards),
         )
         self._join(process)
         return process
+
+    def _next_id(self) -> UUID:
+        self.last_process += 1
+        return UUID(int=self.last_process)
 
     def _join(self, process: Process) -> None:
         self.database.rows[process.id] = 0
@@ -217,8 +202,7 @@ class World:
             self._drop(process, [number for _, number in ownership.renewed(None, self.now)])
             if process.steps or process.calls:
                 return  # it joins anew only when the steps of its old row have ended
-            self.last_process += 1
-            process.id = f"controller-{self.last_process}"
+            process.id = self._next_id()
             self._join(process)
         acted = ownership.may_act(self.now)
         self.database.rows[process.id] += 1
@@ -242,9 +226,16 @@ class World:
         for (_, number), epoch in ownership.held.items():
             process.agenda.closing(number, closing=ownership.is_closing((KIND, number)))
             if ownership.is_closing((KIND, number)) and process.agenda.is_quiet(number):
-                self.database.owners[number] = (None, epoch, not process.agenda.is_recovered(number))
-                ownership.gave_back([(KIND, number)])
-                process.agenda.lost(number)
+                self._give_back(process, number, epoch)
+
+    def _give_back(self, process: Process, number: int, epoch: int) -> None:
+        """No commit of it is sent from here on. One whose reply was lost may be open: the statement fails on its lock,
+        and the shard stays this process' in the database."""
+        orphaned = not process.agenda.is_recovered(number) or process.agenda.cuts(number)
+        process.ownership.gave_back([(KIND, number)])
+        process.agenda.lost(number)
+        if not any(call.entry.shard == number for call in self._open_calls()):
+            self.database.owners[number] = (None, epoch, orphaned)
 
     def _take(self, process: Process, number: int) -> None:
         owner, epoch, orphaned = self.database.owners[number]
@@ -252,10 +243,11 @@ class World:
             return  # FOR NO KEY UPDATE SKIP LOCKED
         if owner in self.database.rows and owner != process.id:
             return
-        orphaned = orphaned or owner is not None
+        orphaned = orphaned or owner not in (None, process.id)
         self.database.owners[number] = (process.id, epoch + 1, orphaned)
         process.ownership.took({(KIND, number): epoch + 1})
-        ids = [id_ for id_ in self.database.resources if id_ % self.size.shards == number]
+        woken = {id_ for id_, _ in self.database.wakes.values()} | set(self.database.marks)
+        ids = {id_: id_ in woken for id_ in self.database.resources if id_ % self.size.shards == number}
         process.agenda.took(number, epoch + 1, ids, orphaned=orphaned)
 
     def _drop(self, process: Process, numbers: list[int]) -> None:
@@ -267,7 +259,10 @@ class World:
 
     def _poll(self, process: Process) -> None:
         if self.bug is not Bug.POLL_LEFT_OUT:
-            process.agenda.woken(sorted({id_ for id_, _ in self.database.wakes.values()}))
+            found: dict[int, set[int]] = {}
+            for wake, (id_, _) in self.database.wakes.items():
+                found.setdefault(id_, set()).add(wake)
+            process.agenda.polled(found)
 
     def _hear(self, number: int, _: int) -> None:
         process = self.processes[number]
@@ -282,7 +277,7 @@ class World:
         for entry in process.agenda.due(self.now, 1000):
             snapshot = entry.snapshot
             if snapshot is not None and snapshot.done == snapshot.wanted:
-                process.agenda.rests(entry, self.now + PERIOD)
+                process.agenda.rests(entry, self.now + PERIOD, outcome=NOTHING_TO_DO)
             else:
                 process.agenda.requeue(entry)
 
@@ -295,7 +290,8 @@ class World:
                 done = self.database.acted[entry.id] if self.database.resources[entry.id].outside else snapshot.done
                 self._send(process, "commit", entry, done)
             elif snapshot.done == snapshot.wanted:
-                self.database.delete(process.agenda.rests(entry, self.now + PERIOD), entry.id, snapshot)
+                seen = process.agenda.rests(entry, self.now + PERIOD, outcome=NOTHING_TO_DO)
+                self.database.delete(seen, entry.id, snapshot)
             elif not self.database.resources[entry.id].outside:
                 self._send(process, "commit", entry, snapshot.wanted)
             elif not process.agenda.may_step(entry):
@@ -324,7 +320,7 @@ class World:
             self.database.act(process.id, entry)
             process.steps.append((entry, "acted"))
         else:
-            process.agenda.requeue(entry)
+            process.agenda.cut(entry)
 
     def _settle(self, number: int, which: int) -> None:
         entry = self.processes[number].agenda.to_settle()[which]
@@ -354,7 +350,7 @@ class World:
             assert call.snapshot is not None
             process.agenda.loaded(entry, call.snapshot, call.wakes, now=self.now, marked=call.snapshot.marked)
         elif not call.won:
-            process.agenda.requeue(entry) if call.what == "mark" else process.agenda.not_committed(entry)
+            process.agenda.cut(entry) if call.what == "mark" else process.agenda.not_committed(entry)
         elif call.what == "mark":
             if process.ownership.epoch((KIND, entry.shard)) == call.epoch:
                 process.steps.append((entry, "to act"))
@@ -372,8 +368,9 @@ class World:
         if call.stage != "answered":
             self.abandoned.append(call)
         if call.what == "mark":
-            process.agenda.commits(call.entry)
-        process.agenda.unknown(call.entry)
+            process.agenda.cut(call.entry)
+        else:
+            process.agenda.unknown(call.entry)
 
     def _abort(self, which: int, _: int) -> None:
         self.abandoned.pop(which)

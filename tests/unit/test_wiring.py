@@ -18,7 +18,6 @@ from farrier.metrics.sink import PrometheusSink
 from farrier.model.bmc import BmcAuth
 from farrier.model.management import Management
 from farrier.model.node import Node, Onboarding
-from farrier.model.runs import Lane
 from farrier.model.stages import OnboardingStage
 from farrier.model.status import NodeStatus
 from farrier.services.trust import CaFile, Insecure, Pinned, SystemCa, Trust
@@ -76,24 +75,22 @@ def test_a_host_may_be_trusted_in_its_own_way_and_what_is_not_checked_is_counted
     assert [sample.value for family in wiring.trust_gauge(BmcConfig()).collect() for sample in family.samples] == [0]
 
 
-def test_progress_is_as_old_as_the_slowest_lane_of_any_kind() -> None:
+def test_a_renewal_that_failed_proves_that_the_controller_turns_and_not_that_the_database_answers() -> None:
     clock = HandClock()
-    progress = wiring.Progress(clock, ("node", "maas_region"))
+    progress = wiring.Progress(clock)
     clock.now = 10
-    for kind, lane in (("node", Lane.WOKEN), ("node", Lane.PERIODIC), ("maas_region", Lane.WOKEN)):
-        progress.tried(kind, lane)
-        assert progress.stalled_for() == timedelta(seconds=10)
-    progress.tried("maas_region", Lane.PERIODIC)
+    progress.tried()
     assert progress.stalled_for() == timedelta(0)
-
-
-def test_a_claim_that_failed_proves_that_the_loop_turns_but_not_the_database() -> None:
-    clock = HandClock()
-    progress = wiring.Progress(clock, ("node",))
-    clock.now = 10
-    progress.tried("node", Lane.WOKEN)
     assert progress.unanswered_for() == timedelta(seconds=10)
-    assert not progress.first_claim.is_set()
     progress.succeeded()
     assert progress.unanswered_for() == timedelta(0)
-    assert progress.first_claim.is_set()
+
+
+def test_a_renewal_that_the_database_answered_is_no_proof_that_it_commits() -> None:
+    clock = HandClock()
+    progress = wiring.Progress(clock)
+    clock.now = 10
+    progress.succeeded()
+    assert progress.uncommitted_for() == timedelta(seconds=10)
+    progress.committed()
+    assert progress.uncommitted_for() == timedelta(0)

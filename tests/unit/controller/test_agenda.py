@@ -14,7 +14,7 @@ RELOAD = 300.0
 def agenda_of(*ids: int, orphaned: bool = False) -> Agenda[str]:
     """An agenda of one shard, of which nothing was loaded yet."""
     agenda: Agenda[str] = Agenda(reload_every=RELOAD, shards=1)
-    agenda.took(0, 1, ids, orphaned=orphaned)
+    agenda.took(0, 1, dict.fromkeys(ids, False), orphaned=orphaned)
     return agenda
 
 
@@ -28,7 +28,7 @@ def loaded(agenda: Agenda[str], *, wakes: tuple[int, ...] = ()) -> list[Entry[st
 def at_rest(*ids: int) -> Agenda[str]:
     agenda = agenda_of(*ids)
     for entry in loaded(agenda):
-        agenda.rests(entry, NOW + PERIOD)
+        agenda.rests(entry, NOW + PERIOD, outcome="nothing to do")
     return agenda
 
 
@@ -52,7 +52,7 @@ def test_each_resource_is_run_once_a_period_whatever_woke_it_meanwhile() -> None
     for _ in range(3):
         agenda.woken([1])
         for entry in loaded(agenda):
-            agenda.rests(entry, NOW + PERIOD)
+            agenda.rests(entry, NOW + PERIOD, outcome="nothing to do")
     assert due(agenda, PERIOD + 1) == [1]
 
 
@@ -77,7 +77,7 @@ def test_a_snapshot_is_loaded_again_after_a_while_and_not_all_at_once() -> None:
     while at < RELOAD + PERIOD:
         at += PERIOD + 1
         for entry in agenda.due(NOW + at, 1000):
-            agenda.rests(entry, NOW + at + PERIOD)
+            agenda.rests(entry, NOW + at + PERIOD, outcome="nothing to do")
         again = agenda.load(1000)
         reloads[at] = len(again)
     assert sum(reloads.values()) == 100
@@ -109,7 +109,7 @@ def test_a_wake_that_is_heard_while_a_run_is_under_way_leads_to_a_load_after_it(
 def test_the_wakes_to_delete_are_those_that_the_snapshot_saw() -> None:
     agenda = agenda_of(1)
     [entry] = loaded(agenda, wakes=(4, 5))
-    assert agenda.rests(entry, NOW + PERIOD) == (4, 5)
+    assert agenda.rests(entry, NOW + PERIOD, outcome="nothing to do") == (4, 5)
     assert entry.wakes == ()
 
 
@@ -130,7 +130,7 @@ def test_a_wake_for_a_resource_that_was_made_since_makes_its_entry() -> None:
 
 def test_a_wake_of_a_shard_that_is_not_owned_is_passed_over() -> None:
     agenda: Agenda[str] = Agenda(reload_every=RELOAD, shards=2)
-    agenda.took(0, 1, [2], orphaned=False)
+    agenda.took(0, 1, {2: False}, orphaned=False)
     agenda.woken([3])
     assert len(agenda) == 1
 
@@ -208,20 +208,98 @@ def test_a_shard_that_is_lost_takes_its_entries_with_it_and_names_the_steps_to_c
 def test_what_was_loaded_under_the_epoch_before_is_not_run_under_the_next() -> None:
     agenda = agenda_of(1)
     [entry] = agenda.load(1)
-    agenda.took(0, 2, [1], orphaned=False)
+    agenda.took(0, 2, {1: False}, orphaned=False)
     agenda.loaded(entry, "snapshot of before", (), now=NOW)
     assert not agenda.has_to_run
 
 
-def test_a_closing_shard_serves_wakes_starts_no_steps_and_is_quiet_when_nothing_is_under_way() -> None:
+def test_a_closing_shard_serves_wakes_and_starts_no_steps() -> None:
     agenda = at_rest(1)
     agenda.closing(0)
     agenda.woken([1])
-    assert not agenda.is_quiet(0)
     [entry] = loaded(agenda)
     assert not agenda.may_step(entry)
-    agenda.rests(entry, NOW + PERIOD)
+    agenda.closing(0, closing=False)
+    assert agenda.may_step(entry)
+
+
+def test_a_shard_is_quiet_while_no_step_and_no_commit_of_it_is_under_way() -> None:
+    agenda = agenda_of(1)
+    [entry] = loaded(agenda)
     assert agenda.is_quiet(0)
+    agenda.acts(entry)
+    assert not agenda.is_quiet(0)
+    agenda.commits(entry)
+    assert not agenda.is_quiet(0)
+    agenda.committed(entry, NOW + PERIOD)
+    assert agenda.is_quiet(0)
+
+
+def test_a_step_that_was_decided_before_its_shard_was_lost_does_not_begin() -> None:
+    agenda = agenda_of(1)
+    [entry] = loaded(agenda)
+    agenda.lost(0)
+    assert not agenda.acts(entry)
+    assert agenda.under_way == 0
+
+
+def test_a_step_that_has_nothing_to_write_leaves_its_resource_at_rest() -> None:
+    agenda = agenda_of(1)
+    [entry] = loaded(agenda, wakes=(4,))
+    agenda.acts(entry)
+    assert agenda.rests(entry, NOW + PERIOD) == (4,)
+    assert agenda.is_quiet(0)
+    assert due(agenda, PERIOD + 1) == []
+    assert [each.id for each in agenda.load(1)] == [1], "it rests on no snapshot"
+
+
+def test_a_step_that_was_cut_makes_the_next_run_recover_and_the_shard_is_given_back_as_one_that_cuts() -> None:
+    agenda = agenda_of(1)
+    [entry] = loaded(agenda)
+    agenda.acts(entry)
+    agenda.cut(entry)
+    [again] = loaded(agenda)
+    assert again.recovers
+    assert agenda.cuts(0)
+    agenda.commits(again)
+    agenda.committed(again, NOW + PERIOD)
+    assert not agenda.cuts(0)
+
+
+def test_a_run_that_did_not_win_is_decided_anew_at_once_or_when_it_is_due() -> None:
+    agenda = agenda_of(1, 2)
+    first, second = loaded(agenda)
+    for entry in (first, second):
+        agenda.commits(entry)
+    agenda.not_committed(first)
+    agenda.not_committed(second, NOW + 1)
+    assert [entry.id for entry in agenda.load(10)] == [1]
+    assert due(agenda, 2) == []
+    assert [entry.id for entry in agenda.load(10)] == [2]
+
+
+def test_what_was_woken_is_loaded_first_and_a_quarter_is_left_for_what_only_its_time_brought() -> None:
+    agenda: Agenda[str] = Agenda(reload_every=RELOAD, shards=1)
+    agenda.took(0, 1, {id_: id_ > 10 for id_ in range(1, 21)}, orphaned=False)
+    assert [entry.id for entry in agenda.load(8)] == [11, 12, 13, 14, 15, 16, 1, 2]
+
+
+def test_a_wake_that_was_polled_for_and_is_seen_already_leads_to_no_load() -> None:
+    agenda = agenda_of(1)
+    [entry] = loaded(agenda, wakes=(4,))
+    agenda.acts(entry)
+    agenda.polled({1: {4}})
+    assert not entry.again
+    agenda.polled({1: {4, 5}})
+    assert entry.again
+
+
+def test_the_recovery_of_a_shard_that_was_lost_is_not_reported_under_its_next_epoch() -> None:
+    agenda = agenda_of(1, orphaned=True)
+    [entry] = loaded(agenda)
+    agenda.rests(entry, NOW + PERIOD)
+    agenda.took(0, 2, {1: False}, orphaned=True)
+    assert agenda.recovered() == []
 
 
 def test_what_was_loaded_before_a_silence_is_loaded_again_before_it_is_run() -> None:

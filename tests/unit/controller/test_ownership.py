@@ -3,37 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from uuid import UUID
 
 import pytest
 
-from farrier.controller.ownership import (
-    ACT_FOR,
-    EXPIRED_AFTER,
-    GIVE_UP_AFTER,
-    RENEW_EVERY,
-    SHARDS,
-    Controller,
-    Ownership,
-    Shard,
-    ShardRow,
-)
+from farrier.controller.ownership import ACT_FOR, EXPIRED_AFTER, GIVE_UP_AFTER, RENEW_EVERY, Ownership
+from farrier.model.controllers import SHARDS, Controller, Shard, ShardRow
 
 KINDS = frozenset({"node"})
 START = 100.0
+ME, YOU, OTHER, GONE = (UUID(int=number) for number in (1, 2, 3, 4))
 
 
-def joined(id_: str = "me") -> Ownership:
+def joined(id_: UUID = ME) -> Ownership:
     ownership = Ownership(KINDS)
     ownership.join(id_, START)
     return ownership
 
 
-def rows(owners: Mapping[int, str | None]) -> list[ShardRow]:
+def rows(owners: Mapping[int, UUID | None]) -> list[ShardRow]:
     """All shards of one kind; those that are not named have no owner."""
     return [ShardRow(("node", number), owners.get(number), 1) for number in range(SHARDS)]
 
 
-def live(*ids: str, renewals: int = 1) -> list[Controller]:
+def live(*ids: UUID, renewals: int = 1) -> list[Controller]:
     return [Controller(id_, KINDS, renewals) for id_ in ids]
 
 
@@ -43,29 +36,29 @@ def taken(ownership: Ownership) -> list[Shard]:
 
 def test_the_only_controller_takes_every_shard() -> None:
     ownership = joined()
-    ownership.observed(live("me"), rows({}), START)
+    ownership.observed(live(ME), rows({}), START)
     assert len(taken(ownership)) == SHARDS
 
 
 def test_two_controllers_take_half_each_and_begin_with_different_ones() -> None:
-    first, second = joined("me"), joined("you")
+    first, second = joined(ME), joined(YOU)
     for ownership in (first, second):
-        ownership.observed(live("me", "you"), rows({}), START)
+        ownership.observed(live(ME, YOU), rows({}), START)
     assert len(taken(first)) == len(taken(second)) == SHARDS // 2
     assert taken(first)[0] != taken(second)[0]
 
 
 def test_a_controller_that_does_not_run_the_kind_has_no_share() -> None:
     ownership = joined()
-    other = Controller("other", frozenset({"maas_region"}), 1)
-    ownership.observed([*live("me"), other], rows({}), START)
+    other = Controller(OTHER, frozenset({"maas_region"}), 1)
+    ownership.observed([*live(ME), other], rows({}), START)
     assert len(taken(ownership)) == SHARDS
 
 
 def test_a_controller_that_joins_gets_its_share_from_those_that_have_more() -> None:
     ownership = joined()
     ownership.took({("node", number): 1 for number in range(SHARDS)})
-    ownership.observed(live("me", "you"), rows(dict.fromkeys(range(SHARDS), "me")), START)
+    ownership.observed(live(ME, YOU), rows(dict.fromkeys(range(SHARDS), ME)), START)
     assert len(ownership.plan().close) == SHARDS // 2
 
 
@@ -73,7 +66,7 @@ def test_a_closing_shard_is_kept_when_it_is_no_longer_too_many() -> None:
     ownership = joined()
     ownership.took({("node", number): 1 for number in range(SHARDS)})
     ownership.closing([("node", 7)])
-    ownership.observed(live("me"), rows(dict.fromkeys(range(SHARDS), "me")), START)
+    ownership.observed(live(ME), rows(dict.fromkeys(range(SHARDS), ME)), START)
     assert ownership.plan().reopen == (("node", 7),)
 
 
@@ -81,18 +74,18 @@ def test_a_controller_whose_renewals_stand_still_is_dead_after_ten_seconds_of_si
     ownership = joined()
     seconds = START
     while seconds - START < EXPIRED_AFTER:
-        ownership.observed(live("me", "you"), rows({0: "you"}), seconds)
+        ownership.observed(live(ME, YOU), rows({0: YOU}), seconds)
         assert ownership.plan().expired == ()
         seconds += RENEW_EVERY
-    ownership.observed(live("me", "you"), rows({0: "you"}), seconds)
-    assert [each.id for each in ownership.plan().expired] == ["you"]
+    ownership.observed(live(ME, YOU), rows({0: YOU}), seconds)
+    assert [each.id for each in ownership.plan().expired] == [YOU]
     assert ("node", 0) in taken(ownership)
 
 
 def test_a_renewal_that_was_seen_begins_the_count_anew() -> None:
     ownership = joined()
     for second in range(60):
-        ownership.observed(live("me", "you", renewals=second // 8), rows({}), START + second)
+        ownership.observed(live(ME, YOU, renewals=second // 8), rows({}), START + second)
         assert ownership.plan().expired == ()
 
 
@@ -101,19 +94,19 @@ def test_an_observer_that_was_paused_counts_anew(away: float) -> None:
     """After an outage of the database nobody is declared dead before ten seconds of sight."""
     ownership = joined()
     for seconds in (0.0, 2.0, 4.0, 6.0, 6.0 + away, 8.0 + away):
-        ownership.observed(live("me", "you"), rows({}), START + seconds)
+        ownership.observed(live(ME, YOU), rows({}), START + seconds)
         assert ownership.plan().expired == ()
 
 
 def test_an_owner_without_a_row_counts_as_dead_at_once() -> None:
     ownership = joined()
-    ownership.observed(live("me"), rows({3: "gone"}), START)
+    ownership.observed(live(ME), rows({3: GONE}), START)
     assert ("node", 3) in taken(ownership)
 
 
 def test_a_shard_of_a_living_controller_is_not_taken() -> None:
     ownership = joined()
-    ownership.observed(live("me", "you"), rows(dict.fromkeys(range(SHARDS), "you")), START)
+    ownership.observed(live(ME, YOU), rows(dict.fromkeys(range(SHARDS), YOU)), START)
     assert taken(ownership) == []
 
 
@@ -147,8 +140,20 @@ def test_a_take_whose_reply_was_lost_is_made_again() -> None:
     """The database lists the shard, and nothing was loaded under that epoch."""
     ownership = joined()
     ownership.renewed({("node", 1): 4}, START)
-    ownership.observed(live("me"), rows({1: "me"}), START)
+    ownership.observed(live(ME), rows({1: ME}), START)
     assert ("node", 1) in taken(ownership)
+
+
+def test_a_shard_whose_giving_back_failed_is_taken_again_though_the_share_is_full() -> None:
+    """Its owner lives, so no other controller may take it."""
+    ownership = joined()
+    ownership.took({("node", number): 1 for number in range(SHARDS)})
+    ownership.observed(live(ME, YOU), rows(dict.fromkeys(range(SHARDS), ME)), START)
+    surplus = ownership.plan().close
+    ownership.closing(surplus)
+    ownership.gave_back(surplus)
+    ownership.observed(live(ME, YOU), rows(dict.fromkeys(range(SHARDS), ME)), START)
+    assert set(taken(ownership)) == set(surplus)
 
 
 def test_replies_that_always_arrive_too_late_end_in_giving_up() -> None:

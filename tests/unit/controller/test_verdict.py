@@ -11,7 +11,7 @@ from farrier.config import ControllerConfig
 from farrier.controller.verdict import Assessor
 from farrier.errors import HandlerTimeout, InternalError
 from farrier.model.outcome import DoNothing, Outcome, Transition, Update, Wait
-from farrier.model.runs import Claimed, Due, Finished, Move
+from farrier.model.runs import Due, Finished, Move, Turn
 from tests.support import toy
 from tests.support.toy import Answer, Shape, State, Widget
 
@@ -27,13 +27,13 @@ assessor: Assessor[Widget, Shape, Answer] = Assessor(toy.WidgetKind(), Controlle
 def finish(
     outcome: Outcome[Shape, Answer], *, outcome_key: int | None = None, reruns: int = 0
 ) -> Finished[Shape, Answer]:
-    return assessor.finish(Claimed(1, outcome_key, timedelta(0), reruns), 7, RAW, outcome)
+    return assessor.finish(Turn(id=1, epoch=7, outcome_key=outcome_key, reruns=reruns), RAW, outcome)
 
 
 def test_a_transition_names_its_move_and_since_when_it_was_where_it_left() -> None:
     run = finish(Transition(to=Shape(State.MADE), reason="r", cause="c"))
     assert run.moves == (Move("state", "raw", "made", RAW.entered_at),)
-    assert (run.due, run.version, run.token) == (Due.RERUN, 5, 7)
+    assert (run.due, run.version, run.epoch) == (Due.RERUN, 5, 7)
 
 
 def test_the_fifty_first_transition_in_a_row_takes_its_turn_in_the_sweep() -> None:
@@ -60,7 +60,7 @@ def test_whoever_wants_to_look_at_once_does_so_as_after_a_transition_and_as_ofte
 
 def test_an_update_moves_nothing_and_runs_with_the_sweep() -> None:
     run = finish(Update(to=Shape(State.RAW, "x"), reason="r"))
-    assert (run.moves, run.due, run.idle) == ((), Due.PERIODIC, False)
+    assert (run.moves, run.due, run.rests) == ((), Due.PERIODIC, False)
 
 
 @given(look_again=strategies.none() | strategies.timedeltas(timedelta(days=-1), timedelta(days=1)))
@@ -78,7 +78,7 @@ def test_an_outcome_that_is_stored_already_is_not_stored_again(outcome: Wait[Ans
     assert first.record is not None
     again = finish(outcome, outcome_key=first.outcome_key)
     assert again.record is None
-    assert again.idle
+    assert again.rests
 
 
 def test_another_reason_is_another_outcome() -> None:
@@ -87,18 +87,18 @@ def test_another_reason_is_another_outcome() -> None:
     assert finish(Wait(reason="b", source="s"), outcome_key=first.outcome_key).record is not None
 
 
-def test_a_run_with_writes_is_never_idle() -> None:
+def test_a_run_with_writes_never_rests() -> None:
     first = finish(DoNothing(source="s"))
-    assert not finish(DoNothing(source="s", writes=(Answer(1),)), outcome_key=first.outcome_key).idle
+    assert not finish(DoNothing(source="s", writes=(Answer(1),)), outcome_key=first.outcome_key).rests
 
 
 def test_a_failed_run_is_tried_again_next_period_and_tells_no_secret() -> None:
-    claimed = Claimed(1, None, timedelta(0), 0)
-    run = assessor.fail(claimed, 7, 5, InternalError("password=hunter2"))
+    turn = Turn(id=1, epoch=7)
+    run = assessor.fail(turn, 5, InternalError("password=hunter2"))
     assert run.record is not None
     assert (run.record.outcome, run.record.error, run.record.reason) == ("error", "internal", "see the log")
     assert run.due is Due.PERIODIC
     assert run.delay >= 0.9 * PERIOD
-    timeout = assessor.fail(claimed, 7, 5, HandlerTimeout(timedelta(seconds=3)))
+    timeout = assessor.fail(turn, 5, HandlerTimeout(timedelta(seconds=3)))
     assert timeout.record is not None
     assert "3 s" in timeout.record.reason
