@@ -18,7 +18,7 @@
 -- time                  9                         pulse, mends
 -- model                                           edges, initial_values, workflow_mapping, workflow_statuses,
 --                                                 workflow_modes, actions, advice, settings, clock_stops, limits
--- schedule              9                     3   schedule, wake_requests, outcomes, locks
+-- loop                 16          1          2   controllers, shards, wakes, effects, outcomes, locks
 -- history               3                         history, history_retention
 -- nodes                34          4         20   nodes, node_macs, node_bmcs, bmc_logins, node_identities
 -- workflows             5                    12   node_onboardings, node_decommissions
@@ -27,7 +27,7 @@
 -- intents               5                     3   intents
 -- maas                 14          1          3   maas_regions, node_observations
 -- brakes                5          1              departures, brakes, brake_lifts
--- kinds                22                     1   kinds, kind_states, kind_actions, resources, callable
+-- kinds                21                     1   kinds, kind_states, kind_actions, resources, callable
 -- requests              6                     3   resource_intents
 -- numbers               3                     1   number_pools, pool_numbers, freed_numbers
 -- segments             19                     7   network_segments, segment_usage, segment_prefixes, segment_free,
@@ -209,59 +209,66 @@ CREATE TABLE farrier.limits (
 );
 
 -- =====================================================================================================================
--- Tables: schedule
+-- Tables: loop
 -- =====================================================================================================================
 
--- Returns whether the transaction has no wake request yet; the default of wake_requests.first. VOLATILE, so that it sees the rows
--- that the running INSERT has added before this one.
-CREATE OR REPLACE FUNCTION farrier.is_first_wake() RETURNS boolean
-    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
-BEGIN
-    RETURN NOT EXISTS (SELECT FROM wake_requests WHERE xact = pg_current_xact_id());
-END $$;
+-- The loop: which controller runs what, what is to be run at once, and what the last run returned. These tables depend on no kind.
 
--- The loop: which resource runs when, what enqueued it, and what its last run returned. These tables depend on no kind.
+-- One row for each daemon that runs, renewed every two seconds: with pulse, all that is written while nothing happens.
+CREATE TABLE farrier.controllers (
+    id         uuid        PRIMARY KEY,                         -- made by the daemon when it joins
+    name       text        NOT NULL,                            -- host name, for people
+    release    text        NOT NULL,                            -- version of farrier
+    kinds      text[]      NOT NULL,                            -- the kinds that it runs
+    lags       float8[]    NOT NULL,                            -- of each kind: seconds by which its latest run is overdue
+    started_at timestamptz NOT NULL,
+    renewals   bigint      NOT NULL DEFAULT 0,                  -- others declare the daemon dead when this stands still
+    renewed_at timestamptz NOT NULL DEFAULT farrier.now(),
+    expired    boolean     NOT NULL DEFAULT false               -- declared dead: it can renew no more, others take its shards
+) WITH (fillfactor = 50);
 
--- One row for each resource that runs: its schedule, its queue and its lock. Narrow, and rewritten twice a run: half-full pages
--- keep an update on its page, and vacuum runs early because a claim walks over dead rows.
-CREATE TABLE farrier.schedule (
-    kind             text        NOT NULL,
-    id               bigint      NOT NULL,
-    lane             smallint    NOT NULL DEFAULT 1 CHECK (lane IN (0, 1)),
-                                                      -- queue: 0 enqueued, or due at once after a transition; 1 periodic
-    reruns           smallint    NOT NULL DEFAULT 0,  -- consecutive runs, each at once after a transition
-    due_at           timestamptz NOT NULL CHECK (isfinite(due_at)),  -- when the next run is due; while claimed, when the lease
-                                                                     -- ends
-    wake_seq         bigint      NOT NULL DEFAULT 0,  -- counts wake requests
-    claimed_wake_seq bigint,                          -- wake_seq as the claim found it: a higher wake_seq means that the resource
-                                                      -- was enqueued during the run
-    claim_token      bigint,                          -- fencing token, random; null if the row is not claimed
-    owner            uuid,                            -- the controller process that has claimed it
-    outcome_key      integer,                         -- checksum of the stored outcome, so that an equal one is not written again
-    PRIMARY KEY (kind, id)
-) WITH (
-    fillfactor = 50,
-    autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
-    autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.2
+-- The owner of each part of the resources of a kind. A controller that takes a shard increments its epoch; what it writes is
+-- fenced by both.
+CREATE TABLE farrier.shards (
+    kind        text     NOT NULL,
+    shard       smallint NOT NULL,            -- shard_of(id) of its resources
+    owner       uuid,                         -- a controller; null if the last one gave it back
+    epoch       bigint   NOT NULL DEFAULT 0,
+    unrecovered timestamptz,                  -- the last moment at which a controller that did not give it back may have begun a
+                                              -- step; null once each resource had its first run since
+    PRIMARY KEY (kind, shard)
+) WITH (fillfactor = 50);
+
+-- Resources to run at once. A wake is inserted and deleted, and locks no other row. The run whose snapshot saw what the wake was
+-- inserted for deletes it.
+CREATE TABLE farrier.wakes (
+    kind     text        NOT NULL,
+    resource bigint      NOT NULL,
+    id       uuid        NOT NULL DEFAULT gen_random_uuid(),  -- not a sequence: its numbers are given out again after a crash
+    xact     xid8        NOT NULL DEFAULT pg_current_xact_id(),
+    at       timestamptz NOT NULL DEFAULT farrier.now(),
+    PRIMARY KEY (kind, resource, id)
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+-- For the poll: what transactions since the last one have inserted.
+CREATE INDEX wakes_xact ON farrier.wakes (kind, xact);
+
+-- Steps that may change something outside, from before they act until their result is committed. A row without a step means that
+-- nobody saw its end.
+CREATE TABLE farrier.effects (
+    kind     text        NOT NULL,
+    resource bigint      NOT NULL,
+    epoch    bigint      NOT NULL,                        -- of the shard, when the step began
+    step     text        NOT NULL,
+    begun_at timestamptz NOT NULL DEFAULT farrier.now(),
+    PRIMARY KEY (kind, resource)
 );
-CREATE INDEX schedule_due ON farrier.schedule (kind, lane, due_at);
-
--- Wake requests of transactions that have not committed; apply_wakes applies and deletes them at COMMIT, all at once and in the
--- order of ids. So a schedule row is locked for the length of the COMMIT and not of the client's transaction, and two clients
--- that enqueue the same resources in opposite order cannot deadlock. No row outlives its transaction, so the table is not logged.
-CREATE UNLOGGED TABLE farrier.wake_requests (
-    xact  xid8    NOT NULL DEFAULT pg_current_xact_id(),    -- the transaction that enqueues the resource
-    kind  text    NOT NULL,
-    id    bigint  NOT NULL,
-    first boolean NOT NULL DEFAULT farrier.is_first_wake()  -- of its transaction: its deferred trigger applies them all
-) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX wake_requests_xact ON farrier.wake_requests (xact);
 
 -- What the last run of each resource returned; written only when that changed.
 CREATE TABLE farrier.outcomes (
     kind     text        NOT NULL,
     id       bigint      NOT NULL,
     at       timestamptz NOT NULL,  -- when the outcome became this one
+    key      integer,               -- checksum of the outcome, so that an equal one is not written again
     outcome  jsonb       NOT NULL,  -- {outcome, reason, source, error}: which one, why, the source line that made it, and the
                                     -- label of an error in which the run ended or for whose end it waits
     error    text        GENERATED ALWAYS AS (outcome ->> 'error') STORED,  -- a column of its own for the index
@@ -302,7 +309,7 @@ CREATE TABLE farrier.history (
     source            text             NOT NULL,  -- the source line that decided it; for what a function recorded, its name or
                                                   -- `database`
     controller        uuid             NOT NULL,  -- the process that committed it; zero for the database
-    claim_token       bigint           NOT NULL,  -- of the run's claim; proves that a commit whose reply was lost did happen
+    epoch             bigint           NOT NULL,  -- of its shard; 0 for the database
     PRIMARY KEY (kind, id, version, layer)
 ) WITH (
     -- A fifth of ten million rows, the default, is much for one vacuum.
@@ -400,6 +407,8 @@ CREATE TABLE farrier.nodes (
 CREATE UNIQUE INDEX nodes_name ON farrier.nodes (name) WHERE status <> 'deleted';
 CREATE UNIQUE INDEX nodes_maas ON farrier.nodes (site, maas_id) NULLS NOT DISTINCT
     WHERE status <> 'deleted' AND maas_id IS NOT NULL;
+-- For a controller that takes a shard; see shard_of.
+CREATE INDEX nodes_shard ON farrier.nodes (((id % 64)::smallint)) WHERE status <> 'deleted';
 CREATE INDEX nodes_status ON farrier.nodes (status, status_entered_at);
 CREATE INDEX nodes_management ON farrier.nodes (management, management_entered_at) WHERE status <> 'deleted';
 -- For gauges of the few nodes that need attention; nodes at rest are in none of these.
@@ -789,6 +798,8 @@ CREATE TABLE farrier.resources (
 ) WITH (fillfactor = 80);
 -- For gauges, which count by it alone; copied to the table of each kind.
 CREATE INDEX resources_by_state ON farrier.resources (state, state_entered_at) WHERE ended_at IS NULL;
+-- For a controller that takes a shard; see shard_of.
+CREATE INDEX resources_shard ON farrier.resources (((id % 64)::smallint)) WHERE ended_at IS NULL;
 
 -- Functions that a role may call besides those that the files in rights name; recorded by let_call.
 CREATE TABLE farrier.callable (
@@ -1026,8 +1037,7 @@ CREATE TABLE farrier.node_uses (
 CREATE INDEX node_uses_name ON farrier.node_uses (kind, name);
 
 -- InfiniBand ports of nodes; no row for a node whose ports are not known. A table of its own, because only the loop writes nodes:
--- a client that held a row of nodes would wait at COMMIT for the schedule row, which the loop's commit holds while it waits for
--- the row of nodes.
+-- a client that held a row of nodes would hold up the commits of its runs.
 CREATE TABLE farrier.node_ib_ports (
     node  bigint  PRIMARY KEY REFERENCES farrier.nodes,
     guids text[]  NOT NULL CHECK (farrier.are_guids(guids)),  -- sorted; empty: the node has none
@@ -1315,7 +1325,8 @@ END $$;
 
 -- Mends the rows of a kind that have these ids, with the workflows that runs of nodes write; changes and wrong are expressions of
 -- mendable. Increments the version of each row that it changes or whose run is under way: that run was decided on the old time,
--- so its commit is a conflict and it is decided again. Locks the rows in the order of ids. Called by mend.
+-- so its commit is a conflict and it is decided again. Enqueues these rows, because a controller has their old times in memory.
+-- Locks the rows in the order of ids. Called by mend.
 CREATE OR REPLACE FUNCTION farrier.mend_rows(of_kind text, relation regclass, ids bigint[], changes text, wrong text, now timestamptz, back interval) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1324,7 +1335,7 @@ DECLARE
     workflows record;
 BEGIN
     EXECUTE format('SELECT FROM %s WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE', relation) USING ids;
-    anew := ARRAY(SELECT s.id FROM schedule s WHERE s.kind = of_kind AND s.id = ANY (ids) AND s.claim_token IS NOT NULL);
+    anew := ARRAY(SELECT e.resource FROM effects e WHERE e.kind = of_kind AND e.resource = ANY (ids));
     IF of_kind = 'node' THEN
         UPDATE nodes n SET bmc = unseen(n.bmc) WHERE n.id = ANY (anew) AND n.bmc ?| ARRAY['switching', 'trying'];
         FOR workflows IN
@@ -1336,15 +1347,17 @@ BEGIN
             anew := anew || more;
         END LOOP;
     END IF;
-    EXECUTE format('UPDATE %s SET version = version + 1, %s WHERE id = ANY ($3) AND (%s OR id = ANY ($4))', relation, changes, wrong)
-      USING $6, back, ids, anew;
+    EXECUTE format('WITH mended AS (UPDATE %s SET version = version + 1, %s WHERE id = ANY ($3) AND (%s OR id = ANY ($4)) RETURNING id)
+                    SELECT array_agg(id) FROM mended', relation, changes, wrong)
+       INTO more USING $6, back, ids, anew;
+    PERFORM enqueue(of_kind, m.id) FROM unnest(more) m (id) WHERE is_living(of_kind, m.id);
 END $$;
 
 -- Returns the tables whose times mend corrects, in the order of place, each with the assignments (changes) and the condition
 -- (wrong) that do it; in both, $1 is now, $2 the length of the setback, $3 the transaction that recorded it. Tables of kinds come
 -- first and have kind set: a run writes their rows as it read them, so these also need a new version. Rows of other tables are
 -- written by statements that read the time themselves. Left out are history, which keeps the times that it was written with;
--- schedule, which the loop corrects itself; and JSON whose content other programs wrote.
+-- wakes, whose times nothing is decided on; and JSON whose content other programs wrote.
 CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclass, OUT kind text, OUT changes text, OUT wrong text) RETURNS SETOF record
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
     WITH roots AS (
@@ -1363,7 +1376,7 @@ CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclas
            AND NOT (a.atttypid = 'jsonb'::regtype
                     AND a.attname IN ('labels', 'params', 'facts', 'health', 'options', 'result', 'value', 'detail', 'cursor'))
            AND (c.relnamespace = 'farrier'::regnamespace OR r.kind IS NOT NULL)
-           AND c.oid <> ALL (ARRAY['history', 'schedule', 'schema_steps', 'schema_set', 'pulse', 'resources']::regclass[])
+           AND c.oid <> ALL (ARRAY['history', 'wakes', 'schema_steps', 'schema_set', 'pulse', 'resources']::regclass[])
     ), each AS (
         SELECT x.oid, x.kind, x.attname,
                CASE WHEN x.is_json THEN format('mended(%I, $1, $2, %L)', x.attname, x.attname)
@@ -1411,90 +1424,42 @@ CREATE OR REPLACE FUNCTION farrier.unseen(bmc jsonb) RETURNS jsonb
                                     THEN jsonb_build_object('switching', bmc -> 'switching' || '{"unsure": true}') ELSE '{}' END;
 
 -- =====================================================================================================================
--- Functions: schedule
+-- Functions: loop
 -- =====================================================================================================================
 
--- Applies the wake requests of a transaction at its COMMIT: increments wake_seq of each resource, makes a row that is not claimed
--- due now in lane 0, and notifies channel farrier_wake once for each kind. Goes over the rows in the order of kind and id, in
--- which every writer locks schedule rows, so two transactions cannot deadlock. FR404 for a resource that is not on the schedule;
--- one whose registration has not committed is not found either. Trigger function.
-CREATE OR REPLACE FUNCTION farrier.apply_wakes() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
-DECLARE
-    woken record;
-    last_kind text := '';
-BEGIN
-    FOR woken IN
-        SELECT DISTINCT r.kind, r.id FROM wake_requests r WHERE r.xact = pg_current_xact_id() ORDER BY r.kind, r.id
-    LOOP
-        UPDATE schedule s
-           SET wake_seq = s.wake_seq + 1,
-               lane = CASE WHEN s.claim_token IS NULL THEN 0 ELSE s.lane END,
-               due_at = CASE WHEN s.claim_token IS NOT NULL THEN s.due_at           -- the commit of its run compares wake_seq
-                             WHEN s.lane = 0 THEN least(s.due_at, farrier.now())    -- keeps its place in the lane
-                             ELSE farrier.now() END
-         WHERE s.kind = woken.kind AND s.id = woken.id;
-        IF NOT FOUND THEN
-            RAISE EXCEPTION 'no % with id % is scheduled: it was never registered, or has been deleted', woken.kind, woken.id
-                USING ERRCODE = 'FR404', HINT = 'A deleted resource takes no requests; a new registration makes a new id.';
-        END IF;
-        IF woken.kind <> last_kind THEN
-            PERFORM pg_notify('farrier_wake', woken.kind);
-            last_kind := woken.kind;
-        END IF;
-    END LOOP;
-    DELETE FROM wake_requests WHERE xact = pg_current_xact_id();
-    RETURN NULL;
-END $$;
-
--- Commits runs of one kind, each whole or not at all, and gives their schedule rows back. Locks the schedule rows in the order of
--- ids, with SKIP LOCKED, and compares their tokens; if patient, it waits up to a second for them first. The verdict of a run is
--- `locked` for a row that another transaction holds, `lost` for another token, `conflict` for a run of which the writer wrote
--- nothing, and `committed` otherwise.
--- `writer` names the kind's own function (jsonb) RETURNS TABLE (run bigint, due_in interval). It writes the states and everything
--- else in changes, and returns the runs of which it wrote nothing because what they were decided on has changed; these are due
--- after due_in. A lane that is null takes the row off the schedule, unless the resource was enqueued meanwhile. In steps, 1
--- counts a rerun, 0 leaves the count, and null resets it. With a next_token, rows of counted reruns are `kept`: claimed under it
--- by the same controller for next_lease.
+-- Commits runs of one kind, each whole or not at all. The verdict of a run is `lost` if the controller does not own the resource's
+-- shard under this epoch, `conflict` if the writer wrote nothing of it, and `committed` otherwise. Locks shards, then resources,
+-- each in their order, and waits for a lock for 50 ms at most, or for a second if patient.
+-- `writer` names the kind's own function (jsonb) RETURNS TABLE (run bigint, due_in interval). It compares the versions in section
+-- `runs`, writes the states and everything else in changes, and returns the runs of which it wrote nothing because what they were
+-- decided on has changed; these are due after due_in. The wakes that a run's snapshot saw are deleted with it, and so is the mark
+-- of its step.
 CREATE OR REPLACE FUNCTION farrier.commit_runs(
-    of_kind text, controller uuid, patient boolean, writer text, changes jsonb,
-    ids bigint[], tokens bigint[], lanes smallint[], delays interval[], steps smallint[], keys integer[],
+    of_kind text, controller uuid, of_shards smallint[], epochs bigint[], patient boolean, writer text, changes jsonb, ids bigint[],
+    woken bigint[], wakes uuid[], acted bigint[],
     moved bigint[], versions bigint[], layers text[], from_values text[], to_values text[], entered timestamptz[],
-    causes text[], reasons text[], sources text[], move_tokens bigint[],
-    told bigint[], outcomes text[],
-    next_token bigint DEFAULT NULL, next_lease interval DEFAULT NULL)
-    RETURNS TABLE (id bigint, verdict text, woken boolean, kept boolean, outcome_key integer, reruns smallint)
+    causes text[], reasons text[], sources text[],
+    told bigint[], outcomes text[], keys integer[])
+    RETURNS TABLE (id bigint, verdict text, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    locked bigint[];
-    won bigint[];
+    held smallint[];
+    won bigint[] := ids;
     failed_runs bigint[];
     failed_dues interval[];
     all_won boolean;
     unused text;
 BEGIN
-    -- Clients may hold rows that a run writes besides its own, and all runs of the call wait for them together: only for as long
-    -- as it takes to notice. The controller then commits that run alone, with patience.
+    -- Clients may hold rows that a run writes, and all runs of the call wait for them together: only for as long as it takes to
+    -- notice. The controller then commits that run alone, with patience.
     -- An assignment, which takes no query, unlike PERFORM.
     unused := set_config('lock_timeout', CASE WHEN patient THEN '1s' ELSE '50ms' END, true);
-    IF patient THEN
-        PERFORM FROM farrier.schedule s WHERE s.kind = of_kind AND s.id = ANY (ids) ORDER BY s.id FOR NO KEY UPDATE;
-    END IF;
-    IF cardinality(ids) = 1 THEN
-        SELECT ARRAY[s.id], CASE WHEN s.claim_token = tokens[1] THEN ARRAY[s.id] END INTO locked, won
-          FROM farrier.schedule s WHERE s.kind = of_kind AND s.id = ids[1] FOR NO KEY UPDATE SKIP LOCKED;
-    ELSE
-        SELECT array_agg(l.id), array_agg(l.id) FILTER (WHERE l.claim_token = r.token) INTO locked, won
-          FROM (SELECT s.id, s.claim_token FROM farrier.schedule s
-                 WHERE s.kind = of_kind AND s.id = ANY (ids) ORDER BY s.id FOR NO KEY UPDATE SKIP LOCKED) l
-          JOIN unnest(ids, tokens) r (id, token) USING (id);
-    END IF;
-    IF coalesce(cardinality(won), 0) < cardinality(ids) THEN
-        RETURN QUERY SELECT r.id, CASE WHEN patient OR r.id = ANY (locked) THEN 'lost' ELSE 'locked' END,
-                            false, false, NULL::integer, NULL::smallint
-                       FROM unnest(ids) r (id) WHERE won IS NULL OR r.id <> ALL (won);
-        IF won IS NULL THEN RETURN; END IF;
+    held := farrier.hold_shards(of_kind, controller, of_shards, epochs);
+    IF cardinality(held) < cardinality(of_shards) THEN
+        won := ARRAY(SELECT r FROM unnest(ids) r WHERE farrier.shard_of(r) = ANY (held));
+        RETURN QUERY SELECT r, 'lost', interval '0' FROM unnest(ids) r WHERE r <> ALL (won);
+        IF won = '{}' THEN RETURN; END IF;
         changes := farrier.of_runs(changes, won);
     END IF;
 
@@ -1508,13 +1473,7 @@ BEGIN
                INTO failed_runs, failed_dues USING changes;
         END IF;
         IF failed_runs IS NOT NULL THEN
-            RETURN QUERY
-            UPDATE farrier.schedule s
-               SET owner = NULL, claim_token = NULL, claimed_wake_seq = NULL, lane = 0,
-                   due_at = farrier.now() + CASE WHEN s.wake_seq = s.claimed_wake_seq THEN f.due_in ELSE '0' END
-              FROM unnest(failed_runs, failed_dues) f (run, due_in)
-             WHERE s.kind = of_kind AND s.id = f.run
-            RETURNING s.id, 'conflict', f.due_in <= interval '0' OR s.due_at <= farrier.now(), false, s.outcome_key, s.reruns;
+            RETURN QUERY SELECT f.run, 'conflict', f.due_in FROM unnest(failed_runs, failed_dues) f (run, due_in);
             won := ARRAY(SELECT w FROM unnest(won) w WHERE w <> ALL (failed_runs));
         END IF;
     END IF;
@@ -1522,74 +1481,106 @@ BEGIN
 
     IF cardinality(moved) > 0 THEN
         PERFORM farrier.record_moves(of_kind, controller, CASE WHEN all_won THEN NULL ELSE won END, moved, versions, layers,
-            from_values, to_values, commit_runs.entered, causes, reasons, sources, move_tokens);
+            from_values, to_values, commit_runs.entered, causes, reasons, sources);
     END IF;
     IF cardinality(told) > 0 THEN
-        INSERT INTO farrier.outcomes AS o (kind, id, at, outcome)
-        SELECT of_kind, r.id, farrier.now(), r.outcome::jsonb FROM unnest(told, commit_runs.outcomes) AS r (id, outcome)
+        INSERT INTO farrier.outcomes AS o (kind, id, at, outcome, key)
+        SELECT of_kind, r.id, farrier.now(), r.outcome::jsonb, r.key FROM unnest(told, commit_runs.outcomes, keys) AS r (id, outcome, key)
          WHERE all_won OR r.id = ANY (won)
-            ON CONFLICT (kind, id) DO UPDATE SET at = excluded.at, outcome = excluded.outcome;
+            ON CONFLICT (kind, id) DO UPDATE SET at = excluded.at, outcome = excluded.outcome, key = excluded.key;
     END IF;
-
-    -- Each row is found by its key and updated by its ctid, whatever the planner estimates; see schedule/release.sql. A row that
-    -- is kept takes over wake_seq: the load that follows sees the causes of all wake requests so far.
-    RETURN QUERY
-    WITH ours AS MATERIALIZED (
-        SELECT s.place, r.lane, r.delay, r.step, r.outcome_key, coalesce(r.step = 1, false) AND next_token IS NOT NULL AS keep
-          FROM unnest(ids, lanes, delays, steps, keys) AS r (id, lane, delay, step, outcome_key)
-         CROSS JOIN LATERAL (SELECT ctid AS place FROM farrier.schedule WHERE kind = of_kind AND id = r.id) s
-         WHERE r.lane IS NOT NULL AND (all_won OR r.id = ANY (won))
-    )
-    UPDATE farrier.schedule s
-       SET owner = CASE WHEN ours.keep THEN controller END,
-           claim_token = CASE WHEN ours.keep THEN next_token END,
-           claimed_wake_seq = CASE WHEN ours.keep THEN s.wake_seq END,
-           outcome_key = coalesce(ours.outcome_key, s.outcome_key),
-           reruns = coalesce(s.reruns + ours.step, 0),
-           lane = CASE WHEN s.wake_seq = s.claimed_wake_seq THEN ours.lane ELSE 0 END,
-           due_at = farrier.now() + CASE WHEN ours.keep THEN next_lease
-                                         WHEN s.wake_seq = s.claimed_wake_seq THEN ours.delay
-                                         ELSE interval '0' END
-      FROM ours
-     WHERE s.ctid = ours.place
-    RETURNING s.id, 'committed', s.lane = 0 AND NOT ours.keep, ours.keep, s.outcome_key, s.reruns;
-    -- Rows that leave the schedule, unless the resource was enqueued meanwhile: then the row stays for one more run.
-    IF array_position(lanes, NULL) IS NOT NULL THEN
-        RETURN QUERY
-        WITH ended AS (
-            SELECT r.id FROM unnest(ids, lanes) r (id, lane) WHERE r.lane IS NULL AND (all_won OR r.id = ANY (won))
-        ), gone AS (
-            DELETE FROM farrier.schedule s USING ended
-             WHERE s.kind = of_kind AND s.id = ended.id AND s.wake_seq = s.claimed_wake_seq
-            RETURNING s.id
-        ), woken AS (
-            UPDATE farrier.schedule s
-               SET owner = NULL, claim_token = NULL, claimed_wake_seq = NULL, lane = 0, due_at = farrier.now()
-              FROM ended
-             WHERE s.kind = of_kind AND s.id = ended.id AND s.wake_seq <> s.claimed_wake_seq
-            RETURNING s.id
-        )
-        SELECT g.id, 'committed', false, false, NULL::integer, NULL::smallint FROM gone g
-        UNION ALL SELECT w.id, 'committed', true, false, NULL::integer, NULL::smallint FROM woken w;
+    IF cardinality(woken) > 0 THEN
+        DELETE FROM farrier.wakes w USING unnest(woken, commit_runs.wakes) r (resource, id)
+         WHERE w.kind = of_kind AND w.resource = r.resource AND w.id = r.id AND (all_won OR r.resource = ANY (won));
+    END IF;
+    IF cardinality(acted) > 0 THEN
+        DELETE FROM farrier.effects e
+         WHERE e.kind = of_kind AND e.resource = ANY (acted) AND (all_won OR e.resource = ANY (won));
     END IF;
     -- Checks deferred constraints before the verdicts are returned: what they refuse is never reported as committed.
     SET CONSTRAINTS ALL IMMEDIATE;
+    RETURN QUERY SELECT w, 'committed', interval '0' FROM unnest(won) w;
 END $$;
 
--- Enqueues a resource: its handler runs as soon as possible after COMMIT, where apply_wakes applies the request. May be repeated.
--- FR400 for a null or a kind that is too long; FR404, at COMMIT, for a resource that is not on the schedule.
+-- Enqueues a resource: its handler runs as soon as possible after COMMIT. May be repeated. FR400 for a null or an unknown kind,
+-- FR404 for a resource that does not exist or has ended; one whose registration has not committed does not exist yet.
 CREATE OR REPLACE FUNCTION farrier.enqueue(kind text, id bigint) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
-    IF char_length(kind) > 40 THEN
-        RAISE EXCEPTION 'a kind has at most 40 characters; got %', char_length(kind)
-            USING ERRCODE = 'FR400', HINT = 'SELECT kind FROM farrier.kinds lists those besides node and maas_region.';
-    END IF;
     IF kind IS NULL OR id IS NULL THEN
         RAISE EXCEPTION 'a kind and an id were expected; got % and %', coalesce(quote_literal(kind), 'null'), coalesce(id::text, 'null')
             USING ERRCODE = 'FR400';
     END IF;
-    INSERT INTO wake_requests (kind, id) VALUES ($1, $2);
+    IF NOT is_living($1, $2) THEN
+        RAISE EXCEPTION 'there is no % with id %: it was never registered, or has ended', kind, id
+            USING ERRCODE = 'FR404', HINT = 'A deleted resource takes no requests; a new registration makes a new id.';
+    END IF;
+    INSERT INTO wakes (kind, resource) VALUES ($1, $2);
+END $$;
+
+-- Returns those of these shards that the controller owns under these epochs, and locks them until the transaction ends: a
+-- controller that takes a shard over skips it meanwhile, so what the transaction writes is visible before the other one loads.
+-- A comparison without the lock would let the takeover pass beside an open transaction.
+CREATE OR REPLACE FUNCTION farrier.hold_shards(of_kind text, controller uuid, of_shards smallint[], epochs bigint[]) RETURNS smallint[]
+    LANGUAGE sql AS $$
+    SELECT coalesce(array_agg(h.shard), '{}') FROM (
+        SELECT s.shard FROM farrier.shards s JOIN unnest(of_shards, epochs) o (shard, epoch) ON o.shard = s.shard
+         WHERE s.kind = of_kind AND s.owner = controller AND s.epoch = o.epoch
+         ORDER BY s.shard FOR SHARE OF s) h
+$$;
+
+-- Returns whether a resource exists and has not ended; null for a kind without a table.
+CREATE OR REPLACE FUNCTION farrier.is_living(of_kind text, of_id bigint) RETURNS boolean
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    found boolean;
+BEGIN
+    CASE of_kind
+        WHEN 'node' THEN RETURN EXISTS (SELECT FROM nodes n WHERE n.id = of_id AND n.status <> 'deleted');
+        WHEN 'maas_region' THEN RETURN EXISTS (SELECT FROM maas_regions r WHERE r.id = of_id);
+        ELSE
+            EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE id = $1 AND ended_at IS NULL)', relation_of(of_kind)) INTO found USING of_id;
+            RETURN found;
+    END CASE;
+END $$;
+
+-- Returns the resources of these shards that a controller has to know: those that have not ended, and those with a wake or the
+-- mark of a step, which are `woken`.
+CREATE OR REPLACE FUNCTION farrier.list_shards(of_kind text, of_shards smallint[]) RETURNS TABLE (id bigint, woken boolean)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    RETURN QUERY SELECT w.resource, true FROM wakes w WHERE w.kind = of_kind AND shard_of(w.resource) = ANY (of_shards)
+                 UNION SELECT e.resource, true FROM effects e WHERE e.kind = of_kind AND shard_of(e.resource) = ANY (of_shards);
+    CASE of_kind
+        WHEN 'node' THEN RETURN QUERY SELECT n.id, false FROM nodes n WHERE shard_of(n.id) = ANY (of_shards) AND n.status <> 'deleted';
+        WHEN 'maas_region' THEN RETURN QUERY SELECT r.id, false FROM maas_regions r WHERE shard_of(r.id) = ANY (of_shards);
+        ELSE RETURN QUERY EXECUTE format('SELECT id, false FROM %s WHERE farrier.shard_of(id) = ANY ($1) AND ended_at IS NULL', relation_of(of_kind)) USING of_shards;
+    END CASE;
+END $$;
+
+-- Makes the shards of a kind. May be repeated.
+CREATE OR REPLACE FUNCTION farrier.make_shards(of_kind text) RETURNS void
+    LANGUAGE sql SET search_path = farrier, pg_temp AS $$
+    INSERT INTO shards (kind, shard) SELECT of_kind, generate_series(0, 63) ON CONFLICT DO NOTHING;
+$$;
+
+-- Marks steps that are about to change something outside, one for each resource, and returns those that were marked: not those of
+-- shards that this controller does not own under these epochs. A controller that finds a mark without a step recovers first.
+CREATE OR REPLACE FUNCTION farrier.mark_effects(
+    of_kind text, controller uuid, of_shards smallint[], epochs bigint[], ids bigint[], steps text[]) RETURNS SETOF bigint
+    LANGUAGE plpgsql AS $$
+DECLARE
+    held smallint[] := farrier.hold_shards(of_kind, controller, of_shards, epochs);
+BEGIN
+    PERFORM farrier.on_disk();
+    RETURN QUERY
+    INSERT INTO farrier.effects AS e (kind, resource, epoch, step)
+    SELECT of_kind, r.id, o.epoch, r.step
+      FROM unnest(ids, steps) r (id, step) JOIN unnest(of_shards, epochs) o (shard, epoch) ON o.shard = farrier.shard_of(r.id)
+     WHERE o.shard = ANY (held)
+     ORDER BY r.id
+        ON CONFLICT (kind, resource) DO UPDATE SET epoch = excluded.epoch, step = excluded.step, begun_at = farrier.now()
+    RETURNING e.resource;
 END $$;
 
 -- Sets outcomes.error_at: since when every run of the resource has ended in the same error. Trigger function.
@@ -1597,6 +1588,17 @@ CREATE OR REPLACE FUNCTION farrier.note_error() RETURNS trigger LANGUAGE plpgsql
 BEGIN
     NEW.error_at := CASE WHEN TG_OP = 'UPDATE' AND OLD.error = NEW.outcome ->> 'error' THEN least(OLD.error_at, NEW.at) ELSE NEW.at END;
     RETURN NEW;
+END $$;
+
+-- Notifies channel farrier_wake of new wakes at COMMIT: `KIND:ID,ID,...`, or `KIND:*` for more than a notification holds. AFTER
+-- INSERT trigger on wakes.
+CREATE OR REPLACE FUNCTION farrier.notify_wakes() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    PERFORM pg_notify('farrier_wake', n.kind || ':' || CASE WHEN n.many <= 300 THEN n.ids ELSE '*' END)
+       FROM (SELECT d.kind, count(*) AS many, string_agg(d.resource::text, ',' ORDER BY d.resource) AS ids
+               FROM (SELECT DISTINCT kind, resource FROM new_rows) d GROUP BY d.kind) n;
+    RETURN NULL;
 END $$;
 
 -- Returns the part of changes that belongs to these runs. changes is what commit_runs hands to a kind's writer: an object of
@@ -1608,26 +1610,34 @@ CREATE OR REPLACE FUNCTION farrier.of_runs(changes jsonb, runs bigint[]) RETURNS
                         WHERE (c ->> 'run')::bigint = ANY (runs)) AS kept
           FROM jsonb_each(changes) e) section);
 
--- Records in history the moves of rows that this controller has claimed, under the tokens of their claims; FR409 for any other
--- row. `won` limits the moves to these runs; null: all. Called by commit_runs and write_details. Runs as the owner, because no
--- role may insert into history.
+-- Makes the COMMIT of the transaction wait until it is on disk, whatever the setting of the session is. Returns true.
+CREATE OR REPLACE FUNCTION farrier.on_disk() RETURNS boolean
+    LANGUAGE sql VOLATILE AS $$
+    SELECT set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN 'on'
+                                                 ELSE current_setting('synchronous_commit') END, true) IS NOT NULL
+$$;
+
+-- Records in history the moves of resources whose shards this controller owns; FR409 for any other resource. `won` limits the
+-- moves to these runs; null: all. Called by commit_runs and write_details. Runs as the owner, because no role may insert into
+-- history.
 CREATE OR REPLACE FUNCTION farrier.record_moves(
     of_kind text, controller uuid, won bigint[], moved bigint[], versions bigint[], layers text[], from_values text[], to_values text[],
-    entered timestamptz[], causes text[], reasons text[], sources text[], move_tokens bigint[]) RETURNS void
+    entered timestamptz[], causes text[], reasons text[], sources text[]) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     recorded bigint;
 BEGIN
-    INSERT INTO history (kind, id, version, layer, from_value, to_value, at, seconds_in_source, cause, reason, source, controller, claim_token)
+    INSERT INTO history (kind, id, version, layer, from_value, to_value, at, seconds_in_source, cause, reason, source, controller, epoch)
     SELECT of_kind, r.id, r.version, r.layer, r.from_value, r.to_value, farrier.now(),
-           CASE WHEN r.entered IS NOT NULL THEN extract(epoch FROM greatest(farrier.now() - r.entered, '0')) END, r.cause, r.reason, r.source, record_moves.controller, r.token
-      FROM unnest(moved, versions, layers, from_values, to_values, record_moves.entered, causes, reasons, sources, move_tokens)
-           AS r (id, version, layer, from_value, to_value, entered, cause, reason, source, token)
-     WHERE (won IS NULL OR r.id = ANY (won))
-       AND EXISTS (SELECT FROM schedule s WHERE s.kind = of_kind AND s.id = r.id AND s.claim_token = r.token AND s.owner = record_moves.controller);
+           CASE WHEN r.entered IS NOT NULL THEN extract(epoch FROM greatest(farrier.now() - r.entered, '0')) END, r.cause, r.reason, r.source,
+           s.owner, s.epoch
+      FROM unnest(moved, versions, layers, from_values, to_values, record_moves.entered, causes, reasons, sources)
+           AS r (id, version, layer, from_value, to_value, entered, cause, reason, source)
+      JOIN shards s ON s.kind = of_kind AND s.shard = shard_of(r.id) AND s.owner = record_moves.controller
+     WHERE won IS NULL OR r.id = ANY (won);
     GET DIAGNOSTICS recorded = ROW_COUNT;
     IF recorded < (SELECT count(*) FROM unnest(moved) m (id) WHERE won IS NULL OR m.id = ANY (won)) THEN
-        RAISE EXCEPTION 'history is recorded for rows that this controller has claimed'
+        RAISE EXCEPTION 'history is recorded for resources whose shards this controller owns'
             USING ERRCODE = 'FR409', HINT = 'farrier.commit_runs records it.';
     END IF;
 END $$;
@@ -1638,12 +1648,32 @@ CREATE OR REPLACE FUNCTION farrier.runs_without(changes jsonb, runs bigint[]) RE
     RETURN farrier.of_runs(changes, ARRAY(
         SELECT c.run FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (runs)));
 
--- Puts a new resource on the schedule. Its first run is due at a random time within spread, so that a bulk load does not run at
--- once.
-CREATE OR REPLACE FUNCTION farrier.schedule_new(kind text, id bigint, spread interval DEFAULT '30 seconds') RETURNS void
-    LANGUAGE sql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
-    INSERT INTO farrier.schedule (kind, id, due_at) VALUES ($1, $2, farrier.now() + random() * $3);
-$$;
+-- Settles runs whose commit got no reply: locks each resource and increments its version, so that the commit has happened before,
+-- or can never happen. Returns which moved a layer, from history: versions are the versions that the runs were decided on.
+CREATE OR REPLACE FUNCTION farrier.settle_runs(of_kind text, controller uuid, ids bigint[], versions bigint[])
+    RETURNS TABLE (id bigint, at timestamptz)
+    LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM farrier.on_disk();
+    EXECUTE format('UPDATE %1$s r SET version = r.version + 1 FROM (SELECT id FROM %1$s WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE) l WHERE r.id = l.id',
+                   farrier.table_of(of_kind)) USING ids;
+    RETURN QUERY SELECT r.id, min(h.at) FROM unnest(ids, versions) r (id, version)
+      LEFT JOIN farrier.history h ON h.kind = of_kind AND h.id = r.id AND h.version = r.version + 1 AND h.controller = settle_runs.controller
+     GROUP BY r.id;
+END $$;
+
+-- Returns the shard of a resource.
+CREATE OR REPLACE FUNCTION farrier.shard_of(id bigint) RETURNS smallint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN (id % 64)::smallint;
+
+-- Returns the table of a kind's resources, also for those that are not in kinds; see relation_of.
+CREATE OR REPLACE FUNCTION farrier.table_of(of_kind text) RETURNS regclass
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    RETURN CASE of_kind WHEN 'node' THEN 'nodes'::regclass WHEN 'maas_region' THEN 'maas_regions'::regclass ELSE relation_of(of_kind) END;
+END $$;
 
 -- =====================================================================================================================
 -- Functions: history
@@ -1651,7 +1681,7 @@ $$;
 
 -- Examines up to `most` rows of history from before cutoff, oldest first, after the given key (nulls: from the beginning), and
 -- deletes those that are no longer needed; with really false, it only counts them. The newest row of each layer is needed while
--- its resource is scheduled, because it says how the resource came to its state. Returns how many rows it examined and deleted,
+-- its resource has not ended, because it says how the resource came to its state. Returns how many rows it examined and deleted,
 -- and the key of the last one. The only way to delete history: it runs as the owner, and no role may.
 CREATE OR REPLACE FUNCTION farrier.prune_history(
     cutoff timestamptz, after_at timestamptz, after_id bigint, after_version bigint, after_kind text, after_layer text,
@@ -1671,7 +1701,7 @@ CREATE OR REPLACE FUNCTION farrier.prune_history(
         SELECT l.place FROM looked l
          WHERE (SELECT true FROM farrier.history n
                  WHERE n.kind = l.kind AND n.id = l.id AND n.version > l.version AND n.layer = l.layer LIMIT 1) IS NOT NULL
-            OR (SELECT true FROM farrier.schedule s WHERE s.kind = l.kind AND s.id = l.id LIMIT 1) IS NULL
+            OR NOT farrier.is_living(l.kind, l.id)
     ), gone AS (
         DELETE FROM farrier.history h WHERE really AND h.ctid = ANY (ARRAY(SELECT s.place FROM spent s))
     )
@@ -1680,11 +1710,11 @@ CREATE OR REPLACE FUNCTION farrier.prune_history(
       LEFT JOIN (SELECT * FROM looked ORDER BY at DESC, id DESC, version DESC, kind DESC, layer DESC LIMIT 1) l ON true;
 $$;
 
--- Records the first row of a layer in history: from nothing to its first value, and who caused it. The controller and the token
+-- Records the first row of a layer in history: from nothing to its first value, and who caused it. The controller and the epoch
 -- of such a row are zero. Runs with the rights of its caller, a function of the owner: no role may insert into history.
 CREATE OR REPLACE FUNCTION farrier.record_beginning(kind text, id bigint, version bigint, layer text, value text, cause text, reason text) RETURNS void
     LANGUAGE sql SET search_path = farrier, pg_temp AS $$
-    INSERT INTO farrier.history (kind, id, version, layer, to_value, at, cause, reason, source, controller, claim_token)
+    INSERT INTO farrier.history (kind, id, version, layer, to_value, at, cause, reason, source, controller, epoch)
     VALUES ($1, $2, $3, $4, $5, farrier.now(), $6, $7, 'database', '00000000-0000-0000-0000-000000000000', 0);
 $$;
 
@@ -2151,7 +2181,7 @@ BEGIN
     END IF;
 END $$;
 
--- Registers a node, puts it on the schedule, and returns its id. Nothing that writes to a BMC or to MAAS starts by itself: the
+-- Registers a node, enqueues it, and returns its id. Nothing that writes to a BMC or to MAAS starts by itself: the
 -- onboarding has no mode until an intent gives it one. With bootstrap_token there is no onboarding yet: the node waits for its
 -- agent. All supported versions of the API register alike; api_version is only checked. FR400 for malformed values, FR406 for the
 -- version, unique_violation for a name, MAAS id, BMC, MAC address or token that another node has.
@@ -2190,7 +2220,7 @@ BEGIN
        FROM (VALUES ('status', first_status), ('management', first_management), ('onboarding', CASE WHEN onboarding IS NOT NULL THEN 'pending' END))
            AS l (layer, value)
      WHERE l.value IS NOT NULL;
-    PERFORM schedule_new('node', new_id);
+    PERFORM enqueue('node', new_id);
     RETURN new_id;
 EXCEPTION
     WHEN unique_violation OR exclusion_violation THEN
@@ -2327,8 +2357,8 @@ BEGIN
         END IF;
         PERFORM record_moves('node', s.owner, NULL, ARRAY[d.run], ARRAY[was.version], ARRAY['details.' || after.key],
                              ARRAY[before ->> after.key], ARRAY[coalesce(after.value #>> '{}', '(none)')], ARRAY[NULL::timestamptz],
-                             ARRAY[d.cause], ARRAY[d.reason], ARRAY['write_details'], ARRAY[s.claim_token])
-           FROM jsonb_each(details_of(becomes)) after JOIN schedule s ON s.kind = 'node' AND s.id = d.run
+                             ARRAY[d.cause], ARRAY[d.reason], ARRAY['write_details'])
+           FROM jsonb_each(details_of(becomes)) after JOIN shards s ON s.kind = 'node' AND s.shard = shard_of(d.run)
           WHERE after.value IS DISTINCT FROM before -> after.key;
     END LOOP;
 END $$;
@@ -2349,7 +2379,7 @@ DECLARE
 BEGIN
     IF changes ? 'ends' THEN
         -- A run whose task has ended meanwhile, or is just being finished, is decided again. Waiting for the agent's COMMIT would
-        -- deadlock: that waits for the schedule row, to enqueue the node.
+        -- deadlock: its transaction may wait for the node.
         WITH asked AS (
             SELECT c.run, c.task FROM jsonb_to_recordset(changes -> 'ends') c (run bigint, task bigint)
         ), free AS MATERIALIZED (
@@ -2373,6 +2403,10 @@ BEGIN
         changes := farrier.of_runs(changes, ARRAY(SELECT f FROM unnest(fit) f WHERE f <> ALL (overtaken)));
     END IF;
 
+    -- A commit that writes anything increments the version, so that a commit whose reply was lost can be settled.
+    UPDATE farrier.nodes n SET version = n.version + 1
+      FROM jsonb_to_recordset(changes -> 'runs') c (run bigint, writes boolean)
+     WHERE n.id = c.run AND c.writes;
     IF changes ? 'nodes' THEN
         IF changes ?| '{new_onboardings,new_decommissions,onboardings,decommissions}' THEN
             PERFORM farrier.write_workflows(changes);
@@ -3076,7 +3110,7 @@ END $$;
 CREATE OR REPLACE FUNCTION farrier.wake_for_intents() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
-    INSERT INTO wake_requests (kind, id) SELECT DISTINCT 'node', node_id FROM new_rows;
+    INSERT INTO wakes (kind, resource) SELECT DISTINCT 'node', node_id FROM new_rows;
     RETURN NULL;
 END $$;
 
@@ -3105,8 +3139,6 @@ DECLARE
     region record;
     users text;
 BEGIN
-    -- The schedule row comes first, as in a commit.
-    PERFORM FROM schedule s JOIN maas_regions r ON r.id = s.id WHERE s.kind = 'maas_region' AND r.site = given FOR UPDATE OF s;
     SELECT r.id, r.state INTO region FROM maas_regions r WHERE r.site = given FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no region of a site % is known', coalesce(quote_literal(given), 'null')
@@ -3123,7 +3155,7 @@ BEGIN
         RAISE EXCEPTION 'nodes of site % have machines in its region: %', given, users
             USING ERRCODE = 'FR409', HINT = 'Remove these nodes first, or put the site back into the settings.';
     END IF;
-    DELETE FROM schedule s WHERE s.kind = 'maas_region' AND s.id = region.id;
+    DELETE FROM wakes w WHERE w.kind = 'maas_region' AND w.resource = region.id;
     DELETE FROM outcomes o WHERE o.kind = 'maas_region' AND o.id = region.id;
     DELETE FROM maas_regions r WHERE r.id = region.id;
 END $$;
@@ -3159,11 +3191,9 @@ CREATE OR REPLACE FUNCTION farrier.maas_observation(node_id bigint, system_id te
              WHERE o.node_id = $1 AND o.source = 'maas' AND o.system_id = $2
                AND o.read_at >= coalesce(r.since, '-infinity'));
 
--- Returns the nodes that these readings affect, and locks their schedule rows in the order of ids: nodes whose reading differs
--- from the stored one in a field that handlers decide on (telling), nodes whose workflow can see a first reading since its stage
--- began or since the region is another one, and nodes whose status the reading has contradicted for confirmed_after. The schedule
--- rows are locked before any observation is, as in a commit of nodes, so that the two cannot deadlock. A node without a schedule
--- row is left out.
+-- Returns the nodes that these readings affect: nodes whose reading differs from the stored one in a field that handlers decide
+-- on (telling), nodes whose workflow can see a first reading since its stage began or since the region is another one, and nodes
+-- whose status the reading has contradicted for confirmed_after.
 CREATE OR REPLACE FUNCTION farrier.nodes_told(readings jsonb) RETURNS bigint[]
     LANGUAGE plpgsql
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -3186,7 +3216,7 @@ BEGIN
                                         OR o.detail -> 'last_sync' IS DISTINCT FROM c.detail -> 'last_sync'))
         OR (n.status IN ('active', 'offline', 'quarantined') AND c.state <> 'deployed'
             AND o.read_at - o.since < enough AND c.read_at - o.since >= enough);
-    RETURN ARRAY(SELECT s.id FROM farrier.schedule s WHERE s.kind = 'node' AND s.id = ANY (told) ORDER BY s.id FOR NO KEY UPDATE OF s);
+    RETURN told;
 END $$;
 
 -- Raises FR400 for a maas_id that is no system id of MAAS: no region has such a machine, and each reading of it would cost a
@@ -3219,19 +3249,14 @@ CREATE OR REPLACE FUNCTION farrier.region_outages(site text) RETURNS json
                  WHERE h.kind = 'maas_region' AND h.id = r.id AND h.layer = 'state' ORDER BY h.version DESC LIMIT 100) h
           WHERE r.site = $1 AND h.from_value <> 'observing' AND h.at > farrier.now() - interval '7 days')) o);
 
--- Records the regions that a controller has configured: [{site, url, motion_seconds, sweep_seconds}]. Schedules new ones and
--- enqueues known ones, which are due at once; leaves those that are not named, because another controller may have them. What was
--- read from another URL no longer counts. May be repeated. Locks the schedule rows in the order of ids, before the regions.
+-- Records the regions that a controller has configured: [{site, url, motion_seconds, sweep_seconds}]. Enqueues them, and leaves
+-- those that are not named, because another controller may have them. What was read from another URL no longer counts. May be
+-- repeated. Locks the regions in the order of ids.
 CREATE OR REPLACE FUNCTION farrier.set_sites(sites jsonb) RETURNS void
     LANGUAGE plpgsql AS $$
-DECLARE
-    made bigint;
 BEGIN
-    -- The schedule rows come first, as in a commit.
-    PERFORM FROM farrier.schedule s
-     WHERE s.kind = 'maas_region'
-       AND s.id IN (SELECT r.id FROM farrier.maas_regions r JOIN jsonb_to_recordset(sites) c (site text) ON c.site = r.site)
-     ORDER BY s.id FOR NO KEY UPDATE;
+    PERFORM FROM farrier.maas_regions r
+     WHERE r.site IN (SELECT c.site FROM jsonb_to_recordset(sites) c (site text)) ORDER BY r.id FOR NO KEY UPDATE;
     UPDATE farrier.maas_regions r
        SET version = r.version + 1, motion_every = make_interval(secs => c.motion_seconds),
            sweep_every = make_interval(secs => c.sweep_seconds), identified_at = NULL, next_try_at = NULL,
@@ -3244,18 +3269,13 @@ BEGIN
            username = CASE WHEN r.url = c.url THEN r.username END
       FROM jsonb_to_recordset(sites) c (site text, url text, motion_seconds double precision, sweep_seconds double precision)
      WHERE r.site = c.site;
+    INSERT INTO farrier.maas_regions (site, url, motion_every, sweep_every, configured_at)
+    SELECT c.site, c.url, make_interval(secs => c.motion_seconds), make_interval(secs => c.sweep_seconds), farrier.now()
+      FROM jsonb_to_recordset(sites) c (site text, url text, motion_seconds double precision, sweep_seconds double precision)
+     ORDER BY c.site
+        ON CONFLICT (site) DO NOTHING;
     PERFORM farrier.enqueue('maas_region', r.id) FROM farrier.maas_regions r
       JOIN jsonb_to_recordset(sites) c (site text) ON c.site = r.site;
-    FOR made IN
-        INSERT INTO farrier.maas_regions (site, url, motion_every, sweep_every, configured_at)
-        SELECT c.site, c.url, make_interval(secs => c.motion_seconds), make_interval(secs => c.sweep_seconds), farrier.now()
-          FROM jsonb_to_recordset(sites) c (site text, url text, motion_seconds double precision, sweep_seconds double precision)
-         ORDER BY c.site
-            ON CONFLICT (site) DO NOTHING
-        RETURNING id
-    LOOP
-        PERFORM farrier.schedule_new('maas_region', made, '0');
-    END LOOP;
 END $$;
 
 -- Returns the fields of an observation that a node's handler decides on.
@@ -3297,6 +3317,9 @@ BEGIN
         RETURN QUERY SELECT c.run, interval '0' FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (fit);
         changes := farrier.of_runs(changes, fit);
     END IF;
+    UPDATE farrier.maas_regions r SET version = r.version + 1
+      FROM jsonb_to_recordset(changes -> 'runs') c (run bigint, writes boolean)
+     WHERE r.id = c.run AND c.writes;
     IF changes ? 'regions' THEN
         UPDATE farrier.maas_regions r
            SET version = r.version + 1, state = c.state,
@@ -3604,7 +3627,7 @@ BEGIN
 END $$;
 
 -- Removes a kind; FR409 while a resource of it has not ended. Its table stays, and so do its history and requests, of which
--- pending ones are rejected; its schedule rows, outcomes and numbers go. Locks the table against all other access until the
+-- pending ones are rejected; its shards, wakes, marks, outcomes and numbers go. Locks the table against all other access until the
 -- transaction ends. Also removes a kind whose table was dropped. FR400 for an unknown kind.
 CREATE OR REPLACE FUNCTION farrier.forget_kind(of_kind text) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
@@ -3626,7 +3649,9 @@ BEGIN
         END LOOP;
     END IF;
     PERFORM free_numbers(n.kind, n.id) FROM (SELECT DISTINCT kind, id FROM pool_numbers WHERE kind = of_kind) n;
-    DELETE FROM schedule WHERE kind = of_kind;
+    DELETE FROM shards WHERE kind = of_kind;
+    DELETE FROM wakes WHERE kind = of_kind;
+    DELETE FROM effects WHERE kind = of_kind;
     UPDATE resource_intents i SET status = 'rejected', reason = 'its kind was removed', answered_at = farrier.now()
      WHERE i.kind = of_kind AND i.status = 'pending';
     DELETE FROM outcomes WHERE kind = of_kind;
@@ -3675,11 +3700,11 @@ BEGIN
     END LOOP;
 END $$;
 
--- Returns the resources of a kind, or (null) of all kinds, each with its last outcome and when its next run is due; with ended,
+-- Returns the resources of a kind, or (null) of all kinds, each with its last outcome; with ended,
 -- also those that have ended. FR400 for an unknown kind, FR409 for one whose table was dropped.
 CREATE OR REPLACE FUNCTION farrier.list_resources(of_kind text, ended boolean DEFAULT false)
     RETURNS TABLE (kind text, id bigint, name text, site text, state text, state_entered_at timestamptz, created_at timestamptz,
-                   ended_at timestamptz, last_error text, detail jsonb, outcome jsonb, outcome_at timestamptz, due_at timestamptz)
+                   ended_at timestamptz, last_error text, detail jsonb, outcome jsonb, outcome_at timestamptz)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     one record;
@@ -3689,10 +3714,9 @@ BEGIN
         RETURN QUERY EXECUTE format(
             'SELECT $1, r.id, r.name, r.site, r.state, r.state_entered_at, r.created_at, r.ended_at, r.last_error,
                     %s,
-                    o.outcome, o.at, s.due_at
+                    o.outcome, o.at
                FROM %s r
                LEFT JOIN farrier.outcomes o ON o.kind = $1 AND o.id = r.id
-               LEFT JOIN farrier.schedule s ON s.kind = $1 AND s.id = r.id
               WHERE $2 OR r.ended_at IS NULL
               ORDER BY r.name, r.id', detail_of(one.kind, one.relation), one.relation) USING one.kind, ended;
     END LOOP;
@@ -3752,6 +3776,7 @@ BEGIN
         EXECUTE format('CREATE TRIGGER %1$I %2$s ON %3$s FOR EACH ROW %4$s EXECUTE FUNCTION farrier.%1$I(%5$L)',
             one.name, one.at, relation, one.condition, kind);
     END LOOP;
+    PERFORM make_shards(kind);
     PERFORM grant_kind_rights(relation);
 END $$;
 
@@ -3759,16 +3784,6 @@ END $$;
 CREATE OR REPLACE FUNCTION farrier.name_index(of_kind text) RETURNS text
     LANGUAGE sql IMMUTABLE
     RETURN of_kind || '_live_name';
-
--- Rejects the pending requests of a resource that leaves the schedule: no run follows that could decide on them. A later request
--- is enqueued, which keeps the row on the schedule, or fails because there is none. AFTER DELETE trigger on schedule.
-CREATE OR REPLACE FUNCTION farrier.refuse_leftovers() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
-BEGIN
-    UPDATE resource_intents i SET status = 'rejected', reason = format('this %s has ended', replace(OLD.kind, '_', ' ')), answered_at = farrier.now()
-     WHERE i.kind = OLD.kind AND i.resource_id = OLD.id AND i.status = 'pending';
-    RETURN NULL;
-END $$;
 
 -- Keeps farrier.resources empty (FR409): it is the template of the tables of kinds. Trigger function.
 CREATE OR REPLACE FUNCTION farrier.refuse_template_row() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -3811,12 +3826,11 @@ BEGIN
     RETURN found_name;
 END $$;
 
--- Puts a new resource on the schedule, enqueues it, and records its first state in history, with the request and the requester
+-- Enqueues a new resource, and records its first state in history, with the request and the requester
 -- that validate_resource_intent has set. AFTER INSERT trigger on the table of every kind; the argument is the kind.
 CREATE OR REPLACE FUNCTION farrier.schedule_resource() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
-    PERFORM schedule_new(TG_ARGV[0], NEW.id, '0');
     PERFORM enqueue(TG_ARGV[0], NEW.id);
     PERFORM record_beginning(TG_ARGV[0], NEW.id, NEW.version, 'state', NEW.state,
         coalesce('intent ' || nullif(current_setting('farrier.created_for', true), ''), 'created'),
@@ -3840,7 +3854,8 @@ BEGIN
                    'state_entered_at', r.state_entered_at, 'created_at', r.created_at, 'ended_at', r.ended_at,
                    'last_error', r.last_error, 'default_limit', extract(epoch FROM s.sla), 'why_none', coalesce(s.why_none, ''),
                    'detail', %2$s,
-                   'outcome', o.outcome, 'outcome_at', o.at, 'next_run_at', c.due_at, 'running', c.claim_token IS NOT NULL)
+                   'outcome', o.outcome, 'outcome_at', o.at, 'step', e.step, 'step_begun_at', e.begun_at,
+                   'controller', so.controller, 'swept_at', so.swept_at)
           FROM (SELECT * FROM %1$s r
                  WHERE ($2 IS NULL OR r.id = $2) AND ($5 OR r.ended_at IS NULL)
                    AND (cardinality($3) = 0 OR r.state = ANY ($3) OR split_part(r.state, '/', 1) = ANY ($3))
@@ -3849,13 +3864,14 @@ BEGIN
                  ORDER BY r.name, r.id LIMIT $8) r
           LEFT JOIN farrier.kind_states s ON s.kind = $1 AND s.state = r.state
           LEFT JOIN farrier.outcomes o ON o.kind = $1 AND o.id = r.id
-          LEFT JOIN farrier.schedule c ON c.kind = $1 AND c.id = r.id
+          LEFT JOIN farrier.effects e ON e.kind = $1 AND e.resource = r.id
+          LEFT JOIN farrier.shard_owners so ON r.ended_at IS NULL AND so.kind = $1 AND so.shard = farrier.shard_of(r.id)
          ORDER BY r.name, r.id
     $q$, relation, detail_of(kind, relation)) USING kind, one_id, states, sites, ended, after_name, after_id, most;
 END $$;
 
 -- Writes the runs of a commit; the writer of kinds with one table. Returns the runs whose version is not the one in `runs`, of
--- which it writes nothing. Locks the rows in the order of ids. Sections: `kind` [{run, kind}], `runs` [{run, version}],
+-- which it writes nothing. Locks the rows in the order of ids. Sections: `kind` [{run, kind}], `runs` [{run, version, writes}],
 -- `resources` [{run, columns}], `answers` [{run, request, accepted, reason}]. The writer of a kind with more tables calls it
 -- first, and writes nothing of the runs that it returns.
 CREATE OR REPLACE FUNCTION farrier.write_resources(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
@@ -3875,6 +3891,8 @@ BEGIN
         RETURN QUERY SELECT c.run, interval '0' FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (fit);
         changes := farrier.of_runs(changes, fit);
     END IF;
+    EXECUTE format('UPDATE %s r SET version = r.version + 1 FROM jsonb_to_recordset($1) c (run bigint, writes boolean)
+                     WHERE r.id = c.run AND c.writes', relation) USING changes -> 'runs';
     columns := (SELECT string_agg(format('%1$I = c.%1$I', k), ', ' ORDER BY k)
                   FROM jsonb_object_keys(changes #> '{resources,0}') k WHERE k <> 'run');
     IF columns IS NOT NULL THEN
@@ -4021,7 +4039,7 @@ END $$;
 CREATE OR REPLACE FUNCTION farrier.wake_for_resource_intents() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
-    INSERT INTO wake_requests (kind, id) SELECT DISTINCT kind, resource_id FROM new_rows WHERE status = 'pending';
+    INSERT INTO wakes (kind, resource) SELECT DISTINCT kind, resource_id FROM new_rows WHERE status = 'pending';
     RETURN NULL;
 END $$;
 
@@ -4673,7 +4691,6 @@ BEGIN
        AND known.node IS NOT DISTINCT FROM join_partition.node THEN
         RETURN known.state;
     END IF;
-    -- Before the INSERT, so that COMMIT locks the schedule row before admit_member locks the partition's, as the loop does.
     PERFORM enqueue('ib_partition', of_id);
     INSERT INTO ib_members AS m (partition, guid, owner, node, membership)
     VALUES (of_id, port, join_partition.owner, join_partition.node, join_partition.membership)
@@ -4848,9 +4865,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Takes all locks that use_networks and the wake requests at its COMMIT need, and waits for none: raises lock_not_available
--- (55P03). The loop holds the schedule rows of its nodes meanwhile; commits of partitions and segments need those to enqueue
--- nodes, so waiting could deadlock. Called by write_nodes_and_networks.
+-- Takes all locks that use_networks needs, and waits for none: raises lock_not_available (55P03). The commit that calls it holds
+-- rows of nodes meanwhile, and clients lock these rows in an order of their own, so waiting could deadlock. Called by
+-- write_nodes_and_networks.
 CREATE OR REPLACE FUNCTION farrier.lock_networks(of_node bigint, segments text[], partitions text[]) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -4863,15 +4880,11 @@ DECLARE
     members bigint;
     got bigint;
 BEGIN
-    WITH held AS MATERIALIZED (
-        SELECT FROM farrier.schedule s
-         WHERE (s.kind = 'network_segment' AND s.id = ANY (lans)) OR (s.kind = 'ib_partition' AND s.id = ANY (fabrics))
-         ORDER BY s.kind, s.id FOR NO KEY UPDATE SKIP LOCKED
-    ), used AS MATERIALIZED (
+    WITH used AS MATERIALIZED (
         SELECT FROM farrier.segment_usage u WHERE u.segment = ANY (lans) ORDER BY u.segment FOR NO KEY UPDATE SKIP LOCKED
     )
-    SELECT (SELECT count(*) FROM held) + (SELECT count(*) FROM used) INTO got;
-    IF got < 2 * cardinality(lans) + cardinality(fabrics) THEN
+    SELECT count(*) FROM used INTO got;
+    IF got < cardinality(lans) THEN
         RAISE EXCEPTION 'what node % uses is being changed by others', of_node USING ERRCODE = 'lock_not_available';
     END IF;
     SELECT count(*) INTO members FROM farrier.ib_members m WHERE m.partition = ANY (fabrics)
@@ -5009,7 +5022,7 @@ END $$;
 CREATE OR REPLACE FUNCTION farrier.wake_members() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
-    INSERT INTO wake_requests (kind, id)
+    INSERT INTO wakes (kind, resource)
     SELECT DISTINCT 'node', n.id FROM was JOIN became USING (partition, guid) JOIN nodes n ON n.id = became.node
      WHERE (was.state, was.reason) IS DISTINCT FROM (became.state, became.reason) AND became.state IN ('applied', 'refused')
        AND n.live_workflow_kind = 'onboarding';
@@ -5019,7 +5032,7 @@ END $$;
 -- Enqueues the nodes that are being onboarded and are to use this segment or partition.
 CREATE OR REPLACE FUNCTION farrier.wake_users(of_kind text, called text) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
-    INSERT INTO wake_requests (kind, id)
+    INSERT INTO wakes (kind, resource)
     SELECT 'node', n.id FROM node_uses u JOIN nodes n ON n.id = u.node
      WHERE u.kind = of_kind AND u.name = called AND n.live_workflow_kind = 'onboarding';
 $$;
@@ -5074,6 +5087,18 @@ BEGIN
     END IF;
     RETURN QUERY SELECT w.run, w.due_in FROM farrier.write_nodes(changes) w;
 END $$;
+
+-- =====================================================================================================================
+-- Views: loop
+-- =====================================================================================================================
+
+-- Which controller runs the resources of each shard, and when it had last run all that were due; nulls for a shard without a
+-- controller.
+CREATE OR REPLACE VIEW farrier.shard_owners AS
+SELECT s.kind, s.shard, s.epoch, s.unrecovered, c.id AS controller_id, c.name AS controller,
+       c.renewed_at - coalesce(c.lags[array_position(c.kinds, s.kind)], 0) * interval '1 second' AS swept_at
+  FROM farrier.shards s
+  LEFT JOIN farrier.controllers c ON c.id = s.owner AND NOT c.expired;
 
 -- =====================================================================================================================
 -- Views: nodes
@@ -5159,7 +5184,7 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
            CASE WHEN n.management = 'manageable' AND n.bmc ? 'enforce_error' AND n.bmc ->> 'desired_power' <> n.bmc ->> 'power'
              THEN 'switch it ' || (n.bmc ->> 'desired_power') || ' at the machine or its BMC, or set_power without enforce to end it'
            END) AS recommended_action,
-       o.outcome AS last_outcome, o.at AS last_outcome_at, s.due_at AS next_run_at,
+       o.outcome AS last_outcome, o.at AS last_outcome_at, so.controller, so.swept_at,
        n.paused, n.quarantine, n.version,
        n.maas_id, m.state AS maas_state, m.detail ->> 'status_name' AS maas_status_name, m.read_at AS maas_read_at,
        sc.state_limit AS status_limit, sc.above_since AS status_above_since,
@@ -5182,7 +5207,7 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
   LEFT JOIN farrier.advice ba ON ba.failure = 'bmc:' || coalesce(
        n.bmc ->> 'failure', CASE WHEN n.management = 'manageable' THEN n.bmc ->> 'sync_failure' END)
   LEFT JOIN farrier.outcomes o ON o.kind = 'node' AND o.id = n.id
-  LEFT JOIN farrier.schedule s ON s.kind = 'node' AND s.id = n.id
+  LEFT JOIN farrier.shard_owners so ON n.status <> 'deleted' AND so.kind = 'node' AND so.shard = farrier.shard_of(n.id)
   LEFT JOIN farrier.node_observations m ON m.node_id = n.id AND m.source = 'maas' AND m.system_id = n.maas_id
   LEFT JOIN farrier.node_agents a ON a.node_id = n.id
   LEFT JOIN farrier.node_clocks sc ON sc.node_id = n.id AND sc.kind = 'node'
@@ -5225,7 +5250,7 @@ SELECT b.site, b.since, d.held, d.leaving, b.in_service
    AND NOT coalesce((SELECT l.until > farrier.now() FROM farrier.brake_lifts l WHERE l.site = b.site ORDER BY l.id DESC LIMIT 1), false);
 
 -- =====================================================================================================================
--- Triggers: schedule
+-- Triggers: loop
 -- =====================================================================================================================
 
 -- Only for an outcome with an error: most have none, and make no call.
@@ -5234,15 +5259,8 @@ CREATE OR REPLACE TRIGGER note_error BEFORE INSERT OR UPDATE ON farrier.outcomes
 -- Also in sessions that load data without guards (session_replication_role): it guards nothing and derives a column.
 ALTER TABLE farrier.outcomes ENABLE ALWAYS TRIGGER note_error;
 
--- Not for nodes and MAAS regions, which have no requests in resource_intents.
-CREATE OR REPLACE TRIGGER refuse_leftovers AFTER DELETE ON farrier.schedule
-    FOR EACH ROW WHEN (OLD.kind NOT IN ('node', 'maas_region')) EXECUTE FUNCTION farrier.refuse_leftovers();
-
--- At COMMIT, so that schedule rows are locked only for its length. The condition is evaluated as the row is inserted, so a
--- transaction that enqueues ten thousand resources queues one call; each further call would scan the rows that the first has
--- deleted.
-CREATE CONSTRAINT TRIGGER apply_wakes AFTER INSERT ON farrier.wake_requests
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.first) EXECUTE FUNCTION farrier.apply_wakes();
+CREATE OR REPLACE TRIGGER notify_wakes AFTER INSERT ON farrier.wakes
+    REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION farrier.notify_wakes();
 
 -- =====================================================================================================================
 -- Triggers: nodes
@@ -5495,13 +5513,13 @@ CREATE CONSTRAINT TRIGGER mark_release AFTER UPDATE ON farrier.segment_usage
 -- Triggers: partitions
 -- =====================================================================================================================
 
--- At COMMIT, after the partition's schedule row is locked (see join_partition). Only where a client has asked something new of
+-- At COMMIT, so that the partition's row is not locked for longer. Only where a client has asked something new of
 -- the member (seq); the loop's marks and members that leave need no admission.
 CREATE CONSTRAINT TRIGGER admit_again AFTER UPDATE ON farrier.ib_members
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.seq <> OLD.seq AND NEW.state <> 'leaving')
     EXECUTE FUNCTION farrier.admit_member();
 
--- At COMMIT, after the partition's schedule row is locked (see join_partition).
+-- At COMMIT, so that the partition's row is not locked for longer.
 CREATE CONSTRAINT TRIGGER admit_new AFTER INSERT ON farrier.ib_members
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.admit_member();
 
@@ -5540,7 +5558,7 @@ GRANT EXECUTE ON FUNCTION
 -- The daemon. It writes what its runs decide; it only reads the model, the records of the schema, and history.
 GRANT SELECT, INSERT, UPDATE, DELETE ON
     farrier.mends, farrier.pulse, farrier.limits, farrier.settings,
-    farrier.schedule, farrier.wake_requests, farrier.outcomes,
+    farrier.controllers, farrier.effects, farrier.outcomes,
     farrier.nodes, farrier.node_macs, farrier.node_onboardings, farrier.node_decommissions,
     farrier.bootstrap_tokens, farrier.node_agents, farrier.node_tasks, farrier.intents,
     farrier.maas_regions, farrier.node_observations,
@@ -5549,6 +5567,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
     farrier.network_segments, farrier.segment_usage, farrier.segment_prefixes, farrier.segment_free, farrier.segment_addresses,
     farrier.ib_partitions, farrier.ib_members, farrier.node_uses, farrier.node_ib_ports
     TO farrier_controller;
+GRANT SELECT, DELETE ON farrier.wakes TO farrier_controller;
+GRANT SELECT, UPDATE ON farrier.shards TO farrier_controller;
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA farrier TO farrier_controller;
 GRANT SELECT ON
     farrier.migrator, farrier.schema_steps, farrier.schema_set, farrier.schema_objects,
@@ -5558,7 +5578,7 @@ GRANT SELECT ON
     farrier.locks, farrier.history, farrier.history_retention,
     farrier.node_bmcs, farrier.node_identities, farrier.bmc_logins, farrier.workers,
     farrier.brakes_holding, farrier.still_clocks, farrier.maas_motion, farrier.node_clocks,
-    farrier.node_inventory, farrier.node_lifecycle
+    farrier.node_inventory, farrier.node_lifecycle, farrier.shard_owners
     TO farrier_controller;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;
 REVOKE EXECUTE ON FUNCTION farrier.grant_rights, farrier.grant_kind_rights, farrier.let_call, farrier.make_kind, farrier.forget_kind,
@@ -5589,15 +5609,14 @@ GRANT EXECUTE ON FUNCTION
 -- Rights: farrier_reader
 -- =====================================================================================================================
 
--- Dashboards and people who look: everything but secrets and the tokens of leases.
+-- Dashboards and people who look: everything but secrets and the tokens of tasks.
 GRANT SELECT ON
     farrier.node_inventory, farrier.node_lifecycle, farrier.node_clocks, farrier.still_clocks, farrier.brakes_holding,
     farrier.nodes, farrier.node_onboardings, farrier.node_decommissions, farrier.node_observations, farrier.maas_regions,
-    farrier.intents, farrier.history, farrier.outcomes, farrier.workers, farrier.departures, farrier.brake_lifts,
+    farrier.intents, farrier.history, farrier.outcomes, farrier.controllers, farrier.shards, farrier.shard_owners, farrier.wakes, farrier.effects, farrier.workers, farrier.departures, farrier.brake_lifts,
     farrier.limits, farrier.edges, farrier.workflow_statuses, farrier.clock_stops, farrier.actions, farrier.advice,
     farrier.kinds, farrier.kind_states, farrier.kind_actions, farrier.resource_intents, farrier.number_pools, farrier.pool_numbers
     TO farrier_reader;
-GRANT SELECT (kind, id, lane, reruns, due_at, wake_seq, claimed_wake_seq, owner, outcome_key) ON farrier.schedule TO farrier_reader;
 GRANT SELECT (
     id, node_id, workflow_id, type, status, params, attempt, failures, claimed_by, lease_until, result, created_at, dispatched_at, ended_at
     ) ON farrier.node_tasks TO farrier_reader;

@@ -16,7 +16,7 @@
     │   ├── IllegalEdge             a transition that the model does not have
     │   ├── HandlerTimeout          the run took longer than `max_handling_time`
     │   └── HandlerGarbage          the handler returned something that is not an outcome
-    ├── LeaseLost                   another owner has the resource; this run must leave no trace
+    ├── LeaseLost                   the controller may not act any more; this run leaves no trace
     ├── ServiceError                an outside service failed; rooms derive their own from it
     ├── CredentialError             a credential reference that cannot be resolved
     └── InternalError               a bug of ours, or an exception that nobody foresaw

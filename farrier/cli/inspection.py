@@ -44,7 +44,9 @@ async def why(session: Session, node: NodeArgument, as_json: output.AsJson = Fal
     """Say what a node waits for, since when, what went wrong, and what to do."""
     page = await session.queries.node(node)
     patience = session.settings.node.patience
-    explained = explain(page.rows[0], page.now, session.settings.sla, patience)
+    explained = explain(
+        page.rows[0], page.now, session.settings.sla, patience, period=session.settings.controller.period
+    )
     if as_json:
         output.json(explained)
     else:
@@ -149,7 +151,7 @@ def _in_words(why: Why, now: datetime) -> Iterable[tuple[str, Cell]]:
     for error in why.errors:
         yield "error", error
     yield from _besides(why, now)
-    yield "next run", why.next_run
+    yield "run by", why.run_by
     yield "decided at", why.source
     yield "what to do", why.advice
     yield "command", why.command

@@ -162,7 +162,7 @@ async def show(session: Session, kind: KindArgument, name: NameArgument, as_json
 async def why(session: Session, kind: KindArgument, name: NameArgument, as_json: output.AsJson = False) -> None:
     """Say what a resource waits for, since when, what went wrong, and what to do."""
     page = await session.resources.resource(kind, name)
-    explained = explain(page.rows[0], page.now, session.settings.sla)
+    explained = explain(page.rows[0], page.now, session.settings.sla, period=session.settings.controller.period)
     if as_json:
         output.json(explained)
     else:

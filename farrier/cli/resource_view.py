@@ -86,7 +86,7 @@ def in_words(why: ResourceWhy, now: datetime) -> Iterable[tuple[str, Cell]]:
         yield "error", error
     for request in why.unanswered:
         yield "unanswered", request
-    yield "next run", why.next_run
+    yield "run by", why.run_by
     yield "decided at", why.source
     yield "what to do", why.advice
 

@@ -18,10 +18,10 @@ import structlog
 
 from farrier.controller.host import Host
 from farrier.controller.loop import Loop
-from farrier.controller.ownership import ACT_FOR, RENEW_EVERY
+from farrier.controller.ownership import RENEW_EVERY
 from farrier.controller.signal import Wakeup
 from farrier.errors import DatabaseUnreachable
-from farrier.model.controllers import SHARDS, Seen, Shard
+from farrier.model.controllers import ACT_FOR, SHARDS, Seen, Shard
 from farrier.protocols import Controllers
 
 _log = structlog.stdlib.get_logger(__name__)

@@ -17,10 +17,9 @@ from uuid import UUID
 
 import msgspec
 
-from farrier.model.controllers import Controller, Shard, ShardRow
+from farrier.model.controllers import ACT_FOR, Controller, Shard, ShardRow
 
 RENEW_EVERY = 2.0
-ACT_FOR = 6.0
 EXPIRED_AFTER = 10.0
 GAP = 3.0
 # Replies that always arrive too late: the shards are somebody's who is heard in time.

@@ -20,6 +20,7 @@ from farrier.io.pool import Connection, Pool
 from farrier.model import clocks
 from farrier.model.census import Census, Rules
 from farrier.model.clocks import Overdue, OverduePage
+from farrier.model.controller_views import Ownership
 from farrier.model.limits import STATES, Limits
 from farrier.model.past import Bound, HistoryKey, Order, Past, PastPage, WantedPast
 from farrier.model.views import (
@@ -42,6 +43,7 @@ _HISTORY = statements.load("queries/history")
 _TASKS = statements.load("queries/tasks")
 _REGIONS = statements.load("queries/regions")
 _FIGURES = statements.load("queries/figures")
+_CONTROLLERS = statements.load("queries/controllers")
 
 # Kind, state and substate of all that this program can read.
 _KNOWN = tuple(list(column) for column in zip(*((p.kind, p.state, p.substate) for p in STATES), strict=True))
@@ -135,6 +137,11 @@ class PostgresQueries:
         async with refusals.borrowed(self._pool) as conn:
             now = await reading.now(conn)
             return Page(now, await reading.fetch(conn, RegionView, _REGIONS))
+
+    async def controllers(self) -> Ownership:
+        async with refusals.borrowed(self._pool) as conn:
+            (ownership,) = await reading.fetch(conn, Ownership, _CONTROLLERS)
+            return ownership
 
     async def figures(self) -> Figures:
         async with refusals.borrowed(self._pool) as conn:

@@ -42,10 +42,12 @@ TIME_IN_STATE = Definition(
     ("kind", "state"),
     _STATE_SECONDS,
 )
-HANDLER_RUNS = Definition("farrier_handler_runs", "Committed handler runs.", ("kind", "outcome"))
+HANDLER_RUNS = Definition(
+    "farrier_handler_runs", "Handler runs that were committed or had nothing to write.", ("kind", "outcome")
+)
 HANDLER_DURATION = Definition(
     "farrier_handler_duration_seconds",
-    "Time from snapshot to outcome of committed runs.",
+    "Time from snapshot to outcome of these runs.",
     ("kind",),
     _RUN_SECONDS,
 )

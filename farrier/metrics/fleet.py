@@ -22,7 +22,7 @@ from typing_extensions import override
 from farrier.errors import FarrierError
 from farrier.metrics import gauges
 from farrier.metrics.families import Gauge, Labels
-from farrier.model.census import Census, Due, Rules
+from farrier.model.census import Census, Rules
 from farrier.model.limits import PLACES, STATES, Place
 from farrier.protocols import Clock, Queries
 
@@ -46,7 +46,7 @@ _GIVEN_UP_AFTER_SECONDS = 45.0
 class FleetWords(msgspec.Struct, frozen=True, kw_only=True):
     """Label values besides states: every one has its series, whether something is so or not."""
 
-    scheduled: tuple[str, ...]
+    kinds: tuple[str, ...]
     errors: tuple[str, ...]
     failures: tuple[str, ...]
     health: tuple[str, ...]
@@ -137,11 +137,10 @@ class FleetGauges(Collector):
 
     def _of_words(self, census: Census) -> Iterator[GaugeMetricFamily]:
         words = self._words
-        scheduled = tuple(dict.fromkeys((*words.scheduled, *sorted(census.due))))
-        due = {kind: census.due.get(kind, Due()) for kind in scheduled}
-        yield gauges.SCHEDULE_DUE.family({(kind,): each.count for kind, each in due.items()})
-        yield gauges.SCHEDULE_OLDEST_DUE.family({(kind,): each.oldest for kind, each in due.items()})
-        failing: dict[Labels, float] = dict.fromkeys(product(scheduled, words.errors), 0)
+        yield from _of_shards(words.kinds, census)
+        yield gauges.WAKES_PENDING.family({(): census.wakes})
+        kinds = dict.fromkeys((*words.kinds, *sorted(each.kind for each in census.shards)))
+        failing: dict[Labels, float] = dict.fromkeys(product(kinds, words.errors), 0)
         failing |= {(each.kind, each.error): each.count for each in census.failing}
         yield gauges.RESOURCES_FAILING.family(failing)
         yield gauges.INTENTS_PENDING.family({(): census.intents_pending})
@@ -180,6 +179,21 @@ def _of_states(census: Census) -> Iterator[GaugeMetricFamily]:
     yield gauges.NODE_ABOVE_SLA.family(
         {(late.node, late.kind, late.state, late.substate): late.seconds for late in census.worst}
     )
+
+
+def _of_shards(kinds: Iterable[str], census: Census) -> Iterator[GaugeMetricFamily]:
+    owned: dict[Labels, float] = {}
+    unowned: dict[Labels, float] = {(kind,): 0.0 for kind in kinds}
+    oldest = dict(unowned)
+    for each in sorted(census.shards, key=lambda each: (each.kind, each.controller)):
+        of_kind = (each.kind,)
+        oldest[of_kind] = max(oldest.get(of_kind, 0.0), each.lag)
+        if each.controller:
+            owned[each.kind, each.controller] = each.count
+        unowned[of_kind] = unowned.get(of_kind, 0.0) + (0 if each.controller else each.count)
+    yield gauges.SHARDS.family(owned)
+    yield gauges.SHARDS_UNOWNED.family(unowned)
+    yield gauges.OLDEST_SWEEP.family(oldest)
 
 
 def _by_word(gauge: Gauge, known: Iterable[str], found: Mapping[str, int]) -> GaugeMetricFamily:

@@ -45,9 +45,16 @@ MANUAL_INTERVENTION = Gauge(
     "being deleted.",
     ("failure_class",),
 )
-SCHEDULE_DUE = Gauge("farrier_schedule_due", "Rows that are due and not claimed.", ("kind",))
-SCHEDULE_OLDEST_DUE = Gauge(
-    "farrier_schedule_oldest_due_seconds", "For how long the oldest of them has been due; 0 if none is.", ("kind",)
+SHARDS = Gauge("farrier_shards", "Shards of resources by the controller that has them.", ("kind", "controller"))
+SHARDS_UNOWNED = Gauge("farrier_shards_unowned", "Shards that no controller has.", ("kind",))
+OLDEST_SWEEP = Gauge(
+    "farrier_shard_oldest_sweep_seconds",
+    "How long ago the shard that has waited the longest was last swept: all that was due of it was run. Of those that "
+    "a controller has; 0 if there are none.",
+    ("kind",),
+)
+WAKES_PENDING = Gauge(
+    "farrier_wakes_pending", "Wakes that no run has seen yet, those of kinds that no controller runs included."
 )
 INTENTS_PENDING = Gauge(
     "farrier_intents_pending", "Intents without an answer, those for resources of other kinds with those for nodes."

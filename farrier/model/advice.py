@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
-from farrier.model import actions, duration, failures, symptoms
+from farrier.model import actions, duration, failures, sweeps, symptoms
 from farrier.model.actions import Action, Allowed
 from farrier.model.clocks import Clock
 from farrier.model.edges import Layer
@@ -27,11 +27,6 @@ from farrier.model.views import NodeDetail
 from farrier.model.workflow import FAILED, OnboardingMode, WorkflowStatus
 
 K = TypeVar("K", bound=str)
-
-# Runs come every 30 s; one that is this late has nobody to make it.
-_NOBODY_RUNS_IT = timedelta(minutes=2)
-# A request is looked at within a second or so, and somebody waits for its answer.
-_NOBODY_ANSWERS = timedelta(seconds=30)
 
 _STAGE_ADVICE = {name: advice.action for name, advice in failures.FAILURES.items()}
 
@@ -76,10 +71,18 @@ class Advice(msgspec.Struct, frozen=True):
     action: Action | None = None
 
 
-def of_runs(outcome: Record | None, next_run_at: datetime, now: datetime, *, asked: bool = False) -> Iterator[str]:
-    """What to do about how runs of a resource of any kind go; `asked`: a request waits for its answer."""
-    if now - next_run_at > (_NOBODY_ANSWERS if asked else _NOBODY_RUNS_IT):
-        yield "no controller works on it: is `farrier run` up, and does it reach this database?"
+class Run(sweeps.Run, Protocol):
+    """The runs of a resource, and how the last one ended."""
+
+    @property
+    def outcome(self) -> Record | None: ...
+
+
+def of_runs(run: Run, now: datetime, period: timedelta) -> Iterator[str]:
+    """What to do about how runs of a resource of any kind go."""
+    if sweeps.is_neglected(run, now, period):
+        yield "no controller works on it: is `farrier run` up, and does it reach this database? see farrier controllers"
+    outcome = run.outcome
     if outcome is not None and outcome.error and outcome.outcome == "wait":
         yield "see to what it waits for; it goes on by itself"
     elif outcome is not None and outcome.error:
@@ -87,12 +90,14 @@ def of_runs(outcome: Record | None, next_run_at: datetime, now: datetime, *, ask
 
 
 class Case(msgspec.Struct, frozen=True):
-    """A node as it is shown, and what to judge it by. `late` are its clocks above their limit, the worst first."""
+    """A node as it is shown, and what to judge it by. `late` are its clocks above their limit, the worst first;
+    `period` is that of the controllers."""
 
     node: NodeDetail
     now: datetime
     late: Sequence[Clock]
     patience: Patience
+    period: timedelta = sweeps.PERIOD
 
 
 def of_node(case: Case) -> Advice:
@@ -105,10 +110,10 @@ def of_node(case: Case) -> Advice:
 
 def _all(case: Case) -> Iterator[Advice]:
     node = case.node
-    if node.next_run_at is None:
+    if symptoms.is_deleted(node):
         return
     asked = symptoms.unanswered(node)
-    yield from map(Advice, of_runs(node.outcome, node.next_run_at, case.now, asked=bool(asked)))
+    yield from map(Advice, of_runs(node, case.now, case.period))
     if symptoms.is_held(node):
         yield Advice("unpause it when you are done", Action.UNPAUSE)
     if symptoms.is_unowned(node):

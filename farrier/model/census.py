@@ -95,11 +95,14 @@ class Failing(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
-class Due(msgspec.Struct, frozen=True, kw_only=True):
-    """Schedule rows of a kind that are due, and for how many seconds the first of them has been."""
+class Owned(msgspec.Struct, frozen=True, kw_only=True):
+    """Shards of a kind that one controller has ('': none has them); `lag` is for how many seconds the one that has
+    waited the longest was not swept, 0 where no controller has them."""
 
-    count: int = 0
-    oldest: float = 0.0
+    kind: str
+    controller: str
+    count: int
+    lag: float
 
 
 class Census(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +116,8 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     kind_limits: tuple[Limited, ...]
     worst: tuple[LateNode, ...]
     manual: Mapping[str, int]
-    due: Mapping[str, Due]
+    shards: tuple[Owned, ...]
+    wakes: int
     intents_pending: int
     oldest_intent: float
     health: Mapping[str, int]

@@ -11,6 +11,9 @@ import msgspec
 SHARDS = 64
 """Of each kind; `farrier.shard_of` and `farrier.make_shards` say the same."""
 
+ACT_FOR = 6.0
+"""A controller acts for so many seconds after it sent its last successful renewal; `loop/take.sql` says the same."""
+
 Shard: TypeAlias = tuple[str, int]  # kind, number
 
 

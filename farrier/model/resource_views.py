@@ -61,8 +61,9 @@ class KindView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourceView(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource. `outcome` is what its last run said, unchanged since `outcome_at`; `next_run_at` is when it is due
-    (None: never again), `running` whether a controller holds it now. `default_limit`, in seconds, is the kind's own."""
+    """A resource. `outcome` is what its last run said, unchanged since `outcome_at`; `controller` runs its shard (None:
+    none does, or it has ended) and had run all that was due of it at `swept_at`. `step` may have changed something
+    outside since `step_begun_at`, and its end is not recorded. `default_limit`, in seconds, is the kind's own."""
 
     kind: str
     id: int
@@ -79,8 +80,10 @@ class ResourceView(msgspec.Struct, frozen=True, kw_only=True):
     detail: Mapping[str, Any]
     outcome: Record | None
     outcome_at: datetime | None
-    next_run_at: datetime | None
-    running: bool
+    controller: str | None
+    swept_at: datetime | None
+    step: str | None
+    step_begun_at: datetime | None
 
 
 class ResourceDetail(msgspec.Struct, frozen=True, kw_only=True):

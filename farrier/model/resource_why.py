@@ -7,18 +7,19 @@ anyway; knows no kind, so what it says of errors are the handler's own words.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
-from farrier.model import advice, why
+from farrier.model import advice, sweeps, why
 from farrier.model.clocks import Clock
 from farrier.model.limits import Limits
 from farrier.model.resource_views import ResourceDetail, ResourceView, clock_of
 
 
 class ResourceWhy(msgspec.Struct, frozen=True, kw_only=True):
-    """`since` is when the last run first said so, `source` the line that said it; `next_run` is in words."""
+    """`since` is when the last run first said so, `source` the line that said it; `run_by` is in words,
+    empty for a resource that has ended."""
 
     kind: str
     name: str
@@ -29,26 +30,28 @@ class ResourceWhy(msgspec.Struct, frozen=True, kw_only=True):
     errors: tuple[str, ...]
     unanswered: tuple[str, ...]
     source: str
-    next_run: str
+    run_by: str
     advice: str
 
 
-def explain(detail: ResourceDetail, now: datetime, limits: Limits) -> ResourceWhy:
-    """Why the resource is where it is. `limits` are those that are not its kind's own."""
+def explain(detail: ResourceDetail, now: datetime, limits: Limits, *, period: timedelta = sweeps.PERIOD) -> ResourceWhy:
+    """Why the resource is where it is. `limits` are those that are not its kind's own, `period` that of the
+    controllers."""
     resource = detail.resource
+    ended = resource.ended_at is not None
     unanswered = tuple(each for each in detail.requests if each.status == "pending")
     return ResourceWhy(
         kind=resource.kind,
         name=resource.name,
         state=resource.state,
-        waits_for=why.waits_for(resource.outcome, resource.next_run_at),
+        waits_for=why.waits_for(resource.outcome, ended=ended),
         since=resource.outcome_at,
         clock=clock_of(resource, now, limits),
         errors=tuple(_errors(resource)),
         unanswered=tuple(f"{each.action} (intent {each.id})" for each in unanswered),
         source=resource.outcome.source if resource.outcome is not None else "",
-        next_run=why.next_run(resource.next_run_at, now, running=resource.running),
-        advice=next(_advice(resource, now, asked=bool(unanswered)), "nothing to do"),
+        run_by="" if ended else sweeps.in_words(resource, now),
+        advice=next(_advice(resource, now, period), "nothing to do"),
     )
 
 
@@ -59,9 +62,9 @@ def _errors(resource: ResourceView) -> Iterator[str]:
         yield resource.last_error
 
 
-def _advice(resource: ResourceView, now: datetime, *, asked: bool) -> Iterator[str]:
-    if resource.next_run_at is not None:
-        yield from advice.of_runs(resource.outcome, resource.next_run_at, now, asked=asked)
+def _advice(resource: ResourceView, now: datetime, period: timedelta) -> Iterator[str]:
+    if resource.ended_at is None:
+        yield from advice.of_runs(resource, now, period)
     if resource.last_error is not None:
         yield "see to what the error says; it is tried again by itself"
     if resource.outcome is not None and resource.outcome.outcome == "wait":

@@ -44,6 +44,11 @@ class Patience(msgspec.Struct, frozen=True):
     observation_ttl: timedelta = timedelta(seconds=300)
 
 
+def is_deleted(node: NodeDetail) -> bool:
+    """It is only remembered."""
+    return node.status == NodeStatus.DELETED
+
+
 def is_held(node: NodeDetail) -> bool:
     """A pause holds it up. A deletion and what a cancel began go on, and then its last run says what is waited for,
     which may be the end of the pause all the same."""

@@ -140,8 +140,9 @@ class MembershipView(msgspec.Struct, frozen=True, kw_only=True):
 class NodeDetail(NodeView, frozen=True, kw_only=True):
     """Everything that is shown of one node, a deleted one included.
 
-    `outcome` is what its last run said, unchanged since `outcome_at`; `next_run_at` is when it is due (None: never
-    again) and `running` whether a controller holds it now. `last_workflow` is the newest workflow, live or ended;
+    `outcome` is what its last run said, unchanged since `outcome_at`; `controller` runs its shard (None: none does, or
+    the node is deleted) and had run all that was due of it at `swept_at`; `step` may have changed something outside
+    since `step_begun_at`, and its end is not recorded. `last_workflow` is the newest workflow, live or ended;
     `requests` are the newest, newest first. `ib_guids` are its InfiniBand ports, None while nobody told them.
     `region` is that of its site; `held_here`: its machine was held by us when it last came into service.
     `paused_by` and `quarantined_by` are who asked for that, None where nobody did or said who. `alerts` are those
@@ -163,8 +164,10 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     same_machine: tuple[str, ...] = ()
     outcome: Record | None
     outcome_at: datetime | None
-    next_run_at: datetime | None
-    running: bool
+    controller: str | None
+    swept_at: datetime | None
+    step: str | None
+    step_begun_at: datetime | None
     last_workflow: WorkflowView | None
     requests: tuple[RequestView, ...]
     ib_guids: tuple[str, ...] | None = None
@@ -196,10 +199,11 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """The fleet in numbers. `layers` counts nodes by layer and state, workflows among them if they are live;
-    `due` counts what is due and not claimed, `oldest_due_seconds` says for how long (0: nothing is)."""
+    `unowned` counts shards of nodes that no controller has, `lag_seconds` says how long ago the shard of nodes that has
+    waited the longest was swept (0: none has a controller)."""
 
     now: datetime
     layers: Mapping[str, Mapping[str, int]]
-    due: int
-    oldest_due_seconds: float
+    unowned: int
+    lag_seconds: float
     intents_pending: int

@@ -7,11 +7,11 @@ nothing that `node show` could contradict. What to do is `advice`'s to say, what
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
-from farrier.model import advice, clocks, duration, symptoms
+from farrier.model import advice, clocks, duration, sweeps, symptoms
 from farrier.model.clocks import Clock
 from farrier.model.health import Alert
 from farrier.model.limits import Limits
@@ -22,9 +22,9 @@ from farrier.model.views import MaasView, NodeDetail, RequestView
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """`since` is when the last run first said so, `source` the line that said it; `next_run` is in words. `unanswered`
-    are requests, the oldest first. BMC, heartbeat and reading of MAAS are there where there are any. `command` does
-    what is advised, where that is exactly one intent."""
+    """`since` is when the last run first said so, `source` the line that said it; `run_by` is in words, empty for a
+    deleted node. `unanswered` are requests, the oldest first. BMC, heartbeat and reading of MAAS are there where there
+    are any. `command` does what is advised, where that is exactly one intent."""
 
     node: str
     status: str
@@ -42,14 +42,22 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     alerts: tuple[Alert, ...]
     maas: MaasView | None
     source: str
-    next_run: str
+    run_by: str
     advice: str
     command: str | None
 
 
-def explain(node: NodeDetail, now: datetime, limits: Limits, patience: Patience | None = None) -> Why:
-    """Why the node is where it is. `limits` are the SLAs that are not the default, `patience` None for the default."""
-    told = advice.of_node(advice.Case(node, now, clocks.above(node, now, limits), patience or Patience()))
+def explain(
+    node: NodeDetail,
+    now: datetime,
+    limits: Limits,
+    patience: Patience | None = None,
+    *,
+    period: timedelta = sweeps.PERIOD,
+) -> Why:
+    """Why the node is where it is. `limits` are the SLAs that are not the default, `patience` None for the default;
+    `period` is that of the controllers."""
+    told = advice.of_node(advice.Case(node, now, clocks.above(node, now, limits), patience or Patience(), period))
     return Why(
         node=node.name,
         status=node.status,
@@ -67,7 +75,7 @@ def explain(node: NodeDetail, now: datetime, limits: Limits, patience: Patience 
         alerts=node.alerts,
         maas=node.maas,
         source=node.outcome.source if node.outcome is not None else "",
-        next_run=next_run(node.next_run_at, now, running=node.running),
+        run_by="" if symptoms.is_deleted(node) else sweeps.in_words(node, now),
         advice=told.text,
         command=None if told.action is None else f"farrier intent {node.name} {told.action}",
     )
@@ -79,12 +87,12 @@ def _waits_for(node: NodeDetail) -> str:
     asked = symptoms.unanswered(node)
     if asked and (node.outcome is None or node.outcome.outcome == "do_nothing"):
         return f"a run that answers request {asked[0].id} ({asked[0].action})"
-    return waits_for(node.outcome, node.next_run_at)
+    return waits_for(node.outcome, ended=symptoms.is_deleted(node))
 
 
-def waits_for(outcome: Record | None, next_run_at: datetime | None) -> str:
+def waits_for(outcome: Record | None, *, ended: bool) -> str:
     """What its last run says a resource of any kind waits for, to be read behind these very words."""
-    if next_run_at is None:
+    if ended:
         return "nothing any more"
     if outcome is None:
         return "its first run"
@@ -155,12 +163,3 @@ def _not_kept(node: NodeDetail) -> Iterator[str]:
 
 def _last_read(node: NodeDetail) -> str:
     return "never" if node.bmc.power_at is None else f"{node.bmc.power_at:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def next_run(next_run_at: datetime | None, now: datetime, *, running: bool) -> str:
-    """When the handler of a resource of any kind runs next, in words. Who runs it keeps it from falling due."""
-    if next_run_at is None:
-        return "never again"
-    if next_run_at <= now:
-        return f"due since {duration.human(now - next_run_at)}"
-    return "under way" if running else f"in {duration.human(next_run_at - now)}"

@@ -11,6 +11,7 @@ from farrier.model.actions import Action
 from farrier.model.agent import AgentTask, Enrolled, Heartbeat
 from farrier.model.census import Census, Rules
 from farrier.model.clocks import OverduePage
+from farrier.model.controller_views import Ownership
 from farrier.model.fleet import NewNode, NodeGlance, PastMove
 from farrier.model.identity import Holder, Identity
 from farrier.model.limits import Limits
@@ -148,6 +149,9 @@ class Queries(Protocol):
 
     async def regions(self) -> Page[RegionView]:
         """The MAAS regions that were observed, by site; those of sites that are no longer configured, too."""
+
+    async def controllers(self) -> Ownership:
+        """Which controllers there are, those that expired included, and how many shards of which kinds each has."""
 
     async def figures(self) -> Figures:
         """The fleet in numbers, as an inventory shows it."""

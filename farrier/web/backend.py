@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 
 import msgspec
 from starlette.requests import Request
 
 from farrier.errors import DatabaseUnreachable
+from farrier.model import sweeps
 from farrier.model.limits import Limits
 from farrier.model.symptoms import Patience
 from farrier.protocols import Queries, Requests, ResourceQueries
 
 
 class Backend(msgspec.Struct, frozen=True):
-    """Reads, writes, the limits that differ from the defaults, the token that writes need, reads of other kinds, and
-    after how long an agent is told to be silent. `token` is None where writing is switched off; else it is asked anew
-    for each write, so that it may be rotated."""
+    """Reads, writes, the limits that differ from the defaults, the token that writes need, reads of other kinds, after
+    how long an agent counts as silent, and the period of the controllers. `token` is None where writing is switched
+    off; else it is asked anew for each write, so that it may be rotated."""
 
     queries: Queries
     requests: Requests
@@ -24,6 +26,7 @@ class Backend(msgspec.Struct, frozen=True):
     token: Callable[[], Awaitable[str]] | None
     resources: ResourceQueries
     patience: Patience = Patience()
+    period: timedelta = sweeps.PERIOD
 
 
 def backend_of(request: Request) -> Backend:

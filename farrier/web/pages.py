@@ -63,7 +63,7 @@ async def lifecycle(request: Request) -> Response:
     values = {
         "now": found.now,
         "node": node,
-        "why": why.explain(node, found.now, backend.limits, backend.patience),
+        "why": why.explain(node, found.now, backend.limits, backend.patience, period=backend.period),
         "timeline": (await backend.queries.history(WantedPast(node=str(node.id)), limit=_TIMELINE)).changes,
     }
     return render.page("node.html", values)

@@ -147,7 +147,15 @@ async def backend(config: settings.Config, database: Database, *, observer: Serv
             reference = config.http.bearer_token
             token = partial(store.token, reference) if reference else None
             resources = PostgresResourceQueries(connections)
-            yield Backend(PostgresQueries(connections), requests, config.sla, token, resources, config.node.patience)
+            yield Backend(
+                PostgresQueries(connections),
+                requests,
+                config.sla,
+                token,
+                resources,
+                config.node.patience,
+                config.controller.period,
+            )
     finally:
         connections.terminate()
 

@@ -123,7 +123,7 @@ def _failures() -> OwnMetric:
 def fleet_words() -> FleetWords:
     """Of what is counted in the whole fleet, besides states."""
     return FleetWords(
-        scheduled=(NODE_KIND.name, REGION_KIND.name),
+        kinds=(NODE_KIND.name, REGION_KIND.name),
         errors=run_error_labels(),
         failures=tuple(map(str, FailureClass)),
         health=tuple(map(str, Condition)),

@@ -21,6 +21,7 @@ from farrier.model import edges, kinds, maas_region
 from farrier.model.bmc import BmcFailure, PowerState
 from farrier.model.built_in import BUILT_IN
 from farrier.model.census import Census, Condition, Rules, Source
+from farrier.model.controllers import SHARDS
 from farrier.model.edges import Layer
 from farrier.model.failures import FailureClass
 from farrier.model.limits import PLACES, Limits, places_of
@@ -313,17 +314,20 @@ async def test_a_fresh_process_on_an_empty_fleet_has_every_series_at_zero_and_no
     assert told.pop(("farrier_fleet_collected_timestamp_seconds", ())) > 0
     for key in [key for key in told if key[0] == "farrier_state_sla_seconds"]:
         assert told.pop(key) > 0
+    for kind in ("node", "maas_region", *(spec.name for spec in BUILT_IN)):
+        assert told.pop((names.SHARDS_UNOWNED.name, (kind,))) == SHARDS, "no controller has begun"
     whole = {("onboarding", "end_to_end", ""), ("decommission", "end_to_end", "")}
-    scheduled = ("node", "maas_region", *(spec.name for spec in BUILT_IN))
+    everywhere = ("node", "maas_region", *(spec.name for spec in BUILT_IN))
     expected: dict[Gauge, set[tuple[str, ...]]] = {
         names.RESOURCES: set(places()),
         names.OLDEST_IN_STATE: set(places()),
         names.ABOVE_SLA: set(places()) | whole,
         names.NODE_ABOVE_SLA: set(),
         names.MANUAL_INTERVENTION: {(str(failure),) for failure in FailureClass},
-        names.SCHEDULE_DUE: {(kind,) for kind in scheduled},
-        names.SCHEDULE_OLDEST_DUE: {(kind,) for kind in scheduled},
-        names.RESOURCES_FAILING: {(kind, error) for kind in scheduled for error in run_error_labels()},
+        names.SHARDS: set(),
+        names.OLDEST_SWEEP: {(kind,) for kind in everywhere},
+        names.WAKES_PENDING: {()},
+        names.RESOURCES_FAILING: {(kind, error) for kind in everywhere for error in run_error_labels()},
         names.INTENTS_PENDING: {()},
         names.INTENTS_OLDEST_PENDING: {()},
         names.NODES_BY_HEALTH: {(str(word),) for word in Condition},
@@ -338,7 +342,7 @@ async def test_a_fresh_process_on_an_empty_fleet_has_every_series_at_zero_and_no
     }
     assert set(told) == {(gauge.name, labels) for gauge, every in expected.items() for labels in every}
     assert set(told.values()) == {0}
-    others = {names.STATE_SLA, names.COLLECTED, names.BUILD_INFO, names.BMC_TLS_INSECURE}
+    others = {names.SHARDS_UNOWNED, names.STATE_SLA, names.COLLECTED, names.BUILD_INFO, names.BMC_TLS_INSECURE}
     assert set(expected) | others == {value for value in vars(names).values() if isinstance(value, Gauge)}
 
 

@@ -1,13 +1,13 @@
-"""How the controller itself is: replicas, queue, runs, commits, answers."""
+"""How the controller itself is: replicas, shards, wakes, runs, commits, answers."""
 
 from __future__ import annotations
 
 from farrier.metrics import definitions, gauges
 from tools.dashboards.frame import Board, Panels, Part
 from tools.dashboards.panels import SOME, STALE, About, Query, Steps, layers, lines, names, number
-from tools.dashboards.promql import count_rate, each, fleet, quantile, rate, rate_of_seen
+from tools.dashboards.promql import count_rate, each, fleet, quantile, rate, rate_of_seen, total
 
-_LATE: Steps = {None: "green", 5: "orange", 60: "red"}  # seconds; a row that is due is claimed within milliseconds
+_LATE: Steps = {None: "green", 10: "orange", 60: "red"}  # seconds; a loop that keeps up reports sweeps of every two
 
 
 def board() -> Board:
@@ -15,12 +15,12 @@ def board() -> Board:
     return Board(
         name="controller",
         title="Controller",
-        answers="Whether replicas run, keep up with what is due, and get their work committed.",
+        answers="Whether controllers run, have all shards, keep up with them, and get their work committed.",
         parts=(
             Part("Now", _now()),
-            Part("Queue", _queue()),
+            Part("Shards and wakes", _shards()),
             Part("Runs", _runs()),
-            Part("Commits and leases", _commits()),
+            Part("Commits and steps", _commits()),
         ),
     )
 
@@ -28,17 +28,22 @@ def board() -> Board:
 def _now() -> Panels:
     return (
         number(
-            About("Replicas", "Processes that answer Prometheus.", 4, 4),
+            About("Replicas", "Processes that answer Prometheus.", 3, 4),
             f"count({each(gauges.BUILD_INFO, 'instance')}) or vector(0)",
             steps={None: "red", 1: "green"},
         ),
         names(
-            About("Versions", "More than one during an upgrade only.", 4, 4),
+            About("Versions", "More than one during an upgrade only.", 3, 4),
             Query(each(gauges.BUILD_INFO, "version"), "{{version}}"),
         ),
         number(
-            About("Oldest due row", "How long the oldest row that is due has waited.", 4, 4),
-            f"max({fleet(gauges.SCHEDULE_OLDEST_DUE)})",
+            About("Shards without a controller", "Their resources stand still.", 4, 4),
+            f"sum({fleet(gauges.SHARDS_UNOWNED)})",
+            steps=SOME,
+        ),
+        number(
+            About("Oldest sweep", "Of the shard that has waited the longest.", 3, 4),
+            f"max({fleet(gauges.OLDEST_SWEEP)})",
             "s",
             _LATE,
         ),
@@ -55,40 +60,49 @@ def _now() -> Panels:
             STALE,
         ),
         number(
-            About("TLS not checked", "BMC settings that trust any certificate.", 4, 4),
+            About("TLS not checked", "BMC settings that trust any certificate.", 3, 4),
             f"max({each(gauges.BMC_TLS_INSECURE, 'instance')})",
             steps=SOME,
         ),
     )
 
 
-def _queue() -> Panels:
+def _shards() -> Panels:
     return (
         lines(
-            About("Rows that are due", "Not claimed yet.", 8),
-            [Query(fleet(gauges.SCHEDULE_DUE), "{{kind}}")],
+            About("Shards by controller", "Of all kinds; replicas share them evenly.", 8),
+            [Query(total(gauges.SHARDS, "controller"), "{{controller}}")],
         ),
         lines(
-            About("Wait before a claim", "What 99 of 100 rows had waited since they were due.", 8),
-            [Query(quantile(0.99, definitions.CLAIM_WAIT, "kind", "lane"), "{{kind}} {{lane}}")],
+            About("Oldest sweep by kind", "How long ago the shard that has waited the longest was swept.", 8),
+            [Query(fleet(gauges.OLDEST_SWEEP), "{{kind}}")],
             "s",
         ),
         lines(
-            About("Claims", "Rows claimed a second.", 8),
-            [Query(count_rate(definitions.CLAIM_WAIT, "kind", "lane"), "{{kind}} {{lane}}")],
+            About("Wakes that wait", "No run has seen them yet.", 8),
+            [Query(fleet(gauges.WAKES_PENDING), "waiting")],
+        ),
+        lines(
+            About("Wait of a wake", "After what time 99 of 100 wakes were loaded with their resource.", 8),
+            [Query(quantile(0.99, definitions.WAKE_WAIT, "kind"), "{{kind}}")],
+            "s",
+        ),
+        lines(
+            About("Wakes", "Wakes loaded a second.", 8),
+            [Query(count_rate(definitions.WAKE_WAIT, "kind"), "{{kind}}")],
             "ops",
         ),
         lines(
-            About("Wakes", "What made the loops look for due rows, a second.", 8),
+            About("Looks for wakes", "What made the loops look, a second.", 8),
             [Query(rate(definitions.WAKEUPS, "source"), "{{source}}")],
             "ops",
         ),
         lines(
-            About("Intents without an answer", "Paused nodes' among them.", 8),
+            About("Intents without an answer", "Paused nodes' among them.", 12),
             [Query(fleet(gauges.INTENTS_PENDING), "unanswered")],
         ),
         lines(
-            About("Age of each replica's figures", "A replica that cannot reach the database grows old.", 8),
+            About("Age of each replica's figures", "A replica that cannot reach the database grows old.", 12),
             [Query(f"time() - {each(gauges.COLLECTED, 'instance')}", "{{instance}}")],
             "s",
         ),
@@ -136,8 +150,8 @@ def _commits() -> Panels:
             "ops",
         ),
         lines(
-            About("Leases lost", "Steps cut off because their lease ended, a second.", 8),
-            [Query(rate(definitions.LEASE_LOST, "kind"), "{{kind}}")],
+            About("Steps cut", "Steps cut off because their controller was not renewed in time, a second.", 8),
+            [Query(rate(definitions.STEPS_CUT, "kind"), "{{kind}}")],
             "ops",
         ),
         lines(

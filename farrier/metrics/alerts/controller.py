@@ -22,27 +22,23 @@ from farrier.metrics.alerts.rules import (
     rate,
     series,
 )
-from farrier.model import duration
+from farrier.model import duration, sweeps
 from farrier.model.runs import Verdict
 
 _NONE = timedelta(0)
 _ONCE = "once is enough to be looked at, and the window keeps it in sight"
 
-# The oldest due row of a loop that keeps up is younger than a second.
-_LAG_AT_LEAST = timedelta(minutes=1)
-_CONFLICTS = (
-    0.05  # of all runs; two replicas after a lost lease, or an API write during a run, are fewer than one in a hundred
-)
+_CONFLICTS = 0.05  # of all runs; a shard that changes its owner, or an API write during a run, is one in a hundred
 _ERRORS = 0.1  # of all runs; a site with a dead service is more, a few broken nodes are less
 _WINDOW = timedelta(minutes=10)
 _LASTS = timedelta(minutes=15)
 
-# Leases are asked about every five minutes, over six, so that none is lost between two windows, and one loss is in two
+# Cut steps are asked about every five minutes, over six, so that none falls between two windows, and one cut is in two
 # of them at most.
-_LEASES_EVERY = timedelta(minutes=5)
-_LEASES_WINDOW = timedelta(minutes=6)
-_LEASES_LOOKED_BACK = timedelta(minutes=30)
-_LEASES_TIMES = 3
+_CUTS_EVERY = timedelta(minutes=5)
+_CUTS_WINDOW = timedelta(minutes=6)
+_CUTS_LOOKED_BACK = timedelta(minutes=30)
+_CUTS_TIMES = 3
 
 BUGS = (errors.UndecodableState, errors.IllegalEdge, errors.HandlerGarbage, errors.InternalError)
 """Errors that no service and no setting can cause: each is a bug, or a replica of another version."""
@@ -55,10 +51,11 @@ def alerts(config: Config) -> tuple[Alert, ...]:
         _replica_down(),
         _figures_stale(),
         _replica_without_database(),
-        _schedule_lag(config),
+        _sweep_late(config),
+        _shards_unowned(),
         _commit_conflicts(),
         _writes_refused(),
-        _lease_lost(),
+        _steps_cut(),
         _handler_bug(),
         _handler_errors(),
         _rerun_limited(),
@@ -118,17 +115,32 @@ def _replica_without_database() -> Alert:
     )
 
 
-def _schedule_lag(config: Config) -> Alert:
-    limit = max(_LAG_AT_LEAST, 2 * config.controller.period)
+def _sweep_late(config: Config) -> Alert:
+    limit = sweeps.late_after(config.controller.period)
     return Alert(
-        name="FarrierScheduleLag",
+        name="FarrierSweepLate",
         severity=Severity.PAGE,
-        expr=f"{fleet(latest(gauges.SCHEDULE_OLDEST_DUE), 'kind')} > {limit.total_seconds():.0f}",
+        expr=f"{fleet(latest(gauges.OLDEST_SWEEP), 'kind')} > {limit.total_seconds():.0f}",
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary="The loop of {{ $labels.kind }} does not keep up",
-        description="Its oldest due row has waited for {{ $value | humanizeDuration }}; "
+        description="A shard of it was last swept {{ $value | humanizeDuration }} ago; "
         f"{duration.human(limit)} are two periods or a minute.",
+    )
+
+
+def _shards_unowned() -> Alert:
+    unowned = fleet(latest(gauges.SHARDS_UNOWNED), "kind")
+    there = fleet(latest(gauges.RESOURCES), "kind", "state", "substate")
+    return Alert(
+        name="FarrierShardsUnowned",
+        severity=Severity.PAGE,
+        expr=f"{unowned} > 0 and on (kind) sum by (kind) ({there}) > 0",
+        hold=FLEET_HOLD,
+        because=FLEET_HOLD_BECAUSE,
+        summary="No controller runs {{ $value }} of the shards of {{ $labels.kind }}",
+        description="Their resources stand still. Others take the shards of a controller that ends within 13 seconds, "
+        "so no controller that lives runs this kind, or none of them can take the shards.",
     )
 
 
@@ -143,8 +155,8 @@ def _commit_conflicts() -> Alert:
         hold=_LASTS,
         because="a fail-over of the database leaves some, once",
         summary="{{ $value | humanizePercentage }} of runs of {{ $labels.kind }} do not win their commit",
-        description="Runs outlive their leases, or something else writes the same rows. Nothing is lost, but work is "
-        "done twice.",
+        description="Controllers lose shards whose resources they run, or something else writes the same rows. Nothing "
+        "is lost, but work is done twice.",
     )
 
 
@@ -162,17 +174,18 @@ def _writes_refused() -> Alert:
     )
 
 
-def _lease_lost() -> Alert:
-    lost = increase(series(definitions.STEPS_CUT), _LEASES_WINDOW, "kind")
-    looks = f"[{promql(_LEASES_LOOKED_BACK)}:{promql(_LEASES_EVERY)}]"
+def _steps_cut() -> Alert:
+    cut = increase(series(definitions.STEPS_CUT), _CUTS_WINDOW, "kind")
+    looks = f"[{promql(_CUTS_LOOKED_BACK)}:{promql(_CUTS_EVERY)}]"
     return Alert(
-        name="FarrierLeaseLost",
+        name="FarrierStepsCut",
         severity=Severity.TICKET,
-        expr=f"count_over_time(({lost} > 0){looks}) >= {_LEASES_TIMES}",
+        expr=f"count_over_time(({cut} > 0){looks}) >= {_CUTS_TIMES}",
         hold=_NONE,
-        because="a fail-over of the database costs many leases once; this is lost again and again within half an hour",
-        summary="Steps of {{ $labels.kind }} are cut off because leases are not renewed in time",
-        description="The database answers too late, or the process gets too little CPU. The steps are done again.",
+        because="a fail-over of the database cuts many steps once; these are cut again and again within half an hour",
+        summary="Steps of {{ $labels.kind }} are cut off because their controller is not renewed in time",
+        description="The database answers too late, or the process gets too little CPU. What the steps changed outside "
+        "is looked up, and they go on from there.",
     )
 
 

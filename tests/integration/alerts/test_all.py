@@ -223,7 +223,7 @@ def test_so_is_a_limit_of_another_kind_of_farriers_own_or_of_another_package() -
 
 def test_lag_is_measured_by_the_period_of_the_settings() -> None:
     config = msgspec.structs.replace(Config(), controller=type(Config().controller)(period=timedelta(minutes=4)))
-    lag = next(alert for alert in alerts.groups(config)[1].alerts if alert.name == "FarrierScheduleLag")
+    lag = next(alert for alert in alerts.groups(config)[1].alerts if alert.name == "FarrierSweepLate")
     assert lag.expr.endswith("> 480")
 
 

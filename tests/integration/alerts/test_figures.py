@@ -118,12 +118,20 @@ FIGURES = (
     Figure("FarrierManyBmcsUnreadable", UNREAD_FOR_LONG, Severity.PAGE, loud=50, quiet=49, beside={MANAGEABLE: 1000}),
     Figure("FarrierIntentsUnanswered", "farrier_intents_oldest_pending_seconds", Severity.TICKET, loud=901, quiet=899),
     Figure(
-        "FarrierScheduleLag",
-        'farrier_schedule_oldest_due_seconds{kind="node"}',
+        "FarrierSweepLate",
+        'farrier_shard_oldest_sweep_seconds{kind="node"}',
         Severity.PAGE,
         {"kind": "node"},
         loud=61,
         quiet=59,
+    ),
+    Figure(
+        "FarrierShardsUnowned",
+        'farrier_shards_unowned{kind="node"}',
+        Severity.PAGE,
+        {"kind": "node"},
+        loud=64,
+        beside={ACTIVE: 1},
     ),
 )
 
@@ -282,6 +290,12 @@ def test_a_region_that_nobody_reads_wakes_somebody_and_a_machine_does_not(
     severities = ("page", "ticket") if pages else ("ticket",)
     expected = firing("FarrierObservationsStale", 15, *({"severity": severity} for severity in severities))
     promtool.check(tmp_path, replicas_of(told), expected, never("FarrierObservationsStale", 14))
+
+
+def test_nobody_is_woken_for_shards_of_a_kind_that_has_no_resources(tmp_path: Path) -> None:
+    told = {'farrier_shards_unowned{kind="ib_partition"}': "64x200", ACTIVE: "10x200"}
+    told['farrier_resources{kind="ib_partition",state="active",substate=""}'] = "0x200"
+    promtool.check(tmp_path, replicas_of(told), never("FarrierShardsUnowned", 100))
 
 
 def test_nobody_is_woken_for_a_few_machines_of_a_small_fleet(tmp_path: Path) -> None:

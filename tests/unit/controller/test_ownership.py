@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from farrier.controller.ownership import ACT_FOR, EXPIRED_AFTER, GIVE_UP_AFTER, RENEW_EVERY, Ownership
-from farrier.model.controllers import SHARDS, Controller, Shard, ShardRow
+from farrier.controller.ownership import EXPIRED_AFTER, GIVE_UP_AFTER, RENEW_EVERY, Ownership
+from farrier.model.controllers import ACT_FOR, SHARDS, Controller, Shard, ShardRow
 
 KINDS = frozenset({"node"})
 START = 100.0

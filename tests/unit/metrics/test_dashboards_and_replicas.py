@@ -77,7 +77,9 @@ _FLEET = (
 
 
 def _work(replicas: int) -> tuple[_Shown, _Shown]:
-    return _Shown("controller", "Replicas", replicas), _Shown("controller", "Wakes", replicas, {"source": "notify"})
+    return _Shown("controller", "Replicas", replicas), _Shown(
+        "controller", "Looks for wakes", replicas, {"source": "notify"}
+    )
 
 
 def test_one_replica_shows_its_fleet_and_its_work(tmp_path: Path) -> None:

@@ -66,9 +66,9 @@ def test_every_series_stands_at_zero_before_anything_happened(sink: PrometheusSi
         "farrier_handler_errors_total{error=timeout,kind=widget,state=new,substate=painting}",
         "farrier_handler_errors_total{error=undecodable_state,kind=widget,state=unknown,substate=}",
         "farrier_wakeups_total{source=notify}",
-        "farrier_claim_wait_seconds_count{kind=widget,lane=woken}",
+        "farrier_wake_wait_seconds_count{kind=widget}",
         "farrier_commit_conflicts_total{kind=widget,verdict=lost}",
-        "farrier_lease_lost_total{kind=widget}",
+        "farrier_steps_cut_total{kind=widget}",
         "farrier_rerun_limited_total{kind=widget}",
         "farrier_kind_widget_paint_total{colour=red}",
         "farrier_kind_widget_height_bucket{le=1.0}",
@@ -86,9 +86,9 @@ def test_what_was_reported_makes_no_series_that_was_not_there(sink: PrometheusSi
     sink.ran("widget", {"wait": [0.1], "error": [0.2]})
     sink.failed("widget", "new", "painting", "timeout")
     sink.moved("widget", "state", "new", "done", 5)
-    sink.claimed("widget", "periodic", [1.0])
+    sink.waited("widget", [1.0])
     sink.conflicted("widget", "conflict")
-    sink.lease_lost("widget")
+    sink.step_cut("widget")
     sink.rerun_limited("widget")
     sink.woken("poll")
     sink.requested("press", "stamp", "ok", 0.3)

@@ -12,13 +12,15 @@ from farrier.model.actions import ACTIONS, Action
 from farrier.model.advice import ONE_INTENT
 from farrier.model.bmc import BmcFailure
 from farrier.model.failures import BMC_ADVICE, FAILURES, QUARANTINE_ADVICE, FailureClass, QuarantineCause
+from farrier.model.limits import Limits
 from farrier.model.node import Bmc
 from farrier.model.outcome import Record
 from farrier.model.params import NoParams
 from farrier.model.symptoms import Patience
 from farrier.model.views import MaasView, RegionView, RequestView, WorkflowView
+from farrier.model.why import explain
 from tests.unit.model.test_clocks import HOUR, MINUTE, NOW, workflow
-from tests.unit.model.test_why import SOON, why
+from tests.unit.model.test_why import UNOWNED, detail, why
 
 DEPLOYING = Record("wait", "waits for MAAS to deploy the machine: starting the machine", "x.py:1")
 INCOMPLETE = Bmc(last_error="no directory is configured", failure=BmcFailure.INCOMPLETE)
@@ -206,21 +208,22 @@ def asked(age: timedelta, **fields: Any) -> RequestView:
 
 
 def test_a_request_that_nobody_answers_is_what_the_node_waits_for() -> None:
-    said = why(requests=(asked(MINUTE),), next_run_at=NOW - MINUTE)
+    said = why(requests=(asked(MINUTE),), **UNOWNED)
     assert said.waits_for == "a run that answers request 25 (drain)"
     assert said.advice.startswith("no controller works on it: is `farrier run` up")
     assert said.unanswered == (asked(MINUTE),)
 
 
-def test_a_request_that_has_just_come_is_given_half_a_minute() -> None:
-    assert (
-        "request 25 is answered" in why(requests=(asked(MINUTE),), next_run_at=NOW - 20 * timedelta(seconds=1)).advice
-    )
-    assert why(next_run_at=NOW - MINUTE).advice == "nothing to do", "nobody asked: it may be late for two minutes"
+def test_a_shard_may_wait_two_periods_of_the_controllers_for_its_sweep() -> None:
+    period = timedelta(minutes=10)
+    late = detail(swept_at=NOW - 20 * MINUTE)
+    assert explain(late, NOW, Limits(), period=period).advice == "nothing to do"
+    later = detail(swept_at=NOW - 21 * MINUTE)
+    assert explain(later, NOW, Limits(), period=period).advice.startswith("no controller works on it")
 
 
-def test_a_run_that_nobody_keeps_any_more_is_due_and_not_under_way() -> None:
-    assert why(running=True, next_run_at=NOW - MINUTE).next_run == "due since 1m"
+def test_a_request_of_a_node_that_has_a_controller_waits_for_a_run() -> None:
+    assert "request 25 is answered" in why(requests=(asked(MINUTE),)).advice
 
 
 def test_requests_are_told_the_oldest_first_and_without_those_that_have_an_answer() -> None:
@@ -245,7 +248,7 @@ def test_one_intent_that_is_advised_is_told_as_a_command() -> None:
         {"status": "quarantined", "quarantine_cause": "cleanup_validation_failed", "quarantine_reason": "disks"},
         {"workflow": workflow(status="failed_retryable", failure_class="boss_disk_not_found"), "deleting": True},
         {"workflow": workflow(status="failed_retryable", failure_class="boss_disk_not_found"), "status": "dreaming"},
-        {"paused": "x", "next_run_at": NOW - HOUR},
+        {"paused": "x", **UNOWNED},
     ],
     ids=["nothing", "a choice", "nothing to retry", "being deleted", "a newer status", "no controller"],
 )
@@ -266,6 +269,6 @@ def _wait(reason: str) -> Record:
 
 
 def test_every_symptom_is_of_a_node_as_it_is_shown() -> None:
-    said = why(next_run_at=SOON, bmc_address="https://192.0.2.1", paused="x", paused_by="alice")
+    said = why(bmc_address="https://192.0.2.1", paused="x", paused_by="alice")
     assert (said.bmc_address, said.paused_by) == ("https://192.0.2.1", "alice")
     assert msgspec.json.decode(msgspec.json.encode(said))["command"] == "farrier intent gpu-1 unpause"

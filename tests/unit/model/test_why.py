@@ -18,7 +18,7 @@ from farrier.model.views import NodeDetail
 from farrier.model.why import Why, explain
 from tests.unit.model.test_clocks import HOUR, MINUTE, NOW, view, workflow
 
-SOON = NOW + timedelta(seconds=12)
+SECOND = timedelta(seconds=1)
 
 
 def detail(**fields: Any) -> NodeDetail:
@@ -36,8 +36,10 @@ def detail(**fields: Any) -> NodeDetail:
         "deleting": False,
         "outcome": Record("do_nothing", "", "farrier/x.py:1"),
         "outcome_at": NOW - HOUR,
-        "next_run_at": SOON,
-        "running": False,
+        "controller": "rack-1",
+        "swept_at": NOW - SECOND,
+        "step": None,
+        "step_begun_at": None,
         "last_workflow": None,
         "requests": (),
     }
@@ -45,6 +47,7 @@ def detail(**fields: Any) -> NodeDetail:
 
 
 UNDONE = workflow(status="compensating")
+UNOWNED: dict[str, Any] = {"controller": None, "swept_at": None}
 
 
 def why(patience: Patience | None = None, /, **fields: Any) -> Why:
@@ -54,7 +57,11 @@ def why(patience: Patience | None = None, /, **fields: Any) -> Why:
 def test_a_node_with_nothing_wrong_has_nothing_to_wait_for_and_nothing_to_do() -> None:
     said = why()
     assert (said.waits_for, said.advice, said.errors) == ("nothing: all is as it should be", "nothing to do", ())
-    assert (said.source, said.since, said.next_run) == ("farrier/x.py:1", NOW - HOUR, "in 12s")
+    assert (said.source, said.since, said.run_by) == (
+        "farrier/x.py:1",
+        NOW - HOUR,
+        "rack-1, shard swept 1s ago",
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,7 +73,7 @@ def test_a_node_with_nothing_wrong_has_nothing_to_wait_for_and_nothing_to_do() -
         ({"outcome": Record("error", "see the log", "", "internal")}, "the last one ended in internal"),
         ({"outcome": None, "outcome_at": None}, "its first run"),
         ({"paused": "hands in the machine"}, "unpause: hands in the machine"),
-        ({"status": "deleted", "next_run_at": None}, "nothing any more"),
+        ({"status": "deleted", **UNOWNED}, "nothing any more"),
         ({"paused": "x", "deleting": True, "outcome": Record("wait", "MAAS releases", "x.py:1")}, "MAAS releases"),
         ({"paused": "x", "workflow": UNDONE, "outcome": Record("wait", "MAAS releases", "x.py:1")}, "MAAS releases"),
         ({"paused": "x", "workflow": UNDONE, "outcome": Record("wait", "paused: x", "x.py:1")}, "unpause: x"),
@@ -81,19 +88,25 @@ def test_what_it_waits_for_is_what_its_last_run_said(fields: dict[str, Any], wai
 
 
 def test_nothing_is_to_be_done_about_a_deleted_node_whatever_was_wrong_with_it() -> None:
-    assert why(status="deleted", next_run_at=None, bmc=BMC_DOWN, paused="x").advice == "nothing to do"
+    assert why(status="deleted", **UNOWNED, bmc=BMC_DOWN, paused="x").advice == "nothing to do"
 
 
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"next_run_at": SOON, "running": True}, "under way"),
-        ({"next_run_at": NOW - MINUTE}, "due since 1m"),
-        ({"next_run_at": None}, "never again"),
+        ({"swept_at": NOW - MINUTE}, "rack-1, shard swept 1m ago"),
+        ({"step": "reset", "step_begun_at": NOW - 9 * SECOND}, "rack-1, step reset begun 9s ago"),
+        (UNOWNED, "no controller"),
+        (
+            {**UNOWNED, "step": "reset", "step_begun_at": NOW - MINUTE},
+            "no controller, step reset begun 1m ago, its end not recorded",
+        ),
+        ({"status": "deleted", **UNOWNED}, ""),
     ],
+    ids=["swept", "a step", "no controller", "a step that was cut", "deleted"],
 )
-def test_when_it_runs_next(fields: dict[str, Any], said: str) -> None:
-    assert why(**fields).next_run == said
+def test_it_names_its_controller_and_the_last_sweep_or_the_step_under_way(fields: dict[str, Any], said: str) -> None:
+    assert why(**fields).run_by == said
 
 
 FAILED = workflow(
@@ -124,7 +137,8 @@ def test_an_ended_workflow_s_failure_is_still_told() -> None:
 @pytest.mark.parametrize(
     ("fields", "advice"),
     [
-        ({"next_run_at": NOW - 3 * MINUTE, "paused": "x", "bmc": BMC_DOWN}, "farrier run"),
+        ({**UNOWNED, "paused": "x", "bmc": BMC_DOWN}, "farrier run"),
+        ({"swept_at": NOW - 61 * SECOND, "paused": "x", "bmc": BMC_DOWN}, "farrier run"),
         ({"outcome": Record("error", "see the log", "", "internal"), "bmc": BMC_DOWN}, "controller's log"),
         ({"paused": "x", "workflow": FAILED}, "unpause it"),
         ({"workflow": FAILED, **QUARANTINED}, FAILURES[FailureClass.BOSS_DISK_NOT_FOUND].action),
@@ -136,7 +150,8 @@ def test_an_ended_workflow_s_failure_is_still_told() -> None:
         ({"management": "error"}, "set_bmc"),
     ],
     ids=[
-        "nobody runs it",
+        "no controller",
+        "not swept",
         "error",
         "paused",
         "failed",

@@ -3,7 +3,7 @@
 -- One row for each daemon that runs, renewed every two seconds: with pulse, all that is written while nothing happens.
 CREATE TABLE farrier.controllers (
     id         uuid        PRIMARY KEY,                         -- made by the daemon when it joins
-    name       text        NOT NULL,                            -- host name and process id, for people
+    name       text        NOT NULL,                            -- host name, for people
     release    text        NOT NULL,                            -- version of farrier
     kinds      text[]      NOT NULL,                            -- the kinds that it runs
     lags       float8[]    NOT NULL,                            -- of each kind: seconds by which its latest run is overdue
