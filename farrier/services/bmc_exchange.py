@@ -214,7 +214,7 @@ class Exchange:
 
     async def _connected(self, operation: Operation, login: ExitStack, headers: Headers) -> None:
         """The BMC's checked address has answered, and has proven by TLS who it is: now the secret is read, and shown.
-        The login counts until `login` is over; without the lease of the step none is sent, and none counts."""
+        The login counts until `login` is over; without the right to act none is sent, and none counts."""
         secret = await self._show(headers)
         if operation.changes:
             require_lease()
