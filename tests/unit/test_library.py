@@ -65,7 +65,7 @@ PARAMETERS = {
     "Step": "act deadline if_cut name reads_only",
     "Transition": "cause reason samples source to writes",
     "Update": "look_again quiet reason samples source to writes",
-    "Wait": "error look_again reason samples source writes",
+    "Wait": "error look_again reason rests samples source writes",
     "DoNothing": "look_again samples source writes",
     "Deleted": "samples source writes",
     "Answer": "accepted reason request",
