@@ -99,6 +99,7 @@ async def _until_ready(stream: ByteReceiveStream) -> tuple[BufferedByteReceiveSt
 
 
 async def _read_on(log: BufferedByteReceiveStream) -> None:
-    """Keep the pipe from filling up, as whoever collects its log would."""
-    while True:
-        await log.receive()
+    """Keep the pipe from filling up, as a collector of logs would, until the daemon ends."""
+    with suppress(anyio.EndOfStream):
+        while True:
+            await log.receive()

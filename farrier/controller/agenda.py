@@ -298,6 +298,7 @@ class Agenda(Generic[R]):
         loaded for each run."""
         if entry.phase is Phase.IDLE:  # over the snapshot in memory
             self._wheel.put(entry, due_at)
+            return ()
         if entry.phase not in (Phase.RUNNING, Phase.ACTING):
             return ()
         wakes, entry.wakes = entry.wakes, ()

@@ -25,10 +25,11 @@ from farrier.controller.agenda import Agenda, Entry, Phase
 from farrier.controller.attempt import Attempt, Run
 from farrier.controller.host import Host
 from farrier.controller.publish import Publisher
-from farrier.controller.rest import rests, says_the_same
+from farrier.controller.rest import rests, rests_as_before
 from farrier.controller.steps import Planned, Steps
 from farrier.controller.verdict import Assessor
 from farrier.errors import DatabaseUnreachable, UndecodableState
+from farrier.model.outcome import Wait
 from farrier.model.runs import Due, Loaded, Result, Turn, Verdict
 from farrier.protocols import Kind, StateHandler, StateIO
 
@@ -71,6 +72,7 @@ class Loop(Generic[R, S, W, V]):
         self._host = host
         self._clock = host.clock
         self._period = config.period.total_seconds()
+        self._shortest, self._spread = self._period * (1 - config.jitter), 2 * self._period * config.jitter
         self._publisher: Publisher[R, S] = Publisher(kind, sink=host.sink)
         self._attempt: Attempt[R, S, W, V] = Attempt(
             kind, handler, Assessor(kind, config), services=services, max_handling_time=config.max_handling_time
@@ -191,17 +193,20 @@ class Loop(Generic[R, S, W, V]):
         if not due:
             return
         now, at = self._clock.monotonic(), self._now()
-        remembered, clock = self._attempt.remembered, time.perf_counter
-        seconds: dict[str, list[float]] = {"do_nothing": [], "wait": []}
+        remembered, put_off, clock = self._attempt.remembered, self.agenda.rests, time.perf_counter
+        done: list[float] = []
+        waited: list[float] = []
+        began = clock()
         for entry in due:
-            began = clock()
             decision = remembered(entry.snapshot, at)  # type: ignore[arg-type]
-            if rests(decision) and says_the_same(decision, entry.outcome):
-                self.agenda.rests(entry, now + self._delay(decision.look_again), outcome=decision)
-                seconds["wait" if hasattr(decision, "reason") else "do_nothing"].append(clock() - began)
+            if rests_as_before(decision, entry.outcome):
+                put_off(entry, now + self._delay(decision.look_again), outcome=decision)  # type: ignore[union-attr]
+                ended = clock()
+                (waited if type(decision) is Wait else done).append(ended - began)
+                began = ended
             else:
                 self.agenda.requeue(entry)
-        self._host.sink.ran(self.kind, {outcome: each for outcome, each in seconds.items() if each})
+        self._host.sink.ran(self.kind, {name: each for name, each in (("do_nothing", done), ("wait", waited)) if each})
 
     async def _load(self, tasks: TaskGroup) -> None:
         """Load what has to be, until the process stops: some passes side by side, each over what waits when it
@@ -452,8 +457,11 @@ class Loop(Generic[R, S, W, V]):
 
     def _delay(self, look_again: timedelta | None) -> float:
         """The period with its jitter, or less when the handler wants to look sooner."""
-        delay = self._period * (1 + self._host.config.jitter * (2 * random.random() - 1))
-        return delay if look_again is None else min(delay, look_again.total_seconds())
+        delay = self._shortest + self._spread * random.random()
+        if look_again is None:
+            return delay
+        seconds = look_again.total_seconds()
+        return min(delay, seconds)
 
 
 _RESTED = Result(Verdict.COMMITTED)

@@ -19,8 +19,9 @@ def rests(decision: object) -> TypeGuard[DoNothing[Any] | Wait[Any]]:
     return not decision.writes and not decision.samples and (again is None or again > _AT_ONCE)  # type: ignore[attr-defined]
 
 
-def says_the_same(decision: Any, before: Any) -> bool:
-    """Of two decisions that rest, whether they are stored alike."""
-    if type(decision) is not type(before) or decision.source != before.source:
-        return False
-    return type(decision) is DoNothing or (decision.reason == before.reason and decision.error == before.error)
+def rests_as_before(decision: Any, before: Any) -> bool:
+    """Whether a decision rests, and is stored as the one before it is, which rested."""
+    resting = type(decision) is type(before) and decision.source == before.source and rests(decision)
+    if not resting or type(decision) is DoNothing:
+        return resting
+    return bool(decision.reason == before.reason and decision.error == before.error)
