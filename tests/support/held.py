@@ -1,38 +1,70 @@
-"""Claimed widgets in a test's own hands: committed when and as the test says, without a loop."""
+"""Owned widgets in a test's own hands: committed when and as the test says, without a loop."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from uuid import UUID, uuid4
+
 from farrier.controller.verdict import Assessor
-from farrier.model.runs import Claim, Finished, Lane, Verdict
+from farrier.io.controllers import PostgresControllers
+from farrier.model.controllers import SHARDS
+from farrier.model.runs import Finished, Loaded, Turn, Verdict
 from tests.support import toy
 from tests.support.loop import BRISK, Shop, WidgetIO
 from tests.support.toy import Answer, Shape
 
 
 class Held:
-    """Claimed widgets and their snapshots, to be finished as a test says."""
+    """All shards of widgets, and some snapshots, to be finished as a test says."""
 
-    def __init__(self, io: WidgetIO, claim: Claim, widgets: dict[int, toy.Widget]) -> None:
+    def __init__(self, io: WidgetIO, owner: UUID, epochs: dict[int, int], loaded: Loaded[toy.Widget]) -> None:
         self.io = io
-        self.claim = claim
-        self.widgets = widgets
+        self.owner = owner
+        self.epochs = epochs
+        self.loaded = loaded
         self._assessor: Assessor[toy.Widget, Shape, Answer] = Assessor(toy.WidgetKind(), BRISK)
 
+    async def reload(self) -> None:
+        """Load the same widgets again."""
+        ids: Collection[int] = self.loaded.resources
+        self.loaded = await self.io.load(list(ids))
+
     def finish(self, id_: int, outcome: object) -> Finished[Shape, Answer]:
-        claimed = next(row for row in self.claim.rows if row.id == id_)
-        widget = self.widgets[id_]
-        return self._assessor.finish(claimed, self.claim.token, widget, outcome)
+        turn = Turn(
+            id=id_,
+            epoch=self.epochs[id_ % SHARDS],
+            outcome_key=self.loaded.keys.get(id_),
+            wakes=self.loaded.wakes.get(id_, ()),
+        )
+        return self._assessor.finish(turn, self.loaded.resources[id_], outcome)
+
+    async def mark(self, *ids: int) -> frozenset[int]:
+        """Mark a step of each of these."""
+        epochs = {id_ % SHARDS: self.epochs[id_ % SHARDS] for id_ in ids}
+        return await self.io.mark(dict.fromkeys(ids, "work"), epochs, self.owner)
 
     async def commit(self, *runs: Finished[Shape, Answer], patient: bool = False) -> dict[int, Verdict]:
-        results = await self.io.commit(runs, patient=patient)
+        results = await self.io.commit(runs, self.owner, patient=patient)
         return {id_: result.verdict for id_, result in results.items()}
 
 
+async def take(shop: Shop) -> tuple[UUID, dict[int, int]]:
+    """A new controller that owns every shard of widgets that is free, with their epochs."""
+    controllers, owner = PostgresControllers(shop.pool), uuid4()
+    await controllers.join(owner, "test", [toy.KIND])
+    taken = await controllers.take(owner, toy.KIND, range(SHARDS))
+    return owner, {each.shard: each.epoch for each in taken}
+
+
+async def expire(shop: Shop, owner: UUID) -> None:
+    """Declare a controller dead."""
+    renewals = await shop.pool.fetchval("SELECT renewals FROM farrier.controllers WHERE id = $1", owner)
+    await PostgresControllers(shop.pool).expire(owner, renewals)
+
+
 async def hold(shop: Shop, *ids: int, io: WidgetIO | None = None) -> Held:
-    """Register the widgets, claim them and read them."""
-    if ids:
-        await shop.register(*ids)
+    """Register the widgets, own them and read them."""
+    await shop.register(*ids)
+    owner, epochs = await take(shop)
     io = io or shop.io()
-    claim = await io.claim(Lane.PERIODIC, 1000, None)
-    loaded = await io.load([row.id for row in claim.rows])
-    return Held(io, claim, dict(loaded.resources))
+    return Held(io, owner, epochs, await io.load(ids))

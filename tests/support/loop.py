@@ -1,6 +1,6 @@
-"""Runs processors of widgets for the tests, and tells when something has happened to them.
+"""Runs controllers of widgets for the tests, and says when something has happened to them.
 
-`Ledger` is a metrics sink that keeps what it is told: what the loop publishes is what the tests wait for and
+`Ledger` is a metrics sink that keeps what is reported: what the loop publishes is what the tests wait for and
 look at. Nobody sleeps: a test waits for the ledger, or for an event that a script sets.
 """
 
@@ -39,6 +39,8 @@ PATIENCE = 20.0
 # Nothing notifies in most tests: the poll does it.
 BRISK = ControllerConfig(poll_interval=timedelta(milliseconds=20), drain_timeout=timedelta(seconds=5))
 
+# The ids of wakes that nothing announces are not looked for: a test says what is heard.
+QUIET = msgspec.structs.replace(BRISK, poll_interval=timedelta(hours=1))
 
 CONTENT: Outcome[toy.Shape, toy.Answer] = DoNothing()
 

@@ -1,4 +1,4 @@
-"""Committing: fenced by token and version, whole or not at all, each run for itself."""
+"""Committing: fenced by owner, epoch and version, whole or not at all, each run for itself."""
 
 from __future__ import annotations
 
@@ -10,37 +10,45 @@ import asyncpg
 import pytest
 
 from farrier.io.commit import WITHIN
+from farrier.io.controllers import PostgresControllers
 from farrier.model.outcome import Deleted, DoNothing, Transition, Update, Wait
-from farrier.model.runs import Lane, Verdict
+from farrier.model.runs import Due, Verdict
 from tests.support import pg, proxy, toy
-from tests.support.held import Held, hold
-from tests.support.loop import BRISK, Shop
+from tests.support.held import expire, hold, take
+from tests.support.loop import Shop
 from tests.support.toy import Answer, Shape, State
 
 SECOND = timedelta(seconds=1)
-LEASE = BRISK.lease
 
 MADE = Transition[Shape, Answer](to=Shape(State.MADE), reason="it was raw", cause="timer")
 POISON = Transition[Shape, Answer](to=Shape(State.MADE, "poison"), reason="it was raw", cause="timer")
 CONTENT = DoNothing[Answer]()
 
 
-async def test_state_history_outcome_and_schedule_are_written_together(shop: Shop) -> None:
+async def test_state_history_outcome_and_wakes_are_written_together(shop: Shop) -> None:
     held = await hold(shop, 1)
     assert await held.commit(held.finish(1, MADE)) == {1: Verdict.COMMITTED}
     assert ((await shop.widget(1))["state"], (await shop.widget(1))["version"]) == ("made", 2)
     assert await shop.history(1) == [("raw", "made")]
     assert (await shop.outcome(1))["reason"] == "it was raw"
-    row = await shop.row(1)
-    assert (row["claim_token"], row["owner"], row["lane"], row["reruns"]) == (None, None, Lane.WOKEN, 1)
+    assert await shop.wakes(1) == 0
 
 
-async def test_a_version_conflict_rolls_back_state_history_and_writes_and_the_row_is_due(shop: Shop) -> None:
-    await shop.register(1)
+async def test_a_commit_deletes_the_wakes_that_its_snapshot_saw_and_no_other(shop: Shop) -> None:
+    held = await hold(shop, 1)
+    asked = await shop.ask(1)
+    assert await held.commit(held.finish(1, MADE)) == {1: Verdict.COMMITTED}
+    assert await shop.wakes(1) == 1
+    await held.reload()
+    assert held.loaded.resources[1].requests == (asked,)
+    assert await held.commit(held.finish(1, DoNothing(writes=(Answer(asked),)))) == {1: Verdict.COMMITTED}
+    assert await shop.wakes(1) == 0
+
+
+async def test_a_version_conflict_rolls_back_state_history_and_writes_and_keeps_the_wakes(shop: Shop) -> None:
+    held = await hold(shop, 1)
     request = await shop.ask(1)
-    io = shop.io()
-    claim = await io.claim(Lane.WOKEN, 10, None)
-    held = Held(io, claim, dict((await io.load([1])).resources))
+    await held.reload()
     await shop.pool.execute("UPDATE farrier_toy.widgets SET version = 7 WHERE id = 1")
     run = held.finish(1, Transition(to=Shape(State.MADE), reason="r", cause="c", writes=(Answer(request),)))
     assert await held.commit(run) == {1: Verdict.CONFLICT}
@@ -48,9 +56,7 @@ async def test_a_version_conflict_rolls_back_state_history_and_writes_and_the_ro
     assert await shop.history(1) == []
     assert await shop.answers() == [0]
     assert await shop.outcome(1) == {}
-    row = await shop.row(1)
-    assert (row["claim_token"], row["lane"]) == (None, Lane.WOKEN)
-    assert row["ahead"] <= timedelta(0)
+    assert await shop.wakes(1) == 2
 
 
 async def test_a_conflict_costs_only_the_run_that_has_it(shop: Shop) -> None:
@@ -79,22 +85,44 @@ async def test_a_write_between_our_look_at_the_version_and_our_own_is_a_conflict
     assert await shop.history(2) == []
 
 
-async def test_a_run_whose_claim_was_taken_over_leaves_the_new_owner_s_lease_untouched(shop: Shop) -> None:
+async def test_a_run_of_a_former_owner_is_lost_and_writes_nothing(shop: Shop) -> None:
     held = await hold(shop, 1, 2)
-    await shop.db.advance(LEASE + SECOND)
-    taken = await shop.io().claim(Lane.WOKEN, 10, None)
-    assert [row.id for row in taken.rows] == [1, 2]
-    before = [await shop.row(id_) for id_ in (1, 2)]
-    assert await held.commit(held.finish(1, MADE), held.finish(2, CONTENT)) == {
-        1: Verdict.LOST,
-        2: Verdict.LOST,
-    }
-    await held.io.give_back({1: held.claim.token}, timedelta(0), Lane.WOKEN)
-    assert await held.io.renew({1: held.claim.token}) == frozenset()
-    after = [await shop.row(id_) for id_ in (1, 2)]
-    for column in ("claim_token", "owner", "due_at", "lane", "claimed_wake_seq", "outcome_key"):
-        assert [row[column] for row in after] == [row[column] for row in before]
+    await expire(shop, held.owner)
+    await take(shop)
+    assert await held.commit(held.finish(1, MADE), held.finish(2, CONTENT)) == {1: Verdict.LOST, 2: Verdict.LOST}
+    assert await held.mark(1) == frozenset()
     assert (await shop.widget(1))["state"] == "raw"
+    assert (await shop.history(1), await shop.outcome(2)) == ([], {})
+    assert [await shop.wakes(id_) for id_ in (1, 2)] == [1, 1]
+    assert await shop.marked(1) is None
+
+
+async def test_a_run_of_an_earlier_epoch_is_lost_though_the_owner_is_the_same(shop: Shop) -> None:
+    held = await hold(shop, 1, 2)
+    (again,) = await PostgresControllers(shop.pool).take(held.owner, toy.KIND, [1])
+    assert again.epoch == held.epochs[1] + 1
+    verdicts = await held.commit(held.finish(1, MADE), held.finish(2, MADE))
+    assert verdicts == {1: Verdict.LOST, 2: Verdict.COMMITTED}
+
+
+async def test_a_takeover_passes_over_a_shard_with_an_open_commit_and_finds_its_writes_later(shop: Shop) -> None:
+    held = await hold(shop, 1, 2)
+    async with shop.db.connect() as slow, slow.transaction():
+        assert await slow.fetchval("SELECT farrier.hold_shards('widget', $1, '{1}', '{1}')", held.owner) == [1]
+        await expire(shop, held.owner)
+        owner, epochs = await take(shop)
+        assert set(range(64)) - set(epochs) == {1}
+    (late,) = await PostgresControllers(shop.pool).take(owner, toy.KIND, [1])
+    assert late.epoch == held.epochs[1] + 1
+
+
+async def test_what_is_given_back_late_is_not_taken_from_its_owner_who_has_it_again(shop: Shop) -> None:
+    held = await hold(shop)
+    controllers = PostgresControllers(shop.pool)
+    await controllers.take(held.owner, toy.KIND, [1])
+    await controllers.give_back(held.owner, toy.KIND, {1: held.epochs[1], 2: held.epochs[2]})
+    owned = await shop.pool.fetch("SELECT shard FROM farrier.shards WHERE kind = 'widget' AND owner IS NULL")
+    assert [record["shard"] for record in owned] == [2]
 
 
 async def test_of_a_batch_only_the_poisoned_run_is_refused(shop: Shop) -> None:
@@ -108,8 +136,7 @@ async def test_of_a_batch_only_the_poisoned_run_is_refused(shop: Shop) -> None:
     told = await shop.outcome(13)
     assert (told["outcome"], told["error"]) == ("error", "refused_by_model")
     assert "widgets_payload_check" in told["reason"]
-    row = await shop.row(13)
-    assert (row["claim_token"], row["lane"]) == (None, Lane.PERIODIC)
+    assert await shop.wakes(13) == 0
 
 
 @pytest.mark.parametrize(
@@ -126,7 +153,7 @@ async def test_what_cannot_be_stored_is_that_run_s_outcome_and_the_others_go_on(
     verdicts = await held.commit(held.finish(1, MADE), held.finish(2, outcome), held.finish(3, CONTENT))
     assert verdicts == {1: Verdict.COMMITTED, 2: Verdict.REFUSED, 3: Verdict.COMMITTED}
     assert (await shop.outcome(2))["error"] == "refused_by_model"
-    assert (await shop.row(2))["claim_token"] is None
+    assert await shop.wakes(2) == 0
 
 
 async def test_an_edge_that_the_database_refuses_at_commit_is_refused_before_it(shop: Shop) -> None:
@@ -144,14 +171,14 @@ async def test_an_edge_that_the_database_refuses_at_commit_is_refused_before_it(
     assert "not for sale" in (await shop.outcome(1))["reason"]
 
 
-async def test_a_row_that_somebody_has_locked_is_left_for_last_and_then_waited_for(shop: Shop) -> None:
+async def test_a_run_whose_shard_is_locked_is_left_for_last_and_then_waited_for(shop: Shop) -> None:
     held = await hold(shop, 1, 2)
     runs = [held.finish(1, MADE), held.finish(2, CONTENT)]
     async with shop.db.connect() as client:
         async with client.transaction():
-            await client.execute("SELECT FROM farrier.schedule WHERE id IN (1, 2) FOR UPDATE")
+            await client.execute("SELECT FROM farrier.shards WHERE kind = 'widget' FOR UPDATE")
             assert await held.commit(*runs) == {1: Verdict.LOCKED, 2: Verdict.LOCKED}
-            assert await held.commit(runs[0], patient=True) == {1: Verdict.UNKNOWN}
+            assert await held.commit(runs[0], patient=True) == {1: Verdict.LOCKED}
         for run in runs:
             assert await held.commit(run, patient=True) == {run.id: Verdict.COMMITTED}
 
@@ -165,9 +192,7 @@ async def test_an_update_keeps_the_clock_writes_no_history_and_does_not_run_agai
     after = await shop.widget(1)
     assert (after["payload"], after["version"], after["entered_at"]) == ("later", 2, before["entered_at"])
     assert await shop.history(1) == []
-    row = await shop.row(1)
-    assert row["lane"] == Lane.PERIODIC
-    assert row["ahead"] > 20 * SECOND
+    assert run.due is Due.PERIODIC
 
 
 async def test_an_outcome_is_written_only_when_it_changed(shop: Shop) -> None:
@@ -176,37 +201,27 @@ async def test_an_outcome_is_written_only_when_it_changed(shop: Shop) -> None:
     await held.commit(held.finish(1, waiting))
     written = await shop.pool.fetchval("SELECT at FROM farrier.outcomes")
     await shop.db.advance(60 * SECOND)
-    held = await hold(shop)
+    await held.reload()
     run = held.finish(1, waiting)
-    assert run.idle
+    assert run.rests
     await held.commit(run)
     assert await shop.pool.fetchval("SELECT at FROM farrier.outcomes") == written
 
 
-async def test_an_idle_run_whose_words_the_database_refuses_keeps_nobody_else_from_being_given_back(shop: Shop) -> None:
-    held = await hold(shop, 1, 2)
-    refused, content = held.finish(1, Wait(reason="no \0 in text")), held.finish(2, Wait(reason="for Godot"))
-    assert refused.idle and content.idle
-    assert await held.commit(refused, content) == {1: Verdict.REFUSED, 2: Verdict.COMMITTED}
-    assert (await shop.outcome(1))["outcome"] == "error"
-    assert (await shop.outcome(2))["reason"] == "for Godot"
-
-
-async def test_a_deleted_resource_leaves_the_schedule_and_later_wakes_are_refused(shop: Shop) -> None:
+async def test_a_wake_of_an_ended_resource_is_refused(shop: Shop) -> None:
     held = await hold(shop, 1)
     assert await held.commit(held.finish(1, Deleted[Answer]())) == {1: Verdict.COMMITTED}
-    assert await shop.row(1) is None
-    with pytest.raises(asyncpg.PostgresError, match="no widget with id 1 is scheduled"):
+    await shop.pool.execute("UPDATE farrier_toy.widgets SET ended_at = farrier.now()")
+    with pytest.raises(asyncpg.PostgresError, match="there is no widget with id 1"):
         await shop.ask(1)
 
 
-async def test_a_wake_before_the_deletion_s_commit_keeps_the_row_for_one_more_run(shop: Shop) -> None:
+async def test_a_wake_before_the_deletion_s_commit_keeps_the_resource_listed_for_one_more_run(shop: Shop) -> None:
     held = await hold(shop, 1)
     await shop.ask(1)
-    (result,) = (await held.io.commit([held.finish(1, Deleted())])).values()
-    assert (result.verdict, result.again) == (Verdict.COMMITTED, True)
-    row = await shop.row(1)
-    assert (row["claim_token"], row["lane"]) == (None, Lane.WOKEN)
+    assert await held.commit(held.finish(1, Deleted())) == {1: Verdict.COMMITTED}
+    await shop.pool.execute("UPDATE farrier_toy.widgets SET ended_at = farrier.now()")
+    assert await held.io.ids([1]) == {1: True}
 
 
 async def test_a_commit_whose_reply_is_lost_is_found_and_not_repeated(shop: Shop) -> None:
@@ -215,21 +230,39 @@ async def test_a_commit_whose_reply_is_lost_is_found_and_not_repeated(shop: Shop
         moves = held.finish(1, MADE)
         stays = held.finish(2, Update(to=Shape(State.RAW, "later"), reason="a new deadline"))
         between.cut_after(b"it was raw")
-        assert await held.commit(moves, stays) == {1: Verdict.COMMITTED, 2: Verdict.UNKNOWN}
+        assert await held.commit(moves, stays) == {1: Verdict.UNKNOWN, 2: Verdict.UNKNOWN}
         assert between.cuts == 1
-        assert await held.commit(moves) == {1: Verdict.LOST}
-    assert ((await shop.widget(1))["state"], (await shop.widget(1))["version"]) == ("made", 2)
+        found = await held.io.settle({1: 1, 2: 1}, held.owner)
+        assert found[1] is not None and found[2] is None
+        assert await held.commit(moves, stays) == {1: Verdict.CONFLICT, 2: Verdict.CONFLICT}
+    assert (await shop.widget(1))["state"] == "made"
     assert await shop.history(1) == [("raw", "made")]
 
 
-async def test_a_commit_that_never_arrived_is_unknown_and_runs_again_when_its_lease_ends(shop: Shop) -> None:
-    async with proxy.before(shop.db.dsn) as between, pg.Database(between.dsn).pool(2) as pool:
-        held = await hold(shop, 1, io=shop.io(pool=pool))
-        between.cut_after(b"farrier.commit_runs")
-        assert await held.commit(held.finish(1, MADE)) == {1: Verdict.UNKNOWN}
+async def test_a_commit_that_was_settled_before_it_arrived_can_never_happen(shop: Shop) -> None:
+    held = await hold(shop, 1)
+    late = held.finish(1, MADE)
+    assert await held.io.settle({1: 1}, held.owner) == {1: None}
+    assert await held.commit(late) == {1: Verdict.CONFLICT}
     assert (await shop.widget(1))["state"] == "raw"
-    await shop.db.advance(LEASE + SECOND)
-    assert [row.id for row in (await shop.io().claim(Lane.WOKEN, 10, None)).rows] == [1]
+
+
+async def test_to_settle_a_commit_waits_for_one_that_is_still_open(shop: Shop) -> None:
+    held = await hold(shop, 1)
+    found: dict[int, object] = {}
+
+    async def settle() -> None:
+        found.update(await held.io.settle({1: 1}, held.owner))
+
+    async with shop.db.connect() as slow, anyio.create_task_group() as group:
+        commit = slow.transaction()
+        await commit.start()
+        await slow.execute("UPDATE farrier_toy.widgets SET version = version + 1 WHERE id = 1")
+        group.start_soon(settle)
+        await shop.until_blocked()
+        assert found == {}
+        await commit.commit()
+    assert (await shop.widget(1))["version"] == 3
 
 
 async def test_a_run_whose_writes_somebody_holds_is_left_for_last_and_then_waited_for(shop: Shop) -> None:
@@ -250,12 +283,13 @@ async def test_a_run_whose_writes_somebody_holds_is_left_for_last_and_then_waite
     assert verdicts[2] is Verdict.COMMITTED
 
 
-async def test_a_run_that_is_held_up_for_longer_than_a_second_is_left_to_its_lease(shop: Shop) -> None:
+async def test_a_run_that_is_held_up_for_longer_than_a_second_writes_nothing(shop: Shop) -> None:
     held = await hold(shop, 1)
-    async with shop.db.connect() as somebody, somebody.transaction():
-        await somebody.execute("SELECT FROM farrier_toy.widgets WHERE id = 1 FOR UPDATE")
-        assert await held.commit(held.finish(1, MADE), patient=True) == {1: Verdict.UNKNOWN}
+    async with shop.db.connect() as client, client.transaction():
+        await client.execute("SELECT FROM farrier_toy.widgets WHERE id = 1 FOR UPDATE")
+        assert await held.commit(held.finish(1, MADE), patient=True) == {1: Verdict.LOCKED}
     assert await shop.history(1) == []
+    assert await shop.wakes(1) == 1
 
 
 async def test_one_run_of_hundreds_whose_writes_somebody_holds_costs_the_others_less_than_their_time(
@@ -279,7 +313,7 @@ async def test_what_was_committed_when_the_time_ran_out_is_told(shop: Shop) -> N
         DECLARE try bigint := nextval('farrier_toy.tries');
         BEGIN
             IF try <= 2 THEN RAISE EXCEPTION 'somebody was faster' USING ERRCODE = '40001'; END IF;
-            IF try > 3 THEN PERFORM pg_sleep(3600); END IF;
+            IF try > 4 THEN PERFORM pg_sleep(3600); END IF;
             RETURN NULL;
         END $$;
         CREATE TRIGGER hang BEFORE UPDATE ON farrier_toy.widgets EXECUTE FUNCTION farrier_toy.hang();
@@ -300,21 +334,3 @@ async def test_a_row_whose_load_fails_is_unreadable_and_the_others_are_read(shop
     assert list(loaded.unreadable) == [3]
     assert "division by zero" in str(loaded.unreadable[3])
     assert len(loaded.resources) + len(loaded.unreadable) == 10
-
-
-async def test_a_row_that_a_wake_has_just_locked_is_given_back_all_the_same(shop: Shop) -> None:
-    """Passed over, it would stay claimed, and the wake unanswered, until the lease ends."""
-    held = await hold(shop, 1, 2)
-    async with shop.db.connect() as client, anyio.create_task_group() as group:
-        waking = client.transaction()
-        await waking.start()
-        await toy.ask(client, 1)
-        await client.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        tokens = dict.fromkeys((1, 2), held.claim.token)
-        group.start_soon(held.io.give_back, tokens, 30 * SECOND, Lane.PERIODIC)
-        await shop.until_blocked()
-        await waking.commit()
-    woken, other = await shop.row(1), await shop.row(2)
-    assert (woken["claim_token"], woken["lane"]) == (None, Lane.WOKEN)
-    assert woken["ahead"] <= timedelta(0)
-    assert (other["claim_token"], other["lane"]) == (None, Lane.PERIODIC)

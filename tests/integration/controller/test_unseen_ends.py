@@ -10,7 +10,6 @@ import pytest
 from typing_extensions import override
 
 from farrier.model.outcome import Transition, Update, Wait
-from farrier.model.runs import Lane
 from tests.support import toy
 from tests.support.loop import BRISK, Bench, Ledger, Shop
 from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget
@@ -91,14 +90,14 @@ async def test_a_row_that_was_given_back_is_not_recovered(shop: Shop) -> None:
     handler = Careful()
     bench, last = Bench(reads_only=True), Bench()
     hasty = msgspec.structs.replace(BRISK, drain_timeout=timedelta(0))
-    async with shop.running(handler, config=hasty) as (processor, ledger):
+    async with shop.running(handler, config=hasty) as (controller, ledger):
         await ledger.until(lambda: ledger.outcomes["do_nothing"] == 1)
         handler.default = bench.script
         await shop.ask(1)
         await bench.begun.wait()
         handler.default = toy.content
         await shop.ask(1, urgent=True)
-        processor.wake()
+        controller.heard_nothing()
         await ledger.until(lambda: ledger.outcomes["do_nothing"] == 2)
         handler.default = last.script
         await shop.ask(1)
@@ -141,11 +140,11 @@ async def test_what_a_step_wants_kept_is_committed_when_a_request_cuts_it_short(
     await shop.register(1)
     bench = Bench(MADE, reads_only=True, if_cut=CUT)
     handler = Scripted(default=bench.script)
-    async with shop.running(handler) as (processor, ledger):
+    async with shop.running(handler) as (controller, ledger):
         await bench.begun.wait()
         handler.default = toy.content
         await shop.ask(1, urgent=True)
-        processor.wake()
+        controller.heard_nothing()
         await ledger.until(lambda: ledger.outcomes["do_nothing"] == 1)
     assert bench.cancelled == 1
     assert ledger.outcomes["update"] == 1
@@ -158,9 +157,9 @@ async def test_what_a_step_wants_kept_is_committed_when_the_process_stops(shop: 
     await shop.register(1)
     bench = Bench(MADE, if_cut=CUT)
     hasty = msgspec.structs.replace(BRISK, drain_timeout=timedelta(milliseconds=50))
-    async with shop.running(Scripted(default=bench.script), config=hasty) as (processor, ledger):
+    async with shop.running(Scripted(default=bench.script), config=hasty) as (controller, ledger):
         await bench.begun.wait()
-    assert processor.in_flight == 0
+    assert controller.in_flight == 0
     assert (ledger.outcomes, ledger.errors) == ({"update": 1}, [])
     assert (await shop.widget(1))["payload"] == "cut"
     row = await shop.row(1)

@@ -1,0 +1,299 @@
+"""Which controller owns which shards: fair shares, takeovers by the observer's own clock, fences, and what the former
+owner of a shard left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import anyio
+import pytest
+from structlog.testing import capture_logs
+from typing_extensions import override
+
+from farrier.errors import DatabaseUnreachable
+from farrier.io import migrate
+from farrier.model.outcome import Transition, Update
+from farrier.model.runs import Loaded
+from farrier.protocols.acting import require_lease
+from tests.support import pg, toy
+from tests.support.loop import PATIENCE, Bench, Shop, WidgetIO
+from tests.support.replica import Replica, at_work
+from tests.support.toy import Answer, Decided, Outcome, Scripted, Shape, State, Widget
+
+MADE = Transition[Shape, Answer](to=Shape(State.MADE), reason="it was raw", cause="timer")
+ALL = set(range(64))
+
+
+class Careful(Scripted):
+    """Records what it is asked to recover, and until when."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recovered: dict[int, datetime] = {}
+
+    @override
+    def recover(self, resource: Widget, now: datetime, until: datetime) -> Decided:
+        self.recovered[resource.id] = until
+        return Update(to=Shape(resource.state, "recovered"), reason="its end was not seen", look_again=timedelta(0))
+
+
+async def until_shared(*replicas: Replica, sizes: list[int]) -> None:
+    with anyio.fail_after(PATIENCE):
+        while sorted(len(replica.shards) for replica in replicas) != sizes:
+            for replica in replicas:
+                await replica.round()
+    held = [shard for replica in replicas for shard in replica.shards]
+    assert len(held) == len(set(held))
+
+
+async def unrecovered(shop: Shop) -> int:
+    count: int = await shop.pool.fetchval(
+        "SELECT count(*) FROM farrier.shards WHERE kind = 'widget' AND unrecovered IS NOT NULL"
+    )
+    return count
+
+
+async def test_two_controllers_own_half_each_and_a_third_gets_its_share_from_both(shop: Shop) -> None:
+    first, second, third = Replica(shop), Replica(shop), Replica(shop)
+    async with at_work(first, second) as group:
+        await until_shared(first, second, sizes=[32, 32])
+        await third.start(group)
+        await until_shared(first, second, third, sizes=[20, 22, 22])
+
+
+async def test_two_controllers_of_one_name_are_two(shop: Shop) -> None:
+    first, second = Replica(shop, name="a"), Replica(shop, name="a")
+    async with at_work(first, second):
+        await until_shared(first, second, sizes=[32, 32])
+        assert await shop.pool.fetchval("SELECT count(*) FROM farrier.controllers WHERE name = 'a'") == 2
+
+
+async def test_a_controller_that_stops_gives_all_back_and_another_takes_over_at_once(shop: Shop) -> None:
+    await shop.register(*range(1, 101))
+    handler = Careful()
+    first, second = Replica(shop), Replica(shop, handler)
+    async with at_work(first, second):
+        await until_shared(first, second, sizes=[32, 32])
+        await first.stop()
+        await second.round()
+        assert second.shards == ALL
+        await second.ledger.until(lambda: set(handler.order) >= set(range(1, 101)))
+        assert handler.recovered == {}
+        assert await shop.pool.fetchval("SELECT count(*) FROM farrier.controllers") == 1
+
+
+async def test_a_controller_that_does_not_renew_is_declared_dead_after_ten_seconds_of_sight(shop: Shop) -> None:
+    first, second = Replica(shop), Replica(shop)
+    async with at_work(first, second):
+        await until_shared(first, second, sizes=[32, 32])
+        first.rounds.cut_off = True
+        await second.pass_seconds(8)
+        assert len(second.shards) == 32
+        await second.pass_seconds(4)
+        await second.round()
+        assert second.shards == ALL
+
+
+@pytest.mark.parametrize("hour", [-1, 1])
+async def test_a_clock_of_the_database_that_is_moved_loses_no_shard(shop: Shop, hour: int) -> None:
+    first, second = Replica(shop), Replica(shop)
+    async with at_work(first, second):
+        await until_shared(first, second, sizes=[32, 32])
+        before = first.own.held, second.own.held
+        await shop.db.advance(timedelta(hours=hour))
+        for _ in range(8):
+            await first.pass_seconds(2)
+            await second.pass_seconds(2)
+        assert (first.own.held, second.own.held) == before
+
+
+async def test_a_controller_that_was_declared_dead_renews_no_more_and_joins_under_another_id(shop: Shop) -> None:
+    first, second = Replica(shop), Replica(shop)
+    async with at_work(first, second):
+        await until_shared(first, second, sizes=[32, 32])
+        former, first.rounds.cut_off = first.id, True
+        await second.pass_seconds(12)
+        await second.round()
+        with capture_logs() as logged:
+            first.rounds.cut_off = False
+            await first.round()
+            await first.round()
+        assert "controller.expired" in [line["event"] for line in logged]
+        assert first.id != former
+        await until_shared(first, second, sizes=[32, 32])
+
+
+async def test_a_step_of_a_former_owner_commits_nothing_and_publishes_nothing(shop: Shop) -> None:
+    """It does not know yet: its clock stands still, and no renewal told it."""
+    await shop.register(1)
+    bench, handler = Bench(MADE), Careful()
+    first, second = Replica(shop, Scripted({1: bench.script})), Replica(shop, handler)
+    async with at_work(first) as group:
+        await bench.begun.wait()
+        first.rounds.cut_off = True
+        await second.start(group)
+        await second.pass_seconds(12)
+        await second.round()
+        assert second.shards == ALL
+        await second.ledger.until(lambda: handler.order == [1])
+        bench.let_go.set()
+        await first.ledger.until(lambda: bool(first.ledger.verdicts))
+        assert first.ledger.verdicts == ["lost"]
+        assert (first.ledger.moves, first.ledger.outcomes.total()) == ([], 0)
+    assert list(handler.recovered) == [1]
+    assert ((await shop.widget(1))["state"], (await shop.widget(1))["payload"]) == ("raw", "recovered")
+    assert await shop.history(1) == []
+    assert await shop.marked(1) is None
+
+
+async def test_each_first_run_of_a_shard_that_was_not_given_back_recovers_what_its_owner_may_have_begun(
+    shop: Shop,
+) -> None:
+    await shop.register(1, 2)
+    first, handler = Replica(shop), Careful()
+    second = Replica(shop, handler)
+    async with at_work() as group:
+        await first.start(group)
+        await first.ledger.until(lambda: first.ledger.outcomes["do_nothing"] == 2)
+        renewed_at = await shop.pool.fetchval("SELECT renewed_at FROM farrier.controllers WHERE id = $1", first.id)
+        await first.crash()
+        await second.start(group)
+        await second.pass_seconds(12)
+        await second.round()
+        await second.ledger.until(lambda: sorted(handler.order) == [1, 2])
+        await second.round()
+        assert await unrecovered(shop) == 0
+        await second.stop()
+    latest = renewed_at + timedelta(seconds=6)
+    assert sorted(handler.recovered) == [1, 2]
+    assert all(latest <= until <= latest + timedelta(seconds=6) for until in handler.recovered.values())
+
+
+class Unable(WidgetIO):
+    """Storage that lists resources and loads none."""
+
+    @override
+    async def load(self, ids: Sequence[int]) -> Loaded[Widget]:
+        raise DatabaseUnreachable("the test", "loads nothing")
+
+
+async def test_a_shard_that_is_given_back_before_it_was_recovered_is_recovered_by_the_next_owner(shop: Shop) -> None:
+    await shop.register(1, 2)
+    handler = Careful()
+    first, third = Replica(shop), Replica(shop, handler)
+    second = Replica(shop, io=Unable(shop.pool, toy.WidgetRows()))
+    async with at_work() as group:
+        await first.start(group)
+        await first.crash()
+        await second.start(group)
+        await second.pass_seconds(12)
+        await second.round()
+        assert second.shards == ALL
+        await second.stop()
+        assert await unrecovered(shop) == 2
+        await third.start(group)
+        await third.ledger.until(lambda: sorted(handler.recovered) == [1, 2])
+        await third.stop()
+
+
+class Acting(Bench):
+    """A step that changes something outside, as every client does."""
+
+    sent = 0
+
+    @override
+    async def act(self, services: object) -> Outcome[Shape, Answer]:
+        outcome = await super().act(services)
+        require_lease()
+        self.sent += 1
+        return outcome
+
+
+async def test_a_step_that_goes_on_six_seconds_after_the_last_renewal_sends_nothing_and_is_recovered(
+    shop: Shop,
+) -> None:
+    """As after SIGSTOP: the clock moved, and the timers of the process did not."""
+    await shop.register(1)
+    bench, handler = Acting(MADE), Careful()
+    handler.scripts[1] = bench.script
+    replica = Replica(shop, handler)
+    async with at_work(replica):
+        await bench.begun.wait()
+        assert await shop.marked(1) == "work"
+        handler.scripts.clear()
+        replica.rounds.cut_off = True
+        replica.clock.advance(timedelta(seconds=7))
+        bench.let_go.set()
+        await replica.ledger.until(lambda: replica.ledger.cut == 1)
+        assert (bench.sent, handler.recovered) == (0, {})
+        replica.rounds.cut_off = False
+        await replica.round()
+        await replica.ledger.until(lambda: replica.ledger.outcomes["do_nothing"] == 1)
+    assert list(handler.recovered) == [1]
+    assert await shop.marked(1) is None
+
+
+async def test_a_step_of_a_controller_that_renews_sends_what_it_decided(shop: Shop) -> None:
+    await shop.register(1)
+    bench = Acting(MADE)
+    replica = Replica(shop, Scripted({1: bench.script}))
+    async with at_work(replica):
+        await bench.begun.wait()
+        await replica.pass_seconds(20)
+        replica.handler.scripts.clear()
+        bench.let_go.set()
+        await replica.ledger.until(lambda: replica.ledger.moves == [("raw", "made")])
+    assert bench.sent == 1
+
+
+async def test_a_controller_whose_renewals_fail_for_thirty_seconds_gives_its_shards_back(shop: Shop) -> None:
+    replica = Replica(shop)
+    async with at_work(replica):
+        former = replica.id
+        replica.rounds.cut_off = True
+        replica.clock.advance(timedelta(seconds=31))
+        with anyio.fail_after(PATIENCE):
+            while replica.own.id == former:
+                replica.controller.woken("shards", None)
+                await replica.rounds.next()
+        free = await shop.pool.fetchval("SELECT count(*) FROM farrier.shards WHERE owner IS NULL AND kind = 'widget'")
+        assert free == 64
+        replica.rounds.cut_off = False
+        await replica.round()
+        assert replica.shards == ALL and replica.id != former
+
+
+async def test_a_controller_that_may_not_read_a_kind_s_table_takes_none_of_its_shards_and_says_so(
+    shop: Shop,
+) -> None:
+    async with shop.db.connect() as owner:
+        await migrate.create_roles(owner)
+    async with pg.Database(f"{shop.db.dsn}{'&' if '?' in shop.db.dsn else '?'}role=farrier_controller").pool(2) as pool:
+        with capture_logs() as logged:
+            replica = Replica(shop, pool=pool)
+            async with at_work(replica):
+                assert replica.shards == set()
+    (line,) = [line for line in logged if line["event"] == "kind.not_run"]
+    assert line["kind"] == toy.KIND
+    assert "permission denied" in line["error"]
+
+
+async def test_a_surplus_shard_with_a_step_under_way_is_given_back_when_the_step_has_ended(shop: Shop) -> None:
+    ids = range(1, 65)
+    await shop.register(*ids)
+    benches = {id_: Bench(MADE) for id_ in ids}
+    first = Replica(shop, Scripted({id_: bench.script for id_, bench in benches.items()}))
+    second = Replica(shop)
+    async with at_work(first) as group:
+        for bench in benches.values():
+            await bench.begun.wait()
+        await second.start(group)
+        await first.round()
+        await second.round()
+        assert second.shards == set()
+        first.handler.scripts.clear()
+        for bench in benches.values():
+            bench.let_go.set()
+        await until_shared(first, second, sizes=[32, 32])
+    assert all([await shop.history(id_) == [("raw", "made")] for id_ in ids])

@@ -1,0 +1,137 @@
+"""Controllers side by side over the same widgets, whose clocks a test moves and whose rounds it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from uuid import UUID
+
+import anyio
+from anyio.abc import TaskGroup
+from typing_extensions import override
+
+from farrier.config import ControllerConfig
+from farrier.controller.controller import Controller
+from farrier.controller.host import Host
+from farrier.controller.loop import Loop
+from farrier.controller.ownership import RENEW_EVERY, Ownership
+from farrier.errors import DatabaseUnreachable
+from farrier.io.controllers import PostgresControllers
+from farrier.io.pool import Pool
+from farrier.model.controllers import Seen
+from tests.support import toy
+from tests.support.clock import HandClock
+from tests.support.loop import BRISK, PATIENCE, Ledger, Shop, WidgetIO, WidgetLoop
+
+
+class Rounds(PostgresControllers):
+    """The rows of controllers, by way of which a test sees rounds begin, and cuts a controller off."""
+
+    def __init__(self, connections: Pool) -> None:
+        super().__init__(connections)
+        self.cut_off = False
+        self.begun = 0
+        self._changed = anyio.Event()
+
+    @override
+    async def renew(self, controller: UUID, lags: Mapping[str, float]) -> Seen:
+        self.begun += 1
+        self._changed.set()
+        self._changed = anyio.Event()
+        if self.cut_off:
+            raise DatabaseUnreachable("the test", "cut off")
+        return await super().renew(controller, lags)
+
+    async def next(self) -> None:
+        """Until the next round begins."""
+        await self._changed.wait()
+
+
+class Replica:
+    """One controller."""
+
+    def __init__(
+        self,
+        shop: Shop,
+        handler: toy.Scripted | None = None,
+        *,
+        config: ControllerConfig = BRISK,
+        io: WidgetIO | None = None,
+        pool: Pool | None = None,
+        name: str = "test",
+    ) -> None:
+        self.clock = HandClock(1000.0)
+        self.ledger = Ledger()
+        self.own = Ownership(())
+        self.handler = handler or toy.Scripted()
+        self.rounds = Rounds(pool or shop.pool)
+        host = Host(config=config, sink=self.ledger, clock=self.clock, ownership=self.own)
+        self.loop: WidgetLoop = Loop(
+            toy.WidgetKind(), self.handler, io or shop.io(pool=pool), services=object(), host=host
+        )
+        self.controller = Controller(self.rounds, [self.loop], host, name=name)
+        self._stop, self._ended = anyio.Event(), anyio.Event()
+        self._scope = anyio.CancelScope()
+
+    @property
+    def shards(self) -> set[int]:
+        return {number for _, number in self.own.held}
+
+    @property
+    def id(self) -> UUID:
+        assert self.own.id is not None
+        return self.own.id
+
+    async def start(self, group: TaskGroup) -> None:
+        """Begin to work in the group; returns once it is ready."""
+        group.start_soon(self._run)
+        with anyio.fail_after(PATIENCE):
+            await self.controller.ready.wait()
+
+    async def stop(self) -> None:
+        """Stop as SIGTERM does."""
+        self._stop.set()
+        with anyio.fail_after(PATIENCE):
+            await self._ended.wait()
+
+    async def crash(self) -> None:
+        """End at once, as SIGKILL does."""
+        self._scope.cancel()
+        with anyio.fail_after(PATIENCE):
+            await self._ended.wait()
+
+    async def round(self) -> None:
+        """Return once a whole round was made that began after this call."""
+        before = self.rounds.begun
+        with anyio.fail_after(PATIENCE):
+            while self.rounds.begun < before + 2:
+                self.controller.woken("shards", None)
+                await self.rounds.next()
+
+    async def pass_seconds(self, seconds: float) -> None:
+        """So much time passes on the clock of this process alone, with a round every two seconds."""
+        passed = 0.0
+        while passed < seconds:
+            passed += RENEW_EVERY
+            self.clock.advance(timedelta(seconds=RENEW_EVERY))
+            await self.round()
+
+    async def _run(self) -> None:
+        try:
+            with self._scope:
+                await self.controller.run(self._stop)
+        finally:
+            self._ended.set()
+
+
+@asynccontextmanager
+async def at_work(*replicas: Replica) -> AsyncIterator[TaskGroup]:
+    """Replicas that begin one after the other, and are stopped at the end of the block."""
+    async with anyio.create_task_group() as group:
+        for replica in replicas:
+            await replica.start(group)
+        yield group
+        for replica in replicas:
+            replica._stop.set()
+        group.cancel_scope.deadline = anyio.current_time() + PATIENCE
