@@ -5602,7 +5602,7 @@ GRANT EXECUTE ON FUNCTION
     farrier.resource_intent, farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_name,
     farrier.count_resources, farrier.late_resources,
     farrier.list_addresses, farrier.allocate_address, farrier.release_address,
-    farrier.partition_members, farrier.join_partition, farrier.leave_partition
+    farrier.partition_members, farrier.join_partition, farrier.leave_partition, farrier.shard_of
     TO farrier_intents;
 
 -- =====================================================================================================================
@@ -5623,7 +5623,7 @@ GRANT SELECT (
 GRANT EXECUTE ON FUNCTION
     farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_name,
     farrier.count_resources, farrier.late_resources,
-    farrier.list_addresses, farrier.partition_members, farrier.node_holds, farrier.same_machine
+    farrier.list_addresses, farrier.partition_members, farrier.node_holds, farrier.same_machine, farrier.shard_of
     TO farrier_reader;
 
 -- =====================================================================================================================

@@ -17,4 +17,4 @@ async def enqueue(
 ) -> None:
     """Make the handler of a resource run as soon as possible."""
     id_ = await session.requests.enqueue(kind, resource)
-    typer.echo(f"{kind} {id_} is due now")
+    typer.echo(f"{kind} {id_} is woken")

@@ -13,8 +13,9 @@ from farrier.io.pool import Connection, Pool
 from farrier.io.queries import PostgresQueries
 from farrier.model import clocks, edges
 from farrier.model.bmc import PowerState
-from farrier.model.census import Census, Rules
+from farrier.model.census import Census, Owned, Rules
 from farrier.model.clocks import Clock
+from farrier.model.controllers import SHARDS
 from farrier.model.edges import Layer
 from farrier.model.limits import END_TO_END, Limits
 from farrier.model.management import Management
@@ -22,7 +23,7 @@ from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.model.status import NodeStatus
 from farrier.model.views import NodeView, Wanted
 from farrier.model.workflow import LIVE, WorkflowStatus
-from tests.support import pg
+from tests.support import owners, pg
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
@@ -349,20 +350,38 @@ async def test_what_is_old_is_counted_by_where_it_came_from(conn: Connection, qu
     assert census.unread_power == {"timeout": 6}
 
 
-async def test_what_is_due_and_what_is_unanswered_is_told_with_its_age(
-    db: pg.Database, queries: PostgresQueries
+async def test_shards_are_counted_by_controller_with_the_age_of_the_oldest_sweep(
+    db: pg.Database, pool: Pool, queries: PostgresQueries
 ) -> None:
+    before = (await queries.census(rules())).shards
+    assert Owned(kind="node", controller="", count=SHARDS, lag=0) in before
+    await owners.joined(pool, "rack-1", {"node": 20.0}, shards=range(40))
+    dead = await owners.joined(pool, "rack-2", {"node": 0.0}, shards=range(40, 60))
+    await owners.declared_dead(pool, dead)
+    await db.advance(MINUTE)
+    found = {each.controller: each for each in (await queries.census(rules())).shards if each.kind == "node"}
+    assert {name: each.count for name, each in found.items()} == {"rack-1": 40, "": SHARDS - 40}
+    assert 80 <= found["rack-1"].lag < 140
+    assert found[""].lag == 0
+
+
+async def test_wakes_that_no_run_has_seen_are_counted(db: pg.Database, queries: PostgresQueries) -> None:
+    async with db.connect() as client:
+        await client.execute("SELECT farrier.register_node($1)", "a")
+        there = (await queries.census(rules())).wakes
+        await client.execute("SELECT farrier.enqueue('node', id) FROM farrier.nodes")
+    assert (await queries.census(rules())).wakes == there + 1
+
+
+async def test_what_is_unanswered_is_counted_with_its_age(db: pg.Database, queries: PostgresQueries) -> None:
     async with db.connect() as client:
         for name in ("a", "b"):
             await client.execute("SELECT farrier.register_node($1)", name)
-        await client.execute("UPDATE farrier.schedule SET due_at = farrier.now()")
         await client.execute("INSERT INTO farrier.intents (node, action) VALUES ('a', 'cancel'), ('b', 'cancel')")
         await client.execute("""UPDATE farrier.nodes SET paused = '{"reason": "x"}' WHERE name = 'a'""")
     await db.advance(MINUTE)
     census = await queries.census(rules())
-    due = census.due["node"]
-    assert (due.count, census.intents_pending) == (2, 2)
-    assert 60 <= due.oldest < 120
+    assert census.intents_pending == 2
     assert 60 <= census.oldest_intent < 120
     async with db.connect() as client:
         await client.execute("""UPDATE farrier.nodes SET paused = '{"reason": "x"}'""")

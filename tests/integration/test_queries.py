@@ -7,15 +7,17 @@ from datetime import timedelta
 
 import pytest
 
+import farrier
 from farrier.errors import RefusedByModel
-from farrier.io.pool import Connection
+from farrier.io.pool import Connection, Pool
 from farrier.io.queries import PostgresQueries
 from farrier.model import clocks, edges
+from farrier.model.controller_views import Life
 from farrier.model.edges import Layer
 from farrier.model.limits import Limits
 from farrier.model.views import Wanted
 from farrier.model.workflow import WorkflowStatus
-from tests.support import pg, tokens
+from tests.support import owners, pg, tokens
 
 TOKEN = tokens.named("token")
 
@@ -50,9 +52,14 @@ async def conn(db: pg.Database) -> AsyncIterator[Connection]:
 
 
 @pytest.fixture
-async def queries(db: pg.Database) -> AsyncIterator[PostgresQueries]:
+async def pool(db: pg.Database) -> AsyncIterator[Pool]:
     async with db.pool(size=2) as connections:
-        yield PostgresQueries(connections)
+        yield connections
+
+
+@pytest.fixture
+def queries(pool: Pool) -> PostgresQueries:
+    return PostgresQueries(pool)
 
 
 @pytest.fixture
@@ -247,12 +254,61 @@ async def test_the_detail_has_the_newest_requests_first_and_the_newest_workflow(
     assert [request.params["reason"] for request in detail.requests] == [str(number) for number in range(11, 1, -1)]
     assert detail.last_workflow is not None
     assert detail.last_workflow == detail.workflow
-    assert detail.next_run_at is not None
-    assert not detail.running
 
 
-async def test_figures_count_states_by_layer_what_is_due_and_what_is_unanswered(
-    queries: PostgresQueries, db: pg.Database
+async def test_the_detail_has_the_controller_of_the_node_its_last_sweep_and_the_step_under_way(
+    queries: PostgresQueries, pool: Pool, conn: Connection
+) -> None:
+    await conn.execute("SET session_replication_role = origin")
+    await conn.execute("SELECT farrier.register_node('gpu-1')")
+    (unowned,) = (await queries.node("gpu-1")).rows
+    assert (unowned.controller, unowned.swept_at, unowned.step, unowned.step_begun_at) == (None, None, None, None)
+    await owners.joined(pool, "rack-1", {"node": 3.0})
+    await conn.execute(
+        "INSERT INTO farrier.effects (kind, resource, epoch, step) VALUES ('node', $1, 1, 'reset')", unowned.id
+    )
+    page = await queries.node("gpu-1")
+    (owned,) = page.rows
+    assert (owned.controller, owned.step) == ("rack-1", "reset")
+    assert owned.swept_at is not None and owned.step_begun_at is not None
+    assert timedelta(seconds=3) <= page.now - owned.swept_at < timedelta(seconds=60)
+
+
+async def test_controllers_are_listed_with_their_shards_those_that_expired_and_shards_that_none_has(
+    queries: PostgresQueries, pool: Pool, conn: Connection
+) -> None:
+    await conn.execute("SET session_replication_role = origin")
+    await owners.joined(pool, "rack-1", {"node": 1.5, "maas_region": 0.0}, shards=range(60))
+    dead = await owners.joined(pool, "rack-2", {"node": 0.0}, shards=(60, 61))
+    await owners.joined(pool, "rack-3", {"node": 0.0}, shards=())
+    await owners.declared_dead(pool, dead)
+    await conn.execute("DELETE FROM farrier.shards WHERE kind NOT IN ('node', 'maas_region')")
+    await conn.execute("UPDATE farrier.shards SET owner = gen_random_uuid() WHERE kind = 'node' AND shard = 63")
+    found = await queries.controllers()
+    listed = [
+        (each.name, each.life(found.now), [(share.kind, share.shards, share.lag) for share in each.shares])
+        for each in found.controllers
+    ]
+    assert listed == [
+        ("rack-2", Life.EXPIRED, [("node", 2, 0)]),
+        ("rack-1", Life.ALIVE, [("maas_region", 60, 0), ("node", 60, 1.5)]),
+        ("rack-3", Life.ALIVE, [("node", 0, 0)]),
+    ]
+    assert [(share.kind, share.shards) for share in found.unowned] == [("maas_region", 4), ("node", 2)]
+    assert all(each.release == farrier.__version__ for each in found.controllers)
+
+
+async def test_a_controller_that_does_not_renew_itself_is_out_of_touch_before_it_expires(
+    queries: PostgresQueries, pool: Pool, db: pg.Database
+) -> None:
+    await owners.joined(pool, "rack-1", {"node": 0.0})
+    await db.advance(timedelta(seconds=7))
+    found = await queries.controllers()
+    assert [each.life(found.now) for each in found.controllers] == [Life.OUT_OF_TOUCH]
+
+
+async def test_figures_count_states_by_layer_shards_without_a_controller_and_what_is_unanswered(
+    queries: PostgresQueries, pool: Pool, db: pg.Database
 ) -> None:
     async with db.connect() as client:
         for name in ("a", "b", "c"):
@@ -260,12 +316,7 @@ async def test_figures_count_states_by_layer_what_is_due_and_what_is_unanswered(
                 f"SELECT farrier.register_node($1, bootstrap_token => CASE $1 WHEN 'c' THEN '{TOKEN}' END)", name
             )
         await client.execute("INSERT INTO farrier.intents (node, action) VALUES ('a', 'cancel')")
-        await client.execute(
-            """
-            UPDATE farrier.schedule s SET due_at = farrier.now() + interval '1 min' * (n.name = 'b')::integer
-              FROM farrier.nodes n WHERE n.id = s.id
-            """
-        )
+    await owners.joined(pool, "rack-1", {"node": 0.0}, shards=range(60))
     await db.advance(timedelta(seconds=30))
     figures = await queries.figures()
     assert figures.layers == {
@@ -275,8 +326,8 @@ async def test_figures_count_states_by_layer_what_is_due_and_what_is_unanswered(
         "decommission": {},
         "maas_region": {},
     }
-    assert (figures.due, figures.intents_pending) == (2, 1)
-    assert 30 <= figures.oldest_due_seconds < 40
+    assert (figures.unowned, figures.intents_pending) == (4, 1)
+    assert 30 <= figures.lag_seconds < 90
 
 
 async def test_whoever_may_only_read_may_use_all_of_it(db: pg.Database) -> None:
@@ -289,3 +340,4 @@ async def test_whoever_may_only_read_may_use_all_of_it(db: pg.Database) -> None:
         assert (await queries.node("gpu-1")).rows
         assert not (await queries.tasks(None)).rows
         assert (await queries.figures()).layers["status"] == {"enrolling": 1}
+        assert [share.kind for share in (await queries.controllers()).unowned if share.kind == "node"]

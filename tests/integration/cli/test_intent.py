@@ -195,14 +195,14 @@ async def test_an_answer_is_noticed_even_if_no_notification_comes_through(gpu: P
         await gpu("intent", "gpu-1", "drain", "--wait")
 
 
-async def test_an_enqueued_node_is_due_now(gpu: Prompt, db: pg.Database) -> None:
+async def test_an_enqueued_node_has_a_wake(gpu: Prompt, db: pg.Database) -> None:
     node = (await gpu("node", "show", "gpu-1", "--json")).json["id"]
     for given in ("gpu-1", node):
         async with db.connect() as conn:
-            await conn.execute("UPDATE farrier.schedule SET lane = 1, due_at = farrier.now() + interval '30 s'")
-        assert f"node {node} is due now" in (await gpu("enqueue", "node", given)).out
+            await conn.execute("DELETE FROM farrier.wakes")
+        assert f"node {node} is woken" in (await gpu("enqueue", "node", given)).out
         async with db.connect() as conn:
-            assert await conn.fetchval("SELECT lane = 0 AND due_at <= farrier.now() FROM farrier.schedule")
+            assert await conn.fetchval("SELECT array_agg(resource) FROM farrier.wakes WHERE kind = 'node'") == [node]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from farrier.errors import ExitCode
 from tests.integration.cli.conftest import Prompt
-from tests.support import pg
+from tests.support import owners, pg
 
 OFFLINE = """
     UPDATE farrier.nodes SET status = 'offline', status_entered_at = farrier.now(), live_workflow_kind = NULL,
@@ -224,13 +224,23 @@ async def test_an_error_without_a_class_is_shown_without_one(farrier: Prompt, db
     assert "None" not in shown
 
 
-async def test_a_node_that_nobody_runs_is_explained_by_that(farrier: Prompt, db: pg.Database) -> None:
+async def test_a_node_that_no_controller_has_is_explained_by_that(farrier: Prompt) -> None:
     await farrier("node", "add", "gpu-1")
-    await db.advance(timedelta(minutes=10))
     why = (await farrier("node", "why", "gpu-1", "--json")).json
-    assert why["waits_for"] == "its first run"
-    assert "due since 9m" in why["next_run"]
+    assert (why["waits_for"], why["run_by"]) == ("its first run", "no controller")
     assert "farrier run" in why["advice"]
+
+
+async def test_a_node_that_its_controller_does_not_get_to_is_explained_by_that(
+    farrier: Prompt, db: pg.Database
+) -> None:
+    await farrier("node", "add", "gpu-1")
+    async with db.pool(size=1) as connections:
+        await owners.joined(connections, "rack-1", {"node": 600.0})
+    why = (await farrier("node", "why", "gpu-1", "--json")).json
+    assert why["run_by"] == "rack-1, shard swept 10m ago"
+    assert "farrier run" in why["advice"]
+    assert "rack-1, shard swept 10m ago" in (await farrier("node", "why", "gpu-1")).out
 
 
 async def test_a_node_that_never_was_is_refused_by_every_command(farrier: Prompt) -> None:

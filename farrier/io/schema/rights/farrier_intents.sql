@@ -11,5 +11,5 @@ GRANT EXECUTE ON FUNCTION
     farrier.resource_intent, farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_name,
     farrier.count_resources, farrier.late_resources,
     farrier.list_addresses, farrier.allocate_address, farrier.release_address,
-    farrier.partition_members, farrier.join_partition, farrier.leave_partition
+    farrier.partition_members, farrier.join_partition, farrier.leave_partition, farrier.shard_of
     TO farrier_intents;

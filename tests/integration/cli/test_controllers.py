@@ -1,0 +1,56 @@
+"""`farrier controllers`: who runs the resources, and which shards nobody has, for people and for programs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import farrier as farrier_package
+from farrier.model.controllers import SHARDS
+from tests.integration.cli.conftest import Prompt
+from tests.support import owners, pg
+
+
+def rows(out: str) -> list[list[str]]:
+    """The table by words, without its headings."""
+    return [line.split() for line in out.splitlines()[1:]]
+
+
+async def test_shards_without_a_controller_are_listed_by_kind_before_any_has_begun(farrier: Prompt) -> None:
+    found = (await farrier("controllers", "--json")).json
+    assert found["controllers"] == []
+    assert {"kind": "node", "shards": SHARDS, "lag": None} in found["unowned"]
+    assert ["none", "node", str(SHARDS)] in rows((await farrier("controllers")).out)
+
+
+async def test_a_controller_is_listed_with_its_release_renewal_and_shards_of_each_kind(
+    farrier: Prompt, db: pg.Database
+) -> None:
+    async with db.pool(size=1) as connections:
+        id_ = await owners.joined(connections, "rack-1", {"maas_region": 0.0, "node": 90.0}, shards=range(60))
+    (controller,) = (await farrier("controllers", "--json")).json["controllers"]
+    assert (controller["id"], controller["name"], controller["state"]) == (str(id_), "rack-1", "alive")
+    assert controller["release"] == farrier_package.__version__
+    assert controller["shares"] == [
+        {"kind": "maas_region", "shards": 60, "lag": 0},
+        {"kind": "node", "shards": 60, "lag": 90},
+    ]
+    out = (await farrier("controllers")).out
+    assert f"rack-1 ({id_.hex[:8]})" in out and farrier_package.__version__ in out
+    assert ["node", "60", "1m", "30s"] in rows(out), "what they have in common is said once"
+    assert ["none", "node", str(SHARDS - 60)] in rows(out)
+
+
+async def test_one_that_expired_is_listed_as_long_as_it_has_shards(farrier: Prompt, db: pg.Database) -> None:
+    async with db.pool(size=1) as connections:
+        dead = await owners.joined(connections, "rack-1", {"node": 0.0})
+        await owners.declared_dead(connections, dead)
+    found = (await farrier("controllers", "--json")).json
+    assert [(each["state"], each["shares"][0]["shards"]) for each in found["controllers"]] == [("expired", SHARDS)]
+    assert "node" not in [share["kind"] for share in found["unowned"]]
+
+
+async def test_one_that_is_not_renewed_is_out_of_touch(farrier: Prompt, db: pg.Database) -> None:
+    async with db.pool(size=1) as connections:
+        await owners.joined(connections, "rack-1", {"node": 0.0})
+    await db.advance(timedelta(seconds=8))
+    assert "out of touch" in (await farrier("controllers")).out

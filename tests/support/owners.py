@@ -1,0 +1,26 @@
+"""Controllers that have shards and run nothing, for tests of what is shown of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from uuid import UUID, uuid4
+
+from farrier.io.controllers import PostgresControllers
+from farrier.io.pool import Pool
+from farrier.model.controllers import SHARDS
+
+
+async def joined(pool: Pool, name: str, lags: Mapping[str, float], *, shards: Iterable[int] = range(SHARDS)) -> UUID:
+    """A controller of this name that runs these kinds, has these shards of each and reported these lags."""
+    controllers, id_ = PostgresControllers(pool), uuid4()
+    await controllers.join(id_, name, list(lags))
+    for kind in lags:
+        await controllers.take(id_, kind, list(shards))
+    await controllers.renew(id_, lags)
+    return id_
+
+
+async def declared_dead(pool: Pool, id_: UUID) -> None:
+    """An observer declares it dead."""
+    renewals = await pool.fetchval("SELECT renewals FROM farrier.controllers WHERE id = $1", id_)
+    await PostgresControllers(pool).expire(id_, renewals)
