@@ -290,7 +290,7 @@ async def test_a_daemon_keeps_history_as_long_as_it_is_told(db: pg.Database) -> 
         await conn.execute(
             """
             INSERT INTO farrier.history
-                   (kind, id, version, layer, to_value, at, cause, reason, source, controller, claim_token)
+                   (kind, id, version, layer, to_value, at, cause, reason, source, controller, epoch)
             SELECT 'node', 7, v, 'status', 'active', farrier.now() - v * interval '1 d', '', '', '',
                    gen_random_uuid(), 1
               FROM generate_series(1, 9) v

@@ -113,7 +113,7 @@ async def test_a_region_that_never_was_is_refused(queries: PostgresQueries) -> N
 
 
 MANY = """
-    INSERT INTO farrier.history (kind, id, version, layer, to_value, at, cause, reason, source, controller, claim_token)
+    INSERT INTO farrier.history (kind, id, version, layer, to_value, at, cause, reason, source, controller, epoch)
     SELECT 'node', 1 + v % 500, v, 'status', CASE v WHEN 1 THEN 'retired' ELSE 'active' END,
            timestamptz '2026-01-01T00:00:00Z' + v / 500 * interval '1 s', '', '', '', gen_random_uuid(), 1
       FROM generate_series(1, $1::integer) v

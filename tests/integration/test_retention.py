@@ -35,7 +35,7 @@ async def retention(db: pg.Database) -> AsyncIterator[PostgresRetention]:
 
 
 MANY = """
-    INSERT INTO farrier.history (kind, id, version, layer, to_value, at, cause, reason, source, controller, claim_token)
+    INSERT INTO farrier.history (kind, id, version, layer, to_value, at, cause, reason, source, controller, epoch)
     SELECT 'widget', v % 10, v, 'status', 'x', farrier.now() - interval '10 d' + v * interval '1 ms', '', '', '',
            gen_random_uuid(), 1
       FROM generate_series(1, $1::integer) v

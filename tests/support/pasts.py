@@ -20,7 +20,7 @@ CAUSES = ("timer: heartbeat", "stage: deploy_via_maas", "signal: health", "regis
 
 _INSERT = """
     INSERT INTO farrier.history (kind, id, version, layer, from_value, to_value, at, seconds_in_source, cause, reason,
-                                 source, controller, claim_token)
+                                 source, controller, epoch)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 1)
 """
 

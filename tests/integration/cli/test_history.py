@@ -15,7 +15,7 @@ MANY = 1200
 
 CHANGES = """
     INSERT INTO farrier.history (kind, id, version, layer, from_value, to_value, at, seconds_in_source, cause, reason,
-                                 source, controller, claim_token)
+                                 source, controller, epoch)
     SELECT 'node', n.id, 1 + v, 'status', 'active', 'offline', farrier.now() - interval '1 h' + v * interval '1 ms', 90,
            'timer', 'silent', 'x.py:1', gen_random_uuid(), 1
       FROM farrier.nodes n, generate_series(1, $1::integer) v

@@ -154,6 +154,8 @@ async def test_why_says_what_is_waited_for_since_when_and_what_to_do(farrier: Pr
               FROM farrier.nodes
             """
         )
+    async with db.pool(size=1) as connections:
+        await owners.joined(connections, "rack-1", {"node": 0.0})
     why = (await farrier("node", "why", "gpu-1", "--json")).json
     assert (why["waits_for"], why["source"], why["errors"]) == ("needs a mode", "x.py:7", [])
     assert "onboard" in why["advice"]
