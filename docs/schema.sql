@@ -248,9 +248,12 @@ CREATE TABLE farrier.wakes (
     xact     xid8        NOT NULL DEFAULT pg_current_xact_id(),
     at       timestamptz NOT NULL DEFAULT farrier.now(),
     PRIMARY KEY (kind, resource, id)
-) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
--- For the poll: what transactions since the last one have inserted.
-CREATE INDEX wakes_xact ON farrier.wakes (kind, xact);
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
+        -- Of a table without pages, plans read all rows, and are kept when it has some again.
+        vacuum_truncate = false);
+-- For the poll: what transactions since the last one have inserted. Not (kind, xact): a plan that was made while the table was
+-- empty would find the wakes of a few resources in it, by kind alone.
+CREATE INDEX wakes_xact ON farrier.wakes (xact);
 
 -- Steps that may change something outside, from before they act until their result is committed. A row without a step means that
 -- nobody saw its end.
@@ -1490,8 +1493,15 @@ BEGIN
             ON CONFLICT (kind, id) DO UPDATE SET at = excluded.at, outcome = excluded.outcome, key = excluded.key;
     END IF;
     IF cardinality(woken) > 0 THEN
-        DELETE FROM farrier.wakes w USING unnest(woken, commit_runs.wakes) r (resource, id)
-         WHERE w.kind = of_kind AND w.resource = r.resource AND w.id = r.id AND (all_won OR r.resource = ANY (won));
+        -- Each by its key: a join planned while the table was empty would read all wakes of the kind. No row of it is updated.
+        DELETE FROM farrier.wakes w
+         WHERE w.ctid = ANY (ARRAY(
+                   SELECT found.ctid
+                     FROM unnest(woken, commit_runs.wakes) r (resource, id)
+                    CROSS JOIN LATERAL (
+                          SELECT x.ctid FROM farrier.wakes x
+                           WHERE x.kind = of_kind AND x.resource = r.resource AND x.id = r.id OFFSET 0) found
+                    WHERE all_won OR r.resource = ANY (won)));
     END IF;
     IF cardinality(acted) > 0 THEN
         DELETE FROM farrier.effects e

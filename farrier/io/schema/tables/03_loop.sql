@@ -34,9 +34,12 @@ CREATE TABLE farrier.wakes (
     xact     xid8        NOT NULL DEFAULT pg_current_xact_id(),
     at       timestamptz NOT NULL DEFAULT farrier.now(),
     PRIMARY KEY (kind, resource, id)
-) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
--- For the poll: what transactions since the last one have inserted.
-CREATE INDEX wakes_xact ON farrier.wakes (kind, xact);
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
+        -- Of a table without pages, plans read all rows, and are kept when it has some again.
+        vacuum_truncate = false);
+-- For the poll: what transactions since the last one have inserted. Not (kind, xact): a plan that was made while the table was
+-- empty would find the wakes of a few resources in it, by kind alone.
+CREATE INDEX wakes_xact ON farrier.wakes (xact);
 
 -- Steps that may change something outside, from before they act until their result is committed. A row without a step means that
 -- nobody saw its end.

@@ -4,7 +4,11 @@
 SELECT l.id, l.now AS at, l.snapshot::text, NULL::uuid[] AS wakes, NULL::integer AS key FROM (of_kind) l
 UNION ALL
 SELECT w.resource, min(w.at), NULL, array_agg(w.id), NULL
-  FROM (SELECT resource, id, at FROM farrier.wakes WHERE kind = $2 AND resource = ANY ($1::bigint[]) LIMIT 20000) w GROUP BY w.resource
+  FROM (SELECT each.resource, each.id, each.at
+          FROM unnest($1::bigint[]) r (id)
+         CROSS JOIN LATERAL (SELECT w.resource, w.id, w.at FROM farrier.wakes w WHERE w.kind = $2 AND w.resource = r.id OFFSET 0) each
+         LIMIT 20000) w
+ GROUP BY w.resource
 UNION ALL
 SELECT e.resource, e.begun_at, NULL, NULL, NULL FROM farrier.effects e WHERE e.kind = $2 AND e.resource = ANY ($1::bigint[])
 UNION ALL

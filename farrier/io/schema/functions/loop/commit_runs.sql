@@ -61,8 +61,15 @@ BEGIN
             ON CONFLICT (kind, id) DO UPDATE SET at = excluded.at, outcome = excluded.outcome, key = excluded.key;
     END IF;
     IF cardinality(woken) > 0 THEN
-        DELETE FROM farrier.wakes w USING unnest(woken, commit_runs.wakes) r (resource, id)
-         WHERE w.kind = of_kind AND w.resource = r.resource AND w.id = r.id AND (all_won OR r.resource = ANY (won));
+        -- Each by its key: a join planned while the table was empty would read all wakes of the kind. No row of it is updated.
+        DELETE FROM farrier.wakes w
+         WHERE w.ctid = ANY (ARRAY(
+                   SELECT found.ctid
+                     FROM unnest(woken, commit_runs.wakes) r (resource, id)
+                    CROSS JOIN LATERAL (
+                          SELECT x.ctid FROM farrier.wakes x
+                           WHERE x.kind = of_kind AND x.resource = r.resource AND x.id = r.id OFFSET 0) found
+                    WHERE all_won OR r.resource = ANY (won)));
     END IF;
     IF cardinality(acted) > 0 THEN
         DELETE FROM farrier.effects e
