@@ -1539,7 +1539,7 @@ CREATE OR REPLACE FUNCTION farrier.hold_shards(of_kind text, controller uuid, of
          ORDER BY s.shard FOR SHARE OF s) h
 $$;
 
--- Returns whether a resource exists and has not ended; null for a kind without a table.
+-- Returns whether a resource exists and has not ended. Raises for a kind without a table; see relation_of.
 CREATE OR REPLACE FUNCTION farrier.is_living(of_kind text, of_id bigint) RETURNS boolean
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1711,7 +1711,10 @@ CREATE OR REPLACE FUNCTION farrier.prune_history(
         SELECT l.place FROM looked l
          WHERE (SELECT true FROM farrier.history n
                  WHERE n.kind = l.kind AND n.id = l.id AND n.version > l.version AND n.layer = l.layer LIMIT 1) IS NOT NULL
-            OR NOT farrier.is_living(l.kind, l.id)
+            -- Of a kind that was removed, or whose table was dropped, nothing lives.
+            OR CASE WHEN l.kind IN ('node', 'maas_region')
+                      OR EXISTS (SELECT FROM farrier.kinds k JOIN pg_class c ON c.oid = k.relation WHERE k.kind = l.kind)
+                    THEN NOT farrier.is_living(l.kind, l.id) ELSE true END
     ), gone AS (
         DELETE FROM farrier.history h WHERE really AND h.ctid = ANY (ARRAY(SELECT s.place FROM spent s))
     )

@@ -15,7 +15,7 @@ from farrier.io import pool
 from farrier.io.pool import Connection
 from farrier.io.retention import STEP, PostgresRetention
 from farrier.model.past import HistoryKey, Past, Retained
-from tests.support import pasts, pg, proxy
+from tests.support import pasts, pg, proxy, toy
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 LONG = timedelta(days=1)
@@ -42,13 +42,21 @@ MANY = """
 """
 # In three steps, of ten resources that are there: all but ten go.
 CHANGES = 2 * STEP + 500
-SCHEDULED = "INSERT INTO farrier.schedule (kind, id, due_at) SELECT 'widget', v, now() FROM generate_series(0, 9) v"
+WIDGETS = "INSERT INTO farrier_toy.widgets (id) SELECT generate_series(0, 9)"
+END = """
+    UPDATE farrier.nodes SET status = 'deleted' WHERE id = (SELECT max(id) FROM farrier.nodes)
+"""
+THERE = """
+    SELECT 'node' AS kind, id FROM farrier.nodes WHERE status <> 'deleted'
+    UNION ALL SELECT 'maas_region', id FROM farrier.maas_regions
+"""
 
 
 @pytest.fixture
 async def much(conn: Connection) -> None:
     await conn.execute(MANY, CHANGES)
-    await conn.execute(SCHEDULED)
+    await conn.execute(toy.CREATE)
+    await conn.execute(WIDGETS)
 
 
 async def pruned(retention: PostgresRetention, older_than: timedelta, *, really: bool) -> int:
@@ -82,8 +90,10 @@ async def test_what_is_young_and_the_newest_of_each_layer_stays_and_nothing_else
     retention: PostgresRetention, conn: Connection, db: pg.Database, seed: int, minutes: int
 ) -> None:
     await pasts.make(conn, seed=seed, versions=40, began=BEGAN)
-    await conn.execute("DELETE FROM farrier.schedule WHERE kind = 'node' AND id = (SELECT max(id) FROM farrier.nodes)")
-    there = {(record["kind"], record["id"]) for record in await conn.fetch("SELECT kind, id FROM farrier.schedule")}
+    async with db.connect() as forced:
+        await forced.execute("SET session_replication_role = replica")
+        await forced.execute(END)
+    there = {(record["kind"], record["id"]) for record in await conn.fetch(THERE)}
     everything = await pasts.table(conn)
     cutoff = BEGAN + timedelta(minutes=minutes, seconds=30)
     age = await db.now() - cutoff
@@ -93,6 +103,15 @@ async def test_what_is_young_and_the_newest_of_each_layer_stays_and_nothing_else
     assert await pruned(retention, age, really=True) == len(everything) - len(expected)
     assert {past.key for past in await pasts.table(conn)} == expected
     assert await pruned(retention, age, really=True) == 0
+
+
+@pytest.mark.usefixtures("much")
+async def test_history_of_a_kind_that_was_removed_goes_and_stops_no_pass(
+    retention: PostgresRetention, conn: Connection
+) -> None:
+    await conn.execute("DELETE FROM farrier.kinds WHERE kind = 'widget'")
+    assert await pruned(retention, LONG, really=True) == CHANGES
+    assert await conn.fetchval("SELECT count(*) FROM farrier.history") == 0
 
 
 @pytest.mark.usefixtures("much")
@@ -156,7 +175,8 @@ async def test_what_is_written_while_a_pass_goes_on_stays(
     retention: PostgresRetention, conn: Connection, db: pg.Database
 ) -> None:
     await conn.execute(MANY, STEP)
-    await conn.execute(SCHEDULED)
+    await conn.execute(toy.CREATE)
+    await conn.execute(WIDGETS)
     await retention.step(LONG)
     await conn.execute("SELECT farrier.register_node('gpu-1')")
     await db.advance(timedelta(seconds=1))

@@ -1,4 +1,4 @@
--- Returns whether a resource exists and has not ended; null for a kind without a table.
+-- Returns whether a resource exists and has not ended. Raises for a kind without a table; see relation_of.
 CREATE OR REPLACE FUNCTION farrier.is_living(of_kind text, of_id bigint) RETURNS boolean
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
