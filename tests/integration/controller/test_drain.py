@@ -36,16 +36,18 @@ async def test_a_step_that_runs_is_finished_and_committed_before_its_shard_is_gi
     await shop.register(1)
     bench = Bench(MADE)
     with capture_logs() as logs:
-        async with anyio.create_task_group() as group:
-            async with shop.running(Scripted(default=bench.script)) as (controller, ledger):
-                await bench.begun.wait()
+        async with (
+            anyio.create_task_group() as group,
+            shop.running(Scripted(default=bench.script)) as (controller, ledger),
+        ):
+            await bench.begun.wait()
 
-                async def let_go() -> None:
-                    await until_one_is_owned(shop)
-                    assert ledger.moves == []
-                    bench.let_go.set()
+            async def let_go() -> None:
+                await until_one_is_owned(shop)
+                assert ledger.moves == []
+                bench.let_go.set()
 
-                group.start_soon(let_go)
+            group.start_soon(let_go)
     phases = [line["event"] for line in logs if line["event"].startswith(("drain", "state"))]
     assert phases == ["drain.begun", "state.moved", "drain.done"]
     assert ledger.moves == [("raw", "made")]

@@ -1,0 +1,248 @@
+"""What is in memory may only say that there is nothing to do, and what no wake announced is found by a resync."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import anyio
+import msgspec
+import pytest
+from typing_extensions import override
+
+from farrier.model.outcome import DoNothing, Outcome, Step, Transition, Wait
+from farrier.model.runs import Finished, Loaded, Result
+from tests.support import pg, proxy, toy
+from tests.support.loop import QUIET, Bench, Shop, WidgetIO
+from tests.support.replica import Replica, at_work
+from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget, answered
+
+A_PERIOD = 34.0
+NEVER_AGAIN = msgspec.structs.replace(QUIET, resync=timedelta(days=1))
+
+
+class Counting(WidgetIO):
+    """Storage that counts its statements, and holds loads back until they are let go."""
+
+    def __init__(self, shop: Shop) -> None:
+        super().__init__(shop.pool, toy.WidgetRows())
+        self.statements: list[str] = []
+        self.loaded = anyio.Event()
+        self.let_go: anyio.Event | None = None
+
+    @override
+    async def load(self, ids: Sequence[int]) -> Loaded[Widget]:
+        self.statements.append("load")
+        loaded = await super().load(ids)
+        self.loaded.set()
+        if self.let_go is not None:
+            await self.let_go.wait()
+        return loaded
+
+    @override
+    async def commit(
+        self, runs: Sequence[Finished[Shape, Answer]], controller: UUID, *, patient: bool = False
+    ) -> Mapping[int, Result]:
+        self.statements.append("commit")
+        return await super().commit(runs, controller, patient=patient)
+
+    @override
+    async def consume(self, wakes: Mapping[int, Sequence[UUID]]) -> None:
+        self.statements.append("consume")
+        await super().consume(wakes)
+
+
+def rests(_widget: Widget, _now: datetime) -> Decided:
+    return Wait(reason="for Godot", rests=True, source="here:1")
+
+
+async def test_a_resource_at_rest_is_run_each_period_without_a_statement(shop: Shop) -> None:
+    await shop.register(*range(1, 101))
+    io, handler = Counting(shop), Scripted(default=rests)
+    replica = Replica(shop, handler, io=io, config=NEVER_AGAIN)
+    async with at_work(replica):
+        await replica.ledger.until(lambda: replica.ledger.outcomes["wait"] == 100)
+        await replica.pass_seconds(A_PERIOD)  # of these, each that wrote its outcome is loaded once more
+        await replica.ledger.until(lambda: replica.ledger.outcomes["wait"] == 200)
+        before = len(io.statements), await shop.pool.fetchval("SELECT max(at) FROM farrier.outcomes")
+        for sweep in (3, 4, 5):
+            await replica.pass_seconds(A_PERIOD)
+            await replica.ledger.until(lambda: replica.ledger.outcomes["wait"] == 100 * sweep)  # noqa: B023
+        assert (len(io.statements), await shop.pool.fetchval("SELECT max(at) FROM farrier.outcomes")) == before
+    assert len(handler.order) == 500
+
+
+async def test_what_memory_decides_is_decided_again_over_a_fresh_snapshot_and_only_that_counts(shop: Shop) -> None:
+    """It was changed by hand: the snapshot in memory would make it, the one in the database sell it."""
+    await shop.register(1)
+    replica = Replica(shop, Scripted(default=rests), config=NEVER_AGAIN)
+    async with at_work(replica):
+        await replica.ledger.until(lambda: replica.ledger.outcomes["wait"] == 1)
+        await replica.pass_seconds(A_PERIOD)
+        await replica.ledger.until(lambda: replica.ledger.outcomes["wait"] == 2)
+        await shop.pool.execute("UPDATE farrier_toy.widgets SET state = 'made', version = 7")
+        seen: list[State] = []
+
+        def act_on_it(widget: Widget, now: datetime) -> Decided:
+            seen.append(widget.state)
+            if widget.state is State.SOLD:
+                return rests(widget, now)
+            to = State.MADE if widget.state is State.RAW else State.SOLD
+            return Transition(to=Shape(to), reason="r", cause="c")
+
+        replica.handler.default = act_on_it
+        await replica.pass_seconds(A_PERIOD)
+        await replica.ledger.until(lambda: bool(replica.ledger.moves))
+    assert seen[:2] == [State.RAW, State.MADE]
+    assert await shop.history(1) == [("made", "sold")]
+
+
+async def test_a_step_that_memory_decides_does_not_begin_before_a_load(shop: Shop) -> None:
+    await shop.register(1)
+    io = Counting(shop)
+    replica, bench = Replica(shop, Scripted(default=rests), io=io, config=NEVER_AGAIN), Bench()
+    async with at_work(replica):
+        await replica.ledger.until(lambda: replica.ledger.outcomes["wait"] == 1)
+        await replica.pass_seconds(A_PERIOD)
+        await replica.ledger.until(lambda: replica.ledger.outcomes["wait"] == 2)
+        loads = io.statements.count("load")
+        replica.handler.default = bench.script
+        await replica.pass_seconds(A_PERIOD)
+        await bench.begun.wait()
+        assert io.statements.count("load") == loads + 1
+        replica.handler.default = rests
+        bench.let_go.set()
+        await replica.ledger.until(lambda: replica.ledger.outcomes["do_nothing"] == 1)
+
+
+async def test_a_reading_step_that_says_the_same_each_period_runs_each_period(shop: Shop) -> None:
+    await shop.register(1)
+
+    async def look(_services: object) -> Outcome[Shape, Answer]:
+        return DoNothing(source="look:1")
+
+    step = Step[Shape, Answer, object](name="look", act=look, deadline=timedelta(seconds=9), reads_only=True)
+    replica = Replica(shop, Scripted(default=lambda _widget, _now: step), config=NEVER_AGAIN)
+    async with at_work(replica):
+        for runs in range(1, 5):
+            await replica.ledger.until(lambda: replica.ledger.outcomes["do_nothing"] == runs)  # noqa: B023
+            await replica.pass_seconds(A_PERIOD)
+    assert replica.controller.in_flight == 0
+
+
+async def test_a_wake_that_is_heard_during_a_load_leads_to_another(shop: Shop) -> None:
+    await shop.register(1)
+    io = Counting(shop)
+    io.let_go = anyio.Event()
+    replica = Replica(shop, io=io, config=NEVER_AGAIN)
+    async with at_work(replica):
+        await io.loaded.wait()
+        await shop.ask(1)
+        replica.controller.woken("widget", [1])
+        io.let_go.set()
+        await replica.ledger.until(lambda: replica.ledger.outcomes["do_nothing"] == 2)
+    assert await shop.answers() == [1]
+    assert await shop.wakes(1) == 0
+
+
+async def test_a_wake_during_a_step_outlives_its_commit_and_leads_to_another_run(shop: Shop) -> None:
+    await shop.register(1)
+    bench = Bench()
+    replica = Replica(shop, Scripted({1: bench.script}), config=NEVER_AGAIN)
+    async with at_work(replica):
+        await bench.begun.wait()
+        await shop.ask(1)
+        replica.handler.scripts.clear()
+        bench.let_go.set()
+        await replica.ledger.until(lambda: replica.ledger.outcomes["do_nothing"] == 1)
+        assert await shop.wakes(1) == 1
+        replica.controller.heard_nothing()
+        await replica.ledger.until(lambda: replica.ledger.outcomes["do_nothing"] == 2)
+    assert await shop.answers() == [1]
+    assert await shop.wakes(1) == 0
+
+
+async def test_what_was_inserted_or_changed_by_hand_is_found_by_the_resync(shop: Shop) -> None:
+    await shop.register(1)
+    replica = Replica(shop, config=QUIET)
+    async with at_work(replica):
+        await replica.ledger.until(lambda: replica.ledger.outcomes["do_nothing"] == 1)
+        await replica.pass_seconds(A_PERIOD)
+        await replica.ledger.until(lambda: replica.ledger.outcomes["do_nothing"] == 2)
+        await shop.pool.execute("INSERT INTO farrier_toy.widgets (id) VALUES (2)")
+        await shop.pool.execute("INSERT INTO farrier_toy.requests (widget) VALUES (1)")
+        await shop.pool.execute("DELETE FROM farrier.wakes")
+        replica.clock.advance(QUIET.resync)
+        await replica.round()
+        await replica.ledger.until(lambda: 2 in replica.handler.order and replica.ledger.outcomes.total() >= 4)
+    assert await shop.answers() == [1]
+
+
+async def test_a_resource_that_was_deleted_by_hand_is_forgotten(shop: Shop) -> None:
+    await shop.register(1)
+    replica = Replica(shop, config=QUIET)
+    async with at_work(replica):
+        await replica.ledger.until(lambda: replica.ledger.outcomes["do_nothing"] == 1)
+        await shop.ask(1)
+        await shop.pool.execute("DELETE FROM farrier_toy.widgets")
+        replica.controller.heard_nothing()
+        with anyio.fail_after(20):
+            while len(replica.loop.agenda) or await shop.wakes(1):
+                await anyio.lowlevel.checkpoint()
+    assert replica.ledger.errors == []
+
+
+async def test_a_step_is_marked_on_disk_before_it_acts_and_one_that_only_reads_is_not(shop: Shop) -> None:
+    await shop.register(1, 2)
+    marked: dict[int, str | None] = {}
+
+    def script(widget: Widget, now: datetime) -> Decided:
+        async def act(_services: object) -> Outcome[Shape, Answer]:
+            marked[widget.id] = await shop.marked(widget.id)
+            return DoNothing(writes=answered(widget))
+
+        if widget.id in marked:
+            return rests(widget, now)
+        return Step(name="work", act=act, deadline=timedelta(seconds=9), reads_only=widget.id == 2)
+
+    replica = Replica(shop, Scripted(default=script), config=QUIET)
+    async with at_work(replica):
+        await replica.ledger.until(lambda: replica.ledger.outcomes["do_nothing"] == 2)
+        assert marked == {1: "work", 2: None}
+        assert await shop.marked(1) is None
+
+
+async def test_a_snapshot_that_cannot_be_decoded_is_that_resource_s_trouble_until_it_is_mended(shop: Shop) -> None:
+    await shop.register(1, 2)
+    await shop.pool.execute("UPDATE farrier_toy.widgets SET state = 'molten' WHERE id = 2")
+    replica = Replica(shop, config=QUIET)
+    async with at_work(replica):
+        await replica.ledger.until(lambda: replica.ledger.outcomes.total() == 2)
+        assert (replica.handler.order, replica.ledger.errors) == ([1], ["undecodable_state"])
+        await shop.pool.execute("UPDATE farrier_toy.widgets SET state = 'raw' WHERE id = 2")
+        await replica.pass_seconds(A_PERIOD)
+        await replica.ledger.until(lambda: 2 in replica.handler.order)
+
+
+@pytest.mark.parametrize("executed", [True, False])
+async def test_a_resource_whose_commit_got_no_reply_is_closed_until_that_is_settled(shop: Shop, executed: bool) -> None:
+    await shop.register(1)
+
+    def make(widget: Widget, now: datetime) -> Decided:
+        if widget.state is not State.RAW:
+            return rests(widget, now)
+        return Transition(to=Shape(State.MADE), reason="it was raw", cause="timer")
+
+    async with proxy.before(shop.db.dsn) as between, pg.Database(between.dsn).pool(2) as pool:
+        between.cut_after(b"it was raw" if executed else b"farrier.commit_runs")
+        handler = Scripted(default=make)
+        replica = Replica(shop, handler, io=shop.io(pool=pool), config=QUIET)
+        async with at_work(replica):
+            await replica.ledger.until(lambda: replica.ledger.verdicts == ["unknown"])
+            assert handler.order == [1]
+            await replica.ledger.until(lambda: replica.ledger.outcomes["wait"] == 1)
+        assert between.cuts == 1
+    assert await shop.history(1) == [("raw", "made")]
+    assert replica.ledger.moves == [("raw", "made")]
+    assert handler.order == ([1, 1] if executed else [1, 1, 1])
