@@ -178,15 +178,18 @@ class Loop(Generic[R, S, W, V]):
         self._steps.interrupt_all()
 
     async def _sweep(self) -> NoReturn:
-        """Run what is due over what is in memory, for ever, a slice at a time."""
         while True:
-            due: Sequence[Entry[R]] = ()
-            if self._time is not None and self._host.may_act() and not self._stopping:
-                due = self.agenda.due(self._clock.monotonic(), _SLICE)
-                self._run_remembered(due)
-                if self.agenda.has_to_load:
-                    self._to_load.set()
-            await anyio.sleep(0 if len(due) == _SLICE else _TICK)
+            await anyio.sleep(0 if self.sweep() else _TICK)
+
+    def sweep(self) -> bool:
+        """Run what is due over what is in memory: one slice. Returns whether there may be more."""
+        if self._time is None or self._stopping or not self._host.may_act():
+            return False
+        due = self.agenda.due(self._clock.monotonic(), _SLICE)
+        self._run_remembered(due)
+        if self.agenda.has_to_load:
+            self._to_load.set()
+        return len(due) == _SLICE
 
     def _run_remembered(self, due: Sequence[Entry[R]]) -> None:
         """Memory may only say that there is nothing to do; whatever else it says, the resource is loaded."""

@@ -304,7 +304,7 @@ async def details_removed_during_a_read(site: Site) -> None:
     machine = await site.with_bmc()
     site.bmc.hold()
     await site.db.advance(2 * MINUTE)
-    site.processor.wake()
+    site.wake()
     await site.bmc.called()
     await machine.tell("clear_bmc")
     await site.cut_short()

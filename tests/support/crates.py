@@ -10,15 +10,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Annotated, Any, TypeAlias
-from uuid import uuid4
 
 import anyio
 import msgspec
 from typing_extensions import override
 
-from farrier.clock import MonotonicClock
-from farrier.controller.host import Host
-from farrier.controller.processor import Processor
 from farrier.handlers.resource import ResourceKind, accept, params_of, sort
 from farrier.io import catalog
 from farrier.io.pool import Connection, Pool
@@ -30,6 +26,7 @@ from farrier.model.params import Params
 from farrier.model.resource import Answer, Resource
 from farrier.protocols import StateHandler
 from tests.support import loop, pg
+from tests.support.owner import Owner
 
 Label: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=20, pattern=r"\A\S+\Z")]
 Labels: TypeAlias = Annotated[tuple[Label, ...], msgspec.Meta(max_length=3)]
@@ -193,25 +190,15 @@ class Yard:
         return await self.pool.fetchrow("SELECT * FROM farrier.resource_intents WHERE id = $1", id_)
 
     def io(self) -> CrateIO:
-        return PostgresStateIO(self.pool, rows(), owner=uuid4(), lease=loop.BRISK.lease)
+        return PostgresStateIO(self.pool, rows())
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Processor[Crate, Crate, Answer, Hand]]:
-        """A processor at work; drained at the end of the block."""
-        processor: Processor[Crate, Crate, Answer, Hand] = Processor(
-            ResourceKind[Crate](SPEC),
-            CrateHandler(),
-            self.io(),
-            services=self.hand,
-            host=Host(config=loop.BRISK, sink=loop.Ledger(), clock=MonotonicClock()),
-        )
-        stop = anyio.Event()
-        async with anyio.create_task_group() as group:
-            group.start_soon(processor.run, stop)
-            try:
-                yield processor
-            finally:
-                stop.set()
+    async def running(self) -> AsyncIterator[Owner]:
+        """The loop at work; drained at the end of the block."""
+        owner = Owner(self.pool, config=loop.BRISK)
+        owner.add(ResourceKind[Crate](SPEC), CrateHandler(), rows(), services=self.hand, sink=loop.Ledger())
+        async with owner.running():
+            yield owner
 
     async def until(self, condition: str, *arguments: object) -> None:
         """Return once a query says so."""

@@ -33,7 +33,7 @@ from farrier.model.node import Agent, Decommission, Node, Onboarding, TaskStatus
 from farrier.model.observation import MaasObservation
 from farrier.model.outcome import Deleted, Step, Transition, Update
 from farrier.model.params import PowerRequest
-from farrier.model.runs import Claimed
+from farrier.model.runs import Turn
 from farrier.model.stages import DecommissionStage
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import LIVE
@@ -62,7 +62,7 @@ READING = BmcReading(
     power=PowerState.ON, system_path="/redfish/v1/Systems/1", serial="SN-1", credential_version="v1", requests=4
 )
 ASSESSOR: Assessor[Node, Node, Write] = Assessor(NODE_KIND, ControllerConfig())
-CLAIMED = Claimed(id=1, outcome_key=None, waited=SECOND, reruns=0)
+TURN = Turn(id=1)
 
 # What a node that is being deleted, or whose undo was asked for, may still be served by: its region.
 IN_MAAS = ("remove_maas_record", "undo")
@@ -129,7 +129,7 @@ def run(place: Place) -> tuple[Place, bool]:
         ends = before.deleting or (before.workflow is not None and before.workflow.status is W.COMPENSATING)
         assert before.paused is None or ends, "nothing is done to a paused node"
         decision = acted(decision, Played(place.bmc_answers), region)
-    ASSESSOR.finish(CLAIMED, 1, before, decision)
+    ASSESSOR.finish(TURN, before, decision)
     changed = isinstance(decision, Transition | Update)
     after = decision.to if isinstance(decision, Transition | Update) else before
     holds(before, after)

@@ -23,7 +23,7 @@ from farrier.model.limits import Limits
 from farrier.model.management import Management
 from farrier.model.node import Node, Workflow
 from farrier.model.outcome import Step, Transition, Update
-from farrier.model.runs import Claimed
+from farrier.model.runs import Turn
 from farrier.model.stage_failures import POSSIBLE
 from farrier.model.workflow import LIVE
 from farrier.model.workflow import WorkflowStatus as W
@@ -33,7 +33,7 @@ from tests.support.stages import Stand
 from tests.support.stored import stored
 
 _ASSESSOR: Assessor[Node, Node, Write] = Assessor(NODE_KIND, ControllerConfig())
-_CLAIMED = Claimed(id=1, outcome_key=None, waited=timedelta(0), reruns=0)
+_TURN = Turn(id=1)
 _MOST_RUNS = 60
 COUNTED = {
     (kind, stage, failure)
@@ -94,7 +94,7 @@ class Handled:
         decision = self.handler().handle(before, now)
         if isinstance(decision, Step):
             decision = await decision.act(self.stand.services)
-        _ASSESSOR.finish(_CLAIMED, 1, before, decision)
+        _ASSESSOR.finish(_TURN, before, decision)
         changed = isinstance(decision, Transition | Update)
         after = decision.to if isinstance(decision, Transition | Update) else before
         for sample in NODE_KIND.samples(before, after):

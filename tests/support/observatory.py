@@ -1,4 +1,4 @@
-"""A simulated MAAS region as a site of tests has it: real clients of it, and the processor that observes it.
+"""A simulated MAAS region as a site of tests has it: real clients of it, and the loop that observes it.
 
 Opened by `tests.support.site`. Requests go through the transport in this process; between their tries no time passes.
 The region's clock stands still until the site's `wait` moves it.
@@ -9,22 +9,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from uuid import uuid4
 
 import anyio
 import msgspec
 from typing_extensions import override
 
-from farrier.clock import MonotonicClock
-from farrier.config import ControllerConfig
 from farrier.config.sites import Site as SiteConfig
-from farrier.controller.host import Host
-from farrier.controller.processor import Processor
 from farrier.handlers.maas_region import REGION_KIND, RegionHandler, RegionServices
 from farrier.io import maas_region as region_rows
 from farrier.io.maas_region import RegionPace, RegionRows
-from farrier.io.pool import Pool
-from farrier.io.state import PostgresStateIO
 from farrier.model.credential import Credential
 from farrier.protocols import CredentialStore
 from farrier.services.maas_wire import MaasSettings
@@ -33,32 +26,23 @@ from farrier.services.times import Times
 from farrier.sim.maas import ADMIN, Region, RegionTransport
 from tests.support.loop import Ledger
 from tests.support.maas import Observed
+from tests.support.owner import MovedClock, Owner
 from tests.support.wire import Wire
-
-# Nothing notifies here: the poll does it.
-BRISK = ControllerConfig(poll_interval=timedelta(milliseconds=5), drain_timeout=timedelta(seconds=1))
-
-
-class MovedClock(MonotonicClock):
-    """This process's clock, and all the time that a test let pass."""
-
-    def __init__(self) -> None:
-        self._ahead = 0.0
-
-    def advance(self, by: timedelta) -> None:
-        self._ahead += by.total_seconds()
-
-    @override
-    def monotonic(self) -> float:
-        return super().monotonic() + self._ahead
 
 
 class Observatory:
-    """A simulated region, the real clients of it, and the processor that observes it. `observed` lists every request,
+    """A simulated region, the real clients of it, and the loop that observes it. `observed` lists every request,
     the nodes' own as well; `clock` is the clients'; `wire` is what they go through, if it is one of a test's."""
 
     def __init__(
-        self, region: Region, regions: Regions, pool: Pool, *, config: SiteConfig, observed: Observed, clock: MovedClock
+        self,
+        region: Region,
+        regions: Regions,
+        owner: Owner,
+        *,
+        config: SiteConfig,
+        observed: Observed,
+        clock: MovedClock,
     ) -> None:
         self.region = region
         self.regions = regions
@@ -68,13 +52,7 @@ class Observatory:
         self.wire: Wire | None = None
         self.ledger = Ledger()
         self.handler = RegionHandler({config.name: config})
-        self.processor = Processor(
-            REGION_KIND,
-            self.handler,
-            PostgresStateIO(pool, RegionRows(), owner=uuid4(), lease=BRISK.lease),
-            services=RegionServices(regions),
-            host=Host(config=BRISK, sink=self.ledger, clock=MonotonicClock()),
-        )
+        owner.add(REGION_KIND, self.handler, RegionRows(), services=RegionServices(regions), sink=self.ledger)
 
     def pass_time(self, by: timedelta) -> None:
         """Time passes in the region and for its clients."""
@@ -84,9 +62,9 @@ class Observatory:
 
 @asynccontextmanager
 async def observatory(
-    pool: Pool, region: Region | Wire | None, config: SiteConfig
+    owner: Owner, region: Region | Wire | None, config: SiteConfig
 ) -> AsyncIterator[Observatory | None]:
-    """None without a region. The region's row is scheduled; whoever asked runs the processor."""
+    """None without a region. The region has its row, and `owner` runs its loop."""
     if region is None:
         yield None
         return
@@ -105,7 +83,7 @@ async def observatory(
         await regions.use({config.name: RegionSettings(maas=settings, key=config.maas.key)})
         pace = config.observe
         await region_rows.use(
-            pool,
+            owner.pool,
             [
                 RegionPace(
                     site=config.name,
@@ -115,7 +93,7 @@ async def observatory(
                 )
             ],
         )
-        seen = Observatory(region, regions, pool, config=config, observed=observed, clock=clock)
+        seen = Observatory(region, regions, owner, config=config, observed=observed, clock=clock)
         seen.wire = wire
         yield seen
 

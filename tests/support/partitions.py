@@ -1,42 +1,35 @@
-"""IB partitions as the tests use them: asked for by intent, members by function, run by the real processor on a
+"""IB partitions as the tests use them: asked for by intent, members by function, run by the real loop on a
 simulated UFM.
 
-`Fabric.settle` lets a processor run until nothing is due any more; `wait` lets time pass for the database and the UFM's
-client alike, and settles. `crash` makes a run whose process dies after it has spoken to UFM.
+`Fabric.settle` lets the loop work until there is nothing to do at this time; `wait` lets time pass for the database and
+the UFM's client alike, and settles. `crash` makes a run whose process dies after it has spoken to UFM.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
-from typing import Any, TypeAlias
-from uuid import uuid4
+from typing import Any
 
 import anyio
 import httpx
 import msgspec
 from typing_extensions import override
 
-from farrier.clock import MonotonicClock
-from farrier.controller.host import Host
-from farrier.controller.processor import Processor
 from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler, PartitionServices
 from farrier.io.ib_partition import PartitionRows
 from farrier.io.pool import Connection, Pool
-from farrier.io.state import PostgresStateIO
-from farrier.model.ib_partition import KIND, IbPartition, PartitionWrite
+from farrier.model.ib_partition import KIND
 from farrier.model.outcome import Step
 from farrier.services.fabrics import Fabrics, FabricSettings, open_fabrics
 from farrier.services.times import Times
 from farrier.services.ufm_transport import UfmSettings
 from farrier.sim.ufm import Manager, UfmTransport
 from tests.support import loop, pg
-from tests.support.observatory import MovedClock
+from tests.support.owner import MovedClock, Owner
 from tests.support.ufm import Observed, OneCredential
-
-PartitionProcessor: TypeAlias = Processor[IbPartition, IbPartition, PartitionWrite, PartitionServices]
 
 SITE = "north"
 KEY = 0x10  # the first of the pool
@@ -47,10 +40,8 @@ _ASK = (
     "INSERT INTO farrier.resource_intents (kind, resource, action, params, requested_by)"
     " VALUES ('ib_partition', $1, $2, $3::text::jsonb, 'ann') RETURNING id"
 )
-_BUSY = (
-    "SELECT EXISTS (SELECT FROM farrier.schedule WHERE kind = 'ib_partition'"
-    " AND (claim_token IS NOT NULL OR due_at <= farrier.now()))"
-)
+
+_IDS = "SELECT id FROM farrier.ib_partitions WHERE name = ANY ($1)"
 
 
 class Fabric:
@@ -65,6 +56,7 @@ class Fabric:
         self.observed = Observed()
         self.hosts = {"ufm.test": manager}
         self.ledger = loop.Ledger()
+        self.owner = Owner(pool, config=loop.BRISK, idle=True)
         self.settings = {SITE: FabricSettings(ufm=UfmSettings(url="http://ufm.test"), reference="env:UFM")}
         self.fabrics: Fabrics
 
@@ -177,41 +169,29 @@ class Fabric:
 
     # --- running
 
-    def processor(self) -> PartitionProcessor:
-        """One of a process of its own."""
-        return Processor(
-            PARTITION_KIND,
-            PartitionHandler(),
-            PostgresStateIO(self.pool, PartitionRows(), owner=uuid4(), lease=loop.BRISK.lease),
-            services=PartitionServices(self.fabrics),
-            host=Host(config=loop.BRISK, sink=self.ledger, clock=MonotonicClock()),
-        )
-
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """A processor at work; drained at the end of the block."""
-        stop = anyio.Event()
-        async with anyio.create_task_group() as group:
-            group.start_soon(self.processor().run, stop)
-            try:
-                yield
-            finally:
-                stop.set()
+        """The loop works in this block."""
+        async with self.owner.working():
+            yield
 
     async def settle(self) -> int:
-        """Run until nothing is due, by a processor that is gone afterwards; answers how many runs that took. A run that
-        failed or was refused by the database fails the test."""
+        """Run until nothing is to be done at this time; returns how many runs that took. A run that failed or was
+        refused by the database fails the test."""
         before = self.ledger.outcomes.total()
-        async with self.running():
-            with anyio.fail_after(loop.PATIENCE):
-                while await self.conn.fetchval(_BUSY):
-                    await anyio.lowlevel.checkpoint()
+        await self.owner.settled()
         assert not self.ledger.errors, self.ledger.errors
         return self.ledger.outcomes.total() - before
+
+    async def until_settled(self, names: Sequence[str]) -> None:
+        """Return once these have nothing to run at this time."""
+        ids = [row["id"] for row in await self.conn.fetch(_IDS, list(names))]
+        await self.owner.settled(only=(KIND, ids))
 
     async def wait(self, by: timedelta = PERIOD) -> int:
         """Time passes, and the loop does what it does then."""
         await self.db.advance(by)
+        self.owner.advance(by)
         self.clock.advance(by)
         return await self.settle()
 
@@ -232,7 +212,10 @@ async def opened(db: pg.Database, manager: Manager | None = None) -> AsyncIterat
         fabric = Fabric(db, pool, conn, manager)
         async with _fabrics(fabric) as fabric.fabrics:
             await fabric.fabrics.use(fabric.settings)
-            yield fabric
+            services = PartitionServices(fabric.fabrics)
+            fabric.owner.add(PARTITION_KIND, PartitionHandler(), PartitionRows(), services=services, sink=fabric.ledger)
+            async with fabric.owner.running():
+                yield fabric
 
 
 class _ByHost(httpx.AsyncBaseTransport):

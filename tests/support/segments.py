@@ -1,7 +1,7 @@
-"""Network segments as the tests use them: asked for by intent, addresses by function, run by the real processor.
+"""Network segments as the tests use them: asked for by intent, addresses by function, run by the real loop.
 
-`Lan.settle` is what most tests use: it lets a processor run until nothing is due any more. Time passes when the test
-moves the database's clock, so what is counted are the runs that the loop makes.
+`Lan.settle` is what most tests use: it lets the loop work until there is nothing to do at this time. Time passes when
+the test moves it by `advance`, so what is counted are the runs that the loop makes.
 """
 
 from __future__ import annotations
@@ -12,24 +12,18 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any, TypeAlias
-from uuid import uuid4
 
 import anyio
 import msgspec
 
-from farrier.clock import MonotonicClock
-from farrier.config import ControllerConfig
-from farrier.controller.host import Host
-from farrier.controller.processor import Processor
 from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
 from farrier.io.network_segment import SegmentRows
 from farrier.io.pool import Connection, Pool
-from farrier.io.state import PostgresStateIO
-from farrier.model.network_segment import KIND, NetworkSegment, SegmentWrite
+from farrier.model.network_segment import KIND
 from tests.support import loop, pg
+from tests.support.owner import Owner
 
 Address: TypeAlias = IPv4Address | IPv6Address
-SegmentProcessor: TypeAlias = Processor[NetworkSegment, NetworkSegment, SegmentWrite, object]
 
 PERIOD = timedelta(minutes=5)
 SITE = "ams"
@@ -38,20 +32,20 @@ _ASK = (
     "INSERT INTO farrier.resource_intents (kind, resource, action, params, requested_by)"
     " VALUES ('network_segment', $1, $2, $3::text::jsonb, 'ann') RETURNING id"
 )
-_BUSY = (
-    "SELECT EXISTS (SELECT FROM farrier.schedule WHERE kind = 'network_segment'"
-    " AND (claim_token IS NOT NULL OR due_at <= farrier.now()))"
-)
+
+_IDS = "SELECT id FROM farrier.network_segments WHERE name = ANY ($1)"
 
 
 class Lan:
     """A database with segments in it."""
 
-    def __init__(self, db: pg.Database, pool: Pool, conn: Connection) -> None:
+    def __init__(self, db: pg.Database, pool: Pool, conn: Connection, *, period: timedelta = PERIOD) -> None:
         self.db = db
         self.pool = pool
         self.conn = conn  # one that waits for nobody, to look with
         self.ledger = loop.Ledger()
+        self.owner = Owner(pool, config=loop.BRISK, idle=True)
+        self.owner.add(SEGMENT_KIND, SegmentHandler(period), SegmentRows(), services=object(), sink=self.ledger)
 
     async def ask(self, segment: str, action: str, **params: object) -> int:
         """What another service does: one INSERT."""
@@ -93,11 +87,12 @@ class Lan:
     async def state(self, id_: int) -> str:
         return str((await self.segment(id_))["state"])
 
-    async def schedule(self, id_: int) -> Any:
-        """Its schedule row, with `ahead`: by how much it is due in the future. None when there is none."""
-        return await self.conn.fetchrow(
-            "SELECT *, due_at - farrier.now() AS ahead FROM farrier.schedule WHERE kind = $1 AND id = $2", KIND, id_
+    async def wakes(self, id_: int) -> int:
+        """How many wakes of it are in the database."""
+        count: int = await self.conn.fetchval(
+            "SELECT count(*) FROM farrier.wakes WHERE kind = $1 AND resource = $2", KIND, id_
         )
+        return count
 
     async def history(self, id_: int) -> list[tuple[str, str]]:
         rows = await self.conn.fetch(
@@ -122,44 +117,32 @@ class Lan:
 
     async def advance(self, by: timedelta) -> None:
         await self.db.advance(by)
+        self.owner.advance(by)
 
     async def now(self) -> datetime:
         moment: datetime = await self.conn.fetchval("SELECT farrier.now()")
         return moment
 
-    def processor(self, handler: SegmentHandler, config: ControllerConfig = loop.BRISK) -> SegmentProcessor:
-        """One of a process of its own."""
-        return Processor(
-            SEGMENT_KIND,
-            handler,
-            PostgresStateIO(self.pool, SegmentRows(), owner=uuid4(), lease=config.lease),
-            services=object(),
-            host=Host(config=config, sink=self.ledger, clock=MonotonicClock()),
-        )
-
     @asynccontextmanager
-    async def running(self, handler: SegmentHandler | None = None) -> AsyncIterator[None]:
-        """A processor at work; drained at the end of the block."""
-        stop = anyio.Event()
-        async with anyio.create_task_group() as group:
-            group.start_soon(self.processor(handler or SegmentHandler(PERIOD)).run, stop)
-            try:
-                yield
-            finally:
-                stop.set()
+    async def running(self) -> AsyncIterator[None]:
+        """The loop works in this block."""
+        async with self.owner.working():
+            yield
 
-    async def settle(self, handler: SegmentHandler | None = None) -> int:
-        """Run until nothing is due, by a processor that is gone afterwards; answers how many runs that took."""
+    async def settle(self) -> int:
+        """Run until nothing is to be done at this time; returns how many runs that took."""
         before = self.ledger.outcomes.total()
-        async with self.running(handler):
-            await self.until_idle()
+        await self.owner.settled()
         return self.ledger.outcomes.total() - before
 
-    async def until_idle(self) -> None:
-        """Return once no segment is due or being handled."""
-        with anyio.fail_after(loop.PATIENCE):
-            while await self.conn.fetchval(_BUSY):
-                await anyio.lowlevel.checkpoint()
+    async def until_settled(self, names: Sequence[str]) -> None:
+        """Return once these have nothing to run at this time."""
+        ids = [row["id"] for row in await self.conn.fetch(_IDS, list(names))]
+        await self.owner.settled(only=(KIND, ids))
+
+    async def next_run(self, id_: int) -> None:
+        """Time passes until it runs next."""
+        await self.advance(self.owner.next_run(KIND, id_))
 
     async def until_blocked(self) -> None:
         """Return once some session of this database waits for a lock."""
@@ -168,12 +151,6 @@ class Lan:
                 "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
             ):
                 await anyio.lowlevel.checkpoint()
-
-    async def next_run(self, id_: int) -> timedelta:
-        """Move the clock to when it is due next; answers by how much."""
-        ahead: timedelta = (await self.schedule(id_))["ahead"]
-        await self.advance(ahead)
-        return ahead
 
 
 async def ask(conn: Connection | Pool, segment: str, action: str, **params: object) -> int:
@@ -202,7 +179,12 @@ def names(count: int) -> Sequence[str]:
 
 
 @asynccontextmanager
-async def opened(db: pg.Database, *, pool_size: int = 10) -> AsyncIterator[Lan]:
-    """Segments in a test's database."""
+async def opened(
+    db: pg.Database, *, pool_size: int = 10, period: timedelta = PERIOD, crash: bool = False
+) -> AsyncIterator[Lan]:
+    """Segments in a test's database, and their loop, which works while a test waits for it. With `crash` its process
+    dies at the end, and gives no shard back."""
     async with db.pool(pool_size) as pool, db.connect() as conn:
-        yield Lan(db, pool, conn)
+        lan = Lan(db, pool, conn, period=period)
+        async with lan.owner.running(crash=crash):
+            yield lan

@@ -1,6 +1,6 @@
 """A site with nodes: the real loop on a real database, and everybody who talks to it.
 
-`Site` runs a processor of nodes. A `Machine` is one node as the outside has it: its clients insert intents, its agent
+`Site` runs the loop of nodes. A `Machine` is one node as the outside has it: its clients insert intents, its agent
 works, all by the SQL that is open to them. `settled` says when the loop has nothing more to do; time passes only by
 `wait`. Only the BMCs are played. A `region` comes with its observer and its time, and the nodes are of its site.
 """
@@ -8,7 +8,7 @@ works, all by the SQL that is open to them. `settled` says when the loop has not
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any, Self
 from uuid import UUID, uuid4
@@ -16,17 +16,13 @@ from uuid import UUID, uuid4
 import anyio
 import msgspec
 
-from farrier.clock import MonotonicClock
-from farrier.config import ControllerConfig, NodeConfig
+from farrier.config import NodeConfig
 from farrier.config.sites import Site as SiteConfig
-from farrier.controller.host import Host
-from farrier.controller.processor import Processor
 from farrier.errors import UndecodableState
 from farrier.handlers.node import NODE_KIND, NodeHandler, NodeServices
 from farrier.io.identities import PostgresIdentities
 from farrier.io.node import NodeRows
-from farrier.io.pool import Pool, Single
-from farrier.io.state import PostgresStateIO
+from farrier.io.pool import Single
 from farrier.model.node import TaskType
 from farrier.sim.maas import Region
 from tests.support import pg, tokens
@@ -34,6 +30,7 @@ from tests.support.fake_bmc import FakeBmc
 from tests.support.loop import PATIENCE, Ledger
 from tests.support.nodes import NoRegions, Secrets
 from tests.support.observatory import Observatory, observatory
+from tests.support.owner import Owner
 from tests.support.stages import SITE
 from tests.support.wire import Wire
 
@@ -41,11 +38,7 @@ SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 
-# Nothing notifies here: the poll does it.
-_CONFIG = ControllerConfig(poll_interval=timedelta(milliseconds=5), drain_timeout=timedelta(seconds=1))
-
 FINISH = "SELECT farrier.finish_task($1, $2, $3, $4, $5, $6)"
-_BUSY = "SELECT EXISTS (SELECT FROM farrier.schedule WHERE claim_token IS NOT NULL OR due_at <= farrier.now())"
 _REGISTER = """
     SELECT farrier.register_node($1, bmc_address => $2, bmc_credential => $3, macs => $4, maas_id => $5,
                                  agentless => $6, auto_manage => $7, bootstrap_token => $8, site => $9)
@@ -210,13 +203,13 @@ class Machine:
 
 
 class Site:
-    """A database with a processor of nodes at work, and one of a region if it has one."""
+    """A database with the loop of nodes at work, and that of a region if it has one."""
 
     def __init__(
         self,
         db: pg.Database,
         conn: Single,
-        pool: Pool,
+        owner: Owner,
         *,
         bmc: FakeBmc | None = None,
         maas: Observatory | None = None,
@@ -224,19 +217,20 @@ class Site:
         self.db = db
         self._maas = maas
         self.conn = conn
-        self.pool = pool
+        self.owner = owner
         self.ledger = Ledger()
         self.bmc = bmc or FakeBmc()
         self.secrets = Secrets()
         self._count = 0
         sites = {} if maas is None else {maas.config.name: maas.config}
-        regions = NoRegions() if maas is None else maas.regions
-        self.processor = Processor(
+        self.regions = NoRegions() if maas is None else maas.regions
+        self.handler = NodeHandler(NodeConfig(), sites=sites)
+        owner.add(
             NODE_KIND,
-            NodeHandler(NodeConfig(), sites=sites),
-            PostgresStateIO(pool, NodeRows(), owner=uuid4(), lease=_CONFIG.lease),
-            services=NodeServices(self.bmc, self.secrets, regions, PostgresIdentities(pool)),
-            host=Host(config=_CONFIG, sink=self.ledger, clock=MonotonicClock()),
+            self.handler,
+            NodeRows(),
+            services=NodeServices(self.bmc, self.secrets, self.regions, PostgresIdentities(owner.pool)),
+            sink=self.ledger,
         )
 
     @property
@@ -292,7 +286,7 @@ class Site:
         """Ask for a verification that gets no answer from the BMC."""
         self.bmc.hold()
         await machine.tell("manage")
-        self.processor.wake()
+        self.wake()
         await self.bmc.called()
         return machine
 
@@ -300,13 +294,13 @@ class Site:
         """Ask for an adoption that gets no answer from the BMC."""
         self.bmc.hold()
         await machine.tell("adopt")
-        self.processor.wake()
+        self.wake()
         await self.bmc.called()
         return machine
 
     async def cut_short(self) -> None:
         """Something that was asked for stops the held read; whatever is read after it is answered."""
-        self.processor.wake()
+        self.wake()
         with anyio.fail_after(PATIENCE):
             await self.bmc.cut.wait()
         self.bmc.let_go()
@@ -314,10 +308,7 @@ class Site:
 
     async def held_or_settled(self) -> None:
         """Return once a call to a BMC is held, or nothing is left to do."""
-        self.processor.wake()
-        with anyio.fail_after(PATIENCE):
-            while not self.bmc.begun.is_set() and await self.is_busy():
-                await anyio.lowlevel.checkpoint()
+        await self.owner.settled(self.bmc.begun.is_set)
 
     async def answer(self, intent: int) -> Answer:
         (row,) = await self.conn.fetch("SELECT status, reason FROM farrier.intents WHERE id = $1", intent)
@@ -333,6 +324,7 @@ class Site:
         if self._maas is not None:
             self._maas.pass_time(by)
         await self.db.advance(by)
+        self.owner.advance(by)
 
     async def wait_until(
         self, done: Callable[[], Awaitable[bool]], *, every: timedelta = 10 * SECOND, longest: timedelta = 4 * HOUR
@@ -346,10 +338,7 @@ class Site:
 
     async def settled(self) -> None:
         """Return once nothing is due and nothing runs, or what runs is held on its way to the region."""
-        self.wake()
-        with anyio.fail_after(PATIENCE):
-            while not self.is_held and await self.is_busy():
-                await anyio.lowlevel.checkpoint()
+        await self.owner.settled(lambda: self.is_held)
 
     @property
     def is_held(self) -> bool:
@@ -358,13 +347,11 @@ class Site:
 
     async def is_busy(self) -> bool:
         """Whether anything is due or runs."""
-        return bool(await self.conn.fetchval(_BUSY))
+        return await self.owner.is_busy()
 
     def wake(self) -> None:
-        """Rows may be due, of either kind."""
-        self.processor.wake()
-        if self._maas is not None:
-            self._maas.processor.wake()
+        """Resources may have been woken."""
+        self.owner.wake()
 
 
 @asynccontextmanager
@@ -376,21 +363,21 @@ async def opened(
     crash: bool = False,
     refusals: tuple[int, ...] = (0,),
     unreadable: bool = False,
+    more: Callable[[Site], AbstractAsyncContextManager[None]] | None = None,
 ) -> AsyncIterator[Site]:
     """A site at work in a test's database. Whatever the test does, the loop does nothing that its model or the database
-    refuses, but for one of `refusals`; no row is `unreadable`. With `crash` the processor dies at the end and leaves
-    its rows to their leases. With a `region` it is of the site that `config` tells of."""
+    refuses, but for one of `refusals`; no row is `unreadable`. With `crash` the process dies at the end, and gives no
+    shard back. With a `region` it is of the site that `config` tells of. `more` are loops of other kinds."""
     # One connection: each new one has to learn the schema first, which takes longer than most tests.
-    async with db.connect() as conn, db.pool(1) as pool, observatory(pool, region, config) as maas:
-        site, stop = Site(db, conn, pool, maas=maas), anyio.Event()
-        async with anyio.create_task_group() as group:
-            group.start_soon(site.processor.run, stop)
-            if maas is not None:
-                group.start_soon(maas.processor.run, stop)
-            yield site
-            if crash:
-                group.cancel_scope.cancel()
-            stop.set()
+    async with db.connect() as conn, db.pool(1) as pool:
+        owner = Owner(pool)
+        async with observatory(owner, region, config) as maas:
+            site = Site(db, conn, owner, maas=maas)
+            async with AsyncExitStack() as stack:
+                if more is not None:
+                    await stack.enter_async_context(more(site))
+                await stack.enter_async_context(owner.running(crash=crash))
+                yield site
         assert (refused := site.ledger.verdicts.count("refused")) in refusals, site.ledger.verdicts
         assert set(site.ledger.errors) <= {UndecodableState.label} if unreadable else not site.ledger.errors[refused:]
         assert maas is None or not (maas.ledger.errors or maas.ledger.verdicts.count("refused")), maas.ledger.errors

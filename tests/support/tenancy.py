@@ -1,7 +1,7 @@
 """A site whose nodes use a segment and a partition: nodes, region, segments and partitions at work in one database.
 
 `Tenancy.site` is the site of `tests.support.site`, with a simulated MAAS region; `manager` is its simulated UFM. The
-processors of all four kinds run; time passes for all of them.
+loops of all four kinds run; time passes for all of them.
 """
 
 from __future__ import annotations
@@ -11,25 +11,16 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
 
 import anyio
 import msgspec
 
-from farrier.clock import MonotonicClock
-from farrier.config import NodeConfig
 from farrier.config.sites import CloudInitSite, InfinibandSite, NetworkSite, UfmSite
 from farrier.config.sites import Site as SiteConfig
-from farrier.controller.host import Host
-from farrier.controller.processor import Processor
 from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler, PartitionServices
 from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
-from farrier.handlers.node import NODE_KIND, NodeHandler, NodeServices
 from farrier.io.ib_partition import PartitionRows
-from farrier.io.identities import PostgresIdentities
 from farrier.io.network_segment import SegmentRows
-from farrier.io.node import NodeRows
-from farrier.io.state import PostgresStateIO
 from farrier.services.fabrics import FabricSettings, open_fabrics
 from farrier.services.times import Times
 from farrier.services.ufm_transport import UfmSettings
@@ -38,7 +29,6 @@ from farrier.sim.ufm import Manager, UfmTransport
 from tests.support import onboarded, pg
 from tests.support import site as sites
 from tests.support.loop import Ledger
-from tests.support.observatory import BRISK
 from tests.support.site import SECOND, Machine, Site
 from tests.support.ufm import Observed, OneCredential
 from tests.support.wire import Wire
@@ -206,22 +196,6 @@ class Tenancy:
 
         await self.site.wait_until(have_left, every=10 * SECOND, longest=timedelta(minutes=10))
 
-    @asynccontextmanager
-    async def another_replica(self) -> AsyncIterator[None]:
-        """One more process has the nodes, too, with connections of its own."""
-        stop, site = anyio.Event(), self.site
-        async with site.db.pool(3) as pool, anyio.create_task_group() as group:
-            replica: Any = Processor(
-                NODE_KIND,
-                NodeHandler(NodeConfig(), sites={self.config.name: self.config}),
-                PostgresStateIO(pool, NodeRows(), owner=uuid4(), lease=BRISK.lease),
-                services=NodeServices(site.bmc, site.secrets, site.maas.regions, PostgresIdentities(site.pool)),
-                host=Host(config=BRISK, sink=site.ledger, clock=MonotonicClock()),
-            )
-            group.start_soon(replica.run, stop)
-            yield
-            stop.set()
-
     async def wrong(self) -> list[str]:
         """What is held that should not be, or is lost."""
         return [row["wrong"] for row in await self.site.conn.fetch(_WRONG)]
@@ -247,39 +221,33 @@ async def opened(
     manager: Manager | None = None,
     crash: bool = False,
 ) -> AsyncIterator[Tenancy]:
-    """A site at work; there is a pool for its partitions' numbers, and neither segment nor partition. With `crash` all
-    processors die at the end, and leave their rows to their leases."""
+    """A site at work; there is a pool for its partitions' numbers, and neither segment nor partition. With `crash` the
+    process dies at the end, and gives no shard back."""
     config = config_with(segments, partitions)
     manager = manager or Manager()
-    ledger, stop = Ledger(), anyio.Event()
+    ledger = Ledger()
     region: Any = wire or Region(durations=onboarded.QUICK)
-    async with (
-        sites.opened(db, region=region, config=config, crash=crash) as site,
-        open_fabrics(
+
+    @asynccontextmanager
+    async def networks(site: Site) -> AsyncIterator[None]:
+        async with open_fabrics(
             credentials=OneCredential(manager.username, manager.password, manager.token),
             times=Times(clock=site.maas.clock, pause=_no_pause),
             observer=Observed(),
             transport=UfmTransport(manager),
-        ) as fabrics,
-        anyio.create_task_group() as group,
-    ):
-        await fabrics.use({config.name: FabricSettings(ufm=UfmSettings(url="http://ufm.test"), reference="env:UFM")})
-        host = Host(config=BRISK, sink=ledger, clock=MonotonicClock())
-        segments_io = PostgresStateIO(site.pool, SegmentRows(), owner=uuid4(), lease=BRISK.lease)
-        partitions_io = PostgresStateIO(site.pool, PartitionRows(), owner=uuid4(), lease=BRISK.lease)
-        lans: Any = Processor(SEGMENT_KIND, SegmentHandler(), segments_io, services=object(), host=host)
-        fabric: Any = Processor(
-            PARTITION_KIND, PartitionHandler(), partitions_io, services=PartitionServices(fabrics), host=host
-        )
-        group.start_soon(lans.run, stop)
-        group.start_soon(fabric.run, stop)
+        ) as fabrics:
+            settings = FabricSettings(ufm=UfmSettings(url="http://ufm.test"), reference="env:UFM")
+            await fabrics.use({config.name: settings})
+            owner, services = site.owner, PartitionServices(fabrics)
+            owner.add(SEGMENT_KIND, SegmentHandler(), SegmentRows(), services=object(), sink=ledger)
+            owner.add(PARTITION_KIND, PartitionHandler(), PartitionRows(), services=services, sink=ledger)
+            yield
+
+    async with sites.opened(db, region=region, config=config, crash=crash, more=networks) as site:
         await site.conn.execute("SELECT farrier.set_pool($1, $2, $3)", f"pkey:{config.name}", KEY, KEY + 15)
         tenancy = Tenancy(site, config, manager)
         yield tenancy
         assert not await tenancy.wrong()
-        if crash:
-            group.cancel_scope.cancel()
-        stop.set()
     assert not ledger.errors, ledger.errors
     assert "refused" not in ledger.verdicts, ledger.verdicts
 

@@ -6,11 +6,10 @@ then. A commit that waited would never end, because the client ends its transact
 
 from __future__ import annotations
 
-import anyio
 import pytest
 
 from farrier.io.pool import Connection
-from tests.support import loop, pg
+from tests.support import pg
 from tests.support.partitions import GUIDS, SITE, Fabric
 
 HELD, OTHERS = "held", ("one", "two")
@@ -86,18 +85,6 @@ async def act(client: Connection, role: str, statement: str) -> None:
             raise
 
 
-async def until_settled(fabric: Fabric, names: tuple[str, ...]) -> None:
-    """Return once these have nothing to run."""
-    with anyio.fail_after(loop.PATIENCE):
-        while await fabric.conn.fetchval(
-            "SELECT EXISTS (SELECT FROM farrier.ib_partitions p JOIN farrier.schedule s ON s.id = p.id"
-            " WHERE s.kind = 'ib_partition' AND p.name = ANY ($1)"
-            " AND (s.claim_token IS NOT NULL OR s.due_at <= farrier.now()))",
-            names,
-        ):
-            await anyio.lowlevel.checkpoint()
-
-
 async def there(fabric: Fabric, names: tuple[str, ...]) -> set[tuple[str, str | None]]:
     """State and member of each."""
     rows = await fabric.conn.fetch(
@@ -138,7 +125,7 @@ async def test_the_loop_goes_on_beside_a_client_that_acts_and_keeps_its_transact
         late = early or "wakes now" in name  # its requests would wait for the client
         await ask(fabric, stage, OTHERS if late else (HELD, *OTHERS))
         async with fabric.running():
-            await until_settled(fabric, OTHERS)
+            await fabric.until_settled(OTHERS)
         assert await there(fabric, OTHERS) == {ARRIVED[stage]}
         await transaction.rollback()
     if late and not early:

@@ -333,9 +333,7 @@ async def test_writes_of_its_own_are_applied_with_the_rest_or_not_at_all(db: pg.
         await kinds.install(conn, wiring.installable(weighing))
         yard = crates.Yard(db, pool)
         fresh, stale = await yard.create("c-1"), await yard.create("c-2")
-        io: PostgresStateIO[Crate, Crate, Any] = PostgresStateIO(
-            pool, loop_of(weighing, None).rows, owner=uuid4(), lease=loop.BRISK.lease
-        )
+        io: PostgresStateIO[Crate, Crate, Any] = PostgresStateIO(pool, loop_of(weighing, None).rows)
         claim = await io.claim(Lane.WOKEN, 10, None)
         loaded = await io.load([fresh, stale])
         await pool.execute("UPDATE farrier_crates.crates SET version = version + 1 WHERE id = $1", stale)

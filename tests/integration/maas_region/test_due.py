@@ -55,9 +55,7 @@ class Rows:
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self._io: PostgresStateIO[MaasRegion, MaasRegion, RegionWrite] = PostgresStateIO(
-            pool, RegionRows(), owner=uuid4(), lease=15 * SECOND
-        )
+        self._io: PostgresStateIO[MaasRegion, MaasRegion, RegionWrite] = PostgresStateIO(pool, RegionRows())
 
     async def node(self, name: str, *, read: str | None = "deployed", site: str | None = "north") -> int:
         """A node with the machine of its name, read just now as this."""

@@ -7,7 +7,6 @@ from datetime import timedelta
 import anyio
 import pytest
 
-from farrier.handlers.network_segment import SegmentHandler
 from farrier.model.network_segment import SPEC
 from tests.support import pg, segments
 from tests.support.segments import PERIOD, Lan
@@ -32,7 +31,7 @@ async def test_a_segment_that_was_never_used_is_deleted_at_once_and_through_ever
     await lan.settle()
     assert await lan.answer(request) == ("accepted", "")
     assert await lan.history(made) == [PROVISIONED, CLOSED, DRAINED, ENDED]
-    assert await lan.schedule(made) is None
+    assert not await lan.wakes(made)
     assert set(SPEC.pairs) == {PROVISIONED, CLOSED, DRAINED, ENDED}
 
 
@@ -160,16 +159,13 @@ async def test_the_last_release_is_not_moved_back_by_one_that_began_before_it_an
 async def test_a_release_wakes_a_segment_that_drains_and_one_in_use_is_left_alone(lan: Lan) -> None:
     made = await lan.ready()
     first, second = await lan.take("a"), await lan.take("b")
-    seq = (await lan.schedule(made))["wake_seq"]
     await lan.give("a", first)
-    assert (await lan.schedule(made))["wake_seq"] == seq
+    assert not await lan.wakes(made)
     await lan.ask("lan", "delete", drain=True)
     await lan.settle()
-    seq = (await lan.schedule(made))["wake_seq"]
+    assert not await lan.wakes(made)
     await lan.give("b", second)
-    row = await lan.schedule(made)
-    assert (row["wake_seq"], row["lane"]) == (seq + 1, 0)
-    assert row["ahead"] <= timedelta(0)
+    assert await lan.wakes(made) == 1
 
 
 async def test_an_hour_of_a_drain_that_is_held_up_is_no_history_no_new_clock_and_a_run_a_period(lan: Lan) -> None:
@@ -200,24 +196,19 @@ async def test_an_hour_of_a_drain_that_is_held_up_is_no_history_no_new_clock_and
     assert retold == told
 
 
-async def test_a_drain_goes_on_in_another_process_where_the_first_one_died(lan: Lan) -> None:
-    made = await lan.ready()
-    address = await lan.take("a")
-    await lan.ask("lan", "delete", drain=True)
-    await lan.settle()
-    # A process takes the row, and is never heard of again.
-    await lan.pool.execute(
-        "UPDATE farrier.schedule SET claim_token = 7, claimed_wake_seq = wake_seq, owner = gen_random_uuid(),"
-        " due_at = farrier.now() + interval '15 seconds' WHERE kind = 'network_segment' AND id = $1",
-        made,
-    )
-    await lan.give("a", address)
-    await lan.advance(timedelta(seconds=15))
-    await lan.settle()
-    assert await lan.state(made) == "deleting/drain_allocated_ips"
-    await lan.advance(PERIOD)
-    await lan.settle()
-    assert await lan.history(made) == [PROVISIONED, CLOSED, DRAINED, ENDED]
+async def test_a_drain_goes_on_in_another_process_where_the_first_one_died(db: pg.Database) -> None:
+    async with segments.opened(db, crash=True) as lan:
+        made = await lan.ready()
+        address = await lan.take("a")
+        await lan.ask("lan", "delete", drain=True)
+        await lan.settle()
+    async with segments.opened(db) as lan:
+        await lan.give("a", address)
+        await lan.settle()
+        assert await lan.state(made) == "deleting/drain_allocated_ips"
+        await lan.advance(PERIOD)
+        await lan.settle()
+        assert await lan.history(made) == [PROVISIONED, CLOSED, DRAINED, ENDED]
 
 
 async def test_an_ended_segment_has_given_back_its_prefixes_and_numbers_and_its_name(lan: Lan) -> None:
@@ -256,13 +247,13 @@ async def test_requests_are_answered_in_their_order_in_one_run(lan: Lan) -> None
     assert (await lan.segment(made))["mtu"] == 9000
 
 
-async def test_a_period_of_nothing_ends_a_drain_with_its_last_address(lan: Lan) -> None:
-    made = await lan.ready()
-    address = await lan.take("a")
-    handler = SegmentHandler(timedelta(0))
-    await lan.ask("lan", "delete", drain=True)
-    await lan.settle(handler)
-    assert await lan.state(made) == "deleting/drain_allocated_ips"
-    await lan.give("a", address)
-    await lan.settle(handler)
-    assert await lan.state(made) == "gone"
+async def test_a_period_of_nothing_ends_a_drain_with_its_last_address(db: pg.Database) -> None:
+    async with segments.opened(db, period=timedelta(0)) as lan:
+        made = await lan.ready()
+        address = await lan.take("a")
+        await lan.ask("lan", "delete", drain=True)
+        await lan.settle()
+        assert await lan.state(made) == "deleting/drain_allocated_ips"
+        await lan.give("a", address)
+        await lan.settle()
+        assert await lan.state(made) == "gone"

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import anyio
 import pytest
 
 from farrier.io.pool import Connection
-from tests.support import loop, pg, segments
+from tests.support import pg, segments
 from tests.support.segments import Lan
 
 HELD, OTHERS = "held", ("one", "two")
@@ -112,19 +111,6 @@ async def act(client: Connection, role: str, statement: str) -> None:
             raise
 
 
-async def until_settled(lan: Lan, names: tuple[str, ...]) -> None:
-    """Return once these have nothing to run, and nothing that was asked of them is open."""
-    with anyio.fail_after(loop.PATIENCE):
-        while await lan.conn.fetchval(
-            "SELECT EXISTS (SELECT FROM farrier.network_segments n JOIN farrier.schedule s ON s.id = n.id"
-            " WHERE s.kind = 'network_segment' AND n.name = ANY ($1)"
-            " AND (s.claim_token IS NOT NULL OR s.due_at <= farrier.now()"
-            " OR EXISTS (SELECT FROM farrier.resource_intents i WHERE i.resource_id = n.id AND i.status = 'pending')))",
-            names,
-        ):
-            await anyio.lowlevel.checkpoint()
-
-
 async def states(lan: Lan) -> dict[str, str]:
     rows = await lan.conn.fetch("SELECT name, state FROM farrier.network_segments WHERE name <> 'new'")
     return {row["name"]: row["state"] for row in rows}
@@ -147,9 +133,9 @@ async def test_the_loop_goes_on_beside_a_client_that_acts_and_keeps_its_transact
             if (stage, name) in HOLDS_SITE:
                 await lan.ledger.until(lambda: "conflict" in lan.ledger.verdicts)
             else:
-                await until_settled(lan, OTHERS)
+                await lan.until_settled(OTHERS)
                 if not wakes_now and (stage, name) not in HOLDS:
-                    await until_settled(lan, (HELD,))
+                    await lan.until_settled((HELD,))
         if (stage, name) not in HOLDS_SITE:
             assert {other: (await states(lan))[other] for other in OTHERS} == dict.fromkeys(OTHERS, STAGES[stage])
         await transaction.rollback()

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 
-from farrier.handlers.network_segment import SegmentHandler
 from farrier.io.pool import Connection
 from tests.support import pg, segments
 from tests.support.segments import Lan
@@ -69,7 +68,7 @@ async def test_the_whole_life_of_a_segment_runs_as_the_controllers_role(every_db
         name = await owner.fetchval("SELECT current_database()")
         await owner.execute("SELECT farrier.set_pool('vlan:ams', 100, 101)")
         await owner.execute(f"ALTER DATABASE {name} SET role = 'farrier_controller'")
-    async with segments.opened(every_db) as lan:
+    async with segments.opened(every_db, period=timedelta(0)) as lan:
         assert await lan.conn.fetchval("SELECT current_user") == "farrier_controller"
         made = await lan.ready()
         await lan.ask("lan", "update", add_prefixes=["2001:db8::/64"])
@@ -79,5 +78,5 @@ async def test_the_whole_life_of_a_segment_runs_as_the_controllers_role(every_db
         await lan.ask("lan", "delete", drain=True)
         await lan.settle()
         await lan.give("a", address)
-        await lan.settle(SegmentHandler(timedelta(0)))
+        await lan.settle()
         assert await lan.state(made) == "gone"

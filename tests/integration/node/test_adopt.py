@@ -319,7 +319,7 @@ async def test_logins_of_adoptions_that_crashes_cut_off_are_counted(db: pg.Datab
             else:
                 site.bmc.hold()
                 await site.db.advance(15 * SECOND)
-                site.processor.wake()
+                site.wake()
                 await site.bmc.called()
     async with sites.opened(db) as site:
         machine = Machine(site, "gpu-1", 1)

@@ -295,7 +295,7 @@ async def test_of_two_edits_the_newer_is_meant(site: Site) -> None:
 async def test_what_only_verifying_forbids_waits_until_it_is_left(site: Site) -> None:
     machine = await site.verifying(await site.with_bmc(auto_manage=False))
     waiting = await machine.tell("manage")
-    site.processor.wake()
+    site.wake()
     calls = len(site.bmc.calls)
     assert (await site.answer(waiting)).status == "pending"
     site.bmc.let_go()

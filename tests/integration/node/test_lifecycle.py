@@ -257,7 +257,7 @@ async def test_a_verification_that_a_crash_cut_off_is_counted_and_begun_again(db
             site.bmc.hold()
             if life:
                 await site.db.advance(16 * SECOND)  # the lease that the dead one left
-                site.processor.wake()
+                site.wake()
             else:
                 await machine.tell("manage")
             if life < 3:

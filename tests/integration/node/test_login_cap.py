@@ -131,8 +131,8 @@ async def test_two_commits_at_the_same_moment_do_not_both_get_the_last_one(db: p
                 await machine.tell("manage")
                 with anyio.fail_after(PATIENCE):
                     while await gate.fetchval(BLOCKED) < position:
-                        one.processor.wake()
-                        two.processor.wake()
+                        one.wake()
+                        two.wake()
                         await anyio.lowlevel.checkpoint()
         await one.settled()
         assert len(account.refused) == 3
@@ -228,7 +228,7 @@ async def test_healthy_neighbours_wait_for_logins_under_way_and_not_for_five_min
     site.bmc.hold()
     for machine in machines:
         await machine.tell("manage")
-    site.processor.wake()
+    site.wake()
     with anyio.fail_after(PATIENCE):
         while await logins(site) < 3:
             await anyio.lowlevel.checkpoint()

@@ -176,7 +176,7 @@ async def test_of_two_nodes_verified_at_the_same_moment_one_has_the_machine_and_
         bystander = await site.active()
         for machine in machines:
             await machine.tell("manage")
-        site.processor.wake()
+        site.wake()
         with anyio.fail_after(PATIENCE):
             while len(site.bmc.calls) < len(machines):
                 await anyio.lowlevel.checkpoint()

@@ -26,7 +26,7 @@ async def switching(site: Site, machine: Machine, **params: object) -> int:
     """Ask for a change of power that is sent and gets no answer; the id of the intent."""
     site.bmc.hold(only_power=True)
     id_ = await machine.tell("set_power", **params)
-    site.processor.wake()
+    site.wake()
     await site.bmc.called()
     return id_
 
@@ -57,7 +57,7 @@ async def test_it_stays_pending_until_the_result_is_known_and_requests_behind_it
     machine = await site.with_bmc()
     first = await switching(site, machine, power="off")
     second = await machine.tell("pause", reason="fire drill")
-    site.processor.wake()
+    site.wake()
     assert (await site.answer(first)).status == (await site.answer(second)).status == "pending"
     assert not site.bmc.cut.is_set(), "a change of power is not cut short"
     site.bmc.let_go()
@@ -110,7 +110,7 @@ async def test_while_paused_it_waits_and_while_verifying_too(site: Site) -> None
     assert (await machine.bmc())["power"] == "off"
     await site.verifying(machine)
     held = await machine.tell("set_power", power="on")
-    site.processor.wake()
+    site.wake()
     assert (await site.answer(held)).status == "pending"
     site.bmc.let_go()
     await site.settled()
@@ -173,7 +173,7 @@ async def test_a_process_that_dies_between_the_commits_loses_no_answer_and_reset
         machine = await site.with_bmc()
         site.bmc.hold(only_power=dies != "before it reads")
         id_ = await machine.tell("set_power", power=wanted)
-        site.processor.wake()
+        site.wake()
         await site.bmc.called()
         assert (await machine.bmc())["switching"]["power"] == wanted
     await db.advance(LEASE)
@@ -210,7 +210,7 @@ async def test_what_was_to_be_kept_is_kept_after_a_crash(db: pg.Database) -> Non
         site.bmc.hold(only_power=True)
         site.bmc.power = PowerState.OFF
         await db.advance(timedelta(seconds=91))
-        site.processor.wake()
+        site.wake()
         await site.bmc.called()
     await db.advance(LEASE)
     async with sites.opened(db) as later:

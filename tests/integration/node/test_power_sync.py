@@ -146,7 +146,7 @@ async def test_a_bmc_that_never_answers_delays_no_other(site: Site) -> None:
     before = (await well.bmc())["power_at"]
     site.bmc.hold(address=(await dead.look())["bmc_address"])
     await site.db.advance(DUE)
-    site.processor.wake()
+    site.wake()
     await site.bmc.called()
     with anyio.fail_after(PATIENCE):
         while (await well.bmc())["power_at"] == before:
@@ -167,7 +167,7 @@ async def test_requests_that_cut_reads_short_cannot_hide_logins_from_the_cap(sit
             await site.db.advance(DUE)
         else:
             await machine.tell("unpause")
-        site.processor.wake()
+        site.wake()
         await site.bmc.called()
         await machine.tell("pause", reason="fire drill")
         await site.cut_short()
@@ -184,7 +184,7 @@ async def crashed_reading(db: pg.Database) -> tuple[str, int]:
         machine = await site.with_bmc()
         site.bmc.hold()
         await db.advance(DUE)
-        site.processor.wake()
+        site.wake()
         await site.bmc.called()
     await db.advance(LEASE)
     return machine.name, machine.id
@@ -195,7 +195,7 @@ async def test_a_read_that_a_crash_cut_off_counts_before_the_next_one_is_sent(db
     async with sites.opened(db) as site:
         machine = Machine(site, name, id_)
         site.bmc.hold()
-        site.processor.wake()
+        site.wake()
         await site.bmc.called()
         assert len((await machine.bmc())["tries"]) == 1, "it was counted before anybody dialled"
         site.bmc.let_go()

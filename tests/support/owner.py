@@ -1,0 +1,254 @@
+"""Owns every shard of some kinds and runs their loops in the time of a test, which passes only when the test lets it.
+
+An `Owner` stands in for `Controller` where a test is about what handlers do, and not about who runs them: it takes all
+shards at once, and never loses them. What runs are the real `Loop` and the real statements. `settled` returns when
+there is nothing more to do at this time. An owner that ends without giving back (`crash`) leaves its shards to the next
+one, which takes them over as orphaned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, TypeAlias
+from uuid import UUID, uuid4
+
+import anyio
+from typing_extensions import override
+
+from farrier.clock import MonotonicClock
+from farrier.config import ControllerConfig
+from farrier.controller.agenda import Phase
+from farrier.controller.host import Host
+from farrier.controller.loop import Loop
+from farrier.controller.ownership import RENEW_EVERY, Ownership
+from farrier.controller.signal import Wakeup
+from farrier.controller.wheel import TICK
+from farrier.io.controllers import PostgresControllers
+from farrier.io.pool import Pool
+from farrier.io.state import PostgresStateIO, Rows
+from farrier.model.controllers import SHARDS, Seen
+from farrier.model.runs import Loaded
+from farrier.protocols import Kind, MetricsSink, StateHandler
+from tests.support.loop import PATIENCE
+
+CONFIG = ControllerConfig(poll_interval=timedelta(milliseconds=5), drain_timeout=timedelta(seconds=1))
+_POLL_EVERY = 0.005
+_MOMENT = 0.0005
+# The wheel rounds up what it is given.
+_GRAIN = timedelta(seconds=2 * TICK)
+
+
+# A kind, and ids of its resources.
+Of: TypeAlias = tuple[str, Collection[int]] | None
+
+
+class MovedClock(MonotonicClock):
+    """This process's clock, and all the time that a test let pass."""
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+
+    def advance(self, by: timedelta) -> None:
+        self._ahead += by.total_seconds()
+
+    @override
+    def monotonic(self) -> float:
+        return super().monotonic() + self._ahead
+
+
+class _Host(Host, frozen=True, kw_only=True):
+    """May act as long as its owner is at work, however much time the test let pass since the last renewal."""
+
+    owner: Any
+
+    @override
+    def may_act(self) -> bool:
+        return bool(self.owner.at_work)
+
+
+class _IO(PostgresStateIO[Any, Any, Any]):
+    """Remembers the wakes that some snapshot has seen: they are in hand, if not deleted yet."""
+
+    def __init__(self, connections: Pool, rows: Rows[Any, Any, Any]) -> None:
+        super().__init__(connections, rows)
+        self.seen: set[UUID] = set()
+
+    @override
+    async def load(self, ids: Sequence[int]) -> Loaded[Any]:
+        loaded = await super().load(ids)
+        self.seen.update(wake for wakes in loaded.wakes.values() for wake in wakes)
+        return loaded
+
+
+class Owner:
+    """See above. `idle`: it works only while a test waits in `settled`, or in a block of `working`."""
+
+    def __init__(self, pool: Pool, *, config: ControllerConfig = CONFIG, idle: bool = False) -> None:
+        self.clock = MovedClock()
+        self.at_work = not idle
+        self._config = config
+        self.pool = pool
+        self._controllers = PostgresControllers(pool)
+        self._ownership = Ownership(())
+        self._loops: dict[str, tuple[Loop[Any, Any, Any, Any], _IO]] = {}
+        self._ids: dict[str, set[int]] = {}
+        self._polling = anyio.Lock()
+        self._now = Wakeup()
+        self._renewed_at = 0.0
+
+    def add(
+        self,
+        kind: Kind[Any, Any],
+        handler: StateHandler[Any, Any, Any, Any],
+        rows: Rows[Any, Any, Any],
+        *,
+        services: object,
+        sink: MetricsSink,
+    ) -> Loop[Any, Any, Any, Any]:
+        """Run this kind, too; before the owner begins."""
+        io = _IO(self.pool, rows)
+        host = _Host(config=self._config, sink=sink, clock=self.clock, ownership=self._ownership, owner=self)
+        loop: Loop[Any, Any, Any, Any] = Loop(kind, handler, io, services=services, host=host)
+        self._loops[loop.kind] = loop, io
+        self._ids[loop.kind] = set()
+        self._ownership.kinds |= {loop.kind}
+        return loop
+
+    @asynccontextmanager
+    async def running(self, *, crash: bool = False) -> AsyncIterator[Owner]:
+        """At work; drained at the end of the block, or gone with all shards."""
+        id_, stop = uuid4(), anyio.Event()
+        await self._controllers.join(id_, "test", sorted(self._loops))
+        self._ownership.join(id_, self.clock.monotonic())
+        await self._take(id_)
+        async with anyio.create_task_group() as background:
+            background.start_soon(self._poll)
+            async with anyio.create_task_group() as group:
+                for loop, _ in self._loops.values():
+                    group.start_soon(loop.run, stop)
+                try:
+                    yield self
+                finally:
+                    if crash:
+                        group.cancel_scope.cancel()
+                    stop.set()
+            background.cancel_scope.cancel()
+        if not crash:
+            for kind in self._loops:
+                await self._controllers.give_back(id_, kind, range(SHARDS))
+            await self._controllers.leave(id_)
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """An idle owner works in this block."""
+        before, self.at_work = self.at_work, True
+        try:
+            yield
+        finally:
+            self.at_work = before
+
+    def advance(self, by: timedelta) -> None:
+        """Time passes for this process; the caller moves the database's clock."""
+        self.clock.advance(by + _GRAIN)
+
+    def wake(self) -> None:
+        """Look for wakes now."""
+        self._now.set("test")
+
+    async def settled(self, held: Callable[[], bool] = lambda: False, *, only: Of = None) -> None:
+        """Return once nothing is to be done at this time, or when it is `held`. `only`: for these resources of a kind,
+        by their ids."""
+        with anyio.fail_after(PATIENCE):
+            async with self.working():
+                while not held() and not await self._is_settled(only):
+                    await anyio.sleep(_MOMENT)
+
+    def next_run(self, kind: str, id_: int) -> timedelta:
+        """After which time a resource at rest runs again, unless it is woken."""
+        entry = self._loops[kind][0].agenda.entry(id_)
+        assert entry is not None and entry.phase is Phase.IDLE, f"{kind} {id_} is not at rest"
+        return timedelta(seconds=max(0.0, entry.slot * TICK - self.clock.monotonic()))
+
+    def epoch(self, kind: str, id_: int) -> int:
+        """Under which epoch it owns the shard of a resource."""
+        epoch = self._loops[kind][0].agenda.epoch_of(id_ % SHARDS)
+        assert epoch is not None
+        return epoch
+
+    async def is_busy(self) -> bool:
+        """Whether anything is to be done at this time."""
+        return not await self._is_settled(None)
+
+    async def run_all(self, kind: str) -> None:
+        """One more run of each resource, as after a resync."""
+        self._loops[kind][0].woken_all()
+        await self.settled()
+
+    async def _is_settled(self, only: Of) -> bool:
+        for loop, _ in self._loops.values():
+            while loop.sweep():
+                pass
+        if not self._rests(only):
+            return False
+        news = await self._deliver()
+        some = news.get(only[0], set()).intersection(only[1]) if only else any(news.values())
+        return not some and self._rests(only)
+
+    def _rests(self, only: Of) -> bool:
+        now = self.clock.monotonic()
+        if only is not None:
+            return self._phases(*only) <= {Phase.IDLE}
+        return all(
+            loop.agenda.overdue(now) <= 0 and self._phases(kind) <= {Phase.IDLE}
+            for kind, (loop, _) in self._loops.items()
+        )
+
+    def _phases(self, kind: str, ids: Collection[int] | None = None) -> set[Phase]:
+        entries = (self._loops[kind][0].agenda.entry(id_) for id_ in (self._ids[kind] if ids is None else ids))
+        return {entry.phase for entry in entries if entry is not None}
+
+    async def _take(self, id_: UUID) -> None:
+        seen = await self._renew(id_)
+        for other in seen.controllers:
+            if other.id != id_:  # it crashed
+                await self._controllers.expire(other.id, other.renewals)
+        for kind, (loop, io) in self._loops.items():
+            taken = await self._controllers.take(id_, kind, range(SHARDS))
+            assert len(taken) == SHARDS, f"{kind} has {len(taken)} shards"
+            ids = await io.ids(range(SHARDS))
+            self._ids[kind] |= set(ids)
+            for each in taken:
+                of_shard = {id_: woken for id_, woken in ids.items() if id_ % SHARDS == each.shard}
+                loop.took(each.shard, each.epoch, of_shard, each.unrecovered)
+
+    async def _renew(self, id_: UUID) -> Seen:
+        self._renewed_at = self.clock.monotonic()
+        return await self._controllers.renew(id_, dict.fromkeys(self._loops, 0.0))
+
+    async def _poll(self) -> None:
+        while True:
+            await self._now.wait_seconds(_POLL_EVERY)
+            if self.at_work:
+                await self._deliver()
+
+    async def _deliver(self) -> dict[str, set[int]]:
+        """Hand over wakes that no snapshot has seen, of resources that are not being loaded: those are asked about
+        afterwards. Returns whose wakes they are, by kind."""
+        async with self._polling:
+            if self._ownership.id is not None and self.clock.monotonic() - self._renewed_at > RENEW_EVERY:
+                await self._renew(self._ownership.id)
+            found = await self._controllers.poll(sorted(self._loops), "0")
+            woken: dict[str, set[int]] = {}
+            for kind, wakes in found.wakes.items():
+                loop, io = self._loops[kind]
+                news = {id_: each - io.seen for id_, each in wakes.items() if each - io.seen}
+                self._ids[kind] |= set(news)
+                woken[kind] = set(news)
+                if ready := {id_: each for id_, each in news.items() if self._phases(kind, [id_]) <= _HEARS}:
+                    loop.polled(ready)
+        return woken
+
+
+_HEARS = {Phase.IDLE, Phase.ACTING}
