@@ -16,7 +16,7 @@ from farrier.io import decoding, statements
 from farrier.io.state import Changes
 from farrier.model.kinds import KindSpec
 from farrier.model.resource import Answer, Resource
-from farrier.model.runs import Finished
+from farrier.model.runs import Due, Finished
 
 R = TypeVar("R", bound=Resource)
 W = TypeVar("W")
@@ -65,6 +65,8 @@ class ResourceRows(Generic[R, W]):
         changes: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
         for run in runs:
             changes["kind"].append({"run": run.id, "kind": self.kind})
+            if run.due is Due.NEVER:
+                changes["ended"].append({"run": run.id})
             if run.to is not None:
                 values = {name: getattr(run.to, name) for name in self._columns}
                 changes["resources"].append({**values, "run": run.id})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from farrier.model.bmc import BmcError, BmcFailure, PowerState
+from farrier.model.controllers import SHARDS
 from farrier.model.node import TaskType
 from farrier.model.params import PowerRequest
 from tests.support import paths_of_adoption as adoption
@@ -242,10 +243,14 @@ async def deleted_with_a_broken_credential(site: Site) -> None:
     assert (await layers(machine))[0] == "deleted"
 
 
-@row("C09", theirs="nothing is released of a row that is gone", ours="its schedule row goes, and nothing is refused")
+@row(
+    "C09",
+    theirs="nothing is released of a row that is gone",
+    ours="no controller lists it, and nothing is refused",
+)
 async def nothing_is_left_to_run(site: Site) -> None:
-    machine = await (await site.with_bmc()).asked("delete")
-    left = await site.conn.fetchval("SELECT count(*) FROM farrier.schedule WHERE id = $1", machine.id)
+    await (await site.with_bmc()).asked("delete")
+    left = await site.conn.fetchval("SELECT count(*) FROM farrier.list_shards('node', $1)", list(range(SHARDS)))
     assert left == 0
 
 

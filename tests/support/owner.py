@@ -1,8 +1,8 @@
-"""Owns every shard of some kinds and runs their loops in the time of a test, which passes only when the test lets it.
+"""Owns every shard of some kinds and runs their loops in the time of a test, which the test moves in the database.
 
 An `Owner` stands in for `Controller` where a test is about what handlers do, and not about who runs them: it takes all
 shards at once, and never loses them. What runs are the real `Loop` and the real statements. `settled` returns when
-there is nothing more to do at this time. An owner that ends without giving back (`crash`) leaves its shards to the next
+there is nothing more to do at this time. Two owners have half of the `shards` each. An owner that ends without giving back (`crash`) leaves its shards to the next
 one, which takes them over as orphaned.
 """
 
@@ -39,6 +39,9 @@ _MOMENT = 0.0005
 # The wheel rounds up what it is given.
 _GRAIN = timedelta(seconds=2 * TICK)
 
+
+ALL = range(SHARDS)
+ODD, EVEN = range(1, SHARDS, 2), range(0, SHARDS, 2)
 
 # A kind, and ids of its resources.
 Of: TypeAlias = tuple[str, Collection[int]] | None
@@ -85,10 +88,13 @@ class _IO(PostgresStateIO[Any, Any, Any]):
 class Owner:
     """See above. `idle`: it works only while a test waits in `settled`, or in a block of `working`."""
 
-    def __init__(self, pool: Pool, *, config: ControllerConfig = CONFIG, idle: bool = False) -> None:
+    def __init__(
+        self, pool: Pool, *, config: ControllerConfig = CONFIG, idle: bool = False, shards: Sequence[int] = ALL
+    ) -> None:
         self.clock = MovedClock()
         self.at_work = not idle
         self._config = config
+        self._shards = shards
         self.pool = pool
         self._controllers = PostgresControllers(pool)
         self._ownership = Ownership(())
@@ -97,6 +103,7 @@ class Owner:
         self._polling = anyio.Lock()
         self._now = Wakeup()
         self._renewed_at = 0.0
+        self._shift = timedelta(0)
 
     def add(
         self,
@@ -120,6 +127,7 @@ class Owner:
     async def running(self, *, crash: bool = False) -> AsyncIterator[Owner]:
         """At work; drained at the end of the block, or gone with all shards."""
         id_, stop = uuid4(), anyio.Event()
+        self._shift = await self.pool.fetchval("SELECT shift FROM farrier_test.clock")
         await self._controllers.join(id_, "test", sorted(self._loops))
         self._ownership.join(id_, self.clock.monotonic())
         await self._take(id_)
@@ -137,7 +145,7 @@ class Owner:
             background.cancel_scope.cancel()
         if not crash:
             for kind in self._loops:
-                await self._controllers.give_back(id_, kind, range(SHARDS))
+                await self._controllers.give_back(id_, kind, self._shards)
             await self._controllers.leave(id_)
 
     @asynccontextmanager
@@ -149,10 +157,6 @@ class Owner:
         finally:
             self.at_work = before
 
-    def advance(self, by: timedelta) -> None:
-        """Time passes for this process; the caller moves the database's clock."""
-        self.clock.advance(by + _GRAIN)
-
     def wake(self) -> None:
         """Look for wakes now."""
         self._now.set("test")
@@ -162,7 +166,7 @@ class Owner:
         by their ids."""
         with anyio.fail_after(PATIENCE):
             async with self.working():
-                while not held() and not await self._is_settled(only):
+                while not held() and not await self._is_settled(only):  # noqa: ASYNC110 - many paths end one
                     await anyio.sleep(_MOMENT)
 
     def next_run(self, kind: str, id_: int) -> timedelta:
@@ -210,18 +214,28 @@ class Owner:
         return {entry.phase for entry in entries if entry is not None}
 
     async def _take(self, id_: UUID) -> None:
-        seen = await self._renew(id_)
-        for other in seen.controllers:
-            if other.id != id_:  # it crashed
-                await self._controllers.expire(other.id, other.renewals)
         for kind, (loop, io) in self._loops.items():
-            taken = await self._controllers.take(id_, kind, range(SHARDS))
-            assert len(taken) == SHARDS, f"{kind} has {len(taken)} shards"
-            ids = await io.ids(range(SHARDS))
+            taken = await self._controllers.take(id_, kind, self._shards)
+            if len(taken) < len(self._shards):
+                for other in (await self._renew(id_)).controllers:
+                    if other.id != id_:  # it crashed
+                        await self._controllers.expire(other.id, other.renewals)
+                taken += await self._controllers.take(
+                    id_, kind, sorted({*self._shards} - {each.shard for each in taken})
+                )
+            assert len(taken) == len(self._shards), f"{kind} has {len(taken)} shards"
+            ids = await io.ids(self._shards)
             self._ids[kind] |= set(ids)
             for each in taken:
                 of_shard = {id_: woken for id_, woken in ids.items() if id_ % SHARDS == each.shard}
                 loop.took(each.shard, each.epoch, of_shard, each.unrecovered)
+
+    async def _follow_time(self) -> None:
+        """What a test let pass in the database passes here, too, but not what it set back there."""
+        shift: timedelta = await self.pool.fetchval("SELECT shift FROM farrier_test.clock")
+        if shift > self._shift:
+            self.clock.advance(shift - self._shift + _GRAIN)
+        self._shift = shift
 
     async def _renew(self, id_: UUID) -> Seen:
         self._renewed_at = self.clock.monotonic()
@@ -237,13 +251,15 @@ class Owner:
         """Hand over wakes that no snapshot has seen, of resources that are not being loaded: those are asked about
         afterwards. Returns whose wakes they are, by kind."""
         async with self._polling:
+            await self._follow_time()
             if self._ownership.id is not None and self.clock.monotonic() - self._renewed_at > RENEW_EVERY:
                 await self._renew(self._ownership.id)
             found = await self._controllers.poll(sorted(self._loops), "0")
             woken: dict[str, set[int]] = {}
             for kind, wakes in found.wakes.items():
                 loop, io = self._loops[kind]
-                news = {id_: each - io.seen for id_, each in wakes.items() if each - io.seen}
+                mine = {id_: each - io.seen for id_, each in wakes.items() if id_ % SHARDS in self._shards}
+                news = {id_: each for id_, each in mine.items() if each}
                 self._ids[kind] |= set(news)
                 woken[kind] = set(news)
                 if ready := {id_: each for id_, each in news.items() if self._phases(kind, [id_]) <= _HEARS}:

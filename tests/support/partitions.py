@@ -191,7 +191,6 @@ class Fabric:
     async def wait(self, by: timedelta = PERIOD) -> int:
         """Time passes, and the loop does what it does then."""
         await self.db.advance(by)
-        self.owner.advance(by)
         self.clock.advance(by)
         return await self.settle()
 

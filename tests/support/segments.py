@@ -117,7 +117,6 @@ class Lan:
 
     async def advance(self, by: timedelta) -> None:
         await self.db.advance(by)
-        self.owner.advance(by)
 
     async def now(self) -> datetime:
         moment: datetime = await self.conn.fetchval("SELECT farrier.now()")

@@ -7,7 +7,7 @@ works, all by the SQL that is open to them. `settled` says when the loop has not
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any, Self
@@ -30,7 +30,7 @@ from tests.support.fake_bmc import FakeBmc
 from tests.support.loop import PATIENCE, Ledger
 from tests.support.nodes import NoRegions, Secrets
 from tests.support.observatory import Observatory, observatory
-from tests.support.owner import Owner
+from tests.support.owner import ALL, Owner
 from tests.support.stages import SITE
 from tests.support.wire import Wire
 
@@ -218,6 +218,7 @@ class Site:
         self._maas = maas
         self.conn = conn
         self.owner = owner
+        self.pool = owner.pool
         self.ledger = Ledger()
         self.bmc = bmc or FakeBmc()
         self.secrets = Secrets()
@@ -324,7 +325,6 @@ class Site:
         if self._maas is not None:
             self._maas.pass_time(by)
         await self.db.advance(by)
-        self.owner.advance(by)
 
     async def wait_until(
         self, done: Callable[[], Awaitable[bool]], *, every: timedelta = 10 * SECOND, longest: timedelta = 4 * HOUR
@@ -355,7 +355,7 @@ class Site:
 
 
 @asynccontextmanager
-async def opened(
+async def opened(  # noqa: PLR0913 - what may differ between sites
     db: pg.Database,
     *,
     region: Region | Wire | None = None,
@@ -364,13 +364,14 @@ async def opened(
     refusals: tuple[int, ...] = (0,),
     unreadable: bool = False,
     more: Callable[[Site], AbstractAsyncContextManager[None]] | None = None,
+    shards: Sequence[int] = ALL,
 ) -> AsyncIterator[Site]:
     """A site at work in a test's database. Whatever the test does, the loop does nothing that its model or the database
     refuses, but for one of `refusals`; no row is `unreadable`. With `crash` the process dies at the end, and gives no
     shard back. With a `region` it is of the site that `config` tells of. `more` are loops of other kinds."""
     # One connection: each new one has to learn the schema first, which takes longer than most tests.
     async with db.connect() as conn, db.pool(1) as pool:
-        owner = Owner(pool)
+        owner = Owner(pool, shards=shards)
         async with observatory(owner, region, config) as maas:
             site = Site(db, conn, owner, maas=maas)
             async with AsyncExitStack() as stack:

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Annotated, Any
-from uuid import uuid4
 
 import anyio
 import msgspec
@@ -24,9 +23,10 @@ from farrier.io.state import PostgresStateIO
 from farrier.model.kinds import KindEdge, KindState
 from farrier.model.params import Params
 from farrier.model.resource import Answer
-from farrier.model.runs import Due, Finished, Lane, Verdict
+from farrier.model.runs import Due, Finished, Verdict
 from farrier.wiring.kinds import loop_of
 from tests.support import crates, loop, pg
+from tests.support import fence as fences
 from tests.support.crates import SPEC, Crate, CrateHandler, Hand
 
 NAME = "tests.support.crates:CRATE"
@@ -334,18 +334,20 @@ async def test_writes_of_its_own_are_applied_with_the_rest_or_not_at_all(db: pg.
         yard = crates.Yard(db, pool)
         fresh, stale = await yard.create("c-1"), await yard.create("c-2")
         io: PostgresStateIO[Crate, Crate, Any] = PostgresStateIO(pool, loop_of(weighing, None).rows)
-        claim = await io.claim(Lane.WOKEN, 10, None)
+        fence = await fences.owned(pool, "crate")
         loaded = await io.load([fresh, stale])
         await pool.execute("UPDATE farrier_crates.crates SET version = version + 1 WHERE id = $1", stale)
-        results = await io.commit([weighed(loaded.resources[id_], claim.token) for id_ in (fresh, stale)])
+        results = await io.commit(
+            [weighed(loaded.resources[id_], fence.epoch(id_)) for id_ in (fresh, stale)], fence.controller
+        )
         assert (results[fresh].verdict, results[stale].verdict) == (Verdict.COMMITTED, Verdict.CONFLICT)
         assert [tuple(row) for row in await pool.fetch("SELECT * FROM farrier_crates.weights")] == [(fresh, 70)]
 
 
-def weighed(crate: Crate, token: int) -> Finished[Crate, Any]:
+def weighed(crate: Crate, epoch: int) -> Finished[Crate, Any]:
     return Finished(
         id=crate.id,
-        token=token,
+        epoch=epoch,
         version=crate.version,
         due=Due.PERIODIC,
         outcome="update",
@@ -355,7 +357,7 @@ def weighed(crate: Crate, token: int) -> Finished[Crate, Any]:
 
 
 def test_no_write_can_name_another_run() -> None:
-    """A field `run` of a section's row, as one of its own data, would write what another run has claimed."""
+    """A field `run` of a section's row, as one of its own data, would write what another run writes."""
     weighing = extension(writer="x.y", section=lambda write: ("weights", {"kg": write.kg, "run": 2}))
     run = weighed(
         Crate(

@@ -23,7 +23,10 @@ from tests.support.crates import SPEC, Crate, CrateHandler, Hand, ask
 NAME = "tests.support.crates:CRATE"
 PACK = '{"size": 3}'
 HASTY = LockPatience(wait=timedelta(milliseconds=20), pause=timedelta(0), tries=2)
-REGISTRY = ("kinds", "kind_states", "kind_actions", "edges", "initial_values", "schedule", "outcomes", "pool_numbers")
+REGISTRY = (
+    *("kinds", "kind_states", "kind_actions", "edges", "initial_values", "shards", "wakes", "effects", "outcomes"),
+    "pool_numbers",
+)
 
 
 @pytest.fixture
@@ -84,7 +87,7 @@ async def test_a_removed_kind_leaves_its_table_and_requests_and_may_come_again(c
     assert await install(conn)
     await ask(conn, "create", "c-1", PACK)
     assert await conn.fetchval("SELECT count(*) FROM farrier.list_resources('crate', true)") == 2
-    assert await conn.fetchval("SELECT count(*) FROM farrier.schedule WHERE kind = 'crate'") == 1
+    assert await conn.fetchval("SELECT count(*) FROM farrier.wakes WHERE kind = 'crate'") == 1
 
 
 async def test_a_dropped_schema_harms_no_other_kind(conn: Connection) -> None:
@@ -129,7 +132,7 @@ async def test_a_table_that_is_made_anew_gives_no_id_a_second_time(conn: Connect
     ]
     assert ids[1] > ids[0]
     assert await conn.fetchval("SELECT status FROM farrier.resource_intents WHERE id = $1", before) == "rejected"
-    assert await conn.fetchval("SELECT array_agg(id) FROM farrier.schedule WHERE kind = 'crate'") == [ids[1]]
+    assert await conn.fetchval("SELECT array_agg(resource) FROM farrier.wakes WHERE kind = 'crate'") == [ids[1]]
     assert await conn.fetchval("SELECT slot FROM farrier_crates.crates") == 1
 
 
@@ -179,20 +182,12 @@ async def test_the_loop_of_a_kind_outlives_its_table_and_goes_on_with_a_new_one(
     """It runs beside nodes: one schema that is dropped ends no controller."""
     async with crates.opened(db) as yard, db.connect() as conn:
         made = await yard.create()
-        async with yard.running():
-            await yard.until("SELECT state = 'packed' FROM farrier_crates.crates WHERE id = $1", made)
-            await yard.until("SELECT claim_token IS NULL FROM farrier.schedule WHERE kind = 'crate'")
+        async with yard.running() as owner:
+            await owner.settled()
+            assert (await yard.crate(made))["state"] == "packed"
             await yard.pool.execute("DROP SCHEMA farrier_crates CASCADE")
-            before = await yard.pool.fetchval("SELECT xmin::text FROM farrier.schedule WHERE kind = 'crate'")
-            await yard.pool.execute("SELECT farrier.enqueue('crate', $1)", made)
-            await yard.until(TRIED, before)
+            await yard.pool.execute("INSERT INTO farrier.wakes (kind, resource) VALUES ('crate', $1)", made)
+            await owner.settled()
             await install(conn)
             again = await yard.create("c-2")
             await yard.until("SELECT state = 'packed' FROM farrier_crates.crates WHERE id = $1", again)
-
-
-# Woken, run and given back: due again after a while.
-TRIED = """
-    SELECT xmin::text <> $1 AND claim_token IS NULL AND due_at > farrier.now()
-      FROM farrier.schedule WHERE kind = 'crate'
-"""

@@ -100,7 +100,7 @@ async def test_an_ended_resource_takes_no_requests_and_leaves_its_name_to_others
 # --- answered at once, or by the handler
 
 
-async def test_create_makes_the_row_schedules_it_and_is_answered_in_the_same_insert(yard: Yard) -> None:
+async def test_create_makes_the_row_wakes_it_and_is_answered_in_the_same_insert(yard: Yard) -> None:
     (asked,) = await yard.pool.fetch(
         KEYED + ", status, resource_id, answered_at",
         "c-1",
@@ -113,10 +113,7 @@ async def test_create_makes_the_row_schedules_it_and_is_answered_in_the_same_ins
     made = await yard.crate(asked["resource_id"])
     assert (made["name"], made["size"], made["labels"], made["site"], made["slot"]) == ("c-1", 3, ["a", "b"], "s", 1)
     assert (made["state"], made["version"], made["ended_at"]) == ("packing", 1, None)
-    (row,) = await yard.pool.fetch(
-        "SELECT lane, due_at <= farrier.now() AS due FROM farrier.schedule WHERE kind = 'crate'"
-    )
-    assert (row["lane"], row["due"]) == (0, True)
+    assert await yard.pool.fetchval("SELECT count(*) FROM farrier.wakes WHERE kind = 'crate'") == 1
 
 
 async def test_what_a_client_gives_for_the_answer_is_not_taken_over(yard: Yard) -> None:

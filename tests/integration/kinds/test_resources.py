@@ -1,4 +1,4 @@
-"""What a kind gets without a line of its own: guards, schedule, snapshots, commits, listings, an orderly end."""
+"""What a kind gets without a line of its own: guards, wakes, snapshots, commits, listings, an orderly end."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ import pytest
 from farrier.errors import RefusedByModel, UndecodableState
 from farrier.io.resource import ResourceRows
 from farrier.library import open_enqueuer
+from farrier.model.controllers import SHARDS
 from farrier.model.outcome import Record
 from farrier.model.resource import Answer
-from farrier.model.runs import Due, Finished, Lane, Move, Verdict
+from farrier.model.runs import Due, Finished, Loaded, Move, Verdict
 from tests.support import crates, loop, pg
+from tests.support import fence as fences
 from tests.support.crates import Crate, Yard
 
 PERIODIC = timedelta(seconds=30)
@@ -88,7 +90,7 @@ async def test_a_column_that_is_a_span_of_time_is_read_and_written_as_one(yard: 
     crate = rows.decode(record["snapshot"])
     assert crate.keep == timedelta(days=1, minutes=90)
     kept = Finished[KeptCrate, Answer](
-        id=made, token=1, version=1, due=Due.PERIODIC, outcome="update", to=crate.but(keep=timedelta(seconds=1.5))
+        id=made, epoch=1, version=1, due=Due.PERIODIC, outcome="update", to=crate.but(keep=timedelta(seconds=1.5))
     )
     changes = {"runs": [{"run": made, "version": 1}], **rows.changes([kept])}
     await yard.pool.fetch("SELECT * FROM farrier.write_resources($1::jsonb)", msgspec.json.encode(changes).decode())
@@ -133,97 +135,121 @@ async def test_a_run_on_an_older_version_writes_nothing_and_is_decided_anew_at_o
     assert [(await yard.intent(id_))["status"] for id_ in asked] == ["pending", "accepted"]
 
 
-async def test_a_claim_that_is_lost_takes_no_other_runs_writes_with_it(yard: Yard) -> None:
+async def test_a_run_of_a_lost_shard_takes_no_other_runs_writes_with_it(yard: Yard) -> None:
     first, second = await yard.create("c-1"), await yard.create("c-2")
-    io = yard.io()
-    claim = await io.claim(Lane.WOKEN, 10, None)
+    io, fence = yard.io(), await fences.owned(yard.pool, "crate")
     loaded = await io.load([first, second])
-    runs = [packed(loaded.resources[id_], token) for id_, token in ((first, claim.token + 1), (second, claim.token))]
-    results = await io.commit(runs)
+    runs = [
+        packed(loaded, id_, epoch) for id_, epoch in ((first, fence.epoch(first) + 1), (second, fence.epoch(second)))
+    ]
+    results = await io.commit(runs, fence.controller)
     assert (results[first].verdict, results[second].verdict) == (Verdict.LOST, Verdict.COMMITTED)
     assert [(await yard.crate(id_))["state"] for id_ in (first, second)] == ["packing", "packed"]
 
 
 async def test_what_the_table_refuses_is_blamed_on_the_run_that_wrote_it(yard: Yard) -> None:
     first, second = await yard.create("c-1"), await yard.create("c-2")
-    io = yard.io()
-    claim = await io.claim(Lane.WOKEN, 10, None)
+    io, fence = yard.io(), await fences.owned(yard.pool, "crate")
     loaded = await io.load([first, second])
-    poisoned = packed(msgspec.structs.replace(loaded.resources[first], labels=("poison",)), claim.token)
-    results = await io.commit([poisoned, packed(loaded.resources[second], claim.token)])
+    poisoned = packed(loaded, first, fence.epoch(first), labels=("poison",))
+    results = await io.commit([poisoned, packed(loaded, second, fence.epoch(second))], fence.controller)
     assert (results[first].verdict, results[second].verdict) == (Verdict.REFUSED, Verdict.COMMITTED)
 
 
-async def test_a_request_that_comes_during_a_run_is_answered_by_the_next(yard: Yard) -> None:
+async def test_a_request_that_commits_after_the_load_wakes_the_resource_once_more_though_the_run_ends_it(
+    yard: Yard,
+) -> None:
     made = await yard.create()
-    io = yard.io()
-    claim = await io.claim(Lane.WOKEN, 10, None)
-    crate = (await io.load([made])).resources[made]
+    io, fence = yard.io(), await fences.owned(yard.pool, "crate")
+    loaded = await io.load([made])
     asked = await yard.ask("delete")
-    result = (await io.commit([ended(crate, claim.token)]))[made]
-    assert (result.verdict, result.again) == (Verdict.COMMITTED, True)
-    again = await io.claim(Lane.WOKEN, 10, None)
-    assert [row.id for row in again.rows] == [made]
-    assert [request.id for request in (await io.load([made])).resources[made].requests] == [asked]
+    assert (await io.commit([ended(loaded, made, fence)], fence.controller))[made].verdict is Verdict.COMMITTED
+    assert await io.ids([made % SHARDS]) == {made: True}
+    again = await io.load([made])
+    assert len(again.wakes[made]) == 1
+    assert [request.id for request in again.resources[made].requests] in ([], [asked])
 
 
 class KeptCrate(Crate, frozen=True, kw_only=True):
     keep: timedelta
 
 
-async def test_a_request_that_a_handler_leaves_unanswered_is_refused_when_the_resource_leaves_the_schedule(
-    yard: Yard,
-) -> None:
+async def test_a_request_that_a_handler_leaves_unanswered_is_refused_when_the_resource_ends(yard: Yard) -> None:
     made, asked = await yard.create(), await yard.ask("delete")
     other = await yard.create("c-2")
     waiting = await yard.ask("delete", "c-2")
-    io = yard.io()
-    claim = await io.claim(Lane.WOKEN, 10, None)
-    crate = (await io.load([made])).resources[made]
-    assert (await io.commit([ended(crate, claim.token)]))[made].verdict is Verdict.COMMITTED
+    io, fence = yard.io(), await fences.owned(yard.pool, "crate")
+    loaded = await io.load([made])
+    assert (await io.commit([ended(loaded, made, fence)], fence.controller))[made].verdict is Verdict.COMMITTED
     answered = await yard.intent(asked)
     assert (answered["status"], answered["reason"]) == ("rejected", "this crate has ended")
     assert answered["answered_at"] is not None
     assert (await yard.intent(waiting))["status"] == "pending", other
 
 
+async def test_a_request_that_commits_after_the_resource_ended_is_refused_by_one_more_run(yard: Yard) -> None:
+    made = await yard.create()
+    async with yard.running() as owner, yard.db.connect() as client:
+        await owner.settled()
+        transaction = client.transaction()
+        await transaction.start()
+        late = await crates.ask(client, "update", "c-1", '{"labels": ["a"]}')
+        await yard.ask("delete")
+        await owner.settled()
+        assert (await yard.crate(made))["ended_at"] is not None
+        await transaction.commit()
+        await owner.settled()
+        assert (await yard.intent(late))["status"] == "rejected"
+        await yard.until("SELECT NOT EXISTS (SELECT FROM farrier.wakes WHERE kind = 'crate')")
+
+
 async def test_python_wakes_a_resource_as_sql_does(yard: Yard) -> None:
     made = await yard.create()
-    before = await yard.pool.fetchval("SELECT wake_seq FROM farrier.schedule WHERE kind = 'crate' AND id = $1", made)
     async with open_enqueuer(yard.db.dsn) as enqueuer:
         await enqueuer.enqueue("crate", made)
-        with pytest.raises(RefusedByModel, match="no crate with id 99 is scheduled"):
+        with pytest.raises(RefusedByModel, match="there is no crate with id 99"):
             await enqueuer.enqueue("crate", 99)
-    after = await yard.pool.fetchval("SELECT wake_seq FROM farrier.schedule WHERE kind = 'crate' AND id = $1", made)
-    assert after == before + 1
+    assert (
+        await yard.pool.fetchval("SELECT count(*) FROM farrier.wakes WHERE kind = 'crate' AND resource = $1", made) == 2
+    )
 
 
-def packed(crate: Crate, token: int) -> Finished[Crate, Answer]:
+def packed(loaded: Loaded[Crate], id_: int, epoch: int, **changes: Any) -> Finished[Crate, Answer]:
+    crate = loaded.resources[id_]
     return Finished(
-        id=crate.id,
-        token=token,
+        id=id_,
+        epoch=epoch,
+        wakes=loaded.wakes[id_],
         version=crate.version,
         due=Due.RERUN,
         outcome="transition",
-        to=msgspec.structs.replace(crate, state="packed"),
+        to=msgspec.structs.replace(crate, state="packed", **changes),
         moves=(Move("state", "packing", "packed", None),),
         record=Record("transition"),
     )
 
 
-def ended(crate: Crate, token: int) -> Finished[Crate, Answer]:
-    return Finished(id=crate.id, token=token, version=crate.version, due=Due.NEVER, outcome="deleted")
+def ended(loaded: Loaded[Crate], id_: int, fence: fences.Fence) -> Finished[Crate, Answer]:
+    return Finished(
+        id=id_,
+        epoch=fence.epoch(id_),
+        wakes=loaded.wakes[id_],
+        version=loaded.resources[id_].version,
+        due=Due.NEVER,
+        outcome="deleted",
+    )
 
 
 # --- a whole life
 
 
-async def test_a_life_is_in_the_history_and_ends_off_the_schedule(yard: Yard) -> None:
+async def test_a_life_is_in_the_history_and_ends_without_a_wake(yard: Yard) -> None:
     made = await yard.create()
     async with yard.running():
         await yard.until("SELECT state = 'packed' FROM farrier_crates.crates WHERE id = $1", made)
         await yard.ask("delete")
-        await yard.until("SELECT NOT EXISTS (SELECT FROM farrier.schedule WHERE kind = 'crate')")
+        await yard.until("SELECT ended_at IS NOT NULL FROM farrier_crates.crates WHERE id = $1", made)
+        await yard.until("SELECT NOT EXISTS (SELECT FROM farrier.wakes WHERE kind = 'crate')")
     history = await yard.pool.fetch(
         "SELECT from_value, to_value FROM farrier.history"
         " WHERE kind = 'crate' AND id = $1 AND from_value IS NOT NULL ORDER BY version",
@@ -241,8 +267,9 @@ async def test_a_life_is_in_the_history_and_ends_off_the_schedule(yard: Yard) ->
 
 async def test_a_request_wakes_a_running_controller(yard: Yard) -> None:
     made = await yard.create()
-    async with yard.running():
-        await yard.until("SELECT lane = 1 FROM farrier.schedule WHERE kind = 'crate' AND id = $1", made)
+    async with yard.running() as owner:
+        await owner.settled()
+        assert (await yard.crate(made))["state"] == "packed"
         yard.hand.hold()
         await yard.ask("delete")
         with anyio.fail_after(loop.PATIENCE):
@@ -270,7 +297,6 @@ async def test_the_listing_has_what_is_there_with_its_own_columns_and_its_last_o
     )
     assert json.loads(one["detail"]) == {"size": 3, "labels": [], "slot": 2}
     assert json.loads(one["outcome"])["outcome"] == "do_nothing"
-    assert one["due_at"] > one["created_at"]
     everything = await yard.pool.fetch("SELECT * FROM farrier.list_resources(NULL, true) WHERE kind = 'crate'")
     assert [(r["name"], r["ended_at"] is None) for r in everything] == [("c-1", True), ("c-2", False)]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -48,6 +47,8 @@ _END = """
            quarantine = CASE WHEN $4::text IS NOT NULL THEN jsonb_build_object('cause', $4::text, 'reason', '') END
      WHERE id = $1
 """
+
+_WOKEN = "SELECT count(DISTINCT resource) FROM farrier.wakes WHERE kind = 'maas_region'"
 
 
 class Rows:
@@ -369,7 +370,7 @@ async def test_sites_may_be_told_again_and_those_that_are_not_named_stay(rows: R
     await maas_region.use(rows.pool, [north])
     region = await rows.region()
     assert (region.cursor.newest, region.username, region.next_try_at) == (7, "admin", None)
-    assert await rows.pool.fetchval("SELECT count(*) FROM farrier.schedule WHERE kind = 'maas_region'") == 2
+    assert await rows.pool.fetchval(_WOKEN) == 2
 
 
 async def test_a_site_with_another_region_begins_anew(rows: Rows) -> None:

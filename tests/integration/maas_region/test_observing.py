@@ -12,6 +12,7 @@ import pytest
 from farrier.sim.maas import ADMIN, Broken, Fault, Region, Status
 from tests.support import pg
 from tests.support import site as sites
+from tests.support import woken as wakes_of
 from tests.support.loop import PATIENCE
 from tests.support.maas_region import Caller, created
 from tests.support.site import MINUTE, SECOND, Machine, Site
@@ -45,10 +46,8 @@ async def region_row(site: Site) -> Any:
 
 async def woken(node: Machine) -> int:
     """How often anything woke the node."""
-    times: int = await node.site.conn.fetchval(
-        "SELECT wake_seq FROM farrier.schedule WHERE kind = 'node' AND id = $1", node.id
-    )
-    return times
+    await wakes_of.count(node.site.conn)
+    return await wakes_of.times(node.site.conn, "node", node.id)
 
 
 async def maas_id(node: Machine) -> str:
@@ -220,23 +219,6 @@ async def test_an_idle_region_costs_one_request_a_poll(site: Site) -> None:
     for _ in range(12):
         await site.wait(POLL + SECOND)
     assert site.maas.observed.operations == ["events"] * 12
-
-
-async def test_of_two_processes_one_reads(db: pg.Database, site: Site) -> None:
-    node = await in_region(site)
-    await site.wait(POLL)
-    async with sites.opened(db, region=site.maas.region) as other:
-        await other.settled()
-        both = (site.maas.observed.requests, other.maas.observed.requests)
-        for requests in both:
-            requests.clear()
-        for _ in range(12):
-            stand(site.maas.region, await maas_id(node), Status.READY)
-            await site.wait(POLL + SECOND)
-            await other.settled()
-        asked = [operation for requests in both for operation, _ in requests]
-        assert asked.count("events") == 12
-        assert asked.count("machines") == 1
 
 
 async def test_a_look_that_dies_with_its_process_is_made_again(db: pg.Database) -> None:

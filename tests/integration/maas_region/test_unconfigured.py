@@ -23,7 +23,7 @@ _MOVES = """
     SELECT from_value, to_value FROM farrier.history
      WHERE kind = 'maas_region' AND from_value IS NOT NULL ORDER BY version
 """
-_SCHEDULED = "SELECT count(*) FROM farrier.schedule WHERE kind = 'maas_region'"
+_WAKES = "SELECT count(*) FROM farrier.wakes WHERE kind = 'maas_region'"
 
 
 async def state(site: Site) -> Any:
@@ -77,7 +77,7 @@ async def test_a_failing_region_whose_site_is_gone_fails_no_more_and_can_be_forg
     await unconfigured(site)
     await forget(db, site)
     assert await state(site) is None
-    assert await site.conn.fetchval(_SCHEDULED) == 0
+    assert await site.conn.fetchval(_WAKES) == 0
     assert await site.conn.fetch(_MOVES)
 
 

@@ -300,7 +300,7 @@ async def test_the_login_cap_beats_an_adoption_which_then_begins_by_itself(site:
 # --- crashes
 
 
-async def test_an_adoption_that_a_crash_cut_off_is_finished_by_a_peer_within_the_lease(db: pg.Database) -> None:
+async def test_an_adoption_that_a_crash_cut_off_is_finished_by_a_peer(db: pg.Database) -> None:
     async with sites.opened(db, crash=True) as site:
         await site.adopting(await site.with_bmc("gpu-1", agentless=True))
     async with sites.opened(db) as peer:

@@ -11,6 +11,7 @@ import pytest
 from farrier.model import bootstrap
 from farrier.model.health import Health
 from tests.support import pg, tokens
+from tests.support import woken as wakes_of
 from tests.support.site import HOUR, MINUTE, SECOND, Machine, Site, as_json
 
 TOKEN = tokens.named("token")
@@ -242,8 +243,8 @@ async def test_a_heartbeat_needs_an_agent_and_its_key(site: Site) -> None:
 
 async def woken(machine: Machine) -> int:
     """How often anything has woken the node."""
-    times: int = await machine.site.conn.fetchval("SELECT wake_seq FROM farrier.schedule WHERE id = $1", machine.id)
-    return times
+    await wakes_of.count(machine.site.conn)
+    return await wakes_of.times(machine.site.conn, "node", machine.id)
 
 
 async def test_a_heartbeat_wakes_its_node_only_if_it_says_something_new(site: Site) -> None:

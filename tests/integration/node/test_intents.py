@@ -241,7 +241,7 @@ async def test_a_flood_that_reaches_a_node_as_it_goes_is_answered(site: Site) ->
     machine = await site.register(bootstrap_token="token")
     answers = await machine.ask_together(("delete", {}), *[("quarantine", {"reason": "x"})] * 250)
     assert [answer.status for answer in answers] == [ACCEPTED] + ["rejected"] * 250
-    assert not await site.conn.fetchval("SELECT count(*) FROM farrier.schedule")
+    assert not await site.conn.fetchval("SELECT count(*) FROM farrier.wakes")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""An intent that arrives at the worst moment is answered exactly once, or refused at its own COMMIT.
+"""An intent that arrives at the worst moment is answered exactly once.
 
 One run is done by hand here, statement by statement, with a client in between. A trigger counts the answers.
 """
@@ -6,9 +6,7 @@ One run is done by hand here, statement by statement, with a client in between. 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -20,9 +18,10 @@ from farrier.io.pool import Connection, Pool
 from farrier.io.state import PostgresStateIO
 from farrier.model.node import Node
 from farrier.model.outcome import Step
-from farrier.model.runs import Claim, Finished, Lane, Loaded, Result, Verdict
+from farrier.model.runs import Due, Finished, Loaded, Result, Verdict
 from farrier.model.writes import Write
 from tests.support import pg, tokens
+from tests.support.fence import Fence, owned
 from tests.support.nodes import HANDLER
 
 TOKEN = tokens.named("token")
@@ -42,37 +41,32 @@ COUNT_ANSWERS = """
 class ByHand:
     """The loop over one node, one statement at a time."""
 
-    def __init__(self, pool: Pool) -> None:
-        self.io = PostgresStateIO(pool, NodeRows(), owner=uuid4(), lease=timedelta(seconds=15))
+    def __init__(self, pool: Pool, fence: Fence) -> None:
+        self.io: PostgresStateIO[Node, Node, Write] = PostgresStateIO(pool, NodeRows())
+        self._fence = fence
         self._assessor: Assessor[Node, Node, Write] = Assessor(NODE_KIND, ControllerConfig())
-
-    async def claim(self) -> Claim:
-        claim = await self.io.claim(Lane.WOKEN, 1, None)
-        return claim if claim.rows else await self.io.claim(Lane.PERIODIC, 1, None)
 
     async def load(self) -> Loaded[Node]:
         return await self.io.load([1])
 
-    def finish(self, claim: Claim, loaded: Loaded[Node]) -> Finished[Node, Write]:
+    def finish(self, loaded: Loaded[Node]) -> Finished[Node, Write]:
         decision = HANDLER.handle(loaded.resources[1], loaded.now)
         assert not isinstance(decision, Step)
-        return self._assessor.finish(claim.rows[0], claim.token, loaded.resources[1], decision)
+        return self._assessor.finish(self._fence.turn(1, loaded), loaded.resources[1], decision)
 
     async def commit(self, run: Finished[Node, Write]) -> Result:
-        return (await self.io.commit([run]))[1]
+        return (await self.io.commit([run], self._fence.controller))[1]
 
-    async def run(self) -> Finished[Node, Write] | None:
-        """One whole run; None when nothing is due."""
-        claim = await self.claim()
-        if not claim.rows:
-            return None
-        run = self.finish(claim, await self.load())
-        assert (await self.commit(run)).verdict is Verdict.COMMITTED
-        return run
+    async def is_woken(self) -> bool:
+        return (await self.io.ids([1])).get(1, False)
 
     async def rest(self) -> None:
-        while await self.run():
-            pass
+        """Whole runs, as long as something woke the node or one wants another at once."""
+        again = True
+        while again or await self.is_woken():
+            run = self.finish(await self.load())
+            assert (await self.commit(run)).verdict is Verdict.COMMITTED
+            again = run.due is Due.RERUN
 
 
 @pytest.fixture
@@ -87,7 +81,7 @@ async def client(db: pg.Database) -> AsyncIterator[Connection]:
 @pytest.fixture
 async def by_hand(db: pg.Database) -> AsyncIterator[ByHand]:
     async with db.pool(2) as pool:
-        yield ByHand(pool)
+        yield ByHand(pool, await owned(pool, "node"))
 
 
 async def ask(client: Connection, action: str = "release") -> None:
@@ -104,86 +98,84 @@ async def answered(client: Connection) -> list[Any]:
     return [row["times"] for row in rows]
 
 
-async def test_between_claim_and_load(client: Connection, by_hand: ByHand) -> None:
-    claim = await by_hand.claim()
+async def test_before_the_load(client: Connection, by_hand: ByHand) -> None:
     await ask(client)
-    result = await by_hand.commit(by_hand.finish(claim, await by_hand.load()))
-    assert result.verdict is Verdict.COMMITTED
-    assert result.again, "its wake came after the claim"
-    await by_hand.rest()
+    assert (await by_hand.commit(by_hand.finish(await by_hand.load()))).verdict is Verdict.COMMITTED
+    assert not await by_hand.is_woken()
     assert await answered(client) == [1]
 
 
 async def test_between_load_and_commit(client: Connection, by_hand: ByHand) -> None:
-    claim = await by_hand.claim()
-    run = by_hand.finish(claim, await by_hand.load())
+    run = by_hand.finish(await by_hand.load())
     await ask(client)
-    result = await by_hand.commit(run)
-    assert (result.verdict, result.again) == (Verdict.COMMITTED, True)
+    assert (await by_hand.commit(run)).verdict is Verdict.COMMITTED
+    assert await by_hand.is_woken(), "its wake came after the load"
     assert await answered(client) == [0]
     await by_hand.rest()
     assert await answered(client) == [1]
 
 
-async def to_the_brink(client: Connection, by_hand: ByHand) -> tuple[Claim, Finished[Node, Write]]:
+async def to_the_brink(client: Connection, by_hand: ByHand) -> Finished[Node, Write]:
     """The run that deletes the node, ready to be committed."""
     await ask(client, "delete")
     while True:
-        claim = await by_hand.claim()
-        run = by_hand.finish(claim, await by_hand.load())
+        run = by_hand.finish(await by_hand.load())
         if run.to is not None and run.to.status == "deleted":
-            return claim, run
+            return run
         await by_hand.commit(run)
 
 
 async def test_just_before_the_commit_that_deletes_the_node(client: Connection, by_hand: ByHand) -> None:
-    _, run = await to_the_brink(client, by_hand)
+    run = await to_the_brink(client, by_hand)
     await ask(client)
     await by_hand.commit(run)
     await by_hand.rest()
     assert await answered(client) == [1, 1]
     reason = await client.fetchval("SELECT reason FROM farrier.intents WHERE id = 2")
     assert "this node is deleted" in reason
-    assert not await client.fetchval("SELECT count(*) FROM farrier.schedule")
+    assert not await by_hand.is_woken()
 
 
 async def test_while_the_deleted_node_runs_for_the_last_time(
     client: Connection, by_hand: ByHand, db: pg.Database
 ) -> None:
-    """Inserted before the node was deleted, committed while its last run is on the way: the row stays for one more."""
-    _, run = await to_the_brink(client, by_hand)
+    """Inserted before the node was deleted, committed while its last run is on the way: one more run follows."""
+    run = await to_the_brink(client, by_hand)
     async with db.connect() as slow:
         late = slow.transaction()
         await late.start()
         await ask(slow)
         await by_hand.commit(run)
-        claim = await by_hand.claim()
-        last = by_hand.finish(claim, await by_hand.load())
+        last = by_hand.finish(await by_hand.load())
         assert last.outcome == "deleted"
         await late.commit()
-        assert (await by_hand.commit(last)).again
+        await by_hand.commit(last)
+    assert await by_hand.is_woken()
     await by_hand.rest()
     assert await answered(client) == [1, 1]
-    assert not await client.fetchval("SELECT count(*) FROM farrier.schedule")
+    assert not await by_hand.is_woken()
 
 
-async def test_too_late_is_refused_at_the_clients_commit(client: Connection, by_hand: ByHand, db: pg.Database) -> None:
-    _, run = await to_the_brink(client, by_hand)
+async def test_after_the_last_run_of_the_deleted_node(client: Connection, by_hand: ByHand, db: pg.Database) -> None:
+    """The client's COMMIT succeeds; its wake makes one more run, which rejects the intent."""
+    run = await to_the_brink(client, by_hand)
     async with db.connect() as slow:
         late = slow.transaction()
         await late.start()
         await ask(slow)
         await by_hand.commit(run)
         await by_hand.rest()
-        with pytest.raises(pg.PostgresError, match="has been deleted") as refused:
-            await late.commit()
-        assert refused.value.sqlstate == "FR404"
-    assert await answered(client) == [1]
+        assert not await by_hand.io.ids([1]), "no controller lists a deleted node"
+        await late.commit()
+    assert await by_hand.is_woken()
+    await by_hand.rest()
+    assert await answered(client) == [1, 1]
+    assert await client.fetchval("SELECT status FROM farrier.intents WHERE id = 2") == "rejected"
+    assert not await by_hand.io.ids([1])
 
 
 async def test_an_insert_for_a_deleted_node_is_refused(client: Connection, by_hand: ByHand) -> None:
-    _, run = await to_the_brink(client, by_hand)
-    await by_hand.commit(run)
+    await by_hand.commit(await to_the_brink(client, by_hand))
     for node in ("1", "gpu-1"):
         with pytest.raises(pg.PostgresError) as refused:
             await client.execute("INSERT INTO farrier.intents (node, action) VALUES ($1, 'drain')", node)

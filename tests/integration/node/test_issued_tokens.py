@@ -32,7 +32,7 @@ async def written(site: Site, machine: Machine, *writes: Write) -> None:
     async with site.conn.transaction():
         version = await site.conn.fetchval(_VERSION, machine.id)
         run: Finished[Node, Write] = Finished(
-            id=machine.id, token=1, version=version, due=Due.PERIODIC, outcome="wait", writes=writes
+            id=machine.id, epoch=1, version=version, due=Due.PERIODIC, outcome="wait", writes=writes
         )
         changes = {"runs": [{"run": machine.id, "version": version}], **NodeRows().changes([run])}
         assert await site.conn.fetch(_WRITE, json.dumps(changes)) == []

@@ -198,7 +198,7 @@ async def test_a_node_that_was_in_service_is_not_deleted(site: Site) -> None:
 async def test_an_agent_of_a_removed_node_speaks_for_it_no_more(site: Site) -> None:
     machine = await (await site.removing()).finish(TaskType.UNINSTALL)
     assert not await site.conn.fetchval("SELECT count(*) FROM farrier.node_agents")
-    assert not await site.conn.fetchval("SELECT count(*) FROM farrier.schedule")
+    assert not await site.conn.fetchval("SELECT count(*) FROM farrier.wakes")
     assert (await machine.state())[0] == "deleted"
 
 

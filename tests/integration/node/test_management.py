@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, TypeAlias
-from uuid import uuid4
 
 import msgspec
 import pytest
@@ -285,7 +284,7 @@ async def test_a_request_for_another_node_s_bmc_costs_a_verification_no_login(si
     machine = await site.verifying(await site.with_bmc())
     dialled = len(site.bmc.calls)
     refused = await machine.tell("set_bmc", address="TAKEN.example")
-    io = PostgresStateIO(site.pool, NodeRows(), owner=uuid4(), lease=MINUTE)
+    io = PostgresStateIO(site.pool, NodeRows())
     assert await io.interrupted([machine.id]) == frozenset()
     site.bmc.let_go()
     await site.settled()

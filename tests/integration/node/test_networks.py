@@ -11,7 +11,7 @@ import pytest
 from farrier.io.queries import PostgresQueries
 from farrier.model.views import AddressView, MembershipView
 from farrier.sim.faults import Fault
-from tests.support import onboarded, pg, tenancy
+from tests.support import onboarded, pg, tenancy, woken
 from tests.support.onboarded import begun, cleaned, deployed, until
 from tests.support.site import MINUTE, SECOND, Machine
 from tests.support.tenancy import PARTITION, SEGMENT, Tenancy
@@ -126,11 +126,9 @@ async def test_the_partition_wakes_the_node_that_waits_for_it(every_lan: Tenancy
     await until(node, STAGE)
     assert PORT in await every_lan.reason(node)
     every_lan.manager.faults.clear()
-    # As its periodic run would: the node's own is not due.
-    await every_lan.site.conn.execute(
-        "UPDATE farrier.schedule SET due_at = farrier.now() + '1 day' WHERE kind = 'node'"
-    )
+    await woken.count(every_lan.site.conn)
     await every_lan.site.wait(2 * MINUTE)
+    assert await woken.times(every_lan.site.conn, "node", node.id)
     assert (await node.state())[2] != STAGE
 
 
@@ -302,14 +300,13 @@ async def test_the_loop_may_do_all_of_it_in_the_controllers_role(db: pg.Database
 
 
 async def test_many_nodes_at_once_have_an_address_each_and_wait_for_one_another_by_no_lock(lan: Tenancy) -> None:
-    """Of two replicas. Their commits want rows that the commits of segment and partition want, too."""
+    """Their commits want rows that the commits of segment and partition want, too."""
     nodes = [await lan.node() for _ in range(24)]
-    async with lan.another_replica():
-        async with lan.site.conn.transaction():
-            for node in nodes:
-                await node.tell("onboard", mode="deploy")
+    async with lan.site.conn.transaction():
         for node in nodes:
-            await until(node, "wait_for_agent_enrollment", every=10 * SECOND)
+            await node.tell("onboard", mode="deploy")
+    for node in nodes:
+        await until(node, "wait_for_agent_enrollment", every=10 * SECOND)
     held = [await lan.addresses(node) for node in nodes]
     assert {len(each) for each in held} == {1} and len({each[0] for each in held}) == len(nodes)
     assert set((await lan.members()).values()) == {"applied"} and len(lan.ports) == len(nodes)

@@ -271,7 +271,7 @@ async def with_duplicates(conn: Connection) -> None:
                 msgspec.json.encode(bmc).decode(),
             )
     await migrate.migrate(conn, after=catalog.sync)
-    await conn.execute("SELECT farrier.schedule_new('node', id) FROM farrier.nodes")
+    await conn.execute("SELECT farrier.enqueue('node', id) FROM farrier.nodes")
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from tests.support import pg, proxy
 from tests.support import site as sites
 from tests.support.fake_bmc import READING, FakeBmc
 from tests.support.loop import PATIENCE
+from tests.support.owner import Owner
 from tests.support.site import MINUTE, SECOND, Answer, Machine, Site
 
 DUE = 91 * SECOND
@@ -229,22 +230,21 @@ async def test_a_process_that_dies_at_any_of_its_messages_resets_at_most_once_an
     async with proxy.before(db.dsn) as between, db.connect() as conn, db.pool(1) as direct:
         while not done:
             before = len(bmc.sent)
-            id_ = await Machine(Site(db, conn, direct), machine.name, machine.id).tell("set_power", power="reset")
+            asking = Machine(Site(db, conn, Owner(direct)), machine.name, machine.id)
+            id_ = await asking.tell("set_power", power="reset")
             async with pg.Database(between.dsn).pool(1) as pool, anyio.create_task_group() as doomed:
-                dying = Site(db, conn, pool, bmc=bmc)
+                dying = Site(db, conn, Owner(pool), bmc=bmc)
                 between.watch(dies_at(cut, doomed))
-                doomed.start_soon(dying.processor.run, anyio.Event())
+                doomed.start_soon(runs, dying)
                 with anyio.fail_after(PATIENCE):
                     while (await dying.answer(id_)).status == "pending":
                         await anyio.lowlevel.checkpoint()
                 done = True
                 doomed.cancel_scope.cancel()
             await db.advance(MINUTE)
-            stop, after = anyio.Event(), Site(db, conn, direct, bmc=bmc)
-            async with anyio.create_task_group() as group:
-                group.start_soon(after.processor.run, stop)
+            after = Site(db, conn, Owner(direct), bmc=bmc)
+            async with after.owner.running():
                 await after.settled()
-                stop.set()
             sent, (status, reason) = len(bmc.sent) - before, msgspec.structs.astuple(await after.answer(id_))
             assert sent <= 1
             assert (status, sent) == ("accepted", 1) or (status == "rejected" and "outcome unknown" in reason)
@@ -252,6 +252,11 @@ async def test_a_process_that_dies_at_any_of_its_messages_resets_at_most_once_an
             await db.advance(6 * MINUTE)
             cut += 1
     assert cut > 8
+
+
+async def runs(site: Site) -> None:
+    async with site.owner.running():
+        await anyio.sleep_forever()
 
 
 def dies_at(cut: int, doomed: anyio.abc.TaskGroup) -> Callable[[int], None]:

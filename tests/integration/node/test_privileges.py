@@ -41,7 +41,20 @@ TABLES = (
     "brake_lifts",
     "departures",
 )
-OF_THE_LOOP = ("schedule", "outcomes", "history", "history_retention", "wake_requests", "locks", "pulse", "mends")
+OF_THE_LOOP = (
+    *(
+        "controllers",
+        "shards",
+        "wakes",
+        "effects",
+        "outcomes",
+        "history",
+        "history_retention",
+        "locks",
+        "pulse",
+        "mends",
+    ),
+)
 OF_THE_MODEL = (
     "edges",
     "initial_values",
@@ -223,7 +236,7 @@ async def test_the_reader_sees_no_secret_and_calls_nothing(every_db: pg.Database
             "workers",
         )
         assert await refused(conn, *(f"SELECT * FROM farrier.{name}" for name in readable)) == []
-        for table, token in (("schedule", "claim_token"), ("node_tasks", "lease_token")):
+        for table, token in (("node_tasks", "lease_token"),):
             columns = await columns_of(every_db, table)
             assert token in columns
             seen = ", ".join(column for column in columns if column != token)
@@ -277,22 +290,23 @@ async def test_every_table_and_view_is_named_in_the_rights_of_the_controller(eve
     assert {row["relname"] for row in rows} == named | not_for_it
 
 
-async def test_history_is_recorded_for_claimed_rows_only_and_removed_by_retention_only(every_db: pg.Database) -> None:
+async def test_history_is_recorded_by_owners_of_shards_only_and_removed_by_retention_only(
+    every_db: pg.Database,
+) -> None:
     """The role of the loop has no right of its own on history: the two functions of the owner have."""
     record = """
         SELECT farrier.record_moves('node', $1, NULL, ARRAY[$2::bigint], '{2}', '{status}', '{enrolling}', '{active}',
-                                    ARRAY[farrier.now()], '{forged}', '{forged}', '{forged}', ARRAY[$3::bigint])
+                                    ARRAY[farrier.now()], '{forged}', '{forged}', '{forged}')
     """
     async with every_db.connect() as owner:
         node = await owner.fetchval("SELECT farrier.register_node('gpu-1')")
     controller = uuid4()
     async with acting_as(every_db, "farrier_controller") as conn:
-        claim = "UPDATE farrier.schedule SET owner = $1, claim_token = 7 WHERE kind = 'node' AND id = $2"
-        await conn.execute(claim, controller, node)
-        for who, token in ((controller, 8), (uuid4(), 7)):
-            with pytest.raises(pg.PostgresError, match="rows that this controller has claimed"):
-                await conn.execute(record, who, node, token)
-        await conn.execute(record, controller, node, 7)
+        own = "UPDATE farrier.shards SET owner = $1, epoch = 7 WHERE kind = 'node' AND shard = farrier.shard_of($2)"
+        await conn.execute(own, controller, node)
+        with pytest.raises(pg.PostgresError, match="resources whose shards this controller owns"):
+            await conn.execute(record, uuid4(), node)
+        await conn.execute(record, controller, node)
         kept = "SELECT count(*) FROM farrier.history WHERE layer = 'status'"
         assert await conn.fetchval(kept) == 2
         await conn.execute("SELECT farrier.prune_history('infinity', NULL, NULL, NULL, NULL, NULL, 100, true)")
