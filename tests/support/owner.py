@@ -2,8 +2,8 @@
 
 An `Owner` stands in for `Controller` where a test is about what handlers do, and not about who runs them: it takes all
 shards at once, and never loses them. What runs are the real `Loop` and the real statements. `settled` returns when
-there is nothing more to do at this time. Two owners have half of the `shards` each. An owner that ends without giving back (`crash`) leaves its shards to the next
-one, which takes them over as orphaned.
+there is nothing more to do at this time. Two owners may have half of the `shards` each. One that ends without giving
+back (`crash`) leaves its shards to the next one, which takes them over as orphaned.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Owner:
         self._loops: dict[str, tuple[Loop[Any, Any, Any, Any], _IO]] = {}
         self._ids: dict[str, set[int]] = {}
         self._polling = anyio.Lock()
-        self._now = Wakeup()
+        self._now, self._looks = Wakeup(), Wakeup()
         self._renewed_at = 0.0
         self._shift = timedelta(0)
 
@@ -166,8 +166,8 @@ class Owner:
         by their ids."""
         with anyio.fail_after(PATIENCE):
             async with self.working():
-                while not held() and not await self._is_settled(only):  # noqa: ASYNC110 - many paths end one
-                    await anyio.sleep(_MOMENT)
+                while not held() and not await self._is_settled(only):
+                    await self._looks.wait_seconds(_MOMENT)
 
     def next_run(self, kind: str, id_: int) -> timedelta:
         """After which time a resource at rest runs again, unless it is woken."""

@@ -90,7 +90,7 @@ async def test_nodes_behind_one_bmc_share_its_three_failed_logins(site: Site) ->
 async def test_nodes_of_two_processes_share_them_too(db: pg.Database) -> None:
     async with sites.opened(db, shards=ODD) as one, sites.opened(db, shards=EVEN) as two:
         account = Account(one, two)
-        machines = [await behind(one, 1), await behind(one, 2)]
+        machines = [await behind(one, 1), await behind(two, 2)]
         await account.goes_on(12, *machines)
         assert account.most == 3
 
@@ -119,7 +119,7 @@ async def test_regular_reads_of_two_processes_share_them_too(db: pg.Database) ->
 async def test_two_commits_at_the_same_moment_do_not_both_get_the_last_one(db: pg.Database) -> None:
     async with sites.opened(db, shards=ODD) as one, sites.opened(db, shards=EVEN) as two, db.connect() as gate:
         account = Account(one, two)
-        machines = [await behind(one, 1), await behind(one, 2)]
+        machines = [await behind(one, 1), await behind(two, 2)]
         assert len(account.refused) == 2
         async with gate.transaction():
             await gate.execute(LOCK, CHASSIS)
@@ -130,7 +130,8 @@ async def test_two_commits_at_the_same_moment_do_not_both_get_the_last_one(db: p
                         one.wake()
                         two.wake()
                         await anyio.lowlevel.checkpoint()
-        await one.settled()
+        for site in (one, two):
+            await site.settled()
         assert len(account.refused) == 3
         await account.wait(2 * SECOND)
         assert len(account.refused) == 3

@@ -16,14 +16,14 @@ from farrier.model.edges import Layer
 from farrier.model.management import Management
 from farrier.model.node import Node
 from farrier.model.outcome import Transition
-from farrier.model.runs import Claimed, Move
+from farrier.model.runs import Move, Turn
 from farrier.model.stages import DecommissionStage
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import WorkflowStatus
 from farrier.model.writes import Write
 from tests.support.nodes import LONG_AGO, SECOND, decommission, node, onboarding
 
-CLAIMED = Claimed(id=1, outcome_key=None, waited=SECOND, reruns=0)
+TURN = Turn(id=1)
 ASSESSOR: Assessor[Node, Node, Write] = Assessor(NODE_KIND, ControllerConfig())
 
 
@@ -43,7 +43,7 @@ def standing(layer: Layer, value: str) -> Node:
 def moves(before: Node, after: Node) -> tuple[Move, ...]:
     after = msgspec.structs.replace(after, id=before.id)
     outcome: Transition[Node, Write] = Transition(to=after, reason="r", cause="c")
-    return ASSESSOR.finish(CLAIMED, 1, before, outcome).moves
+    return ASSESSOR.finish(TURN, before, outcome).moves
 
 
 @pytest.mark.parametrize("layer", Layer)
