@@ -179,7 +179,8 @@ class Loop(Generic[R, S, W, V]):
 
     async def _sweep(self) -> NoReturn:
         while True:
-            await anyio.sleep(0 if self.sweep() else _TICK)
+            more = self.sweep()
+            await anyio.sleep(0 if more else _TICK)
 
     def sweep(self) -> bool:
         """Run what is due over what is in memory: one slice. Returns whether there may be more."""
