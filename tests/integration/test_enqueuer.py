@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import anyio
-import msgspec
 import pytest
 from structlog.testing import capture_logs
 
@@ -18,104 +17,117 @@ from farrier.io.notifications import PostgresNotifications
 from farrier.io.pool import open_pool
 from farrier.io.wakes import PostgresWakes
 from tests.support import loop, pg, pgbouncer, proxy, toy
-from tests.support.loop import BRISK, Shop
+from tests.support.loop import QUIET, Shop
 
 BRIEF = timedelta(milliseconds=200)
-# Nothing is found by polling: what arrives was notified.
-NO_POLL = msgspec.structs.replace(BRISK, poll_interval=timedelta(hours=1))
 
 
 @pytest.fixture
 async def shop(db: pg.Database) -> AsyncIterator[Shop]:
-    """Three widgets, none of them due."""
+    """Three widgets without a wake."""
     async with loop.opened(db) as shop:
         await shop.register(1, 2, 3)
-        await shop.pool.execute("UPDATE farrier.schedule SET due_at = farrier.now() + interval '30 s'")
+        await shop.pool.execute("DELETE FROM farrier.wakes")
         yield shop
 
 
 class Bell:
-    """Counts how often it was rung."""
+    """Records what it hears."""
 
     def __init__(self) -> None:
-        self.rung = 0
+        self.heard: list[tuple[str, Sequence[int] | None]] = []
+        self.missed = 0
         self._changed = anyio.Event()
 
-    def ring(self) -> None:
-        self.rung += 1
+    def wake(self, kind: str, ids: Sequence[int] | None) -> None:
+        self.heard.append((kind, ids))
+        self._ring()
+
+    def miss(self) -> None:
+        self.missed += 1
+        self._ring()
+
+    async def until_heard(self, number: int) -> None:
+        with anyio.fail_after(loop.PATIENCE):
+            while len(self.heard) < number:
+                await self._changed.wait()
+
+    async def until_missed(self, times: int) -> None:
+        with anyio.fail_after(loop.PATIENCE):
+            while self.missed < times:
+                await self._changed.wait()
+
+    def _ring(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
-
-    async def until(self, rung: int) -> None:
-        with anyio.fail_after(loop.PATIENCE):
-            while self.rung < rung:
-                await self._changed.wait()
 
 
 @asynccontextmanager
 async def listening(
     dsn: str, *, silence: timedelta = timedelta(seconds=10), patience: timedelta = pg.PATIENCE
 ) -> AsyncIterator[Bell]:
-    """A listener that has begun; its first ring is spent."""
+    """A listener that has begun."""
     bell = Bell()
-    listener = Listener(PostgresNotifications(dsn, patience=patience), wake={toy.KIND: bell.ring}, silence=silence)
+    notifications = PostgresNotifications(dsn, patience=patience)
+    listener = Listener(notifications, wake=bell.wake, missed=bell.miss, silence=silence)
     async with anyio.create_task_group() as group:
         group.start_soon(listener.run)
-        await bell.until(1)
+        await bell.until_missed(1)
         yield bell
         group.cancel_scope.cancel()
 
 
-async def test_enqueueing_wakes_each_resource_once(shop: Shop) -> None:
+async def test_enqueueing_wakes_each_resource(shop: Shop) -> None:
     await Enqueuer(PostgresWakes(shop.pool)).enqueue("widget", 3, 1, 3)
-    assert [(await shop.row(id_))["wake_seq"] for id_ in (1, 2, 3)] == [1, 0, 1]
+    assert [await shop.wakes(id_) > 0 for id_ in (1, 2, 3)] == [True, False, True]
 
 
-async def test_enqueueing_what_is_not_scheduled_is_refused_and_wakes_nothing(shop: Shop) -> None:
-    with pytest.raises(RefusedByModel, match="no widget with id 404 is scheduled"):
+async def test_enqueueing_what_is_not_there_is_refused_and_wakes_nothing(shop: Shop) -> None:
+    with pytest.raises(RefusedByModel, match="there is no widget with id 404"):
         await Enqueuer(PostgresWakes(shop.pool)).enqueue("widget", 1, 404)
-    assert (await shop.row(1))["wake_seq"] == 0
+    assert await shop.wakes(1) == 0
 
 
 async def test_a_thousand_and_more_are_woken_in_several_transactions(shop: Shop) -> None:
     await shop.register(*range(4, 2501))
+    await shop.pool.execute("DELETE FROM farrier.wakes")
     await Enqueuer(PostgresWakes(shop.pool)).enqueue_all("widget", range(1, 2501))
-    assert await shop.pool.fetchval("SELECT count(*) FROM farrier.schedule WHERE wake_seq = 1") == 2500
+    woken, transactions = await shop.pool.fetchrow(
+        "SELECT count(DISTINCT resource), count(DISTINCT xact) FROM farrier.wakes"
+    )
+    assert woken == 2500
+    assert transactions > 1
 
 
-async def test_a_listener_rings_when_it_begins_and_for_a_wake(shop: Shop) -> None:
+async def test_a_listener_passes_on_the_ids_that_were_woken(shop: Shop) -> None:
     async with listening(shop.db.dsn) as bell:
         await shop.ask(1)
-        await bell.until(2)
+        await bell.until_heard(1)
+    assert bell.heard == [("widget", [1])]
 
 
-async def test_a_wake_rings_for_its_kind_alone_and_one_without_a_kind_for_all(shop: Shop) -> None:
-    widgets, others = Bell(), Bell()
-    listener = Listener(
-        PostgresNotifications(shop.db.dsn, patience=pg.PATIENCE), wake={toy.KIND: widgets.ring, "other": others.ring}
-    )
-    async with anyio.create_task_group() as group:
-        group.start_soon(listener.run)
-        await widgets.until(1)
-        await shop.ask(1)
-        await widgets.until(2)
-        assert others.rung == 1, "it rang when listening began"
-        await shop.pool.execute("NOTIFY farrier_wake")  # as a schema of before said it
-        await others.until(2)
-        await widgets.until(3)
-        group.cancel_scope.cancel()
+async def test_a_notification_that_none_of_ours_sent_ends_no_listener(shop: Shop) -> None:
+    with capture_logs() as logs:
+        async with listening(shop.db.dsn) as bell:
+            await shop.pool.execute("SELECT pg_notify('farrier_wake', 'widget:one')")
+            await shop.ask(1)
+            await bell.until_heard(1)
+    assert bell.heard == [("widget", [1])]
+    assert [line["text"] for line in logs if line["event"] == "listen.malformed"] == ["widget:one"]
 
 
 async def test_an_insert_reaches_the_loop_without_a_poll(shop: Shop) -> None:
     handler = toy.Scripted()
-    async with shop.running(handler, config=NO_POLL) as (processor, ledger), anyio.create_task_group() as group:
-        listener = Listener(PostgresNotifications(shop.db.dsn), wake={processor.kind: processor.wake})
+    async with shop.running(handler, config=QUIET) as (controller, ledger), anyio.create_task_group() as group:
+        await ledger.until(lambda: ledger.outcomes["do_nothing"] == 3)
+        listener = Listener(PostgresNotifications(shop.db.dsn), wake=controller.woken, missed=controller.heard_nothing)
         group.start_soon(listener.run)
         await ledger.until(lambda: ledger.woken_by["notify"] > 0)
         await shop.ask(2)
-        await ledger.until(lambda: ledger.outcomes.total() == 1)
+        await ledger.until(lambda: ledger.outcomes["do_nothing"] == 4)
         group.cancel_scope.cancel()
-    assert handler.order == [2]
+    assert handler.order[3:] == [2]
+    assert await shop.answers() == [1]
 
 
 async def kill_listener(shop: Shop) -> None:
@@ -125,13 +137,30 @@ async def kill_listener(shop: Shop) -> None:
     )
 
 
-async def test_a_lost_listener_is_back_and_rings_for_what_it_may_have_missed(shop: Shop) -> None:
+async def test_what_was_woken_while_no_one_listened_is_found_when_listening_begins_again(shop: Shop) -> None:
+    """No poll of its own finds it: the listener says that something may have been missed."""
+    handler = toy.Scripted()
+    async with shop.running(handler, config=QUIET) as (controller, ledger), anyio.create_task_group() as group:
+        await ledger.until(lambda: ledger.outcomes["do_nothing"] == 3)
+        notifications = PostgresNotifications(shop.db.dsn)
+        with capture_logs() as logs:
+            group.start_soon(Listener(notifications, wake=lambda *_: None, missed=controller.heard_nothing).run)
+            await ledger.until(lambda: ledger.woken_by["notify"] > 0)
+            await shop.ask(1)
+            await kill_listener(shop)
+            await ledger.until(lambda: ledger.outcomes["do_nothing"] == 4)
+            group.cancel_scope.cancel()
+    assert "listen.lost" in [line["event"] for line in logs]
+    assert await shop.answers() == [1]
+
+
+async def test_a_lost_listener_is_back_and_says_that_wakes_may_have_been_missed(shop: Shop) -> None:
     with capture_logs() as logs:
         async with listening(shop.db.dsn) as bell:
             await kill_listener(shop)
-            await bell.until(2)
+            await bell.until_missed(2)
             await shop.ask(1)
-            await bell.until(3)
+            await bell.until_heard(1)
     assert [line["event"] for line in logs] == ["listen.begun", "listen.lost", "listen.begun"]
 
 
@@ -141,15 +170,16 @@ async def test_a_connection_that_is_dead_without_saying_so_is_noticed_and_replac
         listening(between.dsn, silence=BRIEF, patience=BRIEF) as bell,
     ):
         between.freeze()
-        await bell.until(2)
+        await bell.until_missed(2)
         await shop.ask(1)
-        await bell.until(3)
+        await bell.until_heard(1)
 
 
 async def test_without_a_listener_the_poll_finds_what_was_asked(shop: Shop) -> None:
     async with shop.running(toy.Scripted()) as (_, ledger):
+        await ledger.until(lambda: ledger.outcomes["do_nothing"] == 3)
         await shop.ask(1)
-        await ledger.until(lambda: ledger.outcomes.total() == 1)
+        await ledger.until(lambda: ledger.outcomes["do_nothing"] >= 4)
     assert ledger.woken_by["notify"] == 0
 
 
@@ -161,22 +191,24 @@ def pooler(db: pg.Database) -> Iterator[str]:
 
 
 async def test_through_a_pooler_listening_is_found_useless_and_the_poll_does_the_work(shop: Shop, pooler: str) -> None:
-    """Eight processors' worth of sessions on three of the server's: none may count on having one to itself."""
+    """Eight sessions share three of the server's: none may count on having one to itself."""
     await shop.register(*range(4, 201))
     opened = await open_pool(pooler, size=8, patience=pg.PATIENCE, pgbouncer=True)
     lines: list[str] = []
     try:
         io = shop.io(pool=opened)
         with capture_logs() as logs:
-            async with shop.running(toy.Scripted(), io=io) as (processor, ledger), anyio.create_task_group() as group:
+            async with shop.running(toy.Scripted(), io=io) as (controller, ledger), anyio.create_task_group() as group:
                 listener = Listener(
-                    PostgresNotifications(pooler, patience=BRIEF), wake={processor.kind: processor.wake}
+                    PostgresNotifications(pooler, patience=BRIEF),
+                    wake=controller.woken,
+                    missed=controller.heard_nothing,
                 )
                 group.start_soon(listener.run)
-                await ledger.until(lambda: ledger.outcomes.total() >= 197)
+                await ledger.until(lambda: ledger.outcomes.total() >= 200)
                 for id_ in (1, 2, 3):
                     await shop.ask(id_)
-                await ledger.until(lambda: ledger.outcomes.total() >= 200)
+                await ledger.until(lambda: ledger.outcomes.total() >= 203)
                 await ledger.until(lambda: any(line["event"] == "listen.lost" for line in logs))
                 group.cancel_scope.cancel()
         lines = [line["event"] for line in logs]

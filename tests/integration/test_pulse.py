@@ -18,13 +18,13 @@ WELL = '{"ok": true, "ssh_seed": "ok"}'
 OFFLINE_AFTER = timedelta(seconds=180)
 A_PULSE_LATER = timedelta(seconds=10)
 
-# Of what happened: not what is to happen, and not what stays as it was written, or is brought back by the loop.
+# Of what happened: not what is to happen, and not what stays as it was written.
 COLUMNS = """
     SELECT c.oid::regclass::text AS relation, quote_ident(a.attname) AS name
       FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
      WHERE c.relnamespace = 'farrier'::regnamespace AND c.relkind = 'r' AND a.attnum > 0
        AND a.atttypid = 'timestamptz'::regtype AND NOT farrier.is_of_the_future(a.attname)
-       AND c.relname NOT IN ('history', 'schedule', 'schema_steps', 'schema_set')
+       AND c.relname NOT IN ('history', 'wakes', 'schema_steps', 'schema_set')
 """
 
 
@@ -147,25 +147,29 @@ async def test_what_is_known_of_a_bmc_ages_again_and_its_logins_stay_apart(db: p
     assert logins[0]["age"] - logins[1]["age"] == timedelta(seconds=5)
 
 
-async def test_only_rows_that_change_or_have_a_run_under_way_are_decided_anew(db: pg.Database) -> None:
+async def test_only_rows_that_change_or_have_a_step_under_way_are_decided_anew_and_are_woken(db: pg.Database) -> None:
     async with db.connect() as conn:
-        for name in ("recent", "claimed", "old"):
+        for name in ("recent", "acting", "old"):
             await conn.execute("SELECT farrier.register_node($1)", name)
         await conn.execute(
             "SET session_replication_role = replica;"
             f"UPDATE farrier.nodes SET {OLD}, management_entered_at = farrier.now() - interval '1 day'"
             " WHERE name <> 'recent';"
-            "UPDATE farrier.schedule s SET claim_token = 1, owner = gen_random_uuid(), claimed_wake_seq = 0"
-            "  FROM farrier.nodes n WHERE n.id = s.id AND s.kind = 'node' AND n.name = 'claimed';"
+            "INSERT INTO farrier.effects (kind, resource, epoch, step, begun_at)"
+            " SELECT 'node', id, 1, 'probe', farrier.now() - interval '1 day' FROM farrier.nodes WHERE name = 'acting';"
             f"UPDATE farrier.node_onboardings SET {OLD}, stage_entered_at = farrier.now() - interval '1 day'"
             " WHERE node_id IN (SELECT id FROM farrier.nodes WHERE name <> 'recent');"
-            "SET session_replication_role = origin"
+            "SET session_replication_role = origin; DELETE FROM farrier.wakes"
         )
         await beat(db)  # as a controller that runs did a moment ago
         await db.advance(-BACK)
         await beat(db)
         anew = await conn.fetchval("SELECT array_agg(name ORDER BY name) FROM farrier.nodes WHERE version > 1")
-        assert anew == ["claimed", "recent"]
+        woken = await conn.fetchval(
+            "SELECT array_agg(DISTINCT n.name ORDER BY n.name) FROM farrier.wakes w"
+            "  JOIN farrier.nodes n ON n.id = w.resource AND w.kind = 'node'"
+        )
+        assert anew == woken == ["acting", "recent"]
 
 
 async def test_a_pulse_waits_for_no_row_and_the_mend_goes_on_in_batches_where_another_process_left_it(
