@@ -56,6 +56,10 @@ class Farrier:
                 await self._news.wait()
         return code
 
+    async def is_over(self) -> None:
+        """Wait for its end, however long that takes."""
+        await self._process.wait()
+
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 

@@ -34,8 +34,9 @@ class Pair:
 
 
 @asynccontextmanager
-async def replicated() -> AsyncIterator[Pair]:
-    """The two servers, in step when this returns, and gone after the block."""
+async def replicated(*, synchronous: bool = False) -> AsyncIterator[Pair]:
+    """The two servers, in step when this returns, and gone after the block. `synchronous`: a commit on the primary waits
+    until the standby has it."""
     with TemporaryDirectory(prefix="farrier-test-pair-") as directory:
         primary = EmbeddedServer(Path(directory) / "primary", settings=pg.FAST)
         await anyio.to_thread.run_sync(primary.start)
@@ -43,6 +44,8 @@ async def replicated() -> AsyncIterator[Pair]:
             async with pg.Server(primary.dsn_of).database() as db:
                 name = urlsplit(db.dsn).path.removeprefix("/")
                 with _standby_of(primary, Path(directory) / "standby") as standby:
+                    if synchronous:
+                        await _wait_for_standby(db)
                     second = pg.Database(standby.dsn_of(name))
                     async with proxy.before(db.dsn) as first_way, proxy.before(second.dsn) as second_way:
                         yield Pair(db, second, (first_way, second_way))
@@ -64,3 +67,10 @@ def _standby_of(primary: EmbeddedServer, directory: Path) -> Iterator[EmbeddedSe
         yield standby
     finally:
         standby.stop()
+
+
+async def _wait_for_standby(db: pg.Database) -> None:
+    """Have commits wait for the standby; the standby itself, once promoted, waits for none."""
+    async with db.connect() as conn:
+        await conn.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        await conn.execute("SELECT pg_reload_conf()")

@@ -1,0 +1,200 @@
+"""Real processes on a real database, killed, paused, joined and stopped while requests come in."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import asyncpg
+import pytest
+from anyio.abc import TaskGroup, TaskStatus
+
+from farrier.io import kinds
+from farrier.io.kinds import Installable
+from tests.support import lamps, pg, pgbouncer, standby
+from tests.support.process import Farrier, farrier
+
+LAMPS = 150
+ROUNDS = 6
+# Longer than an expiry: the paused process was declared dead.
+PAUSE = 13.0
+PATIENCE = 120.0
+
+OVERLAPPING = """
+    SELECT a.lamp, a.pid, b.pid FROM presses a JOIN presses b ON a.lamp = b.lamp AND a.id <> b.id
+     WHERE a.ended_at IS NOT NULL AND b.begun_at > a.begun_at AND b.begun_at < a.ended_at
+"""
+UNANSWERED = "SELECT count(*) FROM farrier.resource_intents WHERE kind = 'lamp' AND status = 'pending'"
+REJECTED = "SELECT count(*) FROM farrier.resource_intents WHERE kind = 'lamp' AND status = 'rejected'"
+# A move that does not begin where the one before ended, or whose version is not later; an epoch that goes back.
+BROKEN_HISTORY = """
+    SELECT * FROM (
+        SELECT id, version, from_value, epoch, lag(to_value) OVER w AS before, lag(epoch) OVER w AS epoch_before
+          FROM farrier.history WHERE kind = 'lamp' WINDOW w AS (PARTITION BY id ORDER BY version)) h
+     WHERE h.before IS NOT NULL AND (h.from_value IS DISTINCT FROM h.before OR h.epoch < h.epoch_before)
+"""
+MOVES = "SELECT count(*) FROM farrier.history WHERE kind = 'lamp' AND from_value IS NOT NULL"
+TOGGLES = (
+    "SELECT count(*) FROM farrier.resource_intents WHERE kind = 'lamp' AND action = 'toggle' AND status = 'accepted'"
+)
+
+
+class Replicas:
+    """Processes that come and go."""
+
+    def __init__(self, tasks: TaskGroup, environment: dict[str, str]) -> None:
+        self._tasks = tasks
+        self._environment = environment
+        self.running: list[Farrier] = []
+
+    async def start(self) -> None:
+        self.running.append(await self._tasks.start(self._live))
+
+    async def _live(self, *, task_status: TaskStatus[Farrier]) -> None:
+        async with farrier("run", "--http-port", "0", environment=self._environment) as daemon:
+            await daemon.until("daemon.ready")
+            task_status.started(daemon)
+            await daemon.is_over()
+
+    async def kill(self) -> None:
+        daemon = self.running.pop(random.randrange(len(self.running)))
+        daemon.send(signal.SIGKILL)
+        await daemon.ended()
+
+    async def stop(self) -> None:
+        daemon = self.running.pop(random.randrange(len(self.running)))
+        daemon.send(signal.SIGTERM)
+        assert await daemon.ended() == 0, daemon.logged[-3000:]
+
+    async def pause(self) -> None:
+        """One that was declared dead goes on."""
+        daemon = random.choice(self.running)
+        daemon.send(signal.SIGSTOP)
+        await anyio.sleep(PAUSE)
+        daemon.send(signal.SIGCONT)
+
+
+async def install(conn: asyncpg.Connection) -> None:
+    await kinds.install(conn, Installable(spec=lamps.SPEC, sql=lamps.SQL, columns=lamps.LAMP.needed_columns()))
+
+
+async def all_answered(conn: asyncpg.Connection) -> None:
+    with anyio.fail_after(PATIENCE):
+        while await conn.fetchval(UNANSWERED):
+            await anyio.lowlevel.checkpoint()
+
+
+async def found(conn: asyncpg.Connection, query: str) -> list[tuple[Any, ...]]:
+    return [tuple(record) for record in await conn.fetch(query)]
+
+
+class Chaos:
+    """A fleet of lamps, three processes, clients that ask all the time, and what must be true in the end."""
+
+    def __init__(self, farrier_db: pg.Database, traces: pg.Database, dsn: str, **settings: str) -> None:
+        """The processes reach the database by `dsn`."""
+        self.db = farrier_db
+        self._traces = traces
+        self._environment = {
+            "FARRIER_DATABASE_DSN": dsn,
+            "FARRIER_CONTROLLER_KINDS": lamps.NAME,
+            lamps.DSN: traces.dsn,
+            **settings,
+        }
+
+    @asynccontextmanager
+    async def going_on(self) -> AsyncIterator[Replicas]:
+        """Clients ask until the end of the block; then everything that was asked for is done, and the processes stop."""
+        async with self._traces.connect() as conn:
+            await conn.execute(lamps.TRACES)
+        async with self.db.connect() as conn:
+            await install(conn)
+            for number in range(1, LAMPS + 1):
+                await conn.execute("SELECT farrier.resource_intent('lamp', $1, 'create', '{}')", f"lamp-{number}")
+        async with anyio.create_task_group() as tasks:
+            replicas = Replicas(tasks, self._environment)
+            for _ in range(3):
+                await replicas.start()
+            enough = anyio.Event()
+            async with anyio.create_task_group() as clients:
+                clients.start_soon(self._ask, enough)
+                yield replicas
+                enough.set()
+            async with self.db.connect() as conn:
+                await all_answered(conn)
+            for daemon in replicas.running:
+                daemon.send(signal.SIGTERM)
+            for daemon in replicas.running:
+                assert await daemon.ended() == 0
+
+    async def _ask(self, until: anyio.Event) -> None:
+        """Toggle one lamp after another; of a primary that vanished, go on with its successor."""
+        while not until.is_set():
+            db = self.db
+            async with db.connect() as conn:
+                while not until.is_set() and self.db is db:
+                    name = f"lamp-{random.randint(1, LAMPS)}"
+                    await conn.execute("SELECT farrier.resource_intent('lamp', $1, 'toggle', '{}')", name)
+                    await anyio.sleep(0.005)
+
+    async def require_order(self) -> None:
+        async with self._traces.connect() as traces:
+            assert await found(traces, OVERLAPPING) == []
+        async with self.db.connect() as conn:
+            assert await found(conn, BROKEN_HISTORY) == []
+            assert await conn.fetchval(REJECTED) == 0
+            assert await conn.fetchval(MOVES) == await conn.fetchval(TOGGLES)
+            assert await conn.fetchval("SELECT count(*) FROM farrier.wakes WHERE kind = 'lamp'") == 0
+            assert await conn.fetchval("SELECT count(*) FROM farrier.effects WHERE kind = 'lamp'") == 0
+
+
+async def misfortunes(replicas: Replicas, rounds: int) -> None:
+    for number in range(rounds):
+        await anyio.sleep(2)
+        await (replicas.kill, replicas.pause, replicas.stop)[number % 3]()
+        while len(replicas.running) < 3:
+            await replicas.start()
+
+
+@pytest.mark.full
+@pytest.mark.timeout(400)
+async def test_nothing_is_lost_or_done_by_two_whatever_befalls_the_processes(
+    db: pg.Database, empty_db: pg.Database
+) -> None:
+    random.seed(20261123)
+    chaos = Chaos(db, empty_db, db.dsn)
+    # An xid for the whole run holds the floor of every poll.
+    async with db.connect() as old, chaos.going_on() as replicas:
+        await old.execute("BEGIN")
+        await old.execute("SELECT pg_current_xact_id()")
+        await misfortunes(replicas, ROUNDS)
+    await chaos.require_order()
+
+
+@pytest.mark.full
+@pytest.mark.timeout(400)
+async def test_nothing_is_lost_behind_a_pooler_of_transactions(db: pg.Database, empty_db: pg.Database) -> None:
+    random.seed(20261124)
+    with pgbouncer.before(db.dsn) as pooled:
+        chaos = Chaos(db, empty_db, pooled, FARRIER_DATABASE_PGBOUNCER="true")
+        async with chaos.going_on() as replicas:
+            await misfortunes(replicas, 3)
+        await chaos.require_order()
+
+
+@pytest.mark.full
+@pytest.mark.timeout(400)
+async def test_nothing_is_lost_when_a_synchronous_standby_is_promoted(empty_db: pg.Database) -> None:
+    random.seed(20261125)
+    async with standby.replicated(synchronous=True) as pair:
+        chaos = Chaos(pair.db, empty_db, pair.dsn)
+        async with chaos.going_on() as replicas:
+            await anyio.sleep(3)
+            chaos.db = pair.standby
+            await pair.fail_over()
+            await misfortunes(replicas, 1)
+        await chaos.require_order()
