@@ -49,7 +49,7 @@ SQL = """
 """
 # In a database of the test's own: what happened must not depend on what is tested.
 TRACES = """
-    CREATE TABLE presses (
+    CREATE TABLE public.presses (
         id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, lamp bigint NOT NULL, request bigint NOT NULL,
         pid integer NOT NULL, begun_at timestamptz NOT NULL DEFAULT clock_timestamp(), ended_at timestamptz);
 """
@@ -107,14 +107,14 @@ async def press(
 ) -> Outcome[Resource, Answer]:
     require_lease()
     press_ = await traces.fetchval(
-        "INSERT INTO presses (lamp, request, pid) VALUES ($1, $2, $3) RETURNING id",
+        "INSERT INTO public.presses (lamp, request, pid) VALUES ($1, $2, $3) RETURNING id",
         lamp.id,
         request,
         os.getpid(),
     )
     await anyio.sleep(_ACTS_FOR)
     require_lease()
-    await traces.execute("UPDATE presses SET ended_at = clock_timestamp() WHERE id = $1", press_)
+    await traces.execute("UPDATE public.presses SET ended_at = clock_timestamp() WHERE id = $1", press_)
     return then
 
 
