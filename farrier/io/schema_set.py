@@ -3,8 +3,8 @@
 Only what differs is touched: an object whose file changed, one that was edited by hand, one that is missing. What the
 set before had and this one lacks is dropped, never with CASCADE. An object that cannot be replaced in place (other
 parameters, fewer columns) is dropped and made again, with the objects of the set that depend on it; the rights that
-roles had on it are granted again. Anything else that depends on it is named in the refusal, and nothing has changed
-then.
+roles had on it are granted again. Anything else that depends on it, or has a name of the set, is named in the refusal,
+and nothing has changed then.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import asyncpg
 import msgspec
 
 from farrier import errors
-from farrier.io import schema_comments, statements
+from farrier.io import schema_comments, schema_names, statements
 from farrier.io.schema_files import ObjectKind, Schema, SchemaObject, Table, rights_of
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ async def grants(conn: Connection) -> Grants:
 
 async def apply(conn: Connection, schema: Schema, granted: Grants, *, new: bool, stepped: bool) -> Applied:
     """Make the set of the database that of `schema`; with the tables, too, in one that is `new`. May be called again.
-    Raises RefusedByModel when something that is not farrier's depends on what has to go."""
+    Raises RefusedByModel when what is not farrier's has the name of an object, or depends on what has to go."""
     before = await state(conn)
     changed = [each for each in schema.objects if not before.is_as(each)]
     gone = before.gone(schema)
@@ -162,6 +162,7 @@ async def apply(conn: Connection, schema: Schema, granted: Grants, *, new: bool,
     if remakes_kinds := not new and any((each.kind, each.name) == MAKER_OF_TRIGGERS for each in changed):
         await hold_still(conn)
         await _detach_kinds(conn)
+    schema_names.refuse(await schema_names.namesakes(conn, changed, before.sources.keys()))
     await work.make(
         [*(schema.tables if new else ()), *(each for each in changed if each.kind is not ObjectKind.RIGHTS)]
     )
