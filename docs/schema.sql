@@ -54,7 +54,6 @@ CREATE TABLE IF NOT EXISTS farrier.migrator (
     login         text,        -- its login
     backend_start timestamptz  -- when it began; a later session may have the same pid
 );
-INSERT INTO farrier.migrator DEFAULT VALUES ON CONFLICT DO NOTHING;
 
 -- The versions of the tables. 1 is the baseline; each later one is a step between two releases, applied here or contained in the
 -- baseline that this database was made with.

@@ -18,7 +18,7 @@ import asyncpg
 import msgspec
 
 from farrier.config import DatabaseConfig
-from farrier.errors import ConfigError, SchemaMissing
+from farrier.errors import ConfigError, SchemaMissing, SchemaUnrecorded
 from farrier.io import catalog, migrate, pool, refusals
 from farrier.io.api import PostgresRequests
 from farrier.io.embedded import EmbeddedServer, default_directory
@@ -88,6 +88,8 @@ async def server(config: DatabaseConfig) -> AsyncIterator[str]:
     dsn = await anyio.to_thread.run_sync(own.start)
     try:
         yield dsn
+    except SchemaUnrecorded:
+        raise SchemaUnrecorded(directory=str(own.directory)) from None
     finally:
         if not ran_before:
             with anyio.CancelScope(shield=True):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import anyio
 import asyncpg
 import msgspec
+import structlog
 
 from farrier import __version__, errors
 from farrier.io import schema_files, schema_set, statements
@@ -28,13 +29,16 @@ if TYPE_CHECKING:
     from farrier.io.pool import Connection
 
 
+log = structlog.stdlib.get_logger(__name__)
+
 _PREPARED = statements.load("schema/prepared")
 _RECORDS = schema_files.RECORDS.read_text(encoding="utf-8")
 _LOCK = statements.load("schema/lock_migrator")
 _ACT_AS_OWNER = statements.load("schema/act_as_owner")
 _BEGIN = statements.load("schema/begin_migrating")
 _END = statements.load("schema/end_migrating")
-_UNRELEASED = statements.load("schema/unreleased")
+_MIGRATOR = statements.load("schema/migrator")
+_HAS_TABLES = statements.load("schema/has_tables")
 _RECORDED = statements.load("schema/recorded")
 _STEPS = statements.load("schema/steps")
 _SETTLE = statements.load("schema/settle")
@@ -108,12 +112,12 @@ async def migrate(
     """Apply what is missing. May be called at any time, by any number at once.
 
     `after` runs last, in the same transaction, even if nothing was missing: it brings tables that mirror the model in
-    line with this program. Raises SchemaTooNew, SchemaUnreleased or SchemaChanged before anything is touched, and
+    line with this program. Raises SchemaTooNew, SchemaUnrecorded or SchemaChanged before anything is touched, and
     RefusedByModel when a table stays locked for longer than `patience` or when something that is not farrier's is in
     the way.
     """
     wanted = carried() if schema is None else schema
-    await refuse_unreleased(conn)
+    await _applied(conn)
 
     async def migrated() -> Migrated:
         await conn.execute(_LOCK)
@@ -148,16 +152,15 @@ async def _migrated(conn: Connection, wanted: Schema) -> Migrated:
 
 
 async def pending(conn: Connection, wanted: Schema) -> Pending:
-    """What a database lacks that is not unreleased. Writes nothing. Raises SchemaTooNew or SchemaChanged."""
+    """What a database lacks. Writes nothing. Raises SchemaTooNew, SchemaUnrecorded or SchemaChanged."""
     applied = await _applied(conn)
     await _refuse_newer(conn, wanted, applied)
     return Pending(not applied, tuple(step for step in wanted.steps if step.version not in applied))
 
 
 async def check(conn: Connection, *, schema: Schema | None = None) -> SchemaStatus:
-    """How the database stands to this program. Writes nothing. Raises SchemaTooNew, SchemaUnreleased, SchemaChanged."""
+    """How the database stands to this program. Writes nothing. Raises SchemaTooNew, SchemaUnrecorded, SchemaChanged."""
     wanted = carried() if schema is None else schema
-    await refuse_unreleased(conn)
     applied = await _applied(conn)
     await _refuse_newer(conn, wanted, applied)
     if not applied:
@@ -203,9 +206,12 @@ async def _alone(conn: Connection) -> AsyncIterator[None]:
     while not await conn.fetchval(_PREPARED):
         with suppress(*_MADE_MEANWHILE):
             await conn.execute(_RECORDS)
-    while True:
-        if await becomes_migrator(conn):
-            break
+    waits = False
+    while not await becomes_migrator(conn):
+        if not waits:
+            pid, login = await conn.fetchrow(_MIGRATOR) or (None, None)
+            log.warning("migration.waits", pid=pid, login=login)
+            waits = True
         await anyio.sleep(_POLL_SECONDS)
     try:
         yield
@@ -224,24 +230,23 @@ async def becomes_migrator(conn: Connection) -> bool:
         return await conn.fetchval(_BEGIN) is not None
 
 
-async def refuse_unreleased(conn: Connection) -> None:
-    """Raises SchemaUnreleased."""
-    if await conn.fetchval(_UNRELEASED):
-        raise errors.SchemaUnreleased
-
-
 async def _applied(conn: Connection) -> Mapping[int, asyncpg.Record]:
-    """The versions that the database went through; none in one without a schema."""
-    if not await conn.fetchval(_RECORDED):
-        return {}
-    return {record["version"]: record for record in await conn.fetch(_STEPS)}
+    """The versions that the database went through; none in one without a schema. Raises SchemaUnrecorded."""
+    # Read first: another migrator that commits meanwhile then adds to what is recorded, and not to what is there.
+    has_tables = await conn.fetchval(_HAS_TABLES)
+    applied = {}
+    if await conn.fetchval(_RECORDED):
+        applied = {record["version"]: record for record in await conn.fetch(_STEPS)}
+    if has_tables and not applied:
+        raise errors.SchemaUnrecorded
+    return applied
 
 
 async def _applied_set(conn: Connection) -> asyncpg.Record:
     """Of a database that went through a version, in whose transaction the set was recorded."""
     recorded = await conn.fetchrow(_APPLIED_SET)
     if recorded is None:
-        raise errors.InternalError("expected a row in farrier.schema_set, found none; it was deleted by hand")
+        raise errors.SchemaUnrecorded
     return recorded
 
 

@@ -73,10 +73,9 @@ class _Effect(msgspec.Struct, frozen=True):
 
 
 async def plan(conn: Connection, *, schema: Schema | None = None) -> Plan:
-    """What `migrate` would do now. Raises SchemaTooNew, SchemaUnreleased or SchemaChanged, as that does."""
+    """What `migrate` would do now. Raises SchemaTooNew, SchemaUnrecorded or SchemaChanged, as that does."""
     wanted = migrate.carried() if schema is None else schema
     async with conn.transaction(isolation="repeatable_read", readonly=True):
-        await migrate.refuse_unreleased(conn)
         lacks = await migrate.pending(conn, wanted)
         if lacks.new:
             everything = tuple(map(str, wanted.objects))

@@ -9,6 +9,7 @@ from functools import partial
 import anyio
 import asyncpg
 import pytest
+from structlog.testing import capture_logs
 
 from farrier import errors
 from farrier.io import catalog, migrate, statements
@@ -24,6 +25,8 @@ MIGRATES = """
     UPDATE farrier.migrator SET pid = a.pid, login = a.usename, backend_start = a.backend_start
       FROM pg_stat_activity a WHERE a.pid = $1
 """
+# A migrator that looks whether another one is done takes a number.
+TRANSACTIONS = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
 BROKEN = "-- replicas: go on\nALTER TABLE farrier.toy ADD COLUMN colour text; SELECT 1/0;"
 
 
@@ -90,6 +93,23 @@ async def test_a_migrator_waits_for_one_at_work_and_not_for_one_that_died(empty_
         group.start_soon(second)
         finish.set()
     assert order == ["first", "second"]
+
+
+async def test_a_migrator_that_waits_says_once_for_which(empty_db: pg.Database) -> None:
+    async with empty_db.connect() as first, empty_db.connect() as second, anyio.create_task_group() as group:
+        await migrate.migrate(first, schema=FIRST)
+        assert await migrate.becomes_migrator(first)
+        pid = await first.fetchval("SELECT pg_backend_pid()")
+        with capture_logs() as logs:
+            group.start_soon(partial(migrate.migrate, second, schema=FIRST))
+            with anyio.fail_after(pg.PATIENCE.total_seconds()):
+                while not logs:
+                    await anyio.lowlevel.checkpoint()
+                looked = await first.fetchval(TRANSACTIONS)
+                while await first.fetchval(TRANSACTIONS) < looked + 2:
+                    await anyio.lowlevel.checkpoint()
+            await first.execute(statements.load("schema/end_migrating"))
+    assert [(each["event"], each["pid"], each["login"]) for each in logs] == [("migration.waits", pid, "postgres")]
 
 
 async def test_a_migrator_that_connected_while_another_waited_for_its_turn_is_not_taken_for_dead(
@@ -222,14 +242,34 @@ async def test_a_comment_in_the_tables_may_be_corrected(empty_db: pg.Database) -
         assert not await migrate.migrate(conn, schema=toys.schema(tables=f"-- Toys.\n{TOY}"))
 
 
-async def test_a_database_of_before_the_first_release_is_refused_with_what_to_do(empty_db: pg.Database) -> None:
+@pytest.mark.parametrize(
+    "unrecorded",
+    [
+        "DROP SCHEMA farrier CASCADE; CREATE SCHEMA farrier; CREATE TABLE farrier.schema_migrations (version integer)",
+        "TRUNCATE farrier.migrator, farrier.schema_steps, farrier.schema_set, farrier.schema_objects",
+        "TRUNCATE farrier.schema_set",
+    ],
+    ids=["before the first release", "a dump without data", "no set"],
+)
+async def test_tables_without_a_record_of_what_made_them_are_refused_with_what_to_do(
+    empty_db: pg.Database, unrecorded: str
+) -> None:
     async with empty_db.connect() as conn:
-        await conn.execute("CREATE SCHEMA farrier; CREATE TABLE farrier.schema_migrations (version integer)")
+        await migrate.migrate(conn, schema=FIRST)
+        await conn.execute(unrecorded)
         for refused in (migrate.migrate, migrate.check):
-            with pytest.raises(errors.SchemaUnreleased, match=r"DROP SCHEMA farrier CASCADE.*farrier db migrate"):
-                await refused(conn)
+            with pytest.raises(errors.SchemaUnrecorded, match=r"DROP SCHEMA farrier CASCADE.*farrier db migrate"):
+                await refused(conn, schema=FIRST)
         await conn.execute("DROP SCHEMA farrier CASCADE")
-        assert await migrate.migrate(conn)
+        assert await migrate.migrate(conn, schema=FIRST)
+
+
+async def test_a_migrator_finds_its_row_or_makes_it(empty_db: pg.Database) -> None:
+    async with empty_db.connect() as conn:
+        await migrate.migrate(conn, schema=FIRST)
+        await conn.execute("TRUNCATE farrier.migrator")
+        with anyio.fail_after(10):
+            assert (await migrate.migrate(conn, schema=SECOND)).versions == (2,)
 
 
 async def test_a_database_without_the_schema_is_told_apart_from_an_old_one(empty_db: pg.Database) -> None:

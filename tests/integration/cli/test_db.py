@@ -244,6 +244,18 @@ async def test_a_server_that_a_command_started_ends_with_it(nowhere: Prompt, dir
     assert not EmbeddedServer(directory).is_running()
 
 
+@pytest.mark.parametrize("command", [["db", "migrate"], ["db", "check"], ["node", "list"]], ids=" ".join)
+async def test_an_embedded_schema_that_is_not_upgraded_is_refused_with_the_directory_to_remove(
+    nowhere: Prompt, directory: Path, command: list[str]
+) -> None:
+    EmbeddedServer(directory).start()
+    async with pg.Database(EmbeddedServer(directory).dsn).connect() as conn:
+        await conn.execute("CREATE SCHEMA farrier; CREATE TABLE farrier.schema_migrations (version integer)")
+    refused = await nowhere(*command, "--embedded", directory, ends=ExitCode.FAILED)
+    assert f"remove the directory {directory}," in refused.err
+    assert "DROP SCHEMA" not in refused.err
+
+
 async def test_url_needs_to_know_which(nowhere: Prompt, db: pg.Database) -> None:
     assert "--embedded DIR" in (await nowhere("db", "url", ends=ExitCode.USAGE)).err
     assert (await nowhere("db", "url", "--dsn", db.dsn)).out == f"{db.dsn}\n"
