@@ -11,13 +11,14 @@
 -- refuses to work with it; `farrier db migrate` makes one for that.
 --
 -- topic         functions      views   triggers   tables, roles
--- core                  9
+-- core                 10
 -- rights                3                         0_public, farrier_agent, farrier_controller, farrier_intents,
 --                                                 farrier_reader, farrier_worker
 -- schema                                          migrator, schema_steps, schema_set, schema_objects
 -- time                  9                         pulse, mends
 -- model                                           edges, initial_values, workflow_mapping, workflow_statuses,
---                                                 workflow_modes, actions, advice, settings, clock_stops, limits
+--                                                 workflow_modes, actions, advice, constants, settings, clock_stops,
+--                                                 limits
 -- schedule              9                     3   schedule, wake_requests, outcomes, locks
 -- history               3                         history, history_retention
 -- nodes                34          4         20   nodes, node_macs, node_bmcs, bmc_logins, node_identities
@@ -179,11 +180,25 @@ CREATE TABLE farrier.advice (
     action  text NOT NULL      -- for operators
 );
 
--- Settings that functions need. The migration writes those of the model and defaults for the configuration, each controller that
--- starts those of its configuration.
+-- One row: constants of the model that functions need. Written by migrations only.
+CREATE TABLE farrier.constants (
+    only_one              boolean  PRIMARY KEY DEFAULT true CHECK (only_one),
+    api_min               integer  NOT NULL,  -- the oldest version of the intent API that is supported
+    api_max               integer  NOT NULL,  -- the newest
+    confirmed_after       interval NOT NULL,  -- two readings of a machine that are as far apart confirm what both show
+    login_cap             integer  NOT NULL,  -- failed logins that one BMC may see within login_window
+    login_window          interval NOT NULL,
+    ssh_seed_limit        integer  NOT NULL,  -- failed SSH seeds in a row after which a node is unhealthy
+    identity_placeholders text[]   NOT NULL   -- what vendors ship in place of serial numbers and UUIDs
+);
+
+-- One row: settings that functions need. The migration writes the defaults, each controller that starts its own.
 CREATE TABLE farrier.settings (
-    name  text PRIMARY KEY,  -- as farrier.io.catalog writes it
-    value jsonb NOT NULL     -- a number, or the list of identity_placeholders
+    only_one       boolean  PRIMARY KEY DEFAULT true CHECK (only_one),
+    offline_after  interval NOT NULL,  -- node.offline_after
+    brake_share    numeric  NOT NULL,  -- node.brake_share
+    brake_at_least integer  NOT NULL,  -- node.brake_at_least
+    brake_window   interval NOT NULL   -- node.brake_window
 );
 
 -- What stops the clock of a limit: it does not run in this state while the fact has this value; see still_clocks.
@@ -440,7 +455,7 @@ CREATE TABLE farrier.bmc_logins (
 CREATE INDEX bmc_logins_at ON farrier.bmc_logins (at);
 
 -- What identifies the machine of each node, from nodes.bmc. Of nodes with the same machine one holds it. The others recorded it
--- while its number passed for a filler (setting identity_placeholders): such duplicates are reported and stay. Written only by
+-- while its number passed for a filler (one of identity_placeholders): such duplicates are reported and stay. Written only by
 -- claim_identity and set_identity_placeholders.
 CREATE TABLE farrier.node_identities (
     node_id bigint  NOT NULL REFERENCES farrier.nodes,
@@ -1038,17 +1053,21 @@ CREATE INDEX node_ib_ports_guids ON farrier.node_ib_ports USING gin (guids);
 -- Functions: core
 -- =====================================================================================================================
 
--- Returns a numeric setting of the configuration or the model from farrier.settings; null if it is not set.
-CREATE OR REPLACE FUNCTION farrier.setting(name text) RETURNS numeric
+-- Returns the constants of the model that functions need. Raises an error if the row is missing, so that no function takes one of
+-- them for null.
+CREATE OR REPLACE FUNCTION farrier.read_constants() RETURNS farrier.constants
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    one constants;
 BEGIN
-    RETURN (SELECT (s.value #>> '{}')::numeric FROM settings s WHERE s.name = $1);
+    SELECT * INTO STRICT one FROM constants;
+    RETURN one;
 END $$;
 
 -- Returns the versions of the intent API that this database accepts. Public: every role of farrier may call it.
 CREATE OR REPLACE FUNCTION farrier.api_version(OUT api_min integer, OUT api_max integer)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp
-    RETURN (farrier.setting('api_min')::integer, farrier.setting('api_max')::integer);
+    RETURN ((farrier.read_constants()).api_min, (farrier.read_constants()).api_max);
 
 -- Returns the SHA-256 digest by which bootstrap tokens and agent keys are stored and compared.
 CREATE OR REPLACE FUNCTION farrier.digest(secret text) RETURNS bytea LANGUAGE sql IMMUTABLE
@@ -1168,6 +1187,17 @@ BEGIN
         END IF;
     END LOOP;
     RETURN NULL;
+END $$;
+
+-- Returns the settings that functions need. Raises an error if the row is missing, so that no function takes one of
+-- them for null.
+CREATE OR REPLACE FUNCTION farrier.read_settings() RETURNS farrier.settings
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    one settings;
+BEGIN
+    SELECT * INTO STRICT one FROM settings;
+    RETURN one;
 END $$;
 
 -- Locks one key as lock_keys does, without waiting, and returns whether it obtained the lock. Waits only for a transaction that
@@ -1824,6 +1854,22 @@ EXCEPTION WHEN unique_violation THEN
               HINT = 'Delete one of the two, or remove its BMC details with clear_bmc.';
 END $$;
 
+-- Derives the identities of all nodes again: of nodes with the same machine that have no holder yet, the first becomes the holder,
+-- and the others are duplicates, which are reported. Called by a migration that changes identity_placeholders. May be repeated.
+CREATE OR REPLACE FUNCTION farrier.derive_identities() RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+BEGIN
+    LOCK TABLE node_identities IN SHARE ROW EXCLUSIVE MODE;
+    DELETE FROM node_identities i USING nodes n
+     WHERE n.id = i.node_id AND (i.kind, i.value) NOT IN (SELECT k.kind, k.value FROM identity_keys_of_bmc(n.bmc) k);
+    INSERT INTO node_identities (node_id, kind, value, holds)
+    SELECT n.id, k.kind, k.value, false FROM nodes n CROSS JOIN LATERAL identity_keys_of_bmc(n.bmc) k WHERE n.status <> 'deleted'
+        ON CONFLICT DO NOTHING;
+    UPDATE node_identities i SET holds = true
+      FROM (SELECT u.kind, u.value, min(u.node_id) AS node_id FROM node_identities u GROUP BY u.kind, u.value HAVING NOT bool_or(u.holds)) first
+     WHERE (i.kind, i.value, i.node_id) = (first.kind, first.value, first.node_id);
+END $$;
+
 -- Returns the values of a node that intent `set` may change, as history records them.
 CREATE OR REPLACE FUNCTION farrier.details_of(node farrier.nodes) RETURNS jsonb
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
@@ -1943,14 +1989,14 @@ $$;
 
 -- Returns the identities of a machine that reports these values, each in one spelling: a serial number in lower case and without
 -- blanks at its ends, after the letters and digits of the manufacturer; a UUID in the smaller of the two byte orders of its first
--- three fields, which firmware updates swap. A filler (setting identity_placeholders, or one repeated character) is no identity.
+-- three fields, which firmware updates swap. A filler (one of identity_placeholders, or one repeated character) is no identity.
 -- MAC addresses count only where a BMC reports neither of the two, because network cards are replaced. farrier.model.identity
 -- compares by the same rules.
 CREATE OR REPLACE FUNCTION farrier.identity_keys(serial text, uuid text, manufacturer text, macs jsonb) RETURNS TABLE (kind text, value text)
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-    fillers jsonb := coalesce((SELECT s.value FROM settings s WHERE s.name = 'identity_placeholders'), '[]');
+    fillers text[] := (read_constants()).identity_placeholders;
     number text := lower(btrim(serial, E' \t\r\n'));
     hex text := translate(regexp_replace(lower(btrim(uuid, E' \t\r\n')), '^urn:uuid:', ''), '-{}', '');
     swapped text;
@@ -1959,12 +2005,12 @@ BEGIN
     IF hex ~ '^[0-9a-f]{32}$' THEN
         swapped := substr(hex, 7, 2) || substr(hex, 5, 2) || substr(hex, 3, 2) || substr(hex, 1, 2)
                 || substr(hex, 11, 2) || substr(hex, 9, 2) || substr(hex, 15, 2) || substr(hex, 13, 2) || substr(hex, 17);
-        IF hex <> repeat(left(hex, 2), 16) AND NOT fillers ?| ARRAY[hex::uuid::text, swapped::uuid::text] THEN
+        IF hex <> repeat(left(hex, 2), 16) AND NOT fillers && ARRAY[hex::uuid::text, swapped::uuid::text] THEN
             known := true;
             RETURN QUERY SELECT 'uuid', least(hex COLLATE "C", swapped COLLATE "C");
         END IF;
     END IF;
-    IF number <> repeat(left(number, 1), length(number)) AND NOT fillers ? number THEN
+    IF number <> repeat(left(number, 1), length(number)) AND number <> ALL (fillers) THEN
         known := true;
         RETURN QUERY SELECT 'serial', regexp_replace(lower(coalesce(manufacturer, '')), '[^[:alnum:]]', '', 'g') || '/' || number;
     END IF;
@@ -1994,10 +2040,10 @@ CREATE OR REPLACE FUNCTION farrier.insert_with_version(intent farrier.intents, a
      WHERE c.written IS NOT NULL
 $$;
 
--- Returns the time within which a BMC may see at most login_cap failed logins: setting login_window_seconds.
+-- Returns the time within which a BMC may see at most login_cap failed logins.
 CREATE OR REPLACE FUNCTION farrier.login_window() RETURNS interval
     LANGUAGE sql STABLE
-    RETURN make_interval(secs => farrier.setting('login_window_seconds')::double precision);
+    RETURN (farrier.read_constants()).login_window;
 
 -- Keeps bmc_logins in step with the tries in nodes.bmc, and removes rows of any BMC that are older than login_window. AFTER
 -- INSERT or UPDATE trigger on nodes.
@@ -2039,6 +2085,7 @@ CREATE OR REPLACE FUNCTION farrier.over_login_cap(logins jsonb) RETURNS bigint[]
     LANGUAGE plpgsql AS $$
 DECLARE
     places text[];
+    cap    integer := (farrier.read_constants()).login_cap;
     recent timestamptz := farrier.now() - farrier.login_window();
 BEGIN
     places := ARRAY(SELECT DISTINCT farrier.bmc_endpoint_of(r.address)
@@ -2060,7 +2107,7 @@ BEGIN
         SELECT a.run FROM (SELECT *, row_number() OVER (PARTITION BY endpoint ORDER BY run) - 1 AS beside FROM asked) a
          WHERE a.own + a.beside
                + (SELECT count(*) FROM farrier.bmc_logins l
-                   WHERE l.endpoint = a.endpoint AND l.node_id <> a.run AND l.at > recent) > farrier.setting('login_cap'));
+                   WHERE l.endpoint = a.endpoint AND l.node_id <> a.run AND l.at > recent) > cap);
 END $$;
 
 -- Sets nodes.bmc_endpoint. It is kept in the node's row because every snapshot looks up logins by it: through node_bmcs that
@@ -2137,8 +2184,8 @@ END $$;
 CREATE OR REPLACE FUNCTION farrier.refuse_version(api_version integer) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
-    api_min integer := setting('api_min');
-    api_max integer := setting('api_max');
+    api_min integer := (read_constants()).api_min;
+    api_max integer := (read_constants()).api_max;
 BEGIN
     IF api_version > api_max THEN
         RAISE EXCEPTION 'api_version % is not supported; this database takes % to %', api_version, api_min, api_max
@@ -2270,25 +2317,6 @@ BEGIN
               FROM nodes n
              WHERE n.maas_id = becomes.maas_id AND n.site IS NOT DISTINCT FROM becomes.site AND n.status <> 'deleted' AND n.id <> of_node
              LIMIT 1);
-END $$;
-
--- Sets the fillers that vendors ship in place of serial numbers and UUIDs, from the model. If they changed, it derives the
--- identities of all nodes again: of nodes with the same machine that have no holder yet, the first becomes the holder, and the
--- others are duplicates, which are reported. Called by every migration. May be repeated.
-CREATE OR REPLACE FUNCTION farrier.set_identity_placeholders(placeholders text[]) RETURNS void
-    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
-BEGIN
-    IF EXISTS (SELECT FROM settings s WHERE s.name = 'identity_placeholders' AND s.value = to_jsonb(placeholders)) THEN RETURN; END IF;
-    INSERT INTO settings AS s VALUES ('identity_placeholders', to_jsonb(placeholders)) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
-    LOCK TABLE node_identities IN SHARE ROW EXCLUSIVE MODE;
-    DELETE FROM node_identities i USING nodes n
-     WHERE n.id = i.node_id AND (i.kind, i.value) NOT IN (SELECT k.kind, k.value FROM identity_keys_of_bmc(n.bmc) k);
-    INSERT INTO node_identities (node_id, kind, value, holds)
-    SELECT n.id, k.kind, k.value, false FROM nodes n CROSS JOIN LATERAL identity_keys_of_bmc(n.bmc) k WHERE n.status <> 'deleted'
-        ON CONFLICT DO NOTHING;
-    UPDATE node_identities i SET holds = true
-      FROM (SELECT u.kind, u.value, min(u.node_id) AS node_id FROM node_identities u GROUP BY u.kind, u.value HAVING NOT bool_or(u.holds)) first
-     WHERE (i.kind, i.value, i.node_id) = (first.kind, first.value, first.node_id);
 END $$;
 
 -- Returns a node's row with the values of intent `set` in place of its own; those that `unset` names are null.
@@ -2669,7 +2697,7 @@ BEGIN
 END $$;
 
 -- Records a heartbeat of a node's agent with one UPDATE of one row. Enqueues the node only for a report that changes something:
--- the first one, one with another health, one after a silence of offline_after_seconds, and one of the ssh_seed_limit failed SSH
+-- the first one, one with another health, one after a silence of offline_after, and one of the ssh_seed_limit failed SSH
 -- seeds in a row that the handler counts to. FR400 for a malformed report, FR403 for a wrong key, FR404 for an unknown node.
 CREATE OR REPLACE FUNCTION farrier.heartbeat(node text, health jsonb, agent_key text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -2693,8 +2721,8 @@ BEGIN
            ssh_seed_failures = CASE heartbeat.health ->> 'ssh_seed' WHEN 'failed' THEN a.ssh_seed_failures + 1 ELSE 0 END
      WHERE a.node_id = target;
     IF was.last_heartbeat_at IS NULL OR changed
-       OR (health ->> 'ssh_seed' = 'failed' AND was.ssh_seed_failures < setting('ssh_seed_limit'))
-       OR was.last_heartbeat_at < farrier.now() - make_interval(secs => setting('offline_after_seconds')::double precision) THEN
+       OR (health ->> 'ssh_seed' = 'failed' AND was.ssh_seed_failures < (read_constants()).ssh_seed_limit)
+       OR was.last_heartbeat_at < farrier.now() - (read_settings()).offline_after THEN
         PERFORM enqueue('node', target);
     END IF;
 END $$;
@@ -3019,7 +3047,7 @@ CREATE OR REPLACE FUNCTION farrier.validate_intent() RETURNS trigger
 DECLARE
     spec record;
     fault text;
-    asked integer := coalesce(NEW.api_version, setting('api_min'));
+    asked integer := coalesce(NEW.api_version, (read_constants()).api_min);
     first_id bigint;
 BEGIN
     PERFORM refuse_version(NEW.api_version);
@@ -3091,10 +3119,10 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Returns how far apart two readings of a machine are that confirm what both say: setting confirmed_after_seconds.
+-- Returns how far apart two readings of a machine are that confirm what both show.
 CREATE OR REPLACE FUNCTION farrier.confirmed_after() RETURNS interval
     LANGUAGE sql STABLE
-    RETURN make_interval(secs => farrier.setting('confirmed_after_seconds')::double precision);
+    RETURN (farrier.read_constants()).confirmed_after;
 
 -- Removes a region that no controller's settings name; its history stays. FR404 for an unknown site, FR409 for a region that is
 -- not `unconfigured` and for one in which nodes have machines: no region would observe them.
@@ -3340,10 +3368,10 @@ END $$;
 -- Functions: brakes
 -- =====================================================================================================================
 
--- Returns the time over which nodes that leave service are counted together: setting brake_window_seconds.
+-- Returns the time over which nodes that leave service are counted together.
 CREATE OR REPLACE FUNCTION farrier.brake_window() RETURNS interval
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
-    RETURN make_interval(secs => farrier.setting('brake_window_seconds')::double precision);
+    RETURN (farrier.read_settings()).brake_window;
 
 -- Returns when the brake last refused to take this node out of service. Null while the brake is lifted, and after half of the
 -- window: then the node tries again.
@@ -3364,8 +3392,8 @@ DECLARE
     one    record;
     brake  brakes;
     recent timestamptz := farrier.now() - brake_window();
-    share  numeric := setting('brake_share');
-    least  numeric := setting('brake_at_least');
+    share  numeric := (read_settings()).brake_share;
+    least  integer := (read_settings()).brake_at_least;
     going  integer;
     stops  boolean;
     held   bigint[] := '{}';
@@ -3387,7 +3415,7 @@ BEGIN
                 UNION SELECT d.node FROM departures d WHERE d.site = one.site) s);
         END IF;
         going := (SELECT count(*) FROM (SELECT unnest(one.runs) UNION SELECT d.node FROM departures d WHERE d.site = one.site) g);
-        stops := coalesce(going > share * brake.in_service AND going >= least, false) AND NOT is_brake_lifted(one.site);
+        stops := going > share * brake.in_service AND going >= least AND NOT is_brake_lifted(one.site);
         IF stops AND NOT EXISTS (SELECT FROM departures d WHERE d.site = one.site AND d.held) THEN
             brake.since := farrier.now();
         END IF;
@@ -5218,8 +5246,7 @@ SELECT b.site, b.since, d.held, d.leaving, b.in_service
  CROSS JOIN LATERAL (
        SELECT count(*) FILTER (WHERE x.held) AS held, count(*) AS leaving
          FROM farrier.departures x
-        WHERE x.site = b.site AND x.at > farrier.now() - make_interval(secs => (
-           SELECT (s.value #>> '{}')::double precision FROM farrier.settings s WHERE s.name = 'brake_window_seconds'))) d
+        WHERE x.site = b.site AND x.at > farrier.now() - (SELECT s.brake_window FROM farrier.settings s)) d
  WHERE d.held > 0
    AND NOT coalesce((SELECT l.until > farrier.now() FROM farrier.brake_lifts l WHERE l.site = b.site ORDER BY l.id DESC LIMIT 1), false);
 
@@ -5538,7 +5565,7 @@ GRANT EXECUTE ON FUNCTION
 
 -- The daemon. It writes what its runs decide; it only reads the model, the records of the schema, and history.
 GRANT SELECT, INSERT, UPDATE, DELETE ON
-    farrier.mends, farrier.pulse, farrier.limits, farrier.settings,
+    farrier.mends, farrier.pulse, farrier.limits,
     farrier.schedule, farrier.wake_requests, farrier.outcomes,
     farrier.nodes, farrier.node_macs, farrier.node_onboardings, farrier.node_decommissions,
     farrier.bootstrap_tokens, farrier.node_agents, farrier.node_tasks, farrier.intents,
@@ -5548,11 +5575,12 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
     farrier.network_segments, farrier.segment_usage, farrier.segment_prefixes, farrier.segment_free, farrier.segment_addresses,
     farrier.ib_partitions, farrier.ib_members, farrier.node_uses, farrier.node_ib_ports
     TO farrier_controller;
+GRANT SELECT, UPDATE ON farrier.settings TO farrier_controller;
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA farrier TO farrier_controller;
 GRANT SELECT ON
     farrier.migrator, farrier.schema_steps, farrier.schema_set, farrier.schema_objects,
     farrier.edges, farrier.initial_values, farrier.workflow_mapping, farrier.workflow_statuses, farrier.workflow_modes, farrier.clock_stops,
-    farrier.actions, farrier.advice, farrier.task_types,
+    farrier.constants, farrier.actions, farrier.advice, farrier.task_types,
     farrier.kinds, farrier.kind_states, farrier.kind_actions, farrier.callable,
     farrier.locks, farrier.history, farrier.history_retention,
     farrier.node_bmcs, farrier.node_identities, farrier.bmc_logins, farrier.workers,

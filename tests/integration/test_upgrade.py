@@ -33,13 +33,13 @@ FUNCTIONS: Mapping[str, Change] = {
 }
 # Of functions that parsed bodies and views name.
 SIGNATURES: Mapping[str, Change] = {
-    "function setting": instead("(name text) RETURNS numeric", "(called text) RETURNS integer"),
+    "function login_window": instead("RETURNS interval", "RETURNS text"),
     "function has_networks": instead("(of_node bigint)", "(of_node bigint, unused boolean DEFAULT false)"),
     "function hosts_of": instead("OUT many numeric)", "OUT many numeric, OUT more boolean)"),
     "function details_of": instead("RETURNS jsonb", "RETURNS json"),
     "function brake_window": instead("brake_window()", "brake_window(of_site text DEFAULT NULL)"),
     "function register_node": instead("    name text, bmc_address", "    called text, bmc_address"),
-    "view brakes_holding": instead("make_interval", "farrier.brake_window() + 0 * make_interval"),
+    "view brakes_holding": instead("(SELECT s.brake_window", "farrier.brake_window() + 0 * (SELECT s.brake_window"),
 }
 VIEWS: Mapping[str, Change] = {
     "view node_inventory": instead("n.id, n.name,", "n.name, n.id, 1 AS one,"),

@@ -191,11 +191,11 @@ async def test_a_contradiction_is_looked_at_again_when_that_may_confirm_it(
     assert await rows.due() == (["odd"] if due else [])
 
 
-async def test_when_a_contradiction_is_confirmed_the_settings_say(rows: Rows, db: pg.Database) -> None:
+async def test_when_a_contradiction_is_confirmed_the_constant_of_the_model_says(rows: Rows, db: pg.Database) -> None:
     """To the look that reads the machine again, and to the one that wakes its node."""
     node = await rows.node("odd", read="ready")
     await rows.becomes(node, "active")
-    await rows.change("UPDATE farrier.settings SET value = '20' WHERE name = 'confirmed_after_seconds'")
+    await rows.change("UPDATE farrier.constants SET confirmed_after = '20 seconds'")
     for passed, confirms in ((18 * SECOND, False), (3 * SECOND, True)):
         await db.advance(passed)
         assert await rows.due() == (["odd"] if confirms else [])
