@@ -21,9 +21,10 @@ import msgspec
 import structlog
 
 from farrier import __version__, errors
-from farrier.io import schema_files, schema_set, statements
-from farrier.io.patience import PATIENT, LockPatience, patiently
+from farrier.io import schema_files, schema_set, session, statements
+from farrier.io.patience import LOCKED, PATIENT, LockPatience, patiently
 from farrier.io.schema_files import BASELINE, Schema, Step
+from farrier.io.schema_set import FREE_THE_WAY
 
 if TYPE_CHECKING:
     from farrier.io.pool import Connection
@@ -54,6 +55,8 @@ _END_SECONDS = 5
 _POLL_SECONDS = 0.1
 # What CREATE ... IF NOT EXISTS raises for one that another session makes at the same moment.
 _MADE_MEANWHILE = (asyncpg.UniqueViolationError, asyncpg.DuplicateSchemaError, asyncpg.DuplicateTableError)
+# What a DROP, and a change of a column's type, raise for what depends on it.
+_IN_THE_WAY = (asyncpg.DependentObjectsStillExistError, asyncpg.FeatureNotSupportedError)
 
 
 @cache
@@ -113,8 +116,8 @@ async def migrate(
 
     `after` runs last, in the same transaction, even if nothing was missing: it brings tables that mirror the model in
     line with this program. Raises SchemaTooNew, SchemaUnrecorded or SchemaChanged before anything is touched, and
-    RefusedByModel when a table stays locked for longer than `patience` or when something that is not farrier's is in
-    the way.
+    RefusedByModel when a table stays locked for longer than `patience`, when something that is not farrier's is in the
+    way, or when a step fails.
     """
     wanted = carried() if schema is None else schema
     await _applied(conn)
@@ -142,13 +145,29 @@ async def _migrated(conn: Connection, wanted: Schema) -> Migrated:
         await schema_set.hold_still(conn)
     for step in lacks.steps:
         if not lacks.new:
-            await conn.execute(step.sql)
-            await conn.execute(_SETTLE)
+            await _apply(conn, step)
         await conn.execute(_RECORD_STEP, step.version, step.name, step.checksum)
     done = await schema_set.apply(conn, wanted, granted, new=lacks.new, stepped=bool(lacks.versions))
     missing = {str(each) for each in wanted.objects if before.lacks(each)}
     made = tuple(name for name in done.changed if name in missing)
     return Migrated(lacks.versions, done.changed, done.dropped, made, tuple(before.edited()))
+
+
+async def _apply(conn: Connection, step: Step) -> None:
+    """Raises RefusedByModel, which names the step and, where PostgreSQL says it, what depends on what it drops."""
+    try:
+        await conn.execute(step.sql)
+        await conn.execute(_SETTLE)
+    except LOCKED:
+        raise
+    except asyncpg.PostgresError as error:
+        if session.ends_connection(error):
+            raise
+        text = f"migration {step.version} ({step.name}) failed: {error.message or error}"
+        if isinstance(error, _IN_THE_WAY) and error.detail:  # of other errors it may be a row
+            text = f"{text}: {'; '.join(error.detail.splitlines())}"
+            raise errors.RefusedByModel(text, hint=FREE_THE_WAY, sqlstate=error.sqlstate or "") from error
+        raise errors.RefusedByModel(text, hint=error.hint or "", sqlstate=error.sqlstate or "") from error
 
 
 async def pending(conn: Connection, wanted: Schema) -> Pending:

@@ -41,11 +41,12 @@ async def borrowed(connections: Pool) -> AsyncIterator[Connection]:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """For a connection of one's own: what the server says no to leaves as an error of ours."""
+    """For a connection of one's own: what the server says no to leaves as an error of ours. A full disk or a statement
+    that was cancelled is a refusal, too: the server is there, and says so."""
     try:
         yield
     except session.Refusal as refusal:
-        if session.classify(refusal) is session.Trouble.GONE:
+        if session.ends_connection(refusal):
             raise DatabaseUnreachable("the server", session.reason_of(refusal)) from refusal
         raise told(refusal) from refusal
 

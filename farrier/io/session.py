@@ -60,6 +60,7 @@ _DATA = (
     "22",  # a value out of its range or form
     "23",  # a constraint
     "25",  # not in this state of the transaction
+    "2B",  # something depends on what is to be dropped
     "2F",  # a function failed,
     "38",  # in another language,
     "39",  # or answered what it must not
