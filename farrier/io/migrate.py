@@ -23,6 +23,7 @@ import structlog
 from farrier import __version__, errors
 from farrier.io import schema_files, schema_set, session, statements
 from farrier.io.patience import LOCKED, PATIENT, LockPatience, patiently
+from farrier.io.pool import CONNECTION_ERRORS
 from farrier.io.schema_files import BASELINE, Schema, Step
 from farrier.io.schema_set import FREE_THE_WAY
 
@@ -235,9 +236,9 @@ async def _alone(conn: Connection) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        if not conn.is_closed():
-            with anyio.move_on_after(_END_SECONDS, shield=True):
-                await conn.execute(_END)
+        # With a connection that was lost the session ended, or will.
+        with anyio.move_on_after(_END_SECONDS, shield=True), suppress(*CONNECTION_ERRORS):
+            await conn.execute(_END)
 
 
 async def becomes_migrator(conn: Connection) -> bool:

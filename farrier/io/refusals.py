@@ -41,14 +41,18 @@ async def borrowed(connections: Pool) -> AsyncIterator[Connection]:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """For a connection of one's own: what the server says no to leaves as an error of ours. A full disk or a statement
-    that was cancelled is a refusal, too: the server is there, and says so."""
+    """For a connection of one's own: what the server refuses, and a lost connection, leave as errors of ours. A
+    full disk or a statement that was cancelled is a refusal, too: the server is there, and says so."""
     try:
         yield
     except session.Refusal as refusal:
         if session.ends_connection(refusal):
             raise DatabaseUnreachable("the server", session.reason_of(refusal)) from refusal
         raise told(refusal) from refusal
+    except session.BROKEN as broken:
+        if not session.ends_connection(broken):
+            raise
+        raise DatabaseUnreachable("the server", session.reason_of_break(broken)) from broken
 
 
 def told(refusal: Exception) -> RefusedByModel:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from functools import partial
 
@@ -12,11 +13,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from farrier import errors
-from farrier.io import catalog, migrate, statements
+from farrier.config import DatabaseConfig
+from farrier.io import catalog, client, migrate, statements
 from farrier.io.patience import LockPatience
 from farrier.io.pool import Connection
 from farrier.io.schema_files import Schema
-from tests.support import pg, toys
+from tests.support import pg, proxy, toys
 
 TOY = "CREATE TABLE farrier.toy (id integer PRIMARY KEY);"
 TOY_WITH_NAME = "CREATE TABLE farrier.toy (id integer PRIMARY KEY, name text);"
@@ -345,3 +347,46 @@ async def test_a_table_that_somebody_keeps_locked_is_not_waited_for_in_front_of_
                 await migrate.migrate(conn, schema=SECOND, patience=HASTY)
             assert await columns(conn) == ["id"]
         assert (await migrate.migrate(conn, schema=SECOND, patience=HASTY)).versions == (2,)
+
+
+async def _migrate_as_an_operator(dsn: str, after: Callable[[Connection], Awaitable[None]]) -> None:
+    async with client.administrator(DatabaseConfig(dsn=dsn)) as conn:
+        await migrate.migrate(conn, schema=FIRST, after=after)
+
+
+async def test_a_connection_that_is_lost_in_a_migration_is_reported_with_what_to_do(empty_db: pg.Database) -> None:
+    async def lose(conn: Connection) -> None:
+        pid = await conn.fetchval("SELECT pg_backend_pid()")
+        async with empty_db.connect() as other:
+            await other.execute("SELECT pg_terminate_backend($1)", pid)
+
+    with pytest.raises(errors.DatabaseUnreachable, match=r"the migration.*whole or not at all.*run it again"):
+        await _migrate_as_an_operator(empty_db.dsn, lose)
+    async with empty_db.connect() as conn:
+        assert await columns(conn) == []
+        assert await migrate.migrate(conn, schema=FIRST)
+
+
+async def test_a_commit_without_a_reply_is_reported_with_what_to_do(empty_db: pg.Database) -> None:
+    async with proxy.before(empty_db.dsn) as between:
+
+        async def arm(_conn: Connection) -> None:
+            between.cut_after(b"COMMIT")
+
+        with pytest.raises(errors.DatabaseUnreachable, match=r"the migration.*whole or not at all.*run it again"):
+            await _migrate_as_an_operator(between.dsn, arm)
+    async with empty_db.connect() as conn:
+        assert await columns(conn) == ["id"]
+        assert not await migrate.migrate(conn, schema=FIRST)
+
+
+async def test_a_connection_that_is_lost_beside_a_migration_is_an_unreachable_database(empty_db: pg.Database) -> None:
+    async def check_after_a_loss() -> None:
+        async with client.administrator(DatabaseConfig(dsn=empty_db.dsn)) as conn, empty_db.connect() as other:
+            await other.execute("SELECT pg_terminate_backend($1)", await conn.fetchval("SELECT pg_backend_pid()"))
+            with suppress(asyncpg.PostgresError):
+                await migrate.check(conn)
+            await migrate.check(conn)
+
+    with pytest.raises(errors.DatabaseUnreachable):
+        await check_after_a_loss()
