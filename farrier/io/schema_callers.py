@@ -25,7 +25,7 @@ _DEFAULT = re.compile(r" DEFAULT .*")
 # What a caller receives, or may give any number of.
 _OTHER_MODE = re.compile(r"\b(?:OUT|INOUT|VARIADIC)\b")
 _VIEW = re.compile(r"CREATE OR REPLACE VIEW farrier\.\w+\s+AS\s(?P<query>.*)", re.DOTALL)
-_REVOKE = re.compile(r"REVOKE (.* ON .*) FROM (.*)")
+_REVOKE = re.compile(r"REVOKE (.* ON .*) FROM (.*?)(?: CASCADE)?$")
 
 
 class Signature(msgspec.Struct, frozen=True):
