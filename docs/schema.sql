@@ -5590,7 +5590,7 @@ GRANT SELECT ON
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;
 REVOKE EXECUTE ON FUNCTION farrier.grant_rights, farrier.grant_kind_rights, farrier.let_call, farrier.make_kind, farrier.forget_kind,
     farrier.grant_worker, farrier.revoke_worker
-    FROM farrier_controller;
+    FROM farrier_controller CASCADE;
 
 -- =====================================================================================================================
 -- Rights: farrier_intents
