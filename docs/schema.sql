@@ -72,7 +72,6 @@ CREATE TABLE IF NOT EXISTS farrier.schema_set (
     tables     text        NOT NULL,  -- hash of the baseline of the program that applied the set
     release    text        NOT NULL,  -- of that program
     server     integer     NOT NULL,  -- major version of PostgreSQL, on which schema_objects.definition depends
-    namespace  oid         NOT NULL,  -- of this schema: another one in a restored dump, which may word a definition differently
     applied_at timestamptz NOT NULL DEFAULT statement_timestamp()
 );
 
@@ -5129,7 +5128,7 @@ SELECT c.node_id, c.kind, c.state, c.substate, c.since, l.lasts AS state_limit,
   FROM (SELECT n.id AS node_id, 'node' AS kind, n.status AS state, '' AS substate, n.status_entered_at AS since, n.site, n.model
           FROM farrier.nodes n
         UNION ALL
-        SELECT n.id, 'management', n.management, '', n.management_entered_at, n.site, n.model
+        SELECT n.id, 'management' AS kind, n.management, '' AS substate, n.management_entered_at, n.site, n.model
           FROM farrier.nodes n
          WHERE n.status <> 'deleted'
         UNION ALL
@@ -5140,7 +5139,7 @@ SELECT c.node_id, c.kind, c.state, c.substate, c.since, l.lasts AS state_limit,
                  FROM farrier.node_onboardings o
                 WHERE n.live_workflow_kind = 'onboarding' AND o.id = n.live_workflow_id
                UNION ALL
-               SELECT 'decommission', d.status, d.stage, d.status_entered_at, d.stage_entered_at, d.mode_given_at
+               SELECT 'decommission' AS kind, d.status, d.stage, d.status_entered_at, d.stage_entered_at, d.mode_given_at
                  FROM farrier.node_decommissions d
                 WHERE n.live_workflow_kind = 'decommission' AND d.id = n.live_workflow_id) w ON true
          CROSS JOIN LATERAL (VALUES
@@ -5200,7 +5199,7 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
               x.attempt, x.next_attempt_at, x.failure_class, x.failure_detail, x.created_at
          FROM farrier.node_onboardings x WHERE x.node_id = n.id
        UNION ALL
-       SELECT 'decommission', x.id, x.mode, x.status, x.status_entered_at, x.stage, x.stage_entered_at,
+       SELECT 'decommission' AS kind, x.id, x.mode, x.status, x.status_entered_at, x.stage, x.stage_entered_at,
               x.attempt, x.next_attempt_at, x.failure_class, x.failure_detail, x.created_at
          FROM farrier.node_decommissions x WHERE x.node_id = n.id
        ORDER BY created_at DESC, id DESC LIMIT 1) w ON true

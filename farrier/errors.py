@@ -141,7 +141,8 @@ class SchemaEdited(SchemaError):
 
     def __init__(self, *, edited: Sequence[str]) -> None:
         super().__init__(
-            f"changed by hand in the database: {', '.join(edited)}; to set them right, run: farrier db migrate"
+            f"changed or dropped by hand in the database: {', '.join(edited)}; "
+            "to set them right, run: farrier db migrate"
         )
         self.edited = tuple(edited)
 

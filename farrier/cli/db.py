@@ -22,6 +22,11 @@ from farrier.io.pool import Single
 
 T = TypeVar("T")
 
+_NOT_COMPARABLE = (
+    "functions, views and triggers were applied on another major version of PostgreSQL: which are missing is known, "
+    "and not which were changed by hand; to make them comparable, run: farrier db migrate"
+)
+
 db = typer.Typer(
     no_args_is_help=True, add_completion=False, help="The database: schema, roles, and where the embedded one is."
 )
@@ -55,6 +60,8 @@ def check(settings: Config, as_json: output.AsJson = False) -> None:
     if as_json:
         output.json({**msgspec.structs.asdict(status), "same_machine": shared})
     status.require_current()
+    if not (as_json or status.comparable):
+        typer.echo(_NOT_COMPARABLE)
     if status.edited:
         raise SchemaEdited(edited=status.edited)
     if not as_json:

@@ -93,12 +93,14 @@ class Migrated(msgspec.Struct, frozen=True):
 
 class SchemaStatus(msgspec.Struct, frozen=True):
     """How a database stands to this program: the version of its tables (0 for one without a schema) and the one that is
-    needed, whether its set is this program's, and which objects were changed by hand since it was applied."""
+    needed, whether its set is this program's, and which objects were changed by hand since it was applied: only those
+    that were dropped, unless definitions are `comparable`."""
 
     found: int
     needed: int
     set_fits: bool
     edited: tuple[str, ...] = ()
+    comparable: bool = True
 
     def require_current(self) -> None:
         """Raises SchemaMissing unless program and database fit. What was edited by hand does not stop the program."""
@@ -193,7 +195,8 @@ async def inspect(conn: Connection, *, schema: Schema | None = None) -> SchemaSt
     status = await check(conn, schema=schema)
     if not status.found:
         return status
-    return msgspec.structs.replace(status, edited=tuple((await schema_set.state(conn)).edited()))
+    state = await schema_set.state(conn)
+    return msgspec.structs.replace(status, edited=tuple(state.edited()), comparable=state.comparable)
 
 
 async def create_roles(conn: Connection) -> None:

@@ -76,18 +76,16 @@ class State(msgspec.Struct, frozen=True):
     applied: Mapping[Key, str | None]
     found: Mapping[Key, str]
     hash: str | None  # of the set that was applied; None before the first
-    comparable: (
-        bool  # false after an upgrade of the server or in a restored dump: definitions may be worded differently
-    )
+    comparable: bool  # false on another major version of PostgreSQL, which may word definitions differently
 
     def edited(self) -> list[str]:
-        """The objects that were changed or dropped since they were applied, by hand or by another program."""
-        if not self.comparable:
-            return []
+        """The objects that were changed or dropped since they were applied, by hand or by another program; only those
+        that were dropped where definitions are not comparable."""
         return sorted(
             f"{kind} {name}"
             for (kind, name), definition in self.applied.items()
-            if kind != ObjectKind.RIGHTS and self.found.get((kind, name)) != definition
+            if kind != ObjectKind.RIGHTS
+            and ((kind, name) not in self.found or (self.comparable and self.found[kind, name] != definition))
         )
 
     def is_as(self, wanted: SchemaObject) -> bool:

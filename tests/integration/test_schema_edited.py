@@ -113,12 +113,18 @@ async def test_what_changes_nothing_of_the_set_is_no_edit_and_stays(conn: Connec
     await conn.execute("REVOKE SELECT ON farrier.seen FROM farrier_worker")
 
 
-async def test_after_an_upgrade_of_the_server_nothing_is_named_and_all_of_it_is_applied_again(conn: Connection) -> None:
+async def test_after_an_upgrade_of_the_server_what_is_missing_is_named_and_all_of_it_is_applied_again(
+    conn: Connection,
+) -> None:
     """Another major version may write a definition in another way."""
     before = await catalogs(conn)
     await conn.execute(f"{BODY}; {OLDER_SERVER}")
-    assert not await edited(conn)
-    (await migrate.check(conn, schema=SCHEMA)).require_current()
+    status = await migrate.inspect(conn, schema=SCHEMA)
+    assert (status.edited, status.comparable) == ((), False)
+    status.require_current()
+    await conn.execute("DROP VIEW farrier.all_seen; DROP TRIGGER touch ON farrier.toy")
+    assert sorted(await edited(conn)) == ["trigger toy.touch", "view all_seen"]
     assert set((await migrate.migrate(conn, schema=SCHEMA)).changed) == {str(each) for each in SCHEMA.objects}
     assert await catalogs(conn) == before
     assert not await migrate.migrate(conn, schema=SCHEMA)
+    assert (await migrate.inspect(conn, schema=SCHEMA)).comparable

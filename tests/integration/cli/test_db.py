@@ -123,12 +123,28 @@ async def test_what_was_edited_by_hand_fails_the_check_until_the_next_migration(
         """)
     named = ["function api_version", "trigger nodes.guard_status"]
     refused = await farrier("db", "check", ends=ExitCode.FAILED)
-    assert f"changed by hand in the database: {', '.join(named)}" in refused.err
+    assert f"changed or dropped by hand in the database: {', '.join(named)}" in refused.err
     assert "farrier db migrate" in refused.err
     assert (await farrier("db", "check", "--json", ends=ExitCode.FAILED)).json["edited"] == named
     await farrier("node", "list")  # nothing else is stopped by it
     await farrier("db", "migrate")
     assert "as this program needs it" in (await farrier("db", "check")).out
+
+
+async def test_after_an_upgrade_of_the_server_the_check_names_what_is_missing_and_says_what_it_cannot_compare(
+    farrier: Prompt, db: pg.Database
+) -> None:
+    async with db.connect() as conn:
+        await conn.execute(f"UPDATE farrier.schema_set SET server = server - 1; {EDIT}")
+        checked = (await farrier("db", "check")).out
+        assert "not which were changed by hand; to make them comparable, run: farrier db migrate" in checked
+        assert (await farrier("db", "check", "--json")).json["comparable"] is False
+        await conn.execute("DROP TRIGGER guard_status ON farrier.nodes")
+    refused = await farrier("db", "check", ends=ExitCode.FAILED)
+    assert "changed or dropped by hand in the database: trigger nodes.guard_status;" in refused.err
+    assert "not which were changed" in refused.out
+    await farrier("db", "migrate")
+    assert "not which were changed" not in (await farrier("db", "check")).out
 
 
 async def test_roles_get_their_rights_also_if_they_come_after_the_schema(farrier: Prompt, db: pg.Database) -> None:

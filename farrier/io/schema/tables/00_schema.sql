@@ -27,7 +27,6 @@ CREATE TABLE IF NOT EXISTS farrier.schema_set (
     tables     text        NOT NULL,  -- hash of the baseline of the program that applied the set
     release    text        NOT NULL,  -- of that program
     server     integer     NOT NULL,  -- major version of PostgreSQL, on which schema_objects.definition depends
-    namespace  oid         NOT NULL,  -- of this schema: another one in a restored dump, which may word a definition differently
     applied_at timestamptz NOT NULL DEFAULT statement_timestamp()
 );
 
