@@ -113,6 +113,39 @@ async def test_what_changes_nothing_of_the_set_is_no_edit_and_stays(conn: Connec
     await conn.execute("REVOKE SELECT ON farrier.seen FROM farrier_worker")
 
 
+CONSTANTS = r"""SELECT name, interval '1 day 02:00' AS i, timestamp '2026-03-04 05:06:07' AS t,
+    float8 '0.123456789' AS f, bytea '\x00ff' AS b, text 'a\b' AS s FROM farrier.toy"""
+WORDED = toys.schema({"view constants": CONSTANTS}, tables="CREATE TABLE farrier.toy (name text)")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "quote_all_identifiers = on",
+        "IntervalStyle = iso_8601",
+        "DateStyle = 'German, DMY'",
+        "extra_float_digits = -15",
+        "bytea_output = escape",
+        "standard_conforming_strings = off",
+        "TimeZone = 'Asia/Tokyo'",
+        "search_path = pg_catalog",
+    ],
+)
+@pytest.mark.parametrize("of", ["DATABASE", "ROLE"])
+async def test_a_setting_by_which_definitions_are_worded_is_no_edit(
+    every_server: pg.Server, of: str, setting: str
+) -> None:
+    async with every_server.database(template=None) as database:
+        async with database.connect() as conn:
+            await migrate.migrate(conn, schema=WORDED)
+            name = await conn.fetchval("SELECT current_database()")
+            setter = f"ALTER DATABASE {name}" if of == "DATABASE" else f"ALTER ROLE CURRENT_USER IN DATABASE {name}"
+            await conn.execute(f"{setter} SET {setting}")
+        async with database.connect() as conn:
+            assert not (await migrate.inspect(conn, schema=WORDED)).edited
+            assert not await migrate.migrate(conn, schema=WORDED)
+
+
 async def test_after_an_upgrade_of_the_server_what_is_missing_is_named_and_all_of_it_is_applied_again(
     conn: Connection,
 ) -> None:
