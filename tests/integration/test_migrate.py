@@ -136,6 +136,26 @@ async def test_a_migrator_that_connected_while_another_waited_for_its_turn_is_no
     assert answers == [False]
 
 
+@pytest.mark.parametrize(("of_the_same_login", "dead"), [(True, False), (False, True)])
+async def test_a_session_of_another_login_with_the_process_id_of_a_migrator_that_died_is_not_taken_for_it(
+    empty_db: pg.Database, of_the_same_login: bool, dead: bool
+) -> None:
+    """To a login that may not see when other logins' sessions began."""
+    async with empty_db.connect() as conn, empty_db.connect() as other:
+        await migrate.migrate(conn, schema=FIRST)
+        login = f"migrates_{await conn.fetchval('SELECT current_database()')}"
+        await conn.execute(f"CREATE ROLE {login}; GRANT USAGE ON SCHEMA farrier TO {login}")
+        await conn.execute(f"GRANT ALL ON farrier.migrator TO {login}")
+        await conn.execute(MIGRATES, await other.fetchval("SELECT pg_backend_pid()"))
+        if not of_the_same_login:
+            await conn.execute("UPDATE farrier.migrator SET login = 'of_one_that_died'")
+        await conn.execute(f"SET ROLE {login}")
+        try:
+            assert await migrate.becomes_migrator(conn) is dead
+        finally:
+            await conn.execute(f"RESET ROLE; DROP OWNED BY {login}; DROP ROLE {login}")
+
+
 async def test_no_other_login_keeps_a_migrator_waiting(empty_db: pg.Database) -> None:
     async with empty_db.connect() as conn, empty_db.connect() as other:
         await migrate.migrate(conn, schema=FIRST)
