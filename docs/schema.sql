@@ -76,7 +76,7 @@ CREATE TABLE IF NOT EXISTS farrier.schema_set (
 );
 
 -- The members of that set. An object that is listed here is farrier's: the next migration replaces it, or drops it if its set
--- lacks it.
+-- lacks it. Only the owner of the schema may write here, and roles to which an operator granted that.
 CREATE TABLE IF NOT EXISTS farrier.schema_objects (
     kind       text NOT NULL CHECK (kind IN ('function', 'view', 'trigger', 'rights')),
     name       text NOT NULL,  -- of its file; a trigger's is TABLE.TRIGGER
@@ -1243,7 +1243,7 @@ BEGIN
 END $$;
 
 -- Grants the rights that depend on the installed kinds: those on their tables (grant_kind_rights), and those on functions that
--- let_call recorded. Called by every migration and by farrier db roles. May be repeated.
+-- let_call recorded. Called by every migration and every installation of a kind. May be repeated.
 CREATE OR REPLACE FUNCTION farrier.grant_rights() RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1257,7 +1257,7 @@ BEGIN
 END $$;
 
 -- Lets a role call a function that no file in rights names, such as one of a kind, and records that in callable, from which
--- grant_rights grants it again. May be repeated. A role that does not exist yet gets the right when farrier db roles creates it.
+-- grant_rights grants it again. May be repeated. A role that does not exist yet gets the right from the first migration after it is created.
 CREATE OR REPLACE FUNCTION farrier.let_call(role_name text, function text) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -5542,7 +5542,8 @@ CREATE OR REPLACE TRIGGER wake_users AFTER INSERT ON farrier.ib_partitions
 -- Rights: 0_public
 -- =====================================================================================================================
 
--- PUBLIC has no rights. Each role of farrier sees the schema, the clock and the version of the API.
+-- PUBLIC has no rights. Each role of farrier sees the schema, the clock and the version of the API. Every migration executes these
+-- files, and revokes what the set before granted and this one does not; what an operator granted to any role stays.
 REVOKE ALL ON ALL TABLES IN SCHEMA farrier FROM PUBLIC;
 REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier FROM PUBLIC;
 GRANT USAGE ON SCHEMA farrier TO farrier_controller, farrier_intents, farrier_agent, farrier_worker, farrier_reader;

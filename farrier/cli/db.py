@@ -42,7 +42,8 @@ def migrate_(
     ] = False,
     as_json: output.AsJson = False,
 ) -> None:
-    """Bring the schema up to this program's version. May be run at any time, by any number at once."""
+    """Bring the schema up to this program's version, and give each role its rights. May be run at any time, by any
+    number at once."""
     if only_plan:
         planned = _administer(settings, schema_plan.plan)
         migration.show_plan(planned, as_json=as_json)
@@ -88,9 +89,13 @@ def schema(
 @db.command("roles")
 @with_settings
 def roles(settings: Config) -> None:
-    """Make the five roles of farrier where they are missing, and give them their rights. Needs CREATEROLE."""
-    _administer(settings, migrate.prepare_roles)
-    typer.echo("farrier_controller, farrier_intents, farrier_agent, farrier_worker and farrier_reader are there")
+    """Make the five roles of farrier where they are missing. Needs CREATEROLE. The next `farrier db migrate` gives them
+    their rights."""
+    _administer(settings, migrate.create_roles)
+    typer.echo(
+        "farrier_controller, farrier_intents, farrier_agent, farrier_worker and farrier_reader are there; "
+        "farrier db migrate gives them their rights"
+    )
 
 
 @db.command("url")

@@ -200,7 +200,8 @@ async def inspect(conn: Connection, *, schema: Schema | None = None) -> SchemaSt
 
 
 async def create_roles(conn: Connection) -> None:
-    """Make the roles that rights are granted to, where missing. Needs CREATEROLE only if one is missing."""
+    """Make the roles that rights are granted to, where missing; the next migration gives them their rights. Needs
+    CREATEROLE only if one is missing."""
     try:
         await conn.execute(_ROLES)
     except asyncpg.InsufficientPrivilegeError as refusal:
@@ -208,19 +209,6 @@ async def create_roles(conn: Connection) -> None:
             "roles of farrier are missing, and this user may not make them; run `farrier db roles` once as a "
             "user with CREATEROLE"
         ) from refusal
-
-
-async def prepare_roles(conn: Connection) -> None:
-    """Make the roles that are missing, and give all of them their rights if the schema is that of this program; with
-    any other, the migration will. May be called again."""
-
-    async def granted() -> None:
-        await conn.execute(_LOCK)
-        await schema_set.grant(conn, carried())
-
-    await create_roles(conn)
-    if (await check(conn)).set_fits:
-        await patiently(conn, "the rights of the roles", granted)
 
 
 @asynccontextmanager

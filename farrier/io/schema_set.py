@@ -154,6 +154,7 @@ async def apply(conn: Connection, schema: Schema, granted: Grants, *, new: bool,
     changed = [each for each in schema.objects if not before.is_as(each)]
     gone = before.gone(schema)
     if not (changed or gone or stepped) and before.hash == schema.set_hash:
+        await grant(conn, schema)
         return Applied()
     await conn.execute(_POSTPONE_BODIES)
     work = _Work(conn, schema, before.sources, still=new)

@@ -33,6 +33,7 @@ SCHEMA = toys.schema(
     },
     tables="CREATE TABLE farrier.toy (id integer DEFAULT farrier.one(1) CHECK (farrier.one(id) > 0), name text)",
 )
+MINE = "CREATE FUNCTION farrier.mine() RETURNS integer LANGUAGE sql AS 'SELECT 3'"
 BODY = "CREATE OR REPLACE FUNCTION farrier.two() RETURNS integer LANGUAGE sql AS 'SELECT 3'"
 OLDER_SERVER = "UPDATE farrier.schema_set SET server = server - 1"
 
@@ -96,7 +97,7 @@ async def test_what_is_edited_does_not_stop_the_program(conn: Connection) -> Non
     "by_hand",
     [
         "COMMENT ON FUNCTION farrier.one IS 'mine'; COMMENT ON VIEW farrier.seen IS 'mine'",
-        "CREATE FUNCTION farrier.mine() RETURNS integer LANGUAGE sql AS 'SELECT 3'",
+        f"{MINE}; REVOKE EXECUTE ON FUNCTION farrier.mine FROM PUBLIC",
         "CREATE VIEW farrier.mine AS SELECT farrier.two(), s.id FROM farrier.seen s",
         "CREATE TRIGGER mine BEFORE INSERT ON farrier.toy FOR EACH ROW EXECUTE FUNCTION farrier.touch()",
         "GRANT SELECT ON farrier.seen TO farrier_worker",

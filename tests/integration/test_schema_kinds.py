@@ -113,19 +113,3 @@ async def test_a_migration_and_an_installation_at_once_take_turns(db: pg.Databas
             await watch.execute("SELECT pg_advisory_unlock(7)")
         assert await watch.fetchval("SELECT to_regclass('farrier_crates.crates') IS NOT NULL")
         (await migrate.check(watch, schema=changed)).require_current()
-
-
-async def test_the_roles_and_a_migration_at_once_take_turns(db: pg.Database) -> None:
-    synced, end = anyio.Event(), anyio.Event()
-
-    async def sync_and_wait(conn: Connection) -> None:
-        await catalog.sync(conn)
-        synced.set()
-        await end.wait()
-
-    async with db.connect() as one, db.connect() as other, anyio.create_task_group() as group:
-        group.start_soon(partial(migrate.migrate, one, after=sync_and_wait))
-        await synced.wait()
-        group.start_soon(migrate.prepare_roles, other)
-        await db.until_blocked()
-        end.set()

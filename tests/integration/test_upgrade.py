@@ -118,14 +118,6 @@ async def test_after_an_upgrade_of_the_server_all_of_it_is_made_again_and_equals
     assert await catalogs(conn) == new
 
 
-async def test_the_rights_of_another_release_are_left_to_its_migration(conn: Connection) -> None:
-    """Roles may be made by another user, and before the release is applied."""
-    await migrate.migrate(conn, schema=releases.schema(VIEWS, release="0.0.9"))
-    before = await catalogs(conn)
-    await migrate.prepare_roles(conn)
-    assert await catalogs(conn) == before
-
-
 async def test_a_database_that_went_through_a_step_equals_a_new_one(every_server: pg.Server, conn: Connection) -> None:
     """But for the order of columns."""
     async with every_server.database(template=None) as database, database.connect() as fresh:

@@ -147,12 +147,27 @@ async def test_after_an_upgrade_of_the_server_the_check_names_what_is_missing_an
     assert "not which were changed" not in (await farrier("db", "check")).out
 
 
-async def test_roles_get_their_rights_also_if_they_come_after_the_schema(farrier: Prompt, db: pg.Database) -> None:
+async def test_each_migration_gives_every_role_its_rights(farrier: Prompt, db: pg.Database) -> None:
     async with db.connect() as conn:
         await conn.execute("REVOKE ALL ON farrier.intents FROM farrier_reader")
-    assert "farrier_reader" in (await farrier("db", "roles")).out
+        await conn.execute("REVOKE USAGE ON SCHEMA farrier FROM farrier_agent")
+    assert (await farrier("db", "migrate")).out == "nothing to migrate\n"
     async with db.connect() as conn:
         assert await conn.fetchval("SELECT has_table_privilege('farrier_reader', 'farrier.intents', 'SELECT')")
+        assert await conn.fetchval("SELECT has_schema_privilege('farrier_agent', 'farrier', 'USAGE')")
+
+
+async def test_a_user_that_may_only_make_roles_may_do_so_at_any_time(farrier: Prompt, db: pg.Database) -> None:
+    async with db.connect() as conn:
+        name = f"maker_in_{await conn.fetchval('SELECT current_database()')}"
+        await conn.execute(f"CREATE ROLE {name} CREATEROLE")
+        try:
+            maker = Prompt(FARRIER_DATABASE_DSN=f"{db.dsn}&options=-c%20role%3D{name}")
+            done = (await maker("db", "roles")).out
+            assert "farrier_reader" in done
+            assert "farrier db migrate gives them their rights" in done
+        finally:
+            await conn.execute(f"DROP ROLE {name}")
 
 
 async def test_a_reader_may_look_and_whoever_may_not_is_told_which_role_it_takes(

@@ -1,4 +1,5 @@
--- PUBLIC has no rights. Each role of farrier sees the schema, the clock and the version of the API.
+-- PUBLIC has no rights. Each role of farrier sees the schema, the clock and the version of the API. Every migration executes these
+-- files, and revokes what the set before granted and this one does not; what an operator granted to any role stays.
 REVOKE ALL ON ALL TABLES IN SCHEMA farrier FROM PUBLIC;
 REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier FROM PUBLIC;
 GRANT USAGE ON SCHEMA farrier TO farrier_controller, farrier_intents, farrier_agent, farrier_worker, farrier_reader;

@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS farrier.schema_set (
 );
 
 -- The members of that set. An object that is listed here is farrier's: the next migration replaces it, or drops it if its set
--- lacks it.
+-- lacks it. Only the owner of the schema may write here, and roles to which an operator granted that.
 CREATE TABLE IF NOT EXISTS farrier.schema_objects (
     kind       text NOT NULL CHECK (kind IN ('function', 'view', 'trigger', 'rights')),
     name       text NOT NULL,  -- of its file; a trigger's is TABLE.TRIGGER
