@@ -17,8 +17,8 @@
 -- schema                                          migrator, schema_steps, schema_set, schema_objects
 -- time                  9                         pulse, mends
 -- model                                           edges, initial_values, workflow_mapping, workflow_statuses,
---                                                 workflow_modes, actions, advice, constants, settings, clock_stops,
---                                                 limits
+--                                                 workflow_modes, contradictions, actions, advice, constants, settings,
+--                                                 clock_stops, limits
 -- schedule              9                     3   schedule, wake_requests, outcomes, locks
 -- history               3                         history, history_retention
 -- nodes                34          4         20   nodes, node_macs, node_bmcs, bmc_logins, node_identities
@@ -162,6 +162,14 @@ CREATE TABLE farrier.workflow_statuses (
 CREATE TABLE farrier.workflow_modes (
     mode      text    PRIMARY KEY,
     uses_maas boolean NOT NULL      -- a workflow of this mode asks MAAS for something
+);
+
+-- States of a machine in MAAS that contradict its node: drift takes a node in service out of it, and while such a state lasts a
+-- node that drift quarantined stays quarantined.
+CREATE TABLE farrier.contradictions (
+    state    text   PRIMARY KEY,  -- as in node_observations
+    statuses text[] NOT NULL,     -- of nodes in service that it contradicts
+    causes   text[] NOT NULL      -- of quarantines that last while the machine is in this state
 );
 
 -- The actions that an intent may ask for.
@@ -713,7 +721,7 @@ CREATE TABLE farrier.node_observations (
 CREATE INDEX node_observations_machine ON farrier.node_observations (site, system_id);
 CREATE INDEX node_observations_turn ON farrier.node_observations (site, read_at);
 CREATE INDEX node_observations_stale ON farrier.node_observations (site, stale_since) WHERE stale_since IS NOT NULL;
-CREATE INDEX node_observations_undeployed ON farrier.node_observations (site, read_at) WHERE state <> 'deployed';
+CREATE INDEX node_observations_state ON farrier.node_observations (site, state, read_at);
 
 -- =====================================================================================================================
 -- Tables: brakes
@@ -3187,9 +3195,9 @@ CREATE OR REPLACE FUNCTION farrier.maas_observation(node_id bigint, system_id te
 
 -- Returns the nodes that these readings affect, and locks their schedule rows in the order of ids: nodes whose reading differs
 -- from the stored one in a field that handlers decide on (telling), nodes whose workflow can see a first reading since its stage
--- began or since the region is another one, and nodes whose status the reading has contradicted for confirmed_after. The schedule
--- rows are locked before any observation is, as in a commit of nodes, so that the two cannot deadlock. A node without a schedule
--- row is left out.
+-- began or since the region is another one, and nodes whose machine the reading confirms to be in its state (confirmed_after). The
+-- schedule rows are locked before any observation is, as in a commit of nodes, so that the two cannot deadlock. A node without a
+-- schedule row is left out.
 CREATE OR REPLACE FUNCTION farrier.nodes_told(readings jsonb) RETURNS bigint[]
     LANGUAGE plpgsql
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -3201,7 +3209,6 @@ BEGIN
     SELECT coalesce(array_agg(c.node), '{}') INTO told
       FROM jsonb_to_recordset(readings) c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb)
       JOIN farrier.node_observations o ON o.node_id = c.node AND o.source = 'maas' AND o.system_id = c.system_id
-      JOIN farrier.nodes n ON n.id = o.node_id
       -- One row or none: by the key of the node, and by that of its workflow.
      CROSS JOIN LATERAL (SELECT (SELECT v.began_at FROM farrier.maas_motion v WHERE v.node_id = c.node) AS began_at OFFSET 0) m
       LEFT JOIN farrier.maas_regions r ON r.site = o.site
@@ -3210,8 +3217,7 @@ BEGIN
         OR (m.began_at IS NOT NULL AND ((o.read_at < m.began_at AND c.read_at >= m.began_at)
                                         OR o.read_at < r.since
                                         OR o.detail -> 'last_sync' IS DISTINCT FROM c.detail -> 'last_sync'))
-        OR (n.status IN ('active', 'offline', 'quarantined') AND c.state <> 'deployed'
-            AND o.read_at - o.since < enough AND c.read_at - o.since >= enough);
+        OR (o.read_at - o.since < enough AND c.read_at - o.since >= enough);
     RETURN ARRAY(SELECT s.id FROM farrier.schedule s WHERE s.kind = 'node' AND s.id = ANY (told) ORDER BY s.id FOR NO KEY UPDATE OF s);
 END $$;
 
@@ -5579,7 +5585,7 @@ GRANT SELECT, UPDATE ON farrier.settings TO farrier_controller;
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA farrier TO farrier_controller;
 GRANT SELECT ON
     farrier.migrator, farrier.schema_steps, farrier.schema_set, farrier.schema_objects,
-    farrier.edges, farrier.initial_values, farrier.workflow_mapping, farrier.workflow_statuses, farrier.workflow_modes, farrier.clock_stops,
+    farrier.edges, farrier.initial_values, farrier.workflow_mapping, farrier.workflow_statuses, farrier.workflow_modes, farrier.clock_stops, farrier.contradictions,
     farrier.constants, farrier.actions, farrier.advice, farrier.task_types,
     farrier.kinds, farrier.kind_states, farrier.kind_actions, farrier.callable,
     farrier.locks, farrier.history, farrier.history_retention,

@@ -20,6 +20,7 @@ from farrier.model import (
     actions,
     bmc,
     edges,
+    expected,
     failures,
     health,
     identity,
@@ -43,6 +44,7 @@ _WORKFLOW_MODES = statements.load("catalog/workflow_modes")
 _WORKFLOW_STATUSES = statements.load("catalog/workflow_statuses")
 _ACTIONS = statements.load("catalog/actions")
 _CLOCK_STOPS = statements.load("catalog/clock_stops")
+_CONTRADICTIONS = statements.load("catalog/contradictions")
 _ADVICE = statements.load("catalog/advice")
 _TASK_TYPES = statements.load("catalog/task_types")
 _MAKE_KIND = statements.load("schema/make_kind")
@@ -64,6 +66,7 @@ async def sync(conn: Connection) -> None:
         await conn.execute(_INITIAL_VALUES, *_columns(_initial_values(), width=3))
         await conn.execute(_MAPPING, *_columns(_mapping(), width=3))
         await conn.execute(_CLOCK_STOPS, *_columns(_clock_stops(), width=4))
+        await conn.execute(_CONTRADICTIONS, *_columns(_contradictions(), width=3))
         await conn.execute(_WORKFLOW_MODES, *_columns(_workflow_modes(), width=2))
         await conn.execute(_WORKFLOW_STATUSES, *_columns(_workflow_statuses(), width=5))
         await _sync_actions(conn)
@@ -145,6 +148,12 @@ def _mapping() -> list[tuple[str, ...]]:
     """(kind, workflow status, node status); `none` in both where no workflow is live."""
     pairs = ((row.kind, row.workflow_status, row.node_status) for row in mapping.ROWS)
     return [*pairs, *(("none", "none", status) for status in sorted(mapping.WITHOUT_WORKFLOW))]
+
+
+def _contradictions() -> list[tuple[str, ...]]:
+    """(state, statuses, causes), with blanks between."""
+    found = expected.contradictions()
+    return [(each.state, " ".join(sorted(each.statuses)), " ".join(sorted(each.causes))) for each in found]
 
 
 def _workflow_modes() -> list[tuple[Any, ...]]:

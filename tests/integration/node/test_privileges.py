@@ -49,6 +49,7 @@ OF_THE_MODEL = (
     "workflow_mapping",
     "workflow_statuses",
     "clock_stops",
+    "contradictions",
     "workflow_modes",
     "task_types",
     "actions",

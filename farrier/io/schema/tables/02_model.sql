@@ -41,6 +41,14 @@ CREATE TABLE farrier.workflow_modes (
     uses_maas boolean NOT NULL      -- a workflow of this mode asks MAAS for something
 );
 
+-- States of a machine in MAAS that contradict its node: drift takes a node in service out of it, and while such a state lasts a
+-- node that drift quarantined stays quarantined.
+CREATE TABLE farrier.contradictions (
+    state    text   PRIMARY KEY,  -- as in node_observations
+    statuses text[] NOT NULL,     -- of nodes in service that it contradicts
+    causes   text[] NOT NULL      -- of quarantines that last while the machine is in this state
+);
+
 -- The actions that an intent may ask for.
 CREATE TABLE farrier.actions (
     action       text    PRIMARY KEY,
