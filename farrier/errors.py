@@ -108,10 +108,10 @@ class SchemaTooNew(SchemaError):
     exit_code = ExitCode.SCHEMA_TOO_NEW
 
     def __init__(self, *, found: int, known: int, release: str) -> None:
-        super().__init__(
-            f"the database has schema version {found} of farrier {release}, this program knows {known} at most; "
-            "upgrade farrier"
-        )
+        what = f"has schema version {found} of farrier {release}, this program knows {known} at most"
+        if found <= known:
+            what = f"was migrated by farrier {release}, this program is an older release"
+        super().__init__(f"the database {what}; upgrade farrier")
         self.found = found
         self.known = known
 
