@@ -189,6 +189,22 @@ async def test_a_reader_may_look_and_whoever_may_not_is_told_which_role_it_takes
     assert "farrier_intents" in refused.err
 
 
+@pytest.mark.parametrize("command", [("db", "check"), ("db", "migrate"), ("kind", "remove", "crate")], ids=" ".join)
+async def test_work_on_the_schema_that_the_user_may_not_do_is_refused_with_whose_it_is(
+    farrier: Prompt, db: pg.Database, command: tuple[str, ...]
+) -> None:
+    reader = Prompt(FARRIER_DATABASE_DSN=f"{db.dsn}&options=-c%20role%3Dfarrier_reader")
+    refused = await reader(*command, ends=ExitCode.REFUSED)
+    assert "permission denied" in refused.err
+    assert "the owner of the schema farrier" in refused.err
+    assert "farrier_intents" not in refused.err
+
+
+async def test_the_daemon_s_role_may_check_the_schema(db: pg.Database) -> None:
+    daemon = Prompt(FARRIER_DATABASE_DSN=f"{db.dsn}&options=-c%20role%3Dfarrier_controller")
+    assert "as this program needs it" in (await daemon("db", "check")).out
+
+
 async def test_the_role_for_intents_may_register_and_ask(farrier: Prompt, db: pg.Database) -> None:
     asking = Prompt(FARRIER_DATABASE_DSN=f"{db.dsn}&options=-c%20role%3Dfarrier_intents")
     await asking("node", "add", "gpu-1")
