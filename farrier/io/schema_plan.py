@@ -110,7 +110,7 @@ class _Planning:
             would=Migrated(
                 self._lacks.versions,
                 changed=tuple(map(str, self._changed)),
-                dropped=tuple(f"{kind} {name}" for kind, name in self._gone),
+                dropped=self._now.dropped(self._wanted),
                 made=tuple(str(each) for each in self._changed if self._now.lacks(each)),
                 edited=tuple(self._edited),
             ),
@@ -144,8 +144,7 @@ class _Planning:
             stops = (f"{each}{old} becomes {new}",)
         if self._now.lacks(each):
             return _Effect(stops=stops)
-        as_recorded = self._now.comparable and str(each) not in self._edited
-        if as_recorded and old is not None and new is not None:
+        if each.name in self._now.unaltered and old is not None and new is not None:
             return _Effect(made_anew=not new.replaces(old), stops=stops)
         return _Effect(made_anew=True, unless="its parameters and its result are those of its file", stops=stops)
 
@@ -206,6 +205,9 @@ class _Planning:
         uses it."""
         gone = await self._detached()
         found: dict[Obstacle, None] = {}
+        for description, identity in self._now.by_hand.items():
+            rows = await self._conn.fetch(_DEPENDENTS, ObjectKind.FUNCTION, identity)
+            found |= dict.fromkeys(self._obstacles(rows, description))
         for key in self._gone:
             found |= dict.fromkeys(await self._foreign(key, ""))
         for each, effect in effects:
@@ -231,11 +233,14 @@ class _Planning:
 
     async def _foreign(self, key: Key, unless: str) -> list[Obstacle]:
         """What is not farrier's and depends on an object. A step may end that."""
-        unless = unless or self._changed_by_a_step()
         kind, name = key
+        return self._obstacles(await self._dependents(key), f"{kind} {name}", unless)
+
+    def _obstacles(self, dependents: Sequence[asyncpg.Record], dropped: str, unless: str = "") -> list[Obstacle]:
+        unless = unless or self._changed_by_a_step()
         return [
-            Obstacle(row["description"], f"{kind} {name}", unless)
-            for row in await self._dependents(key)
+            Obstacle(row["description"], dropped, unless)
+            for row in dependents
             if not self._is_ours((row["kind"], row["name"]))
         ]
 
@@ -253,7 +258,8 @@ class _Planning:
     async def _dependents(self, key: Key) -> list[asyncpg.Record]:
         kind, name = key
         rows = await self._conn.fetch(_IDENTITIES, kind, name)
-        return [found for row in rows for found in await self._conn.fetch(_DEPENDENTS, kind, row["identity"])]
+        identities = [row["identity"] for row in rows if row["identity"] not in self._now.by_hand.values()]
+        return [found for each in identities for found in await self._conn.fetch(_DEPENDENTS, kind, each)]
 
     def _is_ours(self, key: Key) -> bool:
         return key in self._now.sources or any((each.kind, each.name) == key for each in self._wanted.objects)

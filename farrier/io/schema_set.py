@@ -29,6 +29,7 @@ Grants = Sequence[asyncpg.Record]
 
 _DEFINITIONS = statements.load("schema/definitions")
 _OBJECTS = statements.load("schema/objects")
+_FUNCTIONS = statements.load("schema/functions")
 _APPLIED_SET = statements.load("schema/applied_set")
 _RECORD_SET = statements.load("schema/record_set")
 _FORGET_OBJECTS = statements.load("schema/forget_objects")
@@ -76,6 +77,8 @@ class State(msgspec.Struct, frozen=True):
     applied: Mapping[Key, str | None]
     found: Mapping[Key, str]
     hash: str | None  # of the set that was applied; None before the first
+    unaltered: frozenset[str]  # the functions whose parameters and result are those that were recorded
+    by_hand: Mapping[str, str]  # other functions of the same names: descriptions, and identities in statements
     comparable: bool  # false on another major version of PostgreSQL, which may word definitions differently
 
     def edited(self) -> list[str]:
@@ -106,16 +109,23 @@ class State(msgspec.Struct, frozen=True):
         """What the set before had and this one lacks."""
         return sorted(self.sources.keys() - {(each.kind, each.name) for each in schema.objects})
 
+    def dropped(self, schema: Schema) -> tuple[str, ...]:
+        """What goes with this set: what it lacks, and what was made by hand under the name of a function."""
+        return (*(f"{kind} {name}" for kind, name in self.gone(schema)), *self.by_hand)
+
 
 async def state(conn: Connection) -> State:
     """What is there now. Writes nothing."""
     recorded = await conn.fetch(_OBJECTS)
     applied_set = await conn.fetchrow(_APPLIED_SET)
+    functions = await conn.fetch(_FUNCTIONS)
     return State(
         sources={(row["kind"], row["name"]): row["source"] for row in recorded},
         applied={(row["kind"], row["name"]): row["definition"] for row in recorded},
         found=await _found(conn),
         hash=None if applied_set is None else applied_set["hash"],
+        unaltered=frozenset(row["name"] for row in functions if row["as_recorded"]),
+        by_hand={row["description"]: row["identity"] for row in functions if row["by_hand"]},
         comparable=applied_set is not None and applied_set["comparable"],
     )
 
@@ -176,7 +186,7 @@ async def apply(conn: Connection, schema: Schema, granted: Grants, *, new: bool,
     await _revoke(conn, before, schema)
     await grant(conn, schema)
     await record(conn, schema)
-    return Applied(tuple(map(str, changed)), tuple(f"{kind} {name}" for kind, name in gone))
+    return Applied(tuple(map(str, changed)), before.dropped(schema))
 
 
 async def _grant_again(conn: Connection, granted: Grants) -> None:

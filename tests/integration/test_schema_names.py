@@ -12,6 +12,7 @@ from farrier.io.pool import Connection
 from farrier.io.schema_files import Schema
 from tests.support import pg, toys
 from tests.support.catalogs import places
+from tests.support.plans import planned_and_done
 
 TABLE = "CREATE TABLE farrier.toy (id integer PRIMARY KEY, name text)"
 SET = {"touch": toys.touch()}
@@ -120,3 +121,58 @@ async def test_a_name_that_a_step_frees_is_not_in_the_way(conn: Connection) -> N
     plan.require_free_way()
     await migrate.migrate(conn, schema=wanted)
     assert await conn.fetchval("SELECT farrier.f()") == 1
+
+
+BY_HAND = "CREATE FUNCTION farrier.f(x text) RETURNS text RETURN x;"
+F_EDITED = "CREATE OR REPLACE FUNCTION farrier.f() RETURNS integer LANGUAGE sql AS $$ SELECT 2 $$;"
+
+
+@pytest.mark.parametrize(
+    ("by_hand", "wanted", "dropped"),
+    [
+        (BY_HAND, F, ("function f(text)",)),
+        (BY_HAND, schema({"f": "SELECT 2"}), ("function f(text)",)),
+        (BY_HAND, schema({"f": toys.f("a integer")}), ("function f(text)",)),
+        (BY_HAND, schema({"f": toys.f("x text", "text", "SELECT $1")}), ("function f(text)",)),
+        (BY_HAND, schema(), ("function f", "function f(text)")),
+        (f"{BY_HAND} {F_EDITED}", F, ("function f(text)",)),
+        (f"{BY_HAND} UPDATE farrier.schema_set SET server = server - 1", F, ("function f(text)",)),
+        (
+            f"{BY_HAND} CREATE FUNCTION farrier.f(x date) RETURNS date RETURN x",
+            F,
+            ("function f(date)", "function f(text)"),
+        ),
+        (F_EDITED, F, ()),
+        (F_EDITED, schema({"f": toys.f("a integer")}), ()),
+        (f"DROP FUNCTION farrier.f(); {BY_HAND}", F, ()),
+    ],
+    ids=[
+        "unchanged",
+        "another body",
+        "other parameters",
+        "its own parameters",
+        "no such function any more",
+        "edited too",
+        "another server",
+        "two",
+        "edited only",
+        "edited only, other parameters",
+        "instead of it",
+    ],
+)
+async def test_a_function_of_an_operator_that_is_dropped_with_one_of_farrier_is_in_the_plan_and_in_the_report(
+    conn: Connection, by_hand: str, wanted: Schema, dropped: tuple[str, ...]
+) -> None:
+    await migrate.migrate(conn, schema=F)
+    await conn.execute(by_hand)
+    assert (await planned_and_done(conn, wanted)).would.dropped == dropped
+    assert not await migrate.migrate(conn, schema=wanted)
+
+
+async def test_what_depends_on_a_function_that_is_dropped_with_one_of_farrier_is_in_the_way(conn: Connection) -> None:
+    await migrate.migrate(conn, schema=F)
+    await conn.execute(f"{BY_HAND} CREATE SCHEMA theirs; CREATE VIEW theirs.v AS SELECT farrier.f('a')")
+    (obstacle,) = (await schema_plan.plan(conn, schema=F)).in_the_way
+    assert str(obstacle) == "view theirs.v depends on function f(text), which has to be dropped or made anew"
+    with pytest.raises(errors.RefusedByModel, match=r"view theirs\.v depends on it"):
+        await migrate.migrate(conn, schema=F)
