@@ -82,6 +82,7 @@ CREATE TABLE IF NOT EXISTS farrier.schema_objects (
     name       text NOT NULL,  -- of its file; a trigger's is TABLE.TRIGGER
     source     text NOT NULL,  -- text of its file
     definition text,           -- hash of the definition that the server made of it; null for rights
+    signature  text,           -- parameters and result of a function, as the server words them; null for others
     PRIMARY KEY (kind, name)
 );
 
