@@ -9,7 +9,7 @@ import anyio
 import msgspec
 import pytest
 
-from farrier import wiring
+from farrier import errors, wiring
 from farrier.handlers.resource import Extension
 from farrier.io import catalog, kinds, migrate
 from farrier.io.pool import Connection
@@ -97,6 +97,19 @@ async def test_a_kind_gets_the_triggers_that_a_new_make_kind_makes(conn: Connect
     await migrate.migrate(conn, schema=next_release(make_kind=STRICTER), after=catalog.sync)
     made = {row[0]: row[1] for row in await conn.fetch(TRIGGERS)}
     assert "WHEN" not in made["enter_state"]
+
+
+async def test_a_table_that_lost_its_defaults_with_the_schema_is_refused_with_what_restores_it(
+    conn: Connection,
+) -> None:
+    await kinds.install(conn, wiring.installable(CRATE))
+    await conn.execute("DROP SCHEMA farrier CASCADE")
+    await migrate.migrate(conn, after=catalog.sync)
+    with pytest.raises(errors.RefusedByModel, match=r"farrier_crates\.crates lacks defaults") as refused:
+        await kinds.install(conn, wiring.installable(CRATE))
+    assert "created_at SET DEFAULT farrier.now()" in str(refused.value)
+    await conn.execute(str(refused.value).partition("what it lost: ")[2].removesuffix(")"))
+    assert await kinds.install(conn, wiring.installable(CRATE))
 
 
 async def test_a_migration_and_an_installation_at_once_take_turns(db: pg.Database) -> None:
