@@ -26,7 +26,7 @@
 -- agents               12                     1   bootstrap_tokens, node_agents
 -- tasks                18                         task_types, node_tasks, workers
 -- intents               5                     3   intents
--- maas                 14          1          3   maas_regions, node_observations
+-- maas                 13          1          3   maas_regions, node_observations
 -- brakes                5          1              departures, brakes, brake_lifts
 -- kinds                22                     1   kinds, kind_states, kind_actions, resources, callable
 -- requests              6                     3   resource_intents
@@ -3230,13 +3230,6 @@ BEGIN
     RAISE EXCEPTION 'maas_id % is no system id of MAAS', quote_literal(left(NEW.maas_id, 64))
         USING ERRCODE = 'FR400', HINT = 'It has letters and digits alone, mostly six; the host name is something else.';
 END $$;
-
--- Returns why a site's region may not be the one that has our machines, so that no workflow asks anything of it: machines are
--- missing from it, it refuses the key, or it was not read since it got its URL. Null if there is no doubt.
-CREATE OR REPLACE FUNCTION farrier.region_doubt(site text) RETURNS text
-    LANGUAGE sql STABLE
-    RETURN (SELECT CASE WHEN r.failure IN ('absent', 'auth') OR r.username IS NULL THEN coalesce(r.last_error, 'nobody has read it yet') END
-              FROM farrier.maas_regions r WHERE r.site = $1);
 
 -- Returns when the region of a site could not be read, as JSON [{began_at, ended_at}]: that time counts against no stage. Covers
 -- a week, which is longer than any stage waits, and of it the last hundred changes of state.

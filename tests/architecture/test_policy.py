@@ -58,7 +58,6 @@ ASKED = "sla.Fact.MANAGE_ASKED or HAS_MODE"
 LOOKS_WHAT_WAS_ASKED = re.compile(r"asked_at' IS\b|\bmode IS\b")
 
 EXCEPT: Mapping[tuple[str, str], str] = {
-    ("node/load.sql", "workflow.OnboardingMode but OUTSIDE_MAAS"): "each of the two proves something else",
     ("tables/08_tasks.sql", "node.LIVE_TASKS"): "constraints look at no table; see ENUMERATIONS",
     ("tasks/take_task.sql", "node.LIVE_TASKS"): "it makes a dispatched task of a queued one",
     ("nodes/still_clocks.sql", ASKED): "the one place",
