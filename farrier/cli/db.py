@@ -56,7 +56,10 @@ def migrate_(
 @with_settings
 def check(settings: Config, as_json: output.AsJson = False) -> None:
     """Say whether schema and program fit: exit code 0; 1 for an older schema, or one that was edited by hand; 5 for a
-    newer one. Names what was edited, and nodes that recorded the same machine."""
+    newer one. Names functions, views and triggers that were edited, and nodes that recorded the same machine. Does not
+    look at columns, defaults, constraints and indexes of tables, at rights, or at triggers of kinds: `farrier db
+    migrate` restores rights and what its own kinds lack, `farrier kind install` what another kind lacks, and
+    `farrier db schema` prints the tables as they should be."""
     status, shared = _administer(settings, _checked)
     if as_json:
         output.json({**msgspec.structs.asdict(status), "same_machine": shared})

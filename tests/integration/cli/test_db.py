@@ -157,6 +157,31 @@ async def test_each_migration_gives_every_role_its_rights(farrier: Prompt, db: p
         assert await conn.fetchval("SELECT has_schema_privilege('farrier_agent', 'farrier', 'USAGE')")
 
 
+@pytest.mark.parametrize(
+    ("lose", "there"),
+    [
+        (
+            "DROP TRIGGER enter_state ON farrier.network_segments",
+            "SELECT count(*) > 0 FROM pg_trigger WHERE tgrelid = 'network_segments'::regclass AND tgname ~ '^enter_'",
+        ),
+        (
+            "DROP INDEX farrier.network_segment_live_name",
+            "SELECT to_regclass('farrier.network_segment_live_name') IS NOT NULL",
+        ),
+    ],
+    ids=["trigger", "index"],
+)
+async def test_what_a_kind_of_farrier_lacks_is_not_seen_by_the_check_and_made_by_each_migration(
+    farrier: Prompt, db: pg.Database, lose: str, there: str
+) -> None:
+    async with db.connect() as conn:
+        assert await conn.fetchval(there)
+        await conn.execute(lose)
+        await farrier("db", "check")
+        await farrier("db", "migrate")
+        assert await conn.fetchval(there)
+
+
 async def test_a_user_that_may_only_make_roles_may_do_so_at_any_time(farrier: Prompt, db: pg.Database) -> None:
     async with db.connect() as conn:
         name = f"maker_in_{await conn.fetchval('SELECT current_database()')}"
