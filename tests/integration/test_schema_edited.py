@@ -97,7 +97,7 @@ async def test_what_is_edited_does_not_stop_the_program(conn: Connection) -> Non
     "by_hand",
     [
         "COMMENT ON FUNCTION farrier.one IS 'mine'; COMMENT ON VIEW farrier.seen IS 'mine'",
-        f"{MINE}; REVOKE EXECUTE ON FUNCTION farrier.mine FROM PUBLIC",
+        MINE,
         "CREATE VIEW farrier.mine AS SELECT farrier.two(), s.id FROM farrier.seen s",
         "CREATE TRIGGER mine BEFORE INSERT ON farrier.toy FOR EACH ROW EXECUTE FUNCTION farrier.touch()",
         "GRANT SELECT ON farrier.seen TO farrier_worker",

@@ -223,6 +223,22 @@ async def test_nothing_is_granted_to_everybody(conn: Connection, made: str) -> N
     assert await rights(conn, "public") == set()
 
 
+@pytest.mark.parametrize("after", [F, F_REPLACED, F_ANEW], ids=["unchanged", "in place", "anew"])
+async def test_what_an_operator_made_in_the_schema_keeps_the_rights_that_it_has(conn: Connection, after: str) -> None:
+    every = "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;\n"
+    await migrate.migrate(conn, schema=schema())
+    await conn.execute("""
+        CREATE FUNCTION farrier.mine() RETURNS integer RETURN 1;
+        CREATE TABLE farrier.my_table (); CREATE VIEW farrier.my_view AS SELECT 1 AS one;
+        GRANT SELECT ON farrier.my_table, farrier.my_view, farrier.toy, farrier.seen TO PUBLIC;
+        CREATE FUNCTION farrier.not_for_all() RETURNS integer RETURN 1;
+        REVOKE EXECUTE ON FUNCTION farrier.not_for_all FROM PUBLIC;
+    """)
+    await migrate.migrate(conn, schema=schema({"f": after}, granted={"farrier_controller": every}))
+    assert await rights(conn, "public") == {"EXECUTE on mine", "SELECT on my_table", "SELECT on my_view"}
+    assert await rights(conn, "farrier_controller") == {"EXECUTE on f", "EXECUTE on grant_rights"}
+
+
 @pytest.fixture
 async def owner(conn: Connection) -> AsyncIterator[str]:
     """An ordinary user, to whom the schema belongs."""
