@@ -9,7 +9,6 @@ and nothing has changed then.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -44,7 +43,7 @@ _GRANTS = statements.load("schema/grants")
 _REVOKE = statements.load("schema/revoke")
 _KINDS_MADE = statements.load("schema/kinds_made")
 _MAKE_KIND = statements.load("schema/make_kind")
-_OWN = statements.load("schema/own")
+_RIGHTS = statements.load("schema/rights")
 _GRANT_RIGHTS = statements.load("schema/grant_rights")
 _TRIGGERS_OF_KINDS = statements.load("schema/triggers_of_kinds")
 _IDENTITIES = statements.load("schema/identities")
@@ -66,8 +65,6 @@ _GONE = (
     asyncpg.UndefinedColumnError,
     asyncpg.UndefinedObjectError,
 )
-
-_ALL = re.compile(r"\bALL (TABLES|FUNCTIONS) IN SCHEMA farrier\b")
 
 FREE_THE_WAY = "Drop what depends on it, migrate, and make it again."
 # Makes the triggers of tables of kinds, which no file names.
@@ -218,10 +215,9 @@ async def grant(conn: Connection, schema: Schema) -> None:
     """Give every role its rights, in the caller's transaction. May be called again. What a file grants or revokes on
     all tables or functions is named: an operator may have others in the same schema."""
     relations = [*(name for each in schema.tables for name in each.tables), *schema.names(ObjectKind.VIEW)]
-    (own,) = await conn.fetch(_OWN, schema.names(ObjectKind.FUNCTION), relations)
-    for each in schema.objects:
-        if each.kind is ObjectKind.RIGHTS:
-            await conn.execute(_ALL.sub(lambda found: own[found[1]], each.source))
+    sources = [each.source for each in schema.objects if each.kind is ObjectKind.RIGHTS]
+    for row in await conn.fetch(_RIGHTS, sources, schema.names(ObjectKind.FUNCTION), relations):
+        await conn.execute(row["statements"])
     await conn.execute(_GRANT_RIGHTS)
 
 
