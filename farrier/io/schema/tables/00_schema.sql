@@ -23,7 +23,7 @@ CREATE TABLE IF NOT EXISTS farrier.schema_steps (
 -- One row: the set of functions, views, triggers and rights that was applied last.
 CREATE TABLE IF NOT EXISTS farrier.schema_set (
     only_one   boolean     PRIMARY KEY DEFAULT true CHECK (only_one),
-    hash       text        NOT NULL,  -- of the texts in schema_objects
+    hash       text        NOT NULL,  -- of the sources in schema_objects, and of the comments in the baseline
     tables     text        NOT NULL,  -- hash of the baseline of the program that applied the set
     release    text        NOT NULL,  -- of that program
     server     integer     NOT NULL,  -- major version of PostgreSQL, on which schema_objects.definition depends
