@@ -68,7 +68,7 @@ CREATE TABLE IF NOT EXISTS farrier.schema_steps (
 -- One row: the set of functions, views, triggers and rights that was applied last.
 CREATE TABLE IF NOT EXISTS farrier.schema_set (
     only_one   boolean     PRIMARY KEY DEFAULT true CHECK (only_one),
-    hash       text        NOT NULL,  -- of the texts in schema_objects
+    hash       text        NOT NULL,  -- of the sources in schema_objects, and of the comments in the baseline
     tables     text        NOT NULL,  -- hash of the baseline of the program that applied the set
     release    text        NOT NULL,  -- of that program
     server     integer     NOT NULL,  -- major version of PostgreSQL, on which schema_objects.definition depends
@@ -211,7 +211,7 @@ CREATE TABLE farrier.settings (
 
 -- What stops the clock of a limit: it does not run in this state while the fact has this value; see still_clocks.
 CREATE TABLE farrier.clock_stops (
-    kind  text NOT NULL,  -- node, management, onboarding or decommission
+    kind  text NOT NULL,  -- node, management or onboarding
     state text NOT NULL,
     fact  text NOT NULL,  -- management, manage_asked, onboarding (status of the newest) or has_mode
     value text NOT NULL,
@@ -539,7 +539,7 @@ CREATE TABLE farrier.node_decommissions (
     upstream          jsonb       NOT NULL DEFAULT '{}',           -- what its stages did in MAAS and have to remember
                                                                    -- (farrier.model.node.Upstream)
     mark              text        NOT NULL DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 16),
-                                                                   -- by which its requests are recognised in MAAS
+                                                                   -- random; by which its requests are recognised in MAAS
     created_at        timestamptz NOT NULL DEFAULT farrier.now(),
     ended_at          timestamptz                                  -- null while it is live; set by a trigger, with the status
 );
@@ -875,8 +875,8 @@ CREATE TABLE farrier.number_pools (
 CREATE TABLE farrier.pool_numbers (
     pool   text    NOT NULL REFERENCES farrier.number_pools,
     number integer NOT NULL,
-    kind   text    NOT NULL,  -- of the resource that has it
-    id     bigint  NOT NULL,  -- of the resource that has it
+    kind   text    NOT NULL,  -- kind of the resource that has the number
+    id     bigint  NOT NULL,  -- id of that resource
     PRIMARY KEY (pool, number)
 );
 CREATE INDEX pool_numbers_holder ON farrier.pool_numbers (kind, id);
@@ -1072,7 +1072,7 @@ BEGIN
     RETURN one;
 END $$;
 
--- Returns the versions of the intent API that this database accepts. Public: every role of farrier may call it.
+-- Returns the versions of the intent API that this database accepts. Every role of farrier may call it.
 CREATE OR REPLACE FUNCTION farrier.api_version(OUT api_min integer, OUT api_max integer)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp
     RETURN ((farrier.read_constants()).api_min, (farrier.read_constants()).api_max);
@@ -1164,8 +1164,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Returns what is wrong with the parameters of an action, as a sentence, or null. spec is actions.params or kind_actions.params:
--- fields (a rule by name), any_of (at least one of these is required), needs (a flag that is true requires another parameter).
+-- Returns a sentence about the first fault in the parameters of an action; null if there is none. spec is actions.params or
+-- kind_actions.params: `fields` has a rule for each parameter, `any_of` the parameters of which at least one is required, and
+-- `needs` the parameter that another one requires when it is true.
 CREATE OR REPLACE FUNCTION farrier.params_fault(spec jsonb, params jsonb) RETURNS text
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1718,8 +1719,8 @@ CREATE OR REPLACE FUNCTION farrier.prune_history(
       LEFT JOIN (SELECT * FROM looked ORDER BY at DESC, id DESC, version DESC, kind DESC, layer DESC LIMIT 1) l ON true;
 $$;
 
--- Records the first row of a layer in history: from nothing to its first value, and who caused it. The controller and the token
--- of such a row are zero. Runs with the rights of its caller, a function of the owner: no role may insert into history.
+-- Records the first value of a layer of a resource in history, with its cause. The row has no from_value, and its controller and
+-- token are zero. SECURITY DEFINER functions call it: no role of farrier may insert into history.
 CREATE OR REPLACE FUNCTION farrier.record_beginning(kind text, id bigint, version bigint, layer text, value text, cause text, reason text) RETURNS void
     LANGUAGE sql SET search_path = farrier, pg_temp AS $$
     INSERT INTO farrier.history (kind, id, version, layer, to_value, at, cause, reason, source, controller, claim_token)
@@ -2287,7 +2288,7 @@ CREATE OR REPLACE FUNCTION farrier.same_machine(of_node bigint) RETURNS text[]
      WHERE mine.node_id = of_node;
 $$;
 
--- Of topic networks, for what follows.
+-- From topic networks: the next object needs it.
 -- Returns whether a node is to use a segment or partition, or has an address or a membership.
 CREATE OR REPLACE FUNCTION farrier.has_networks(of_node bigint) RETURNS boolean
     LANGUAGE sql STABLE
@@ -4616,8 +4617,9 @@ END $$;
 -- Functions: partitions
 -- =====================================================================================================================
 
--- Refuses a member of a partition that is being deleted (FR409). Deferred trigger on ib_members. Locks the partition's row FOR
--- SHARE at COMMIT, so that of a transaction that joins and a deletion that has seen no members one is refused.
+-- Refuses a member of a partition that is being deleted (FR409). Deferred trigger on ib_members: at COMMIT it locks the row of the
+-- partition FOR SHARE. When a transaction adds a member while another deletes the partition, which had no members, one of them is
+-- refused.
 CREATE OR REPLACE FUNCTION farrier.admit_member() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -5070,10 +5072,10 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Writes the nodes of a commit with the segments and partitions that they use; the writer of kind node. Section `networks` [{run,
--- segments, partitions}]; all others are those of write_nodes. Writes each run that has or gets networks by itself, in a
--- subtransaction: one that cannot have its locks at once, or finds a segment or partition changed, is due again in a second, and
--- other runs of the commit are not affected.
+-- Writes the nodes of a commit, and which segments and partitions they use. The writer of kind node. Section `networks` [{run,
+-- segments, partitions}] lists these uses; write_nodes describes the other sections. Each run that has or gets networks is written
+-- in a subtransaction of its own. If a lock that it needs is taken, or if a segment or partition has changed, this run is due again
+-- in a second; the other runs of the commit are not affected.
 CREATE OR REPLACE FUNCTION farrier.write_nodes_and_networks(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column

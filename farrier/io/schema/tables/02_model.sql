@@ -87,7 +87,7 @@ CREATE TABLE farrier.settings (
 
 -- What stops the clock of a limit: it does not run in this state while the fact has this value; see still_clocks.
 CREATE TABLE farrier.clock_stops (
-    kind  text NOT NULL,  -- node, management, onboarding or decommission
+    kind  text NOT NULL,  -- node, management or onboarding
     state text NOT NULL,
     fact  text NOT NULL,  -- management, manage_asked, onboarding (status of the newest) or has_mode
     value text NOT NULL,
