@@ -21,11 +21,11 @@
 --                                                 clock_stops, limits
 -- schedule              9                     3   schedule, wake_requests, outcomes, locks
 -- history               3                         history, history_retention
--- nodes                34          4         20   nodes, node_macs, node_bmcs, bmc_logins, node_identities
+-- nodes                32          4         20   nodes, node_macs, node_bmcs, bmc_logins, node_identities
 -- workflows             5                    12   node_onboardings, node_decommissions
 -- agents               12                     1   bootstrap_tokens, node_agents
 -- tasks                18                         task_types, node_tasks, workers
--- intents               5                     3   intents
+-- intents               7                     3   intents
 -- maas                 13          1          3   maas_regions, node_observations
 -- brakes                5          1              departures, brakes, brake_lifts
 -- kinds                22                     1   kinds, kind_states, kind_actions, resources, callable
@@ -2037,19 +2037,6 @@ CREATE OR REPLACE FUNCTION farrier.identity_keys_of_bmc(bmc jsonb) RETURNS TABLE
     SELECT k.kind, k.value FROM identity_keys(bmc ->> 'serial', bmc ->> 'uuid', bmc ->> 'manufacturer', bmc -> 'macs') k;
 $$;
 
--- Returns the INSERT of an intent as it has to be written with this api_version, for the hint of an error.
-CREATE OR REPLACE FUNCTION farrier.insert_with_version(intent farrier.intents, api_version integer) RETURNS text
-    LANGUAGE sql IMMUTABLE SET search_path = farrier, pg_temp AS $$
-    SELECT format('INSERT INTO farrier.intents (%s) VALUES (%s);',
-                  string_agg(c.name, ', ' ORDER BY c.place), string_agg(c.written, ', ' ORDER BY c.place))
-      FROM (VALUES (1, 'node', quote_literal(intent.node)), (2, 'action', quote_literal(intent.action)),
-                   (3, 'params', CASE WHEN intent.params <> '{}' THEN quote_literal(intent.params::text) END),
-                   (4, 'idempotency_key', quote_literal(intent.idempotency_key)),
-                   (5, 'requested_by', quote_literal(intent.requested_by)),
-                   (6, 'api_version', api_version::text)) AS c (place, name, written)
-     WHERE c.written IS NOT NULL
-$$;
-
 -- Returns the time within which a BMC may see at most login_cap failed logins.
 CREATE OR REPLACE FUNCTION farrier.login_window() RETURNS interval
     LANGUAGE sql STABLE
@@ -2187,23 +2174,6 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION 'the MAC address % belongs to node % already', shared, other
             USING ERRCODE = 'unique_violation', HINT = 'Correct the address, or delete the other node first.';
-    END IF;
-END $$;
-
--- Refuses a version of the intent API that this database does not support (FR406); accepts null.
-CREATE OR REPLACE FUNCTION farrier.refuse_version(api_version integer) RETURNS void
-    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
-DECLARE
-    api_min integer := (read_constants()).api_min;
-    api_max integer := (read_constants()).api_max;
-BEGIN
-    IF api_version > api_max THEN
-        RAISE EXCEPTION 'api_version % is not supported; this database takes % to %', api_version, api_min, api_max
-            USING ERRCODE = 'FR406', HINT = format('The client is newer than this database, which speaks version %s at most: '
-                'upgrade farrier and its schema (farrier db migrate), or ask with api_version %1$s.', api_max);
-    ELSIF api_version < api_min THEN
-        RAISE EXCEPTION 'api_version % is not supported; this database takes % to %', api_version, api_min, api_max
-            USING ERRCODE = 'FR406', HINT = format('The client is older than this database: upgrade it, or ask with api_version %s.', api_min);
     END IF;
 END $$;
 
@@ -3026,6 +2996,19 @@ BEGIN
        AND i.id = ANY (ARRAY(SELECT (a ->> 'intent')::bigint FROM jsonb_array_elements(answers) a));
 END $$;
 
+-- Returns the INSERT of an intent as it has to be written with this api_version, for the hint of an error.
+CREATE OR REPLACE FUNCTION farrier.insert_with_version(intent farrier.intents, api_version integer) RETURNS text
+    LANGUAGE sql IMMUTABLE SET search_path = farrier, pg_temp AS $$
+    SELECT format('INSERT INTO farrier.intents (%s) VALUES (%s);',
+                  string_agg(c.name, ', ' ORDER BY c.place), string_agg(c.written, ', ' ORDER BY c.place))
+      FROM (VALUES (1, 'node', quote_literal(intent.node)), (2, 'action', quote_literal(intent.action)),
+                   (3, 'params', CASE WHEN intent.params <> '{}' THEN quote_literal(intent.params::text) END),
+                   (4, 'idempotency_key', quote_literal(intent.idempotency_key)),
+                   (5, 'requested_by', quote_literal(intent.requested_by)),
+                   (6, 'api_version', api_version::text)) AS c (place, name, written)
+     WHERE c.written IS NOT NULL
+$$;
+
 -- Inserts an intent for a node and returns its id. May be repeated with an idempotency key: the same call returns the id of the
 -- first intent. FR400 for a key that belongs to an intent of other content; all other errors are those of the INSERT.
 CREATE OR REPLACE FUNCTION farrier.intent(node text, action text, params jsonb DEFAULT '{}', idempotency_key text DEFAULT NULL,
@@ -3047,6 +3030,23 @@ EXCEPTION WHEN unique_violation THEN
     END IF;
     RAISE EXCEPTION 'idempotency key % belongs to intent %, which asks for % %', quote_literal(intent.idempotency_key), first.id, first.action, first.params
         USING ERRCODE = 'FR400', HINT = 'One key is one request; take a new key for a new one.';
+END $$;
+
+-- Refuses a version of the intent API that this database does not support (FR406); accepts null.
+CREATE OR REPLACE FUNCTION farrier.refuse_version(api_version integer) RETURNS void
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    api_min integer := (read_constants()).api_min;
+    api_max integer := (read_constants()).api_max;
+BEGIN
+    IF api_version > api_max THEN
+        RAISE EXCEPTION 'api_version % is not supported; this database takes % to %', api_version, api_min, api_max
+            USING ERRCODE = 'FR406', HINT = format('The client is newer than this database, which speaks version %s at most: '
+                'upgrade farrier and its schema (farrier db migrate), or ask with api_version %1$s.', api_max);
+    ELSIF api_version < api_min THEN
+        RAISE EXCEPTION 'api_version % is not supported; this database takes % to %', api_version, api_min, api_max
+            USING ERRCODE = 'FR406', HINT = format('The client is older than this database: upgrade it, or ask with api_version %s.', api_min);
+    END IF;
 END $$;
 
 -- Refuses an intent that no state could make valid, and sets the columns that clients do not set. FR400 for an unknown action or
@@ -5555,9 +5555,10 @@ CREATE OR REPLACE TRIGGER wake_users AFTER INSERT ON farrier.ib_partitions
 -- Rights: 0_public
 -- =====================================================================================================================
 
--- PUBLIC has no rights on what is farrier's. Each role of farrier sees the schema, the clock and the version of the API. Every
--- migration executes these files, and revokes what the set before granted and this one does not; what an operator granted to any
--- role stays. All functions and all tables are those of farrier.
+-- PUBLIC has no rights on tables, views and functions of farrier; on types it has USAGE, as the server makes them. Each role of
+-- farrier sees the schema, the clock and the version of the API. Every migration executes these files, and revokes what the set
+-- before granted and this one does not; what an operator granted to any role stays. All functions and all tables are those of
+-- farrier.
 REVOKE ALL ON ALL TABLES IN SCHEMA farrier FROM PUBLIC;
 REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier FROM PUBLIC;
 GRANT USAGE ON SCHEMA farrier TO farrier_controller, farrier_intents, farrier_agent, farrier_worker, farrier_reader;
