@@ -2258,7 +2258,7 @@ CREATE OR REPLACE FUNCTION farrier.same_machine(of_node bigint) RETURNS text[]
      WHERE mine.node_id = of_node;
 $$;
 
--- From topic networks: the next object needs it.
+-- From topic networks, for the next object.
 -- Returns whether a node is to use a segment or partition, or has an address or a membership.
 CREATE OR REPLACE FUNCTION farrier.has_networks(of_node bigint) RETURNS boolean
     LANGUAGE sql STABLE

@@ -130,7 +130,7 @@ class _Order:
 def _printed(section: _Section) -> str:
     heading = f"{_RULE}-- {section.title}\n{_RULE}"
     parts = (
-        part.text if part.topic == section.topic else f"-- From topic {part.topic}: the next object needs it.\n{part.text}"
+        part.text if part.topic == section.topic else f"-- From topic {part.topic}, for the next object.\n{part.text}"
         for part in section.parts
     )
     return "\n".join((heading, *parts))
