@@ -11,21 +11,22 @@
 -- refuses to work with it; `farrier db migrate` makes one for that.
 --
 -- topic         functions      views   triggers   tables, roles
--- core                  9
+-- core                 10
 -- rights                3                         0_public, farrier_agent, farrier_controller, farrier_intents,
 --                                                 farrier_reader, farrier_worker
 -- schema                                          migrator, schema_steps, schema_set, schema_objects
 -- time                  9                         pulse, mends
 -- model                                           edges, initial_values, workflow_mapping, workflow_statuses,
---                                                 workflow_modes, actions, advice, settings, clock_stops, limits
+--                                                 workflow_modes, contradictions, actions, advice, constants, settings,
+--                                                 clock_stops, limits
 -- loop                 16          1          2   controllers, shards, wakes, effects, outcomes, locks
 -- history               3                         history, history_retention
--- nodes                34          4         20   nodes, node_macs, node_bmcs, bmc_logins, node_identities
+-- nodes                32          4         20   nodes, node_macs, node_bmcs, bmc_logins, node_identities
 -- workflows             5                    12   node_onboardings, node_decommissions
 -- agents               12                     1   bootstrap_tokens, node_agents
 -- tasks                18                         task_types, node_tasks, workers
--- intents               5                     3   intents
--- maas                 14          1          3   maas_regions, node_observations
+-- intents               7                     3   intents
+-- maas                 13          1          3   maas_regions, node_observations
 -- brakes                5          1              departures, brakes, brake_lifts
 -- kinds                21                     1   kinds, kind_states, kind_actions, resources, callable
 -- requests              6                     3   resource_intents
@@ -54,7 +55,6 @@ CREATE TABLE IF NOT EXISTS farrier.migrator (
     login         text,        -- its login
     backend_start timestamptz  -- when it began; a later session may have the same pid
 );
-INSERT INTO farrier.migrator DEFAULT VALUES ON CONFLICT DO NOTHING;
 
 -- The versions of the tables. 1 is the baseline; each later one is a step between two releases, applied here or contained in the
 -- baseline that this database was made with.
@@ -68,21 +68,21 @@ CREATE TABLE IF NOT EXISTS farrier.schema_steps (
 -- One row: the set of functions, views, triggers and rights that was applied last.
 CREATE TABLE IF NOT EXISTS farrier.schema_set (
     only_one   boolean     PRIMARY KEY DEFAULT true CHECK (only_one),
-    hash       text        NOT NULL,  -- of the texts in schema_objects
+    hash       text        NOT NULL,  -- of the sources in schema_objects, and of the comments in the baseline
     tables     text        NOT NULL,  -- hash of the baseline of the program that applied the set
     release    text        NOT NULL,  -- of that program
     server     integer     NOT NULL,  -- major version of PostgreSQL, on which schema_objects.definition depends
-    namespace  oid         NOT NULL,  -- of this schema: another one in a restored dump, which may word a definition differently
     applied_at timestamptz NOT NULL DEFAULT statement_timestamp()
 );
 
 -- The members of that set. An object that is listed here is farrier's: the next migration replaces it, or drops it if its set
--- lacks it.
+-- lacks it. Only the owner of the schema may write here, and roles to which an operator granted that.
 CREATE TABLE IF NOT EXISTS farrier.schema_objects (
     kind       text NOT NULL CHECK (kind IN ('function', 'view', 'trigger', 'rights')),
     name       text NOT NULL,  -- of its file; a trigger's is TABLE.TRIGGER
     source     text NOT NULL,  -- text of its file
     definition text,           -- hash of the definition that the server made of it; null for rights
+    signature  text,           -- parameters and result of a function, as the server words them; null for others
     PRIMARY KEY (kind, name)
 );
 
@@ -165,6 +165,14 @@ CREATE TABLE farrier.workflow_modes (
     uses_maas boolean NOT NULL      -- a workflow of this mode asks MAAS for something
 );
 
+-- States of a machine in MAAS that contradict its node: drift takes a node in service out of it, and while such a state lasts a
+-- node that drift quarantined stays quarantined.
+CREATE TABLE farrier.contradictions (
+    state    text   PRIMARY KEY,  -- as in node_observations
+    statuses text[] NOT NULL,     -- of nodes in service that it contradicts
+    causes   text[] NOT NULL      -- of quarantines that last while the machine is in this state
+);
+
 -- The actions that an intent may ask for.
 CREATE TABLE farrier.actions (
     action       text    PRIMARY KEY,
@@ -180,16 +188,30 @@ CREATE TABLE farrier.advice (
     action  text NOT NULL      -- for operators
 );
 
--- Settings that functions need. The migration writes those of the model and defaults for the configuration, each controller that
--- starts those of its configuration.
+-- One row: constants of the model that functions need. Written by migrations only.
+CREATE TABLE farrier.constants (
+    only_one              boolean  PRIMARY KEY DEFAULT true CHECK (only_one),
+    api_min               integer  NOT NULL,  -- the oldest version of the intent API that is supported
+    api_max               integer  NOT NULL,  -- the newest
+    confirmed_after       interval NOT NULL,  -- two readings of a machine that are as far apart confirm what both show
+    login_cap             integer  NOT NULL,  -- failed logins that one BMC may see within login_window
+    login_window          interval NOT NULL,
+    ssh_seed_limit        integer  NOT NULL,  -- failed SSH seeds in a row after which a node is unhealthy
+    identity_placeholders text[]   NOT NULL   -- what vendors ship in place of serial numbers and UUIDs
+);
+
+-- One row: settings that functions need. The migration writes the defaults, each controller that starts its own.
 CREATE TABLE farrier.settings (
-    name  text PRIMARY KEY,  -- as farrier.io.catalog writes it
-    value jsonb NOT NULL     -- a number, or the list of identity_placeholders
+    only_one       boolean  PRIMARY KEY DEFAULT true CHECK (only_one),
+    offline_after  interval NOT NULL,  -- node.offline_after
+    brake_share    numeric  NOT NULL,  -- node.brake_share
+    brake_at_least integer  NOT NULL,  -- node.brake_at_least
+    brake_window   interval NOT NULL   -- node.brake_window
 );
 
 -- What stops the clock of a limit: it does not run in this state while the fact has this value; see still_clocks.
 CREATE TABLE farrier.clock_stops (
-    kind  text NOT NULL,  -- node, management, onboarding or decommission
+    kind  text NOT NULL,  -- node, management or onboarding
     state text NOT NULL,
     fact  text NOT NULL,  -- management, manage_asked, onboarding (status of the newest) or has_mode
     value text NOT NULL,
@@ -453,7 +475,7 @@ CREATE TABLE farrier.bmc_logins (
 CREATE INDEX bmc_logins_at ON farrier.bmc_logins (at);
 
 -- What identifies the machine of each node, from nodes.bmc. Of nodes with the same machine one holds it. The others recorded it
--- while its number passed for a filler (setting identity_placeholders): such duplicates are reported and stay. Written only by
+-- while its number passed for a filler (one of identity_placeholders): such duplicates are reported and stay. Written only by
 -- claim_identity and set_identity_placeholders.
 CREATE TABLE farrier.node_identities (
     node_id bigint  NOT NULL REFERENCES farrier.nodes,
@@ -529,7 +551,7 @@ CREATE TABLE farrier.node_decommissions (
     upstream          jsonb       NOT NULL DEFAULT '{}',           -- what its stages did in MAAS and have to remember
                                                                    -- (farrier.model.node.Upstream)
     mark              text        NOT NULL DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 16),
-                                                                   -- by which its requests are recognised in MAAS
+                                                                   -- random; by which its requests are recognised in MAAS
     created_at        timestamptz NOT NULL DEFAULT farrier.now(),
     ended_at          timestamptz                                  -- null while it is live; set by a trigger, with the status
 );
@@ -712,7 +734,7 @@ CREATE TABLE farrier.node_observations (
 CREATE INDEX node_observations_machine ON farrier.node_observations (site, system_id);
 CREATE INDEX node_observations_turn ON farrier.node_observations (site, read_at);
 CREATE INDEX node_observations_stale ON farrier.node_observations (site, stale_since) WHERE stale_since IS NOT NULL;
-CREATE INDEX node_observations_undeployed ON farrier.node_observations (site, read_at) WHERE state <> 'deployed';
+CREATE INDEX node_observations_state ON farrier.node_observations (site, state, read_at);
 
 -- =====================================================================================================================
 -- Tables: brakes
@@ -867,8 +889,8 @@ CREATE TABLE farrier.number_pools (
 CREATE TABLE farrier.pool_numbers (
     pool   text    NOT NULL REFERENCES farrier.number_pools,
     number integer NOT NULL,
-    kind   text    NOT NULL,  -- of the resource that has it
-    id     bigint  NOT NULL,  -- of the resource that has it
+    kind   text    NOT NULL,  -- kind of the resource that has the number
+    id     bigint  NOT NULL,  -- id of that resource
     PRIMARY KEY (pool, number)
 );
 CREATE INDEX pool_numbers_holder ON farrier.pool_numbers (kind, id);
@@ -1052,17 +1074,21 @@ CREATE INDEX node_ib_ports_guids ON farrier.node_ib_ports USING gin (guids);
 -- Functions: core
 -- =====================================================================================================================
 
--- Returns a numeric setting of the configuration or the model from farrier.settings; null if it is not set.
-CREATE OR REPLACE FUNCTION farrier.setting(name text) RETURNS numeric
+-- Returns the constants of the model that functions need. Raises an error if the row is missing, so that no function takes one of
+-- them for null.
+CREATE OR REPLACE FUNCTION farrier.read_constants() RETURNS farrier.constants
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    one constants;
 BEGIN
-    RETURN (SELECT (s.value #>> '{}')::numeric FROM settings s WHERE s.name = $1);
+    SELECT * INTO STRICT one FROM constants;
+    RETURN one;
 END $$;
 
--- Returns the versions of the intent API that this database accepts. Public: every role of farrier may call it.
+-- Returns the versions of the intent API that this database accepts. Every role of farrier may call it.
 CREATE OR REPLACE FUNCTION farrier.api_version(OUT api_min integer, OUT api_max integer)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp
-    RETURN (farrier.setting('api_min')::integer, farrier.setting('api_max')::integer);
+    RETURN ((farrier.read_constants()).api_min, (farrier.read_constants()).api_max);
 
 -- Returns the SHA-256 digest by which bootstrap tokens and agent keys are stored and compared.
 CREATE OR REPLACE FUNCTION farrier.digest(secret text) RETURNS bytea LANGUAGE sql IMMUTABLE
@@ -1151,8 +1177,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Returns what is wrong with the parameters of an action, as a sentence, or null. spec is actions.params or kind_actions.params:
--- fields (a rule by name), any_of (at least one of these is required), needs (a flag that is true requires another parameter).
+-- Returns a sentence about the first fault in the parameters of an action; null if there is none. spec is actions.params or
+-- kind_actions.params: `fields` has a rule for each parameter, `any_of` the parameters of which at least one is required, and
+-- `needs` the parameter that another one requires when it is true.
 CREATE OR REPLACE FUNCTION farrier.params_fault(spec jsonb, params jsonb) RETURNS text
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1182,6 +1209,17 @@ BEGIN
         END IF;
     END LOOP;
     RETURN NULL;
+END $$;
+
+-- Returns the settings that functions need. Raises an error if the row is missing, so that no function takes one of
+-- them for null.
+CREATE OR REPLACE FUNCTION farrier.read_settings() RETURNS farrier.settings
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    one settings;
+BEGIN
+    SELECT * INTO STRICT one FROM settings;
+    RETURN one;
 END $$;
 
 -- Locks one key as lock_keys does, without waiting, and returns whether it obtained the lock. Waits only for a transaction that
@@ -1228,7 +1266,7 @@ BEGIN
 END $$;
 
 -- Grants the rights that depend on the installed kinds: those on their tables (grant_kind_rights), and those on functions that
--- let_call recorded. Called by every migration and by farrier db roles. May be repeated.
+-- let_call recorded. Called by every migration and every installation of a kind. May be repeated.
 CREATE OR REPLACE FUNCTION farrier.grant_rights() RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1242,7 +1280,7 @@ BEGIN
 END $$;
 
 -- Lets a role call a function that no file in rights names, such as one of a kind, and records that in callable, from which
--- grant_rights grants it again. May be repeated. A role that does not exist yet gets the right when farrier db roles creates it.
+-- grant_rights grants it again. May be repeated. A role that does not exist yet gets the right from the first migration after it is created.
 CREATE OR REPLACE FUNCTION farrier.let_call(role_name text, function text) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -1360,7 +1398,8 @@ END $$;
 -- (wrong) that do it; in both, $1 is now, $2 the length of the setback, $3 the transaction that recorded it. Tables of kinds come
 -- first and have kind set: a run writes their rows as it read them, so these also need a new version. Rows of other tables are
 -- written by statements that read the time themselves. Left out are history, which keeps the times that it was written with;
--- wakes, whose times nothing is decided on; and JSON whose content other programs wrote.
+-- wakes, whose times nothing is decided on; records of the schema, which hold the server's time; and JSON whose content other
+-- programs wrote.
 CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclass, OUT kind text, OUT changes text, OUT wrong text) RETURNS SETOF record
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
     WITH roots AS (
@@ -1379,7 +1418,7 @@ CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclas
            AND NOT (a.atttypid = 'jsonb'::regtype
                     AND a.attname IN ('labels', 'params', 'facts', 'health', 'options', 'result', 'value', 'detail', 'cursor'))
            AND (c.relnamespace = 'farrier'::regnamespace OR r.kind IS NOT NULL)
-           AND c.oid <> ALL (ARRAY['history', 'wakes', 'schema_steps', 'schema_set', 'pulse', 'resources']::regclass[])
+           AND c.oid <> ALL (ARRAY['history', 'wakes', 'migrator', 'schema_steps', 'schema_set', 'pulse', 'resources']::regclass[])
     ), each AS (
         SELECT x.oid, x.kind, x.attname,
                CASE WHEN x.is_json THEN format('mended(%I, $1, $2, %L)', x.attname, x.attname)
@@ -1723,8 +1762,8 @@ CREATE OR REPLACE FUNCTION farrier.prune_history(
       LEFT JOIN (SELECT * FROM looked ORDER BY at DESC, id DESC, version DESC, kind DESC, layer DESC LIMIT 1) l ON true;
 $$;
 
--- Records the first row of a layer in history: from nothing to its first value, and who caused it. The controller and the epoch
--- of such a row are zero. Runs with the rights of its caller, a function of the owner: no role may insert into history.
+-- Records the first value of a layer of a resource in history, with its cause. The row has no from_value, and its controller and
+-- epoch are zero. SECURITY DEFINER functions call it: no role of farrier may insert into history.
 CREATE OR REPLACE FUNCTION farrier.record_beginning(kind text, id bigint, version bigint, layer text, value text, cause text, reason text) RETURNS void
     LANGUAGE sql SET search_path = farrier, pg_temp AS $$
     INSERT INTO farrier.history (kind, id, version, layer, to_value, at, cause, reason, source, controller, epoch)
@@ -1868,6 +1907,22 @@ EXCEPTION WHEN unique_violation THEN
               HINT = 'Delete one of the two, or remove its BMC details with clear_bmc.';
 END $$;
 
+-- Derives the identities of all nodes again: of nodes with the same machine that have no holder yet, the first becomes the holder,
+-- and the others are duplicates, which are reported. Called by a migration that changes identity_placeholders. May be repeated.
+CREATE OR REPLACE FUNCTION farrier.derive_identities() RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+BEGIN
+    LOCK TABLE node_identities IN SHARE ROW EXCLUSIVE MODE;
+    DELETE FROM node_identities i USING nodes n
+     WHERE n.id = i.node_id AND (i.kind, i.value) NOT IN (SELECT k.kind, k.value FROM identity_keys_of_bmc(n.bmc) k);
+    INSERT INTO node_identities (node_id, kind, value, holds)
+    SELECT n.id, k.kind, k.value, false FROM nodes n CROSS JOIN LATERAL identity_keys_of_bmc(n.bmc) k WHERE n.status <> 'deleted'
+        ON CONFLICT DO NOTHING;
+    UPDATE node_identities i SET holds = true
+      FROM (SELECT u.kind, u.value, min(u.node_id) AS node_id FROM node_identities u GROUP BY u.kind, u.value HAVING NOT bool_or(u.holds)) first
+     WHERE (i.kind, i.value, i.node_id) = (first.kind, first.value, first.node_id);
+END $$;
+
 -- Returns the values of a node that intent `set` may change, as history records them.
 CREATE OR REPLACE FUNCTION farrier.details_of(node farrier.nodes) RETURNS jsonb
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
@@ -1987,14 +2042,14 @@ $$;
 
 -- Returns the identities of a machine that reports these values, each in one spelling: a serial number in lower case and without
 -- blanks at its ends, after the letters and digits of the manufacturer; a UUID in the smaller of the two byte orders of its first
--- three fields, which firmware updates swap. A filler (setting identity_placeholders, or one repeated character) is no identity.
+-- three fields, which firmware updates swap. A filler (one of identity_placeholders, or one repeated character) is no identity.
 -- MAC addresses count only where a BMC reports neither of the two, because network cards are replaced. farrier.model.identity
 -- compares by the same rules.
 CREATE OR REPLACE FUNCTION farrier.identity_keys(serial text, uuid text, manufacturer text, macs jsonb) RETURNS TABLE (kind text, value text)
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-    fillers jsonb := coalesce((SELECT s.value FROM settings s WHERE s.name = 'identity_placeholders'), '[]');
+    fillers text[] := (read_constants()).identity_placeholders;
     number text := lower(btrim(serial, E' \t\r\n'));
     hex text := translate(regexp_replace(lower(btrim(uuid, E' \t\r\n')), '^urn:uuid:', ''), '-{}', '');
     swapped text;
@@ -2003,12 +2058,12 @@ BEGIN
     IF hex ~ '^[0-9a-f]{32}$' THEN
         swapped := substr(hex, 7, 2) || substr(hex, 5, 2) || substr(hex, 3, 2) || substr(hex, 1, 2)
                 || substr(hex, 11, 2) || substr(hex, 9, 2) || substr(hex, 15, 2) || substr(hex, 13, 2) || substr(hex, 17);
-        IF hex <> repeat(left(hex, 2), 16) AND NOT fillers ?| ARRAY[hex::uuid::text, swapped::uuid::text] THEN
+        IF hex <> repeat(left(hex, 2), 16) AND NOT fillers && ARRAY[hex::uuid::text, swapped::uuid::text] THEN
             known := true;
             RETURN QUERY SELECT 'uuid', least(hex COLLATE "C", swapped COLLATE "C");
         END IF;
     END IF;
-    IF number <> repeat(left(number, 1), length(number)) AND NOT fillers ? number THEN
+    IF number <> repeat(left(number, 1), length(number)) AND number <> ALL (fillers) THEN
         known := true;
         RETURN QUERY SELECT 'serial', regexp_replace(lower(coalesce(manufacturer, '')), '[^[:alnum:]]', '', 'g') || '/' || number;
     END IF;
@@ -2025,23 +2080,10 @@ CREATE OR REPLACE FUNCTION farrier.identity_keys_of_bmc(bmc jsonb) RETURNS TABLE
     SELECT k.kind, k.value FROM identity_keys(bmc ->> 'serial', bmc ->> 'uuid', bmc ->> 'manufacturer', bmc -> 'macs') k;
 $$;
 
--- Returns the INSERT of an intent as it has to be written with this api_version, for the hint of an error.
-CREATE OR REPLACE FUNCTION farrier.insert_with_version(intent farrier.intents, api_version integer) RETURNS text
-    LANGUAGE sql IMMUTABLE SET search_path = farrier, pg_temp AS $$
-    SELECT format('INSERT INTO farrier.intents (%s) VALUES (%s);',
-                  string_agg(c.name, ', ' ORDER BY c.place), string_agg(c.written, ', ' ORDER BY c.place))
-      FROM (VALUES (1, 'node', quote_literal(intent.node)), (2, 'action', quote_literal(intent.action)),
-                   (3, 'params', CASE WHEN intent.params <> '{}' THEN quote_literal(intent.params::text) END),
-                   (4, 'idempotency_key', quote_literal(intent.idempotency_key)),
-                   (5, 'requested_by', quote_literal(intent.requested_by)),
-                   (6, 'api_version', api_version::text)) AS c (place, name, written)
-     WHERE c.written IS NOT NULL
-$$;
-
--- Returns the time within which a BMC may see at most login_cap failed logins: setting login_window_seconds.
+-- Returns the time within which a BMC may see at most login_cap failed logins.
 CREATE OR REPLACE FUNCTION farrier.login_window() RETURNS interval
     LANGUAGE sql STABLE
-    RETURN make_interval(secs => farrier.setting('login_window_seconds')::double precision);
+    RETURN (farrier.read_constants()).login_window;
 
 -- Keeps bmc_logins in step with the tries in nodes.bmc, and removes rows of any BMC that are older than login_window. AFTER
 -- INSERT or UPDATE trigger on nodes.
@@ -2083,6 +2125,7 @@ CREATE OR REPLACE FUNCTION farrier.over_login_cap(logins jsonb) RETURNS bigint[]
     LANGUAGE plpgsql AS $$
 DECLARE
     places text[];
+    cap    integer := (farrier.read_constants()).login_cap;
     recent timestamptz := farrier.now() - farrier.login_window();
 BEGIN
     places := ARRAY(SELECT DISTINCT farrier.bmc_endpoint_of(r.address)
@@ -2104,7 +2147,7 @@ BEGIN
         SELECT a.run FROM (SELECT *, row_number() OVER (PARTITION BY endpoint ORDER BY run) - 1 AS beside FROM asked) a
          WHERE a.own + a.beside
                + (SELECT count(*) FROM farrier.bmc_logins l
-                   WHERE l.endpoint = a.endpoint AND l.node_id <> a.run AND l.at > recent) > farrier.setting('login_cap'));
+                   WHERE l.endpoint = a.endpoint AND l.node_id <> a.run AND l.at > recent) > cap);
 END $$;
 
 -- Sets nodes.bmc_endpoint. It is kept in the node's row because every snapshot looks up logins by it: through node_bmcs that
@@ -2174,23 +2217,6 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION 'the MAC address % belongs to node % already', shared, other
             USING ERRCODE = 'unique_violation', HINT = 'Correct the address, or delete the other node first.';
-    END IF;
-END $$;
-
--- Refuses a version of the intent API that this database does not support (FR406); accepts null.
-CREATE OR REPLACE FUNCTION farrier.refuse_version(api_version integer) RETURNS void
-    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
-DECLARE
-    api_min integer := setting('api_min');
-    api_max integer := setting('api_max');
-BEGIN
-    IF api_version > api_max THEN
-        RAISE EXCEPTION 'api_version % is not supported; this database takes % to %', api_version, api_min, api_max
-            USING ERRCODE = 'FR406', HINT = format('The client is newer than this database, which speaks version %s at most: '
-                'upgrade farrier and its schema (farrier db migrate), or ask with api_version %1$s.', api_max);
-    ELSIF api_version < api_min THEN
-        RAISE EXCEPTION 'api_version % is not supported; this database takes % to %', api_version, api_min, api_max
-            USING ERRCODE = 'FR406', HINT = format('The client is older than this database: upgrade it, or ask with api_version %s.', api_min);
     END IF;
 END $$;
 
@@ -2275,7 +2301,7 @@ CREATE OR REPLACE FUNCTION farrier.same_machine(of_node bigint) RETURNS text[]
      WHERE mine.node_id = of_node;
 $$;
 
--- Of topic networks, for what follows.
+-- From topic networks, for the next object.
 -- Returns whether a node is to use a segment or partition, or has an address or a membership.
 CREATE OR REPLACE FUNCTION farrier.has_networks(of_node bigint) RETURNS boolean
     LANGUAGE sql STABLE
@@ -2314,25 +2340,6 @@ BEGIN
               FROM nodes n
              WHERE n.maas_id = becomes.maas_id AND n.site IS NOT DISTINCT FROM becomes.site AND n.status <> 'deleted' AND n.id <> of_node
              LIMIT 1);
-END $$;
-
--- Sets the fillers that vendors ship in place of serial numbers and UUIDs, from the model. If they changed, it derives the
--- identities of all nodes again: of nodes with the same machine that have no holder yet, the first becomes the holder, and the
--- others are duplicates, which are reported. Called by every migration. May be repeated.
-CREATE OR REPLACE FUNCTION farrier.set_identity_placeholders(placeholders text[]) RETURNS void
-    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
-BEGIN
-    IF EXISTS (SELECT FROM settings s WHERE s.name = 'identity_placeholders' AND s.value = to_jsonb(placeholders)) THEN RETURN; END IF;
-    INSERT INTO settings AS s VALUES ('identity_placeholders', to_jsonb(placeholders)) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
-    LOCK TABLE node_identities IN SHARE ROW EXCLUSIVE MODE;
-    DELETE FROM node_identities i USING nodes n
-     WHERE n.id = i.node_id AND (i.kind, i.value) NOT IN (SELECT k.kind, k.value FROM identity_keys_of_bmc(n.bmc) k);
-    INSERT INTO node_identities (node_id, kind, value, holds)
-    SELECT n.id, k.kind, k.value, false FROM nodes n CROSS JOIN LATERAL identity_keys_of_bmc(n.bmc) k WHERE n.status <> 'deleted'
-        ON CONFLICT DO NOTHING;
-    UPDATE node_identities i SET holds = true
-      FROM (SELECT u.kind, u.value, min(u.node_id) AS node_id FROM node_identities u GROUP BY u.kind, u.value HAVING NOT bool_or(u.holds)) first
-     WHERE (i.kind, i.value, i.node_id) = (first.kind, first.value, first.node_id);
 END $$;
 
 -- Returns a node's row with the values of intent `set` in place of its own; those that `unset` names are null.
@@ -2530,7 +2537,7 @@ BEGIN
          WHERE m.kind = coalesce(pair.kind, 'none') AND m.workflow_status = coalesce(pair.workflow_status, 'none')
            AND m.node_status = pair.status) THEN
         RAISE EXCEPTION 'node % is %, which does not go with %', pair.id, pair.status,
-            coalesce(format('its %s that is %s', pair.kind, pair.workflow_status), 'no live workflow')
+            CASE WHEN pair.kind IS NULL THEN 'no live workflow' ELSE format('its %s that is %s', pair.kind, pair.workflow_status) END
             USING ERRCODE = 'FR409';
     END IF;
     IF ended_kind IS NOT NULL AND NOT EXISTS (
@@ -2717,7 +2724,7 @@ BEGIN
 END $$;
 
 -- Records a heartbeat of a node's agent with one UPDATE of one row. Enqueues the node only for a report that changes something:
--- the first one, one with another health, one after a silence of offline_after_seconds, and one of the ssh_seed_limit failed SSH
+-- the first one, one with another health, one after a silence of offline_after, and one of the ssh_seed_limit failed SSH
 -- seeds in a row that the handler counts to. FR400 for a malformed report, FR403 for a wrong key, FR404 for an unknown node.
 CREATE OR REPLACE FUNCTION farrier.heartbeat(node text, health jsonb, agent_key text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -2741,8 +2748,8 @@ BEGIN
            ssh_seed_failures = CASE heartbeat.health ->> 'ssh_seed' WHEN 'failed' THEN a.ssh_seed_failures + 1 ELSE 0 END
      WHERE a.node_id = target;
     IF was.last_heartbeat_at IS NULL OR changed
-       OR (health ->> 'ssh_seed' = 'failed' AND was.ssh_seed_failures < setting('ssh_seed_limit'))
-       OR was.last_heartbeat_at < farrier.now() - make_interval(secs => setting('offline_after_seconds')::double precision) THEN
+       OR (health ->> 'ssh_seed' = 'failed' AND was.ssh_seed_failures < (read_constants()).ssh_seed_limit)
+       OR was.last_heartbeat_at < farrier.now() - (read_settings()).offline_after THEN
         PERFORM enqueue('node', target);
     END IF;
 END $$;
@@ -3036,6 +3043,19 @@ BEGIN
        AND i.id = ANY (ARRAY(SELECT (a ->> 'intent')::bigint FROM jsonb_array_elements(answers) a));
 END $$;
 
+-- Returns the INSERT of an intent as it has to be written with this api_version, for the hint of an error.
+CREATE OR REPLACE FUNCTION farrier.insert_with_version(intent farrier.intents, api_version integer) RETURNS text
+    LANGUAGE sql IMMUTABLE SET search_path = farrier, pg_temp AS $$
+    SELECT format('INSERT INTO farrier.intents (%s) VALUES (%s);',
+                  string_agg(c.name, ', ' ORDER BY c.place), string_agg(c.written, ', ' ORDER BY c.place))
+      FROM (VALUES (1, 'node', quote_literal(intent.node)), (2, 'action', quote_literal(intent.action)),
+                   (3, 'params', CASE WHEN intent.params <> '{}' THEN quote_literal(intent.params::text) END),
+                   (4, 'idempotency_key', quote_literal(intent.idempotency_key)),
+                   (5, 'requested_by', quote_literal(intent.requested_by)),
+                   (6, 'api_version', api_version::text)) AS c (place, name, written)
+     WHERE c.written IS NOT NULL
+$$;
+
 -- Inserts an intent for a node and returns its id. May be repeated with an idempotency key: the same call returns the id of the
 -- first intent. FR400 for a key that belongs to an intent of other content; all other errors are those of the INSERT.
 CREATE OR REPLACE FUNCTION farrier.intent(node text, action text, params jsonb DEFAULT '{}', idempotency_key text DEFAULT NULL,
@@ -3059,6 +3079,23 @@ EXCEPTION WHEN unique_violation THEN
         USING ERRCODE = 'FR400', HINT = 'One key is one request; take a new key for a new one.';
 END $$;
 
+-- Refuses a version of the intent API that this database does not support (FR406); accepts null.
+CREATE OR REPLACE FUNCTION farrier.refuse_version(api_version integer) RETURNS void
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    api_min integer := (read_constants()).api_min;
+    api_max integer := (read_constants()).api_max;
+BEGIN
+    IF api_version > api_max THEN
+        RAISE EXCEPTION 'api_version % is not supported; this database takes % to %', api_version, api_min, api_max
+            USING ERRCODE = 'FR406', HINT = format('The client is newer than this database, which speaks version %s at most: '
+                'upgrade farrier and its schema (farrier db migrate), or ask with api_version %1$s.', api_max);
+    ELSIF api_version < api_min THEN
+        RAISE EXCEPTION 'api_version % is not supported; this database takes % to %', api_version, api_min, api_max
+            USING ERRCODE = 'FR406', HINT = format('The client is older than this database: upgrade it, or ask with api_version %s.', api_min);
+    END IF;
+END $$;
+
 -- Refuses an intent that no state could make valid, and sets the columns that clients do not set. FR400 for an unknown action or
 -- malformed parameters, FR404 for an unknown node, FR406 for a version of the API that this database does not support or in which
 -- the action does not exist, unique_violation for an idempotency key that is in use. BEFORE INSERT trigger on intents.
@@ -3067,7 +3104,7 @@ CREATE OR REPLACE FUNCTION farrier.validate_intent() RETURNS trigger
 DECLARE
     spec record;
     fault text;
-    asked integer := coalesce(NEW.api_version, setting('api_min'));
+    asked integer := coalesce(NEW.api_version, (read_constants()).api_min);
     first_id bigint;
 BEGIN
     PERFORM refuse_version(NEW.api_version);
@@ -3139,10 +3176,10 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Returns how far apart two readings of a machine are that confirm what both say: setting confirmed_after_seconds.
+-- Returns how far apart two readings of a machine are that confirm what both show.
 CREATE OR REPLACE FUNCTION farrier.confirmed_after() RETURNS interval
     LANGUAGE sql STABLE
-    RETURN make_interval(secs => farrier.setting('confirmed_after_seconds')::double precision);
+    RETURN (farrier.read_constants()).confirmed_after;
 
 -- Removes a region that no controller's settings name; its history stays. FR404 for an unknown site, FR409 for a region that is
 -- not `unconfigured` and for one in which nodes have machines: no region would observe them.
@@ -3206,7 +3243,7 @@ CREATE OR REPLACE FUNCTION farrier.maas_observation(node_id bigint, system_id te
 
 -- Returns the nodes that these readings affect: nodes whose reading differs from the stored one in a field that handlers decide
 -- on (telling), nodes whose workflow can see a first reading since its stage began or since the region is another one, and nodes
--- whose status the reading has contradicted for confirmed_after.
+-- whose machine the reading confirms to be in its state (confirmed_after).
 CREATE OR REPLACE FUNCTION farrier.nodes_told(readings jsonb) RETURNS bigint[]
     LANGUAGE plpgsql
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -3218,7 +3255,6 @@ BEGIN
     SELECT coalesce(array_agg(c.node), '{}') INTO told
       FROM jsonb_to_recordset(readings) c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb)
       JOIN farrier.node_observations o ON o.node_id = c.node AND o.source = 'maas' AND o.system_id = c.system_id
-      JOIN farrier.nodes n ON n.id = o.node_id
       -- One row or none: by the key of the node, and by that of its workflow.
      CROSS JOIN LATERAL (SELECT (SELECT v.began_at FROM farrier.maas_motion v WHERE v.node_id = c.node) AS began_at OFFSET 0) m
       LEFT JOIN farrier.maas_regions r ON r.site = o.site
@@ -3227,8 +3263,7 @@ BEGIN
         OR (m.began_at IS NOT NULL AND ((o.read_at < m.began_at AND c.read_at >= m.began_at)
                                         OR o.read_at < r.since
                                         OR o.detail -> 'last_sync' IS DISTINCT FROM c.detail -> 'last_sync'))
-        OR (n.status IN ('active', 'offline', 'quarantined') AND c.state <> 'deployed'
-            AND o.read_at - o.since < enough AND c.read_at - o.since >= enough);
+        OR (o.read_at - o.since < enough AND c.read_at - o.since >= enough);
     RETURN told;
 END $$;
 
@@ -3239,13 +3274,6 @@ BEGIN
     RAISE EXCEPTION 'maas_id % is no system id of MAAS', quote_literal(left(NEW.maas_id, 64))
         USING ERRCODE = 'FR400', HINT = 'It has letters and digits alone, mostly six; the host name is something else.';
 END $$;
-
--- Returns why a site's region may not be the one that has our machines, so that no workflow asks anything of it: machines are
--- missing from it, it refuses the key, or it was not read since it got its URL. Null if there is no doubt.
-CREATE OR REPLACE FUNCTION farrier.region_doubt(site text) RETURNS text
-    LANGUAGE sql STABLE
-    RETURN (SELECT CASE WHEN r.failure IN ('absent', 'auth') OR r.username IS NULL THEN coalesce(r.last_error, 'nobody has read it yet') END
-              FROM farrier.maas_regions r WHERE r.site = $1);
 
 -- Returns when the region of a site could not be read, as JSON [{began_at, ended_at}]: that time counts against no stage. Covers
 -- a week, which is longer than any stage waits, and of it the last hundred changes of state.
@@ -3377,10 +3405,10 @@ END $$;
 -- Functions: brakes
 -- =====================================================================================================================
 
--- Returns the time over which nodes that leave service are counted together: setting brake_window_seconds.
+-- Returns the time over which nodes that leave service are counted together.
 CREATE OR REPLACE FUNCTION farrier.brake_window() RETURNS interval
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
-    RETURN make_interval(secs => farrier.setting('brake_window_seconds')::double precision);
+    RETURN (farrier.read_settings()).brake_window;
 
 -- Returns when the brake last refused to take this node out of service. Null while the brake is lifted, and after half of the
 -- window: then the node tries again.
@@ -3401,8 +3429,8 @@ DECLARE
     one    record;
     brake  brakes;
     recent timestamptz := farrier.now() - brake_window();
-    share  numeric := setting('brake_share');
-    least  numeric := setting('brake_at_least');
+    share  numeric := (read_settings()).brake_share;
+    least  integer := (read_settings()).brake_at_least;
     going  integer;
     stops  boolean;
     held   bigint[] := '{}';
@@ -3424,7 +3452,7 @@ BEGIN
                 UNION SELECT d.node FROM departures d WHERE d.site = one.site) s);
         END IF;
         going := (SELECT count(*) FROM (SELECT unnest(one.runs) UNION SELECT d.node FROM departures d WHERE d.site = one.site) g);
-        stops := coalesce(going > share * brake.in_service AND going >= least, false) AND NOT is_brake_lifted(one.site);
+        stops := going > share * brake.in_service AND going >= least AND NOT is_brake_lifted(one.site);
         IF stops AND NOT EXISTS (SELECT FROM departures d WHERE d.site = one.site AND d.held) THEN
             brake.since := farrier.now();
         END IF;
@@ -3750,7 +3778,7 @@ END $$;
 
 -- Makes a table that was created LIKE farrier.resources INCLUDING ALL the table of a kind: records it, and adds the unique index
 -- of names, the triggers of kinds and the rights. May be repeated: it touches only what is missing, and so waits for no
--- transaction that uses the table. FR400 for a table that lacks columns of farrier.resources, FR409 for a kind or a table that is
+-- transaction that uses the table. FR400 for a table that lacks columns or defaults of farrier.resources, FR409 for a kind or a table that is
 -- in use.
 CREATE OR REPLACE FUNCTION farrier.make_kind(kind text, relation regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
@@ -3759,12 +3787,22 @@ DECLARE
                       WHERE t.attrelid = 'farrier.resources'::regclass AND t.attnum > 0 AND NOT t.attisdropped
                         AND NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = relation AND a.attname = t.attname
                                                                      AND a.atttypid = t.atttypid AND NOT a.attisdropped));
+    -- DROP SCHEMA farrier CASCADE drops those that call a function of farrier, and leaves the table.
+    undefined text := (SELECT string_agg(format('ALTER TABLE %s ALTER %I SET DEFAULT %s', relation, t.attname, pg_get_expr(d.adbin, d.adrelid)),
+                                         '; ' ORDER BY t.attnum)
+                         FROM pg_attribute t JOIN pg_attrdef d ON d.adrelid = t.attrelid AND d.adnum = t.attnum
+                         JOIN pg_attribute a ON a.attrelid = relation AND a.attname = t.attname
+                        WHERE t.attrelid = 'farrier.resources'::regclass AND NOT a.atthasdef);
     other record;
     one record;
 BEGIN
     IF missing IS NOT NULL THEN
         RAISE EXCEPTION '% lacks columns: %', relation, missing
             USING ERRCODE = 'FR400', HINT = 'CREATE TABLE ... (LIKE farrier.resources INCLUDING ALL, ...)';
+    END IF;
+    IF undefined IS NOT NULL THEN
+        RAISE EXCEPTION '% lacks defaults of farrier.resources, as after DROP SCHEMA farrier CASCADE', relation
+            USING ERRCODE = 'FR400', HINT = format('Drop the table, or give it what it lost: %s', undefined);
     END IF;
     SELECT k.* INTO other FROM kinds k
      WHERE (k.kind = make_kind.kind) <> (k.relation = make_kind.relation) AND EXISTS (SELECT FROM pg_class c WHERE c.oid = k.relation);
@@ -3885,8 +3923,9 @@ END $$;
 
 -- Writes the runs of a commit; the writer of kinds with one table. Returns the runs whose version is not the one in `runs`, of
 -- which it writes nothing. Locks the rows in the order of ids. Sections: `kind` [{run, kind}], `runs` [{run, version, writes}],
--- `resources` [{run, columns}], `answers` [{run, request, accepted, reason}]. The writer of a kind with more tables calls it
--- first, and writes nothing of the runs that it returns.
+-- `resources` [{run, columns}], `answers` [{run, request, accepted, reason}], `ended` [{run}]. Of a resource that has ended, it
+-- rejects the requests that are still pending: no run follows that could decide on them. The writer of a kind with more tables
+-- calls it first, and writes nothing of the runs that it returns.
 CREATE OR REPLACE FUNCTION farrier.write_resources(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -3915,6 +3954,12 @@ BEGIN
     END IF;
     IF changes ? 'answers' THEN
         PERFORM farrier.answer_requests(of_kind, changes -> 'answers');
+    END IF;
+    IF changes ? 'ended' THEN
+        UPDATE farrier.resource_intents i
+           SET status = 'rejected', reason = format('this %s has ended', replace(of_kind, '_', ' ')), answered_at = farrier.now()
+          FROM jsonb_to_recordset(changes -> 'ended') c (run bigint)
+         WHERE i.kind = of_kind AND i.resource_id = c.run AND i.status = 'pending';
     END IF;
 END $$;
 
@@ -4610,8 +4655,9 @@ END $$;
 -- Functions: partitions
 -- =====================================================================================================================
 
--- Refuses a member of a partition that is being deleted (FR409). Deferred trigger on ib_members. Locks the partition's row FOR
--- SHARE at COMMIT, so that of a transaction that joins and a deletion that has seen no members one is refused.
+-- Refuses a member of a partition that is being deleted (FR409). Deferred trigger on ib_members: at COMMIT it locks the row of the
+-- partition FOR SHARE. When a transaction adds a member while another deletes the partition, which had no members, one of them is
+-- refused.
 CREATE OR REPLACE FUNCTION farrier.admit_member() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -5059,10 +5105,10 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Writes the nodes of a commit with the segments and partitions that they use; the writer of kind node. Section `networks` [{run,
--- segments, partitions}]; all others are those of write_nodes. Writes each run that has or gets networks by itself, in a
--- subtransaction: one that cannot have its locks at once, or finds a segment or partition changed, is due again in a second, and
--- other runs of the commit are not affected.
+-- Writes the nodes of a commit, and which segments and partitions they use. The writer of kind node. Section `networks` [{run,
+-- segments, partitions}] lists these uses; write_nodes describes the other sections. Each run that has or gets networks is written
+-- in a subtransaction of its own. If a lock that it needs is taken, or if a segment or partition has changed, this run is due again
+-- in a second; the other runs of the commit are not affected.
 CREATE OR REPLACE FUNCTION farrier.write_nodes_and_networks(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -5140,7 +5186,7 @@ SELECT c.node_id, c.kind, c.state, c.substate, c.since, l.lasts AS state_limit,
   FROM (SELECT n.id AS node_id, 'node' AS kind, n.status AS state, '' AS substate, n.status_entered_at AS since, n.site, n.model
           FROM farrier.nodes n
         UNION ALL
-        SELECT n.id, 'management', n.management, '', n.management_entered_at, n.site, n.model
+        SELECT n.id, 'management' AS kind, n.management, '' AS substate, n.management_entered_at, n.site, n.model
           FROM farrier.nodes n
          WHERE n.status <> 'deleted'
         UNION ALL
@@ -5151,7 +5197,7 @@ SELECT c.node_id, c.kind, c.state, c.substate, c.since, l.lasts AS state_limit,
                  FROM farrier.node_onboardings o
                 WHERE n.live_workflow_kind = 'onboarding' AND o.id = n.live_workflow_id
                UNION ALL
-               SELECT 'decommission', d.status, d.stage, d.status_entered_at, d.stage_entered_at, d.mode_given_at
+               SELECT 'decommission' AS kind, d.status, d.stage, d.status_entered_at, d.stage_entered_at, d.mode_given_at
                  FROM farrier.node_decommissions d
                 WHERE n.live_workflow_kind = 'decommission' AND d.id = n.live_workflow_id) w ON true
          CROSS JOIN LATERAL (VALUES
@@ -5211,7 +5257,7 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
               x.attempt, x.next_attempt_at, x.failure_class, x.failure_detail, x.created_at
          FROM farrier.node_onboardings x WHERE x.node_id = n.id
        UNION ALL
-       SELECT 'decommission', x.id, x.mode, x.status, x.status_entered_at, x.stage, x.stage_entered_at,
+       SELECT 'decommission' AS kind, x.id, x.mode, x.status, x.status_entered_at, x.stage, x.stage_entered_at,
               x.attempt, x.next_attempt_at, x.failure_class, x.failure_detail, x.created_at
          FROM farrier.node_decommissions x WHERE x.node_id = n.id
        ORDER BY created_at DESC, id DESC LIMIT 1) w ON true
@@ -5257,8 +5303,7 @@ SELECT b.site, b.since, d.held, d.leaving, b.in_service
  CROSS JOIN LATERAL (
        SELECT count(*) FILTER (WHERE x.held) AS held, count(*) AS leaving
          FROM farrier.departures x
-        WHERE x.site = b.site AND x.at > farrier.now() - make_interval(secs => (
-           SELECT (s.value #>> '{}')::double precision FROM farrier.settings s WHERE s.name = 'brake_window_seconds'))) d
+        WHERE x.site = b.site AND x.at > farrier.now() - (SELECT s.brake_window FROM farrier.settings s)) d
  WHERE d.held > 0
    AND NOT coalesce((SELECT l.until > farrier.now() FROM farrier.brake_lifts l WHERE l.site = b.site ORDER BY l.id DESC LIMIT 1), false);
 
@@ -5548,7 +5593,10 @@ CREATE OR REPLACE TRIGGER wake_users AFTER INSERT ON farrier.ib_partitions
 -- Rights: 0_public
 -- =====================================================================================================================
 
--- PUBLIC has no rights. Each role of farrier sees the schema, the clock and the version of the API.
+-- PUBLIC has no rights on tables, views and functions of farrier; on types it has USAGE, as the server makes them. Each role of
+-- farrier sees the schema, the clock and the version of the API. Every migration executes these files, and revokes what the set
+-- before granted and this one does not; what an operator granted to any role stays. All functions and all tables are those of
+-- farrier.
 REVOKE ALL ON ALL TABLES IN SCHEMA farrier FROM PUBLIC;
 REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier FROM PUBLIC;
 GRANT USAGE ON SCHEMA farrier TO farrier_controller, farrier_intents, farrier_agent, farrier_worker, farrier_reader;
@@ -5570,7 +5618,7 @@ GRANT EXECUTE ON FUNCTION
 
 -- The daemon. It writes what its runs decide; it only reads the model, the records of the schema, and history.
 GRANT SELECT, INSERT, UPDATE, DELETE ON
-    farrier.mends, farrier.pulse, farrier.limits, farrier.settings,
+    farrier.mends, farrier.pulse, farrier.limits,
     farrier.controllers, farrier.effects, farrier.outcomes,
     farrier.nodes, farrier.node_macs, farrier.node_onboardings, farrier.node_decommissions,
     farrier.bootstrap_tokens, farrier.node_agents, farrier.node_tasks, farrier.intents,
@@ -5582,11 +5630,12 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
     TO farrier_controller;
 GRANT SELECT, DELETE ON farrier.wakes TO farrier_controller;
 GRANT SELECT, UPDATE ON farrier.shards TO farrier_controller;
+GRANT SELECT, UPDATE ON farrier.settings TO farrier_controller;
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA farrier TO farrier_controller;
 GRANT SELECT ON
     farrier.migrator, farrier.schema_steps, farrier.schema_set, farrier.schema_objects,
-    farrier.edges, farrier.initial_values, farrier.workflow_mapping, farrier.workflow_statuses, farrier.workflow_modes, farrier.clock_stops,
-    farrier.actions, farrier.advice, farrier.task_types,
+    farrier.edges, farrier.initial_values, farrier.workflow_mapping, farrier.workflow_statuses, farrier.workflow_modes, farrier.clock_stops, farrier.contradictions,
+    farrier.constants, farrier.actions, farrier.advice, farrier.task_types,
     farrier.kinds, farrier.kind_states, farrier.kind_actions, farrier.callable,
     farrier.locks, farrier.history, farrier.history_retention,
     farrier.node_bmcs, farrier.node_identities, farrier.bmc_logins, farrier.workers,
@@ -5596,7 +5645,7 @@ GRANT SELECT ON
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;
 REVOKE EXECUTE ON FUNCTION farrier.grant_rights, farrier.grant_kind_rights, farrier.let_call, farrier.make_kind, farrier.forget_kind,
     farrier.grant_worker, farrier.revoke_worker
-    FROM farrier_controller;
+    FROM farrier_controller CASCADE;
 
 -- =====================================================================================================================
 -- Rights: farrier_intents

@@ -6,7 +6,7 @@
     ├── SchemaError
     │   ├── SchemaMissing           the database has no farrier schema, or an older one
     │   ├── SchemaTooNew            the database was migrated by a newer farrier
-    │   ├── SchemaUnreleased        the schema is one of before the first release
+    │   ├── SchemaUnrecorded        the schema has tables, and no record of what made them
     │   ├── SchemaEdited            functions, views or triggers were changed by hand
     │   └── SchemaChanged           applied tables or an applied migration are not what this program carries
     ├── RefusedByModel              the model, or the database in its name, says no to a request
@@ -108,23 +108,29 @@ class SchemaTooNew(SchemaError):
     exit_code = ExitCode.SCHEMA_TOO_NEW
 
     def __init__(self, *, found: int, known: int, release: str) -> None:
-        super().__init__(
-            f"the database has schema version {found} of farrier {release}, this program knows {known} at most; "
-            "upgrade farrier"
-        )
+        what = f"has schema version {found} of farrier {release}, this program knows {known} at most"
+        if found <= known:
+            what = f"was migrated by farrier {release}, this program is an older release"
+        super().__init__(f"the database {what}; upgrade farrier")
         self.found = found
         self.known = known
 
 
-class SchemaUnreleased(SchemaError):
-    """The schema is one of before the first release, which is not upgraded."""
+class SchemaUnrecorded(SchemaError):
+    """The schema has tables and no record of what made them: a dump without data, or one of before the first release.
+    `directory` is that of an embedded server."""
 
-    label = "schema_unreleased"
+    label = "schema_unrecorded"
 
-    def __init__(self) -> None:
+    def __init__(self, *, directory: str = "") -> None:
+        advice = (
+            "restore a dump with data, or drop the schema (DROP SCHEMA farrier CASCADE) and run: farrier db migrate"
+        )
+        if directory:
+            advice = f"remove the directory {directory}, and the next start makes a new database there"
         super().__init__(
-            "the schema in this database was made before the first release of farrier and is not upgraded; drop it "
-            "(DROP SCHEMA farrier CASCADE), then run: farrier db migrate"
+            "the schema farrier has tables, and no record of what made them, as after a restore without data or a "
+            f"migration before the first release; {advice}"
         )
 
 
@@ -135,7 +141,8 @@ class SchemaEdited(SchemaError):
 
     def __init__(self, *, edited: Sequence[str]) -> None:
         super().__init__(
-            f"changed by hand in the database: {', '.join(edited)}; to set them right, run: farrier db migrate"
+            f"changed or dropped by hand in the database: {', '.join(edited)}; "
+            "to set them right, run: farrier db migrate"
         )
         self.edited = tuple(edited)
 

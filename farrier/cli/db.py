@@ -22,6 +22,11 @@ from farrier.io.pool import Single
 
 T = TypeVar("T")
 
+_NOT_COMPARABLE = (
+    "functions, views and triggers were applied on another major version of PostgreSQL: which are missing is known, "
+    "and not which were changed by hand; to make them comparable, run: farrier db migrate"
+)
+
 db = typer.Typer(
     no_args_is_help=True, add_completion=False, help="The database: schema, roles, and where the embedded one is."
 )
@@ -37,7 +42,8 @@ def migrate_(
     ] = False,
     as_json: output.AsJson = False,
 ) -> None:
-    """Bring the schema up to this program's version. May be run at any time, by any number at once."""
+    """Bring the schema up to this program's version, and give each role its rights. May be run at any time, by any
+    number at once."""
     if only_plan:
         planned = _administer(settings, schema_plan.plan)
         migration.show_plan(planned, as_json=as_json)
@@ -50,11 +56,16 @@ def migrate_(
 @with_settings
 def check(settings: Config, as_json: output.AsJson = False) -> None:
     """Say whether schema and program fit: exit code 0; 1 for an older schema, or one that was edited by hand; 5 for a
-    newer one. Names what was edited, and nodes that recorded the same machine."""
+    newer one. Names functions, views and triggers that were edited, and nodes that recorded the same machine. Does not
+    look at columns, defaults, constraints and indexes of tables, at rights, or at triggers of kinds: `farrier db
+    migrate` restores rights and what its own kinds lack, `farrier kind install` what another kind lacks, and
+    `farrier db schema` prints the tables as they should be."""
     status, shared = _administer(settings, _checked)
     if as_json:
         output.json({**msgspec.structs.asdict(status), "same_machine": shared})
     status.require_current()
+    if not (as_json or status.comparable):
+        typer.echo(_NOT_COMPARABLE)
     if status.edited:
         raise SchemaEdited(edited=status.edited)
     if not as_json:
@@ -81,9 +92,13 @@ def schema(
 @db.command("roles")
 @with_settings
 def roles(settings: Config) -> None:
-    """Make the five roles of farrier where they are missing, and give them their rights. Needs CREATEROLE."""
-    _administer(settings, migrate.prepare_roles)
-    typer.echo("farrier_controller, farrier_intents, farrier_agent, farrier_worker and farrier_reader are there")
+    """Make the five roles of farrier where they are missing. Needs CREATEROLE. The next `farrier db migrate` gives them
+    their rights."""
+    _administer(settings, migrate.create_roles)
+    typer.echo(
+        "farrier_controller, farrier_intents, farrier_agent, farrier_worker and farrier_reader are there; "
+        "farrier db migrate gives them their rights"
+    )
 
 
 @db.command("url")

@@ -35,7 +35,7 @@ def show_plan(plan: Plan, *, as_json: bool) -> None:
     tables = [("make", "tables", "", "")] if plan.release is None else []
     applied = [("apply", f"version {step.version}", step.name, "") for step in plan.steps]
     output.table(("", "what", "name", ""), [*tables, *applied, *_rows(plan.would)])
-    for obstacle in plan.in_the_way:
+    for obstacle in (*plan.namesakes, *plan.in_the_way):
         typer.echo(f"in the way: {obstacle}")
     typer.echo(_verdict(plan))
 

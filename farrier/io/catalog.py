@@ -6,8 +6,7 @@ refuses exactly what the code refuses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -21,6 +20,7 @@ from farrier.model import (
     actions,
     bmc,
     edges,
+    expected,
     failures,
     health,
     identity,
@@ -42,8 +42,10 @@ _INITIAL_VALUES = statements.load("catalog/initial_values")
 _MAPPING = statements.load("catalog/mapping")
 _WORKFLOW_MODES = statements.load("catalog/workflow_modes")
 _WORKFLOW_STATUSES = statements.load("catalog/workflow_statuses")
+_ENDED_WORKFLOWS = statements.load("catalog/ended_workflows")
 _ACTIONS = statements.load("catalog/actions")
 _CLOCK_STOPS = statements.load("catalog/clock_stops")
+_CONTRADICTIONS = statements.load("catalog/contradictions")
 _ADVICE = statements.load("catalog/advice")
 _TASK_TYPES = statements.load("catalog/task_types")
 _MAKE_KIND = statements.load("schema/make_kind")
@@ -51,11 +53,12 @@ _MAKE_SHARDS = statements.load("schema/make_shards")
 _KIND_STATES = statements.load("catalog/kind_states")
 _KIND_ACTIONS = statements.load("catalog/kind_actions")
 _KIND_FINGERPRINT = statements.load("catalog/kind_fingerprint")
+_CONSTANTS = statements.load("catalog/constants")
+_DERIVE_IDENTITIES = statements.load("catalog/derive_identities")
 _SETTINGS = statements.load("catalog/settings")
 _DEFAULT_SETTINGS = statements.load("catalog/default_settings")
 _LIMITS = statements.load("catalog/limits")
 _DEFAULT_LIMITS = statements.load("catalog/default_limits")
-_PLACEHOLDERS = statements.load("catalog/placeholders")
 
 
 async def sync(conn: Connection) -> None:
@@ -65,8 +68,10 @@ async def sync(conn: Connection) -> None:
         await conn.execute(_INITIAL_VALUES, *_columns(_initial_values(), width=3))
         await conn.execute(_MAPPING, *_columns(_mapping(), width=3))
         await conn.execute(_CLOCK_STOPS, *_columns(_clock_stops(), width=4))
+        await conn.execute(_CONTRADICTIONS, *_columns(_contradictions(), width=3))
         await conn.execute(_WORKFLOW_MODES, *_columns(_workflow_modes(), width=2))
         await conn.execute(_WORKFLOW_STATUSES, *_columns(_workflow_statuses(), width=5))
+        await conn.execute(_ENDED_WORKFLOWS)
         await _sync_actions(conn)
         for kind in ("node", maas_region.KIND):
             await conn.execute(_MAKE_SHARDS, kind)
@@ -76,10 +81,10 @@ async def sync(conn: Connection) -> None:
         await conn.execute(_TASK_TYPES, list(TaskType))
         advice = _advice()
         await conn.execute(_ADVICE, list(advice), list(advice.values()))
-        await _set(conn, _model_numbers())
-        await conn.execute(_DEFAULT_SETTINGS, *_columns(list(_defaults().items()), width=2))
+        if await conn.fetchval(_CONSTANTS, *_constants()):
+            await conn.execute(_DERIVE_IDENTITIES)
+        await conn.execute(_DEFAULT_SETTINGS, *_settings(NodeConfig()))
         await conn.execute(_DEFAULT_LIMITS, *node_columns(Limits()))
-        await conn.execute(_PLACEHOLDERS, list(identity.PLACEHOLDERS))
 
 
 async def sync_kinds(conn: Connection, specs: Sequence[KindSpec]) -> None:
@@ -150,6 +155,12 @@ def _mapping() -> list[tuple[str, ...]]:
     return [*pairs, *(("none", "none", status) for status in sorted(mapping.WITHOUT_WORKFLOW))]
 
 
+def _contradictions() -> list[tuple[str, ...]]:
+    """(state, statuses, causes), with blanks between."""
+    found = expected.contradictions()
+    return [(each.state, " ".join(sorted(each.statuses)), " ".join(sorted(each.causes))) for each in found]
+
+
 def _workflow_modes() -> list[tuple[Any, ...]]:
     """(mode, uses MAAS)."""
     return [(mode, mode not in stages.OUTSIDE_MAAS) for mode in stages.PATHS]
@@ -171,39 +182,27 @@ def _columns(rows: Sequence[tuple[Any, ...]], *, width: int) -> list[list[Any]]:
     return [[row[column] for row in rows] for column in range(width)]
 
 
-def _model_numbers() -> dict[str, float]:
-    return {
-        "api_min": actions.API_MIN,
-        "api_max": actions.API_MAX,
-        "confirmed_after_seconds": observation.CONFIRMED_AFTER.total_seconds(),
-        "login_cap": bmc.LOGIN_CAP,
-        "login_window_seconds": bmc.LOGIN_WINDOW.total_seconds(),
-        "ssh_seed_limit": health.SSH_SEED_LIMIT,
-    }
+def _constants() -> tuple[Any, ...]:
+    """The columns of `farrier.constants`, as its statement takes them."""
+    return (
+        actions.API_MIN,
+        actions.API_MAX,
+        observation.CONFIRMED_AFTER,
+        bmc.LOGIN_CAP,
+        bmc.LOGIN_WINDOW,
+        health.SSH_SEED_LIMIT,
+        list(identity.PLACEHOLDERS),
+    )
 
 
-def _defaults() -> dict[str, float]:
-    """What SQL reads of the configuration even where no controller has written its own."""
-    node = NodeConfig()
-    return {
-        "offline_after_seconds": node.offline_after.total_seconds(),
-        "brake_window_seconds": node.brake_window.total_seconds(),
-    }
+def _settings(node: NodeConfig) -> tuple[Any, ...]:
+    """The columns of `farrier.settings`, as its statements take them."""
+    return node.offline_after, node.brake_share, node.brake_at_least, node.brake_window
 
 
-async def _set(conn: Connection, numbers: Mapping[str, float]) -> None:
-    await conn.execute(_SETTINGS, list(numbers), list(numbers.values()))
-
-
-async def set_brakes(conn: Connection, node: NodeConfig) -> None:
-    """Report to `farrier.held_by_brakes` how many nodes of a site may leave service at once."""
-    numbers = {"brake_share": node.brake_share, "brake_at_least": node.brake_at_least}
-    await _set(conn, numbers | {"brake_window_seconds": node.brake_window.total_seconds()})
-
-
-async def set_offline_after(conn: Connection, offline_after: timedelta) -> None:
-    """Tell `farrier.heartbeat` after which silence a heartbeat is news."""
-    await _set(conn, {"offline_after_seconds": offline_after.total_seconds()})
+async def set_settings(conn: Connection, node: NodeConfig) -> None:
+    """Make `farrier.settings`, which functions read, equal to these."""
+    await conn.execute(_SETTINGS, *_settings(node))
 
 
 async def set_limits(conn: Connection, held: Limits) -> None:

@@ -18,7 +18,7 @@ import asyncpg
 import msgspec
 
 from farrier.config import DatabaseConfig
-from farrier.errors import ConfigError, SchemaMissing
+from farrier.errors import ConfigError, SchemaMissing, SchemaUnrecorded
 from farrier.io import catalog, migrate, pool, refusals
 from farrier.io.api import PostgresRequests
 from farrier.io.embedded import EmbeddedServer, default_directory
@@ -31,6 +31,7 @@ from farrier.io.retention import PostgresRetention
 _PATIENCE = timedelta(seconds=5)
 # A listing, and beside it whatever it leads to.
 _CONNECTIONS = 2
+_OWNER_HINT = "this takes the owner of the schema farrier; to make the schema takes the right CREATE on the database"
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -71,7 +72,7 @@ async def administrator(config: DatabaseConfig) -> AsyncIterator[Single]:
     async with server(config) as dsn:
         conn = await pool.connect(dsn, patience=min(_PATIENCE, config.db_timeout))
         try:
-            with refusals.translated():
+            with refusals.translated(no_right=_OWNER_HINT):
                 yield conn
         finally:
             await conn.close()
@@ -88,6 +89,8 @@ async def server(config: DatabaseConfig) -> AsyncIterator[str]:
     dsn = await anyio.to_thread.run_sync(own.start)
     try:
         yield dsn
+    except SchemaUnrecorded:
+        raise SchemaUnrecorded(directory=str(own.directory)) from None
     finally:
         if not ran_before:
             with anyio.CancelScope(shield=True):

@@ -18,15 +18,20 @@ from typing import TYPE_CHECKING
 import anyio
 import asyncpg
 import msgspec
+import structlog
 
 from farrier import __version__, errors
-from farrier.io import schema_files, schema_set, statements
-from farrier.io.patience import PATIENT, LockPatience, patiently
+from farrier.io import schema_files, schema_set, session, statements
+from farrier.io.patience import LOCKED, PATIENT, LockPatience, patiently
+from farrier.io.pool import CONNECTION_ERRORS
 from farrier.io.schema_files import BASELINE, Schema, Step
+from farrier.io.schema_set import FREE_THE_WAY
 
 if TYPE_CHECKING:
     from farrier.io.pool import Connection
 
+
+log = structlog.stdlib.get_logger(__name__)
 
 _PREPARED = statements.load("schema/prepared")
 _RECORDS = schema_files.RECORDS.read_text(encoding="utf-8")
@@ -34,7 +39,8 @@ _LOCK = statements.load("schema/lock_migrator")
 _ACT_AS_OWNER = statements.load("schema/act_as_owner")
 _BEGIN = statements.load("schema/begin_migrating")
 _END = statements.load("schema/end_migrating")
-_UNRELEASED = statements.load("schema/unreleased")
+_MIGRATOR = statements.load("schema/migrator")
+_HAS_TABLES = statements.load("schema/has_tables")
 _RECORDED = statements.load("schema/recorded")
 _STEPS = statements.load("schema/steps")
 _SETTLE = statements.load("schema/settle")
@@ -50,6 +56,8 @@ _END_SECONDS = 5
 _POLL_SECONDS = 0.1
 # What CREATE ... IF NOT EXISTS raises for one that another session makes at the same moment.
 _MADE_MEANWHILE = (asyncpg.UniqueViolationError, asyncpg.DuplicateSchemaError, asyncpg.DuplicateTableError)
+# What a DROP, and a change of a column's type, raise for what depends on it.
+_IN_THE_WAY = (asyncpg.DependentObjectsStillExistError, asyncpg.FeatureNotSupportedError)
 
 
 @cache
@@ -85,12 +93,14 @@ class Migrated(msgspec.Struct, frozen=True):
 
 class SchemaStatus(msgspec.Struct, frozen=True):
     """How a database stands to this program: the version of its tables (0 for one without a schema) and the one that is
-    needed, whether its set is this program's, and which objects were changed by hand since it was applied."""
+    needed, whether its set is this program's, and which objects were changed by hand since it was applied: only those
+    that were dropped, unless definitions are `comparable`."""
 
     found: int
     needed: int
     set_fits: bool
     edited: tuple[str, ...] = ()
+    comparable: bool = True
 
     def require_current(self) -> None:
         """Raises SchemaMissing unless program and database fit. What was edited by hand does not stop the program."""
@@ -108,12 +118,12 @@ async def migrate(
     """Apply what is missing. May be called at any time, by any number at once.
 
     `after` runs last, in the same transaction, even if nothing was missing: it brings tables that mirror the model in
-    line with this program. Raises SchemaTooNew, SchemaUnreleased or SchemaChanged before anything is touched, and
-    RefusedByModel when a table stays locked for longer than `patience` or when something that is not farrier's is in
-    the way.
+    line with this program. Raises SchemaTooNew, SchemaUnrecorded or SchemaChanged before anything is touched, and
+    RefusedByModel when a table stays locked for longer than `patience`, when something that is not farrier's is in the
+    way, or when a step fails.
     """
     wanted = carried() if schema is None else schema
-    await refuse_unreleased(conn)
+    await _applied(conn)
 
     async def migrated() -> Migrated:
         await conn.execute(_LOCK)
@@ -138,8 +148,7 @@ async def _migrated(conn: Connection, wanted: Schema) -> Migrated:
         await schema_set.hold_still(conn)
     for step in lacks.steps:
         if not lacks.new:
-            await conn.execute(step.sql)
-            await conn.execute(_SETTLE)
+            await _apply(conn, step)
         await conn.execute(_RECORD_STEP, step.version, step.name, step.checksum)
     done = await schema_set.apply(conn, wanted, granted, new=lacks.new, stepped=bool(lacks.versions))
     missing = {str(each) for each in wanted.objects if before.lacks(each)}
@@ -147,17 +156,33 @@ async def _migrated(conn: Connection, wanted: Schema) -> Migrated:
     return Migrated(lacks.versions, done.changed, done.dropped, made, tuple(before.edited()))
 
 
+async def _apply(conn: Connection, step: Step) -> None:
+    """Raises RefusedByModel, which names the step and, where PostgreSQL says it, what depends on what it drops."""
+    try:
+        await conn.execute(step.sql)
+        await conn.execute(_SETTLE)
+    except LOCKED:
+        raise
+    except asyncpg.PostgresError as error:
+        if session.ends_connection(error):
+            raise
+        text = f"migration {step.version} ({step.name}) failed: {error.message or error}"
+        if isinstance(error, _IN_THE_WAY) and error.detail:  # of other errors it may be a row
+            text = f"{text}: {'; '.join(error.detail.splitlines())}"
+            raise errors.RefusedByModel(text, hint=FREE_THE_WAY, sqlstate=error.sqlstate or "") from error
+        raise errors.RefusedByModel(text, hint=error.hint or "", sqlstate=error.sqlstate or "") from error
+
+
 async def pending(conn: Connection, wanted: Schema) -> Pending:
-    """What a database lacks that is not unreleased. Writes nothing. Raises SchemaTooNew or SchemaChanged."""
+    """What a database lacks. Writes nothing. Raises SchemaTooNew, SchemaUnrecorded or SchemaChanged."""
     applied = await _applied(conn)
     await _refuse_newer(conn, wanted, applied)
     return Pending(not applied, tuple(step for step in wanted.steps if step.version not in applied))
 
 
 async def check(conn: Connection, *, schema: Schema | None = None) -> SchemaStatus:
-    """How the database stands to this program. Writes nothing. Raises SchemaTooNew, SchemaUnreleased, SchemaChanged."""
+    """How the database stands to this program. Writes nothing. Raises SchemaTooNew, SchemaUnrecorded, SchemaChanged."""
     wanted = carried() if schema is None else schema
-    await refuse_unreleased(conn)
     applied = await _applied(conn)
     await _refuse_newer(conn, wanted, applied)
     if not applied:
@@ -170,11 +195,13 @@ async def inspect(conn: Connection, *, schema: Schema | None = None) -> SchemaSt
     status = await check(conn, schema=schema)
     if not status.found:
         return status
-    return msgspec.structs.replace(status, edited=tuple((await schema_set.state(conn)).edited()))
+    state = await schema_set.state(conn)
+    return msgspec.structs.replace(status, edited=tuple(state.edited()), comparable=state.comparable)
 
 
 async def create_roles(conn: Connection) -> None:
-    """Make the roles that rights are granted to, where missing. Needs CREATEROLE only if one is missing."""
+    """Make the roles that rights are granted to, where missing; the next migration gives them their rights. Needs
+    CREATEROLE only if one is missing."""
     try:
         await conn.execute(_ROLES)
     except asyncpg.InsufficientPrivilegeError as refusal:
@@ -184,35 +211,25 @@ async def create_roles(conn: Connection) -> None:
         ) from refusal
 
 
-async def prepare_roles(conn: Connection) -> None:
-    """Make the roles that are missing, and give all of them their rights if the schema is that of this program; with
-    any other, the migration will. May be called again."""
-
-    async def granted() -> None:
-        await conn.execute(_LOCK)
-        await schema_set.grant(conn, carried())
-
-    await create_roles(conn)
-    if (await check(conn)).set_fits:
-        await patiently(conn, "the rights of the roles", granted)
-
-
 @asynccontextmanager
 async def _alone(conn: Connection) -> AsyncIterator[None]:
     """A row says who migrates: a lock that any login may take would keep an upgrade waiting for as long as it likes."""
     while not await conn.fetchval(_PREPARED):
         with suppress(*_MADE_MEANWHILE):
             await conn.execute(_RECORDS)
-    while True:
-        if await becomes_migrator(conn):
-            break
+    waits = False
+    while not await becomes_migrator(conn):
+        if not waits:
+            pid, login = await conn.fetchrow(_MIGRATOR) or (None, None)
+            log.warning("migration.waits", pid=pid, login=login)
+            waits = True
         await anyio.sleep(_POLL_SECONDS)
     try:
         yield
     finally:
-        if not conn.is_closed():
-            with anyio.move_on_after(_END_SECONDS, shield=True):
-                await conn.execute(_END)
+        # With a connection that was lost the session ended, or will.
+        with anyio.move_on_after(_END_SECONDS, shield=True), suppress(*CONNECTION_ERRORS):
+            await conn.execute(_END)
 
 
 async def becomes_migrator(conn: Connection) -> bool:
@@ -224,24 +241,23 @@ async def becomes_migrator(conn: Connection) -> bool:
         return await conn.fetchval(_BEGIN) is not None
 
 
-async def refuse_unreleased(conn: Connection) -> None:
-    """Raises SchemaUnreleased."""
-    if await conn.fetchval(_UNRELEASED):
-        raise errors.SchemaUnreleased
-
-
 async def _applied(conn: Connection) -> Mapping[int, asyncpg.Record]:
-    """The versions that the database went through; none in one without a schema."""
-    if not await conn.fetchval(_RECORDED):
-        return {}
-    return {record["version"]: record for record in await conn.fetch(_STEPS)}
+    """The versions that the database went through; none in one without a schema. Raises SchemaUnrecorded."""
+    # Read first: another migrator that commits meanwhile then adds to what is recorded, and not to what is there.
+    has_tables = await conn.fetchval(_HAS_TABLES)
+    applied = {}
+    if await conn.fetchval(_RECORDED):
+        applied = {record["version"]: record for record in await conn.fetch(_STEPS)}
+    if has_tables and not applied:
+        raise errors.SchemaUnrecorded
+    return applied
 
 
 async def _applied_set(conn: Connection) -> asyncpg.Record:
     """Of a database that went through a version, in whose transaction the set was recorded."""
     recorded = await conn.fetchrow(_APPLIED_SET)
     if recorded is None:
-        raise errors.InternalError("expected a row in farrier.schema_set, found none; it was deleted by hand")
+        raise errors.SchemaUnrecorded
     return recorded
 
 

@@ -15,7 +15,7 @@ import asyncpg
 import msgspec
 
 from farrier import errors
-from farrier.io import statements
+from farrier.io import session, statements
 
 if TYPE_CHECKING:
     from farrier.io.pool import Connection
@@ -42,7 +42,8 @@ async def patiently(
     conn: Connection, what: str, change: Callable[[], Awaitable[T]], patience: LockPatience = PATIENT
 ) -> T:
     """Run a change in a transaction of its own, again where it met a lock. Raises RefusedByModel, which tells of
-    `what`, when that is kept for longer than `patience`; nothing has changed then."""
+    `what`, when that is kept for longer than `patience`; nothing has changed then. Raises DatabaseUnreachable when the
+    connection is lost; all has changed then, or nothing."""
     tries_left = patience.tries
     while True:
         tries_left -= 1
@@ -56,4 +57,11 @@ async def patiently(
                     f"{what} needs a table that a transaction elsewhere keeps locked, such as a dump or a forgotten "
                     "session; end it (pg_stat_activity tells which), then try again"
                 ) from locked
+        except (*session.BROKEN, asyncpg.PostgresError) as error:
+            if not session.ends_connection(error):
+                raise
+            # Also where COMMIT was sent, to which no reply came.
+            raise errors.DatabaseUnreachable(
+                "the server", f"the connection was lost; {what} is applied whole or not at all: run it again"
+            ) from error
         await anyio.sleep(patience.pause.total_seconds())

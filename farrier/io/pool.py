@@ -50,6 +50,14 @@ LONGEST_PAUSE = timedelta(seconds=5)
 SESSION = {
     "search_path": "farrier,pg_temp",
     "timezone": "UTC",
+    # The server words definitions by these. A default of this database or of the login would make all of them differ
+    # from those that were recorded, as if they were edited by hand.
+    "datestyle": "ISO, MDY",
+    "intervalstyle": "postgres",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    "quote_all_identifiers": "off",
+    "standard_conforming_strings": "on",
     # Whatever the default of this database: a stricter level fails where we count on waiting and looking again, and a
     # commit is one statement that begins its own transaction.
     "default_transaction_isolation": "read committed",

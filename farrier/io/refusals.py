@@ -40,23 +40,29 @@ async def borrowed(connections: Pool) -> AsyncIterator[Connection]:
 
 
 @contextmanager
-def translated() -> Iterator[None]:
-    """For a connection of one's own: what the server says no to leaves as an error of ours."""
+def translated(*, no_right: str = _NO_RIGHT_HINT) -> Iterator[None]:
+    """For a connection of one's own: what the server refuses, and a lost connection, leave as errors of ours. A
+    full disk or a statement that was cancelled is a refusal, too: the server is there, and says so. `no_right` is
+    the hint for what the user may not do."""
     try:
         yield
     except session.Refusal as refusal:
-        if session.classify(refusal) is session.Trouble.GONE:
+        if session.ends_connection(refusal):
             raise DatabaseUnreachable("the server", session.reason_of(refusal)) from refusal
-        raise told(refusal) from refusal
+        raise told(refusal, no_right=no_right) from refusal
+    except session.BROKEN as broken:
+        if not session.ends_connection(broken):
+            raise
+        raise DatabaseUnreachable("the server", session.reason_of_break(broken)) from broken
 
 
-def told(refusal: Exception) -> RefusedByModel:
+def told(refusal: Exception, *, no_right: str = _NO_RIGHT_HINT) -> RefusedByModel:
     """The refusal as an error of ours."""
     sqlstate = getattr(refusal, "sqlstate", None) or ""
     text = str(getattr(refusal, "message", None) or refusal)
     hint = str(getattr(refusal, "hint", None) or "")
     if isinstance(refusal, asyncpg.InsufficientPrivilegeError):
-        return RefusedByModel(text, hint=_NO_RIGHT_HINT, sqlstate=sqlstate)
+        return RefusedByModel(text, hint=no_right, sqlstate=sqlstate)
     if isinstance(refusal, asyncpg.DeadlockDetectedError):
         hint = _AGAIN  # instead of the server's, which leads to its log
     if isinstance(refusal, (asyncpg.UniqueViolationError, asyncpg.ExclusionViolationError)) and not hint:

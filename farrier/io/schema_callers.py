@@ -1,7 +1,7 @@
-"""Whether programs that were written for one text of the schema go on working with another.
+"""Finds out whether a program that was written for one schema can work with another: signatures, views, rights.
 
-Called by the plan of a migration. It compares texts and parses no SQL: what it cannot compare counts as a change that
-programs notice. A wrong no costs a stop of the replicas; a wrong yes would cost failing ones.
+Called by the plan of a migration. It compares the texts of files and does not parse SQL. A difference that it does not
+understand counts as one that breaks programs: replicas that are stopped without need cost less than replicas that fail.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DEFAULT = re.compile(r" DEFAULT .*")
 # What a caller receives, or may give any number of.
 _OTHER_MODE = re.compile(r"\b(?:OUT|INOUT|VARIADIC)\b")
 _VIEW = re.compile(r"CREATE OR REPLACE VIEW farrier\.\w+\s+AS\s(?P<query>.*)", re.DOTALL)
-_REVOKE = re.compile(r"REVOKE (.* ON .*) FROM (.*)")
+_REVOKE = re.compile(r"REVOKE (.* ON .*) FROM (.*?)(?: CASCADE)?$")
 
 
 class Signature(msgspec.Struct, frozen=True):

@@ -26,6 +26,7 @@ BASELINE = 1
 _COMMENT = re.compile(r"--[^\n]*")
 _HEADER = re.compile(r"\A(?:--[^\n]*\n)*")
 _GRANT = re.compile(r"GRANT (.+?) ON ((?:FUNCTION|SCHEMA|SEQUENCE) )?(.+) TO (.+)")
+_TABLE = re.compile(r"^CREATE (?:UNLOGGED )?TABLE (?:IF NOT EXISTS )?farrier\.(\w+)", re.MULTILINE)
 _LISTED = re.compile(r", *(?![^()]*\))")
 _REPLICAS = re.compile(r"^-- replicas: (go on|stop)$", re.MULTILINE)
 
@@ -42,6 +43,10 @@ class Table(msgspec.Struct, frozen=True):
 
     name: str
     source: str
+
+    @property
+    def tables(self) -> list[str]:
+        return _TABLE.findall(self.source)
 
     @override
     def __str__(self) -> str:
@@ -102,6 +107,9 @@ class Schema(msgspec.Struct, frozen=True):
         """Of what each migration applies: the set, in whatever folders its files are, and the comments of tables."""
         texts = [part for each in sorted(self.objects, key=str) for part in (each.kind, each.name, each.source)]
         return _hash([*texts, *(comment for table in self.tables for comment in _COMMENT.findall(table.source))])
+
+    def names(self, kind: ObjectKind) -> list[str]:
+        return [each.name for each in self.objects if each.kind is kind]
 
 
 def read(directory: Path = DIRECTORY, *, release: str) -> Schema:

@@ -14,9 +14,10 @@ import msgspec
 from typing_extensions import override
 
 from farrier import errors
-from farrier.io import migrate, schema_callers, schema_set, statements
+from farrier.io import migrate, schema_callers, schema_names, schema_set, statements
 from farrier.io.migrate import Migrated, Pending
 from farrier.io.schema_files import ObjectKind, Schema, SchemaObject, Step
+from farrier.io.schema_names import Namesake
 from farrier.io.schema_set import FREE_THE_WAY, MAKER_OF_TRIGGERS, Key, State
 
 if TYPE_CHECKING:
@@ -51,12 +52,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     would: Migrated
     steps: tuple[Step, ...] = ()
+    namesakes: tuple[Namesake, ...] = ()
     in_the_way: tuple[Obstacle, ...] = ()
     stops: tuple[str, ...] = ()
     release: str | None = None
 
     def require_free_way(self) -> None:
         """Raises RefusedByModel if the migration would."""
+        schema_names.refuse(self.namesakes)
         if certain := [str(each) for each in self.in_the_way if not each.unless]:
             raise errors.RefusedByModel("; ".join(certain), hint=FREE_THE_WAY)
 
@@ -70,14 +73,14 @@ class _Effect(msgspec.Struct, frozen=True):
 
 
 async def plan(conn: Connection, *, schema: Schema | None = None) -> Plan:
-    """What `migrate` would do now. Raises SchemaTooNew, SchemaUnreleased or SchemaChanged, as that does."""
+    """What `migrate` would do now. Raises SchemaTooNew, SchemaUnrecorded or SchemaChanged, as that does."""
     wanted = migrate.carried() if schema is None else schema
     async with conn.transaction(isolation="repeatable_read", readonly=True):
-        await migrate.refuse_unreleased(conn)
         lacks = await migrate.pending(conn, wanted)
         if lacks.new:
             everything = tuple(map(str, wanted.objects))
-            return Plan(would=Migrated(lacks.versions, changed=everything, made=everything))
+            found = await schema_names.namesakes(conn, wanted.objects, ())
+            return Plan(would=Migrated(lacks.versions, changed=everything, made=everything), namesakes=tuple(found))
         return await _Planning(conn, wanted, lacks, await schema_set.state(conn)).plan()
 
 
@@ -107,11 +110,12 @@ class _Planning:
             would=Migrated(
                 self._lacks.versions,
                 changed=tuple(map(str, self._changed)),
-                dropped=tuple(f"{kind} {name}" for kind, name in self._gone),
+                dropped=self._now.dropped(self._wanted),
                 made=tuple(str(each) for each in self._changed if self._now.lacks(each)),
                 edited=tuple(self._edited),
             ),
             steps=steps,
+            namesakes=tuple(await self._namesakes()),
             in_the_way=tuple(await self._in_the_way(effects)),
             stops=tuple(stops),
             release=applied_set["release"] if applied_set is not None else None,
@@ -140,8 +144,7 @@ class _Planning:
             stops = (f"{each}{old} becomes {new}",)
         if self._now.lacks(each):
             return _Effect(stops=stops)
-        as_recorded = self._now.comparable and str(each) not in self._edited
-        if as_recorded and old is not None and new is not None:
+        if each.name in self._now.unaltered and old is not None and new is not None:
             return _Effect(made_anew=not new.replaces(old), stops=stops)
         return _Effect(made_anew=True, unless="its parameters and its result are those of its file", stops=stops)
 
@@ -200,11 +203,11 @@ class _Planning:
     async def _in_the_way(self, effects: Sequence[tuple[SchemaObject, _Effect]]) -> list[Obstacle]:
         """What is left of the set and used what is dropped is another by then; what is made anew takes along all that
         uses it."""
-        rows: Sequence[asyncpg.Record] = []
-        if MAKER_OF_TRIGGERS in {(each.kind, each.name) for each in self._changed}:
-            rows = await self._conn.fetch(_TRIGGERS_OF_KINDS)
-        gone = {row["description"] for row in rows}
+        gone = await self._detached()
         found: dict[Obstacle, None] = {}
+        for description, identity in self._now.by_hand.items():
+            rows = await self._conn.fetch(_DEPENDENTS, ObjectKind.FUNCTION, identity)
+            found |= dict.fromkeys(self._obstacles(rows, description))
         for key in self._gone:
             found |= dict.fromkeys(await self._foreign(key, ""))
         for each, effect in effects:
@@ -212,14 +215,32 @@ class _Planning:
                 found |= dict.fromkeys(await self._foreign(key, effect.unless))
         return [each for each in found if each.dependent not in gone]
 
+    async def _namesakes(self) -> list[Namesake]:
+        gone = await self._detached()
+        found = await schema_names.namesakes(
+            self._conn, self._changed, self._now.sources.keys(), unless=self._changed_by_a_step()
+        )
+        return [each for each in found if each.description not in gone]
+
+    async def _detached(self) -> set[str]:
+        """The triggers of kinds that are dropped first, because another function makes them again."""
+        if MAKER_OF_TRIGGERS not in {(each.kind, each.name) for each in self._changed}:
+            return set()
+        return {row["description"] for row in await self._conn.fetch(_TRIGGERS_OF_KINDS)}
+
+    def _changed_by_a_step(self) -> str:
+        return f"migration {self._lacks.steps[0].version} changes that" if self._lacks.steps else ""
+
     async def _foreign(self, key: Key, unless: str) -> list[Obstacle]:
         """What is not farrier's and depends on an object. A step may end that."""
-        steps = self._lacks.steps
-        unless = unless or (f"migration {steps[0].version} changes that" if steps else "")
         kind, name = key
+        return self._obstacles(await self._dependents(key), f"{kind} {name}", unless)
+
+    def _obstacles(self, dependents: Sequence[asyncpg.Record], dropped: str, unless: str = "") -> list[Obstacle]:
+        unless = unless or self._changed_by_a_step()
         return [
-            Obstacle(row["description"], f"{kind} {name}", unless)
-            for row in await self._dependents(key)
+            Obstacle(row["description"], dropped, unless)
+            for row in dependents
             if not self._is_ours((row["kind"], row["name"]))
         ]
 
@@ -237,7 +258,8 @@ class _Planning:
     async def _dependents(self, key: Key) -> list[asyncpg.Record]:
         kind, name = key
         rows = await self._conn.fetch(_IDENTITIES, kind, name)
-        return [found for row in rows for found in await self._conn.fetch(_DEPENDENTS, kind, row["identity"])]
+        identities = [row["identity"] for row in rows if row["identity"] not in self._now.by_hand.values()]
+        return [found for each in identities for found in await self._conn.fetch(_DEPENDENTS, kind, each)]
 
     def _is_ours(self, key: Key) -> bool:
         return key in self._now.sources or any((each.kind, each.name) == key for each in self._wanted.objects)

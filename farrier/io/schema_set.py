@@ -3,8 +3,8 @@
 Only what differs is touched: an object whose file changed, one that was edited by hand, one that is missing. What the
 set before had and this one lacks is dropped, never with CASCADE. An object that cannot be replaced in place (other
 parameters, fewer columns) is dropped and made again, with the objects of the set that depend on it; the rights that
-roles had on it are granted again. Anything else that depends on it is named in the refusal, and nothing has changed
-then.
+roles had on it are granted again. Anything else that depends on it, or has a name of the set, is named in the refusal,
+and nothing has changed then.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import asyncpg
 import msgspec
 
 from farrier import errors
-from farrier.io import schema_comments, statements
+from farrier.io import schema_comments, schema_names, statements
 from farrier.io.schema_files import ObjectKind, Schema, SchemaObject, Table, rights_of
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ Grants = Sequence[asyncpg.Record]
 
 _DEFINITIONS = statements.load("schema/definitions")
 _OBJECTS = statements.load("schema/objects")
+_FUNCTIONS = statements.load("schema/functions")
 _APPLIED_SET = statements.load("schema/applied_set")
 _RECORD_SET = statements.load("schema/record_set")
 _FORGET_OBJECTS = statements.load("schema/forget_objects")
@@ -42,6 +43,7 @@ _GRANTS = statements.load("schema/grants")
 _REVOKE = statements.load("schema/revoke")
 _KINDS_MADE = statements.load("schema/kinds_made")
 _MAKE_KIND = statements.load("schema/make_kind")
+_RIGHTS = statements.load("schema/rights")
 _GRANT_RIGHTS = statements.load("schema/grant_rights")
 _TRIGGERS_OF_KINDS = statements.load("schema/triggers_of_kinds")
 _IDENTITIES = statements.load("schema/identities")
@@ -76,18 +78,18 @@ class State(msgspec.Struct, frozen=True):
     applied: Mapping[Key, str | None]
     found: Mapping[Key, str]
     hash: str | None  # of the set that was applied; None before the first
-    comparable: (
-        bool  # false after an upgrade of the server or in a restored dump: definitions may be worded differently
-    )
+    unaltered: frozenset[str]  # the functions whose parameters and result are those that were recorded
+    by_hand: Mapping[str, str]  # other functions of the same names: descriptions, and identities in statements
+    comparable: bool  # false on another major version of PostgreSQL, which may word definitions differently
 
     def edited(self) -> list[str]:
-        """The objects that were changed or dropped since they were applied, by hand or by another program."""
-        if not self.comparable:
-            return []
+        """The objects that were changed or dropped since they were applied, by hand or by another program; only those
+        that were dropped where definitions are not comparable."""
         return sorted(
             f"{kind} {name}"
             for (kind, name), definition in self.applied.items()
-            if kind != ObjectKind.RIGHTS and self.found.get((kind, name)) != definition
+            if kind != ObjectKind.RIGHTS
+            and ((kind, name) not in self.found or (self.comparable and self.found[kind, name] != definition))
         )
 
     def is_as(self, wanted: SchemaObject) -> bool:
@@ -108,16 +110,23 @@ class State(msgspec.Struct, frozen=True):
         """What the set before had and this one lacks."""
         return sorted(self.sources.keys() - {(each.kind, each.name) for each in schema.objects})
 
+    def dropped(self, schema: Schema) -> tuple[str, ...]:
+        """What goes with this set: what it lacks, and what was made by hand under the name of a function."""
+        return (*(f"{kind} {name}" for kind, name in self.gone(schema)), *self.by_hand)
+
 
 async def state(conn: Connection) -> State:
     """What is there now. Writes nothing."""
     recorded = await conn.fetch(_OBJECTS)
     applied_set = await conn.fetchrow(_APPLIED_SET)
+    functions = await conn.fetch(_FUNCTIONS)
     return State(
         sources={(row["kind"], row["name"]): row["source"] for row in recorded},
         applied={(row["kind"], row["name"]): row["definition"] for row in recorded},
         found=await _found(conn),
         hash=None if applied_set is None else applied_set["hash"],
+        unaltered=frozenset(row["name"] for row in functions if row["as_recorded"]),
+        by_hand={row["description"]: row["identity"] for row in functions if row["by_hand"]},
         comparable=applied_set is not None and applied_set["comparable"],
     )
 
@@ -151,17 +160,19 @@ async def grants(conn: Connection) -> Grants:
 
 async def apply(conn: Connection, schema: Schema, granted: Grants, *, new: bool, stepped: bool) -> Applied:
     """Make the set of the database that of `schema`; with the tables, too, in one that is `new`. May be called again.
-    Raises RefusedByModel when something that is not farrier's depends on what has to go."""
+    Raises RefusedByModel when what is not farrier's has the name of an object, or depends on what has to go."""
     before = await state(conn)
     changed = [each for each in schema.objects if not before.is_as(each)]
     gone = before.gone(schema)
     if not (changed or gone or stepped) and before.hash == schema.set_hash:
+        await grant(conn, schema)
         return Applied()
     await conn.execute(_POSTPONE_BODIES)
     work = _Work(conn, schema, before.sources, still=new)
     if remakes_kinds := not new and any((each.kind, each.name) == MAKER_OF_TRIGGERS for each in changed):
         await hold_still(conn)
         await _detach_kinds(conn)
+    schema_names.refuse(await schema_names.namesakes(conn, changed, before.sources.keys()))
     await work.make(
         [*(schema.tables if new else ()), *(each for each in changed if each.kind is not ObjectKind.RIGHTS)]
     )
@@ -176,7 +187,7 @@ async def apply(conn: Connection, schema: Schema, granted: Grants, *, new: bool,
     await _revoke(conn, before, schema)
     await grant(conn, schema)
     await record(conn, schema)
-    return Applied(tuple(map(str, changed)), tuple(f"{kind} {name}" for kind, name in gone))
+    return Applied(tuple(map(str, changed)), before.dropped(schema))
 
 
 async def _grant_again(conn: Connection, granted: Grants) -> None:
@@ -201,10 +212,12 @@ async def _revoke(conn: Connection, before: State, schema: Schema) -> None:
 
 
 async def grant(conn: Connection, schema: Schema) -> None:
-    """Give every role its rights, in the caller's transaction. May be called again."""
-    for each in schema.objects:
-        if each.kind is ObjectKind.RIGHTS:
-            await conn.execute(each.source)
+    """Give every role its rights, in the caller's transaction. May be called again. What a file grants or revokes on
+    all tables or functions is named: an operator may have others in the same schema."""
+    relations = [*(name for each in schema.tables for name in each.tables), *schema.names(ObjectKind.VIEW)]
+    sources = [each.source for each in schema.objects if each.kind is ObjectKind.RIGHTS]
+    for row in await conn.fetch(_RIGHTS, sources, schema.names(ObjectKind.FUNCTION), relations):
+        await conn.execute(row["statements"])
     await conn.execute(_GRANT_RIGHTS)
 
 

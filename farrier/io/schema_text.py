@@ -22,7 +22,6 @@ _WIDTH = 120
 _RULE = f"-- {'=' * (_WIDTH - 3)}\n"
 _COMMENT = re.compile(r"--[^\n]*")
 _MENTIONED = re.compile(r"\bfarrier\.(\w+)")
-_TABLE = re.compile(r"^CREATE (?:UNLOGGED )?TABLE (?:IF NOT EXISTS )?farrier\.(\w+)", re.MULTILINE)
 _STRING_BODY = " AS $"
 _BY_TOPIC = (ObjectKind.FUNCTION, ObjectKind.VIEW, ObjectKind.TRIGGER)
 
@@ -131,14 +130,14 @@ class _Order:
 def _printed(section: _Section) -> str:
     heading = f"{_RULE}-- {section.title}\n{_RULE}"
     parts = (
-        part.text if part.topic == section.topic else f"-- Of topic {part.topic}, for what follows.\n{part.text}"
+        part.text if part.topic == section.topic else f"-- From topic {part.topic}, for the next object.\n{part.text}"
         for part in section.parts
     )
     return "\n".join((heading, *parts))
 
 
 def _contents(schema: Schema) -> str:
-    names = {_topic(table): ", ".join(_TABLE.findall(table.source)) for table in schema.tables}
+    names = {_topic(table): ", ".join(table.tables) for table in schema.tables}
     names[RIGHTS] = ", ".join(each.name for each in schema.objects if each.kind is ObjectKind.RIGHTS)
     lines = [_content_line("topic", [f"{kind}s" for kind in _BY_TOPIC], "tables, roles")]
     for topic in topics(schema):

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 # For a free connection, a new one included: the caller may act for a few seconds only. Longer than one host may take
 # (`database.connect_timeout`), so that each attempt gets past a host that vanished.
 _ACQUIRE_SECONDS = 5.0
-_BROKEN = (OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError, asyncpg.InternalClientError)
+# What an operation raises whose connection is lost, and what the driver cannot encode, which is a ValueError.
+BROKEN = (OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError, asyncpg.InternalClientError)
 
 # For transactions that wait for rows which others have locked.
 WAIT_FOR_LOCK = "SET LOCAL lock_timeout = '1s'"
@@ -60,6 +61,7 @@ _DATA = (
     "22",  # a value out of its range or form
     "23",  # a constraint
     "25",  # not in this state of the transaction
+    "2B",  # something depends on what is to be dropped
     "2F",  # a function failed,
     "38",  # in another language,
     "39",  # or answered what it must not
@@ -91,7 +93,7 @@ def reason_of(error: Exception) -> str:
     return f"{message} ({hint})" if hint else str(message)
 
 
-def _reason_of_break(broken: BaseException) -> str:
+def reason_of_break(broken: BaseException) -> str:
     if isinstance(broken, TimeoutError):
         return "no connection, or no response to a statement, in time"
     return str(broken) or type(broken).__name__
@@ -102,7 +104,7 @@ def ends_connection(error: BaseException) -> bool:
     if isinstance(error, asyncpg.PostgresError):
         sqlstate = error.sqlstate or ""
         return sqlstate in _OF_THE_SERVER or sqlstate.startswith(_NOT_SERVING)
-    broken = isinstance(error, _BROKEN) and not isinstance(error, ValueError)
+    broken = isinstance(error, BROKEN) and not isinstance(error, ValueError)
     return broken or isinstance(error, (ReplyLost, DatabaseUnreachable))
 
 
@@ -128,10 +130,10 @@ async def borrowed(pool: Pool) -> AsyncIterator[Connection]:
             raise
         finally:
             await _give_back(pool, conn)
-    except _BROKEN as broken:
+    except BROKEN as broken:
         if isinstance(broken, ValueError):  # the driver's way to say that a value cannot be encoded; it quotes it
             raise Unsendable("a value that PostgreSQL cannot hold") from None
-        raise DatabaseUnreachable("the pool", _reason_of_break(broken)) from broken
+        raise DatabaseUnreachable("the pool", reason_of_break(broken)) from broken
     except asyncpg.PostgresError as error:
         if classify(error) is Trouble.GONE:
             raise DatabaseUnreachable("the pool", reason_of(error)) from error
@@ -143,7 +145,7 @@ async def commit_by(conn: Connection, statement: str, *arguments: Any) -> list[a
     the answer came."""
     try:
         return await conn.fetch(statement, *arguments)
-    except _BROKEN as broken:
+    except BROKEN as broken:
         if isinstance(broken, ValueError):  # never sent
             raise
         raise ReplyLost from broken
@@ -176,7 +178,7 @@ class Transaction:
         """Commit. Raises `ReplyLost` when the connection or the server broke before the answer came."""
         try:
             await self._conn.execute("SET CONSTRAINTS ALL IMMEDIATE; COMMIT")
-        except _BROKEN as broken:
+        except BROKEN as broken:
             self._open = False
             raise ReplyLost from broken
         except asyncpg.PostgresError as error:

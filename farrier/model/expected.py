@@ -7,11 +7,12 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 import msgspec
 
+from farrier.model.failures import QuarantineCause
 from farrier.model.maas import MaasStatus as S
 from farrier.model.status import NodeStatus as N
 
@@ -23,6 +24,10 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     or_off: bool = False
     note: str
 
+    def fits(self, state: str) -> bool:
+        """Whether the state is one of `states`."""
+        return self.states is None or state in self.states
+
     @property
     def text(self) -> str:
         """The states in words."""
@@ -32,7 +37,8 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join((*names, *(["switched off"] if self.or_off else [])))
 
 
-_IN_SERVICE = frozenset({S.DEPLOYED})
+IN_SERVICE = frozenset({S.DEPLOYED})
+"""States that fit a node in service; in one of them, what drift quarantined may be over."""
 
 EXPECTED: Mapping[N, Expected] = {
     N.BOOTSTRAP_ISSUED: Expected(states=None, note="none required"),
@@ -40,8 +46,8 @@ EXPECTED: Mapping[N, Expected] = {
         states=frozenset({S.NEW, S.COMMISSIONING, S.READY, S.ALLOCATED, S.DEPLOYING, S.DEPLOYED}),
         note="by stage: the onboarding compares, and fails as what it finds",
     ),
-    N.ACTIVE: Expected(states=_IN_SERVICE, note="else drift: quarantined"),
-    N.OFFLINE: Expected(states=_IN_SERVICE, note="else drift: quarantined"),
+    N.ACTIVE: Expected(states=IN_SERVICE, note="else drift: quarantined"),
+    N.OFFLINE: Expected(states=IN_SERVICE, note="else drift: quarantined"),
     N.QUARANTINED: Expected(
         states=frozenset({S.READY, S.FAILED, S.BROKEN, S.DEPLOYED, S.ABSENT}), note="else reported"
     ),
@@ -53,10 +59,33 @@ EXPECTED: Mapping[N, Expected] = {
     N.DELETED: Expected(states=None, note="absent, or kept in MAAS by the site's policy"),
 }
 
+DRIFTING = frozenset({N.ACTIVE, N.OFFLINE})
+"""Statuses in which a disagreement that is confirmed is drift, and quarantines the node."""
+
+CAUSES = frozenset({QuarantineCause.STATE_DISAGREEMENT, QuarantineCause.MACHINE_DELETED_UPSTREAM})
+"""Why drift quarantines."""
+
 REPORTED = frozenset({N.QUARANTINED, N.DRAINING, N.RETIRED, N.REMOVING})
 """Statuses in which a disagreement is reported and moves nothing."""
 
 LONGEST_OWNER = 64
+
+
+class Contradiction(msgspec.Struct, frozen=True):
+    """A state that takes nodes of these statuses out of service; no quarantine for these causes ends in it."""
+
+    state: S
+    statuses: frozenset[N]
+    causes: frozenset[QuarantineCause]
+
+
+def contradictions() -> Iterator[Contradiction]:
+    """Every state that contradicts a node in service or keeps what drift quarantined out of it."""
+    for state in S:
+        statuses = frozenset(status for status in DRIFTING if not EXPECTED[status].fits(state))
+        causes = frozenset() if state in IN_SERVICE else CAUSES
+        if statuses or causes:
+            yield Contradiction(state, statuses, causes)
 
 
 class Seen(Protocol):
@@ -94,7 +123,7 @@ def disagreement(status: N, seen: Seen, *, foreign: bool, noted: str | None = No
         said = f"MAAS says that machine {seen.system_id} is held by {(seen.owner or '')[:LONGEST_OWNER]!r}, not by us"
         return said + by_rescue(seen.owner, noted, in_rescue="rescue mode" in (seen.status_name or "").lower())
     expected = EXPECTED[status]
-    if expected.states is None or seen.state in expected.states:
+    if expected.fits(seen.state):
         return None
     if seen.state == S.ABSENT:
         return f"MAAS has no machine {seen.system_id} any more"

@@ -20,7 +20,7 @@ from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.health import Health
 from farrier.model.management import Management
 from farrier.model.networks import Networks
-from farrier.model.observation import MaasObservation, Outage
+from farrier.model.observation import MaasObservation, Outage, Region
 from farrier.model.params import PowerRequest
 from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.model.status import NodeStatus
@@ -307,15 +307,18 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     logins: tuple[OtherLogin, ...] | None = None
 
 
+OUT_OF_SERVICE = frozenset({NodeStatus.DRAINING, NodeStatus.RETIRED, NodeStatus.REMOVING})
+
+
 class Node(msgspec.Struct, frozen=True, kw_only=True):
     """One node over all layers. `maas_created`: its machine in MAAS was made by us. `redeploying`: a reimage ended,
     and the onboarding that is to follow has not begun. `candidate_of` names the other node that has the machine
-    which a workflow found. `deployed_here`: the last onboarding that ended well deployed its machine or, of a
-    node out of service, adopted it. `region_doubt`: why nothing is to be asked of its site's region now.
-    `outages` are when that could not be read of late. `same_machine` names other nodes that recorded its
-    machine. `braked_at`: when its site's brake last refused to take nodes out of service, None while it does
-    not. `labels`, `networks` and `ib_guids` are there while an onboarding is live: what it is to use, None for
-    nothing, and the GUIDs of its InfiniBand ports, None while nobody told them."""
+    which a workflow found. `onboarded_by`: the mode of the last onboarding that ended well, of a node with a
+    machine in MAAS. `region`: how its site's region stands while a workflow is live. `outages` are when that
+    could not be read of late. `same_machine` names other nodes that recorded its machine. `braked_at`: when its
+    site's brake last refused to take nodes out of service, None while it does not. `labels`, `networks` and
+    `ib_guids` are there while an onboarding is live: what it is to use, None for nothing, and the GUIDs of its
+    InfiniBand ports, None while nobody told them."""
 
     id: int
     name: str
@@ -348,10 +351,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     agent: Agent | None = None
     maas: MaasObservation | None = None
-    region_doubt: str | None = None
+    region: Region | None = None
     outages: tuple[Outage, ...] = ()
     candidate_of: str | None = None
-    deployed_here: bool = False
+    onboarded_by: OnboardingMode | None = None
     same_machine: tuple[str, ...] = ()
     braked_at: datetime | None = None
     networks: Networks | None = None
@@ -365,6 +368,12 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     def has_bmc(self) -> bool:
         """Both details are given."""
         return self.bmc_address is not None and self.bmc_credential is not None
+
+    @property
+    def deployed_here(self) -> bool:
+        """We deployed its machine. Out of service, what an adoption found to be ours counts like it."""
+        adopted = self.onboarded_by is OnboardingMode.ADOPT and self.status in OUT_OF_SERVICE
+        return self.onboarded_by is OnboardingMode.DEPLOY or adopted
 
     @property
     def is_bare(self) -> bool:

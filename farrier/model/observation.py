@@ -11,7 +11,25 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from farrier.model.maas import MaasStatus
+from farrier.model.maas import MaasFailure, MaasStatus
+
+DOUBTFUL = frozenset({MaasFailure.ABSENT, MaasFailure.AUTH})
+"""Failures of a region that lacks machines of ours or refuses our key: another one may be at its URL."""
+
+
+class Region(msgspec.Struct, frozen=True, kw_only=True):
+    """How the region of a node's site stands. `username`: whose key it takes ours for, None until it was read."""
+
+    failure: MaasFailure | None = None
+    username: str | None = None
+    last_error: str | None = None
+
+    @property
+    def doubt(self) -> str | None:
+        """Why it may not be the one that has our machines, so that no workflow asks anything of it; None if it is."""
+        if self.failure in DOUBTFUL or self.username is None:
+            return self.last_error or "it was not read yet"
+        return None
 
 
 class Outage(msgspec.Struct, frozen=True):

@@ -89,15 +89,15 @@ STOPS: tuple[Stop, ...] = (
     Stop(Layer.STATUS, NodeStatus.ENROLLING, Fact.HAS_MODE, (NO,)),
     Stop(Layer.MANAGEMENT, Management.ENROLL, Fact.MANAGE_ASKED, (NO,)),
     Stop(Layer.ONBOARDING, WorkflowStatus.PENDING, Fact.HAS_MODE, (NO,)),
-    Stop(Layer.DECOMMISSION, WorkflowStatus.PENDING, Fact.HAS_MODE, (NO,)),
 )
 """Where a state waits for somebody who has not asked for anything yet. The database's view of clocks that stand still
 is filled from it."""
 
 
 _ENDED = Default(None, "it has ended")
+_PENDING = Default(timedelta(minutes=10))
 _WORKFLOW: Mapping[str, Default] = {
-    WorkflowStatus.PENDING: Default(timedelta(minutes=10), unless="it has no mode yet"),
+    WorkflowStatus.PENDING: _PENDING,
     WorkflowStatus.RUNNING: Default(None, "each stage has its own limit"),
     WorkflowStatus.COMPLETED: _ENDED,
     WorkflowStatus.FAILED_RETRYABLE: Default(timedelta(hours=1)),
@@ -132,7 +132,10 @@ DEFAULTS: Mapping[Layer, Mapping[str, Default]] = {
         Management.ADOPT_FAILED: Default(timedelta(hours=24)),
         Management.ERROR: Default(timedelta(hours=1)),
     },
-    Layer.ONBOARDING: _WORKFLOW,
+    Layer.ONBOARDING: {
+        **_WORKFLOW,
+        WorkflowStatus.PENDING: msgspec.structs.replace(_PENDING, unless="it has no mode yet"),
+    },
     Layer.DECOMMISSION: _WORKFLOW,
 }
 

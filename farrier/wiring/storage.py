@@ -117,8 +117,7 @@ async def prepare(database: Database, config: settings.Config) -> int:
     async with refusals.borrowed(database.pool) as conn:
         status = await migrate.check(conn)
         status.require_current()
-        await catalog.set_offline_after(conn, config.node.offline_after)
-        await catalog.set_brakes(conn, config.node)
+        await catalog.set_settings(conn, config.node)
         await catalog.set_limits(conn, config.sla)
     return status.found
 

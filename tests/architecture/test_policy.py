@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import get_args, get_type_hints
 
+import pytest
+
+from farrier.config import NodeConfig
 from farrier.io.schema_files import ObjectKind
 from farrier.model import (
     bmc,
     census,
+    expected,
     health,
     ib_partition,
     identity,
@@ -29,11 +32,20 @@ from farrier.model.limits import Limits
 from tests.architecture import sources
 from tests.support import pg
 
-# A word on its own, and the words of an array.
-LITERAL = re.compile(r"'(?:\{([a-z_, ]+)\}|([a-z_]+))'")
-DURATION = re.compile(r"'(\d+) ?([a-z]+)'")
-NUMBER = re.compile(r"(?<![\w$%'.])\d+(?![\w'.])")
+# A string, in quotes or between dollars; `$$` around a body is none, which has strings of its own.
+STRING = re.compile(r"'((?:[^']|'')*)'|\$(\w*)\$([^$']*)\$\2\$")
+WORD_IN_STRING = re.compile(r"(?<![\w.-])[a-z_]+(?![\w.-])")
+NUMBER = re.compile(r"(?<![\w$%'.])(\d+(?:\.\d+)?)(?![\w'.])|'(\d+)'")
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+UNIT = r"(s(?:ec\w*)?|m(?:in\w*)?|h(?:our\w*)?|d(?:ays?)?)\b"
+# 5 minutes, '5' minute; then PT5M, 00:05:00 and make_interval(mins => 5), which may have several parts.
+WITH_UNIT = re.compile(rf"(?<![\w.])(\d+)'? ?{UNIT}", re.IGNORECASE)
+ISO = re.compile(r"'P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?'")
+CLOCK = re.compile(r"'(?:(\d+) days? )?(\d+):(\d\d)(?::(\d\d))?'")
+MADE = re.compile(r"make_interval\(([^()]*)\)")
+PART = re.compile(rf"\b{UNIT} *(?:=>|:=) *(\d+)")
+# One unit, times a number on either side.
+TIMES = re.compile(rf"(\d+) *\* *(?:interval )?'1 ?{UNIT}'|'1 ?{UNIT}'(?:::interval)? *\* *(\d+)")
 
 # Of each of these a file may name one: two are a copy of the set.
 SETS: Mapping[str, frozenset[str]] = {
@@ -43,22 +55,29 @@ SETS: Mapping[str, frozenset[str]] = {
     "stages.OUTSIDE_MAAS": stages.OUTSIDE_MAAS,
     "workflow.OnboardingMode but OUTSIDE_MAAS": frozenset(workflow.OnboardingMode) - stages.OUTSIDE_MAAS,
     "node.LIVE_TASKS": node.LIVE_TASKS,
+    "expected.DRIFTING": expected.DRIFTING,
+    "expected.CAUSES": expected.CAUSES,
     **{f"sla.STOPS of {stop.state} by {stop.fact}": frozenset(stop.values) for stop in sla.STOPS},
 }
 # Each is sought in the files that mention its subject.
-VALUES: Mapping[str, tuple[timedelta | int, str]] = {
+VALUES: Mapping[str, tuple[timedelta | float, str]] = {
     "bmc.LOGIN_CAP": (bmc.LOGIN_CAP, "bmc_logins"),
     "bmc.LOGIN_WINDOW": (bmc.LOGIN_WINDOW, "bmc_logins"),
     "health.SSH_SEED_LIMIT": (health.SSH_SEED_LIMIT, "ssh_seed"),
     "observation.CONFIRMED_AFTER": (observation.CONFIRMED_AFTER, "node_observations"),
     "census.FAILING_AFTER": (census.FAILING_AFTER, "outcomes"),
+    "node.offline_after": (NodeConfig().offline_after, "last_heartbeat_at"),
+    "node.brake_window": (NodeConfig().brake_window, "departures"),
+    "node.brake_share": (NodeConfig().brake_share, "departures"),
+    "node.brake_at_least": (NodeConfig().brake_at_least, "departures"),
 }
+# Which states of a machine contradict its node: a file that names one that does not has a rule of its own.
+DRIFT = "expected.IN_SERVICE"
 # What was asked for of a node: the facts of `sla.STOPS` that are no state.
 ASKED = "sla.Fact.MANAGE_ASKED or HAS_MODE"
 LOOKS_WHAT_WAS_ASKED = re.compile(r"asked_at' IS\b|\bmode IS\b")
 
 EXCEPT: Mapping[tuple[str, str], str] = {
-    ("node/load.sql", "workflow.OnboardingMode but OUTSIDE_MAAS"): "each of the two proves something else",
     ("tables/08_tasks.sql", "node.LIVE_TASKS"): "constraints look at no table; see ENUMERATIONS",
     ("tasks/take_task.sql", "node.LIVE_TASKS"): "it makes a dispatched task of a queued one",
     ("nodes/still_clocks.sql", ASKED): "the one place",
@@ -92,32 +111,112 @@ ENUMERATIONS: Mapping[str, set[str]] = {
 }
 
 
+def _spelled(lasts: timedelta) -> str:
+    return f"make_interval(secs => {lasts.total_seconds():.0f})"
+
+
 def test_no_sql_repeats_what_the_model_says() -> None:
-    copies = {("/".join(path.parts[-2:]), name) for path in sources.sql_files() for name in copied(path)}
-    assert copies == EXCEPT.keys()
+    texts = {"/".join(path.parts[-2:]): sources.uncommented_sql(path) for path in sources.sql_files()}
+    assert {(place, name) for place, text in texts.items() for name in copied(text)} == EXCEPT.keys()
 
 
-def copied(path: Path) -> Iterator[str]:
-    """What of the model a file says again."""
-    text = sources.uncommented_sql(path)
-    words, values = set(words_in(text)), {*durations_in(text), *map(int, NUMBER.findall(text))}
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        "IN ('active', 'offline')",
+        "= ANY ('{active,offline}')",
+        """= ANY ('{"active", "offline"}')""",
+        """<@ '["active", "offline"]'""",
+        "= ANY (string_to_array('active offline', ' '))",
+        "~ '^(active|offline)$'",
+        "IN ($a$active$a$, $a$offline$a$)",
+        "IN ($$active$$, $$offline$$)",
+    ],
+)
+def test_a_set_is_found_however_it_is_spelled(spelled: str) -> None:
+    assert "expected.DRIFTING" in copied(f"SELECT n.id FROM farrier.nodes n WHERE n.status {spelled}")
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        "interval '5 minutes'",
+        "'5m'::interval",
+        "interval '5' minute",
+        "'300 s'::interval",
+        "interval '00:05:00'",
+        "interval '0:05'",
+        "interval 'PT5M'",
+        "make_interval(mins => 5)",
+        "make_interval(secs := 300)",
+        "make_interval(hours => 0, mins => 4, secs => 60)",
+        "make_interval(secs => 300::double precision)",
+        "5 * interval '1 minute'",
+        "5 * '1 min'::interval",
+        "interval '1 minute' * 5",
+        "'1 min'::interval * 5",
+        "to_timestamp(extract(epoch FROM l.at) + 300)",
+        "'300'::numeric",
+    ],
+)
+def test_a_length_of_time_is_found_however_it_is_spelled(spelled: str) -> None:
+    assert timedelta(minutes=5) == bmc.LOGIN_WINDOW, "as the cases spell it"
+    assert "bmc.LOGIN_WINDOW" in copied(f"SELECT l.at FROM farrier.bmc_logins l WHERE l.at > now() - {spelled}")
+
+
+@pytest.mark.parametrize(
+    ("name", "planted"),
+    [
+        ("expected.IN_SERVICE", "SELECT o.node_id FROM farrier.node_observations o WHERE o.state <> 'deployed'"),
+        ("expected.CAUSES", "n.quarantine ->> 'cause' IN ('state_disagreement', 'machine_deleted_upstream')"),
+        ("node.offline_after", f"a.last_heartbeat_at < now() - {_spelled(NodeConfig().offline_after)}"),
+        ("node.brake_window", f"DELETE FROM farrier.departures d WHERE d.at < {_spelled(NodeConfig().brake_window)}"),
+        ("node.brake_share", f"SELECT count(*) > {NodeConfig().brake_share} * 7 FROM farrier.departures"),
+        ("node.brake_at_least", f"SELECT count(*) >= {NodeConfig().brake_at_least} FROM farrier.departures"),
+        ("bmc.LOGIN_CAP", f"SELECT count(*) > {bmc.LOGIN_CAP} FROM farrier.bmc_logins"),
+    ],
+)
+def test_what_is_planted_is_found(name: str, planted: str) -> None:
+    assert name in copied(planted)
+
+
+def copied(text: str) -> Iterator[str]:
+    """What of the model SQL says again."""
+    words, values = set(words_in(text)), {*durations_in(text), *numbers_in(text)}
     yield from (name for name, members in SETS.items() if len(words & members) > 1)
+    if words & expected.IN_SERVICE:
+        yield DRIFT
     if LOOKS_WHAT_WAS_ASKED.search(text):
         yield ASKED
-    yield from (name for name, (value, subject) in VALUES.items() if subject in text and value in values)
+    for name, (value, subject) in VALUES.items():
+        spelled = {value, value.total_seconds()} if isinstance(value, timedelta) else {value}
+        if subject in text and spelled & values:
+            yield name
 
 
 def words_in(text: str) -> Iterator[str]:
-    """Its literals that are words."""
-    for array, alone in LITERAL.findall(text):
-        yield from re.split(r", *", array) if array else [alone]
+    """The words of its strings."""
+    for quoted, _, between_dollars in STRING.findall(text):
+        yield from WORD_IN_STRING.findall(quoted or between_dollars)
+
+
+def numbers_in(text: str) -> Iterator[float]:
+    """Its numbers, also those in quotes."""
+    yield from (float(bare or quoted) for bare, quoted in NUMBER.findall(text))
 
 
 def durations_in(text: str) -> Iterator[timedelta]:
-    """Its literals that are lengths of time."""
-    for number, unit in DURATION.findall(text):
-        if unit[0] in UNITS:
-            yield timedelta(**{UNITS[unit[0]]: int(number)})
+    """Its lengths of time."""
+    yield from (lasting(unit, number) for number, unit in WITH_UNIT.findall(text))
+    yield from (lasting(left or right, many or times) for many, left, right, times in TIMES.findall(text))
+    for parts in (*ISO.findall(text), *CLOCK.findall(text)):
+        yield sum((lasting(unit, number or 0) for unit, number in zip("dhms", parts, strict=True)), timedelta(0))
+    for made in MADE.findall(text):
+        yield sum((lasting(unit, number) for unit, number in PART.findall(made)), timedelta(0))
+
+
+def lasting(unit: str, number: str | int) -> timedelta:
+    return timedelta(**{UNITS[unit[0].lower()]: int(number)})
 
 
 async def test_a_list_of_words_in_a_constraint_is_an_enumeration_of_the_model(db: pg.Database) -> None:

@@ -1,8 +1,9 @@
-"""Migrations: one winner, forward only, and a schema that does not fit is refused."""
+"""Migrations: forward only, and a schema that does not fit is refused."""
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 
@@ -11,19 +12,16 @@ import asyncpg
 import pytest
 
 from farrier import errors
-from farrier.io import catalog, migrate, statements
+from farrier.config import DatabaseConfig
+from farrier.io import catalog, client, migrate
 from farrier.io.patience import LockPatience
 from farrier.io.pool import Connection
 from farrier.io.schema_files import Schema
-from tests.support import pg, toys
+from tests.support import pg, proxy, toys
 
 TOY = "CREATE TABLE farrier.toy (id integer PRIMARY KEY);"
 TOY_WITH_NAME = "CREATE TABLE farrier.toy (id integer PRIMARY KEY, name text);"
 ADD_NAME = "-- replicas: go on\nALTER TABLE farrier.toy ADD COLUMN name text;"
-MIGRATES = """
-    UPDATE farrier.migrator SET pid = a.pid, login = a.usename, backend_start = a.backend_start
-      FROM pg_stat_activity a WHERE a.pid = $1
-"""
 BROKEN = "-- replicas: go on\nALTER TABLE farrier.toy ADD COLUMN colour text; SELECT 1/0;"
 
 
@@ -43,95 +41,6 @@ async def columns(conn: Connection) -> list[str]:
     ]
 
 
-async def test_of_twenty_migrators_at_once_one_migrates_and_none_fails(
-    empty_db: pg.Database,
-) -> None:
-    applied: list[tuple[int, ...]] = []
-    mirrored = 0
-
-    async def mirror(_conn: Connection) -> None:
-        nonlocal mirrored
-        mirrored += 1
-
-    async def one() -> None:
-        async with empty_db.connect() as conn:
-            applied.append((await migrate.migrate(conn, schema=SECOND, after=mirror)).versions)
-
-    async with anyio.create_task_group() as group:
-        for _ in range(20):
-            group.start_soon(one)
-
-    assert sorted(applied) == [()] * 19 + [(1, 2)]
-    assert mirrored == 20
-    async with empty_db.connect() as conn:
-        assert await columns(conn) == ["id", "name"]
-
-
-async def test_a_migrator_waits_for_one_at_work_and_not_for_one_that_died(empty_db: pg.Database) -> None:
-    started, finish = anyio.Event(), anyio.Event()
-    order: list[str] = []
-
-    async def slowly(_conn: Connection) -> None:
-        started.set()
-        await finish.wait()
-        order.append("first")
-
-    async def second() -> None:
-        async with empty_db.connect() as conn:
-            await migrate.migrate(conn, schema=FIRST)
-            order.append("second")
-
-    async with empty_db.connect() as dying:
-        await migrate.migrate(dying, schema=FIRST)
-        await dying.execute(statements.load("schema/begin_migrating"))
-    async with empty_db.connect() as conn, anyio.create_task_group() as group:
-        group.start_soon(partial(migrate.migrate, conn, schema=FIRST, after=slowly))
-        await started.wait()
-        group.start_soon(second)
-        finish.set()
-    assert order == ["first", "second"]
-
-
-async def test_a_migrator_that_connected_while_another_waited_for_its_turn_is_not_taken_for_dead(
-    empty_db: pg.Database,
-) -> None:
-    answers: list[bool] = []
-
-    async def ask(conn: Connection) -> None:
-        answers.append(await migrate.becomes_migrator(conn))
-
-    async with empty_db.connect() as holder, empty_db.connect() as waiting:
-        await migrate.migrate(holder, schema=FIRST)
-        turn = holder.transaction()
-        await turn.start()
-        await holder.execute("SELECT FROM farrier.migrator FOR UPDATE")
-        async with AsyncExitStack() as later, anyio.create_task_group() as group:
-            group.start_soon(ask, waiting)
-            await empty_db.until_blocked()
-            late = await later.enter_async_context(empty_db.connect())
-            await holder.execute(MIGRATES, await late.fetchval("SELECT pg_backend_pid()"))
-            await turn.commit()
-    assert answers == [False]
-
-
-async def test_no_other_login_keeps_a_migrator_waiting(empty_db: pg.Database) -> None:
-    async with empty_db.connect() as conn, empty_db.connect() as other:
-        await migrate.migrate(conn, schema=FIRST)
-        login = f"stranger_to_{await conn.fetchval('SELECT current_database()')}"
-        await conn.execute(f"CREATE ROLE {login} LOGIN; GRANT USAGE ON SCHEMA farrier TO {login}")
-        await other.execute(f"SET SESSION AUTHORIZATION {login}")
-        try:
-            await other.execute("SELECT pg_advisory_lock(7022186424051131233)")
-            for attempt in ("SELECT FROM farrier.migrator FOR UPDATE", "LOCK TABLE farrier.migrator"):
-                with pytest.raises(asyncpg.InsufficientPrivilegeError):
-                    async with other.transaction():
-                        await other.execute(attempt)
-            assert (await migrate.migrate(conn, schema=SECOND)).versions == (2,)
-        finally:
-            await other.execute("RESET SESSION AUTHORIZATION")
-            await conn.execute(f"DROP OWNED BY {login}; DROP ROLE {login}")
-
-
 async def test_only_what_is_missing_is_applied(empty_db: pg.Database) -> None:
     async with empty_db.connect() as conn:
         assert (await migrate.migrate(conn, schema=FIRST)).versions == (1,)
@@ -143,7 +52,7 @@ async def test_a_migration_that_fails_leaves_nothing_of_itself_and_lets_the_next
 ) -> None:
     async with empty_db.connect() as conn, empty_db.connect() as other:
         await migrate.migrate(conn, schema=FIRST)
-        with pytest.raises(asyncpg.DivisionByZeroError):
+        with pytest.raises(errors.RefusedByModel, match=r"migration 2 \(toy_2\) failed: division by zero"):
             await migrate.migrate(conn, schema=BROKEN_SECOND)
         assert await columns(conn) == ["id"]
         with anyio.fail_after(10):
@@ -176,7 +85,7 @@ async def test_the_functions_of_a_newer_release_are_a_newer_schema(empty_db: pg.
     older = toys.schema({"function one": "SELECT 2"}, tables=TOY, release="0.9.0")
     async with empty_db.connect() as conn:
         await migrate.migrate(conn, schema=newer)
-        with pytest.raises(errors.SchemaTooNew, match=r"farrier 0\.10\.0"):
+        with pytest.raises(errors.SchemaTooNew, match=r"by farrier 0\.10\.0, .*older release; upgrade"):
             await migrate.migrate(conn, schema=older)
         assert await conn.fetchval("SELECT farrier.one()") == 1
 
@@ -222,14 +131,26 @@ async def test_a_comment_in_the_tables_may_be_corrected(empty_db: pg.Database) -
         assert not await migrate.migrate(conn, schema=toys.schema(tables=f"-- Toys.\n{TOY}"))
 
 
-async def test_a_database_of_before_the_first_release_is_refused_with_what_to_do(empty_db: pg.Database) -> None:
+@pytest.mark.parametrize(
+    "unrecorded",
+    [
+        "DROP SCHEMA farrier CASCADE; CREATE SCHEMA farrier; CREATE TABLE farrier.schema_migrations (version integer)",
+        "TRUNCATE farrier.migrator, farrier.schema_steps, farrier.schema_set, farrier.schema_objects",
+        "TRUNCATE farrier.schema_set",
+    ],
+    ids=["before the first release", "a dump without data", "no set"],
+)
+async def test_tables_without_a_record_of_what_made_them_are_refused_with_what_to_do(
+    empty_db: pg.Database, unrecorded: str
+) -> None:
     async with empty_db.connect() as conn:
-        await conn.execute("CREATE SCHEMA farrier; CREATE TABLE farrier.schema_migrations (version integer)")
+        await migrate.migrate(conn, schema=FIRST)
+        await conn.execute(unrecorded)
         for refused in (migrate.migrate, migrate.check):
-            with pytest.raises(errors.SchemaUnreleased, match=r"DROP SCHEMA farrier CASCADE.*farrier db migrate"):
-                await refused(conn)
+            with pytest.raises(errors.SchemaUnrecorded, match=r"DROP SCHEMA farrier CASCADE.*farrier db migrate"):
+                await refused(conn, schema=FIRST)
         await conn.execute("DROP SCHEMA farrier CASCADE")
-        assert await migrate.migrate(conn)
+        assert await migrate.migrate(conn, schema=FIRST)
 
 
 async def test_a_database_without_the_schema_is_told_apart_from_an_old_one(empty_db: pg.Database) -> None:
@@ -305,3 +226,46 @@ async def test_a_table_that_somebody_keeps_locked_is_not_waited_for_in_front_of_
                 await migrate.migrate(conn, schema=SECOND, patience=HASTY)
             assert await columns(conn) == ["id"]
         assert (await migrate.migrate(conn, schema=SECOND, patience=HASTY)).versions == (2,)
+
+
+async def _migrate_as_an_operator(dsn: str, after: Callable[[Connection], Awaitable[None]]) -> None:
+    async with client.administrator(DatabaseConfig(dsn=dsn)) as conn:
+        await migrate.migrate(conn, schema=FIRST, after=after)
+
+
+async def test_a_connection_that_is_lost_in_a_migration_is_reported_with_what_to_do(empty_db: pg.Database) -> None:
+    async def lose(conn: Connection) -> None:
+        pid = await conn.fetchval("SELECT pg_backend_pid()")
+        async with empty_db.connect() as other:
+            await other.execute("SELECT pg_terminate_backend($1)", pid)
+
+    with pytest.raises(errors.DatabaseUnreachable, match=r"the migration.*whole or not at all.*run it again"):
+        await _migrate_as_an_operator(empty_db.dsn, lose)
+    async with empty_db.connect() as conn:
+        assert await columns(conn) == []
+        assert await migrate.migrate(conn, schema=FIRST)
+
+
+async def test_a_commit_without_a_reply_is_reported_with_what_to_do(empty_db: pg.Database) -> None:
+    async with proxy.before(empty_db.dsn) as between:
+
+        async def arm(_conn: Connection) -> None:
+            between.cut_after(b"COMMIT")
+
+        with pytest.raises(errors.DatabaseUnreachable, match=r"the migration.*whole or not at all.*run it again"):
+            await _migrate_as_an_operator(between.dsn, arm)
+    async with empty_db.connect() as conn:
+        assert await columns(conn) == ["id"]
+        assert not await migrate.migrate(conn, schema=FIRST)
+
+
+async def test_a_connection_that_is_lost_beside_a_migration_is_an_unreachable_database(empty_db: pg.Database) -> None:
+    async def check_after_a_loss() -> None:
+        async with client.administrator(DatabaseConfig(dsn=empty_db.dsn)) as conn, empty_db.connect() as other:
+            await other.execute("SELECT pg_terminate_backend($1)", await conn.fetchval("SELECT pg_backend_pid()"))
+            with suppress(asyncpg.PostgresError):
+                await migrate.check(conn)
+            await migrate.check(conn)
+
+    with pytest.raises(errors.DatabaseUnreachable):
+        await check_after_a_loss()

@@ -134,8 +134,8 @@ async def test_a_plan_is_refused_as_the_migration_is(conn: Connection) -> None:
         await schema_plan.plan(conn, schema=schema())
     with pytest.raises(errors.SchemaChanged):
         await schema_plan.plan(conn, schema=schema(steps=(f"{GO_ON};",)))
-    await conn.execute("CREATE TABLE farrier.schema_migrations ()")
-    with pytest.raises(errors.SchemaUnreleased):
+    await conn.execute("TRUNCATE farrier.schema_steps")
+    with pytest.raises(errors.SchemaUnrecorded):
         await schema_plan.plan(conn, schema=newer)
 
 
@@ -190,16 +190,45 @@ async def test_nothing_is_in_the_way_of_what_is_replaced_in_place(conn: Connecti
     )
 
 
-async def test_what_a_plan_cannot_know_to_be_in_the_way_it_calls_uncertain(conn: Connection) -> None:
-    """A body that was edited is set right in place; a step may end a dependency."""
+@pytest.mark.parametrize(
+    "by_hand",
+    [f("a integer", body="SELECT 7"), "UPDATE farrier.schema_set SET server = server - 1"],
+    ids=["another body", "another server"],
+)
+async def test_nothing_is_in_the_way_of_a_function_whose_parameters_are_as_they_were_recorded(
+    conn: Connection, by_hand: str
+) -> None:
     await migrate.migrate(conn, schema=USED)
     await conn.execute(THEIRS)
-    await conn.execute(f("a integer", body="SELECT 7"))
-    plan = await schema_plan.plan(conn, schema=USED)
+    await conn.execute(by_hand)
+    assert (await planned_and_done(conn, USED)).would
+
+
+async def test_a_body_of_now_that_was_edited_is_set_right_and_nothing_is_in_the_way(db: pg.Database) -> None:
+    """Defaults of tables use it."""
+    async with db.connect() as conn:
+        await conn.execute(
+            "CREATE OR REPLACE FUNCTION farrier.now() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE"
+            " RETURN transaction_timestamp()"
+        )
+        assert (await planned_and_done(conn, migrate.carried())).would.edited == ("function now",)
+
+
+async def test_what_a_plan_cannot_know_to_be_in_the_way_it_calls_uncertain(conn: Connection) -> None:
+    """A default that was edited is set right in place, if the file has one, too."""
+    with_default = schema({"f": f("a integer DEFAULT 1")}, {"seen": SEEN})
+    await migrate.migrate(conn, schema=with_default)
+    await conn.execute(THEIRS)
+    await conn.execute(f("a integer DEFAULT 2"))
+    plan = await schema_plan.plan(conn, schema=with_default)
     assert [each.unless for each in plan.in_the_way] == ["its parameters and its result are those of its file"]
     plan.require_free_way()
-    assert await migrate.migrate(conn, schema=USED) == plan.would
+    assert await migrate.migrate(conn, schema=with_default) == plan.would
 
+
+async def test_what_a_step_may_end_is_in_the_way_unless_it_does(conn: Connection) -> None:
+    await migrate.migrate(conn, schema=USED)
+    await conn.execute(THEIRS)
     step = "-- replicas: go on\nDROP VIEW theirs.v"
     wanted = msgspec.structs.replace(USED, objects=schema({"f": f("b integer")}, {"seen": SEEN}).objects)
     wanted = msgspec.structs.replace(wanted, steps=schema(steps=(step,)).steps)

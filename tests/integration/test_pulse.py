@@ -7,6 +7,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from farrier.io import migrate
 from farrier.io.pool import Single
 from farrier.io.pulse import PostgresPulse
 from tests.support import pg
@@ -24,7 +25,7 @@ COLUMNS = """
       FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
      WHERE c.relnamespace = 'farrier'::regnamespace AND c.relkind = 'r' AND a.attnum > 0
        AND a.atttypid = 'timestamptz'::regtype AND NOT farrier.is_of_the_future(a.attname)
-       AND c.relname NOT IN ('history', 'wakes', 'schema_steps', 'schema_set')
+       AND c.relname NOT IN ('history', 'wakes', 'migrator', 'schema_steps', 'schema_set')
 """
 
 
@@ -208,6 +209,16 @@ async def test_one_process_mends_at_a_time(db: pg.Database) -> None:
             await other.fetchrow("SELECT * FROM farrier.mend(10)")
             assert not (await PostgresPulse(connections).mend()).more
         assert await beat(db) is not None
+
+
+async def test_a_migrator_at_work_stays_the_migrator(db: pg.Database) -> None:
+    """It is known by the time when its session began, which no clock of the database moves."""
+    async with db.connect() as migrator, db.connect() as other:
+        assert await migrate.becomes_migrator(migrator)
+        await beat(db)
+        await db.advance(-BACK)
+        assert await beat(db) is not None
+        assert not await migrate.becomes_migrator(other)
 
 
 async def test_a_clock_that_goes_on_mends_nothing(db: pg.Database) -> None:

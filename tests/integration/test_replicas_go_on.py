@@ -155,7 +155,7 @@ async def test_a_view_that_is_more_than_a_query_stops_replicas(conn: Connection)
             "GRANT SELECT (id, name) ON farrier.toy TO farrier_reader",
             (),
         ),
-        ("", "REVOKE EXECUTE ON FUNCTION farrier.new FROM farrier_reader", ()),
+        ("", "REVOKE EXECUTE ON FUNCTION farrier.new FROM farrier_reader CASCADE", ()),
         ("GRANT EXECUTE ON FUNCTION farrier.gone TO farrier_reader", "", ("function gone is dropped",)),
         (
             "GRANT SELECT, INSERT ON farrier.toy TO farrier_reader",
@@ -169,7 +169,7 @@ async def test_a_view_that_is_more_than_a_query_stops_replicas(conn: Connection)
         ),
         (
             "",
-            "REVOKE EXECUTE ON FUNCTION farrier.same FROM farrier_reader",
+            "REVOKE EXECUTE ON FUNCTION farrier.same FROM farrier_reader CASCADE",
             ("farrier_reader may lose EXECUTE ON FUNCTION farrier.same",),
         ),
         (

@@ -33,6 +33,7 @@ SCHEMA = toys.schema(
     },
     tables="CREATE TABLE farrier.toy (id integer DEFAULT farrier.one(1) CHECK (farrier.one(id) > 0), name text)",
 )
+MINE = "CREATE FUNCTION farrier.mine() RETURNS integer LANGUAGE sql AS 'SELECT 3'"
 BODY = "CREATE OR REPLACE FUNCTION farrier.two() RETURNS integer LANGUAGE sql AS 'SELECT 3'"
 OLDER_SERVER = "UPDATE farrier.schema_set SET server = server - 1"
 
@@ -96,7 +97,7 @@ async def test_what_is_edited_does_not_stop_the_program(conn: Connection) -> Non
     "by_hand",
     [
         "COMMENT ON FUNCTION farrier.one IS 'mine'; COMMENT ON VIEW farrier.seen IS 'mine'",
-        "CREATE FUNCTION farrier.mine() RETURNS integer LANGUAGE sql AS 'SELECT 3'",
+        MINE,
         "CREATE VIEW farrier.mine AS SELECT farrier.two(), s.id FROM farrier.seen s",
         "CREATE TRIGGER mine BEFORE INSERT ON farrier.toy FOR EACH ROW EXECUTE FUNCTION farrier.touch()",
         "GRANT SELECT ON farrier.seen TO farrier_worker",
@@ -113,12 +114,51 @@ async def test_what_changes_nothing_of_the_set_is_no_edit_and_stays(conn: Connec
     await conn.execute("REVOKE SELECT ON farrier.seen FROM farrier_worker")
 
 
-async def test_after_an_upgrade_of_the_server_nothing_is_named_and_all_of_it_is_applied_again(conn: Connection) -> None:
+CONSTANTS = r"""SELECT name, interval '1 day 02:00' AS i, timestamp '2026-03-04 05:06:07' AS t,
+    float8 '0.123456789' AS f, bytea '\x00ff' AS b, text 'a\b' AS s FROM farrier.toy"""
+WORDED = toys.schema({"view constants": CONSTANTS}, tables="CREATE TABLE farrier.toy (name text)")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "quote_all_identifiers = on",
+        "IntervalStyle = iso_8601",
+        "DateStyle = 'German, DMY'",
+        "extra_float_digits = -15",
+        "bytea_output = escape",
+        "standard_conforming_strings = off",
+        "TimeZone = 'Asia/Tokyo'",
+        "search_path = pg_catalog",
+    ],
+)
+@pytest.mark.parametrize("of", ["DATABASE", "ROLE"])
+async def test_a_setting_by_which_definitions_are_worded_is_no_edit(
+    every_server: pg.Server, of: str, setting: str
+) -> None:
+    async with every_server.database(template=None) as database:
+        async with database.connect() as conn:
+            await migrate.migrate(conn, schema=WORDED)
+            name = await conn.fetchval("SELECT current_database()")
+            setter = f"ALTER DATABASE {name}" if of == "DATABASE" else f"ALTER ROLE CURRENT_USER IN DATABASE {name}"
+            await conn.execute(f"{setter} SET {setting}")
+        async with database.connect() as conn:
+            assert not (await migrate.inspect(conn, schema=WORDED)).edited
+            assert not await migrate.migrate(conn, schema=WORDED)
+
+
+async def test_after_an_upgrade_of_the_server_what_is_missing_is_named_and_all_of_it_is_applied_again(
+    conn: Connection,
+) -> None:
     """Another major version may write a definition in another way."""
     before = await catalogs(conn)
     await conn.execute(f"{BODY}; {OLDER_SERVER}")
-    assert not await edited(conn)
-    (await migrate.check(conn, schema=SCHEMA)).require_current()
+    status = await migrate.inspect(conn, schema=SCHEMA)
+    assert (status.edited, status.comparable) == ((), False)
+    status.require_current()
+    await conn.execute("DROP VIEW farrier.all_seen; DROP TRIGGER touch ON farrier.toy")
+    assert sorted(await edited(conn)) == ["trigger toy.touch", "view all_seen"]
     assert set((await migrate.migrate(conn, schema=SCHEMA)).changed) == {str(each) for each in SCHEMA.objects}
     assert await catalogs(conn) == before
     assert not await migrate.migrate(conn, schema=SCHEMA)
+    assert (await migrate.inspect(conn, schema=SCHEMA)).comparable

@@ -9,7 +9,7 @@ import anyio
 import msgspec
 import pytest
 
-from farrier import wiring
+from farrier import errors, wiring
 from farrier.handlers.resource import Extension
 from farrier.io import catalog, kinds, migrate
 from farrier.io.pool import Connection
@@ -99,6 +99,19 @@ async def test_a_kind_gets_the_triggers_that_a_new_make_kind_makes(conn: Connect
     assert "WHEN" not in made["enter_state"]
 
 
+async def test_a_table_that_lost_its_defaults_with_the_schema_is_refused_with_what_restores_it(
+    conn: Connection,
+) -> None:
+    await kinds.install(conn, wiring.installable(CRATE))
+    await conn.execute("DROP SCHEMA farrier CASCADE")
+    await migrate.migrate(conn, after=catalog.sync)
+    with pytest.raises(errors.RefusedByModel, match=r"farrier_crates\.crates lacks defaults") as refused:
+        await kinds.install(conn, wiring.installable(CRATE))
+    assert "created_at SET DEFAULT farrier.now()" in str(refused.value)
+    await conn.execute(str(refused.value).partition("what it lost: ")[2].removesuffix(")"))
+    assert await kinds.install(conn, wiring.installable(CRATE))
+
+
 async def test_a_migration_and_an_installation_at_once_take_turns(db: pg.Database) -> None:
     """Both grant rights on the same tables, and PostgreSQL ends one of two that do so at the same moment."""
     slow = msgspec.structs.replace(CRATE, sql=f"SELECT pg_advisory_xact_lock(7); {crates.CREATE}")
@@ -113,19 +126,3 @@ async def test_a_migration_and_an_installation_at_once_take_turns(db: pg.Databas
             await watch.execute("SELECT pg_advisory_unlock(7)")
         assert await watch.fetchval("SELECT to_regclass('farrier_crates.crates') IS NOT NULL")
         (await migrate.check(watch, schema=changed)).require_current()
-
-
-async def test_the_roles_and_a_migration_at_once_take_turns(db: pg.Database) -> None:
-    synced, end = anyio.Event(), anyio.Event()
-
-    async def sync_and_wait(conn: Connection) -> None:
-        await catalog.sync(conn)
-        synced.set()
-        await end.wait()
-
-    async with db.connect() as one, db.connect() as other, anyio.create_task_group() as group:
-        group.start_soon(partial(migrate.migrate, one, after=sync_and_wait))
-        await synced.wait()
-        group.start_soon(migrate.prepare_roles, other)
-        await db.until_blocked()
-        end.set()

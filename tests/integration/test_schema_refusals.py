@@ -108,6 +108,42 @@ async def test_what_is_somebody_else_s_and_in_the_way_is_named_and_nothing_has_c
     assert await conn.fetchval("SELECT x + z FROM farrier.seen") == 5
 
 
+@pytest.mark.parametrize(
+    ("step", "theirs", "dependent"),
+    [
+        (
+            "ALTER TABLE farrier.toy DROP COLUMN size",
+            "CREATE VIEW theirs.v AS SELECT size FROM farrier.toy",
+            "view theirs.v depends on column size of table toy",
+        ),
+        (
+            "ALTER TABLE farrier.toy ALTER size TYPE bigint",
+            "CREATE VIEW theirs.v AS SELECT size FROM farrier.toy",
+            'view theirs.v depends on column "size"',
+        ),
+        (
+            "DROP FUNCTION farrier.f(integer)",
+            "CREATE VIEW theirs.v AS SELECT farrier.f(1)",
+            "view theirs.v depends on function f(integer)",
+        ),
+    ],
+    ids=["drops a column", "changes a type", "drops a function"],
+)
+async def test_what_is_in_the_way_of_a_step_is_named_with_the_step(
+    conn: Connection, step: str, theirs: str, dependent: str
+) -> None:
+    objects = toys.named({"f": toys.f("a integer")})
+    await migrate.migrate(conn, schema=toys.schema(objects, tables=TABLE))
+    await conn.execute(THEIRS + theirs)
+    before = await places(conn)
+    with pytest.raises(errors.RefusedByModel) as refusal:
+        await migrate.migrate(conn, schema=toys.schema(objects, tables=TABLE, steps=[f"-- replicas: stop\n{step}"]))
+    assert "migration 2 (toy_2) failed: cannot" in refusal.value.text
+    assert dependent in refusal.value.text
+    assert refusal.value.hint == "Drop what depends on it, migrate, and make it again."
+    assert await places(conn) == before
+
+
 async def test_nothing_is_refused_for_what_only_uses_what_stays(conn: Connection) -> None:
     await migrate.migrate(conn, schema=schema({"f": "SELECT 1"}, {"seen": "SELECT id FROM farrier.toy"}))
     await conn.execute(THEIRS + "CREATE VIEW theirs.v AS SELECT farrier.f(), id FROM farrier.seen")

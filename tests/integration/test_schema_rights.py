@@ -188,6 +188,28 @@ async def test_what_the_set_takes_from_a_role_of_farrier_is_taken(conn: Connecti
     assert await rights(conn, "farrier_controller") == {"EXECUTE on grant_rights"}
 
 
+async def test_what_a_role_of_farrier_loses_is_lost_by_those_to_whom_it_passed_it_on(
+    conn: Connection, operator: str
+) -> None:
+    every = "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;\n"
+    but = f"{every}REVOKE EXECUTE ON FUNCTION farrier.f FROM farrier_controller CASCADE;\n"
+    granted = {"farrier_controller": every, **reader("SELECT ON farrier.toy")}
+    await migrate.migrate(conn, schema=schema(granted=granted))
+    await conn.execute(f"""
+        GRANT USAGE ON SCHEMA farrier TO farrier_reader, farrier_controller;
+        GRANT SELECT ON farrier.toy TO farrier_reader WITH GRANT OPTION;
+        GRANT EXECUTE ON FUNCTION farrier.f TO farrier_controller WITH GRANT OPTION;
+        SET ROLE farrier_reader; GRANT SELECT ON farrier.toy TO {operator}, {operator}_too; RESET ROLE;
+        SET ROLE farrier_controller; GRANT EXECUTE ON FUNCTION farrier.f TO {operator}; RESET ROLE;
+        GRANT SELECT ON farrier.toy TO {operator}_too;
+    """)
+    assert await rights(conn, operator) == {"SELECT on toy", "EXECUTE on f"}
+    await migrate.migrate(conn, schema=schema(granted={"farrier_controller": but}))
+    for role in ("farrier_reader", operator):
+        assert await rights(conn, role) == set()
+    assert await rights(conn, f"{operator}_too") == {"SELECT on toy"}
+
+
 @pytest.mark.parametrize("made", [F_REPLACED, F_ANEW], ids=["in place", "anew"])
 async def test_nothing_is_granted_to_everybody(conn: Connection, made: str) -> None:
     await migrate.migrate(conn, schema=schema())
@@ -199,6 +221,22 @@ async def test_nothing_is_granted_to_everybody(conn: Connection, made: str) -> N
     )
     await migrate.migrate(conn, schema=schema({"f": made}, SEEN_ANEW))
     assert await rights(conn, "public") == set()
+
+
+@pytest.mark.parametrize("after", [F, F_REPLACED, F_ANEW], ids=["unchanged", "in place", "anew"])
+async def test_what_an_operator_made_in_the_schema_keeps_the_rights_that_it_has(conn: Connection, after: str) -> None:
+    every = "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;\n"
+    await migrate.migrate(conn, schema=schema())
+    await conn.execute("""
+        CREATE FUNCTION farrier.mine() RETURNS integer RETURN 1;
+        CREATE TABLE farrier.my_table (); CREATE VIEW farrier.my_view AS SELECT 1 AS one;
+        GRANT SELECT ON farrier.my_table, farrier.my_view, farrier.toy, farrier.seen TO PUBLIC;
+        CREATE FUNCTION farrier.not_for_all() RETURNS integer RETURN 1;
+        REVOKE EXECUTE ON FUNCTION farrier.not_for_all FROM PUBLIC;
+    """)
+    await migrate.migrate(conn, schema=schema({"f": after}, granted={"farrier_controller": every}))
+    assert await rights(conn, "public") == {"EXECUTE on mine", "SELECT on my_table", "SELECT on my_view"}
+    assert await rights(conn, "farrier_controller") == {"EXECUTE on f", "EXECUTE on grant_rights"}
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 
-import asyncpg
 import pytest
 
+from farrier import errors
 from farrier.io import migrate
 from farrier.io.pool import Connection
 from farrier.io.schema_files import Schema
@@ -86,6 +86,6 @@ async def test_what_a_step_wrote_is_checked_before_the_trigger_that_checks_it_is
             steps=[f"-- replicas: go on\n{step}" for step in steps],
         )
 
-    with pytest.raises(asyncpg.CheckViolationError):
+    with pytest.raises(errors.RefusedByModel, match=r"migration 2 \(toy_2\) failed: check_violation"):
         await migrate.migrate(conn, schema=written("NULL"))
     assert (await migrate.migrate(conn, schema=written("2"))).versions == (2, 3)

@@ -21,6 +21,7 @@ from pathlib import Path
 import anyio
 import asyncpg
 
+from farrier.config import NodeConfig
 from farrier.io import catalog, migrate, pool
 from farrier.io.embedded import EmbeddedServer
 
@@ -28,6 +29,8 @@ PostgresError = asyncpg.PostgresError
 
 PATIENCE = timedelta(seconds=20)
 TEMPLATE = "farrier_template"
+# The nodes of a test may all leave service at once, where it is not about the brake.
+NO_BRAKE = NodeConfig(brake_share=1)
 
 # Moves the database's clock; what follows in the same transaction is at once later.
 ADVANCE = "UPDATE farrier_test.clock SET shift = shift + $1"
@@ -124,6 +127,7 @@ class Server:
         await self._execute(f"CREATE DATABASE {TEMPLATE}")
         async with Database(self._dsn_of(TEMPLATE)).connect() as conn:
             await migrate.migrate(conn, after=catalog.sync)
+            await catalog.set_settings(conn, NO_BRAKE)
             await conn.execute(MOVABLE_CLOCK)
         self._has_template = True
 

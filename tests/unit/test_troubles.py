@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncpg
 import pytest
 
+from farrier import errors
 from farrier.io import refusals
 from farrier.io.session import Trouble, Unsendable, classify
 
@@ -12,6 +13,7 @@ TROUBLES = [
     (asyncpg.StatementTooComplexError, Trouble.DATA),  # JSON that is nested too deeply for the server
     (asyncpg.ProgramLimitExceededError, Trouble.DATA),  # a key that no index has room for
     (asyncpg.FeatureNotSupportedError, Trouble.DATA),
+    (asyncpg.DependentObjectsStillExistError, Trouble.DATA),
     (asyncpg.CardinalityViolationError, Trouble.DATA),
     (asyncpg.InFailedSQLTransactionError, Trouble.DATA),
     (asyncpg.NumericValueOutOfRangeError, Trouble.DATA),
@@ -38,6 +40,15 @@ def test_an_error_is_of_the_data_of_the_moment_or_of_the_server(
 
 def test_what_the_driver_cannot_send_is_of_the_data() -> None:
     assert classify(Unsendable("…")) is Trouble.DATA
+
+
+def test_an_administrator_reads_what_a_server_that_can_be_reached_says() -> None:
+    cancelled = asyncpg.QueryCanceledError("canceling statement due to statement timeout")
+    for refusal in (cancelled, asyncpg.DiskFullError("No space left on device")):
+        with pytest.raises(errors.RefusedByModel, match=str(refusal)), refusals.translated():
+            raise refusal
+    with pytest.raises(errors.DatabaseUnreachable), refusals.translated():
+        raise asyncpg.AdminShutdownError("terminating connection due to administrator command")
 
 
 def test_whoever_is_ended_to_resolve_a_deadlock_is_told_to_ask_again() -> None:

@@ -19,9 +19,6 @@ from farrier.model.maas import MaasStatus
 from farrier.model.node import Node, Quarantine
 from farrier.model.observation import CONFIRMED_AFTER, MaasObservation
 
-CAUSES = frozenset({QuarantineCause.STATE_DISAGREEMENT, QuarantineCause.MACHINE_DELETED_UPSTREAM})
-"""Why drift quarantines."""
-
 
 def contradiction(node: Node, now: datetime, config: Policy) -> Quarantine | None:
     """Why a node in service has to leave it; None while nothing proves that it must."""
@@ -40,7 +37,7 @@ def is_over(node: Node, now: datetime, config: Policy) -> bool:
     """Whether what drift quarantined the node for is proven gone. What somebody else deployed is not this node, and
     while nobody knows who holds the machine it is not proven to be."""
     seen = _fresh(node, now, config)
-    if seen is None or seen.state is not MaasStatus.DEPLOYED or seen.ours is not True:
+    if seen is None or seen.state not in expected.IN_SERVICE or seen.ours is not True:
         return False
     return seen.tells_of(node.status_entered_at) and seen.fresh_at - seen.since >= CONFIRMED_AFTER
 

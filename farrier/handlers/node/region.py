@@ -68,9 +68,10 @@ def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: 
     site = policy.site_of(node)
     if site is None or site.maas is None:
         return elsewhere(node)
-    if node.region_doubt is not None:
-        # Its observer tells: another region may be at the URL, or another user's key. Nothing it says is about us.
-        return Waiting(reason=f"MAAS: {node.region_doubt}", look_again=REGION_AGAIN, timed=False)
+    doubt = node.region.doubt if node.region is not None else None
+    if doubt is not None:
+        # Another region may be at the URL, or another user's key. Nothing it says is about us.
+        return Waiting(reason=f"MAAS: {doubt}", look_again=REGION_AGAIN, timed=False)
 
     async def act(services: NodeServices) -> Settled:
         try:

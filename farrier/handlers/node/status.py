@@ -11,7 +11,7 @@ from typing import assert_never
 
 from farrier.handlers.node import drift
 from farrier.handlers.node.moves import Decision, Policy, become, change, proven_healthy, vitals
-from farrier.model import health
+from farrier.model import expected, health
 from farrier.model.failures import QuarantineCause
 from farrier.model.health import Healthy, Unhealthy
 from farrier.model.node import Decommission, Node, Onboarding, Quarantine
@@ -112,7 +112,7 @@ def _what_is_gone(node: Node, cause: Quarantine, now: datetime, config: Policy) 
     only an operator can tell. For alerts health is the proof."""
     if cause.cause is QuarantineCause.HEALTH:
         return "the alerts that quarantined it are gone"
-    if cause.cause in drift.CAUSES and drift.is_over(node, now, config):
+    if cause.cause in expected.CAUSES and drift.is_over(node, now, config):
         return "MAAS says again that it is deployed"
     return None
 

@@ -123,7 +123,7 @@ async def test_what_was_edited_by_hand_fails_the_check_until_the_next_migration(
         """)
     named = ["function api_version", "trigger nodes.guard_status"]
     refused = await farrier("db", "check", ends=ExitCode.FAILED)
-    assert f"changed by hand in the database: {', '.join(named)}" in refused.err
+    assert f"changed or dropped by hand in the database: {', '.join(named)}" in refused.err
     assert "farrier db migrate" in refused.err
     assert (await farrier("db", "check", "--json", ends=ExitCode.FAILED)).json["edited"] == named
     await farrier("node", "list")  # nothing else is stopped by it
@@ -131,12 +131,68 @@ async def test_what_was_edited_by_hand_fails_the_check_until_the_next_migration(
     assert "as this program needs it" in (await farrier("db", "check")).out
 
 
-async def test_roles_get_their_rights_also_if_they_come_after_the_schema(farrier: Prompt, db: pg.Database) -> None:
+async def test_after_an_upgrade_of_the_server_the_check_names_what_is_missing_and_says_what_it_cannot_compare(
+    farrier: Prompt, db: pg.Database
+) -> None:
+    async with db.connect() as conn:
+        await conn.execute(f"UPDATE farrier.schema_set SET server = server - 1; {EDIT}")
+        checked = (await farrier("db", "check")).out
+        assert "not which were changed by hand; to make them comparable, run: farrier db migrate" in checked
+        assert (await farrier("db", "check", "--json")).json["comparable"] is False
+        await conn.execute("DROP TRIGGER guard_status ON farrier.nodes")
+    refused = await farrier("db", "check", ends=ExitCode.FAILED)
+    assert "changed or dropped by hand in the database: trigger nodes.guard_status;" in refused.err
+    assert "not which were changed" in refused.out
+    await farrier("db", "migrate")
+    assert "not which were changed" not in (await farrier("db", "check")).out
+
+
+async def test_each_migration_gives_every_role_its_rights(farrier: Prompt, db: pg.Database) -> None:
     async with db.connect() as conn:
         await conn.execute("REVOKE ALL ON farrier.intents FROM farrier_reader")
-    assert "farrier_reader" in (await farrier("db", "roles")).out
+        await conn.execute("REVOKE USAGE ON SCHEMA farrier FROM farrier_agent")
+    assert (await farrier("db", "migrate")).out == "nothing to migrate\n"
     async with db.connect() as conn:
         assert await conn.fetchval("SELECT has_table_privilege('farrier_reader', 'farrier.intents', 'SELECT')")
+        assert await conn.fetchval("SELECT has_schema_privilege('farrier_agent', 'farrier', 'USAGE')")
+
+
+@pytest.mark.parametrize(
+    ("lose", "there"),
+    [
+        (
+            "DROP TRIGGER enter_state ON farrier.network_segments",
+            "SELECT count(*) > 0 FROM pg_trigger WHERE tgrelid = 'network_segments'::regclass AND tgname ~ '^enter_'",
+        ),
+        (
+            "DROP INDEX farrier.network_segment_live_name",
+            "SELECT to_regclass('farrier.network_segment_live_name') IS NOT NULL",
+        ),
+    ],
+    ids=["trigger", "index"],
+)
+async def test_what_a_kind_of_farrier_lacks_is_not_seen_by_the_check_and_made_by_each_migration(
+    farrier: Prompt, db: pg.Database, lose: str, there: str
+) -> None:
+    async with db.connect() as conn:
+        assert await conn.fetchval(there)
+        await conn.execute(lose)
+        await farrier("db", "check")
+        await farrier("db", "migrate")
+        assert await conn.fetchval(there)
+
+
+async def test_a_user_that_may_only_make_roles_may_do_so_at_any_time(farrier: Prompt, db: pg.Database) -> None:
+    async with db.connect() as conn:
+        name = f"maker_in_{await conn.fetchval('SELECT current_database()')}"
+        await conn.execute(f"CREATE ROLE {name} CREATEROLE")
+        try:
+            maker = Prompt(FARRIER_DATABASE_DSN=f"{db.dsn}&options=-c%20role%3D{name}")
+            done = (await maker("db", "roles")).out
+            assert "farrier_reader" in done
+            assert "farrier db migrate gives them their rights" in done
+        finally:
+            await conn.execute(f"DROP ROLE {name}")
 
 
 async def test_a_reader_may_look_and_whoever_may_not_is_told_which_role_it_takes(
@@ -156,6 +212,22 @@ async def test_a_reader_may_look_and_whoever_may_not_is_told_which_role_it_takes
     refused = await reader("node", "add", "gpu-2", ends=ExitCode.REFUSED)
     assert "permission denied" in refused.err
     assert "farrier_intents" in refused.err
+
+
+@pytest.mark.parametrize("command", [("db", "check"), ("db", "migrate"), ("kind", "remove", "crate")], ids=" ".join)
+async def test_work_on_the_schema_that_the_user_may_not_do_is_refused_with_whose_it_is(
+    farrier: Prompt, db: pg.Database, command: tuple[str, ...]
+) -> None:
+    reader = Prompt(FARRIER_DATABASE_DSN=f"{db.dsn}&options=-c%20role%3Dfarrier_reader")
+    refused = await reader(*command, ends=ExitCode.REFUSED)
+    assert "permission denied" in refused.err
+    assert "the owner of the schema farrier" in refused.err
+    assert "farrier_intents" not in refused.err
+
+
+async def test_the_daemon_s_role_may_check_the_schema(db: pg.Database) -> None:
+    daemon = Prompt(FARRIER_DATABASE_DSN=f"{db.dsn}&options=-c%20role%3Dfarrier_controller")
+    assert "as this program needs it" in (await daemon("db", "check")).out
 
 
 async def test_the_role_for_intents_may_register_and_ask(farrier: Prompt, db: pg.Database) -> None:
@@ -242,6 +314,18 @@ async def test_url_starts_the_embedded_server_and_prints_nothing_but_its_dsn(now
 async def test_a_server_that_a_command_started_ends_with_it(nowhere: Prompt, directory: Path) -> None:
     await nowhere("node", "add", "gpu-1", "--embedded", directory)
     assert not EmbeddedServer(directory).is_running()
+
+
+@pytest.mark.parametrize("command", [["db", "migrate"], ["db", "check"], ["node", "list"]], ids=" ".join)
+async def test_an_embedded_schema_that_is_not_upgraded_is_refused_with_the_directory_to_remove(
+    nowhere: Prompt, directory: Path, command: list[str]
+) -> None:
+    EmbeddedServer(directory).start()
+    async with pg.Database(EmbeddedServer(directory).dsn).connect() as conn:
+        await conn.execute("CREATE SCHEMA farrier; CREATE TABLE farrier.schema_migrations (version integer)")
+    refused = await nowhere(*command, "--embedded", directory, ends=ExitCode.FAILED)
+    assert f"remove the directory {directory}," in refused.err
+    assert "DROP SCHEMA" not in refused.err
 
 
 async def test_url_needs_to_know_which(nowhere: Prompt, db: pg.Database) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from farrier.handlers.node import drift
 from farrier.io import maas_region
 from farrier.io.maas_region import RegionPace, RegionRows
 from farrier.io.pool import Pool
 from farrier.io.state import PostgresStateIO
+from farrier.model.expected import CAUSES, Contradiction, contradictions
 from farrier.model.failures import QuarantineCause
 from farrier.model.maas_region import MaasRegion, RegionWrite
 from farrier.model.observation import CONFIRMED_AFTER
@@ -176,7 +176,7 @@ async def test_which_modes_move_a_machine_the_model_says(rows: Rows, db: pg.Data
     [
         ("active", None, True),
         ("offline", None, True),
-        *(("quarantined", cause, cause in drift.CAUSES) for cause in QuarantineCause),
+        *(("quarantined", cause, cause in CAUSES) for cause in QuarantineCause),
     ],
 )
 async def test_a_contradiction_is_looked_at_again_when_that_may_confirm_it(
@@ -190,21 +190,35 @@ async def test_a_contradiction_is_looked_at_again_when_that_may_confirm_it(
     assert await rows.due() == (["odd"] if due else [])
 
 
-async def test_when_a_contradiction_is_confirmed_the_settings_say(rows: Rows, db: pg.Database) -> None:
+async def test_which_states_contradict_a_node_the_model_says(rows: Rows, db: pg.Database) -> None:
+    table = await rows.pool.fetch("SELECT state, statuses, causes FROM farrier.contradictions")
+    found = {Contradiction(row["state"], frozenset(row["statuses"]), frozenset(row["causes"])) for row in table}
+    assert found == set(contradictions())
+    await rows.becomes(await rows.node("odd", read="ready"), "active")
+    await rows.becomes(await rows.node("fine"), "active")
+    await db.advance(CONFIRMED_AFTER)
+    assert await rows.due() == ["odd"]
+    await rows.change("UPDATE farrier.contradictions SET statuses = '{}' WHERE state = 'ready'")
+    assert await rows.due() == []
+
+
+async def test_a_node_runs_when_its_machine_is_confirmed_to_be_deployed_again(rows: Rows, db: pg.Database) -> None:
+    node = await rows.node("back")
+    await rows.becomes(node, "quarantined", QuarantineCause.STATE_DISAGREEMENT)
+    for passed, confirms in ((CONFIRMED_AFTER - SECOND, False), (2 * SECOND, True)):
+        await db.advance(passed)
+        assert await rows.pool.fetchval(_WAKES, node) == ([node] if confirms else [])
+
+
+async def test_when_a_contradiction_is_confirmed_the_constant_of_the_model_says(rows: Rows, db: pg.Database) -> None:
     """To the look that reads the machine again, and to the one that wakes its node."""
     node = await rows.node("odd", read="ready")
     await rows.becomes(node, "active")
-    await rows.change("UPDATE farrier.settings SET value = '20' WHERE name = 'confirmed_after_seconds'")
+    await rows.change("UPDATE farrier.constants SET confirmed_after = '20 seconds'")
     for passed, confirms in ((18 * SECOND, False), (3 * SECOND, True)):
         await db.advance(passed)
         assert await rows.due() == (["odd"] if confirms else [])
         assert await rows.pool.fetchval(_WAKES, node) == ([node] if confirms else [])
-
-
-async def test_an_active_node_that_is_deployed_contradicts_nothing(rows: Rows, db: pg.Database) -> None:
-    await rows.becomes(await rows.node("fine"), "active")
-    await db.advance(5 * MINUTE)
-    assert await rows.due() == []
 
 
 async def test_a_machine_that_cannot_be_told_of_is_passed_over_until_its_time(rows: Rows, db: pg.Database) -> None:

@@ -30,8 +30,7 @@ OFFLINE_BY_SITE = "SELECT site, count(*) FROM farrier.nodes WHERE status = 'offl
 async def site(db: pg.Database) -> AsyncIterator[Site]:
     """A site of which half may leave service at once, and one node in any case."""
     async with sites.opened(db) as opened:
-        await catalog.set_brakes(opened.conn, HALF)
-        await catalog.set_offline_after(opened.conn, HALF.offline_after)
+        await catalog.set_settings(opened.conn, HALF)
         yield opened
 
 

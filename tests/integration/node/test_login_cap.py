@@ -140,24 +140,28 @@ async def test_two_commits_at_the_same_moment_do_not_both_get_the_last_one(db: p
 
 async def test_the_database_has_the_cap_of_the_model(db: pg.Database) -> None:
     async with db.connect() as conn:
-        stored = await conn.fetchrow("SELECT farrier.setting('login_cap') AS cap, farrier.login_window() AS over")
-    assert stored is not None
-    assert (stored["cap"], stored["over"]) == (LOGIN_CAP, LOGIN_WINDOW)
+        stored = await conn.fetchrow("SELECT login_cap, login_window FROM farrier.read_constants()")
+    assert tuple(stored or ()) == (LOGIN_CAP, LOGIN_WINDOW)
+
+
+async def test_without_the_cap_the_database_grants_no_login(site: Site) -> None:
+    machines = [await behind(site, system) for system in range(10)]
+    await site.conn.execute("DELETE FROM farrier.constants")
+    with pytest.raises(pg.PostgresError, match="returned no rows"):
+        await site.conn.fetchval(OVER_CAP, [machine.id for machine in machines], CHASSIS)
 
 
 @pytest.mark.parametrize(("cap", "window", "granted"), [(4, 300, 2), (8, 300, 6), (4, 30, 4)])
-async def test_the_database_grants_as_many_logins_within_the_window_as_its_settings_say(
+async def test_the_database_grants_as_many_logins_within_the_window_as_its_constants_say(
     site: Site, cap: int, window: int, granted: int
 ) -> None:
     """Nine nodes try now; the tenth tried one and two minutes ago."""
     machines = [await behind(site, system) for system in range(10)]
-    await site.conn.execute("UPDATE farrier.settings SET value = $1::text::jsonb WHERE name = 'login_cap'", str(cap))
-    await site.conn.execute(
-        "UPDATE farrier.settings SET value = $1::text::jsonb WHERE name = 'login_window_seconds'", str(window)
-    )
+    over = timedelta(seconds=window)
+    await site.conn.execute("UPDATE farrier.constants SET login_cap = $1, login_window = $2", cap, over)
     await site.conn.execute(TRIED, CHASSIS, machines[0].id)
-    over = await site.conn.fetchval(OVER_CAP, [machine.id for machine in machines[1:]], CHASSIS)
-    assert sorted(over) == [machine.id for machine in machines[1 + granted :]]
+    refused = await site.conn.fetchval(OVER_CAP, [machine.id for machine in machines[1:]], CHASSIS)
+    assert sorted(refused) == [machine.id for machine in machines[1 + granted :]]
 
 
 @pytest.mark.parametrize("spelled", ["10.0.0.1:443", "HTTPS://10.0.0.1/redfish/v1/Systems/7"])

@@ -259,7 +259,7 @@ async def with_duplicates(conn: Connection) -> None:
     """Two nodes recorded one machine while its number passed for a filler, which it no longer does."""
     await migrate.migrate(conn, after=catalog.sync)
     async with conn.transaction():
-        await conn.execute("DELETE FROM farrier.settings WHERE name = 'identity_placeholders'")
+        await conn.execute("UPDATE farrier.constants SET identity_placeholders = '{}'")
         await conn.execute("SET LOCAL session_replication_role = replica")
         for name in ("gpu-1", "gpu-2", "gpu-3"):
             serial = "SN-3" if name == "gpu-3" else "SN-1"

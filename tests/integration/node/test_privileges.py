@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 
+from farrier.config import NodeConfig
 from farrier.io import catalog, migrate
 from farrier.io.pool import Connection
 from farrier.io.schema_files import rights_of
@@ -61,11 +62,12 @@ OF_THE_MODEL = (
     "workflow_mapping",
     "workflow_statuses",
     "clock_stops",
+    "contradictions",
     "workflow_modes",
     "task_types",
     "actions",
     "advice",
-    "settings",
+    "constants",
     "schema_steps",
     "schema_set",
     "schema_objects",
@@ -93,6 +95,7 @@ EVERY_TABLE = (
     *OF_PARTITIONS,
     "intents",
     "limits",
+    "settings",
     "resource_intents",
 )
 
@@ -255,9 +258,9 @@ async def test_the_reader_sees_no_secret_and_calls_nothing(every_db: pg.Database
 
 async def test_the_controller_changes_neither_the_model_nor_what_has_happened(every_db: pg.Database) -> None:
     async with acting_as(every_db, "farrier_controller") as conn:
-        model = [table for table in OF_THE_MODEL if table != "settings"]
         statements = [
-            *writes_to(*model),
+            *writes_to(*OF_THE_MODEL, "settings"),
+            "UPDATE farrier.constants SET login_cap = 100",
             "UPDATE farrier.edges SET layer = 'x'",
             "UPDATE farrier.history SET cause = 'x'",
             *writes_to("history", "history_retention", "locks"),
@@ -323,7 +326,7 @@ async def test_the_whole_loop_runs_as_the_controllers_role(every_db: pg.Database
         await machine.finish(TaskType.UNINSTALL)
         assert (await machine.look())["status"] == "deleted"
         assert await site.conn.fetchval("SELECT current_user") == "farrier_controller"
-        await catalog.set_offline_after(site.conn, sites.MINUTE)
+        await catalog.set_settings(site.conn, NodeConfig())
         other = await site.with_bmc()
         assert (await other.look())["management"] == "manageable"
         await other.asked("set", model="dgx-h100", macs=["02:00:00:00:00:07"])

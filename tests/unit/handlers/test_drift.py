@@ -15,6 +15,7 @@ from farrier.model.node import Decommission, Node, Quarantine
 from farrier.model.observation import CONFIRMED_AFTER, MaasObservation
 from farrier.model.outcome import Transition, Wait
 from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import OnboardingMode as M
 from tests.support.nodes import LONG_AGO, MINUTE, NOW, SECOND, agent, decide, decommission, moved, node
 
 TTL = NodeConfig().observation_ttl
@@ -78,21 +79,19 @@ SOMEBODYS: dict[str, Any] = {"owner": "ann", "ours": False}
 
 def test_a_machine_that_we_deployed_and_somebody_else_deployed_since_takes_its_node_out_of_service() -> None:
     observation = seen(MaasStatus.DEPLOYED, since=NOW - SECOND, **SOMEBODYS)
-    after = moved(decide(serving(N.ACTIVE, observation, deployed_here=True)))
+    after = moved(decide(serving(N.ACTIVE, observation, onboarded_by=M.DEPLOY)))
     assert after.status is N.QUARANTINED and after.quarantine is not None
     assert after.quarantine.cause is QuarantineCause.STATE_DISAGREEMENT and "'ann'" in after.quarantine.reason
 
 
 @pytest.mark.parametrize(
-    ("held", "deployed_here"),
-    [(SOMEBODYS, False), ({"owner": "farrier", "ours": None}, True)],
-    ids=["put into service by hand", "whom the region takes us for is not known"],
+    ("held", "mode"),
+    [(SOMEBODYS, M.MANUAL), (SOMEBODYS, M.ADOPT), ({"owner": "farrier", "ours": None}, M.DEPLOY)],
+    ids=["put into service by hand", "adopted", "whom the region takes us for is not known"],
 )
-def test_what_is_not_known_to_have_been_taken_from_us_stays_in_service(
-    held: dict[str, Any], deployed_here: bool
-) -> None:
+def test_what_is_not_known_to_have_been_taken_from_us_stays_in_service(held: dict[str, Any], mode: M) -> None:
     observation = seen(MaasStatus.DEPLOYED, **held)
-    assert not isinstance(decide(serving(N.ACTIVE, observation, deployed_here=deployed_here)), Transition)
+    assert not isinstance(decide(serving(N.ACTIVE, observation, onboarded_by=mode)), Transition)
 
 
 def test_a_node_that_is_about_to_be_drained_drifts_like_any_other() -> None:

@@ -11,7 +11,8 @@ from farrier.handlers.node import region
 from farrier.handlers.node.moves import change
 from farrier.handlers.node.stage import Call, Failed, Waiting
 from farrier.model.failures import FailureClass
-from farrier.model.maas import Machine
+from farrier.model.maas import MaasFailure, Machine
+from farrier.model.observation import Region
 from farrier.model.stages import OnboardingStage
 from tests.support.machines import created
 from tests.support.stages import Stand
@@ -52,8 +53,15 @@ async def test_a_key_that_became_another_user_s_is_no_fault_of_the_node(stand: S
     assert "the key is not one of 'former' any more" in settled.reason
 
 
+@pytest.mark.parametrize("failure", [None, *MaasFailure])
+def test_a_region_that_lacks_our_machines_or_refuses_our_key_is_in_doubt(failure: MaasFailure | None) -> None:
+    doubt = Region(username="farrier", failure=failure, last_error="why").doubt
+    assert doubt == ("why" if failure in {MaasFailure.ABSENT, MaasFailure.AUTH} else None)
+    assert Region(failure=failure).doubt == "it was not read yet"
+
+
 async def test_nothing_is_asked_of_a_region_that_is_in_doubt(stand: Stand) -> None:
-    stand.node = change(stand.node, region_doubt="another one is there")
+    stand.node = change(stand.node, region=Region(failure=MaasFailure.AUTH, last_error="another one is there"))
     stand.world.observed.requests.clear()
     settled = await asked(stand)
     assert isinstance(settled, Waiting)

@@ -127,6 +127,10 @@ def test_pending_has_no_clock_without_a_mode() -> None:
     assert minutes(Layer.ONBOARDING, "failed_retryable", modeless) == 60
 
 
+def test_only_an_onboarding_waits_for_a_mode() -> None:
+    assert minutes(Layer.DECOMMISSION, "pending", SlaFacts(management=Management.MANAGEABLE, has_mode=False)) == 10
+
+
 def test_an_override_wins_over_the_default_but_starts_no_clock_that_is_off() -> None:
     changed = {"status.enrolling": timedelta(hours=1), "status.active": timedelta(days=90)}
     off = SlaFacts(management=Management.UNMANAGED)

@@ -1,6 +1,6 @@
 -- The daemon. It writes what its runs decide; it only reads the model, the records of the schema, and history.
 GRANT SELECT, INSERT, UPDATE, DELETE ON
-    farrier.mends, farrier.pulse, farrier.limits, farrier.settings,
+    farrier.mends, farrier.pulse, farrier.limits,
     farrier.controllers, farrier.effects, farrier.outcomes,
     farrier.nodes, farrier.node_macs, farrier.node_onboardings, farrier.node_decommissions,
     farrier.bootstrap_tokens, farrier.node_agents, farrier.node_tasks, farrier.intents,
@@ -12,11 +12,12 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
     TO farrier_controller;
 GRANT SELECT, DELETE ON farrier.wakes TO farrier_controller;
 GRANT SELECT, UPDATE ON farrier.shards TO farrier_controller;
+GRANT SELECT, UPDATE ON farrier.settings TO farrier_controller;
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA farrier TO farrier_controller;
 GRANT SELECT ON
     farrier.migrator, farrier.schema_steps, farrier.schema_set, farrier.schema_objects,
-    farrier.edges, farrier.initial_values, farrier.workflow_mapping, farrier.workflow_statuses, farrier.workflow_modes, farrier.clock_stops,
-    farrier.actions, farrier.advice, farrier.task_types,
+    farrier.edges, farrier.initial_values, farrier.workflow_mapping, farrier.workflow_statuses, farrier.workflow_modes, farrier.clock_stops, farrier.contradictions,
+    farrier.constants, farrier.actions, farrier.advice, farrier.task_types,
     farrier.kinds, farrier.kind_states, farrier.kind_actions, farrier.callable,
     farrier.locks, farrier.history, farrier.history_retention,
     farrier.node_bmcs, farrier.node_identities, farrier.bmc_logins, farrier.workers,
@@ -26,4 +27,4 @@ GRANT SELECT ON
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;
 REVOKE EXECUTE ON FUNCTION farrier.grant_rights, farrier.grant_kind_rights, farrier.let_call, farrier.make_kind, farrier.forget_kind,
     farrier.grant_worker, farrier.revoke_worker
-    FROM farrier_controller;
+    FROM farrier_controller CASCADE;

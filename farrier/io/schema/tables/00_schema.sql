@@ -10,7 +10,6 @@ CREATE TABLE IF NOT EXISTS farrier.migrator (
     login         text,        -- its login
     backend_start timestamptz  -- when it began; a later session may have the same pid
 );
-INSERT INTO farrier.migrator DEFAULT VALUES ON CONFLICT DO NOTHING;
 
 -- The versions of the tables. 1 is the baseline; each later one is a step between two releases, applied here or contained in the
 -- baseline that this database was made with.
@@ -24,20 +23,20 @@ CREATE TABLE IF NOT EXISTS farrier.schema_steps (
 -- One row: the set of functions, views, triggers and rights that was applied last.
 CREATE TABLE IF NOT EXISTS farrier.schema_set (
     only_one   boolean     PRIMARY KEY DEFAULT true CHECK (only_one),
-    hash       text        NOT NULL,  -- of the texts in schema_objects
+    hash       text        NOT NULL,  -- of the sources in schema_objects, and of the comments in the baseline
     tables     text        NOT NULL,  -- hash of the baseline of the program that applied the set
     release    text        NOT NULL,  -- of that program
     server     integer     NOT NULL,  -- major version of PostgreSQL, on which schema_objects.definition depends
-    namespace  oid         NOT NULL,  -- of this schema: another one in a restored dump, which may word a definition differently
     applied_at timestamptz NOT NULL DEFAULT statement_timestamp()
 );
 
 -- The members of that set. An object that is listed here is farrier's: the next migration replaces it, or drops it if its set
--- lacks it.
+-- lacks it. Only the owner of the schema may write here, and roles to which an operator granted that.
 CREATE TABLE IF NOT EXISTS farrier.schema_objects (
     kind       text NOT NULL CHECK (kind IN ('function', 'view', 'trigger', 'rights')),
     name       text NOT NULL,  -- of its file; a trigger's is TABLE.TRIGGER
     source     text NOT NULL,  -- text of its file
     definition text,           -- hash of the definition that the server made of it; null for rights
+    signature  text,           -- parameters and result of a function, as the server words them; null for others
     PRIMARY KEY (kind, name)
 );

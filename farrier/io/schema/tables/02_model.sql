@@ -41,6 +41,14 @@ CREATE TABLE farrier.workflow_modes (
     uses_maas boolean NOT NULL      -- a workflow of this mode asks MAAS for something
 );
 
+-- States of a machine in MAAS that contradict its node: drift takes a node in service out of it, and while such a state lasts a
+-- node that drift quarantined stays quarantined.
+CREATE TABLE farrier.contradictions (
+    state    text   PRIMARY KEY,  -- as in node_observations
+    statuses text[] NOT NULL,     -- of nodes in service that it contradicts
+    causes   text[] NOT NULL      -- of quarantines that last while the machine is in this state
+);
+
 -- The actions that an intent may ask for.
 CREATE TABLE farrier.actions (
     action       text    PRIMARY KEY,
@@ -56,16 +64,30 @@ CREATE TABLE farrier.advice (
     action  text NOT NULL      -- for operators
 );
 
--- Settings that functions need. The migration writes those of the model and defaults for the configuration, each controller that
--- starts those of its configuration.
+-- One row: constants of the model that functions need. Written by migrations only.
+CREATE TABLE farrier.constants (
+    only_one              boolean  PRIMARY KEY DEFAULT true CHECK (only_one),
+    api_min               integer  NOT NULL,  -- the oldest version of the intent API that is supported
+    api_max               integer  NOT NULL,  -- the newest
+    confirmed_after       interval NOT NULL,  -- two readings of a machine that are as far apart confirm what both show
+    login_cap             integer  NOT NULL,  -- failed logins that one BMC may see within login_window
+    login_window          interval NOT NULL,
+    ssh_seed_limit        integer  NOT NULL,  -- failed SSH seeds in a row after which a node is unhealthy
+    identity_placeholders text[]   NOT NULL   -- what vendors ship in place of serial numbers and UUIDs
+);
+
+-- One row: settings that functions need. The migration writes the defaults, each controller that starts its own.
 CREATE TABLE farrier.settings (
-    name  text PRIMARY KEY,  -- as farrier.io.catalog writes it
-    value jsonb NOT NULL     -- a number, or the list of identity_placeholders
+    only_one       boolean  PRIMARY KEY DEFAULT true CHECK (only_one),
+    offline_after  interval NOT NULL,  -- node.offline_after
+    brake_share    numeric  NOT NULL,  -- node.brake_share
+    brake_at_least integer  NOT NULL,  -- node.brake_at_least
+    brake_window   interval NOT NULL   -- node.brake_window
 );
 
 -- What stops the clock of a limit: it does not run in this state while the fact has this value; see still_clocks.
 CREATE TABLE farrier.clock_stops (
-    kind  text NOT NULL,  -- node, management, onboarding or decommission
+    kind  text NOT NULL,  -- node, management or onboarding
     state text NOT NULL,
     fact  text NOT NULL,  -- management, manage_asked, onboarding (status of the newest) or has_mode
     value text NOT NULL,

@@ -107,7 +107,7 @@ CREATE TABLE farrier.bmc_logins (
 CREATE INDEX bmc_logins_at ON farrier.bmc_logins (at);
 
 -- What identifies the machine of each node, from nodes.bmc. Of nodes with the same machine one holds it. The others recorded it
--- while its number passed for a filler (setting identity_placeholders): such duplicates are reported and stay. Written only by
+-- while its number passed for a filler (one of identity_placeholders): such duplicates are reported and stay. Written only by
 -- claim_identity and set_identity_placeholders.
 CREATE TABLE farrier.node_identities (
     node_id bigint  NOT NULL REFERENCES farrier.nodes,

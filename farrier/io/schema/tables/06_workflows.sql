@@ -58,7 +58,7 @@ CREATE TABLE farrier.node_decommissions (
     upstream          jsonb       NOT NULL DEFAULT '{}',           -- what its stages did in MAAS and have to remember
                                                                    -- (farrier.model.node.Upstream)
     mark              text        NOT NULL DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 16),
-                                                                   -- by which its requests are recognised in MAAS
+                                                                   -- random; by which its requests are recognised in MAAS
     created_at        timestamptz NOT NULL DEFAULT farrier.now(),
     ended_at          timestamptz                                  -- null while it is live; set by a trigger, with the status
 );

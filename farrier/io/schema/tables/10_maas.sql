@@ -58,4 +58,4 @@ CREATE TABLE farrier.node_observations (
 CREATE INDEX node_observations_machine ON farrier.node_observations (site, system_id);
 CREATE INDEX node_observations_turn ON farrier.node_observations (site, read_at);
 CREATE INDEX node_observations_stale ON farrier.node_observations (site, stale_since) WHERE stale_since IS NOT NULL;
-CREATE INDEX node_observations_undeployed ON farrier.node_observations (site, read_at) WHERE state <> 'deployed';
+CREATE INDEX node_observations_state ON farrier.node_observations (site, state, read_at);

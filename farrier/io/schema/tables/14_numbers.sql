@@ -14,8 +14,8 @@ CREATE TABLE farrier.number_pools (
 CREATE TABLE farrier.pool_numbers (
     pool   text    NOT NULL REFERENCES farrier.number_pools,
     number integer NOT NULL,
-    kind   text    NOT NULL,  -- of the resource that has it
-    id     bigint  NOT NULL,  -- of the resource that has it
+    kind   text    NOT NULL,  -- kind of the resource that has the number
+    id     bigint  NOT NULL,  -- id of that resource
     PRIMARY KEY (pool, number)
 );
 CREATE INDEX pool_numbers_holder ON farrier.pool_numbers (kind, id);

@@ -1,3 +1,3 @@
--- Sets those of these numbers that no controller has written yet.
-INSERT INTO farrier.settings (name, value) SELECT s.name, to_jsonb(s.value) FROM unnest($1::text[], $2::double precision[]) AS s (name, value)
-    ON CONFLICT (name) DO NOTHING
+-- The settings of an installation that no controller has written yet: as in settings.sql.
+INSERT INTO farrier.settings (offline_after, brake_share, brake_at_least, brake_window) VALUES ($1, $2::double precision, $3, $4)
+    ON CONFLICT (only_one) DO NOTHING

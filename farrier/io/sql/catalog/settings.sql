@@ -1,3 +1,3 @@
--- Sets numbers that functions in the database need to know.
-INSERT INTO farrier.settings (name, value) SELECT s.name, to_jsonb(s.value) FROM unnest($1::text[], $2::double precision[]) AS s (name, value) ORDER BY s.name
-    ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE farrier.settings.value <> excluded.value
+-- The settings that functions need become these.
+UPDATE farrier.settings s SET offline_after = $1, brake_share = $2::double precision, brake_at_least = $3, brake_window = $4
+ WHERE (s.offline_after, s.brake_share, s.brake_at_least, s.brake_window) IS DISTINCT FROM ($1, $2::double precision::numeric, $3, $4)

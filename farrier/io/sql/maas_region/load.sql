@@ -75,13 +75,16 @@ SELECT r.id, h.now,
                            AND coalesce((r.unreadable ->> o.system_id)::timestamptz <= h.now, true)
                          ORDER BY o.stale_since LIMIT 150)
                        UNION ALL
-                       (SELECT o.node_id, o.system_id, o.read_at, 4, o.read_at + h.confirmed_after
-                          FROM farrier.node_observations o JOIN farrier.nodes n ON n.id = o.node_id
-                         WHERE o.site = r.site AND o.state <> 'deployed' AND o.read_at <= h.now - h.confirmed_after
-                           AND (n.status IN ('active', 'offline')
-                                OR n.status = 'quarantined' AND n.quarantine ->> 'cause' IN ('state_disagreement', 'machine_deleted_upstream'))
-                           AND coalesce((r.unreadable ->> o.system_id)::timestamptz <= h.now, true)
-                         ORDER BY o.read_at LIMIT 150)
+                       (SELECT x.*
+                          FROM farrier.contradictions c
+                         CROSS JOIN LATERAL (
+                               SELECT o.node_id, o.system_id, o.read_at, 4, o.read_at + h.confirmed_after
+                                 FROM farrier.node_observations o JOIN farrier.nodes n ON n.id = o.node_id
+                                WHERE o.site = r.site AND o.state = c.state AND o.read_at <= h.now - h.confirmed_after
+                                  AND (n.status = ANY (c.statuses) OR n.status = 'quarantined' AND n.quarantine ->> 'cause' = ANY (c.causes))
+                                  AND coalesce((r.unreadable ->> o.system_id)::timestamptz <= h.now, true)
+                                ORDER BY o.read_at LIMIT 150) x
+                         ORDER BY x.read_at LIMIT 150)
                        UNION ALL
                        (SELECT o.node_id, o.system_id, o.read_at, 6, sweep.earned_at
                           FROM farrier.node_observations o

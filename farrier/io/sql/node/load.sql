@@ -4,7 +4,8 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
     SELECT n.id, n.name, n.version, n.site, n.model, n.agentless, n.auto_manage, n.created_at,
            n.maas_id, n.maas_created, n.redeploying,
            CASE WHEN n.maas_id IS NOT NULL THEN farrier.maas_observation(n.id, n.maas_id, n.site) END AS maas,
-           CASE WHEN live.id IS NOT NULL THEN farrier.region_doubt(n.site) END AS region_doubt,
+           CASE WHEN live.id IS NOT NULL THEN (SELECT row_to_json(r) FROM (
+                SELECT r.failure, r.username, r.last_error FROM farrier.maas_regions r WHERE r.site = n.site) r) END AS region,
            CASE WHEN live.id IS NOT NULL THEN farrier.region_outages(n.site) ELSE '[]' END AS outages,
            -- Held nodes are few or none, and one look tells.
            CASE WHEN n.status = 'active' AND EXISTS (
@@ -21,16 +22,11 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
            END AS candidate_of,
            -- Duplicates are few or none, and most loads find out with one look.
            CASE WHEN EXISTS (SELECT FROM farrier.node_identities WHERE NOT holds) THEN farrier.same_machine(n.id) ELSE '{}' END AS same_machine,
-           -- Out of service, what an adoption found to be ours counts like what was deployed here.
-           n.maas_id IS NOT NULL AND n.status IN ('active', 'offline', 'quarantined', 'draining', 'retired', 'removing') AND coalesce((
-             SELECT o.mode = 'deploy' OR (o.mode = 'adopt' AND n.status IN ('draining', 'retired', 'removing')) FROM farrier.node_onboardings o
+           CASE WHEN n.maas_id IS NOT NULL THEN (
+             SELECT o.mode FROM farrier.node_onboardings o
               WHERE o.node_id = n.id AND o.status = ANY (ARRAY(SELECT s.status FROM farrier.workflow_statuses s WHERE s.succeeded))
-              ORDER BY o.id DESC LIMIT 1), false) AS deployed_here,
-           -- What a machine is told by is compared while its BMC is read for the first time, again, or for an adoption.
-           CASE WHEN n.management IN ('verifying', 'adopting') OR n.status IN ('bootstrap_issued', 'enrolling', 'quarantined')
-                  OR live.kind = 'onboarding'
-             THEN (SELECT coalesce(json_agg(m.mac::text ORDER BY m.mac), '[]') FROM farrier.node_macs m WHERE m.node_id = n.id)
-             ELSE '[]' END AS macs,
+              ORDER BY o.id DESC LIMIT 1) END AS onboarded_by,
+           (SELECT coalesce(json_agg(m.mac::text ORDER BY m.mac), '[]') FROM farrier.node_macs m WHERE m.node_id = n.id) AS macs,
            n.status, n.status_entered_at, n.management, n.management_entered_at,
            n.bmc_address, n.bmc_credential,
            CASE WHEN l.others IS NULL THEN n.bmc ELSE n.bmc || jsonb_build_object('others', l.others) END AS bmc,
@@ -60,15 +56,18 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
                  WHERE i.node_id = n.id AND i.status = 'pending' AND (n.paused IS NULL OR a.while_paused OR n.status = 'deleted')
                  ORDER BY i.id LIMIT 100) i) AS intents
       FROM farrier.nodes n
-      -- Which decommission owns `draining` or `removing` is looked up: a node that was restored from a backup or edited by
-      -- hand may name none, or one that has ended.
+      -- A node in one of the other statuses needs a decommission, which is looked up: a node that was restored from a backup or
+      -- edited by hand may name none, or one that has ended.
+     CROSS JOIN LATERAL (
+           SELECT EXISTS (SELECT FROM farrier.workflow_mapping m
+                           WHERE (m.kind, m.workflow_status, m.node_status) = ('none', 'none', n.status)) AS may_have_none) w
      CROSS JOIN LATERAL (
            SELECT d.id, CASE WHEN d.id IS NOT NULL THEN 'decommission' END AS kind
              FROM (SELECT 1) one LEFT JOIN farrier.node_decommissions d
                ON d.node_id = n.id AND d.ended_at IS NULL
-            WHERE n.status IN ('draining', 'removing')
+            WHERE NOT w.may_have_none
             UNION ALL
-           SELECT n.live_workflow_id, n.live_workflow_kind WHERE n.status NOT IN ('draining', 'removing')) live
+           SELECT n.live_workflow_id, n.live_workflow_kind WHERE w.may_have_none) live
      CROSS JOIN LATERAL (
            SELECT jsonb_agg(jsonb_build_object('at', o.at, 'open', o.open)) AS others
              FROM farrier.bmc_logins o WHERE o.endpoint = n.bmc_endpoint AND o.node_id <> n.id) l

@@ -1,2 +1,2 @@
--- Gives every role that exists its rights; a role that was made after the migrations has none before.
+-- Gives every role its rights on the tables of kinds, and on the functions that kinds let it call.
 SELECT farrier.grant_rights()

@@ -1,5 +1,5 @@
 -- Records a heartbeat of a node's agent with one UPDATE of one row. Enqueues the node only for a report that changes something:
--- the first one, one with another health, one after a silence of offline_after_seconds, and one of the ssh_seed_limit failed SSH
+-- the first one, one with another health, one after a silence of offline_after, and one of the ssh_seed_limit failed SSH
 -- seeds in a row that the handler counts to. FR400 for a malformed report, FR403 for a wrong key, FR404 for an unknown node.
 CREATE OR REPLACE FUNCTION farrier.heartbeat(node text, health jsonb, agent_key text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -23,8 +23,8 @@ BEGIN
            ssh_seed_failures = CASE heartbeat.health ->> 'ssh_seed' WHEN 'failed' THEN a.ssh_seed_failures + 1 ELSE 0 END
      WHERE a.node_id = target;
     IF was.last_heartbeat_at IS NULL OR changed
-       OR (health ->> 'ssh_seed' = 'failed' AND was.ssh_seed_failures < setting('ssh_seed_limit'))
-       OR was.last_heartbeat_at < farrier.now() - make_interval(secs => setting('offline_after_seconds')::double precision) THEN
+       OR (health ->> 'ssh_seed' = 'failed' AND was.ssh_seed_failures < (read_constants()).ssh_seed_limit)
+       OR was.last_heartbeat_at < farrier.now() - (read_settings()).offline_after THEN
         PERFORM enqueue('node', target);
     END IF;
 END $$;

@@ -1,4 +1,4 @@
--- Returns the time over which nodes that leave service are counted together: setting brake_window_seconds.
+-- Returns the time over which nodes that leave service are counted together.
 CREATE OR REPLACE FUNCTION farrier.brake_window() RETURNS interval
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
-    RETURN make_interval(secs => farrier.setting('brake_window_seconds')::double precision);
+    RETURN (farrier.read_settings()).brake_window;

@@ -8,8 +8,8 @@ DECLARE
     one    record;
     brake  brakes;
     recent timestamptz := farrier.now() - brake_window();
-    share  numeric := setting('brake_share');
-    least  numeric := setting('brake_at_least');
+    share  numeric := (read_settings()).brake_share;
+    least  integer := (read_settings()).brake_at_least;
     going  integer;
     stops  boolean;
     held   bigint[] := '{}';
@@ -31,7 +31,7 @@ BEGIN
                 UNION SELECT d.node FROM departures d WHERE d.site = one.site) s);
         END IF;
         going := (SELECT count(*) FROM (SELECT unnest(one.runs) UNION SELECT d.node FROM departures d WHERE d.site = one.site) g);
-        stops := coalesce(going > share * brake.in_service AND going >= least, false) AND NOT is_brake_lifted(one.site);
+        stops := going > share * brake.in_service AND going >= least AND NOT is_brake_lifted(one.site);
         IF stops AND NOT EXISTS (SELECT FROM departures d WHERE d.site = one.site AND d.held) THEN
             brake.since := farrier.now();
         END IF;

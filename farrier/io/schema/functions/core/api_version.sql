@@ -1,4 +1,4 @@
--- Returns the versions of the intent API that this database accepts. Public: every role of farrier may call it.
+-- Returns the versions of the intent API that this database accepts. Every role of farrier may call it.
 CREATE OR REPLACE FUNCTION farrier.api_version(OUT api_min integer, OUT api_max integer)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp
-    RETURN (farrier.setting('api_min')::integer, farrier.setting('api_max')::integer);
+    RETURN ((farrier.read_constants()).api_min, (farrier.read_constants()).api_max);

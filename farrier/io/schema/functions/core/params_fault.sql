@@ -1,5 +1,6 @@
--- Returns what is wrong with the parameters of an action, as a sentence, or null. spec is actions.params or kind_actions.params:
--- fields (a rule by name), any_of (at least one of these is required), needs (a flag that is true requires another parameter).
+-- Returns a sentence about the first fault in the parameters of an action; null if there is none. spec is actions.params or
+-- kind_actions.params: `fields` has a rule for each parameter, `any_of` the parameters of which at least one is required, and
+-- `needs` the parameter that another one requires when it is true.
 CREATE OR REPLACE FUNCTION farrier.params_fault(spec jsonb, params jsonb) RETURNS text
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,5 +1,5 @@
--- Records the first row of a layer in history: from nothing to its first value, and who caused it. The controller and the epoch
--- of such a row are zero. Runs with the rights of its caller, a function of the owner: no role may insert into history.
+-- Records the first value of a layer of a resource in history, with its cause. The row has no from_value, and its controller and
+-- epoch are zero. SECURITY DEFINER functions call it: no role of farrier may insert into history.
 CREATE OR REPLACE FUNCTION farrier.record_beginning(kind text, id bigint, version bigint, layer text, value text, cause text, reason text) RETURNS void
     LANGUAGE sql SET search_path = farrier, pg_temp AS $$
     INSERT INTO farrier.history (kind, id, version, layer, to_value, at, cause, reason, source, controller, epoch)

@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION farrier.validate_intent() RETURNS trigger
 DECLARE
     spec record;
     fault text;
-    asked integer := coalesce(NEW.api_version, setting('api_min'));
+    asked integer := coalesce(NEW.api_version, (read_constants()).api_min);
     first_id bigint;
 BEGIN
     PERFORM refuse_version(NEW.api_version);

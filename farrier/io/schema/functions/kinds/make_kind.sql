@@ -1,6 +1,6 @@
 -- Makes a table that was created LIKE farrier.resources INCLUDING ALL the table of a kind: records it, and adds the unique index
 -- of names, the triggers of kinds and the rights. May be repeated: it touches only what is missing, and so waits for no
--- transaction that uses the table. FR400 for a table that lacks columns of farrier.resources, FR409 for a kind or a table that is
+-- transaction that uses the table. FR400 for a table that lacks columns or defaults of farrier.resources, FR409 for a kind or a table that is
 -- in use.
 CREATE OR REPLACE FUNCTION farrier.make_kind(kind text, relation regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
@@ -9,12 +9,22 @@ DECLARE
                       WHERE t.attrelid = 'farrier.resources'::regclass AND t.attnum > 0 AND NOT t.attisdropped
                         AND NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = relation AND a.attname = t.attname
                                                                      AND a.atttypid = t.atttypid AND NOT a.attisdropped));
+    -- DROP SCHEMA farrier CASCADE drops those that call a function of farrier, and leaves the table.
+    undefined text := (SELECT string_agg(format('ALTER TABLE %s ALTER %I SET DEFAULT %s', relation, t.attname, pg_get_expr(d.adbin, d.adrelid)),
+                                         '; ' ORDER BY t.attnum)
+                         FROM pg_attribute t JOIN pg_attrdef d ON d.adrelid = t.attrelid AND d.adnum = t.attnum
+                         JOIN pg_attribute a ON a.attrelid = relation AND a.attname = t.attname
+                        WHERE t.attrelid = 'farrier.resources'::regclass AND NOT a.atthasdef);
     other record;
     one record;
 BEGIN
     IF missing IS NOT NULL THEN
         RAISE EXCEPTION '% lacks columns: %', relation, missing
             USING ERRCODE = 'FR400', HINT = 'CREATE TABLE ... (LIKE farrier.resources INCLUDING ALL, ...)';
+    END IF;
+    IF undefined IS NOT NULL THEN
+        RAISE EXCEPTION '% lacks defaults of farrier.resources, as after DROP SCHEMA farrier CASCADE', relation
+            USING ERRCODE = 'FR400', HINT = format('Drop the table, or give it what it lost: %s', undefined);
     END IF;
     SELECT k.* INTO other FROM kinds k
      WHERE (k.kind = make_kind.kind) <> (k.relation = make_kind.relation) AND EXISTS (SELECT FROM pg_class c WHERE c.oid = k.relation);

@@ -1,4 +1,4 @@
--- Returns how far apart two readings of a machine are that confirm what both say: setting confirmed_after_seconds.
+-- Returns how far apart two readings of a machine are that confirm what both show.
 CREATE OR REPLACE FUNCTION farrier.confirmed_after() RETURNS interval
     LANGUAGE sql STABLE
-    RETURN make_interval(secs => farrier.setting('confirmed_after_seconds')::double precision);
+    RETURN (farrier.read_constants()).confirmed_after;

@@ -1,6 +1,6 @@
 -- Returns the nodes that these readings affect: nodes whose reading differs from the stored one in a field that handlers decide
 -- on (telling), nodes whose workflow can see a first reading since its stage began or since the region is another one, and nodes
--- whose status the reading has contradicted for confirmed_after.
+-- whose machine the reading confirms to be in its state (confirmed_after).
 CREATE OR REPLACE FUNCTION farrier.nodes_told(readings jsonb) RETURNS bigint[]
     LANGUAGE plpgsql
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -12,7 +12,6 @@ BEGIN
     SELECT coalesce(array_agg(c.node), '{}') INTO told
       FROM jsonb_to_recordset(readings) c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb)
       JOIN farrier.node_observations o ON o.node_id = c.node AND o.source = 'maas' AND o.system_id = c.system_id
-      JOIN farrier.nodes n ON n.id = o.node_id
       -- One row or none: by the key of the node, and by that of its workflow.
      CROSS JOIN LATERAL (SELECT (SELECT v.began_at FROM farrier.maas_motion v WHERE v.node_id = c.node) AS began_at OFFSET 0) m
       LEFT JOIN farrier.maas_regions r ON r.site = o.site
@@ -21,7 +20,6 @@ BEGIN
         OR (m.began_at IS NOT NULL AND ((o.read_at < m.began_at AND c.read_at >= m.began_at)
                                         OR o.read_at < r.since
                                         OR o.detail -> 'last_sync' IS DISTINCT FROM c.detail -> 'last_sync'))
-        OR (n.status IN ('active', 'offline', 'quarantined') AND c.state <> 'deployed'
-            AND o.read_at - o.since < enough AND c.read_at - o.since >= enough);
+        OR (o.read_at - o.since < enough AND c.read_at - o.since >= enough);
     RETURN told;
 END $$;

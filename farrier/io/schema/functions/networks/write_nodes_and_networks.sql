@@ -1,7 +1,7 @@
--- Writes the nodes of a commit with the segments and partitions that they use; the writer of kind node. Section `networks` [{run,
--- segments, partitions}]; all others are those of write_nodes. Writes each run that has or gets networks by itself, in a
--- subtransaction: one that cannot have its locks at once, or finds a segment or partition changed, is due again in a second, and
--- other runs of the commit are not affected.
+-- Writes the nodes of a commit, and which segments and partitions they use. The writer of kind node. Section `networks` [{run,
+-- segments, partitions}] lists these uses; write_nodes describes the other sections. Each run that has or gets networks is written
+-- in a subtransaction of its own. If a lock that it needs is taken, or if a segment or partition has changed, this run is due again
+-- in a second; the other runs of the commit are not affected.
 CREATE OR REPLACE FUNCTION farrier.write_nodes_and_networks(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column

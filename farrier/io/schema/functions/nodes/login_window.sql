@@ -1,4 +1,4 @@
--- Returns the time within which a BMC may see at most login_cap failed logins: setting login_window_seconds.
+-- Returns the time within which a BMC may see at most login_cap failed logins.
 CREATE OR REPLACE FUNCTION farrier.login_window() RETURNS interval
     LANGUAGE sql STABLE
-    RETURN make_interval(secs => farrier.setting('login_window_seconds')::double precision);
+    RETURN (farrier.read_constants()).login_window;

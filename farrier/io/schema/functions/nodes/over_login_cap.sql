@@ -7,6 +7,7 @@ CREATE OR REPLACE FUNCTION farrier.over_login_cap(logins jsonb) RETURNS bigint[]
     LANGUAGE plpgsql AS $$
 DECLARE
     places text[];
+    cap    integer := (farrier.read_constants()).login_cap;
     recent timestamptz := farrier.now() - farrier.login_window();
 BEGIN
     places := ARRAY(SELECT DISTINCT farrier.bmc_endpoint_of(r.address)
@@ -28,5 +29,5 @@ BEGIN
         SELECT a.run FROM (SELECT *, row_number() OVER (PARTITION BY endpoint ORDER BY run) - 1 AS beside FROM asked) a
          WHERE a.own + a.beside
                + (SELECT count(*) FROM farrier.bmc_logins l
-                   WHERE l.endpoint = a.endpoint AND l.node_id <> a.run AND l.at > recent) > farrier.setting('login_cap'));
+                   WHERE l.endpoint = a.endpoint AND l.node_id <> a.run AND l.at > recent) > cap);
 END $$;

@@ -1,5 +1,6 @@
--- Refuses a member of a partition that is being deleted (FR409). Deferred trigger on ib_members. Locks the partition's row FOR
--- SHARE at COMMIT, so that of a transaction that joins and a deletion that has seen no members one is refused.
+-- Refuses a member of a partition that is being deleted (FR409). Deferred trigger on ib_members: at COMMIT it locks the row of the
+-- partition FOR SHARE. When a transaction adds a member while another deletes the partition, which had no members, one of them is
+-- refused.
 CREATE OR REPLACE FUNCTION farrier.admit_member() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

@@ -1,5 +1,5 @@
 -- Grants the rights that depend on the installed kinds: those on their tables (grant_kind_rights), and those on functions that
--- let_call recorded. Called by every migration and by farrier db roles. May be repeated.
+-- let_call recorded. Called by every migration and every installation of a kind. May be repeated.
 CREATE OR REPLACE FUNCTION farrier.grant_rights() RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,5 +1,5 @@
 -- Lets a role call a function that no file in rights names, such as one of a kind, and records that in callable, from which
--- grant_rights grants it again. May be repeated. A role that does not exist yet gets the right when farrier db roles creates it.
+-- grant_rights grants it again. May be repeated. A role that does not exist yet gets the right from the first migration after it is created.
 CREATE OR REPLACE FUNCTION farrier.let_call(role_name text, function text) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN

@@ -2,7 +2,8 @@
 -- (wrong) that do it; in both, $1 is now, $2 the length of the setback, $3 the transaction that recorded it. Tables of kinds come
 -- first and have kind set: a run writes their rows as it read them, so these also need a new version. Rows of other tables are
 -- written by statements that read the time themselves. Left out are history, which keeps the times that it was written with;
--- wakes, whose times nothing is decided on; and JSON whose content other programs wrote.
+-- wakes, whose times nothing is decided on; records of the schema, which hold the server's time; and JSON whose content other
+-- programs wrote.
 CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclass, OUT kind text, OUT changes text, OUT wrong text) RETURNS SETOF record
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
     WITH roots AS (
@@ -21,7 +22,7 @@ CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclas
            AND NOT (a.atttypid = 'jsonb'::regtype
                     AND a.attname IN ('labels', 'params', 'facts', 'health', 'options', 'result', 'value', 'detail', 'cursor'))
            AND (c.relnamespace = 'farrier'::regnamespace OR r.kind IS NOT NULL)
-           AND c.oid <> ALL (ARRAY['history', 'wakes', 'schema_steps', 'schema_set', 'pulse', 'resources']::regclass[])
+           AND c.oid <> ALL (ARRAY['history', 'wakes', 'migrator', 'schema_steps', 'schema_set', 'pulse', 'resources']::regclass[])
     ), each AS (
         SELECT x.oid, x.kind, x.attname,
                CASE WHEN x.is_json THEN format('mended(%I, $1, $2, %L)', x.attname, x.attname)

@@ -29,7 +29,7 @@ BEGIN
          WHERE m.kind = coalesce(pair.kind, 'none') AND m.workflow_status = coalesce(pair.workflow_status, 'none')
            AND m.node_status = pair.status) THEN
         RAISE EXCEPTION 'node % is %, which does not go with %', pair.id, pair.status,
-            coalesce(format('its %s that is %s', pair.kind, pair.workflow_status), 'no live workflow')
+            CASE WHEN pair.kind IS NULL THEN 'no live workflow' ELSE format('its %s that is %s', pair.kind, pair.workflow_status) END
             USING ERRCODE = 'FR409';
     END IF;
     IF ended_kind IS NOT NULL AND NOT EXISTS (

@@ -6,7 +6,7 @@ SELECT c.node_id, c.kind, c.state, c.substate, c.since, l.lasts AS state_limit,
   FROM (SELECT n.id AS node_id, 'node' AS kind, n.status AS state, '' AS substate, n.status_entered_at AS since, n.site, n.model
           FROM farrier.nodes n
         UNION ALL
-        SELECT n.id, 'management', n.management, '', n.management_entered_at, n.site, n.model
+        SELECT n.id, 'management' AS kind, n.management, '' AS substate, n.management_entered_at, n.site, n.model
           FROM farrier.nodes n
          WHERE n.status <> 'deleted'
         UNION ALL
@@ -17,7 +17,7 @@ SELECT c.node_id, c.kind, c.state, c.substate, c.since, l.lasts AS state_limit,
                  FROM farrier.node_onboardings o
                 WHERE n.live_workflow_kind = 'onboarding' AND o.id = n.live_workflow_id
                UNION ALL
-               SELECT 'decommission', d.status, d.stage, d.status_entered_at, d.stage_entered_at, d.mode_given_at
+               SELECT 'decommission' AS kind, d.status, d.stage, d.status_entered_at, d.stage_entered_at, d.mode_given_at
                  FROM farrier.node_decommissions d
                 WHERE n.live_workflow_kind = 'decommission' AND d.id = n.live_workflow_id) w ON true
          CROSS JOIN LATERAL (VALUES

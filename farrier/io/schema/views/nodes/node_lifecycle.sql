@@ -26,7 +26,7 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
               x.attempt, x.next_attempt_at, x.failure_class, x.failure_detail, x.created_at
          FROM farrier.node_onboardings x WHERE x.node_id = n.id
        UNION ALL
-       SELECT 'decommission', x.id, x.mode, x.status, x.status_entered_at, x.stage, x.stage_entered_at,
+       SELECT 'decommission' AS kind, x.id, x.mode, x.status, x.status_entered_at, x.stage, x.stage_entered_at,
               x.attempt, x.next_attempt_at, x.failure_class, x.failure_detail, x.created_at
          FROM farrier.node_decommissions x WHERE x.node_id = n.id
        ORDER BY created_at DESC, id DESC LIMIT 1) w ON true

@@ -2,8 +2,8 @@
 CREATE OR REPLACE FUNCTION farrier.refuse_version(api_version integer) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
-    api_min integer := setting('api_min');
-    api_max integer := setting('api_max');
+    api_min integer := (read_constants()).api_min;
+    api_max integer := (read_constants()).api_max;
 BEGIN
     IF api_version > api_max THEN
         RAISE EXCEPTION 'api_version % is not supported; this database takes % to %', api_version, api_min, api_max

@@ -1,11 +1,8 @@
--- Sets the fillers that vendors ship in place of serial numbers and UUIDs, from the model. If they changed, it derives the
--- identities of all nodes again: of nodes with the same machine that have no holder yet, the first becomes the holder, and the
--- others are duplicates, which are reported. Called by every migration. May be repeated.
-CREATE OR REPLACE FUNCTION farrier.set_identity_placeholders(placeholders text[]) RETURNS void
+-- Derives the identities of all nodes again: of nodes with the same machine that have no holder yet, the first becomes the holder,
+-- and the others are duplicates, which are reported. Called by a migration that changes identity_placeholders. May be repeated.
+CREATE OR REPLACE FUNCTION farrier.derive_identities() RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN
-    IF EXISTS (SELECT FROM settings s WHERE s.name = 'identity_placeholders' AND s.value = to_jsonb(placeholders)) THEN RETURN; END IF;
-    INSERT INTO settings AS s VALUES ('identity_placeholders', to_jsonb(placeholders)) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
     LOCK TABLE node_identities IN SHARE ROW EXCLUSIVE MODE;
     DELETE FROM node_identities i USING nodes n
      WHERE n.id = i.node_id AND (i.kind, i.value) NOT IN (SELECT k.kind, k.value FROM identity_keys_of_bmc(n.bmc) k);

@@ -1,0 +1,10 @@
+-- Returns the constants of the model that functions need. Raises an error if the row is missing, so that no function takes one of
+-- them for null.
+CREATE OR REPLACE FUNCTION farrier.read_constants() RETURNS farrier.constants
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+DECLARE
+    one constants;
+BEGIN
+    SELECT * INTO STRICT one FROM constants;
+    RETURN one;
+END $$;

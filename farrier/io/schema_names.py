@@ -1,0 +1,56 @@
+"""What an operator made in the schema of farrier under the name of an object of the set.
+
+Asked by the migration before it makes anything, and by its plan. An object that the records do not have is not
+farrier's: it is refused by name, and never replaced or dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+from typing_extensions import override
+
+from farrier import errors
+from farrier.io import statements
+from farrier.io.schema_files import SchemaObject
+
+if TYPE_CHECKING:
+    from farrier.io.pool import Connection
+
+_NAMESAKES = statements.load("schema/namesakes")
+_RENAME = "Rename or drop it, then migrate."
+
+
+class Namesake(msgspec.Struct, frozen=True):
+    """An object that is not farrier's, or is of another sort, and has the name of `object`, which the set has. `unless`
+    is empty where that is certain."""
+
+    description: str
+    object: str
+    unless: str = ""
+
+    @override
+    def __str__(self) -> str:
+        unless = f", unless {self.unless}" if self.unless else ""
+        return f"{self.description} has the name of {self.object}, which is farrier's{unless}"
+
+
+async def namesakes(
+    conn: Connection, wanted: Sequence[SchemaObject], recorded: Collection[tuple[str, str]], *, unless: str = ""
+) -> list[Namesake]:
+    """Those of the objects that are to be made. Writes nothing."""
+    rows = await conn.fetch(
+        _NAMESAKES,
+        [each.kind for each in wanted],
+        [each.name for each in wanted],
+        [(each.kind, each.name) in recorded for each in wanted],
+    )
+    return [Namesake(row["description"], row["object"], unless) for row in rows]
+
+
+def refuse(found: Iterable[Namesake]) -> None:
+    """Raises RefusedByModel if one is certain."""
+    if certain := [str(each) for each in found if not each.unless]:
+        raise errors.RefusedByModel("; ".join(certain), hint=_RENAME)

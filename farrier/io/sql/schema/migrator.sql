@@ -1,0 +1,2 @@
+-- The session that migrates.
+SELECT pid, login FROM farrier.migrator

@@ -1,0 +1,178 @@
+"""An object of an operator that has the name of an object of the set is neither replaced nor dropped in silence."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+
+import pytest
+
+from farrier import errors
+from farrier.io import migrate, schema_plan
+from farrier.io.pool import Connection
+from farrier.io.schema_files import Schema
+from tests.support import pg, toys
+from tests.support.catalogs import places
+from tests.support.plans import planned_and_done
+
+TABLE = "CREATE TABLE farrier.toy (id integer PRIMARY KEY, name text)"
+SET = {"touch": toys.touch()}
+
+
+@pytest.fixture
+async def conn(empty_db: pg.Database) -> AsyncIterator[Connection]:
+    async with empty_db.connect() as conn:
+        yield conn
+
+
+def schema(
+    functions: Mapping[str, str] | None = None,
+    views: Mapping[str, str] | None = None,
+    triggers: Mapping[str, str] | None = None,
+    *,
+    steps: tuple[str, ...] = (),
+) -> Schema:
+    return toys.schema(toys.named(SET | dict(functions or {}), views, triggers), tables=TABLE, steps=steps)
+
+
+async def refused(conn: Connection, wanted: Schema) -> errors.RefusedByModel:
+    """The refusal of the migration, which is that of its plan and has changed nothing."""
+    before = await places(conn)
+    plan = await schema_plan.plan(conn, schema=wanted)
+    with pytest.raises(errors.RefusedByModel) as planned:
+        plan.require_free_way()
+    with pytest.raises(errors.RefusedByModel) as done:
+        await migrate.migrate(conn, schema=wanted)
+    assert (planned.value.text, planned.value.hint) == (done.value.text, done.value.hint)
+    assert await places(conn) == before
+    return done.value
+
+
+F, SEEN, TOUCHED = schema({"f": "SELECT 1"}), schema(views={"seen": "SELECT 1 AS x"}), {"toy.touch": toys.trigger()}
+
+
+@pytest.mark.parametrize(
+    ("by_hand", "wanted", "named"),
+    [
+        ("CREATE FUNCTION farrier.f() RETURNS integer RETURN 7", F, "function f() has the name of function f"),
+        ("CREATE FUNCTION farrier.f(x text) RETURNS text RETURN x", F, "function f(text) has the name of function f"),
+        ("CREATE PROCEDURE farrier.f() LANGUAGE sql AS ''", F, "f() has the name of function f"),
+        ("CREATE AGGREGATE farrier.f(integer) (SFUNC = int4pl, STYPE = integer)", F, "f(integer) has the name of"),
+        ("CREATE VIEW farrier.seen AS SELECT 7 AS x", SEEN, "view seen has the name of view seen"),
+        ("CREATE MATERIALIZED VIEW farrier.seen AS SELECT 7 AS x", SEEN, "materialized view seen has the name of view"),
+        ("CREATE TABLE farrier.seen (x integer)", SEEN, "table seen has the name of view seen"),
+        ("CREATE DOMAIN farrier.seen AS integer", SEEN, "type seen has the name of view seen"),
+        (toys.trigger("false"), schema(triggers=TOUCHED), "trigger touch on table toy has the name of trigger toy.tou"),
+    ],
+)
+async def test_what_an_operator_made_is_not_replaced_by_an_object_of_a_later_release_that_has_its_name(
+    conn: Connection, by_hand: str, wanted: Schema, named: str
+) -> None:
+    await migrate.migrate(conn, schema=schema())
+    await conn.execute(by_hand)
+    refusal = await refused(conn, wanted)
+    assert named in refusal.text
+    assert refusal.hint == "Rename or drop it, then migrate."
+
+
+async def test_everything_that_has_a_name_of_the_set_is_named(conn: Connection) -> None:
+    await migrate.migrate(conn, schema=schema())
+    await conn.execute("CREATE FUNCTION farrier.f() RETURNS integer RETURN 7")
+    await conn.execute("CREATE VIEW farrier.seen AS SELECT 1 AS x")
+    refusal = await refused(conn, schema({"f": "SELECT 1"}, {"seen": "SELECT 1 AS x"}))
+    assert "function f() has" in refusal.text
+    assert "view seen has" in refusal.text
+
+
+async def test_what_has_a_name_of_the_set_is_in_the_way_of_the_first_migration_too(conn: Connection) -> None:
+    await conn.execute("CREATE SCHEMA farrier; CREATE FUNCTION farrier.f() RETURNS integer RETURN 7")
+    plan = await schema_plan.plan(conn, schema=F)
+    with pytest.raises(errors.RefusedByModel, match=r"function f\(\) has the name of function f"):
+        plan.require_free_way()
+    with pytest.raises(errors.RefusedByModel, match=r"function f\(\) has the name of function f"):
+        await migrate.migrate(conn, schema=F)
+    await conn.execute("DROP FUNCTION farrier.f()")
+    assert await migrate.migrate(conn, schema=F)
+
+
+@pytest.mark.parametrize(
+    ("by_hand", "named"),
+    [
+        ("DROP VIEW farrier.seen; CREATE MATERIALIZED VIEW farrier.seen AS SELECT 1 AS x", "materialized view seen"),
+        ("DROP VIEW farrier.seen; CREATE TABLE farrier.seen (x integer)", "table seen"),
+        ("DROP FUNCTION farrier.f(); CREATE PROCEDURE farrier.f() LANGUAGE sql AS ''", "f()"),
+    ],
+    ids=["materialized view", "table", "procedure"],
+)
+async def test_an_object_of_another_sort_in_the_place_of_one_of_the_set_is_named(
+    conn: Connection, by_hand: str, named: str
+) -> None:
+    wanted = schema({"f": "SELECT 1"}, {"seen": "SELECT 1 AS x"})
+    await migrate.migrate(conn, schema=wanted)
+    await conn.execute(by_hand)
+    assert f"{named} has the name of" in (await refused(conn, wanted)).text
+
+
+async def test_a_name_that_a_step_frees_is_not_in_the_way(conn: Connection) -> None:
+    await migrate.migrate(conn, schema=schema())
+    await conn.execute("CREATE FUNCTION farrier.f() RETURNS integer RETURN 7")
+    wanted = schema({"f": "SELECT 1"}, steps=("-- replicas: go on\nDROP FUNCTION farrier.f()",))
+    plan = await schema_plan.plan(conn, schema=wanted)
+    assert [each.unless for each in plan.namesakes] == ["migration 2 changes that"]
+    plan.require_free_way()
+    await migrate.migrate(conn, schema=wanted)
+    assert await conn.fetchval("SELECT farrier.f()") == 1
+
+
+BY_HAND = "CREATE FUNCTION farrier.f(x text) RETURNS text RETURN x;"
+F_EDITED = "CREATE OR REPLACE FUNCTION farrier.f() RETURNS integer LANGUAGE sql AS $$ SELECT 2 $$;"
+
+
+@pytest.mark.parametrize(
+    ("by_hand", "wanted", "dropped"),
+    [
+        (BY_HAND, F, ("function f(text)",)),
+        (BY_HAND, schema({"f": "SELECT 2"}), ("function f(text)",)),
+        (BY_HAND, schema({"f": toys.f("a integer")}), ("function f(text)",)),
+        (BY_HAND, schema({"f": toys.f("x text", "text", "SELECT $1")}), ("function f(text)",)),
+        (BY_HAND, schema(), ("function f", "function f(text)")),
+        (f"{BY_HAND} {F_EDITED}", F, ("function f(text)",)),
+        (f"{BY_HAND} UPDATE farrier.schema_set SET server = server - 1", F, ("function f(text)",)),
+        (
+            f"{BY_HAND} CREATE FUNCTION farrier.f(x date) RETURNS date RETURN x",
+            F,
+            ("function f(date)", "function f(text)"),
+        ),
+        (F_EDITED, F, ()),
+        (F_EDITED, schema({"f": toys.f("a integer")}), ()),
+        (f"DROP FUNCTION farrier.f(); {BY_HAND}", F, ()),
+    ],
+    ids=[
+        "unchanged",
+        "another body",
+        "other parameters",
+        "its own parameters",
+        "no such function any more",
+        "edited too",
+        "another server",
+        "two",
+        "edited only",
+        "edited only, other parameters",
+        "instead of it",
+    ],
+)
+async def test_a_function_of_an_operator_that_is_dropped_with_one_of_farrier_is_in_the_plan_and_in_the_report(
+    conn: Connection, by_hand: str, wanted: Schema, dropped: tuple[str, ...]
+) -> None:
+    await migrate.migrate(conn, schema=F)
+    await conn.execute(by_hand)
+    assert (await planned_and_done(conn, wanted)).would.dropped == dropped
+    assert not await migrate.migrate(conn, schema=wanted)
+
+
+async def test_what_depends_on_a_function_that_is_dropped_with_one_of_farrier_is_in_the_way(conn: Connection) -> None:
+    await migrate.migrate(conn, schema=F)
+    await conn.execute(f"{BY_HAND} CREATE SCHEMA theirs; CREATE VIEW theirs.v AS SELECT farrier.f('a')")
+    (obstacle,) = (await schema_plan.plan(conn, schema=F)).in_the_way
+    assert str(obstacle) == "view theirs.v depends on function f(text), which has to be dropped or made anew"
+    with pytest.raises(errors.RefusedByModel, match=r"view theirs\.v depends on it"):
+        await migrate.migrate(conn, schema=F)
