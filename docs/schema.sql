@@ -3885,8 +3885,9 @@ END $$;
 
 -- Writes the runs of a commit; the writer of kinds with one table. Returns the runs whose version is not the one in `runs`, of
 -- which it writes nothing. Locks the rows in the order of ids. Sections: `kind` [{run, kind}], `runs` [{run, version, writes}],
--- `resources` [{run, columns}], `answers` [{run, request, accepted, reason}]. The writer of a kind with more tables calls it
--- first, and writes nothing of the runs that it returns.
+-- `resources` [{run, columns}], `answers` [{run, request, accepted, reason}], `ended` [{run}]. Of a resource that has ended, it
+-- rejects the requests that are still pending: no run follows that could decide on them. The writer of a kind with more tables
+-- calls it first, and writes nothing of the runs that it returns.
 CREATE OR REPLACE FUNCTION farrier.write_resources(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -3915,6 +3916,12 @@ BEGIN
     END IF;
     IF changes ? 'answers' THEN
         PERFORM farrier.answer_requests(of_kind, changes -> 'answers');
+    END IF;
+    IF changes ? 'ended' THEN
+        UPDATE farrier.resource_intents i
+           SET status = 'rejected', reason = format('this %s has ended', replace(of_kind, '_', ' ')), answered_at = farrier.now()
+          FROM jsonb_to_recordset(changes -> 'ended') c (run bigint)
+         WHERE i.kind = of_kind AND i.resource_id = c.run AND i.status = 'pending';
     END IF;
 END $$;
 
