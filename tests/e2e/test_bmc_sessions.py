@@ -46,7 +46,7 @@ async def test_the_successor_of_a_killed_daemon_closes_the_session_that_it_left(
             assert await killed.ended() == -signal.SIGKILL
         (left,) = server.sessions
         server.sessions.add("another's")
-        await db.advance(timedelta(minutes=3))  # its lease is over, and a read is due
+        await db.advance(timedelta(minutes=3))  # a read is due
         async with replica(db.dsn, **settings) as heir:
             await until(is_closed)
             heir.send(signal.SIGTERM)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
@@ -17,7 +17,7 @@ from tests.support import bmc, pg
 from tests.support.process import PATIENCE, Farrier, farrier, replica, until
 
 UP = ["daemon.starting", "http.listening", "database.reached", "schema.current", "daemon.ready"]
-DOWN = ["signal.stop", "daemon.stopping", "drain.begun", "drain.done", "database.closed", "daemon.stopped"]
+DOWN = ["signal.stop", "drain.begun", "drain.done", "database.closed", "daemon.stopped"]
 RACK = "SELECT farrier.register_node(format('gpu-%s-%s', $1::integer, n)) FROM generate_series(1, 100) n"
 QUARANTINE = """
     INSERT INTO farrier.intents (node, action, params)
@@ -82,7 +82,12 @@ async def is_asked(server: bmc.FakeBmc) -> bool:
 
 async def is_free(db: pg.Database) -> bool:
     async with db.connect() as conn:
-        free: bool = await conn.fetchval("SELECT bool_and(claim_token IS NULL) FROM farrier.schedule")
+        free: bool = await conn.fetchval(
+            """
+            SELECT NOT EXISTS (SELECT FROM farrier.controllers)
+               AND NOT EXISTS (SELECT FROM farrier.shards WHERE owner IS NOT NULL OR unrecovered IS NOT NULL)
+            """
+        )
         return free
 
 
@@ -95,6 +100,7 @@ async def test_an_embedded_database_is_made_served_and_stopped(tmp_path: Path) -
         daemon.send(signal.SIGTERM)
         assert await daemon.ended() == 0
     assert phases(daemon) == UP + DOWN
+    assert "daemon.stopping" in daemon.names
     assert not EmbeddedServer(tmp_path).is_running()
 
 
@@ -125,7 +131,6 @@ async def test_a_step_that_outlasts_the_drain_is_given_back_without_an_error(
     assert await management(db) == "verifying"
     assert await is_free(db)
     async with db.connect() as conn:
-        assert await conn.fetchval("SELECT due_at <= farrier.now() FROM farrier.schedule")
         assert not await conn.fetchval("SELECT count(*) FROM farrier.outcomes WHERE outcome ? 'error'")
 
 
@@ -142,21 +147,18 @@ async def test_a_second_signal_does_not_wait_for_the_drain(db: pg.Database, slow
     assert "drain.done" not in phases(daemon)
 
 
-async def test_the_work_of_a_killed_replica_is_done_by_another_once_its_lease_is_over(
-    db: pg.Database, slow_bmc: bmc.FakeBmc
-) -> None:
-    """A lease is 15 s by the database's clock, which the test moves."""
+async def test_the_work_of_a_killed_replica_is_done_by_another(db: pg.Database, slow_bmc: bmc.FakeBmc) -> None:
     slow_bmc.answer(bmc.SYSTEM, bmc.Silence(), bmc.system())
     async with replica(db.dsn, **trusting(slow_bmc)) as killed:
         await killed.until("daemon.ready")
         await register(db, slow_bmc)
         await until(lambda: is_asked(slow_bmc))
         async with replica(db.dsn, **trusting(slow_bmc)) as heir:
-            inherits = await heir.until("daemon.ready")
+            inherits = await heir.until("controller.joined")
+            await heir.until("daemon.ready")
             killed.send(signal.SIGKILL)
             assert await killed.ended() == -signal.SIGKILL
             assert not await is_free(db)
-            await db.advance(timedelta(seconds=15))
             await until(lambda: becomes(db, "manageable"))
     async with db.connect() as conn:
         moved_by = await conn.fetchval("SELECT controller FROM farrier.history WHERE to_value = 'manageable'")
@@ -176,11 +178,11 @@ async def test_an_adoption_outlives_its_killed_replica_and_the_bmc_sees_nothing_
             await conn.execute("INSERT INTO farrier.intents (node, action, api_version) VALUES ('gpu-1', 'adopt', 2)")
         await until(lambda: has_more_requests(slow_bmc, verified))
         async with replica(db.dsn, **trusting(slow_bmc)) as heir:
-            inherits = await heir.until("daemon.ready")
+            inherits = await heir.until("controller.joined")
+            await heir.until("daemon.ready")
             killed.send(signal.SIGKILL)
             assert await killed.ended() == -signal.SIGKILL
             assert await management(db) == "adopting"
-            await db.advance(timedelta(seconds=15))
             await until(lambda: becomes(db, "manageable"))
     async with db.connect() as conn:
         ended = await conn.fetch(
@@ -204,7 +206,7 @@ async def becomes(db: pg.Database, value: str) -> bool:
 async def test_replicas_share_the_work(db: pg.Database) -> None:
     """There is work until each has done some, however much faster one of them is."""
     async with replica(db.dsn, controller_batch="5") as one, replica(db.dsn, controller_batch="5") as other:
-        controllers = {(await daemon.until("daemon.ready"))["controller"] for daemon in (one, other)}
+        controllers = {(await daemon.until("controller.joined"))["controller"] for daemon in (one, other)}
         moved_by: set[str] = set()
         rack = 0
         with anyio.fail_after(PATIENCE):
@@ -247,7 +249,8 @@ async def answers(daemon: Farrier, status: int) -> bool:
 async def test_a_request_over_http_is_answered_by_the_loop(db: pg.Database) -> None:
     secrets = {"http_bearer_token": "env:FARRIER_SECRET_API", "secret_api": "t0k3n"}
     async with replica(db.dsn, **secrets) as daemon:
-        ready = await daemon.until("daemon.ready")
+        joined = await daemon.until("controller.joined")
+        await daemon.until("daemon.ready")
         async with db.connect() as conn:
             await conn.execute("SELECT farrier.register_node('gpu-1')")
         url = (await daemon.until("http.listening"))["url"]
@@ -259,7 +262,7 @@ async def test_a_request_over_http_is_answered_by_the_loop(db: pg.Database) -> N
             )
             assert (answer.status_code, answer.json()["status"]) == (200, "accepted")
             changes = (await client.get("/api/v1/nodes/gpu-1/history?layer=status&limit=1")).json()["changes"]
-            assert (changes[0]["to"], changes[0]["controller"]) == ("quarantined", ready["controller"])
+            assert (changes[0]["to"], changes[0]["controller"]) == ("quarantined", joined["controller"])
             assert (
                 'farrier_resources{kind="node",state="quarantined",substate=""} 1.0'
                 in (await client.get("/metrics")).text

@@ -32,7 +32,7 @@ async def test_a_connection_that_breaks_during_the_start_is_tried_again(db: pg.D
 
 
 async def test_it_is_unready_while_no_commit_succeeds_and_ready_again_afterwards(own_directory: Path) -> None:
-    """Reads, and claims that do not wait for the disk, go on while a commit waits for a standby that is not there."""
+    """Reads go on while a commit waits for a standby that is not there."""
     server = EmbeddedServer(own_directory, settings=pg.FAST)
     await anyio.to_thread.run_sync(server.start)
     try:

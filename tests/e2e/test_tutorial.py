@@ -134,7 +134,6 @@ async def test_the_tutorial_works_as_it_is_written(terminal: Terminal, installed
         ("ready", "deleting", "delete"),
         ("deleting", "gone", "settle"),
     ]
-    await until(lambda: conn.fetchval("SELECT NOT EXISTS (SELECT FROM farrier.schedule WHERE kind = 'volume')"))
 
     await terminal.types("trouble")
     reason = f"{terminal.directory}/images: No such file or directory"

@@ -48,7 +48,9 @@ GAPS = """
 """
 
 # What a daemon warns of when the database cannot be asked now.
-DONE_AGAIN = {"claim.failed", "load.failed", "commit.failed", "give_back.failed", "pulse.failed"}
+DONE_AGAIN = {
+    f"{statement}.failed" for statement in ("renew", "poll", "load", "mark", "commit", "settle", "give_back", "pulse")
+}
 
 
 @pytest.fixture

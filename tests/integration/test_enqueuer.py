@@ -92,11 +92,8 @@ async def test_a_thousand_and_more_are_woken_in_several_transactions(shop: Shop)
     await shop.register(*range(4, 2501))
     await shop.pool.execute("DELETE FROM farrier.wakes")
     await Enqueuer(PostgresWakes(shop.pool)).enqueue_all("widget", range(1, 2501))
-    woken, transactions = await shop.pool.fetchrow(
-        "SELECT count(DISTINCT resource), count(DISTINCT xact) FROM farrier.wakes"
-    )
-    assert woken == 2500
-    assert transactions > 1
+    assert await shop.pool.fetchval("SELECT count(DISTINCT resource) FROM farrier.wakes") == 2500
+    assert await shop.pool.fetchval("SELECT count(DISTINCT xact) FROM farrier.wakes") > 1
 
 
 async def test_a_listener_passes_on_the_ids_that_were_woken(shop: Shop) -> None:
@@ -124,9 +121,9 @@ async def test_an_insert_reaches_the_loop_without_a_poll(shop: Shop) -> None:
         group.start_soon(listener.run)
         await ledger.until(lambda: ledger.woken_by["notify"] > 0)
         await shop.ask(2)
-        await ledger.until(lambda: ledger.outcomes["do_nothing"] == 4)
+        await ledger.until(lambda: ledger.outcomes["do_nothing"] >= 4)
         group.cancel_scope.cancel()
-    assert handler.order[3:] == [2]
+    assert set(handler.order[3:]) == {2}
     assert await shop.answers() == [1]
 
 
@@ -148,7 +145,7 @@ async def test_what_was_woken_while_no_one_listened_is_found_when_listening_begi
             await ledger.until(lambda: ledger.woken_by["notify"] > 0)
             await shop.ask(1)
             await kill_listener(shop)
-            await ledger.until(lambda: ledger.outcomes["do_nothing"] == 4)
+            await ledger.until(lambda: ledger.outcomes["do_nothing"] >= 4)
             group.cancel_scope.cancel()
     assert "listen.lost" in [line["event"] for line in logs]
     assert await shop.answers() == [1]

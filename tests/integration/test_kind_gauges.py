@@ -14,9 +14,10 @@ from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.metrics.fleet import FleetGauges
 from farrier.metrics.sink import PrometheusSink, run_error_labels
 from farrier.model.census import Rules
+from farrier.model.controllers import SHARDS
 from farrier.model.limits import Limits
 from farrier.model.resource_views import WantedResources, clock_of
-from tests.support import crates, figures, pg
+from tests.support import crates, figures, owners, pg
 from tests.support.crates import Yard
 
 MINUTE = timedelta(minutes=1)
@@ -53,7 +54,8 @@ async def test_every_state_but_the_last_is_there_before_anything_is_in_it(yard: 
         assert there == dict.fromkeys(STATES, 0)
     limits = {labels: value for (name, labels), value in told.items() if name == SLA and labels[0] == "crate"}
     assert limits == {PACKING: 300, EMPTYING: 900}
-    assert told["farrier_schedule_due", ("crate",)] == told["farrier_schedule_oldest_due_seconds", ("crate",)] == 0
+    assert told["farrier_shards_unowned", ("crate",)] == SHARDS, "no controller has begun"
+    assert told["farrier_shard_oldest_sweep_seconds", ("crate",)] == 0
     failing = {labels[1] for name, labels in told if name == "farrier_resources_failing" and labels[0] == "crate"}
     assert failing == set(run_error_labels())
 
@@ -64,15 +66,22 @@ async def test_what_is_there_is_counted_by_state_and_what_has_ended_is_not(yard:
     async with yard.running():
         await yard.until("SELECT count(*) = 3 FROM farrier_crates.crates WHERE state = 'packed'")
         await yard.ask("delete", "c-1")
-        await yard.until("SELECT count(*) = 2 FROM farrier.schedule WHERE kind = 'crate'")
+        await yard.until("SELECT count(*) = 2 FROM farrier_crates.crates WHERE ended_at IS NULL")
     await yard.create("c-4")
     await yard.db.advance(timedelta(minutes=2))
     told = await scraped(yard)
     assert told["farrier_resources", ("crate", "packed", "")] == 2
     assert told["farrier_resources", PACKING] == 1
     assert 120 <= told["farrier_oldest_in_state_seconds", PACKING] < 180
-    assert told["farrier_schedule_due", ("crate",)] == 3
     assert not [labels for _, labels in told if "gone" in labels]
+
+
+async def test_shards_of_another_kind_are_counted_by_the_controller_that_has_them(yard: Yard) -> None:
+    await owners.joined(yard.pool, "rack-1", {"crate": 45.0}, shards=range(10))
+    told = await scraped(yard)
+    assert told["farrier_shards", ("crate", "rack-1")] == 10
+    assert told["farrier_shards_unowned", ("crate",)] == SHARDS - 10
+    assert 45 <= told["farrier_shard_oldest_sweep_seconds", ("crate",)] < 105
 
 
 async def test_clocks_are_held_to_the_limit_of_their_site_else_of_all_else_of_their_kind(yard: Yard) -> None:

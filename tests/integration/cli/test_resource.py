@@ -10,7 +10,7 @@ import pytest
 
 from farrier.errors import ExitCode
 from tests.integration.cli.conftest import Prompt
-from tests.support import crates, pg
+from tests.support import crates, owners, pg
 from tests.support.crates import Yard
 
 
@@ -102,6 +102,7 @@ async def test_why_says_what_it_waits_for_its_limit_its_error_and_where_that_was
     assert "its first run" in said
     assert "2m above its limit of 5m" in said.replace("2m 0s", "2m")
     assert "no straw" in said
+    assert "run by" in said and "no controller" in said
     assert "no controller works on it" in said
     async with yard.running():
         await yard.until("SELECT EXISTS (SELECT FROM farrier.outcomes WHERE outcome ->> 'outcome' = 'do_nothing')")
@@ -109,6 +110,10 @@ async def test_why_says_what_it_waits_for_its_limit_its_error_and_where_that_was
     assert told["waits_for"] == "nothing: all is as it should be"
     assert "crates" in told["source"]
     assert told["clock"]["note"] == "this is where a crate belongs"
+    await owners.joined(yard.pool, "rack-1", {"crate": 3.0})
+    told = (await farrier("resource", "why", "crate", "c-1", "--json")).json
+    assert told["run_by"].startswith("rack-1, shard swept ")
+    assert told["advice"] == "nothing to do"
 
 
 async def test_history_says_who_moved_it(farrier: Prompt, yard: Yard) -> None:

@@ -81,9 +81,9 @@ async def test_controllers_under_wakes_transitions_and_crashes_never_overlap(sho
             for widget in widgets:
                 await shop.ask(widget)
             await third.round()
-            id_ = third.id
+            crashed = third.id
             await third.crash()
-            await held.expire(shop, id_)
+            await held.expire(shop, crashed)
             for replica in (first, second):
                 await replica.round()
         with anyio.fail_after(loop.PATIENCE):

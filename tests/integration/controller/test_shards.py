@@ -13,13 +13,13 @@ from typing_extensions import override
 
 from farrier.errors import DatabaseUnreachable
 from farrier.io import migrate
-from farrier.model.outcome import Transition, Update
+from farrier.model.outcome import Outcome, Transition, Update
 from farrier.model.runs import Loaded
 from farrier.protocols.acting import require_lease
 from tests.support import pg, toy
 from tests.support.loop import PATIENCE, Bench, Shop, WidgetIO
 from tests.support.replica import Replica, at_work
-from tests.support.toy import Answer, Decided, Outcome, Scripted, Shape, State, Widget
+from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget
 
 MADE = Transition[Shape, Answer](to=Shape(State.MADE), reason="it was raw", cause="timer")
 ALL = set(range(64))

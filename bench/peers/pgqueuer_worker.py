@@ -1,0 +1,64 @@
+"""pgqueuer 1.x: its worker, with the handlers on a pool of their own. Needs `pip install pgqueuer`."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import signal
+import sys
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+
+from bench.peers import common
+
+BATCH = 100
+# It says of nothing that it listens.
+_BEGUN_SECONDS = 0.5
+LEFT = "SELECT EXISTS (SELECT FROM pgqueuer)"
+
+
+def _pgqueuer(module: str = "") -> Any:
+    """No dependency of farrier's."""
+    return importlib.import_module(f"pgqueuer{module}")
+
+
+async def _main(dsn: str) -> None:
+    pool: Any = await asyncpg.create_pool(dsn, min_size=8, max_size=8)
+    queue = _pgqueuer().PgQueuer.from_asyncpg_connection(await asyncpg.connect(dsn))
+
+    async def load(job: Any) -> None:
+        await common.load(pool, int(job.payload))
+
+    async def step(job: Any) -> None:
+        async with pool.acquire() as conn:
+            await common.step(conn, int(job.payload))
+
+    queue.entrypoint("load")(load)
+    queue.entrypoint("step")(step)
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, queue.shutdown.set)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(queue.qm.run(batch_size=BATCH, dequeue_timeout=timedelta(seconds=30)))
+        await asyncio.sleep(_BEGUN_SECONDS)
+        common.ready()
+
+
+async def install(conn: Any) -> None:
+    """Make its tables."""
+    await _pgqueuer(".queries").Queries.from_asyncpg_connection(conn).install()
+
+
+async def enqueue(conn: Any, work: str, things: list[int]) -> None:
+    """Give it jobs, by its own client."""
+    payloads: list[bytes | None] = [str(thing).encode() for thing in things]
+    await (
+        _pgqueuer(".queries")
+        .Queries.from_asyncpg_connection(conn)
+        .enqueue([work] * len(things), payloads, [0] * len(things))
+    )
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(sys.argv[1]))
