@@ -33,7 +33,7 @@ COMMANDS = {
     "resource": "Resources of any kind that is not a node: list, look into, ask for something.",
     "task": "The tasks of nodes' agents.",
     "enqueue": "Make the handler of a resource run as soon as possible.",
-    "controllers": "Which daemons run the resources: their shards, how they keep up, and shards that none has.",
+    "controllers": "List the daemons that run the resources: their shards, how they keep up, and shards that none has.",
     "history": "What happened in the fleet: list it, export it, remove old parts.",
     "site": "Sites: what is configured of them, how their regions are, and whether files are right.",
     "sla": "How long nodes may stay in each state, and which have stayed for longer.",

@@ -19,8 +19,11 @@ _COLOURS = {Life.ALIVE: "green", Life.OUT_OF_TOUCH: "yellow", Life.EXPIRED: "red
 
 @with_database
 async def controllers(session: Session, as_json: output.AsJson = False) -> None:
-    """List the controllers with their shards of each kind, those that expired, and shards that none has. A lag is by
-    how much the latest run was overdue when the controller was last renewed."""
+    """List the daemons that run the resources: their shards, how they keep up, and shards that none has.
+
+    Those that expired are listed, too. LAG is by how much the latest run was overdue when the controller was last
+    renewed.
+    """
     found = await session.queries.controllers()
     if as_json:
         lives = ({"state": each.life(found.now).value} for each in found.controllers)

@@ -95,6 +95,7 @@ class Owner:
         self.at_work = not idle
         self._config = config
         self._shards = shards
+        self._epochs: dict[str, dict[int, int]] = {}
         self.pool = pool
         self._controllers = PostgresControllers(pool)
         self._ownership = Ownership(())
@@ -145,7 +146,7 @@ class Owner:
             background.cancel_scope.cancel()
         if not crash:
             for kind in self._loops:
-                await self._controllers.give_back(id_, kind, self._shards)
+                await self._controllers.give_back(id_, kind, self._epochs[kind])
             await self._controllers.leave(id_)
 
     @asynccontextmanager
@@ -224,6 +225,7 @@ class Owner:
                     id_, kind, sorted({*self._shards} - {each.shard for each in taken})
                 )
             assert len(taken) == len(self._shards), f"{kind} has {len(taken)} shards"
+            self._epochs[kind] = {each.shard: each.epoch for each in taken}
             ids = await io.ids(self._shards)
             self._ids[kind] |= set(ids)
             for each in taken:
