@@ -363,17 +363,6 @@ class Agenda(Generic[R]):
             entry.reruns = 0
             self._settle(entry, due_at)
 
-    def goes_on(self, entry: Entry[R], snapshot: R, wakes: tuple[Any, ...], *, now: float) -> None:
-        """The commit won, and returned the snapshot that it left, with the wakes which that saw: run again at once."""
-        if entry.phase is not Phase.COMMITTING:
-            return
-        self._first_run_ended(entry)
-        entry.reruns += 1
-        self._take_snapshot(entry, snapshot, wakes, now)
-        self._under_way.pop(entry.id, None)
-        entry.phase = Phase.READY
-        self._ready.append(entry)
-
     def ended(self, entry: Entry[R]) -> None:
         """The commit won and ended the resource. A wake that came meanwhile has one more run."""
         if entry.phase is not Phase.COMMITTING:

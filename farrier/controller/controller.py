@@ -64,6 +64,7 @@ class Controller:
         self._floor = "0"
         self._resync: dict[str, int] = dict.fromkeys(self._loops, 0)
         self._resynced_at = host.clock.monotonic()
+        self._closing: dict[Shard, float] = {}  # since when
         self._stopping = False
 
     @property
@@ -130,6 +131,8 @@ class Controller:
             seen = await self._controllers.renew(self._own.id, lags)
         if not self._is_same_server(seen):
             return False
+        if not self._host.may_act():  # what was loaded before the silence is loaded again before it runs
+            self._cut()
         owned = seen.owned_by(self._own.id) if seen.renewed else None
         self._lose(self._own.renewed(owned, sent_at))
         if not seen.renewed:
@@ -187,6 +190,10 @@ class Controller:
                 await self._controllers.expire(dead.id, dead.renewals)
         self._own.closing(plan.close)
         self._own.reopened(plan.reopen)
+        now = self._clock.monotonic()
+        self._closing = {
+            shard: self._closing.get(shard, now) for shard in self._own.held if self._own.is_closing(shard)
+        }
         for shards, closing in ((plan.close, True), (plan.reopen, False)):
             for kind, shard in shards:
                 self._loops[kind].agenda.closing(shard, closing=closing)
@@ -220,7 +227,12 @@ class Controller:
         return len(ids)
 
     async def _give_back_quiet(self) -> None:
-        """Those that are closing and of which nothing is under way; when the process stops, all that are quiet."""
+        """Those that are closing and of which nothing is under way; when the process stops, all that are quiet. Steps
+        have as long to end as when the process stops."""
+        latest = self._clock.monotonic() - self._host.config.drain_timeout.total_seconds()
+        for (kind, shard), since in self._closing.items():
+            if since <= latest:
+                self._loops[kind].interrupt(shard)
         quiet = [
             (kind, shard)
             for kind, shard in self._own.held
@@ -282,6 +294,10 @@ class Controller:
             else:
                 _log.error("kind.not_run", kind=kind, error=reason)
 
+    def _cut(self) -> None:
+        for loop in self._loops.values():
+            loop.cut()
+
     def _lose(self, shards: Iterable[Shard]) -> None:
         lost = list(shards)
         for kind, shard in lost:
@@ -341,8 +357,7 @@ class Controller:
             may = self._host.may_act()
             if might and not may:
                 _log.warning("controller.out_of_touch")
-                for loop in self._loops.values():
-                    loop.cut()
+                self._cut()
             might = may
             await anyio.sleep(_WATCH)
 

@@ -114,6 +114,10 @@ class Loop(Generic[R, S, W, V]):
         self._steps.cut_all()
         self.agenda.distrust()
 
+    def interrupt(self, shard: int) -> None:
+        """End the steps of a shard that has been closing for long enough."""
+        self._steps.interrupt_all(shard)
+
     def woken(self, ids: Iterable[int]) -> None:
         """These resources were woken."""
         self.agenda.woken(ids)
@@ -184,10 +188,10 @@ class Loop(Generic[R, S, W, V]):
 
     def sweep(self) -> bool:
         """Run what is due over what is in memory: one slice. Returns whether there may be more."""
-        if self._time is None or self._stopping or not self._host.may_act():
-            return False
-        due = self.agenda.due(self._clock.monotonic(), _SLICE)
-        self._run_remembered(due)
+        due: Sequence[Entry[R]] = ()
+        if self._time is not None and not self._stopping and self._host.may_act():
+            due = self.agenda.due(self._clock.monotonic(), _SLICE)
+            self._run_remembered(due)
         if self.agenda.has_to_load:
             self._to_load.set()
         return len(due) == _SLICE
@@ -219,10 +223,8 @@ class Loop(Generic[R, S, W, V]):
         while not self._stopping:
             await self._to_load.wait()
             self._to_load = anyio.Event()
-            while self.agenda.has_to_load and not self._stopping:
-                if not self._host.may_act() or len(self._finished) > 2 * self._host.config.batch:
-                    await anyio.sleep(_TICK)
-                    continue
+            # Behind with commits, or without the right to act, the next commit or sweep asks again.
+            while self.agenda.has_to_load and self._has_room() and not self._stopping:
                 place = object()
                 await passes.acquire_on_behalf_of(place)
                 entries = self.agenda.load(self._host.config.batch)
@@ -231,6 +233,9 @@ class Loop(Generic[R, S, W, V]):
                 else:
                     self.agenda.not_loaded(entries)
                     passes.release_on_behalf_of(place)
+
+    def _has_room(self) -> bool:
+        return self._host.may_act() and len(self._finished) <= 2 * self._host.config.batch
 
     async def _in_place(
         self, entries: Sequence[Entry[R]], tasks: TaskGroup, passes: anyio.CapacityLimiter, place: object

@@ -21,6 +21,7 @@ from farrier.controller.backlog import SOONEST, Backlog
 from farrier.controller.host import Host
 from farrier.controller.signal import Wakeup
 from farrier.errors import DatabaseUnreachable, LeaseLost
+from farrier.model.controllers import SHARDS
 from farrier.model.outcome import Step
 from farrier.model.runs import Turn
 from farrier.protocols import StateIO
@@ -126,10 +127,11 @@ class Steps(Generic[R, S, W, V]):
         """Something was asked for: perhaps of a resource whose step runs now."""
         self._maybe_interrupted.set("notify")
 
-    def interrupt_all(self) -> None:
-        """The process stops and has waited long enough."""
-        for acting in self._acting.values():
-            acting.interrupt()
+    def interrupt_all(self, shard: int | None = None) -> None:
+        """The process stops, or gives a shard back, and has waited long enough."""
+        for id_, acting in self._acting.items():
+            if shard is None or id_ % SHARDS == shard:
+                acting.interrupt()
 
     def cut_all(self) -> None:
         """The process may not act any more."""

@@ -309,12 +309,3 @@ def test_what_was_loaded_before_a_silence_is_loaded_again_before_it_is_run() -> 
     agenda.distrust()
     assert agenda.ready(1) == []
     assert [entry.id for entry in agenda.load(1)] == [1]
-
-
-def test_a_transition_runs_again_on_the_snapshot_that_its_commit_returned() -> None:
-    agenda = agenda_of(1)
-    [entry] = loaded(agenda)
-    agenda.commits(entry)
-    agenda.goes_on(entry, "next", (9,), now=NOW)
-    assert not agenda.has_to_load
-    assert [(each.snapshot, each.wakes, each.reruns) for each in agenda.ready(1)] == [("next", (9,), 1)]
