@@ -14,6 +14,7 @@ from uuid import UUID
 
 import anyio
 import asyncpg
+import msgspec
 
 from farrier.errors import DatabaseUnreachable, FarrierError, UndecodableState
 from farrier.io import commit, session, statements
@@ -32,6 +33,9 @@ _SLICE = 64
 
 _LIST = statements.load("loop/list")
 _LOAD = statements.load("loop/load")
+_LOAD_REST = _LOAD.replace(
+    "(of_kind)", "(SELECT 0::bigint AS id, farrier.now() AS now, NULL::text AS snapshot WHERE $1::bigint[] IS NULL)"
+)
 _MARK = statements.load("loop/mark")
 _SETTLE = statements.load("loop/settle")
 _CONSUME = statements.load("loop/consume")
@@ -160,7 +164,9 @@ class PostgresStateIO(Generic[R, S, W]):
         """The query itself fails on something stored: halve the ids until that row is alone."""
         if len(ids) == 1:
             error = UndecodableState(f"{self._rows.kind} {ids[0]}", session.reason_of(refusal))
-            return Loaded(_EPOCH, {}, {ids[0]: error})
+            # With its wakes, or they would wake it for ever.
+            rest = await self._read(await self._fetch(_LOAD_REST, ids, self._rows.kind))
+            return msgspec.structs.replace(rest, unreadable={ids[0]: error})
         middle = len(ids) // 2
         first, second = await self.load(ids[:middle]), await self.load(ids[middle:])
         return Loaded(

@@ -15,8 +15,14 @@ import anyio
 import msgspec
 from typing_extensions import override
 
+from farrier.clock import MonotonicClock
+from farrier.controller.controller import Controller
+from farrier.controller.host import Host
+from farrier.controller.loop import Loop
+from farrier.controller.ownership import Ownership
 from farrier.handlers.resource import ResourceKind, accept, params_of, sort
 from farrier.io import catalog
+from farrier.io.controllers import PostgresControllers
 from farrier.io.pool import Connection, Pool
 from farrier.io.resource import ResourceRows
 from farrier.io.state import PostgresStateIO
@@ -199,6 +205,22 @@ class Yard:
         owner.add(ResourceKind[Crate](SPEC), CrateHandler(), rows(), services=self.hand, sink=loop.Ledger())
         async with owner.running():
             yield owner
+
+    @asynccontextmanager
+    async def controlled(self) -> AsyncIterator[loop.Ledger]:
+        """A whole controller at work; drained at the end of the block."""
+        ledger, stop = loop.Ledger(), anyio.Event()
+        host = Host(config=loop.BRISK, sink=ledger, clock=MonotonicClock(), ownership=Ownership(()))
+        crates: Loop[Any, Any, Any, Any] = Loop(
+            ResourceKind[Crate](SPEC), CrateHandler(), self.io(), services=self.hand, host=host
+        )
+        controller = Controller(PostgresControllers(self.pool), [crates], host, name="test")
+        async with anyio.create_task_group() as group:
+            group.start_soon(controller.run, stop)
+            try:
+                yield ledger
+            finally:
+                stop.set()
 
     async def until(self, condition: str, *arguments: object) -> None:
         """Return once a query says so."""

@@ -95,7 +95,6 @@ class Owner:
         self.at_work = not idle
         self._config = config
         self._shards = shards
-        self._epochs: dict[str, dict[int, int]] = {}
         self.pool = pool
         self._controllers = PostgresControllers(pool)
         self._ownership = Ownership(())
@@ -145,8 +144,11 @@ class Owner:
                     stop.set()
             background.cancel_scope.cancel()
         if not crash:
-            for kind in self._loops:
-                await self._controllers.give_back(id_, kind, self._epochs[kind])
+            for kind, (loop, _) in self._loops.items():
+                epochs = {shard: self.epoch(kind, shard) for shard in self._shards}
+                cut = [shard for shard in self._shards if loop.agenda.cuts(shard)]
+                await self._note_recovered(id_, kind)
+                await self._controllers.give_back(id_, kind, epochs, cut)
             await self._controllers.leave(id_)
 
     @asynccontextmanager
@@ -225,7 +227,6 @@ class Owner:
                     id_, kind, sorted({*self._shards} - {each.shard for each in taken})
                 )
             assert len(taken) == len(self._shards), f"{kind} has {len(taken)} shards"
-            self._epochs[kind] = {each.shard: each.epoch for each in taken}
             ids = await io.ids(self._shards)
             self._ids[kind] |= set(ids)
             for each in taken:
@@ -238,6 +239,10 @@ class Owner:
         if shift > self._shift:
             self.clock.advance(shift - self._shift + _GRAIN)
         self._shift = shift
+
+    async def _note_recovered(self, id_: UUID, kind: str) -> None:
+        if shards := self._loops[kind][0].recovered():
+            await self._controllers.recovered(id_, kind, shards)
 
     async def _renew(self, id_: UUID) -> Seen:
         self._renewed_at = self.clock.monotonic()

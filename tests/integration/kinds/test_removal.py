@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from farrier import wiring
-from farrier.errors import ConfigError, RefusedByModel
+from farrier.errors import ConfigError, RefusedByModel, UndecodableState
 from farrier.handlers.resource import Extension
 from farrier.io import kinds
 from farrier.io.patience import LockPatience
@@ -182,12 +182,12 @@ async def test_the_loop_of_a_kind_outlives_its_table_and_goes_on_with_a_new_one(
     """It runs beside nodes: one schema that is dropped ends no controller."""
     async with crates.opened(db) as yard, db.connect() as conn:
         made = await yard.create()
-        async with yard.running() as owner:
-            await owner.settled()
-            assert (await yard.crate(made))["state"] == "packed"
+        async with yard.controlled() as ledger:
+            await yard.until("SELECT state = 'packed' FROM farrier_crates.crates WHERE id = $1", made)
             await yard.pool.execute("DROP SCHEMA farrier_crates CASCADE")
             await yard.pool.execute("INSERT INTO farrier.wakes (kind, resource) VALUES ('crate', $1)", made)
-            await owner.settled()
+            await ledger.until(lambda: UndecodableState.label in ledger.errors)
+            await yard.until("SELECT NOT EXISTS (SELECT FROM farrier.wakes WHERE kind = 'crate')")
             await install(conn)
             again = await yard.create("c-2")
             await yard.until("SELECT state = 'packed' FROM farrier_crates.crates WHERE id = $1", again)

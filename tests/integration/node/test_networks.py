@@ -132,6 +132,20 @@ async def test_the_partition_wakes_the_node_that_waits_for_it(every_lan: Tenancy
     assert (await node.state())[2] != STAGE
 
 
+async def test_an_address_that_is_released_wakes_the_node_that_waits_for_it(db: pg.Database) -> None:
+    async with tenancy.opened(db, partitions=()) as lan:
+        await lan.segment("10.9.0.0/30")
+        for owner in ("x", "y"):
+            await lan.site.conn.execute("SELECT farrier.allocate_address($1, $2)", SEGMENT, owner)
+        node = await onboarded.begun(await lan.node())
+        await until(node, STAGE)
+        assert not await lan.addresses(node)
+        await lan.site.conn.execute("SELECT farrier.release_address($1, '10.9.0.1', 'x')", SEGMENT)
+        await lan.site.settled()
+        assert await lan.addresses(node) == ["10.9.0.1"], "no time has passed"
+        await lan.site.conn.execute("SELECT farrier.release_address($1, '10.9.0.2', 'y')", SEGMENT)
+
+
 async def test_a_node_for_which_a_segment_is_full_waits_and_others_go_on(db: pg.Database) -> None:
     async with tenancy.opened(db, partitions=()) as lan:
         await lan.segment("10.9.0.0/30")

@@ -11,7 +11,7 @@ import pytest
 
 from farrier.io.pool import Connection
 from farrier.model.node import TaskType
-from tests.support import pg
+from tests.support import pg, woken
 from tests.support.site import HOUR, MINUTE, SECOND, Machine, Site
 
 DRAIN, UNINSTALL = TaskType.DRAIN, TaskType.UNINSTALL
@@ -38,6 +38,13 @@ async def test_a_queued_task_is_claimed_once(site: Site) -> None:
     assert await machine.claim(DRAIN) is not None
     assert await machine.claim(DRAIN) is None
     assert await machine.claim(UNINSTALL) is None
+
+
+async def test_claiming_a_task_wakes_its_node(site: Site) -> None:
+    machine = await site.draining()
+    await woken.count(site.conn)
+    assert await machine.claim(DRAIN) is not None
+    assert await woken.times(site.conn, "node", machine.id) == 1
 
 
 async def test_a_lease_is_extended_by_its_holder_only(site: Site) -> None:

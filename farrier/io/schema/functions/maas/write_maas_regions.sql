@@ -31,7 +31,7 @@ BEGIN
          WHERE r.id = c.id;
     END IF;
     IF changes ? 'readings' THEN
-        PERFORM farrier.enqueue('node', told) FROM unnest(farrier.nodes_told(changes -> 'readings')) told;
+        PERFORM farrier.wake_nodes(farrier.nodes_told(changes -> 'readings'));
     END IF;
     IF changes ? 'unknown' THEN
         UPDATE farrier.node_observations o SET stale_since = c.at

@@ -1,5 +1,5 @@
 -- Releases an address and returns true; false if it is not allocated, so a repeated call succeeds, also after the segment has
--- ended. Enqueues a segment that drains. FR400 for a null, FR404 for an unknown segment, FR409 for an address of another owner.
+-- ended. Enqueues a segment that drains, or the nodes that wait for one in use. FR400 for a null, FR404 for an unknown segment, FR409 for an address of another owner.
 CREATE OR REPLACE FUNCTION farrier.release_address(segment text, address inet, owner text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 #variable_conflict use_column
@@ -33,6 +33,10 @@ BEGIN
     DELETE FROM segment_addresses a WHERE a.segment = here AND a.address = given;
     PERFORM put_back(here, held.prefix, given);
     UPDATE segment_usage u SET allocated = u.allocated - 1 WHERE u.segment = here;
-    IF NOT usage.open THEN PERFORM enqueue('network_segment', here); END IF;
+    IF usage.open THEN
+        PERFORM wake_users('network_segment', s.name) FROM network_segments s WHERE s.id = here;
+    ELSE
+        PERFORM enqueue('network_segment', here);
+    END IF;
     RETURN true;
 END $$;

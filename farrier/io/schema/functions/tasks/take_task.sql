@@ -1,5 +1,5 @@
--- Claims the oldest queued task among types for the named claimant, of a node and at a site (null: any). Skips tasks of nodes
--- that are paused, and tasks that another transaction has locked. Called by claim_task and claim_work.
+-- Claims the oldest queued task among types for the named claimant, of a node and at a site (null: any), and enqueues its node.
+-- Skips tasks of nodes that are paused, and tasks that another transaction has locked. Called by claim_task and claim_work.
 CREATE OR REPLACE FUNCTION farrier.take_task(claimant text, types text[], of_node bigint, of_site text, lease interval)
     RETURNS TABLE (task bigint, node_id bigint, node_name text, type text, params jsonb, attempt integer, lease_token uuid, lease_until timestamptz)
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
@@ -12,10 +12,13 @@ BEGIN
         SELECT t.id, n.name FROM node_tasks t JOIN nodes n ON n.id = t.node_id
          WHERE t.status = 'queued' AND t.type = ANY (types) AND n.paused IS NULL
            AND (of_node IS NULL OR t.node_id = of_node) AND (of_site IS NULL OR n.site = of_site)
-         ORDER BY t.id LIMIT 1 FOR UPDATE OF t SKIP LOCKED)
-    UPDATE node_tasks t
-       SET status = 'dispatched', claimed_by = claimant, lease_token = gen_random_uuid(),
-           lease_until = farrier.now() + take_task.lease, dispatched_at = farrier.now()
-      FROM next WHERE t.id = next.id
-    RETURNING t.id, t.node_id, next.name, t.type, t.params, t.attempt, t.lease_token, t.lease_until;
+         ORDER BY t.id LIMIT 1 FOR UPDATE OF t SKIP LOCKED),
+    taken AS (
+        UPDATE node_tasks t
+           SET status = 'dispatched', claimed_by = claimant, lease_token = gen_random_uuid(),
+               lease_until = farrier.now() + take_task.lease, dispatched_at = farrier.now()
+          FROM next WHERE t.id = next.id
+        RETURNING t.id, t.node_id, next.name, t.type, t.params, t.attempt, t.lease_token, t.lease_until),
+    woken AS (INSERT INTO wakes (kind, resource) SELECT 'node', taken.node_id FROM taken)
+    SELECT * FROM taken;
 END $$;

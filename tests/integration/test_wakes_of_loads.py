@@ -1,0 +1,71 @@
+"""What a snapshot is made of: each table that a load reads is in docs/operating/wakes.md, with what wakes for it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from farrier.io.ib_partition import PartitionRows
+from farrier.io.maas_region import RegionRows
+from farrier.io.network_segment import SegmentRows
+from farrier.io.node import NodeRows
+from farrier.io.pool import Connection
+from tests.support import pg
+
+PAGE = Path(__file__).parents[2] / "docs/operating/wakes.md"
+LOADS = {
+    "node": NodeRows().load,
+    "maas_region": RegionRows().load,
+    "network_segment": SegmentRows().load,
+    "ib_partition": PartitionRows().load,
+}
+_ROW = re.compile(r"^\| `(?P<table>\w+)` \| (?P<kinds>[^|]+) \|(?P<wakes>[^|]+)\|$", re.MULTILINE)
+_TABLE = re.compile(r"\b(?:FROM|JOIN)\s+[(\s]*(?:ONLY\s+)?(?:farrier\.)?(\w+)", re.IGNORECASE)
+_CALL = re.compile(r"\b(?:farrier\.)?(\w+)\s*\(")
+_COMMENT = re.compile(r"--[^\n]*")
+_FUNCTIONS = """
+    SELECT p.proname AS name, pg_get_functiondef(p.oid) AS text FROM pg_proc p
+     WHERE p.pronamespace = 'farrier'::regnamespace AND p.prokind = 'f'
+"""
+_RELATIONS = """
+    SELECT c.relname AS name, CASE WHEN c.relkind = 'v' THEN pg_get_viewdef(c.oid) END AS text FROM pg_class c
+     WHERE c.relnamespace = 'farrier'::regnamespace AND c.relkind IN ('r', 'p', 'v')
+"""
+
+
+async def read_by(conn: Connection, statement: str) -> set[str]:
+    """The tables that a statement reads, also in functions that it calls and through views. A kind's own table, whose
+    name is composed when a function runs, is not among them."""
+    functions = {row["name"]: row["text"] for row in await conn.fetch(_FUNCTIONS)}
+    relations = {row["name"]: row["text"] for row in await conn.fetch(_RELATIONS)}
+    tables: set[str] = set()
+    texts, seen = [statement], {""}
+    while texts:
+        text = _COMMENT.sub("", texts.pop())
+        for name in set(_TABLE.findall(text)) & relations.keys():
+            tables |= {name} - {each for each, view in relations.items() if view}
+            texts += [relations[name]] if relations[name] and name not in seen else []
+            seen.add(name)
+        for name in (set(_CALL.findall(text)) & functions.keys()) - seen:
+            texts.append(functions[name])
+            seen.add(name)
+    return tables
+
+
+def documented(kind: str) -> set[str]:
+    """The tables that the page has for a kind."""
+    return {
+        row["table"]
+        for row in _ROW.finditer(PAGE.read_text())
+        if kind in row["kinds"].replace(" ", "").split(",") and row["wakes"].strip()
+    }
+
+
+@pytest.mark.parametrize("kind", LOADS)
+async def test_the_page_says_of_each_table_that_a_snapshot_is_read_from_what_wakes_for_it(
+    db: pg.Database, kind: str
+) -> None:
+    async with db.connect() as conn:
+        assert documented(kind) == await read_by(conn, LOADS[kind])
