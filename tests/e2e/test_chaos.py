@@ -20,15 +20,16 @@ from tests.support.process import Farrier, farrier
 
 LAMPS = 150
 ROUNDS = 6
-# Longer than an expiry: the paused process was declared dead.
-PAUSE = 13.0
 PATIENCE = 120.0
 
 OVERLAPPING = """
     SELECT a.lamp, a.pid, b.pid FROM public.presses a JOIN public.presses b ON a.lamp = b.lamp AND a.id <> b.id
      WHERE a.ended_at IS NOT NULL AND b.begun_at > a.begun_at AND b.begun_at < a.ended_at
 """
-UNANSWERED = "SELECT count(*) FROM farrier.resource_intents WHERE kind = 'lamp' AND status = 'pending'"
+NONE_UNANSWERED = "SELECT NOT EXISTS (SELECT FROM farrier.resource_intents WHERE kind = 'lamp' AND status = 'pending')"
+FEW_UNANSWERED = "SELECT count(*) < 50 FROM farrier.resource_intents WHERE kind = 'lamp' AND status = 'pending'"
+# The paused process was declared dead.
+FEWER = "SELECT count(*) < 3 FROM farrier.controllers WHERE NOT expired"
 REJECTED = "SELECT count(*) FROM farrier.resource_intents WHERE kind = 'lamp' AND status = 'rejected'"
 # A move that does not begin where the one before ended, or whose version is not later; an epoch that goes back.
 BROKEN_HISTORY = """
@@ -46,7 +47,8 @@ TOGGLES = (
 class Replicas:
     """Processes that come and go."""
 
-    def __init__(self, tasks: TaskGroup, environment: dict[str, str]) -> None:
+    def __init__(self, chaos: Chaos, tasks: TaskGroup, environment: dict[str, str]) -> None:
+        self.chaos = chaos
         self._tasks = tasks
         self._environment = environment
         self.running: list[Farrier] = []
@@ -71,21 +73,15 @@ class Replicas:
         assert await daemon.ended() == 0, daemon.logged[-3000:]
 
     async def pause(self) -> None:
-        """One that was declared dead goes on."""
+        """One goes on that was declared dead meanwhile."""
         daemon = random.choice(self.running)
         daemon.send(signal.SIGSTOP)
-        await anyio.sleep(PAUSE)
+        await self.chaos.until(FEWER)
         daemon.send(signal.SIGCONT)
 
 
 async def install(conn: asyncpg.Connection) -> None:
     await kinds.install(conn, Installable(spec=lamps.SPEC, sql=lamps.SQL, columns=lamps.LAMP.needed_columns()))
-
-
-async def all_answered(conn: asyncpg.Connection) -> None:
-    with anyio.fail_after(PATIENCE):
-        while await conn.fetchval(UNANSWERED):
-            await anyio.lowlevel.checkpoint()
 
 
 async def found(conn: asyncpg.Connection, query: str) -> list[tuple[Any, ...]]:
@@ -116,7 +112,7 @@ class Chaos:
             for number in range(1, LAMPS + 1):
                 await conn.execute("SELECT farrier.resource_intent('lamp', $1, 'create', '{}')", f"lamp-{number}")
         async with anyio.create_task_group() as tasks:
-            replicas = Replicas(tasks, self._environment)
+            replicas = Replicas(self, tasks, self._environment)
             for _ in range(3):
                 await replicas.start()
             enough = anyio.Event()
@@ -124,24 +120,36 @@ class Chaos:
                 clients.start_soon(self._ask, enough)
                 yield replicas
                 enough.set()
-            async with self.db.connect() as conn:
-                await all_answered(conn)
+            await self.until(NONE_UNANSWERED)
             for daemon in replicas.running:
                 daemon.send(signal.SIGTERM)
             for daemon in replicas.running:
                 assert await daemon.ended() == 0
 
-    async def _ask(self, until: anyio.Event) -> None:
-        """Toggle one lamp after another; of a primary that vanished, go on with its successor."""
-        while not until.is_set():
+    async def until(self, query: str, *arguments: object) -> None:
+        """Wait until it is true of the database that is the primary now."""
+        with anyio.fail_after(PATIENCE):
+            async with self.db.connect() as conn:
+                while not await conn.fetchval(query, *arguments):
+                    await anyio.lowlevel.checkpoint()
+
+    async def some_moves(self) -> None:
+        """Wait until a few hundred more lamps were switched."""
+        async with self.db.connect() as conn:
+            moves = await conn.fetchval(MOVES)
+        await self.until(f"SELECT ({MOVES}) > $1", moves + 300)
+
+    async def _ask(self, enough: anyio.Event) -> None:
+        """Toggle one lamp after another, some at a time; of a primary that vanished, go on with its successor."""
+        while not enough.is_set():
             db = self.db
             async with db.connect() as conn:
-                while not until.is_set() and self.db is db:
+                while not enough.is_set() and self.db is db:
                     name = f"lamp-{random.randint(1, LAMPS)}"
                     # On a primary whose standby was promoted it would wait for ever.
                     with anyio.move_on_after(1):
-                        await conn.execute("SELECT farrier.resource_intent('lamp', $1, 'toggle', '{}')", name)
-                    await anyio.sleep(0.005)
+                        if await conn.fetchval(FEW_UNANSWERED):
+                            await conn.execute("SELECT farrier.resource_intent('lamp', $1, 'toggle', '{}')", name)
 
     async def require_order(self) -> None:
         async with self._traces.connect() as traces:
@@ -156,7 +164,7 @@ class Chaos:
 
 async def misfortunes(replicas: Replicas, rounds: int) -> None:
     for number in range(rounds):
-        await anyio.sleep(2)
+        await replicas.chaos.some_moves()
         await (replicas.kill, replicas.pause, replicas.stop)[number % 3]()
         while len(replicas.running) < 3:
             await replicas.start()
@@ -195,7 +203,7 @@ async def test_nothing_is_lost_when_a_synchronous_standby_is_promoted(empty_db: 
     async with standby.replicated(synchronous=True) as pair:
         chaos = Chaos(pair.db, empty_db, pair.dsn)
         async with chaos.going_on() as replicas:
-            await anyio.sleep(3)
+            await chaos.some_moves()
             chaos.db = pair.standby
             await pair.fail_over()
             await misfortunes(replicas, 1)
