@@ -204,7 +204,7 @@ async def test_nothing_is_lost_when_a_synchronous_standby_is_promoted(empty_db: 
         chaos = Chaos(pair.db, empty_db, pair.dsn)
         async with chaos.going_on() as replicas:
             await chaos.some_moves()
-            chaos.db = pair.standby
             await pair.fail_over()
+            chaos.db = pair.standby
             await misfortunes(replicas, 1)
         await chaos.require_order()

@@ -49,6 +49,8 @@ async def replicated(*, synchronous: bool = False) -> AsyncIterator[Pair]:
                     second = pg.Database(standby.dsn_of(name))
                     async with proxy.before(db.dsn) as first_way, proxy.before(second.dsn) as second_way:
                         yield Pair(db, second, (first_way, second_way))
+                if synchronous:
+                    await _wait_for_standby(db, "")
         finally:
             await anyio.to_thread.run_sync(primary.stop)
 
@@ -69,8 +71,8 @@ def _standby_of(primary: EmbeddedServer, directory: Path) -> Iterator[EmbeddedSe
         standby.stop()
 
 
-async def _wait_for_standby(db: pg.Database) -> None:
-    """Have commits wait for the standby; the standby itself, once promoted, waits for none."""
+async def _wait_for_standby(db: pg.Database, names: str = "*") -> None:
+    """Have commits wait for these standbys; a standby that was promoted waits for none."""
     async with db.connect() as conn:
-        await conn.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        await conn.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
         await conn.execute("SELECT pg_reload_conf()")
