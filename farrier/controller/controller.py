@@ -36,6 +36,7 @@ _AT_ONCE = 16
 _MANY = 10_000
 # A former owner on a server that is no longer the primary may act for six.
 _AFTER_PROMOTION = ACT_FOR + 1
+_COLLAPSE_EVERY = 60.0
 # How often kinds that cannot be read are tried again, in seconds.
 _TRY_KINDS_EVERY = 30.0
 _DRAINING = 0.1
@@ -59,7 +60,7 @@ class Controller:
         self._name = name or socket.gethostname()
         self._nudge, self._poll_now = Wakeup(), Wakeup()
         self._era: tuple[str, float] | None = None
-        self._join_at = self._kinds_at = float("-inf")
+        self._join_at = self._kinds_at = self._collapse_at = float("-inf")
         self._before: UUID | None = None  # what this process joined as last
         self._floor = "0"
         self._resync: dict[str, int] = dict.fromkeys(self._loops, 0)
@@ -143,9 +144,7 @@ class Controller:
         await self._give_back_quiet()
         await self._note_recovered()
         await self._list_anew()
-        if seen.expired:
-            with anyio.fail_after(_CALL_SECONDS):
-                await self._controllers.forget()
+        await self._tidy_up(seen)
         return more
 
     async def _join(self) -> bool:
@@ -277,6 +276,16 @@ class Controller:
                     ids = await loop.io.ids(held)
                 for number in held:
                     loop.listed(number, [id_ for id_ in ids if id_ % SHARDS == number])
+
+    async def _tidy_up(self, seen: Seen) -> None:
+        """Remove what is left of dead controllers, and wakes that none is there to run."""
+        now = self._clock.monotonic()
+        with anyio.fail_after(_CALL_SECONDS):
+            if seen.expired:
+                await self._controllers.forget()
+            if now >= self._collapse_at:
+                await self._controllers.collapse()
+                self._collapse_at = now + _COLLAPSE_EVERY
 
     async def _try_kinds(self) -> None:
         """A kind whose tables this process may not read is not run here, and the shards of it are for others."""

@@ -25,6 +25,7 @@ _RECOVERED = statements.load("loop/recovered")
 _LEAVE = statements.load("loop/leave")
 _FORGET = statements.load("loop/forget")
 _POLL = statements.load("loop/poll")
+_COLLAPSE = statements.load("loop/collapse")
 
 _seen = msgspec.json.Decoder(Seen).decode
 
@@ -62,6 +63,9 @@ class PostgresControllers:
 
     async def forget(self) -> None:
         await self._fetch(_FORGET)
+
+    async def collapse(self) -> None:
+        await self._fetch(_COLLAPSE)
 
     async def poll(self, kinds: Sequence[str], floor: str) -> Woken:
         records = await self._fetch(_POLL, list(kinds), floor)

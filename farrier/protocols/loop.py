@@ -138,6 +138,9 @@ class Controllers(Protocol):
     async def forget(self) -> None:
         """Remove the rows of dead controllers that own nothing any more."""
 
+    async def collapse(self) -> None:
+        """Leave one wake of each resource whose kind no controller runs. May be repeated."""
+
     async def poll(self, kinds: Sequence[str], floor: str) -> Woken:
         """All wakes since `floor`, which is "0" at first and then what the poll before returned."""
 

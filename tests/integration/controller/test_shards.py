@@ -298,3 +298,14 @@ async def test_a_surplus_shard_with_a_step_under_way_is_given_back_when_the_step
             bench.let_go.set()
         await until_shared(first, second, sizes=[32, 32])
     assert all([await shop.history(id_) == [("raw", "made")] for id_ in ids])
+
+
+async def test_of_a_resource_whose_kind_no_controller_runs_one_wake_is_left(shop: Shop) -> None:
+    node = await shop.pool.fetchval("SELECT farrier.register_node('gpu-1')")
+    for _ in range(3):
+        await shop.pool.execute("SELECT farrier.enqueue('node', $1)", node)
+    replica = Replica(shop)
+    async with at_work(replica):
+        await replica.round()
+        left = await shop.pool.fetchval("SELECT count(*) FROM farrier.wakes WHERE kind = 'node'")
+    assert left == 1
