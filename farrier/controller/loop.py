@@ -3,7 +3,7 @@
 Each resource of an owned shard has an entry in the agenda. What is due runs over its snapshot in memory, in `_sweep`:
 if that finds nothing to do, that is all. Everything else goes through `_pass`: load the resource together with its
 wakes, decide, and hand over what came of it: to `_commit`, which writes it under the fence of its shard, to a step, or
-to nothing at all. `owner` says which shards there are.
+to nothing at all. `controller` says which shards there are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
-from typing import Any, Generic, NoReturn, TypeVar, assert_never
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, assert_never
 from uuid import UUID
 
 import anyio
@@ -37,6 +37,9 @@ R = TypeVar("R")
 S = TypeVar("S")
 W = TypeVar("W")
 V = TypeVar("V")
+
+# Runs that came to an end, with their entries.
+Batch: TypeAlias = Sequence[tuple[Entry[Any], Run[Any, Any, Any]]]
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -333,9 +336,10 @@ class Loop(Generic[R, S, W, V]):
             self._to_commit.set()
 
     def _consume(self, wakes: Mapping[int, Sequence[UUID]]) -> None:
-        self._seen.update({id_: seen for id_, seen in wakes.items() if seen})
-        if self._seen:
-            self._to_commit.set()
+        for id_, seen in wakes.items():
+            if seen:
+                self._seen[id_] = (*self._seen.get(id_, ()), *seen)
+                self._to_commit.set()
 
     async def _commit(self, tasks: TaskGroup) -> NoReturn:
         """Commit what runs led to, for ever: all that waits goes into one commit."""
@@ -352,11 +356,7 @@ class Loop(Generic[R, S, W, V]):
             await self._delete_seen()
 
     async def _commit_in_place(
-        self,
-        batch: Sequence[tuple[Entry[R], Run[R, S, W]]],
-        tasks: TaskGroup,
-        commits: anyio.CapacityLimiter,
-        place: object,
+        self, batch: Batch, tasks: TaskGroup, commits: anyio.CapacityLimiter, place: object
     ) -> None:
         try:
             for each in await self._commit_together(batch, patient=False):
@@ -364,13 +364,11 @@ class Loop(Generic[R, S, W, V]):
         finally:
             commits.release_on_behalf_of(place)
 
-    async def _commit_alone(self, each: tuple[Entry[R], Run[R, S, W]]) -> None:
+    async def _commit_alone(self, each: tuple[Entry[Any], Run[Any, Any, Any]]) -> None:
         """What it writes is held by another transaction: wait for it, out of the way of others."""
         await self._commit_together([each], patient=True)
 
-    async def _commit_together(
-        self, batch: Sequence[tuple[Entry[R], Run[R, S, W]]], *, patient: bool
-    ) -> list[tuple[Entry[R], Run[R, S, W]]]:
+    async def _commit_together(self, batch: Batch, *, patient: bool) -> Batch:
         """Commit and publish; returns those of which another transaction holds what they write. Shielded and bounded:
         a run that was decided is not torn by a cancellation."""
         # A shard that was lost since may be owned again, under another epoch than that of the run.

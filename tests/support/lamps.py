@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
 
-import anyio
 import asyncpg
 from typing_extensions import override
 
@@ -112,7 +111,7 @@ async def press(
         request,
         os.getpid(),
     )
-    await anyio.sleep(_ACTS_FOR)
+    await traces.execute("SELECT pg_sleep($1)", _ACTS_FOR)
     require_lease()
     await traces.execute("UPDATE public.presses SET ended_at = clock_timestamp() WHERE id = $1", press_)
     return then
