@@ -21,7 +21,7 @@
 --                                                 clock_stops, limits
 -- loop                 16          1          2   controllers, shards, wakes, effects, outcomes, locks
 -- history               3                         history, history_retention
--- nodes                32          4         20   nodes, node_macs, node_bmcs, bmc_logins, node_identities
+-- nodes                33          4         20   nodes, node_macs, node_bmcs, bmc_logins, node_identities
 -- workflows             5                    12   node_onboardings, node_decommissions
 -- agents               12                     1   bootstrap_tokens, node_agents
 -- tasks                18                         task_types, node_tasks, workers
@@ -33,8 +33,8 @@
 -- numbers               3                     1   number_pools, pool_numbers, freed_numbers
 -- segments             19                     7   network_segments, segment_usage, segment_prefixes, segment_free,
 --                                                 segment_addresses
--- partitions           12                     5   ib_partitions, ib_members
--- networks             13                         node_uses, node_ib_ports
+-- partitions           12                     7   ib_partitions, ib_members
+-- networks             14                         node_uses, node_ib_ports
 
 BEGIN;
 SET LOCAL check_function_bodies = off;
@@ -2347,6 +2347,12 @@ BEGIN
              LIMIT 1);
 END $$;
 
+-- Enqueues nodes, and passes over those that have been deleted meanwhile. Called by write_maas_regions.
+CREATE OR REPLACE FUNCTION farrier.wake_nodes(ids bigint[]) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+    INSERT INTO wakes (kind, resource) SELECT 'node', n.id FROM nodes n WHERE n.id = ANY (ids) AND n.status <> 'deleted';
+$$;
+
 -- Returns a node's row with the values of intent `set` in place of its own; those that `unset` names are null.
 CREATE OR REPLACE FUNCTION farrier.with_details(was farrier.nodes, params jsonb) RETURNS farrier.nodes
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
@@ -2987,8 +2993,8 @@ BEGIN
     END IF;
 END $$;
 
--- Claims the oldest queued task among types for the named claimant, of a node and at a site (null: any). Skips tasks of nodes
--- that are paused, and tasks that another transaction has locked. Called by claim_task and claim_work.
+-- Claims the oldest queued task among types for the named claimant, of a node and at a site (null: any), and enqueues its node.
+-- Skips tasks of nodes that are paused, and tasks that another transaction has locked. Called by claim_task and claim_work.
 CREATE OR REPLACE FUNCTION farrier.take_task(claimant text, types text[], of_node bigint, of_site text, lease interval)
     RETURNS TABLE (task bigint, node_id bigint, node_name text, type text, params jsonb, attempt integer, lease_token uuid, lease_until timestamptz)
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
@@ -3001,12 +3007,15 @@ BEGIN
         SELECT t.id, n.name FROM node_tasks t JOIN nodes n ON n.id = t.node_id
          WHERE t.status = 'queued' AND t.type = ANY (types) AND n.paused IS NULL
            AND (of_node IS NULL OR t.node_id = of_node) AND (of_site IS NULL OR n.site = of_site)
-         ORDER BY t.id LIMIT 1 FOR UPDATE OF t SKIP LOCKED)
-    UPDATE node_tasks t
-       SET status = 'dispatched', claimed_by = claimant, lease_token = gen_random_uuid(),
-           lease_until = farrier.now() + take_task.lease, dispatched_at = farrier.now()
-      FROM next WHERE t.id = next.id
-    RETURNING t.id, t.node_id, next.name, t.type, t.params, t.attempt, t.lease_token, t.lease_until;
+         ORDER BY t.id LIMIT 1 FOR UPDATE OF t SKIP LOCKED),
+    taken AS (
+        UPDATE node_tasks t
+           SET status = 'dispatched', claimed_by = claimant, lease_token = gen_random_uuid(),
+               lease_until = farrier.now() + take_task.lease, dispatched_at = farrier.now()
+          FROM next WHERE t.id = next.id
+        RETURNING t.id, t.node_id, next.name, t.type, t.params, t.attempt, t.lease_token, t.lease_until),
+    woken AS (INSERT INTO wakes (kind, resource) SELECT 'node', taken.node_id FROM taken)
+    SELECT * FROM taken;
 END $$;
 
 -- Writes sections `ends` and `tasks` of a commit of nodes: ends tasks, then creates tasks of the live decommission. A task of a
@@ -3379,7 +3388,7 @@ BEGIN
          WHERE r.id = c.id;
     END IF;
     IF changes ? 'readings' THEN
-        PERFORM farrier.enqueue('node', told) FROM unnest(farrier.nodes_told(changes -> 'readings')) told;
+        PERFORM farrier.wake_nodes(farrier.nodes_told(changes -> 'readings'));
     END IF;
     IF changes ? 'unknown' THEN
         UPDATE farrier.node_observations o SET stale_since = c.at
@@ -4516,7 +4525,7 @@ BEGIN
 END $$;
 
 -- Releases an address and returns true; false if it is not allocated, so a repeated call succeeds, also after the segment has
--- ended. Enqueues a segment that drains. FR400 for a null, FR404 for an unknown segment, FR409 for an address of another owner.
+-- ended. Enqueues a segment that drains, or the nodes that wait for one in use. FR400 for a null, FR404 for an unknown segment, FR409 for an address of another owner.
 CREATE OR REPLACE FUNCTION farrier.release_address(segment text, address inet, owner text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 #variable_conflict use_column
@@ -4550,7 +4559,11 @@ BEGIN
     DELETE FROM segment_addresses a WHERE a.segment = here AND a.address = given;
     PERFORM put_back(here, held.prefix, given);
     UPDATE segment_usage u SET allocated = u.allocated - 1 WHERE u.segment = here;
-    IF NOT usage.open THEN PERFORM enqueue('network_segment', here); END IF;
+    IF usage.open THEN
+        PERFORM wake_users('network_segment', s.name) FROM network_segments s WHERE s.id = here;
+    ELSE
+        PERFORM enqueue('network_segment', here);
+    END IF;
     RETURN true;
 END $$;
 
@@ -5082,7 +5095,18 @@ BEGIN
     END LOOP;
 END $$;
 
--- Enqueues the nodes that are being onboarded of whose ports UFM has accepted or refused one. AFTER UPDATE trigger on ib_members.
+-- Enqueues the nodes that are being onboarded and have a port whose membership has ended: they may join. AFTER DELETE trigger on
+-- ib_members.
+CREATE OR REPLACE FUNCTION farrier.wake_left() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    INSERT INTO wakes (kind, resource)
+    SELECT DISTINCT 'node', n.id FROM was JOIN node_ib_ports p ON p.guids && ARRAY[was.guid] JOIN nodes n ON n.id = p.node
+     WHERE n.live_workflow_kind = 'onboarding';
+    RETURN NULL;
+END $$;
+
+-- Enqueues the nodes that are being onboarded of whose ports the membership changes. AFTER UPDATE trigger on ib_members.
 CREATE OR REPLACE FUNCTION farrier.wake_members() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -5563,9 +5587,8 @@ CREATE OR REPLACE TRIGGER prepare_change BEFORE UPDATE ON farrier.network_segmen
 CREATE OR REPLACE TRIGGER prepare_segment BEFORE INSERT ON farrier.network_segments
     FOR EACH ROW EXECUTE FUNCTION farrier.prepare_segment();
 
--- Only when nodes that wait for the segment can go on: it becomes ready, or gets prefixes.
 CREATE OR REPLACE TRIGGER wake_users AFTER UPDATE ON farrier.network_segments
-    FOR EACH ROW WHEN ((NEW.state = 'ready' AND OLD.state <> 'ready') OR NEW.prefixes <> OLD.prefixes)
+    FOR EACH ROW WHEN ((NEW.state, NEW.prefixes) IS DISTINCT FROM (OLD.state, OLD.prefixes))
     EXECUTE FUNCTION farrier.wake_users_of_this('network_segment');
 
 -- At COMMIT, when other transactions can see the release. Only for a release.
@@ -5586,6 +5609,9 @@ CREATE CONSTRAINT TRIGGER admit_again AFTER UPDATE ON farrier.ib_members
 CREATE CONSTRAINT TRIGGER admit_new AFTER INSERT ON farrier.ib_members
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.admit_member();
 
+CREATE OR REPLACE TRIGGER wake_left AFTER DELETE ON farrier.ib_members
+    REFERENCING OLD TABLE AS was FOR EACH STATEMENT EXECUTE FUNCTION farrier.wake_left();
+
 CREATE OR REPLACE TRIGGER wake_members AFTER UPDATE ON farrier.ib_members
     REFERENCING OLD TABLE AS was NEW TABLE AS became FOR EACH STATEMENT EXECUTE FUNCTION farrier.wake_members();
 
@@ -5593,6 +5619,10 @@ CREATE OR REPLACE TRIGGER take_pkey BEFORE INSERT ON farrier.ib_partitions FOR E
 
 CREATE OR REPLACE TRIGGER wake_users AFTER INSERT ON farrier.ib_partitions
     FOR EACH ROW EXECUTE FUNCTION farrier.wake_users_of_this('ib_partition');
+
+CREATE OR REPLACE TRIGGER wake_users_of_change AFTER UPDATE ON farrier.ib_partitions
+    FOR EACH ROW WHEN (NEW.state <> OLD.state OR NEW.pkey <> OLD.pkey OR NEW.last_error IS DISTINCT FROM OLD.last_error)
+    EXECUTE FUNCTION farrier.wake_users_of_this('ib_partition');
 
 -- =====================================================================================================================
 -- Rights: 0_public

@@ -7,8 +7,10 @@ import importlib
 import signal
 import sys
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
+import anyio
 import asyncpg
 
 from bench.peers import common
@@ -39,8 +41,8 @@ async def _main(dsn: str) -> None:
     queue.entrypoint("step")(step)
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, queue.shutdown.set)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(queue.qm.run(batch_size=BATCH, dequeue_timeout=timedelta(seconds=30)))
+    async with anyio.create_task_group() as group:
+        group.start_soon(partial(queue.qm.run, batch_size=BATCH, dequeue_timeout=timedelta(seconds=30)))
         await asyncio.sleep(_BEGUN_SECONDS)
         common.ready()
 

@@ -7,6 +7,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
+import anyio
 import asyncpg
 
 from bench.peers import common
@@ -46,11 +47,11 @@ async def _work(dsn: str, bell: asyncio.Semaphore) -> None:
 async def _main(dsn: str) -> None:
     bell, listening = asyncio.Semaphore(0), await asyncpg.connect(dsn)
     await listening.add_listener("task", lambda *_: bell.release())
-    async with asyncio.TaskGroup() as group:
-        workers = [group.create_task(_work(dsn, bell)) for _ in range(_CONNECTIONS)]
+    async with anyio.create_task_group() as group:
+        for _ in range(_CONNECTIONS):
+            group.start_soon(_work, dsn, bell)
         await common.until_told()
-        for worker in workers:
-            worker.cancel()
+        group.cancel_scope.cancel()
 
 
 if __name__ == "__main__":

@@ -263,7 +263,9 @@ class Loop(Generic[R, S, W, V]):
         if loaded.resources:
             self._time = now, loaded.now
         if loaded.woken_at and self._time is not None:
-            self._host.sink.waited(self.kind, [_seconds(self._now() - at) for at in loaded.woken_at.values()])
+            # A clock that was set back makes no time negative.
+            waited = [max(0.0, (self._now() - at).total_seconds()) for at in loaded.woken_at.values()]
+            self._host.sink.waited(self.kind, waited)
         for entry in entries:
             self._take_in(entry, loaded, now)
         planned: list[Planned[R, S, W, V]] = []
@@ -386,14 +388,14 @@ class Loop(Generic[R, S, W, V]):
                     results = await self.io.commit([run.finished for run in runs], id_, patient=patient)
             except (DatabaseUnreachable, TimeoutError) as error:
                 _log.warning("commit.failed", kind=self.kind, runs=len(runs), error=str(error))
-        locked = [] if patient else [each for each in batch if _verdict(each, results) is Verdict.LOCKED]
-        settled = [each for each in batch if patient or _verdict(each, results) is not Verdict.LOCKED]
+        locked = frozenset() if patient else {id_ for id_, each in results.items() if each.verdict is Verdict.LOCKED}
+        settled = [each for each in batch if each[1].finished.id not in locked]
         self._publisher.publish([run for _, run in settled], results)
         for entry, run in settled:
             self._settle_entry(entry, run, results[run.finished.id])
         if self.agenda.has_to_load:
             self._to_load.set()
-        return locked
+        return [each for each in batch if each[1].finished.id in locked]
 
     def _settle_entry(self, entry: Entry[R], run: Run[R, S, W], result: Result) -> None:
         finished, now = run.finished, self._clock.monotonic()
@@ -472,12 +474,3 @@ class Loop(Generic[R, S, W, V]):
 
 
 _RESTED = Result(Verdict.COMMITTED)
-
-
-def _seconds(waited: timedelta) -> float:
-    """A clock that was set back makes no time negative."""
-    return max(0.0, waited.total_seconds())
-
-
-def _verdict(each: tuple[Entry[Any], Run[Any, Any, Any]], results: Mapping[int, Result]) -> Verdict:
-    return results[each[1].finished.id].verdict

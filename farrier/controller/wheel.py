@@ -6,7 +6,7 @@ is put in anew leaves its former place by itself: it remembers its slot, and is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
 # No entry is late by more than this, and a slot of a million entries with a period of 30 s holds three thousand.
@@ -45,9 +45,9 @@ class Wheel(Generic[T]):
     def take(self, now: float, limit: int, wanted: Callable[[T, float], bool]) -> list[T]:
         """Up to `limit` entries that are due and `wanted`; those that are not are dropped. Each is taken once."""
         taken: list[T] = []
-        last = int(now / TICK)
-        slot = last + 1 if self._first is None else self._first
-        while slot <= last:
+        after = int(now / TICK) + 1
+        first = after if self._first is None else self._first
+        for slot in self._between(first, after):
             waiting = self._slots.get(slot)
             while waiting and len(taken) < limit:
                 entry = waiting.pop()
@@ -56,10 +56,10 @@ class Wheel(Generic[T]):
                     if wanted(entry, now):
                         taken.append(entry)
             if waiting:
-                break
+                self._first = slot
+                return taken
             self._slots.pop(slot, None)
-            slot += 1
-        self._first = slot if self._slots else None
+        self._first = max(first, after) if self._slots else None
         return taken
 
     def overdue(self, now: float) -> float:
@@ -67,3 +67,9 @@ class Wheel(Generic[T]):
         if self._first is None:
             return 0.0
         return max(0.0, now - self._first * TICK)
+
+    def _between(self, first: int, after: int) -> Iterable[int]:
+        """The slots from `first` to before `after`, in order; after a long sleep, without the empty ones."""
+        if after - first <= len(self._slots):
+            return range(first, after)
+        return sorted(slot for slot in self._slots if slot < after)

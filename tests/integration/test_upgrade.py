@@ -130,10 +130,10 @@ async def test_a_database_that_went_through_a_step_equals_a_new_one(every_server
     assert not await migrate.migrate(conn, schema=releases.following(), after=catalog.sync)
 
 
-# Tables with which transactions begin, in the order in which they go from one to another; a commit of the loop, which
-# begins with the schedule and goes on to nodes, gives way by itself.
-WAY = ["intents", "resource_intents", "bootstrap_tokens", "workers", "nodes", "schedule"]
-NEEDED = ["node_agents", "node_tasks", "settings", "history", "wake_requests", "node_inventory"]
+# What transactions begin with, in the order in which they go from one to another; a commit of the loop, which begins
+# with shards and goes on to nodes, gives way by itself.
+WAY = ["intents", "resource_intents", "bootstrap_tokens", "workers", "nodes", "node_inventory", "wakes", "shards"]
+NEEDED = ["node_agents", "node_tasks", "settings", "history", "effects", "outcomes", "controllers"]
 
 
 @pytest.mark.parametrize("begun", WAY)
@@ -151,7 +151,7 @@ async def test_a_transaction_that_has_begun_ends_before_the_migration_takes_what
 async def test_a_new_body_of_a_function_waits_for_nobody(db: pg.Database) -> None:
     body = {"function telling": instead("'{last_sync,", "'{")}
     async with db.connect() as conn, db.connect() as client, client.transaction():
-        await client.execute("SELECT FROM farrier.nodes, farrier.schedule, farrier.node_inventory")
+        await client.execute("SELECT FROM farrier.nodes, farrier.shards, farrier.node_inventory")
         done = await migrate.migrate(conn, schema=releases.schema(body, release="9.9.9"))
         assert done.changed == ("function telling",)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 from uuid import UUID, uuid4
 
 import msgspec
@@ -22,7 +23,7 @@ class Fence(msgspec.Struct, frozen=True):
     def epoch(self, id_: int) -> int:
         return self.epochs[id_ % SHARDS]
 
-    def turn(self, id_: int, loaded: Loaded[object]) -> Turn:
+    def turn(self, id_: int, loaded: Loaded[Any]) -> Turn:
         """A run over what was loaded."""
         return Turn(id=id_, epoch=self.epoch(id_), wakes=loaded.wakes.get(id_, ()), outcome_key=loaded.keys.get(id_))
 

@@ -71,16 +71,47 @@ class _Host(Host, frozen=True, kw_only=True):
         return bool(self.owner.at_work)
 
 
-class _IO(PostgresStateIO[Any, Any, Any]):
-    """Remembers the wakes that some snapshot has seen: they are in hand, if not deleted yet."""
+class _Time:
+    """How far a test has moved the database's time, and this process's clock with it."""
 
-    def __init__(self, connections: Pool, rows: Rows[Any, Any, Any]) -> None:
+    def __init__(self, pool: Pool) -> None:
+        self.clock = MovedClock()
+        self.shift = timedelta(0)
+        self._pool = pool
+        self._reading = anyio.Lock()
+
+    async def read(self) -> timedelta:
+        """The shift in the database."""
+        shift: timedelta = await self._pool.fetchval("SELECT shift FROM farrier_test.clock")
+        return shift
+
+    async def follow(self) -> None:
+        """What a test let pass in the database passes here, too, but not what it set back there."""
+        async with self._reading:  # a shift that was read earlier is never followed later
+            shift = await self.read()
+            if shift > self.shift:
+                self.clock.advance(shift - self.shift + _GRAIN)
+            self.shift = shift
+
+
+class _IO(PostgresStateIO[Any, Any, Any]):
+    """Remembers the wakes that some snapshot has seen: they are in hand, if not deleted yet. The loop takes the
+    database's time from a load, so this process's clock shows the same one when the load returns."""
+
+    def __init__(self, connections: Pool, rows: Rows[Any, Any, Any], time: _Time) -> None:
         super().__init__(connections, rows)
         self.seen: set[UUID] = set()
+        self._time = time
 
     @override
     async def load(self, ids: Sequence[int]) -> Loaded[Any]:
-        loaded = await super().load(ids)
+        await self._time.follow()
+        while True:
+            before = self._time.shift
+            loaded = await super().load(ids)
+            await self._time.follow()
+            if self._time.shift == before:
+                break
         self.seen.update(wake for wakes in loaded.wakes.values() for wake in wakes)
         return loaded
 
@@ -91,7 +122,8 @@ class Owner:
     def __init__(
         self, pool: Pool, *, config: ControllerConfig = CONFIG, idle: bool = False, shards: Sequence[int] = ALL
     ) -> None:
-        self.clock = MovedClock()
+        self._time = _Time(pool)
+        self.clock = self._time.clock
         self.at_work = not idle
         self._config = config
         self._shards = shards
@@ -103,7 +135,6 @@ class Owner:
         self._polling = anyio.Lock()
         self._now, self._looks = Wakeup(), Wakeup()
         self._renewed_at = 0.0
-        self._shift = timedelta(0)
 
     def add(
         self,
@@ -115,7 +146,7 @@ class Owner:
         sink: MetricsSink,
     ) -> Loop[Any, Any, Any, Any]:
         """Run this kind, too; before the owner begins."""
-        io = _IO(self.pool, rows)
+        io = _IO(self.pool, rows, self._time)
         host = _Host(config=self._config, sink=sink, clock=self.clock, ownership=self._ownership, owner=self)
         loop: Loop[Any, Any, Any, Any] = Loop(kind, handler, io, services=services, host=host)
         self._loops[loop.kind] = loop, io
@@ -127,7 +158,7 @@ class Owner:
     async def running(self, *, crash: bool = False) -> AsyncIterator[Owner]:
         """At work; drained at the end of the block, or gone with all shards."""
         id_, stop = uuid4(), anyio.Event()
-        self._shift = await self.pool.fetchval("SELECT shift FROM farrier_test.clock")
+        self._time.shift = await self._time.read()
         await self._controllers.join(id_, "test", sorted(self._loops))
         self._ownership.join(id_, self.clock.monotonic())
         await self._take(id_)
@@ -233,13 +264,6 @@ class Owner:
                 of_shard = {id_: woken for id_, woken in ids.items() if id_ % SHARDS == each.shard}
                 loop.took(each.shard, each.epoch, of_shard, each.unrecovered)
 
-    async def _follow_time(self) -> None:
-        """What a test let pass in the database passes here, too, but not what it set back there."""
-        shift: timedelta = await self.pool.fetchval("SELECT shift FROM farrier_test.clock")
-        if shift > self._shift:
-            self.clock.advance(shift - self._shift + _GRAIN)
-        self._shift = shift
-
     async def _note_recovered(self, id_: UUID, kind: str) -> None:
         if shards := self._loops[kind][0].recovered():
             await self._controllers.recovered(id_, kind, shards)
@@ -258,7 +282,7 @@ class Owner:
         """Hand over wakes that no snapshot has seen, of resources that are not being loaded: those are asked about
         afterwards. Returns whose wakes they are, by kind."""
         async with self._polling:
-            await self._follow_time()
+            await self._time.follow()
             if self._ownership.id is not None and self.clock.monotonic() - self._renewed_at > RENEW_EVERY:
                 await self._renew(self._ownership.id)
             found = await self._controllers.poll(sorted(self._loops), "0")

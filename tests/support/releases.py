@@ -67,7 +67,7 @@ _STEP = f"""-- replicas: go on
     INSERT INTO farrier.racks (name) VALUES ('r1'), ('r2');
     UPDATE farrier.nodes SET rack = 'r1' WHERE status = 'active';
     ALTER TABLE farrier.intents ADD COLUMN via text;
-    ALTER TABLE farrier.schedule ADD COLUMN note text;
+    ALTER TABLE farrier.shards ADD COLUMN note text;
 """
 _SET_RACK = """-- Says where a node stands.
 CREATE OR REPLACE FUNCTION farrier.set_rack(node text, rack text) RETURNS void
@@ -91,7 +91,7 @@ CREATE CONSTRAINT TRIGGER guard_rack AFTER UPDATE OF rack ON farrier.nodes DEFER
 def following() -> Schema:
     """The next release."""
     columns = "  FROM farrier.nodes n LEFT"
-    parameters = "next_lease interval DEFAULT NULL"
+    parameters = "outcomes text[], keys integer[]"
     return schema(
         {
             "function set_rack": _SET_RACK,
@@ -109,7 +109,7 @@ def following() -> Schema:
         tables={
             "05_nodes": instead("CREATE TABLE farrier.nodes (\n", f"{_RACKS}CREATE TABLE farrier.nodes (\n    {_RACK}"),
             "09_intents": instead("TABLE farrier.intents (\n", "TABLE farrier.intents (\n    via text,\n"),
-            "03_schedule": instead("TABLE farrier.schedule (\n", "TABLE farrier.schedule (\n    note text,\n"),
+            "03_loop": instead("TABLE farrier.shards (\n", "TABLE farrier.shards (\n    note text,\n"),
         },
         steps=[_STEP],
         release="9.9.9",

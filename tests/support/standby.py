@@ -35,8 +35,8 @@ class Pair:
 
 @asynccontextmanager
 async def replicated(*, synchronous: bool = False) -> AsyncIterator[Pair]:
-    """The two servers, in step when this returns, and gone after the block. `synchronous`: a commit on the primary waits
-    until the standby has it."""
+    """The two servers, in step when this returns, and gone after the block. `synchronous`: a commit on the primary
+    waits until the standby has it."""
     with TemporaryDirectory(prefix="farrier-test-pair-") as directory:
         primary = EmbeddedServer(Path(directory) / "primary", settings=pg.FAST)
         await anyio.to_thread.run_sync(primary.start)

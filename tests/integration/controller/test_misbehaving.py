@@ -162,7 +162,7 @@ async def test_a_step_takes_no_longer_than_the_loop_allows_whatever_it_asks_for(
 async def test_after_an_error_the_next_run_does_better(shop: Shop) -> None:
     await shop.register(1)
     handler = Scripted({1: raise_one})
-    async with shop.running(handler) as (_, ledger):
+    async with shop.running(handler, config=QUIET) as (_, ledger):
         await ledger.until(lambda: ledger.outcomes["error"] == 1)
         handler.scripts.clear()
         await shop.ask(1)
@@ -195,5 +195,5 @@ async def test_a_step_cancelled_at_any_of_its_awaits_writes_nothing_and_keeps_it
     assert await shop.answers() == [0]
     assert await shop.wakes(1) == 2
     async with shop.running(Scripted(default=lambda w, _: DoNothing(writes=answered(w)))) as (_, ledger):
-        await ledger.until(lambda: ledger.outcomes.total() == 1)
+        await ledger.until(lambda: ledger.outcomes.total() >= 1)
     assert await shop.answers() == [1]

@@ -27,6 +27,7 @@ LOOKING = {
     "count_resources": "'{network_segment}', '{ready}', '{ams1}', '{1 minute}'",
     "late_resources": "'{network_segment}', '{ready}', '{ams1}', '{1 minute}', 10",
     "list_resources": "'network_segment'",
+    "shard_of": "$segment",
     "show_resources": "'network_segment', NULL, NULL, NULL, false, NULL, NULL, 10",
     "list_addresses": "'lan'",
     "partition_members": "'ib'",

@@ -21,7 +21,7 @@ from farrier.model.stages import DecommissionStage
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import WorkflowStatus
 from farrier.model.writes import Write
-from tests.support.nodes import LONG_AGO, SECOND, decommission, node, onboarding
+from tests.support.nodes import LONG_AGO, decommission, node, onboarding
 
 TURN = Turn(id=1)
 ASSESSOR: Assessor[Node, Node, Write] = Assessor(NODE_KIND, ControllerConfig())

@@ -1,0 +1,69 @@
+"""The timer wheel: what is due is taken once, in the order of time, however much time passed."""
+
+from __future__ import annotations
+
+from farrier.controller.wheel import NOWHERE, TICK, Wheel
+
+MANY = 1_000_000
+YEARS = 1e11
+
+
+class Timer:
+    def __init__(self) -> None:
+        self.slot = NOWHERE
+
+
+def taken(wheel: Wheel[Timer], now: float, limit: int = MANY) -> list[Timer]:
+    return wheel.take(now, limit, lambda _timer, _now: True)
+
+
+def test_what_is_due_is_taken_once_and_what_is_not_stays() -> None:
+    wheel: Wheel[Timer] = Wheel()
+    soon, later = Timer(), Timer()
+    wheel.put(later, 60.0)
+    wheel.put(soon, 1.0)
+    assert taken(wheel, 1.0 + 2 * TICK) == [soon]
+    assert taken(wheel, 1.0 + 2 * TICK) == []
+    assert taken(wheel, 60.0 + 2 * TICK) == [later]
+
+
+def test_what_was_put_in_anew_is_due_at_its_new_moment_alone() -> None:
+    wheel: Wheel[Timer] = Wheel()
+    timer = Timer()
+    wheel.put(timer, 1.0)
+    wheel.put(timer, 60.0)
+    assert taken(wheel, 50.0) == []
+    assert taken(wheel, 61.0) == [timer]
+    assert taken(wheel, 70.0) == []
+
+
+def test_beyond_the_limit_entries_wait_for_the_next_call_and_are_overdue() -> None:
+    wheel: Wheel[Timer] = Wheel()
+    timers = [Timer() for _ in range(5)]
+    for timer in timers:
+        wheel.put(timer, 1.0)
+    first = taken(wheel, 11.0, limit=3)
+    assert wheel.overdue(11.0) > 9.0
+    assert {id(each) for each in first + taken(wheel, 11.0)} == {id(each) for each in timers}
+    assert wheel.overdue(11.0) == 0.0
+
+
+def test_after_a_sleep_of_years_what_is_due_is_taken_in_order_without_a_look_at_each_tick() -> None:
+    wheel: Wheel[Timer] = Wheel()
+    timers = [Timer() for _ in range(100)]
+    for second, timer in enumerate(timers):
+        wheel.put(timer, float(second))
+    never = Timer()
+    wheel.put(never, 2 * YEARS)
+    assert taken(wheel, YEARS, limit=60) + taken(wheel, YEARS) == timers
+    assert taken(wheel, YEARS) == []
+    assert taken(wheel, 2 * YEARS + 2 * TICK) == [never]
+
+
+def test_what_is_put_in_after_a_sleep_is_due_at_its_moment() -> None:
+    wheel: Wheel[Timer] = Wheel()
+    wheel.put(Timer(), 2 * YEARS)
+    assert taken(wheel, YEARS) == []
+    timer = Timer()
+    wheel.put(timer, YEARS + 1.0)
+    assert taken(wheel, YEARS + 1.0 + 2 * TICK) == [timer]
