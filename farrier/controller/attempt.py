@@ -40,13 +40,14 @@ _ITS_OWN_OR_CANCELLED = (*_ITS_OWN, asyncio.CancelledError)
 
 class Run(msgspec.Struct, Generic[R, S, W], frozen=True):
     """How one run ended: what to commit, and what to publish once that is done. `decision` is what the handler returned
-    without a step; None for a run that failed."""
+    without a step; None for a run that failed. `due_at`: by this process's clock, when the resource runs again."""
 
     finished: Finished[S, W]
     seconds: float
     resource: R | None
     error: str = ""
     decision: Any = None
+    due_at: float = 0.0
 
 
 class Acting:

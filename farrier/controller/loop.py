@@ -328,13 +328,14 @@ class Loop(Generic[R, S, W, V]):
         if entry.marked and not run.finished.acted:  # the mark goes with this commit
             run = msgspec.structs.replace(run, finished=msgspec.structs.replace(run.finished, acted=True))
         finished = run.finished
+        # Counted from the decision: a commit that waits makes the next run no later.
+        due_at = self._clock.monotonic() + finished.delay.total_seconds()
         if finished.rests:
             outcome = run.decision if rests(run.decision) else None
-            due_at = self._clock.monotonic() + finished.delay.total_seconds()
             self._consume({entry.id: self.agenda.rests(entry, due_at, outcome=outcome)})
             self._publisher.publish([run], {finished.id: _RESTED})
         elif self.agenda.commits(entry):
-            self._finished.append((entry, run))
+            self._finished.append((entry, msgspec.structs.replace(run, due_at=due_at)))
             self._to_commit.set()
 
     def _consume(self, wakes: Mapping[int, Sequence[UUID]]) -> None:
@@ -405,7 +406,7 @@ class Loop(Generic[R, S, W, V]):
             case Verdict.COMMITTED if finished.due is Due.RERUN:
                 self.agenda.committed(entry, None)
             case Verdict.COMMITTED:
-                self.agenda.committed(entry, now + finished.delay.total_seconds())
+                self.agenda.committed(entry, run.due_at)
             case Verdict.REFUSED:
                 self.agenda.committed(entry, now + self._period)
             case Verdict.CONFLICT:

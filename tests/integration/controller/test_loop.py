@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from uuid import UUID
 
 import anyio
 import msgspec
+from typing_extensions import override
 
+from farrier.io.pool import Pool
+from farrier.io.state import PostgresStateIO
 from farrier.model.outcome import Deleted, DoNothing, Outcome, Step, Transition, Wait
+from farrier.model.runs import Finished, Result
 from tests.support import toy
 from tests.support.loop import BRISK, PATIENCE, QUIET, Bench, Shop
 from tests.support.replica import Replica, at_work
 from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget, answered
 
 SECOND = timedelta(seconds=1)
+
+
+class SlowCommits(PostgresStateIO[Widget, Shape, Answer]):
+    """The reply to a commit waits to be let go."""
+
+    def __init__(self, connections: Pool, rows: toy.WidgetRows) -> None:
+        super().__init__(connections, rows)
+        self.committed, self.let_go = anyio.Event(), anyio.Event()
+
+    @override
+    async def commit(
+        self, runs: Sequence[Finished[Shape, Answer]], controller: UUID, *, patient: bool = False
+    ) -> Mapping[int, Result]:
+        results = await super().commit(runs, controller, patient=patient)
+        self.committed.set()
+        await self.let_go.wait()
+        return results
 
 
 def make(widget: Widget, _now: datetime) -> Decided:
@@ -159,6 +182,19 @@ async def test_a_resource_that_always_wants_to_look_at_once_is_counted_and_left_
         assert len(replica.handler.order) == BRISK.rerun_limit + 1
         replica.clock.advance(2 * SECOND)
         await replica.ledger.until(lambda: replica.ledger.limited == 2)
+
+
+async def test_a_commit_that_waits_makes_the_next_run_no_later(shop: Shop) -> None:
+    await shop.register(1)
+    io = SlowCommits(shop.pool, toy.WidgetRows())
+    script = Scripted(default=lambda _widget, _now: Wait(reason="a while", look_again=5 * SECOND))
+    replica = Replica(shop, script, config=QUIET, io=io)
+    async with at_work(replica):
+        with anyio.fail_after(PATIENCE):
+            await io.committed.wait()
+        await replica.pass_seconds(6)
+        io.let_go.set()
+        await replica.ledger.until(lambda: replica.ledger.outcomes["wait"] == 2)
 
 
 async def test_look_again_brings_the_next_run_nearer_and_never_puts_it_off(shop: Shop) -> None:

@@ -9,18 +9,9 @@ from tests.support import pg
 from tests.support import site as sites
 from tests.support.demanding import DEMANDING, ON_THE_WAY_IN, ONLY_ONCE, demanding_region, is_set_up_once
 from tests.support.onboarded import enrolled, manageable, record, until_held
-from tests.support.process import until
-from tests.support.site import Site
 from tests.support.wire import Blow, EachOnce, Wire
 
 BACK = timedelta(hours=2)
-
-
-async def is_brought_back(site: Site) -> bool:
-    """The loop has brought its schedule back, which it does once a second."""
-    ahead = "SELECT count(*) FROM farrier.schedule WHERE due_at > farrier.now() + interval '1 hour'"
-    rows: int = await site.conn.fetchval(ahead)
-    return rows == 0
 
 
 async def test_an_onboarding_survives_a_clock_that_is_set_back_in_each_change(db: pg.Database) -> None:
@@ -36,7 +27,6 @@ async def test_an_onboarding_survives_a_clock_that_is_set_back_in_each_change(db
             while (await pulse.mend()).more:
                 pass
             wire.let_go()
-            await until(lambda: is_brought_back(site))
         assert {*strike.struck} == ON_THE_WAY_IN
         node = await enrolled(node)
         assert (await node.state())[:2] == ("active", "completed")
