@@ -30,7 +30,7 @@ _SPREAD = 0.6180339887498949
 
 
 class Phase(enum.IntEnum):
-    """Where a resource is. Each phase but IDLE is left by an event that somebody waits for."""
+    """Where a resource is. Each phase but IDLE is left by an event that the loop waits for."""
 
     IDLE = 0  # waits for a wake, or for the passing of time
     QUEUED = 1  # is to be loaded

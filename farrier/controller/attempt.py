@@ -102,7 +102,7 @@ class Attempt(Generic[R, S, W, V]):
         return self._kind.called(resource)
 
     def remembered(self, resource: R, now: datetime) -> Decision[S, W, V] | None:
-        """A decision over a snapshot in memory; None where the handler raises, which a fresh run then tells."""
+        """A decision over a snapshot in memory; None where the handler raises, which a fresh run then reports."""
         try:
             return self._handler.handle(resource, now)
         except _ITS_OWN_OR_CANCELLED:

@@ -13,7 +13,7 @@ from farrier.protocols import Clock
 
 # Never at once: what found no slot now would be loaded and put off again in a tight loop.
 SOONEST = timedelta(seconds=1)
-# Slots may become free sooner than they have until now, and then somebody should be there.
+# Slots may become free sooner than they have until now, and then a step should be there to take them.
 LATEST = timedelta(seconds=15)
 # About the last twenty who were let in.
 _WEIGHT = 0.1

@@ -89,7 +89,7 @@ class Controller:
 
     async def run(self, stop: anyio.Event) -> None:
         """Work until `stop` is set, then drain and give all shards back. Cancelling instead leaves them to others, once
-        these have seen for ten seconds that nobody renews."""
+        these have seen for ten seconds that its row is not renewed."""
         async with anyio.create_task_group() as managing:
             for serve in (self._manage, self._poll, self._watch):
                 managing.start_soon(serve)

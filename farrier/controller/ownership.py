@@ -22,7 +22,7 @@ from farrier.model.controllers import ACT_FOR, Controller, Shard, ShardRow
 RENEW_EVERY = 2.0
 EXPIRED_AFTER = 10.0
 GAP = 3.0
-# Replies that always arrive too late: the shards are somebody's who is heard in time.
+# Replies that always arrive too late: the shards are for a controller that is heard in time.
 GIVE_UP_AFTER = 30.0
 
 

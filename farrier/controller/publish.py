@@ -102,7 +102,7 @@ class Publisher(Generic[R, S]):
     def _publish_loss(self, run: Run[R, S, Any], result: Result) -> None:
         kind, id_, name, verdict = self._kind.name, run.finished.id, self._name_of(run), result.verdict.value
         self._sink.conflicted(kind, verdict)
-        if result.verdict is Verdict.CONFLICT:  # somebody was faster, and it is decided anew: nothing for a person
+        if result.verdict is Verdict.CONFLICT:  # another transaction was faster; it is decided anew
             _log.info("commit.not_won", kind=kind, id=id_, name=name, verdict=verdict)
         elif result.error is None:
             _log.warning("commit.not_won", kind=kind, id=id_, name=name, verdict=verdict)

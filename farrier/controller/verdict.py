@@ -40,8 +40,8 @@ def _key(record: Record) -> int:
     return zlib.crc32(text.encode()) - (1 << 31)
 
 
-# Whoever stays where it is and still wants to look again at once has spun by then. One that moves gets somewhere, and
-# is let through.
+# A resource that stays where it is and still wants to look again at once has spun by then. One that moves gets
+# somewhere, and is let through.
 _SPINNING = timedelta(seconds=1)
 
 

@@ -105,7 +105,7 @@ class PostgresStateIO(Generic[R, S, W]):
                 records = await conn.fetch(self._load, ids, self._rows.kind)
         except session.Refusal as refusal:
             if session.classify(refusal) is session.Trouble.MOMENT:
-                return await self.load(ids)  # whoever was in the way goes on, and the caller's time is limited
+                return await self.load(ids)  # the other transaction goes on, and the caller's time is limited
             return await self._load_apart(ids, refusal)
         return await self._read(records)
 
