@@ -21,7 +21,7 @@ def own_directory() -> Iterator[Path]:
         yield Path(directory)
 
 
-@pytest.mark.parametrize("statement", [b"schema_steps", b"offline_after_seconds", b"farrier.set_sites"])
+@pytest.mark.parametrize("statement", [b"schema_steps", b"farrier.settings", b"farrier.set_sites"])
 async def test_a_connection_that_breaks_during_the_start_is_tried_again(db: pg.Database, statement: bytes) -> None:
     async with proxy.before(db.dsn) as between:
         between.cut_after(statement)

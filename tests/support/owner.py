@@ -82,7 +82,7 @@ class _Time:
 
     async def read(self) -> timedelta:
         """The shift in the database."""
-        shift: timedelta = await self._pool.fetchval("SELECT shift FROM farrier_test.clock")
+        shift: timedelta = await self._pool.fetchval("SELECT farrier.now() - statement_timestamp()")
         return shift
 
     async def follow(self) -> None:
