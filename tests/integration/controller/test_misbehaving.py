@@ -13,6 +13,7 @@ import pytest
 
 from farrier.errors import ServiceError
 from farrier.model.outcome import DoNothing, Step, Transition, Update
+from tests.support import toy
 from tests.support.loop import QUIET, Shop
 from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget, answered
 
@@ -162,10 +163,11 @@ async def test_a_step_takes_no_longer_than_the_loop_allows_whatever_it_asks_for(
 async def test_after_an_error_the_next_run_does_better(shop: Shop) -> None:
     await shop.register(1)
     handler = Scripted({1: raise_one})
-    async with shop.running(handler, config=QUIET) as (_, ledger):
+    async with shop.running(handler, config=QUIET) as (controller, ledger):
         await ledger.until(lambda: ledger.outcomes["error"] == 1)
         handler.scripts.clear()
         await shop.ask(1)
+        controller.woken(toy.KIND, [1])
         await ledger.until(lambda: ledger.outcomes["do_nothing"] == 1)
     assert await shop.answers() == [1]
     assert (await shop.outcome(1))["outcome"] == "do_nothing"

@@ -189,12 +189,13 @@ async def test_what_a_step_wants_kept_is_not_committed_when_it_gets_to_its_end(s
 async def test_a_quiet_update_is_stored_and_leaves_what_the_last_run_said(shop: Shop) -> None:
     await shop.register(1)
     handler = Scripted(default=lambda w, _: Wait(reason="waits for paint", writes=toy.answered(w)))
-    async with shop.running(handler) as (_, ledger):
+    async with shop.running(handler, config=QUIET) as (controller, ledger):
         await ledger.until(lambda: ledger.outcomes["wait"] == 1)
         handler.scripts[1] = lambda w, _: Update(
             to=Shape(w.state, "dusted"), reason="dusted", quiet=True, writes=toy.answered(w)
         )
         await shop.ask(1)
+        controller.woken(toy.KIND, [1])
         await ledger.until(lambda: ledger.outcomes["update"] == 1)
         assert (await shop.outcome(1))["reason"] == "waits for paint"
         assert (await shop.widget(1))["payload"] == "dusted"
@@ -202,6 +203,7 @@ async def test_a_quiet_update_is_stored_and_leaves_what_the_last_run_said(shop: 
         handler.scripts.clear()
         await shop.db.advance(SECOND)
         await shop.ask(1)
+        controller.woken(toy.KIND, [1])
         await ledger.until(lambda: ledger.outcomes["wait"] == 2)
     after = await shop.pool.fetchval("SELECT at FROM farrier.outcomes WHERE kind = 'widget' AND id = 1")
     assert after == before, "it has been waiting since then"
