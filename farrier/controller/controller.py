@@ -105,6 +105,7 @@ class Controller:
     async def _manage(self) -> NoReturn:
         while True:
             more = failed = False
+            began = self._clock.monotonic()
             try:
                 more = await self._round()
             except (DatabaseUnreachable, TimeoutError) as error:
@@ -117,8 +118,10 @@ class Controller:
                 await self._give_up()
             if not more:
                 soon = _DRAINING if self._stopping else _SOON
-                due_in = soon if failed or self._stopping or self._own.id is None else RENEW_EVERY
-                await self._nudge.wait_seconds(due_in)
+                hurries = failed or self._stopping or self._own.id is None
+                # From one beginning to the next: observers count reads that are not far apart, however slow a round is.
+                left = RENEW_EVERY - (self._clock.monotonic() - began)
+                await self._nudge.wait_seconds(soon if hurries else max(left, _DRAINING))
 
     async def _round(self) -> bool:
         """Renew, look around, take and give back. Returns whether there is more to take at once."""
