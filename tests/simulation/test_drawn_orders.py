@@ -8,6 +8,9 @@ from tests.simulation.budget import Budget, Size
 from tests.simulation.search import walk
 from tests.simulation.world import World
 
+# An exhaustive search takes as long as the machine is slow.
+pytestmark = pytest.mark.timeout(900)
+
 SIZES = (
     Size(ids=(0, 1, 2), shards=2, processes=2),
     Size(ids=(0, 1, 2, 3, 4, 5), shards=4, processes=3),

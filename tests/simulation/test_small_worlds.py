@@ -14,6 +14,9 @@ from tests.simulation.database import Bug
 from tests.simulation.search import explore
 from tests.simulation.world import World
 
+# An exhaustive search takes as long as the machine is slow.
+pytestmark = pytest.mark.timeout(900)
+
 # Far above what any of these worlds has: a change that makes one endless is noticed.
 MOST = 300_000
 
