@@ -29,6 +29,8 @@ _log = structlog.stdlib.get_logger(__name__)
 AnyLoop = Loop[Any, Any, Any, Any]
 
 _CALL_SECONDS = 5.0
+# Of a server that fell silent: two tries while this process may act.
+_RENEW_SECONDS = 2.5
 _LIST_SECONDS = 60.0
 # Shards of one statement; a renewal is not to wait for the listing of a million resources, so a round takes no more
 # shards of a kind once it has listed so many resources.
@@ -131,7 +133,7 @@ class Controller:
         assert self._own.id is not None
         lags = {kind: self._loops[kind].lag() for kind in sorted(self._own.kinds)}
         sent_at = self._clock.monotonic()
-        with anyio.fail_after(_CALL_SECONDS):
+        with anyio.fail_after(_RENEW_SECONDS):
             seen = await self._controllers.renew(self._own.id, lags)
         if not self._is_same_server(seen):
             return False
