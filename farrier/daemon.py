@@ -163,10 +163,8 @@ class Daemon:
             return f"waiting for {self._waits_for}"
         if self._progress is None:
             return None
-        if (silence := self._progress.unanswered_for()) > _SILENCE:
-            return f"the database has not answered a renewal for {silence.total_seconds():.0f} s"
         if (silence := self._progress.uncommitted_for()) > _SILENCE:
-            return f"the database has committed nothing for {silence.total_seconds():.0f} s"
+            return f"the database has committed no renewal for {silence.total_seconds():.0f} s"
         return None
 
 

@@ -44,7 +44,7 @@ _URL_PASSWORD = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^/\s@]
 
 # What a line is about. A line with the same event and the same of these says the same again.
 _ABOUT = (
-    *("kind", "id", "node", "site", "machine", "lane", "task", "step", "url"),
+    *("kind", "id", "node", "site", "machine", "task", "step", "url"),
     *("service", "operation", "result", "label", "failure", "verdict"),
 )
 # Seconds. A trouble that lasts is told a dozen times an hour for each node: often enough to be

@@ -14,7 +14,7 @@ import farrier
 from farrier.errors import DatabaseUnreachable
 from farrier.io import session, statements
 from farrier.io.pool import Pool
-from farrier.model.controllers import Seen, Taken, Woken
+from farrier.model.controllers import ACT_FOR, Seen, Taken, Woken
 
 _JOIN = statements.load("loop/join")
 _RENEW = statements.load("loop/renew")
@@ -47,7 +47,7 @@ class PostgresControllers:
         await self._fetch(_EXPIRE, controller, renewals)
 
     async def take(self, controller: UUID, kind: str, shards: Sequence[int]) -> tuple[Taken, ...]:
-        records = await self._fetch(_TAKE, controller, kind, list(shards))
+        records = await self._fetch(_TAKE, controller, kind, list(shards), ACT_FOR)
         return tuple(Taken(*record) for record in records)
 
     async def give_back(

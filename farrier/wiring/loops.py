@@ -148,7 +148,7 @@ async def runtime(
             controller=controller,
             listener=listener,
             keeper=_keeper(config.history, database),
-            pulse=Pulse(PostgresPulse(database.pool), progress),
+            pulse=Pulse(PostgresPulse(database.pool)),
             progress=progress,
             deciders=Deciders(
                 nodes=node_handler,

@@ -19,49 +19,40 @@ from farrier.protocols import Clock
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# Readiness and the mending of times are late by as much; a commit of one row is nothing to any server.
+# The mending of times is late by as much; a commit of one row is nothing to any server.
 _PULSE_SECONDS = 2.0
 
 
 class Progress:
     """Whether the controller lives. A renewal that failed proves that it turns, one that succeeded that the database
-    answers, and a pulse that it commits."""
+    commits."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._tried = self._succeeded = self._committed = clock.monotonic()
+        self._tried = self._succeeded = clock.monotonic()
 
     def tried(self) -> None:
         """A renewal came back, whatever it said."""
         self._tried = self._clock.monotonic()
 
     def succeeded(self) -> None:
-        """The database answered a renewal."""
+        """The database committed a renewal."""
         self._succeeded = self._clock.monotonic()
-
-    def committed(self) -> None:
-        """The database committed."""
-        self._committed = self._clock.monotonic()
-
-    def uncommitted_for(self) -> timedelta:
-        """How long nothing is known to have been committed."""
-        return timedelta(seconds=self._clock.monotonic() - self._committed)
 
     def stalled_for(self) -> timedelta:
         """How long no renewal has come back."""
         return timedelta(seconds=self._clock.monotonic() - self._tried)
 
-    def unanswered_for(self) -> timedelta:
+    def uncommitted_for(self) -> timedelta:
         """How long no renewal has succeeded."""
         return timedelta(seconds=self._clock.monotonic() - self._succeeded)
 
 
 class Pulse:
-    """Commits a pulse every few seconds, and notes it; mends what was stored before the clock was set back."""
+    """Commits a pulse every few seconds; mends what was stored before the clock was set back."""
 
-    def __init__(self, pulse: PostgresPulse, progress: Progress) -> None:
+    def __init__(self, pulse: PostgresPulse) -> None:
         self._pulse = pulse
-        self._progress = progress
 
     async def run(self) -> None:
         """For ever: a database that does not commit now is asked again."""
@@ -71,7 +62,6 @@ class Pulse:
             except DatabaseUnreachable as error:
                 _log.warning("pulse.failed", error=str(error))
             else:
-                self._progress.committed()
                 if back is not None:
                     _log.warning("clock.mend_began", set_back_by=round(back.total_seconds(), 1))
             await anyio.sleep(_PULSE_SECONDS)

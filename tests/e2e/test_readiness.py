@@ -10,7 +10,7 @@ import anyio.to_thread
 import pytest
 
 from farrier.io.embedded import EmbeddedServer
-from tests.support import pg, proxy
+from tests.support import pg, proxy, standby
 from tests.support.process import Farrier, replica, until
 
 
@@ -36,15 +36,12 @@ async def test_it_is_unready_while_no_commit_succeeds_and_ready_again_afterwards
     server = EmbeddedServer(own_directory, settings=pg.FAST)
     await anyio.to_thread.run_sync(server.start)
     try:
-        async with pg.Server(server.dsn_of).database() as db, replica(db.dsn) as daemon, db.connect() as operator:
+        async with pg.Server(server.dsn_of).database() as db, replica(db.dsn) as daemon:
             await daemon.until("daemon.ready")
             await until(lambda: answers(daemon, 200))
-            await operator.execute("ALTER SYSTEM SET synchronous_standby_names = 'missing'")
-            await operator.execute("SELECT pg_reload_conf()")
-            await until(lambda: answers(daemon, 503))
-            assert "the database has committed nothing" in (await daemon.get("/readyz")).text
-            await operator.execute("ALTER SYSTEM RESET synchronous_standby_names")
-            await operator.execute("SELECT pg_reload_conf()")
+            async with standby.waiting_for_standbys(db, "missing"):
+                await until(lambda: answers(daemon, 503))
+                assert "the database has committed no renewal" in (await daemon.get("/readyz")).text
             await until(lambda: answers(daemon, 200))
     finally:
         await anyio.to_thread.run_sync(server.stop)

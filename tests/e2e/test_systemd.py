@@ -77,7 +77,7 @@ async def test_a_daemon_whose_renewals_hang_gives_them_up_and_tells_systemd(db: 
         await systemd.daemon.until("daemon.ready")
         async with blocker.transaction():
             await blocker.execute(NO_RENEWAL)
-            while not any("the database has not answered a renewal for" in said for said in systemd.heard):
+            while not any("the database has committed no renewal for" in said for said in systemd.heard):
                 await systemd.hears("WATCHDOG=1")
             await systemd.hears("WATCHDOG=1")
         await systemd.hears("STATUS=at work")
@@ -92,7 +92,7 @@ async def test_a_database_that_is_gone_is_no_reason_to_be_killed(db: pg.Database
             await systemd.hears("READY=1")
             gone.set()
             await systemd.daemon.until("renew.failed")
-            while not any("the database has not answered a renewal for" in said for said in systemd.heard):
+            while not any("the database has committed no renewal for" in said for said in systemd.heard):
                 await systemd.hears("WATCHDOG=1")
             await systemd.hears("WATCHDOG=1")
 

@@ -44,13 +44,13 @@ async def replicated(*, synchronous: bool = False) -> AsyncIterator[Pair]:
             async with pg.Server(primary.dsn_of).database() as db:
                 name = urlsplit(db.dsn).path.removeprefix("/")
                 with _standby_of(primary, Path(directory) / "standby") as standby:
-                    if synchronous:
-                        await _wait_for_standby(db)
                     second = pg.Database(standby.dsn_of(name))
-                    async with proxy.before(db.dsn) as first_way, proxy.before(second.dsn) as second_way:
+                    async with (
+                        waiting_for_standbys(db, "*" if synchronous else ""),
+                        proxy.before(db.dsn) as first_way,
+                        proxy.before(second.dsn) as second_way,
+                    ):
                         yield Pair(db, second, (first_way, second_way))
-                if synchronous:
-                    await _wait_for_standby(db, "")
         finally:
             await anyio.to_thread.run_sync(primary.stop)
 
@@ -71,8 +71,18 @@ def _standby_of(primary: EmbeddedServer, directory: Path) -> Iterator[EmbeddedSe
         standby.stop()
 
 
-async def _wait_for_standby(db: pg.Database, names: str = "*") -> None:
-    """Have commits wait for these standbys; a standby that was promoted waits for none."""
+@asynccontextmanager
+async def waiting_for_standbys(db: pg.Database, names: str) -> AsyncIterator[None]:
+    """Commits on the server of `db` wait for these standbys until the end of the block, however it ends: what closes
+    the database would wait, too."""
+    await _reload(db, f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
+    try:
+        yield
+    finally:
+        await _reload(db, "ALTER SYSTEM RESET synchronous_standby_names")
+
+
+async def _reload(db: pg.Database, setting: str) -> None:
     async with db.connect() as conn:
-        await conn.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
+        await conn.execute(setting)
         await conn.execute("SELECT pg_reload_conf()")

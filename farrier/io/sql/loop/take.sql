@@ -1,10 +1,10 @@
 -- Takes shards of one kind whose owner gave them back, is gone or was declared dead, and passes over those that a transaction of
--- their owner has locked. A shard that was not given back is unrecovered up to when its owner may have acted: six seconds after
+-- their owner has locked. A shard that was not given back is unrecovered up to when its owner may have acted: $4 seconds after
 -- its last renewal.
 WITH free AS MATERIALIZED (
     SELECT s.shard,
            CASE WHEN s.owner IS NULL OR s.owner = $1 THEN s.unrecovered
-                ELSE greatest(s.unrecovered, coalesce(c.renewed_at + interval '6 seconds', farrier.now())) END AS unrecovered
+                ELSE greatest(s.unrecovered, coalesce(c.renewed_at + $4::float8 * interval '1 second', farrier.now())) END AS unrecovered
       FROM farrier.shards s LEFT JOIN farrier.controllers c ON c.id = s.owner
      WHERE s.kind = $2 AND s.shard = ANY ($3::smallint[]) AND (s.owner = $1 OR c.id IS NULL OR c.expired)
      ORDER BY s.shard
