@@ -3642,6 +3642,18 @@ BEGIN
            || CASE WHEN to_regprocedure(adds || '(bigint)') IS NULL THEN '' ELSE format(' || coalesce(%s(r.id), ''{}'')', adds) END;
 END $$;
 
+-- Enqueues a new resource, and records its first state in history, with the request and the requester
+-- that validate_resource_intent has set. AFTER INSERT trigger on the table of every kind; the argument is the kind.
+CREATE OR REPLACE FUNCTION farrier.enqueue_resource() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    PERFORM enqueue(TG_ARGV[0], NEW.id);
+    PERFORM record_beginning(TG_ARGV[0], NEW.id, NEW.version, 'state', NEW.state,
+        coalesce('intent ' || nullif(current_setting('farrier.created_for', true), ''), 'created'),
+        'created by ' || coalesce(nullif(current_setting('farrier.created_by', true), ''), session_user));
+    RETURN NULL;
+END $$;
+
 -- Refuses a change of state that the kind has no edge for (FR409), and ends a resource that enters a terminal state: sets
 -- ended_at and gives its numbers back. BEFORE UPDATE trigger on the table of every kind; the argument is the kind.
 CREATE OR REPLACE FUNCTION farrier.enter_state() RETURNS trigger
@@ -3699,7 +3711,7 @@ BEGIN
             RAISE EXCEPTION 'resources of kind % have not ended: % in all, such as %', of_kind, living.n, living.first
                 USING ERRCODE = 'FR409', HINT = 'Delete them first, and let the daemon end them; then the kind may go.';
         END IF;
-        FOREACH hook IN ARRAY ARRAY['begin_resource', 'schedule_resource', 'enter_state'] LOOP
+        FOREACH hook IN ARRAY ARRAY['begin_resource', 'enqueue_resource', 'enter_state'] LOOP
             EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', hook, relation);
         END LOOP;
     END IF;
@@ -3834,7 +3846,7 @@ BEGIN
                     WHERE i.indrelid = relation AND c.relname = name_index(kind) AND i.indisunique) THEN
         EXECUTE format('CREATE UNIQUE INDEX %I ON %s (name) WHERE ended_at IS NULL', name_index(kind), relation);
     END IF;
-    FOR one IN SELECT w.* FROM (VALUES ('begin_resource', 'BEFORE INSERT', ''), ('schedule_resource', 'AFTER INSERT', ''),
+    FOR one IN SELECT w.* FROM (VALUES ('begin_resource', 'BEFORE INSERT', ''), ('enqueue_resource', 'AFTER INSERT', ''),
                                        ('enter_state', 'BEFORE UPDATE', 'WHEN (OLD.state <> NEW.state)')) w (name, at, condition)
                 WHERE NOT EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = relation AND t.tgname = w.name
                                      AND t.tgfoid = to_regproc('farrier.' || w.name)) LOOP
@@ -3889,18 +3901,6 @@ BEGIN
         EXECUTE format('SELECT r.name FROM %s r WHERE r.id = $1', found_relation) INTO found_name USING id;
     END IF;
     RETURN found_name;
-END $$;
-
--- Enqueues a new resource, and records its first state in history, with the request and the requester
--- that validate_resource_intent has set. AFTER INSERT trigger on the table of every kind; the argument is the kind.
-CREATE OR REPLACE FUNCTION farrier.schedule_resource() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
-BEGIN
-    PERFORM enqueue(TG_ARGV[0], NEW.id);
-    PERFORM record_beginning(TG_ARGV[0], NEW.id, NEW.version, 'state', NEW.state,
-        coalesce('intent ' || nullif(current_setting('farrier.created_for', true), ''), 'created'),
-        'created by ' || coalesce(nullif(current_setting('farrier.created_by', true), ''), session_user));
-    RETURN NULL;
 END $$;
 
 -- Returns resources of a kind as JSON for display, in the order of name and id: at most `most` of them, after the key
@@ -4094,7 +4094,7 @@ BEGIN
         END IF;
     END IF;
     IF NEW.action = 'create' THEN
-        -- schedule_resource, a trigger, records them in the first row of the resource's history.
+        -- enqueue_resource, a trigger, records them in the first row of the resource's history.
         PERFORM set_config('farrier.created_for', NEW.id::text, true), set_config('farrier.created_by', coalesce(NEW.requested_by, ''), true);
         NEW.resource_id := create_resource(NEW.kind, NEW.resource, NEW.params);
         PERFORM set_config('farrier.created_for', '', true), set_config('farrier.created_by', '', true);

@@ -68,6 +68,7 @@ class Controller:
         self._resync: dict[str, int] = dict.fromkeys(self._loops, 0)
         self._resynced_at = host.clock.monotonic()
         self._closing: dict[Shard, float] = {}  # since when
+        self._rounds = anyio.Lock()
         self._stopping = False
 
     @property
@@ -101,7 +102,9 @@ class Controller:
                 await stop.wait()
                 self._stopping = True
                 self._nudge.set("stop")
-            managing.cancel_scope.cancel()
+            # Of a statement that is torn, nothing would be known: its shards would be orphans.
+            async with self._rounds:
+                managing.cancel_scope.cancel()
         await self._leave()
 
     async def _manage(self) -> NoReturn:
@@ -109,7 +112,8 @@ class Controller:
             more = failed = False
             began = self._clock.monotonic()
             try:
-                more = await self._round()
+                async with self._rounds:
+                    more = await self._round()
             except (DatabaseUnreachable, TimeoutError) as error:
                 failed = True
                 _log.warning("renew.failed", error=str(error))
@@ -361,6 +365,8 @@ class Controller:
                 self._floor = "0"
                 continue
             self._floor = found.floor
+            for loop in self._loops.values():
+                loop.timed(found.now)
             for kind, wakes in found.wakes.items():
                 self._loops[kind].polled(wakes)
 

@@ -133,6 +133,10 @@ class Loop(Generic[R, S, W, V]):
         self._to_load.set()
         self._steps.woken()
 
+    def timed(self, now: datetime) -> None:
+        """This is the database's time."""
+        self._time = self._clock.monotonic(), now
+
     def woken_all(self) -> None:
         """Nothing is known of what happened meanwhile."""
         self.agenda.woken_all()

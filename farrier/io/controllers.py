@@ -70,10 +70,11 @@ class PostgresControllers:
     async def poll(self, kinds: Sequence[str], floor: str) -> Woken:
         records = await self._fetch(_POLL, list(kinds), floor)
         wakes: dict[str, dict[int, set[UUID]]] = defaultdict(lambda: defaultdict(set))
-        for _, kind, resource, wake in records:
+        for _, _, kind, resource, wake in records:
             if kind is not None:
                 wakes[kind][resource].add(wake)
-        return Woken(records[0][0], wakes)
+        floor, now, *_ = records[0]
+        return Woken(floor, now, wakes)
 
     async def _fetch(self, sql: str, *arguments: Any) -> list[asyncpg.Record]:
         try:

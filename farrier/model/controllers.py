@@ -12,7 +12,7 @@ SHARDS = 64
 """Of each kind; `farrier.shard_of` and `farrier.make_shards` say the same."""
 
 ACT_FOR = 6.0
-"""A controller acts for so many seconds after it sent its last successful renewal; `loop/take.sql` says the same."""
+"""A controller acts for so many seconds after it sent its last successful renewal."""
 
 Shard: TypeAlias = tuple[str, int]  # kind, number
 
@@ -67,7 +67,8 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class Woken(msgspec.Struct, frozen=True):
-    """Wakes that a poll found, by kind and resource, and where the next poll begins."""
+    """Wakes that a poll found, by kind and resource, where the next poll begins, and the database's time."""
 
     floor: str
+    now: datetime
     wakes: dict[str, dict[int, set[UUID]]]

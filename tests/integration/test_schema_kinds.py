@@ -82,7 +82,7 @@ async def test_a_kind_keeps_its_triggers_and_rights(conn: Connection, after: Sch
         "enter_state",
         "hold_none",
         "look",
-        "schedule_resource",
+        "enqueue_resource",
         "take_slot",
     ]
     assert await migrate.migrate(conn, schema=after, after=catalog.sync)

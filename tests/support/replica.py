@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from uuid import UUID
@@ -19,33 +19,54 @@ from farrier.controller.ownership import RENEW_EVERY, Ownership
 from farrier.errors import DatabaseUnreachable
 from farrier.io.controllers import PostgresControllers
 from farrier.io.pool import Pool
-from farrier.model.controllers import Seen
+from farrier.model.controllers import Seen, Woken
 from tests.support import toy
 from tests.support.clock import HandClock
 from tests.support.loop import BRISK, PATIENCE, Ledger, Shop, WidgetIO, WidgetLoop
 
 
 class Rounds(PostgresControllers):
-    """The rows of controllers, by way of which a test sees rounds begin, and cuts a controller off."""
+    """The rows of controllers, by way of which a test sees rounds and polls, cuts a controller off, and holds up what
+    it gives back."""
 
     def __init__(self, connections: Pool) -> None:
         super().__init__(connections)
         self.cut_off = False
-        self.begun = 0
+        self.begun = self.polled = 0
+        self.gives_back, self.may_give_back = anyio.Event(), anyio.Event()
+        self.may_give_back.set()
         self._changed = anyio.Event()
 
     @override
     async def renew(self, controller: UUID, lags: Mapping[str, float]) -> Seen:
         self.begun += 1
-        self._changed.set()
-        self._changed = anyio.Event()
+        self._tell()
         if self.cut_off:
             raise DatabaseUnreachable("the test", "cut off")
         return await super().renew(controller, lags)
 
+    @override
+    async def give_back(
+        self, controller: UUID, kind: str, shards: Mapping[int, int], unrecovered: Collection[int] = ()
+    ) -> None:
+        self.gives_back.set()
+        await self.may_give_back.wait()
+        await super().give_back(controller, kind, shards, unrecovered)
+
+    @override
+    async def poll(self, kinds: Sequence[str], floor: str) -> Woken:
+        found = await super().poll(kinds, floor)
+        self.polled += 1
+        self._tell()
+        return found
+
     async def next(self) -> None:
-        """Until the next round begins."""
+        """Until the next round begins, or the next poll has ended."""
         await self._changed.wait()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
 
 
 class Replica:
@@ -107,6 +128,14 @@ class Replica:
         with anyio.fail_after(PATIENCE):
             while self.rounds.begun < before + 2:
                 self.controller.woken("shards", None)
+                await self.rounds.next()
+
+    async def poll(self) -> None:
+        """Return once a whole poll was made that began after this call."""
+        before = self.rounds.polled
+        with anyio.fail_after(PATIENCE):
+            while self.rounds.polled < before + 2:
+                self.controller.heard_nothing()
                 await self.rounds.next()
 
     async def pass_seconds(self, seconds: float) -> None:

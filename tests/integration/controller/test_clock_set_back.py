@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
+from typing_extensions import override
 
 from tests.support.loop import QUIET, Shop
 from tests.support.replica import Replica, at_work
+from tests.support.toy import Decided, Scripted, Widget
 
 WIDGETS = range(1, 6)
 
@@ -25,6 +27,34 @@ async def test_a_clock_that_is_moved_stops_no_sweep_and_begins_none(shop: Shop, 
         await replica.pass_seconds(14)
         await replica.ledger.until(lambda: outcomes.total() == 2 * len(WIDGETS))
     assert sorted(order[len(WIDGETS) :]) == list(WIDGETS)
+
+
+class Dated(Scripted):
+    """Records at what time it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times: list[datetime] = []
+
+    @override
+    def handle(self, resource: Widget, now: datetime) -> Decided:
+        self.times.append(now)
+        return super().handle(resource, now)
+
+
+async def test_a_clock_that_is_set_ahead_is_known_to_the_next_run_over_memory(shop: Shop) -> None:
+    await shop.register(1)
+    handler = Dated()
+    replica = Replica(shop, handler, config=QUIET)
+    async with at_work(replica):
+        for runs in (1, 2):  # the second loads the outcome of the first
+            await replica.ledger.until(lambda runs=runs: replica.ledger.outcomes.total() == runs)
+            await replica.pass_seconds(34 * (runs == 1))
+        await shop.db.advance(timedelta(hours=1))
+        await replica.poll()
+        await replica.pass_seconds(34)
+        await replica.ledger.until(lambda: replica.ledger.outcomes.total() == 3)
+    assert handler.times[-1] - handler.times[0] >= timedelta(hours=1)
 
 
 async def test_an_outcome_waits_no_longer_when_the_clock_was_set_back(shop: Shop) -> None:

@@ -3,7 +3,7 @@ owner of a shard left."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 import anyio
@@ -48,6 +48,12 @@ async def until_shared(*replicas: Replica, sizes: list[int]) -> None:
     assert len(held) == len(set(held))
 
 
+async def until_logged(logs: Sequence[Mapping[str, object]], event: str) -> None:
+    with anyio.fail_after(PATIENCE):
+        while event not in [each["event"] for each in logs]:
+            await anyio.lowlevel.checkpoint()
+
+
 async def unrecovered(shop: Shop) -> int:
     count: int = await shop.pool.fetchval(
         "SELECT count(*) FROM farrier.shards WHERE kind = 'widget' AND unrecovered IS NOT NULL"
@@ -82,6 +88,27 @@ async def test_a_controller_that_stops_gives_all_back_and_another_takes_over_at_
         await second.ledger.until(lambda: set(handler.order) >= set(range(1, 101)))
         assert handler.recovered == {}
         assert await shop.pool.fetchval("SELECT count(*) FROM farrier.controllers") == 1
+
+
+async def test_a_controller_whose_work_ends_while_it_gives_back_leaves_no_orphan(shop: Shop) -> None:
+    await shop.register(*range(1, 101))
+    handler = Careful()
+    first, second = Replica(shop), Replica(shop, handler)
+    async with at_work(first) as group:
+        first.rounds.may_give_back = anyio.Event()
+        await second.start(group)
+        first.controller.woken("shards", None)
+        await first.rounds.gives_back.wait()
+        with capture_logs() as logs:
+            group.start_soon(first.stop)
+            await until_logged(logs, "drain.done")
+        first.rounds.may_give_back.set()
+        await first.stop()
+        await second.round()
+        await second.ledger.until(lambda: set(handler.order) >= set(range(1, 101)))
+        assert second.shards == ALL
+        assert handler.recovered == {}
+        await second.stop()
 
 
 async def test_a_controller_that_does_not_renew_is_declared_dead_after_ten_seconds_of_sight(shop: Shop) -> None:

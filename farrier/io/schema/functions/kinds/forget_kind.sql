@@ -16,7 +16,7 @@ BEGIN
             RAISE EXCEPTION 'resources of kind % have not ended: % in all, such as %', of_kind, living.n, living.first
                 USING ERRCODE = 'FR409', HINT = 'Delete them first, and let the daemon end them; then the kind may go.';
         END IF;
-        FOREACH hook IN ARRAY ARRAY['begin_resource', 'schedule_resource', 'enter_state'] LOOP
+        FOREACH hook IN ARRAY ARRAY['begin_resource', 'enqueue_resource', 'enter_state'] LOOP
             EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', hook, relation);
         END LOOP;
     END IF;

@@ -42,7 +42,7 @@ BEGIN
                     WHERE i.indrelid = relation AND c.relname = name_index(kind) AND i.indisunique) THEN
         EXECUTE format('CREATE UNIQUE INDEX %I ON %s (name) WHERE ended_at IS NULL', name_index(kind), relation);
     END IF;
-    FOR one IN SELECT w.* FROM (VALUES ('begin_resource', 'BEFORE INSERT', ''), ('schedule_resource', 'AFTER INSERT', ''),
+    FOR one IN SELECT w.* FROM (VALUES ('begin_resource', 'BEFORE INSERT', ''), ('enqueue_resource', 'AFTER INSERT', ''),
                                        ('enter_state', 'BEFORE UPDATE', 'WHEN (OLD.state <> NEW.state)')) w (name, at, condition)
                 WHERE NOT EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = relation AND t.tgname = w.name
                                      AND t.tgfoid = to_regproc('farrier.' || w.name)) LOOP
