@@ -1366,8 +1366,8 @@ END $$;
 
 -- Mends the rows of a kind that have these ids, with the workflows that runs of nodes write; changes and wrong are expressions of
 -- mendable. Increments the version of each row that it changes or whose run is under way: that run was decided on the old time,
--- so its commit is a conflict and it is decided again. Enqueues these rows, because a controller has their old times in memory.
--- Locks the rows in the order of ids. Called by mend.
+-- so its commit is a conflict and it is decided again. Enqueues all of them: a controller has their old times in memory, also those
+-- of tables that were mended before. Locks the rows in the order of ids. Called by mend.
 CREATE OR REPLACE FUNCTION farrier.mend_rows(of_kind text, relation regclass, ids bigint[], changes text, wrong text, now timestamptz, back interval) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1388,16 +1388,15 @@ BEGIN
             anew := anew || more;
         END LOOP;
     END IF;
-    EXECUTE format('WITH mended AS (UPDATE %s SET version = version + 1, %s WHERE id = ANY ($3) AND (%s OR id = ANY ($4)) RETURNING id)
-                    SELECT array_agg(id) FROM mended', relation, changes, wrong)
-       INTO more USING $6, back, ids, anew;
-    PERFORM enqueue(of_kind, m.id) FROM unnest(more) m (id) WHERE is_living(of_kind, m.id);
+    EXECUTE format('UPDATE %s SET version = version + 1, %s WHERE id = ANY ($3) AND (%s OR id = ANY ($4))', relation, changes, wrong)
+      USING $6, back, ids, anew;
+    PERFORM enqueue(of_kind, m.id) FROM unnest(ids) m (id) WHERE is_living(of_kind, m.id);
 END $$;
 
 -- Returns the tables whose times mend corrects, in the order of place, each with the assignments (changes) and the condition
 -- (wrong) that do it; in both, $1 is now, $2 the length of the setback, $3 the transaction that recorded it. Tables of kinds come
--- first and have kind set: a run writes their rows as it read them, so these also need a new version. Rows of other tables are
--- written by statements that read the time themselves. Left out are history, which keeps the times that it was written with;
+-- last and have kind set: a run writes their rows as it read them, so these also need a new version, and a run reads rows of other
+-- tables, so these are mended before it is enqueued. Rows of other tables are written by statements that read the time themselves. Left out are history, which keeps the times that it was written with;
 -- wakes, whose times nothing is decided on; records of the schema, which hold the server's time; and JSON whose content other
 -- programs wrote.
 CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclass, OUT kind text, OUT changes text, OUT wrong text) RETURNS SETOF record
@@ -1428,7 +1427,7 @@ CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclas
                     ELSE format('(%1$I > $1 AND isfinite(%1$I)%2$s)', x.attname, CASE WHEN x.of_the_future THEN x.if_older ELSE '' END) END AS wrong
           FROM columns x
     )
-    SELECT CASE WHEN e.kind IS NULL THEN '2 ' ELSE '1 ' END || e.oid::regclass::text, e.oid::regclass, e.kind,
+    SELECT CASE WHEN e.kind IS NULL THEN '1 ' ELSE '2 ' END || e.oid::regclass::text, e.oid::regclass, e.kind,
            string_agg(format('%I = %s', e.attname, e.becomes), ', ' ORDER BY e.attname),
            string_agg(e.wrong, ' OR ' ORDER BY e.attname)
       FROM each e GROUP BY e.oid, e.kind

@@ -148,7 +148,7 @@ async def test_what_is_known_of_a_bmc_ages_again_and_its_logins_stay_apart(db: p
     assert logins[0]["age"] - logins[1]["age"] == timedelta(seconds=5)
 
 
-async def test_only_rows_that_change_or_have_a_step_under_way_are_decided_anew_and_are_woken(db: pg.Database) -> None:
+async def test_rows_that_change_or_have_a_step_under_way_are_decided_anew_and_all_are_woken(db: pg.Database) -> None:
     async with db.connect() as conn:
         for name in ("recent", "acting", "old"):
             await conn.execute("SELECT farrier.register_node($1)", name)
@@ -170,7 +170,23 @@ async def test_only_rows_that_change_or_have_a_step_under_way_are_decided_anew_a
             "SELECT array_agg(DISTINCT n.name ORDER BY n.name) FROM farrier.wakes w"
             "  JOIN farrier.nodes n ON n.id = w.resource AND w.kind = 'node'"
         )
-        assert anew == woken == ["acting", "recent"]
+        assert anew == ["acting", "recent"]
+        assert woken == ["acting", "old", "recent"]
+
+
+async def test_a_node_is_woken_after_all_that_it_is_decided_on_is_mended(db: pg.Database) -> None:
+    async with db.connect() as conn, db.pool(1) as connections:
+        pulse = PostgresPulse(connections)
+        await pulse.beat()
+        key = await enrolled(conn, "gpu-1")
+        await conn.execute(HEARTBEAT, "gpu-1", WELL, key)
+        await conn.execute("DELETE FROM farrier.wakes")
+        await db.advance(-BACK)
+        await pulse.beat()
+        assert "node_agents.last_heartbeat_at" in await in_the_future(conn)
+        while not await conn.fetchval("SELECT count(*) FROM farrier.wakes WHERE kind = 'node'"):
+            assert (await pulse.mend()).more
+        assert await in_the_future(conn) == []
 
 
 async def test_a_pulse_waits_for_no_row_and_the_mend_goes_on_in_batches_where_another_process_left_it(

@@ -79,10 +79,10 @@ async def test_a_kind_keeps_its_triggers_and_rights(conn: Connection, after: Sch
     triggers, rights = await conn.fetch(TRIGGERS), await conn.fetch(RIGHTS)
     assert [row["tgname"] for row in triggers] == [
         "begin_resource",
+        "enqueue_resource",
         "enter_state",
         "hold_none",
         "look",
-        "enqueue_resource",
         "take_slot",
     ]
     assert await migrate.migrate(conn, schema=after, after=catalog.sync)

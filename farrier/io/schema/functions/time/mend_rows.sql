@@ -1,7 +1,7 @@
 -- Mends the rows of a kind that have these ids, with the workflows that runs of nodes write; changes and wrong are expressions of
 -- mendable. Increments the version of each row that it changes or whose run is under way: that run was decided on the old time,
--- so its commit is a conflict and it is decided again. Enqueues these rows, because a controller has their old times in memory.
--- Locks the rows in the order of ids. Called by mend.
+-- so its commit is a conflict and it is decided again. Enqueues all of them: a controller has their old times in memory, also those
+-- of tables that were mended before. Locks the rows in the order of ids. Called by mend.
 CREATE OR REPLACE FUNCTION farrier.mend_rows(of_kind text, relation regclass, ids bigint[], changes text, wrong text, now timestamptz, back interval) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -22,8 +22,7 @@ BEGIN
             anew := anew || more;
         END LOOP;
     END IF;
-    EXECUTE format('WITH mended AS (UPDATE %s SET version = version + 1, %s WHERE id = ANY ($3) AND (%s OR id = ANY ($4)) RETURNING id)
-                    SELECT array_agg(id) FROM mended', relation, changes, wrong)
-       INTO more USING $6, back, ids, anew;
-    PERFORM enqueue(of_kind, m.id) FROM unnest(more) m (id) WHERE is_living(of_kind, m.id);
+    EXECUTE format('UPDATE %s SET version = version + 1, %s WHERE id = ANY ($3) AND (%s OR id = ANY ($4))', relation, changes, wrong)
+      USING $6, back, ids, anew;
+    PERFORM enqueue(of_kind, m.id) FROM unnest(ids) m (id) WHERE is_living(of_kind, m.id);
 END $$;

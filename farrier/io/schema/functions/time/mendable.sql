@@ -1,7 +1,7 @@
 -- Returns the tables whose times mend corrects, in the order of place, each with the assignments (changes) and the condition
 -- (wrong) that do it; in both, $1 is now, $2 the length of the setback, $3 the transaction that recorded it. Tables of kinds come
--- first and have kind set: a run writes their rows as it read them, so these also need a new version. Rows of other tables are
--- written by statements that read the time themselves. Left out are history, which keeps the times that it was written with;
+-- last and have kind set: a run writes their rows as it read them, so these also need a new version, and a run reads rows of other
+-- tables, so these are mended before it is enqueued. Rows of other tables are written by statements that read the time themselves. Left out are history, which keeps the times that it was written with;
 -- wakes, whose times nothing is decided on; records of the schema, which hold the server's time; and JSON whose content other
 -- programs wrote.
 CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclass, OUT kind text, OUT changes text, OUT wrong text) RETURNS SETOF record
@@ -32,7 +32,7 @@ CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclas
                     ELSE format('(%1$I > $1 AND isfinite(%1$I)%2$s)', x.attname, CASE WHEN x.of_the_future THEN x.if_older ELSE '' END) END AS wrong
           FROM columns x
     )
-    SELECT CASE WHEN e.kind IS NULL THEN '2 ' ELSE '1 ' END || e.oid::regclass::text, e.oid::regclass, e.kind,
+    SELECT CASE WHEN e.kind IS NULL THEN '1 ' ELSE '2 ' END || e.oid::regclass::text, e.oid::regclass, e.kind,
            string_agg(format('%I = %s', e.attname, e.becomes), ', ' ORDER BY e.attname),
            string_agg(e.wrong, ' OR ' ORDER BY e.attname)
       FROM each e GROUP BY e.oid, e.kind
