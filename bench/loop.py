@@ -26,6 +26,7 @@ from farrier.controller.loop import Loop
 from farrier.controller.ownership import Ownership
 from farrier.enqueuer.listener import Listener
 from farrier.handlers.node import NODE_KIND, NodeHandler, NodeServices
+from farrier.io import catalog
 from farrier.io.controllers import PostgresControllers
 from farrier.io.identities import PostgresIdentities
 from farrier.io.node import NodeRows
@@ -140,6 +141,8 @@ async def running(
 ) -> AsyncIterator[Work]:
     """A controller at work on the ground's nodes; drained at the end of the block."""
     memory.settle()
+    async with ground.pool.acquire() as conn:
+        await catalog.set_settings(conn, _NODES)
     tally, handler, stop = Tally(), NodeHandler(_NODES), anyio.Event()
     host = Host(config=config, sink=tally, clock=MonotonicClock(), ownership=Ownership(()))
     services = NodeServices(Unplugged(), _no_credentials(), Unconnected(), PostgresIdentities(ground.pool))

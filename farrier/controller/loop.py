@@ -81,7 +81,7 @@ class Loop(Generic[R, S, W, V]):
             kind, handler, Assessor(kind, config), services=services, max_handling_time=config.max_handling_time
         )
         self._steps: Steps[R, S, W, V] = Steps(
-            io, self.agenda, self._attempt, host, kind=kind.name, commit=self._hand_over
+            io, self.agenda, self._attempt, host, kind=kind.name, commit=self._step_ended
         )
         self._versions: dict[int, tuple[Entry[R], Run[R, S, W]]] = {}  # of runs whose commit is unknown
         self._to_load = anyio.Event()
@@ -277,6 +277,7 @@ class Loop(Generic[R, S, W, V]):
             for entry in chosen:
                 self._run_fresh(entry, planned)
             await anyio.lowlevel.checkpoint()
+        self._to_commit.set()  # only now: what is loaded together is committed together
         if planned:
             await self._steps.begin(tasks, planned)
 
@@ -327,6 +328,10 @@ class Loop(Generic[R, S, W, V]):
 
     # --- what runs led to
 
+    def _step_ended(self, entry: Entry[R], run: Run[R, S, W]) -> None:
+        self._hand_over(entry, run)
+        self._to_commit.set()
+
     def _hand_over(self, entry: Entry[R], run: Run[R, S, W]) -> None:
         """A run came to an end: what it says is committed, if it says anything new."""
         if entry.marked and not run.finished.acted:  # the mark goes with this commit
@@ -340,13 +345,11 @@ class Loop(Generic[R, S, W, V]):
             self._publisher.publish([run], {finished.id: _RESTED})
         elif self.agenda.commits(entry):
             self._finished.append((entry, msgspec.structs.replace(run, due_at=due_at)))
-            self._to_commit.set()
 
     def _consume(self, wakes: Mapping[int, Sequence[UUID]]) -> None:
         for id_, seen in wakes.items():
             if seen:
                 self._seen[id_] = (*self._seen.get(id_, ()), *seen)
-                self._to_commit.set()
 
     async def _commit(self, tasks: TaskGroup) -> NoReturn:
         """Commit what runs led to, for ever: all that waits goes into one commit."""

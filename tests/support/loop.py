@@ -37,7 +37,8 @@ WidgetLoop: TypeAlias = Loop[toy.Widget, toy.Shape, toy.Answer, object]
 # Long enough for a busy machine, and never reached by a test that passes.
 PATIENCE = 20.0
 # Nothing notifies in most tests: the poll does it.
-BRISK = ControllerConfig(poll_interval=timedelta(milliseconds=20), drain_timeout=timedelta(seconds=5))
+# A poll that comes between a load and its commit wakes for nothing: not so often that tests meet it.
+BRISK = ControllerConfig(poll_interval=timedelta(milliseconds=200), drain_timeout=timedelta(seconds=5))
 
 # The ids of wakes that nothing announces are not looked for: a test says what is heard.
 QUIET = msgspec.structs.replace(BRISK, poll_interval=timedelta(hours=1))

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from farrier.model.measures import Sample
 from farrier.model.outcome import DoNothing, Outcome, Step, Transition, Wait
-from tests.support.loop import Shop
+from tests.support.loop import QUIET, Shop
 from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget, answered
 
 PAINT = Sample("paint", {"colour": "red"}, 3)
@@ -20,7 +20,7 @@ def paint(widget: Widget, _now: datetime) -> Decided:
 
 async def test_a_run_that_is_committed_counts_its_samples(shop: Shop) -> None:
     await shop.register(1, 2)
-    async with shop.running(Scripted(default=paint)) as (_, ledger):
+    async with shop.running(Scripted(default=paint), config=QUIET) as (_, ledger):
         await ledger.until(lambda: ledger.outcomes["do_nothing"] == 2)
     assert ledger.samples == [PAINT, PAINT]
 
@@ -28,7 +28,7 @@ async def test_a_run_that_is_committed_counts_its_samples(shop: Shop) -> None:
 async def test_a_run_that_stays_counts_its_samples_too(shop: Shop) -> None:
     await shop.register(1)
     waits: Decided = Wait(reason="it dries", samples=(PAINT,))
-    async with shop.running(Scripted(default=lambda _widget, _now: waits)) as (_, ledger):
+    async with shop.running(Scripted(default=lambda _widget, _now: waits), config=QUIET) as (_, ledger):
         await ledger.until(lambda: ledger.outcomes["wait"] == 1)
     assert ledger.samples == [PAINT]
 
@@ -49,7 +49,7 @@ async def test_a_run_that_does_not_win_its_commit_counts_nothing(shop: Shop) -> 
             return Step(name="paint", act=act, deadline=timedelta(seconds=30), reads_only=False)
         return paint(widget, now)
 
-    async with shop.running(Scripted(default=handle)) as (_, ledger):
+    async with shop.running(Scripted(default=handle), config=QUIET) as (_, ledger):
         await ledger.until(lambda: ledger.outcomes["do_nothing"] == 1)
     assert (decided, ledger.verdicts, ledger.samples) == (2, ["conflict"], [PAINT])
 
@@ -57,6 +57,6 @@ async def test_a_run_that_does_not_win_its_commit_counts_nothing(shop: Shop) -> 
 async def test_samples_that_are_none_cost_the_run(shop: Shop) -> None:
     await shop.register(1)
     wrong: Decided = Wait(reason="it dries", samples=PAINT)  # type: ignore[arg-type] # the comma was forgotten
-    async with shop.running(Scripted(default=lambda _widget, _now: wrong)) as (_, ledger):
+    async with shop.running(Scripted(default=lambda _widget, _now: wrong), config=QUIET) as (_, ledger):
         await ledger.until(lambda: bool(ledger.errors))
     assert (ledger.errors, ledger.samples) == (["garbage"], [])
