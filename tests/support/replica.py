@@ -8,6 +8,7 @@ from datetime import timedelta
 from uuid import UUID
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
 from typing_extensions import override
 
@@ -26,13 +27,15 @@ from tests.support.loop import BRISK, PATIENCE, Ledger, Shop, WidgetIO, WidgetLo
 
 
 class Rounds(PostgresControllers):
-    """The rows of controllers, by way of which a test sees rounds and polls, cuts a controller off, and holds up what
-    it gives back."""
+    """The rows of controllers, by way of which a test sees rounds and polls, cuts a controller off, holds up what it
+    gives back, and says that the server was restarted or a standby promoted."""
 
     def __init__(self, connections: Pool) -> None:
         super().__init__(connections)
         self.cut_off = False
-        self.begun = self.polled = 0
+        self.begun = self.restarts = 0
+        self.timeline: str | None = None
+        self.floors: list[str] = []
         self.gives_back, self.may_give_back = anyio.Event(), anyio.Event()
         self.may_give_back.set()
         self._changed = anyio.Event()
@@ -43,7 +46,9 @@ class Rounds(PostgresControllers):
         self._tell()
         if self.cut_off:
             raise DatabaseUnreachable("the test", "cut off")
-        return await super().renew(controller, lags)
+        seen = await super().renew(controller, lags)
+        timeline = self.timeline or seen.timeline
+        return msgspec.structs.replace(seen, started=seen.started + self.restarts, timeline=timeline)
 
     @override
     async def give_back(
@@ -56,7 +61,7 @@ class Rounds(PostgresControllers):
     @override
     async def poll(self, kinds: Sequence[str], floor: str) -> Woken:
         found = await super().poll(kinds, floor)
-        self.polled += 1
+        self.floors.append(floor)
         self._tell()
         return found
 
@@ -132,9 +137,9 @@ class Replica:
 
     async def poll(self) -> None:
         """Return once a whole poll was made that began after this call."""
-        before = self.rounds.polled
+        before = len(self.rounds.floors)
         with anyio.fail_after(PATIENCE):
-            while self.rounds.polled < before + 2:
+            while len(self.rounds.floors) < before + 2:
                 self.controller.heard_nothing()
                 await self.rounds.next()
 

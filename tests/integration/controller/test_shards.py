@@ -69,6 +69,29 @@ async def test_two_controllers_own_half_each_and_a_third_gets_its_share_from_bot
         await until_shared(first, second, third, sizes=[20, 22, 22])
 
 
+async def test_after_a_promotion_a_controller_owns_nothing_for_seven_seconds_and_joins_anew(shop: Shop) -> None:
+    await shop.register(1)
+    handler = Careful()
+    replica = Replica(shop, handler)
+    async with at_work(replica):
+        await replica.ledger.until(lambda: replica.ledger.outcomes["do_nothing"] == 1)
+        before = replica.id
+        replica.rounds.timeline = "FFFFFFFF"
+        with capture_logs() as logs:
+            replica.controller.woken("shards", None)
+            await until_logged(logs, "database.promoted")
+        assert (replica.own.id, replica.shards) == (None, set())
+        replica.clock.advance(timedelta(seconds=6))
+        with capture_logs() as logs:
+            replica.controller.woken("shards", None)
+            await anyio.wait_all_tasks_blocked()
+            replica.clock.advance(timedelta(seconds=2))
+            await until_logged(logs, "shards.taken")
+        await replica.round()
+        await replica.ledger.until(lambda: list(handler.recovered) == [1])
+        assert (replica.id != before, replica.shards) == (True, ALL)
+
+
 async def test_two_controllers_of_one_name_are_two(shop: Shop) -> None:
     first, second = Replica(shop, name="a"), Replica(shop, name="a")
     async with at_work(first, second):

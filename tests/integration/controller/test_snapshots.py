@@ -179,6 +179,24 @@ async def test_what_was_inserted_or_changed_by_hand_is_found_by_the_resync(shop:
     assert await shop.answers() == [1]
 
 
+async def test_what_a_crash_of_the_server_left_untold_is_found_after_its_restart(shop: Shop) -> None:
+    await shop.register(1)
+    replica = Replica(shop, config=NEVER_AGAIN)
+    async with at_work(replica):
+        await replica.ledger.until(lambda: replica.ledger.outcomes["do_nothing"] == 1)
+        await replica.poll()
+        assert replica.rounds.floors[-1] != "0"
+        await shop.ask(1)
+        await shop.pool.execute("DELETE FROM farrier.wakes")
+        replica.rounds.restarts += 1
+        await replica.round()
+        await replica.ledger.until(lambda: replica.ledger.outcomes["do_nothing"] == 2)
+        asked = len(replica.rounds.floors)
+        await replica.poll()
+    assert await shop.answers() == [1]
+    assert replica.rounds.floors[asked] == "0"
+
+
 async def test_a_resource_that_was_deleted_by_hand_is_forgotten(shop: Shop) -> None:
     await shop.register(1)
     replica = Replica(shop, config=QUIET)
