@@ -302,10 +302,10 @@ async def test_the_login_cap_beats_an_adoption_which_then_begins_by_itself(site:
 
 async def test_an_adoption_that_a_crash_cut_off_is_finished_by_a_peer(db: pg.Database) -> None:
     async with sites.opened(db, crash=True) as site:
-        await site.adopting(await site.with_bmc("gpu-1", agentless=True))
+        cut_off = await site.adopting(await site.with_bmc("gpu-1", agentless=True))
+        assert (await cut_off.look())["management"] == "adopting"
     async with sites.opened(db) as peer:
         machine = Machine(peer, "gpu-1", 1)
-        assert (await machine.look())["management"] == "adopting"
         await peer.wait(15 * SECOND)
         assert await layers(machine) == ("active", "manageable", "reconciled")
         assert await machine.path("management") == ["enroll", "verifying", "manageable", "adopting", "manageable"]
