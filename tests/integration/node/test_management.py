@@ -239,12 +239,12 @@ async def test_what_was_not_dialled_is_no_failed_login(site: Site) -> None:
     assert bmc["failure"] == "auth"
 
 
-async def test_a_crash_while_verifying_is_continued_by_a_peer_within_the_lease(db: pg.Database) -> None:
+async def test_a_verification_that_a_crash_cut_off_is_finished_by_a_peer(db: pg.Database) -> None:
     async with sites.opened(db, crash=True) as site:
-        await site.verifying(await site.with_bmc("gpu-1", auto_manage=False))
+        cut_off = await site.verifying(await site.with_bmc("gpu-1", auto_manage=False))
+        assert (await cut_off.look())["management"] == "verifying"
     async with sites.opened(db) as peer:
         machine = Machine(peer, "gpu-1", 1)
-        assert (await machine.look())["management"] == "verifying"
         await peer.wait(15 * SECOND)
         assert (await machine.look())["management"] == "manageable"
 
