@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from farrier.io.pool import Pool
 from farrier.io.state import PostgresStateIO
+from farrier.model.controllers import SHARDS
 from farrier.model.outcome import Deleted, DoNothing, Outcome, Step, Transition, Wait
 from farrier.model.runs import Finished, Result
 from tests.support import toy
@@ -79,14 +80,16 @@ async def test_a_transition_is_committed_with_its_history_and_runs_again_at_once
 
 
 async def test_a_woken_resource_runs_before_those_that_were_not(shop: Shop) -> None:
-    await shop.register(*range(1, 2001))
+    of_one_shard = range(SHARDS, 2001 * SHARDS, SHARDS)  # shards are taken one after another
+    await shop.register(*of_one_shard)
     await shop.pool.execute("DELETE FROM farrier.wakes")
     small = msgspec.structs.replace(BRISK, batch=10, passes=1)
     handler = Scripted()
-    await shop.ask(2000)
+    woken = of_one_shard[-1]
+    await shop.ask(woken)
     async with shop.running(handler, config=small) as (_, ledger):
-        await ledger.until(lambda: 2000 in handler.order)
-    assert handler.order.index(2000) < 100
+        await ledger.until(lambda: woken in handler.order)
+    assert handler.order.index(woken) < 100
 
 
 async def test_woken_resources_run_in_the_order_of_waking(shop: Shop) -> None:
