@@ -1,13 +1,18 @@
 """What happens to a simulated fleet while somebody watches: quarantines, drains, silent agents, reimages, removals.
 
-Run by `farrier demo`, never with `--until-active`. One thing after the other, each to a node in service.
+Run by `farrier demo`, never with `--until-active`. One thing after the other, each to a node in service, and only while
+few nodes of the fleet are out of service because of it.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Collection, Sequence
 from datetime import timedelta
+from enum import StrEnum
+from itertools import cycle
+from math import ceil
+from typing import assert_never
 
 import anyio
 import structlog
@@ -27,6 +32,41 @@ _EVENT_EVERY = timedelta(seconds=6)
 _LASTS = timedelta(seconds=15)
 _LOOK_EVERY = timedelta(seconds=1)
 _PATIENCE = timedelta(minutes=5)
+# Of so many nodes one may be out of service because of an event, and of so many one may be removed for good: a fleet of
+# any size looks healthy for as long as it is watched.
+_AWAY_EVERY = 6
+_REMOVED_EVERY = 10
+
+
+class Event(StrEnum):
+    """What happens to a node."""
+
+    QUARANTINE = "quarantine"
+    DRAIN = "drain"
+    SILENCE = "silence"
+    REIMAGE = "reimage"
+    REMOVAL = "removal"
+
+
+_IN_MAAS = (Event.REIMAGE, Event.REMOVAL)
+
+
+def candidates(event: Event, nodes: Sequence[NodeGlance], away: Collection[int]) -> list[NodeGlance]:
+    """The nodes that the event may happen to now. `away`: ids of the nodes that an event keeps out of service."""
+    if len(away) >= ceil(len(nodes) / _AWAY_EVERY):
+        return []
+    return [
+        node
+        for node in nodes
+        if node.status is NodeStatus.ACTIVE
+        and node.id not in away
+        and (event not in _IN_MAAS or node.management is Management.MANAGEABLE)
+    ]
+
+
+def removals(nodes: int) -> int:
+    """How many nodes of a fleet are removed for good. A node alone is not."""
+    return min(ceil(nodes / _REMOVED_EVERY), nodes - 1)
 
 
 class Happenings:
@@ -35,57 +75,77 @@ class Happenings:
     def __init__(self, fleet: SimulatedFleet, agents: SimulatedAgents) -> None:
         self._fleet = fleet
         self._agents = agents
+        self._away: set[int] = set()
+        self._removed = 0
 
     async def run(self) -> None:
         """One after the other, for ever."""
-        events = (self._quarantine, self._drain, self._go_silent, self._reimage, self._remove)
         async with anyio.create_task_group() as tasks:
-            while True:
-                for event in events:
-                    await anyio.sleep(_EVENT_EVERY.total_seconds())
-                    await self._begin(event, tasks)
+            for event in cycle(Event):
+                await anyio.sleep(_EVENT_EVERY.total_seconds())
+                if event is Event.REMOVAL:
+                    if self._removed == removals(len(self._fleet)):
+                        continue
+                    self._removed += 1
+                node = await self._next(event)
+                self._away.add(node.id)
+                tasks.start_soon(self._happen, event, node)
 
-    async def _begin(self, event: Callable[[NodeGlance], Awaitable[None]], tasks: anyio.abc.TaskGroup) -> None:
-        in_maas = event in (self._reimage, self._remove)
-        fit = [
-            node
-            for node in self._fleet.seen
-            if node.status is NodeStatus.ACTIVE and (not in_maas or node.management is Management.MANAGEABLE)
-        ]
-        if fit:
-            tasks.start_soon(self._happen, event, random.choice(fit))
+    async def _next(self, event: Event) -> NodeGlance:
+        """A node for the event, as soon as there is one."""
+        while not (fit := candidates(event, self._fleet.seen, self._away)):  # noqa: ASYNC110 - others look
+            await anyio.sleep(_LOOK_EVERY.total_seconds())
+        return random.choice(fit)
 
-    async def _happen(self, event: Callable[[NodeGlance], Awaitable[None]], node: NodeGlance) -> None:
+    async def _happen(self, event: Event, node: NodeGlance) -> None:
+        """Until the node is back in service, or deleted."""
         try:
-            await event(node)
+            match event:
+                case Event.QUARANTINE:
+                    await self._quarantine(node)
+                case Event.DRAIN:
+                    await self._drain(node)
+                case Event.SILENCE:
+                    await self._go_silent(node)
+                case Event.REIMAGE:
+                    await self._reimage(node)
+                case Event.REMOVAL:
+                    await self._remove(node)
+                case _:
+                    assert_never(event)
         except DatabaseUnreachable as lost:
             _log.warning("fleet.event_failed", node=node.name, error=str(lost))
+        self._away.discard(node.id)
 
     async def _quarantine(self, node: NodeGlance) -> None:
         await self._fleet.ask(node, Action.QUARANTINE, reason="simulated: too many ECC errors")
         await anyio.sleep(_LASTS.total_seconds())
         await self._fleet.ask(node, Action.RELEASE)
+        await self._until(node, NodeStatus.ACTIVE)
 
     async def _drain(self, node: NodeGlance) -> None:
         await self._fleet.ask(node, Action.DRAIN)
         await self._until(node, NodeStatus.RETIRED)
         await self._fleet.ask(node, Action.REACTIVATE)
+        await self._until(node, NodeStatus.ACTIVE)
 
     async def _go_silent(self, node: NodeGlance) -> None:
         self._agents.silence(node.id)
         await self._until(node, NodeStatus.OFFLINE)
         self._agents.revive(node.id)
+        await self._until(node, NodeStatus.ACTIVE)
 
     async def _reimage(self, node: NodeGlance) -> None:
         await self._fleet.ask(node, Action.DECOMMISSION, mode=DecommissionMode.REIMAGE)
+        await self._until(node, *(status for status in NodeStatus if status is not NodeStatus.ACTIVE))
+        await self._until(node, NodeStatus.ACTIVE)
 
     async def _remove(self, node: NodeGlance) -> None:
         await self._fleet.ask(node, Action.DECOMMISSION, mode=DecommissionMode.FULL_DECOMMISSION)
+        await self._until(node, NodeStatus.DELETED)
 
-    async def _until(self, node: NodeGlance, status: NodeStatus) -> None:
-        """Look until the node is there, or until it seems not to come."""
+    async def _until(self, node: NodeGlance, *statuses: NodeStatus) -> None:
+        """Look until the node is in one of these, or until it seems not to come."""
         with anyio.move_on_after(_PATIENCE.total_seconds()):
-            now = node.status
-            while now is not status:
+            while not any(seen.id == node.id and seen.status in statuses for seen in self._fleet.seen):  # noqa: ASYNC110
                 await anyio.sleep(_LOOK_EVERY.total_seconds())
-                now = next((seen.status for seen in self._fleet.seen if seen.id == node.id), status)
