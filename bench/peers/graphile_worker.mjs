@@ -14,6 +14,9 @@ const pgPool = new Pool({
   database: url.pathname.slice(1),
   max: 25,
 });
+// A pool without a listener ends the process at an error of an idle connection, and graphile-worker warns of it.
+pgPool.on("error", () => {});
+pgPool.on("connect", (client) => client.on("error", () => {}));
 
 if (what === "migrate") {
   await runMigrations({ pgPool });

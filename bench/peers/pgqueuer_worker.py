@@ -1,4 +1,4 @@
-"""pgqueuer 1.x: its worker, with the handlers on a pool of their own. Needs `pip install pgqueuer`."""
+"""pgqueuer 1.x: its worker, with the handlers on a pool of their own. Needs `pip install 'pgqueuer==1.6.*'`."""
 
 from __future__ import annotations
 
