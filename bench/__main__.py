@@ -24,6 +24,7 @@ from bench.replicas import TAKEOVER, TWO
 from bench.rest import MILLION, REST, REST_BMC
 from bench.start import START
 from bench.sweep import SWEEP
+from bench.wakes import WAKES
 from farrier import log
 from farrier.errors import ExitCode, FarrierError
 
@@ -32,6 +33,7 @@ BENCHMARKS = (
     TRANSITIONS,
     LIFE,
     REACTION,
+    WAKES,
     REST,
     REST_BMC,
     TWO,

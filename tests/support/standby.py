@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
@@ -12,8 +11,8 @@ from urllib.parse import urlsplit
 import anyio
 import anyio.to_thread
 
-from farrier.io import account
-from farrier.io.embedded import EmbeddedServer, wheel_binaries
+from bench.wakes import standby_of
+from farrier.io.embedded import EmbeddedServer
 from tests.support import pg, proxy
 
 
@@ -43,7 +42,7 @@ async def replicated(*, synchronous: bool = False) -> AsyncIterator[Pair]:
         try:
             async with pg.Server(primary.dsn_of).database() as db:
                 name = urlsplit(db.dsn).path.removeprefix("/")
-                with _standby_of(primary, Path(directory) / "standby") as standby:
+                with standby_of(primary, Path(directory) / "standby", settings=pg.FAST) as standby:
                     second = pg.Database(standby.dsn_of(name))
                     async with (
                         waiting_for_standbys(db, "*" if synchronous else ""),
@@ -53,22 +52,6 @@ async def replicated(*, synchronous: bool = False) -> AsyncIterator[Pair]:
                         yield Pair(db, second, (first_way, second_way))
         finally:
             await anyio.to_thread.run_sync(primary.stop)
-
-
-@contextmanager
-def _standby_of(primary: EmbeddedServer, directory: Path) -> Iterator[EmbeddedServer]:
-    owner = account.for_server(primary.directory / "data")
-    directory.mkdir(mode=0o700)
-    owner.take(directory)
-    login = ("--host", str(primary.directory), "--username", "postgres")
-    copy = [wheel_binaries() / "pg_basebackup", *login, "--pgdata", directory / "data", "--write-recovery-conf"]
-    subprocess.run([*map(str, copy), "--checkpoint=fast"], check=True, cwd=directory, **owner.identity())
-    standby = EmbeddedServer(directory, settings=pg.FAST)
-    standby.start()
-    try:
-        yield standby
-    finally:
-        standby.stop()
 
 
 @asynccontextmanager

@@ -1,0 +1,28 @@
+"""How many wakes a second a synchronous standby leaves, on two servers of the benchmark's own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bench import wakes
+from bench.ground import Ground, ground
+from tests.support import pg
+
+
+@pytest.fixture
+async def empty(pg_server: pg.Server) -> AsyncIterator[Ground]:
+    async with pg_server.database(template=None) as database, ground(database.dsn) as clean:
+        yield clean
+
+
+async def test_wakes_are_committed_with_a_synchronous_standby_and_without(
+    empty: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wakes, "_SECONDS", 0.2)
+    async with wakes.WAKES.open(empty, 10) as measure:
+        for _ in range(2):
+            rates = await measure()
+            assert set(rates) == {goal.name for goal in wakes.WAKES.goals}
+            assert min(reading.value for reading in rates.values()) > 0
