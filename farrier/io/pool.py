@@ -68,6 +68,8 @@ SESSION = {
     # Every statement finds its rows by keys, whatever they are: planning it anew for each batch gains nothing and takes
     # longer than running it for one node.
     "plan_cache_mode": "force_generic_plan",
+    # A plan is kept when a table that was empty, whose rows are best read one after the other, has filled.
+    "enable_seqscan": "off",
     # A peer that vanished must not keep its row locks for TCP's two hours: seen within half a minute.
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
