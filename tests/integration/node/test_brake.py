@@ -188,6 +188,21 @@ async def test_commits_of_one_site_count_one_after_the_other(site: Site) -> None
     assert let_through == [False]
 
 
+async def test_a_node_that_tries_to_leave_again_counts_once(site: Site) -> None:
+    machines = await fleet(site, 6)
+    assert [await admitted(site.conn, machines[:3]) for _ in range(3)] == [True] * 3
+
+
+async def test_a_departure_older_than_the_window_counts_no_more_also_between_two_counts_of_the_site(site: Site) -> None:
+    machines = await fleet(site, 6)
+    assert await admitted(site.conn, machines[:1])
+    await site.db.advance(HALF.brake_window - 20 * SECOND)
+    assert await admitted(site.conn, machines[1:2])  # counts the site
+    await site.db.advance(40 * SECOND)
+    assert await admitted(site.conn, machines[2:4])
+    assert not await admitted(site.conn, machines[4:5])
+
+
 async def test_the_census_counts_sites_whose_brake_holds(site: Site) -> None:
     await fleet(site, 6)
     await later(site, 10 * MINUTE)

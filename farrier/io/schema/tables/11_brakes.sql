@@ -9,12 +9,16 @@ CREATE TABLE farrier.departures (
     held boolean     NOT NULL,  -- the brake refused it: the node is still in service
     PRIMARY KEY (site, node)
 );
+-- For the removal of rows that are older than the window.
+CREATE INDEX departures_at ON farrier.departures (site, at);
 
 -- One row for each site that nodes were about to leave: the lock under which they are counted, and the last count.
 CREATE TABLE farrier.brakes (
     site       text PRIMARY KEY,                -- '' for nodes without a site
     in_service integer     NOT NULL DEFAULT 0,  -- active nodes of the site and those in departures, as counted last
-    counted_at timestamptz,                     -- when they were counted
+    departed   integer     NOT NULL DEFAULT 0,  -- rows of the site in departures: a running figure, so that a commit reads only its
+                                                -- own
+    counted_at timestamptz,                     -- when both were counted
     since      timestamptz                      -- when the brake began to hold nodes, now or the last time
 );
 
