@@ -751,12 +751,16 @@ CREATE TABLE farrier.departures (
     held boolean     NOT NULL,  -- the brake refused it: the node is still in service
     PRIMARY KEY (site, node)
 );
+-- For the removal of rows that are older than the window.
+CREATE INDEX departures_at ON farrier.departures (site, at);
 
 -- One row for each site that nodes were about to leave: the lock under which they are counted, and the last count.
 CREATE TABLE farrier.brakes (
     site       text PRIMARY KEY,                -- '' for nodes without a site
     in_service integer     NOT NULL DEFAULT 0,  -- active nodes of the site and those in departures, as counted last
-    counted_at timestamptz,                     -- when they were counted
+    departed   integer     NOT NULL DEFAULT 0,  -- rows of the site in departures: a running figure, so that a commit reads only its
+                                                -- own
+    counted_at timestamptz,                     -- when both were counted
     since      timestamptz                      -- when the brake began to hold nodes, now or the last time
 );
 
@@ -3449,7 +3453,7 @@ DECLARE
     recent timestamptz := farrier.now() - brake_window();
     share  numeric := (read_settings()).brake_share;
     least  integer := (read_settings()).brake_at_least;
-    going  integer;
+    aged   integer;
     stops  boolean;
     held   bigint[] := '{}';
 BEGIN
@@ -3459,22 +3463,31 @@ BEGIN
          WHERE c.run = ANY (among)
          GROUP BY 1 ORDER BY 1
     LOOP
-        INSERT INTO brakes (site) VALUES (one.site) ON CONFLICT DO NOTHING;
         SELECT * INTO brake FROM brakes b WHERE b.site = one.site FOR UPDATE;
+        IF NOT FOUND THEN
+            INSERT INTO brakes (site) VALUES (one.site) ON CONFLICT DO NOTHING;
+            SELECT * INTO brake FROM brakes b WHERE b.site = one.site FOR UPDATE;
+        END IF;
         -- No upper bound: farrier.now() is when this commit began, and a commit that began later may have locked the site first.
         DELETE FROM departures d WHERE d.site = one.site AND d.at < recent;
+        GET DIAGNOSTICS aged = ROW_COUNT;
         IF brake.counted_at IS NULL OR brake.counted_at NOT BETWEEN farrier.now() - interval '1 minute' AND farrier.now() THEN
             brake.counted_at := farrier.now();
             brake.in_service := (SELECT count(*) FROM (
                 SELECT n.id FROM nodes n WHERE n.status = 'active' AND coalesce(n.site, '') = one.site
                 UNION SELECT d.node FROM departures d WHERE d.site = one.site) s);
+            brake.departed := (SELECT count(*) FROM departures d WHERE d.site = one.site);
+        ELSE
+            brake.departed := brake.departed - aged;
         END IF;
-        going := (SELECT count(*) FROM (SELECT unnest(one.runs) UNION SELECT d.node FROM departures d WHERE d.site = one.site) g);
-        stops := going > share * brake.in_service AND going >= least AND NOT is_brake_lifted(one.site);
+        brake.departed := brake.departed + cardinality(one.runs)
+                        - (SELECT count(*) FROM departures d WHERE d.site = one.site AND d.node = ANY (one.runs));
+        stops := brake.departed > share * brake.in_service AND brake.departed >= least AND NOT is_brake_lifted(one.site);
         IF stops AND NOT EXISTS (SELECT FROM departures d WHERE d.site = one.site AND d.held) THEN
             brake.since := farrier.now();
         END IF;
-        UPDATE brakes b SET in_service = brake.in_service, counted_at = brake.counted_at, since = brake.since WHERE b.site = one.site;
+        UPDATE brakes b SET in_service = brake.in_service, departed = brake.departed, counted_at = brake.counted_at, since = brake.since
+         WHERE b.site = one.site;
         INSERT INTO departures SELECT one.site, run, farrier.now(), stops FROM unnest(one.runs) run
             ON CONFLICT (site, node) DO UPDATE SET at = excluded.at, held = excluded.held;
         IF stops THEN held := held || one.runs; END IF;

@@ -13,7 +13,14 @@ from tests.support import pg
 
 # Filled by releases, settings and operators: a handful of rows each, whatever the size of the fleet.
 _SMALL = {
-    "actions", "contradictions", "maas_regions", "settings", "sites", "workflow_mapping", "workflow_modes", "workflow_statuses"
+    "actions",
+    "contradictions",
+    "maas_regions",
+    "settings",
+    "sites",
+    "workflow_mapping",
+    "workflow_modes",
+    "workflow_statuses",
 }
 
 

@@ -193,12 +193,12 @@ async def test_a_node_that_tries_to_leave_again_counts_once(site: Site) -> None:
     assert [await admitted(site.conn, machines[:3]) for _ in range(3)] == [True] * 3
 
 
-async def test_a_departure_older_than_the_window_counts_no_more_also_between_two_counts_of_the_site(site: Site) -> None:
+async def test_a_departure_counts_for_the_window_and_a_minute_at_most(site: Site) -> None:
     machines = await fleet(site, 6)
     assert await admitted(site.conn, machines[:1])
     await site.db.advance(HALF.brake_window - 20 * SECOND)
     assert await admitted(site.conn, machines[1:2])  # counts the site
-    await site.db.advance(40 * SECOND)
+    await site.db.advance(MINUTE + SECOND)
     assert await admitted(site.conn, machines[2:4])
     assert not await admitted(site.conn, machines[4:5])
 

@@ -9,8 +9,6 @@ CREATE TABLE farrier.departures (
     held boolean     NOT NULL,  -- the brake refused it: the node is still in service
     PRIMARY KEY (site, node)
 );
--- For the removal of rows that are older than the window.
-CREATE INDEX departures_at ON farrier.departures (site, at);
 
 -- One row for each site that nodes were about to leave: the lock under which they are counted, and the last count.
 CREATE TABLE farrier.brakes (
