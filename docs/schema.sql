@@ -751,8 +751,6 @@ CREATE TABLE farrier.departures (
     held boolean     NOT NULL,  -- the brake refused it: the node is still in service
     PRIMARY KEY (site, node)
 );
--- For the removal of rows that are older than the window.
-CREATE INDEX departures_at ON farrier.departures (site, at);
 
 -- One row for each site that nodes were about to leave: the lock under which they are counted, and the last count.
 CREATE TABLE farrier.brakes (
@@ -3443,17 +3441,16 @@ $$;
 
 -- Returns which of the runs that would take an active node out of service the brake of its site refuses. A run that is refused
 -- counts like one that left, so nodes that would leave together are counted as a whole. Locks the row of each site in brakes, in
--- the order of sites, until the transaction ends: no more nodes leave than may, however many controllers commit at once. Called
--- by write_nodes.
+-- the order of sites, until the transaction ends: no more nodes leave than may, however many controllers commit at once. Finds
+-- rows by keys, also when it was planned while departures was empty. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.held_by_brakes(leaving jsonb, among bigint[]) RETURNS bigint[]
-    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp SET enable_seqscan = off AS $$
 DECLARE
     one    record;
     brake  brakes;
     recent timestamptz := farrier.now() - brake_window();
     share  numeric := (read_settings()).brake_share;
     least  integer := (read_settings()).brake_at_least;
-    aged   integer;
     stops  boolean;
     held   bigint[] := '{}';
 BEGIN
@@ -3468,20 +3465,19 @@ BEGIN
             INSERT INTO brakes (site) VALUES (one.site) ON CONFLICT DO NOTHING;
             SELECT * INTO brake FROM brakes b WHERE b.site = one.site FOR UPDATE;
         END IF;
-        -- No upper bound: farrier.now() is when this commit began, and a commit that began later may have locked the site first.
-        DELETE FROM departures d WHERE d.site = one.site AND d.at < recent;
-        GET DIAGNOSTICS aged = ROW_COUNT;
         IF brake.counted_at IS NULL OR brake.counted_at NOT BETWEEN farrier.now() - interval '1 minute' AND farrier.now() THEN
+            -- No upper bound: farrier.now() is when this commit began, and a commit that began later may have locked the site first.
+            DELETE FROM departures d WHERE d.site = one.site AND d.at < recent;
             brake.counted_at := farrier.now();
             brake.in_service := (SELECT count(*) FROM (
                 SELECT n.id FROM nodes n WHERE n.status = 'active' AND coalesce(n.site, '') = one.site
                 UNION SELECT d.node FROM departures d WHERE d.site = one.site) s);
             brake.departed := (SELECT count(*) FROM departures d WHERE d.site = one.site);
-        ELSE
-            brake.departed := brake.departed - aged;
         END IF;
-        brake.departed := brake.departed + cardinality(one.runs)
-                        - (SELECT count(*) FROM departures d WHERE d.site = one.site AND d.node = ANY (one.runs));
+        -- Those that tried before have a row. Each is looked up: a join may read all rows of the site.
+        brake.departed := brake.departed + (
+            SELECT count(*) FROM unnest(one.runs) run
+             WHERE (SELECT d.held FROM departures d WHERE d.site = one.site AND d.node = run) IS NULL);
         stops := brake.departed > share * brake.in_service AND brake.departed >= least AND NOT is_brake_lifted(one.site);
         IF stops AND NOT EXISTS (SELECT FROM departures d WHERE d.site = one.site AND d.held) THEN
             brake.since := farrier.now();

@@ -1,4 +1,4 @@
-"""A statement that was planned while its tables were empty stays fast: it finds rows by keys when the tables have filled."""
+"""A statement that was planned over empty tables finds rows by keys when they have filled."""
 
 from __future__ import annotations
 
