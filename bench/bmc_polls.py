@@ -22,7 +22,7 @@ from typing_extensions import override
 
 from bench import daemon, fleet
 from bench.bmc_fleet import BmcFleet, bmc_fleet
-from bench.bmc_server import MANAGER, PASSWORD, SYSTEM, USERNAME, Counts, serial, uuid
+from bench.bmc_server import HEALTH, MANAGER, PASSWORD, SYSTEM, USERNAME, Counts, serial, uuid
 from bench.figures import Benchmark, Bound, Goal, Measure, Reading, Readings
 from bench.ground import Ground
 from farrier.model.bmc import BmcTarget
@@ -149,7 +149,13 @@ async def connect(ground: Ground, bmcs: BmcFleet) -> None:
     """As many nodes at rest as there are BMCs, each with one of them, verified; all are due for a poll within the next
     minute. May be called again."""
     version = await Credentials(bmcs.places).version(bmcs.credential)
-    recorded = {"system_path": SYSTEM, "manager_path": MANAGER, "good_version": version, "tried_version": version}
+    recorded = {
+        "system_path": SYSTEM,
+        "manager_path": MANAGER,
+        "good_version": version,
+        "tried_version": version,
+        "health": HEALTH,
+    }
     numbers = range(len(bmcs.addresses))
     await fleet.fill(ground, len(numbers))
     async with ground.pool.acquire() as conn, conn.transaction():

@@ -35,6 +35,7 @@ ROOT = "/redfish/v1/"
 SYSTEMS = "/redfish/v1/Systems"
 SYSTEM = "/redfish/v1/Systems/1"
 MANAGER = "/redfish/v1/Managers/1"
+HEALTH = "OK"
 USERNAME = "farrier"
 PASSWORD = "never-used-elsewhere"
 
@@ -136,7 +137,7 @@ def _resource() -> dict[str, Any]:
         "UUID": _UUID,
         "Manufacturer": "Example",
         "Model": "GPU-8",
-        "Status": {"State": "Enabled", "Health": "OK", "HealthRollup": "OK"},
+        "Status": {"State": "Enabled", "Health": HEALTH, "HealthRollup": HEALTH},
         "Boot": {"BootOrder": [f"Boot{number:04}" for number in range(16)], "BootSourceOverrideEnabled": "Disabled"},
         "Links": {"ManagedBy": [{"@odata.id": MANAGER}], "Chassis": [{"@odata.id": "/redfish/v1/Chassis/1"}]},
         "Actions": {

@@ -5272,7 +5272,8 @@ SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n
  WHERE n.status <> 'deleted';
 
 -- One row for each node, deleted ones included, for operators: all layers with their clocks, the newest workflow, the recommended
--- action, the outcome of the last run, and what MAAS and the agent last reported.
+-- action, the outcome of the last run, and what MAAS and the agent last reported. Power was last read at power_at or, while
+-- power_failure is null, later: a read that confirms it is stored every node.confirmed_every.
 CREATE OR REPLACE VIEW farrier.node_lifecycle AS
 SELECT n.id, n.name, n.status, n.status_entered_at,
        CASE WHEN n.status <> 'deleted' THEN n.management END AS management,

@@ -105,7 +105,9 @@ def _in_maas(maas: MaasView, now: datetime) -> str:
 
 def _power(node: NodeDetail, now: datetime) -> str:
     bmc = node.bmc
-    read = "" if bmc.power_at is None else f", read {output.ago(bmc.power_at, now)} ago"
+    # What a read confirms is stored now and then, that it failed at once.
+    later = " or later" if bmc.sync_failure is None else ""
+    read = "" if bmc.power_at is None else f", read {output.ago(bmc.power_at, now)} ago{later}"
     return f"{bmc.power}{read}" + ("" if bmc.desired_power is None else f"; to be kept {bmc.desired_power}")
 
 

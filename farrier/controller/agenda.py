@@ -59,6 +59,7 @@ class Entry(msgspec.Struct, Generic[R], gc=False, weakref=False):
     snapshot: R | None = None
     reload_at: float = 0.0
     outcome: Any = None  # the decision that it rests on
+    confirmed: R | None = None  # the snapshot with what is confirmed in it and not stored yet
     key: int | None = None  # of the stored outcome
     error: Any = None  # why the snapshot could not be read
     wakes: tuple[Any, ...] = ()
@@ -310,6 +311,13 @@ class Agenda(Generic[R]):
         self._settle(entry, due_at)
         return wakes
 
+    def confirms(self, entry: Entry[R], snapshot: Any, due_at: float) -> tuple[Any, ...]:
+        """A run changed only how recently something was confirmed, and that stays in memory. Otherwise as `rests`: the
+        stored outcome is still the one before. `snapshot` is the state that the run made, which of kinds whose runs
+        confirm anything is an `R`."""
+        entry.snapshot = entry.confirmed = snapshot
+        return self.rests(entry, due_at, outcome=entry.outcome)
+
     def requeue(self, entry: Entry[R]) -> None:
         """A run over the snapshot in memory decided something, or a run did not come to an end: load the resource."""
         if entry.phase not in (Phase.QUEUED, Phase.GONE):
@@ -344,6 +352,7 @@ class Agenda(Generic[R]):
             return False
         assert entry.phase in (Phase.RUNNING, Phase.ACTING), "what acts was decided over a fresh snapshot"
         entry.phase = Phase.COMMITTING
+        entry.outcome = None  # the stored one may be another then
         self._under_way[entry.id] = entry
         return True
 

@@ -108,6 +108,13 @@ class Attempt(Generic[R, S, W, V]):
         except _ITS_OWN_OR_CANCELLED:
             return None
 
+    def confirmed(self, stored: R, remembered: R, now: datetime) -> R:
+        """A snapshot that was loaded, with what was confirmed since; the stored one where the handler raises."""
+        try:
+            return self._handler.confirmed(stored, remembered, now)
+        except _ITS_OWN_OR_CANCELLED:
+            return stored
+
     def decide(self, turn: Turn, resource: R, now: datetime) -> Run[R, S, W] | Step[S, W, V]:
         """The synchronous part: all of a run that needs nothing from outside."""
         started = time.perf_counter()

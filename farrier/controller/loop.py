@@ -283,12 +283,15 @@ class Loop(Generic[R, S, W, V]):
 
     def _take_in(self, entry: Entry[R], loaded: Loaded[R], now: float) -> None:
         wakes = loaded.wakes.get(entry.id, ())
+        entry.key = loaded.keys.get(entry.id)
         if entry.id in loaded.resources:
-            self.agenda.loaded(entry, loaded.resources[entry.id], wakes, now=now, marked=loaded.marks.get(entry.id))
-            entry.key = loaded.keys.get(entry.id)
+            snapshot = loaded.resources[entry.id]
+            if entry.confirmed is not None:
+                stored, snapshot = snapshot, self._attempt.confirmed(snapshot, entry.confirmed, loaded.now)
+                entry.confirmed = None if snapshot is stored else snapshot
+            self.agenda.loaded(entry, snapshot, wakes, now=now, marked=loaded.marks.get(entry.id))
         elif entry.id in loaded.unreadable:
             self.agenda.loaded(entry, None, wakes, now=now)
-            entry.key = loaded.keys.get(entry.id)
             entry.error = loaded.unreadable[entry.id]
         else:
             self.agenda.absent(entry)
@@ -339,9 +342,12 @@ class Loop(Generic[R, S, W, V]):
         finished = run.finished
         # Counted from the decision: a commit that waits makes the next run no later.
         due_at = self._clock.monotonic() + finished.delay.total_seconds()
-        if finished.rests:
-            outcome = run.decision if rests(run.decision) else None
-            self._consume({entry.id: self.agenda.rests(entry, due_at, outcome=outcome)})
+        if finished.rests or finished.stays_in_memory:
+            if finished.confirms:
+                wakes = self.agenda.confirms(entry, finished.to, due_at)
+            else:
+                wakes = self.agenda.rests(entry, due_at, outcome=run.decision if rests(run.decision) else None)
+            self._consume({entry.id: wakes})
             self._publisher.publish([run], {finished.id: _RESTED})
         elif self.agenda.commits(entry):
             self._finished.append((entry, msgspec.structs.replace(run, due_at=due_at)))

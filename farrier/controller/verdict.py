@@ -155,6 +155,7 @@ class Assessor(Generic[R, S, W]):
             outcome=record.outcome,
             delay=self._delay(_SPINNING if tired else outcome.look_again),
             to=to,
+            confirms=isinstance(outcome, Update) and outcome.confirms,
             writes=outcome.writes,
             samples=_samples(outcome),
             record=None if told else record,

@@ -55,8 +55,7 @@ class Vitals(msgspec.Struct, frozen=True, kw_only=True):
     has_maas: bool
     last_heartbeat_at: datetime | None = None
     report: Health | None = None
-    power: PowerState = PowerState.UNKNOWN
-    power_at: datetime | None = None
+    power: PowerState | None = None  # what its BMC says, if that is fresh; None: nothing fresh
     deployed: bool | None = None  # what MAAS says, if that is fresh; None: nothing fresh
 
 
@@ -70,13 +69,10 @@ class Unhealthy(msgspec.Struct, frozen=True):
     reason: str
 
 
-def healthy(
-    vitals: Vitals, now: datetime, *, offline_after: timedelta, observation_ttl: timedelta
-) -> Healthy | Unhealthy:
-    """May the node be `active`? `offline_after` is how old a heartbeat, `observation_ttl` how old a read may
-    be."""
+def healthy(vitals: Vitals, now: datetime, *, offline_after: timedelta) -> Healthy | Unhealthy:
+    """May the node be `active`? `offline_after` is how old a heartbeat may be."""
     if vitals.agentless:
-        return _healthy_by_reads(vitals, now, observation_ttl)
+        return _healthy_by_reads(vitals)
     if not _younger(vitals.last_heartbeat_at, now, offline_after):
         return Unhealthy("no heartbeat within offline_after")
     blocking = vitals.report.blocking if vitals.report else ()
@@ -85,10 +81,10 @@ def healthy(
     return Healthy()
 
 
-def _healthy_by_reads(vitals: Vitals, now: datetime, ttl: timedelta) -> Healthy | Unhealthy:
+def _healthy_by_reads(vitals: Vitals) -> Healthy | Unhealthy:
     if not vitals.has_bmc:
         return Unhealthy("the node has neither an agent nor a BMC, so nothing can prove its health")
-    if not _younger(vitals.power_at, now, ttl):
+    if vitals.power is None:
         return Unhealthy("no fresh read of the BMC's power state")
     if vitals.power is not PowerState.ON:
         return Unhealthy(f"power is {vitals.power}")
@@ -97,12 +93,11 @@ def _healthy_by_reads(vitals: Vitals, now: datetime, ttl: timedelta) -> Healthy 
     return Healthy()
 
 
-def silent(vitals: Vitals, now: datetime, *, offline_after: timedelta, observation_ttl: timedelta) -> str | None:
+def silent(vitals: Vitals, now: datetime, *, offline_after: timedelta) -> str | None:
     """Why an active node goes offline, or None. A BMC that does not answer is no reason: it says nothing of
     the machine behind it."""
     if vitals.agentless:
-        off = vitals.power is PowerState.OFF and _younger(vitals.power_at, now, observation_ttl)
-        return "a fresh read says power is off" if off else None
+        return "a fresh read says power is off" if vitals.power is PowerState.OFF else None
     if _younger(vitals.last_heartbeat_at, now, offline_after):
         return None
     return "no heartbeat within offline_after"

@@ -8,7 +8,7 @@ ones are ignored, so that two releases can run side by side on one database.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, ClassVar, TypeAlias
 
@@ -57,8 +57,9 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reached. The `sync_` fields are of the regular read of a manageable node; `desired_power` is what an operator
     wants enforced, and `enforced_at` when that was last done. `watched_at` is when the credential was last looked at
     for a new version without dialling, and `watched_version` the one it had; None if it did not resolve. Power
-    without `power_at` is unknown. `enforce_error` is why power could not be made what is wanted. `good_before` is the
-    version that was good before `good_version`; `verified_at` is when a verification succeeded."""
+    without `power_at` is unknown; the stored one may have been confirmed since, unless a read failed. `enforce_error`
+    is why power could not be made what is wanted. `good_before` is the version that was good before `good_version`;
+    `verified_at` is when a verification succeeded."""
 
     last_error: str | None = None
     failure: BmcFailure | None = None
@@ -363,6 +364,21 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """What stage `cleanup_secrets` has still to remove; None in any other stage, where it is not read."""
     tasks: tuple[Task, ...] = ()
     intents: tuple[Intent, ...] = ()
+    stored_power_at: datetime | None = None
+    """The stored `bmc.power_at`, where reads have confirmed power since; never stored itself."""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether its power is read regularly."""
+        return self.management is Management.MANAGEABLE and self.paused is None and not self.deleting
+
+    def has_fresh_power(self, now: datetime, *, ttl: timedelta, confirmed_every: timedelta) -> bool:
+        """Whether its power may be decided on: it was read no longer than `ttl` ago. While it is read and no read
+        fails, what reads confirm is stored every `confirmed_every` only; whatever ends that stores when the last good
+        one was."""
+        goes_on = self.is_read and self.bmc.sync_failure is None
+        known_for = ttl + confirmed_every if goes_on else ttl
+        return self.bmc.power_at is not None and now - self.bmc.power_at <= known_for
 
     @property
     def has_bmc(self) -> bool:

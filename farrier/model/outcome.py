@@ -60,12 +60,15 @@ class Transition(Made, Generic[S, W], frozen=True, kw_only=True):
 
 class Update(Made, Generic[S, W], frozen=True, kw_only=True):
     """Change payload only: no layer may differ, so no history row, no SLA reset and no rerun. A `quiet` one leaves the
-    stored outcome as it is: it tells nothing new, and what the resource waits for is waited for since then."""
+    stored outcome as it is: it tells nothing new, and what the resource waits for is waited for since then. A quiet one
+    that `confirms` changes nothing but how recently something was confirmed, and may stay in memory: the handler's
+    `confirmed` brings it back over each load."""
 
     to: S
     reason: str
     look_again: timedelta | None = None
     quiet: bool = False
+    confirms: bool = False
     writes: tuple[W, ...] = ()
     samples: tuple[Sample, ...] = ()
 

@@ -86,7 +86,8 @@ class Due(enum.StrEnum):
 class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
     """One run, decided and ready to commit. `record` is None when the stored outcome is already this one;
     `outcome` names it for metrics; `version` is the one the snapshot had (None: it
-    could not be read); `to` is None when no state is written. `wakes` are those that the snapshot saw."""
+    could not be read); `to` is None when no state is written. `wakes` are those that the snapshot saw. `confirms`: `to`
+    may stay in memory."""
 
     id: int
     epoch: int
@@ -97,6 +98,7 @@ class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
     delay: timedelta = timedelta(0)
     limited: bool = False  # it wanted to run again at once, and has done so too often in a row
     to: S | None = None
+    confirms: bool = False
     moves: tuple[Move, ...] = ()
     writes: tuple[W, ...] = ()
     samples: tuple[Sample, ...] = ()
@@ -113,6 +115,12 @@ class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
         return (
             self.to is None and not self.writes and self.record is None and self.due is Due.PERIODIC and not self.acted
         )
+
+    @property
+    def stays_in_memory(self) -> bool:
+        """Whether all that there is to write may be written later."""
+        nothing_else = not self.writes and not self.samples and self.record is None
+        return self.confirms and nothing_else and self.due is Due.PERIODIC and not self.acted
 
 
 class Verdict(enum.StrEnum):

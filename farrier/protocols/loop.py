@@ -60,16 +60,23 @@ class Kind(Protocol[R_contra, S_contra]):
         """What is counted of a run that made `to` of this snapshot, besides the samples in its outcome."""
 
 
-class StateHandler(Protocol[R_contra, S, W, V]):
+class StateHandler(Protocol[R, S, W, V]):
     """Decides. Pure and synchronous: the same snapshot and time give the same decision."""
 
-    def handle(self, resource: R_contra, now: datetime) -> Decision[S, W, V]:
+    def handle(self, resource: R, now: datetime) -> Decision[S, W, V]:
         """One run. Must be idempotent: it may be called again after any crash, at any point."""
 
-    def recover(self, resource: R_contra, now: datetime, until: datetime) -> Decision[S, W, V]:  # noqa: ARG002
+    def recover(self, resource: R, now: datetime, until: datetime) -> Decision[S, W, V]:  # noqa: ARG002
         """The same for a resource whose last step may have acted outside without anyone having seen its end: it began
         before `until`. A handler for which that makes no difference inherits this."""
         return self.handle(resource, now)
+
+    def confirmed(self, stored: R, remembered: R, now: datetime) -> R:  # noqa: ARG002
+        """A snapshot that was loaded at `now`, with what `remembered` was confirmed to be since it was stored;
+        `remembered` is what an `Update` that `confirms` made, or what this returned then. The stored one itself where
+        that knows no less, is no longer what was confirmed, or was confirmed in the future, by a clock that was set
+        back since. A handler that confirms nothing inherits this."""
+        return stored
 
 
 class StateIO(Protocol[R, S, W]):

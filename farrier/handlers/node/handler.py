@@ -81,6 +81,10 @@ class NodeHandler:
             case _ as never:
                 assert_never(never)
 
+    def confirmed(self, stored: Node, remembered: Node, now: datetime) -> Node:
+        """The stored node with when its power was last confirmed."""
+        return power.confirmed(stored, remembered, now)
+
     def _decide(self, resource: Node, now: datetime, policy: Policy) -> Decision:
         waits: dict[_Rule, Wait[Write]] = {}
         soonest: timedelta | None = None

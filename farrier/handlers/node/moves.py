@@ -128,8 +128,7 @@ def vitals(node: Node, now: datetime, config: Policy) -> health.Vitals:
         has_maas=node.maas_id is not None,
         last_heartbeat_at=None if agent is None else agent.last_heartbeat_at,
         report=None if agent is None else agent.health,
-        power=node.bmc.power,
-        power_at=node.bmc.power_at,
+        power=node.bmc.power if has_fresh_power(node, now, config) else None,
         deployed=seen.state is MaasStatus.DEPLOYED if seen is not None and fresh else None,
     )
 
@@ -137,7 +136,12 @@ def vitals(node: Node, now: datetime, config: Policy) -> health.Vitals:
 def proven_healthy(node: Node, now: datetime, config: Policy) -> health.Healthy | health.Unhealthy:
     """Whether the node is healthy by fresh facts."""
     facts = vitals(node, now, config)
-    return health.healthy(facts, now, offline_after=config.offline_after, observation_ttl=config.observation_ttl)
+    return health.healthy(facts, now, offline_after=config.offline_after)
+
+
+def has_fresh_power(node: Node, now: datetime, config: Policy) -> bool:
+    """Whether the node's power was read so lately that it may be decided on."""
+    return node.has_fresh_power(now, ttl=config.observation_ttl, confirmed_every=config.confirmed_every)
 
 
 def _layers(node: Node) -> dict[str, str]:

@@ -24,7 +24,7 @@ from farrier.handlers.node.logins import (
     target_of,
     tries_before,
 )
-from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy, become, change
+from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy, become, change, has_fresh_power
 from farrier.model.bmc import BmcError, BmcFailure
 from farrier.model.management import Management
 from farrier.model.node import Bmc, Node
@@ -38,6 +38,8 @@ _AT_MOST_DOUBLED = 4
 
 # Multiples of it, taken modulo 1, are spread evenly however many there are.
 _GOLDEN = 0.6180339887498949
+# The same, and so that nodes read in one second are not those that are stored in one minute.
+_SILVER = 0.41421356237309515
 _AT_ONCE = timedelta(0)
 
 
@@ -97,6 +99,22 @@ def was_just_read(node: Node, now: datetime, config: Policy) -> bool:
     return reads and at is not None and now - at <= config.transient_deadline
 
 
+def confirmed(stored: Node, remembered: Node, now: datetime) -> Node:
+    """The stored node with when reads last confirmed it, if it is still the one that they confirmed."""
+    stored_at, at = stored.bmc.power_at, remembered.bmc.power_at
+    if stored_at is None or at is None or not stored_at < at <= now:
+        return stored
+    bmc = replace(stored.bmc, power_at=at)
+    # The logins of other nodes are theirs, and no fact that was read.
+    is_same = _asked(stored) == _asked(remembered) and bmc == replace(remembered.bmc, others=bmc.others)
+    return replace(stored, bmc=bmc, stored_power_at=stored_at) if is_same else stored
+
+
+def _asked(node: Node) -> tuple[object, ...]:
+    """Which BMC is read, and whether it is."""
+    return node.management, node.bmc_address, node.bmc_credential
+
+
 def _read(node: Node, now: datetime, config: Policy) -> Decision:
     if not has_try(node.bmc):
         may = counted(node.bmc, now)
@@ -134,13 +152,32 @@ def _read(node: Node, now: datetime, config: Policy) -> Decision:
 
 
 def _told(node: Node, to: Node, now: datetime, config: Policy) -> Update[Node, Write]:
-    """The node read. It runs again at once if that tells anything new; else it is as it was, only surer of it."""
+    """The node read. It runs again at once if that tells anything new; else it is as it was, only surer of it, which is
+    stored now and then."""
     before, after = node.bmc, to.bmc
-    was_fresh = before.power_at is not None and now - before.power_at <= config.observation_ttl
-    same = was_fresh and (before.power, before.sync_failure) == (after.power, after.sync_failure)
+    same = has_fresh_power(node, now, config) and (before.power, before.sync_failure) == (
+        after.power,
+        after.sync_failure,
+    )
+    confirms = same and after == replace(before, power_at=after.power_at) and not _is_to_be_stored(node, now, config)
+    if confirms:
+        to = replace(to, stored_power_at=_stored_at(node))
     as_wanted = after.desired_power in (None, after.power)
     look_again = next_read(to, config) - now if same and as_wanted else _AT_ONCE
-    return Update(to=to, reason=f"power is {after.power}", look_again=look_again, quiet=same)
+    return Update(to=to, reason=f"power is {after.power}", look_again=look_again, quiet=same, confirms=confirms)
+
+
+def _is_to_be_stored(node: Node, now: datetime, config: Policy) -> bool:
+    """Whether the node's own moment to store what reads confirm has come since that was stored last."""
+    stored_at, every = _stored_at(node), config.confirmed_every.total_seconds()
+    if stored_at is None:
+        return True
+    phase = node.id * _SILVER % 1 * every
+    return (now.timestamp() - phase) // every > (stored_at.timestamp() - phase) // every
+
+
+def _stored_at(node: Node) -> datetime | None:
+    return node.stored_power_at or node.bmc.power_at
 
 
 def _failed(node: Node, now: datetime, error: BmcError, config: Policy) -> Outcome:

@@ -51,7 +51,7 @@ def _bootstrap_issued(node: Node, now: datetime) -> Decision:
 
 def _active(node: Node, now: datetime, config: Policy) -> Decision | None:
     facts = vitals(node, now, config)
-    silence = health.silent(facts, now, offline_after=config.offline_after, observation_ttl=config.observation_ttl)
+    silence = health.silent(facts, now, offline_after=config.offline_after)
     if silence is not None:
         return _leaving(node, change(node, status=N.OFFLINE), config, reason=silence, cause="timer: heartbeat")
     return _blocked(node, facts) or _drifted(node, now, config)

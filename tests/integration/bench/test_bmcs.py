@@ -107,7 +107,11 @@ async def test_a_daemon_polls_the_bmcs_that_the_nodes_at_rest_are_given(clean: G
     async with bmc_fleet(3) as fleet:
         await bmc_polls.connect(clean, fleet)
         began = await clean.pool.fetchval("SELECT farrier.now()")
-        settings = {**fleet.environment, "FARRIER_NODE_POWER_SYNC_INTERVAL": "1s"}
+        settings = {
+            **fleet.environment,
+            "FARRIER_NODE_POWER_SYNC_INTERVAL": "1s",
+            "FARRIER_NODE_CONFIRMED_EVERY": "1s",
+        }
         async with daemon.running(clean.dsn, settings) as process:
             await until(polled)
             assert process.cpu_seconds() > 0

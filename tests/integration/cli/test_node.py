@@ -180,6 +180,18 @@ async def test_power_that_cannot_be_read_is_shown_with_the_age_of_what_is_known(
     shown = (await farrier("node", "show", "gpu-1")).out
     for part in ("on, read 2h ago", "tls: not trusted"):
         assert part in shown
+    assert "or later" not in shown
+
+
+async def test_power_that_reads_may_have_confirmed_since_it_was_stored_is_shown_so(
+    farrier: Prompt, db: pg.Database
+) -> None:
+    details = ("--bmc-address", "https://10.0.0.1", "--bmc-credential", "file:/run/creds/1")
+    await farrier("node", "add", "gpu-1", *details)
+    known = "jsonb_build_object('power', 'on', 'power_at', farrier.now())"
+    await force(db, f"UPDATE farrier.nodes SET management = 'manageable', bmc = {known}")
+    await db.advance(timedelta(minutes=8))
+    assert "on, read 8m ago or later" in (await farrier("node", "show", "gpu-1")).out
 
 
 async def test_a_power_that_cannot_be_enforced_is_shown(farrier: Prompt, db: pg.Database) -> None:

@@ -15,7 +15,7 @@ from tests.support import pg
 from tests.support import site as sites
 from tests.support.fake_bmc import READING
 from tests.support.loop import PATIENCE
-from tests.support.site import MINUTE, SECOND, Machine, Site
+from tests.support.site import HOUR, MINUTE, SECOND, Machine, Site
 
 # By then each node's moment has come.
 DUE = 91 * SECOND
@@ -36,11 +36,11 @@ async def outcome(machine: Machine) -> dict[str, Any]:
 async def test_power_is_read_regularly_by_one_request_and_leaves_no_history(site: Site) -> None:
     machine = await site.with_bmc()
     before, moves = await machine.bmc(), await machine.moves()
-    for _ in range(20):
+    for _ in range(48):
         await site.wait(MINUTE / 4)
     bmc = await machine.bmc()
     assert len(site.bmc.calls) == 1, "it was verified once"
-    assert 4 <= len(site.bmc.reads) <= 5
+    assert 11 <= len(site.bmc.reads) <= 12
     assert site.bmc.reads[0].system_path == READING.system_path
     assert bmc["power_at"] > before["power_at"]
     assert await machine.moves() == moves
@@ -90,6 +90,105 @@ async def test_an_agentless_node_stays_in_service_as_long_as_its_bmc_says_on(sit
     for _ in range(10):
         await site.wait(MINUTE)
     assert (await machine.state())[0] == "active", "a silent BMC says nothing of the machine behind it"
+
+
+# --- reads that confirm
+
+
+async def version(machine: Machine) -> int:
+    """How often its row was written."""
+    written: int = await machine.site.conn.fetchval("SELECT version FROM farrier.nodes WHERE id = $1", machine.id)
+    return written
+
+
+async def behind(machine: Machine) -> None:
+    """Return when a read has confirmed its power since that was stored."""
+    await machine.site.wait(2 * MINUTE)  # the first read records what a verification does not
+    for _ in range(3):
+        written = await version(machine), len(machine.site.bmc.reads)
+        await machine.site.wait(DUE)
+        if await version(machine) == written[0] and len(machine.site.bmc.reads) > written[1]:
+            return
+    raise AssertionError("each read was stored")
+
+
+async def test_reads_that_confirm_what_is_recorded_are_stored_every_ten_minutes(site: Site) -> None:
+    machine = await site.with_bmc()
+    await site.wait(2 * MINUTE)
+    before, reads = await version(machine), len(site.bmc.reads)
+    for _ in range(30):
+        await site.wait(MINUTE)
+    assert len(site.bmc.reads) - reads >= 14
+    assert 2 <= await version(machine) - before <= 4
+    age = "SELECT farrier.now() - power_at FROM farrier.node_lifecycle WHERE id = $1"
+    assert await site.conn.fetchval(age, machine.id) <= 12 * MINUTE
+
+
+async def test_a_wake_after_a_read_that_confirmed_causes_no_other_read_and_is_deleted(site: Site) -> None:
+    machine = await site.with_bmc()
+    await behind(machine)
+    before, reads = await version(machine), len(site.bmc.reads)
+    for _ in range(3):
+        await site.conn.execute("SELECT farrier.enqueue('node', $1)", machine.id)
+        await site.settled()
+    assert (await version(machine), len(site.bmc.reads)) == (before, reads)
+    with anyio.fail_after(PATIENCE):
+        while await site.conn.fetchval("SELECT count(*) FROM farrier.wakes"):
+            await anyio.lowlevel.checkpoint()
+
+
+async def test_a_read_that_fails_stores_when_power_was_last_confirmed(site: Site) -> None:
+    machine = await site.with_bmc()
+    await behind(machine)
+    stored = (await machine.bmc())["power_at"]
+    site.bmc.fail(UNREACHABLE)
+    await site.wait(DUE)
+    bmc = await machine.bmc()
+    assert bmc["sync_failure"] == "unreachable"
+    assert bmc["power_at"] > stored
+
+
+async def test_a_request_stores_when_power_was_last_confirmed(site: Site) -> None:
+    machine = await site.with_bmc()
+    await behind(machine)
+    stored = (await machine.bmc())["power_at"]
+    await machine.asked("pause", reason="fire drill")
+    assert (await machine.bmc())["power_at"] > stored
+
+
+async def test_a_takeover_finds_fresh_what_is_stored_and_reads_at_once(db: pg.Database) -> None:
+    told = "SELECT at FROM farrier.outcomes WHERE kind = 'node' AND id = $1"
+    async with sites.opened(db) as site:
+        machine = await site.with_bmc(agentless=True)
+        await machine.asked("onboard", mode="manual")
+        site.bmc.power = PowerState.OFF
+        await site.wait(DUE)
+        assert (await outcome(machine))["reason"] == "offline: power is off"
+        await behind(machine)
+        since = await site.conn.fetchval(told, machine.id)
+    await db.advance(9 * MINUTE)
+    async with sites.opened(db) as site:
+        machine = Machine(site, machine.name, machine.id)
+        site.bmc.power = PowerState.OFF
+        await site.settled()
+        assert len(site.bmc.reads) == 1
+        assert await site.conn.fetchval(told, machine.id) == since
+
+
+async def test_a_clock_that_is_set_back_makes_reads_neither_rare_nor_what_they_confirmed_new(site: Site) -> None:
+    machine = await site.with_bmc()
+    await site.wait(2 * HOUR)  # so that the time of its verification is not set back with it
+    await behind(machine)
+    reads = len(site.bmc.reads)
+    await site.conn.execute("SELECT farrier.beat()")
+    await site.db.advance(-HOUR)
+    await site.conn.execute("SELECT farrier.beat()")
+    while await site.conn.fetchval("SELECT more FROM farrier.mend(500)"):
+        pass
+    await site.settled()
+    for _ in range(6):
+        await site.wait(MINUTE)
+    assert len(site.bmc.reads) - reads >= 3
 
 
 # --- reads that fail
@@ -143,15 +242,15 @@ async def test_clients_of_sql_see_a_failing_read_with_advice_while_power_is_read
 
 async def test_a_bmc_that_never_answers_delays_no_other(site: Site) -> None:
     dead, well = await site.with_bmc(), await site.with_bmc()
-    before = (await well.bmc())["power_at"]
+    before, other = (await dead.bmc())["power_at"], (await well.look())["bmc_address"]
     site.bmc.hold(address=(await dead.look())["bmc_address"])
     await site.db.advance(DUE)
     site.wake()
     await site.bmc.called()
     with anyio.fail_after(PATIENCE):
-        while (await well.bmc())["power_at"] == before:
+        while other not in {read.address for read in site.bmc.reads}:
             await anyio.lowlevel.checkpoint()
-    assert (await dead.bmc())["power_at"] <= before, "its read goes on"
+    assert (await dead.bmc())["power_at"] == before, "its read goes on"
     site.bmc.let_go()
     await site.settled()
 

@@ -63,6 +63,39 @@ def test_a_run_over_memory_that_decides_something_loads_the_resource_first() -> 
     assert [each.id for each in agenda.load(10)] == [1]
 
 
+def test_what_is_confirmed_in_memory_is_run_over_and_compared_with_the_outcome_that_is_stored() -> None:
+    agenda = at_rest(1)
+    agenda.woken([1])
+    [entry] = loaded(agenda, wakes=(7,))
+    assert agenda.confirms(entry, "confirmed", NOW + PERIOD) == (7,)
+    [entry] = agenda.due(NOW + PERIOD + 1, 10)
+    assert (entry.snapshot, entry.confirmed, entry.outcome) == ("confirmed", "confirmed", "nothing to do")
+
+
+def test_what_is_confirmed_after_a_commit_is_loaded_before_its_next_run() -> None:
+    """The commit may have stored another outcome."""
+    agenda = at_rest(1)
+    agenda.woken([1])
+    [entry] = loaded(agenda)
+    agenda.commits(entry)
+    agenda.committed(entry, None)
+    [entry] = loaded(agenda)
+    agenda.confirms(entry, "confirmed", NOW + PERIOD)
+    assert due(agenda, PERIOD + 1) == []
+    assert [each.id for each in agenda.load(10)] == [1]
+    assert entry.confirmed == "confirmed"
+
+
+def test_a_wake_that_comes_while_something_is_confirmed_loads_it_again() -> None:
+    agenda = at_rest(1)
+    agenda.woken([1])
+    [entry] = loaded(agenda)
+    agenda.acts(entry)
+    agenda.woken([1])
+    agenda.confirms(entry, "confirmed", NOW + PERIOD)
+    assert [each.id for each in agenda.load(10)] == [1]
+
+
 def test_what_acts_was_decided_over_a_fresh_snapshot() -> None:
     agenda = at_rest(1)
     [entry] = agenda.due(NOW + PERIOD + 1, 10)

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from farrier.config import NodeConfig
 from farrier.handlers.node import power
-from farrier.handlers.node.moves import Policy
+from farrier.handlers.node.moves import Policy, has_fresh_power
 from farrier.model.actions import Action
 from farrier.model.bmc import LOGIN_CAP, LOGIN_WINDOW, BmcError, BmcFailure, PowerState
 from farrier.model.management import Management as M
-from farrier.model.node import Node, Pause
+from farrier.model.node import Node, OtherLogin, Pause
 from farrier.model.outcome import DoNothing, Step, Wait
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import WorkflowStatus as W
@@ -23,6 +23,8 @@ from tests.support.power import READING, World, gaps, manageable
 
 INTERVAL = NodeConfig().power_sync_interval
 HOUR = timedelta(hours=1)
+# All that a read records.
+KNOWN: dict[str, Any] = {"tried_version": "v1"}
 REFUSED = BmcError(BmcFailure.AUTH, "401", credential_version="v1")
 
 
@@ -85,6 +87,147 @@ def test_a_read_that_tells_nothing_new_is_quiet_and_any_other_is_told() -> None:
     ):
         told = World(answer).act(decide(manageable(before), due))
         assert (told.quiet, told.look_again) == (False, timedelta(0)), before
+
+
+# --- what a read confirms
+
+
+def confirmed_since(node: Node, after: timedelta) -> Node:
+    """The node as memory has it after a read that confirmed it."""
+    step = World().act(decide(node, NOW + after))
+    assert step.confirms
+    return HANDLER.confirmed(node, step.to, NOW + after)
+
+
+def test_a_read_that_finds_what_is_recorded_changes_nothing_but_when_it_was_confirmed() -> None:
+    node = manageable(KNOWN)
+    read = World().act(decide(node, NOW + 2 * MINUTE))
+    assert (read.confirms, read.quiet) == (True, True)
+    assert read.to == replace(node, bmc=replace(node.bmc, power_at=NOW + 2 * MINUTE), stored_power_at=NOW)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        {"health": "Warning"},
+        {"system_path": "/redfish/v1/Systems/2"},
+        {"tried_version": "v0"},
+        {"tries": (NOW,), "trying": NOW},
+        {"power": PowerState.OFF},
+        {"sync_failure": BmcFailure.TIMEOUT, "sync_failures": 2},
+        {"power_at": NOW - HOUR},
+        {"desired_power": PowerState.ON, "enforce_error": "unsupported"},
+    ],
+    ids=", ".join,
+)
+def test_a_read_that_finds_anything_else_is_to_be_stored(before: dict[str, Any]) -> None:
+    node = manageable(KNOWN | before)
+    assert not World().act(decide(node, NOW + 2 * MINUTE)).confirms
+
+
+def test_each_node_has_its_own_moment_to_store_what_reads_confirm_once_in_each_interval() -> None:
+    stores = sorted(at for id_ in range(1, 201) for at in _stores(manageable(KNOWN, id=id_), until=HOUR))
+    assert all(5 <= len(_stores(manageable(KNOWN, id=id_), until=HOUR)) <= 7 for id_ in (1, 2, 3))
+    in_each = [sum(NOW + n * MINUTE <= at < NOW + (n + 1) * MINUTE for at in stores) for n in range(2, 60)]
+    assert min(in_each) >= 15 and max(in_each) <= 25, "of 200 nodes twenty a minute"
+    halves = [at for at in stores if at.second < 30]
+    assert 0.4 <= len(halves) / len(stores) <= 0.6
+
+
+def _stores(node: Node, *, until: timedelta) -> list[datetime]:
+    """When the reads of a node store what they confirm."""
+    world, stored, stores = World(), node, []
+    while world.now < NOW + until:
+        world.now = power.next_read(node, Policy())
+        read = world.act(decide(node, world.now))
+        if not read.confirms:
+            stored = replace(read.to, stored_power_at=None)
+            stores.append(world.now)
+        node = HANDLER.confirmed(stored, read.to, world.now)
+    return stores
+
+
+def test_where_each_read_is_stored_none_stays_in_memory() -> None:
+    policy = Policy(confirmed_every=SECOND)
+    decision = power.tend(manageable(KNOWN), NOW + 2 * MINUTE, policy)
+    assert decision is not None
+    read = World().act(decision)
+    assert (read.confirms, read.quiet) == (False, True)
+
+
+def test_what_a_read_confirmed_comes_over_each_load_and_causes_no_other_read() -> None:
+    node = manageable(KNOWN)
+    seen = confirmed_since(node, 2 * MINUTE)
+    assert isinstance(decide(node, NOW + 2 * MINUTE + SECOND), Step)
+    assert isinstance(decide(seen, NOW + 2 * MINUTE + SECOND), DoNothing)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        manageable(KNOWN | {"power": PowerState.OFF}),
+        manageable(KNOWN | {"power_at": NOW + HOUR}),
+        manageable(KNOWN | {"serial": "S2"}),
+        manageable(KNOWN | {"tries": (NOW,)}),
+        replace(manageable(KNOWN), bmc_address="https://10.0.0.9"),
+        replace(manageable(KNOWN), bmc_credential="env:OTHER"),
+        replace(manageable(KNOWN), management=M.VERIFYING),
+    ],
+    ids=["power", "stored since", "serial", "logins", "address", "credential", "management"],
+)
+def test_what_was_confirmed_of_another_state_is_forgotten(stored: Node) -> None:
+    remembered = World().act(decide(manageable(KNOWN), NOW + 2 * MINUTE)).to
+    assert HANDLER.confirmed(stored, remembered, NOW + 3 * MINUTE) is stored
+
+
+def test_what_was_confirmed_in_the_future_by_a_clock_that_was_set_back_is_forgotten() -> None:
+    node = manageable(KNOWN)
+    remembered = World().act(decide(node, NOW + HOUR / 10)).to
+    assert HANDLER.confirmed(node, remembered, NOW + MINUTE) is node
+
+
+def test_logins_of_other_nodes_at_the_bmc_make_nothing_forgotten() -> None:
+    node = manageable(KNOWN)
+    remembered = World().act(decide(node, NOW + 2 * MINUTE)).to
+    others = (OtherLogin(at=NOW + MINUTE),)
+    seen = HANDLER.confirmed(replace(node, bmc=replace(node.bmc, others=others)), remembered, NOW + 3 * MINUTE)
+    assert (seen.bmc.power_at, seen.bmc.others, seen.stored_power_at) == (NOW + 2 * MINUTE, others, NOW)
+
+
+def test_a_read_that_fails_stores_when_power_was_last_confirmed() -> None:
+    seen = confirmed_since(manageable(KNOWN), 2 * MINUTE)
+    failed = World(BmcError(BmcFailure.TIMEOUT, "no answer")).act(decide(seen, NOW + 4 * MINUTE))
+    assert (failed.to.bmc.sync_failure, failed.to.bmc.power_at) == (BmcFailure.TIMEOUT, NOW + 2 * MINUTE)
+
+
+@pytest.mark.parametrize(
+    ("fields", "minutes"),
+    [
+        ({}, 15),
+        ({"bmc": {"sync_failure": BmcFailure.TIMEOUT}}, 5),
+        ({"paused": Pause("fire drill", NOW)}, 5),
+        ({"management": M.VERIFYING}, 5),
+        ({"deleting": True}, 5),
+    ],
+    ids=["well", "failing", "paused", "not manageable", "being deleted"],
+)
+def test_power_is_decided_on_for_longer_only_where_it_is_read_and_no_read_fails(
+    fields: dict[str, Any], minutes: int
+) -> None:
+    fields = dict(fields)
+    node = replace(manageable(KNOWN | fields.pop("bmc", {})), **fields)
+    assert has_fresh_power(node, NOW + minutes * MINUTE, Policy())
+    assert not has_fresh_power(node, NOW + minutes * MINUTE + SECOND, Policy())
+
+
+def test_a_takeover_finds_what_is_stored_fresh_and_reads_before_it_enforces() -> None:
+    node = manageable(KNOWN | {"power": PowerState.OFF, "desired_power": PowerState.ON})
+    later = NOW + 11 * MINUTE
+    assert has_fresh_power(node, later, Policy())
+    step = decide(node, later)
+    assert isinstance(step, Step) and step.name == "read_power"
+    read = World().act(step)
+    assert read.to.bmc.power is PowerState.ON and read.to.bmc.switching is None
 
 
 # --- a read that fails

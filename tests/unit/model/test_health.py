@@ -13,7 +13,6 @@ from farrier.model.health import Alert, Health, Healthy, SshSeed, Unhealthy, Vit
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 OFFLINE_AFTER = timedelta(seconds=180)
-TTL = timedelta(minutes=5)
 FRESH = NOW - timedelta(seconds=1)
 OLD = NOW - timedelta(hours=1)
 
@@ -22,23 +21,22 @@ def agent(heartbeat: datetime | None = FRESH, report: Health | None = None) -> V
     return Vitals(agentless=False, has_bmc=False, has_maas=False, last_heartbeat_at=heartbeat, report=report)
 
 
-def agentless(power: PowerState = PowerState.ON, at: datetime | None = FRESH, deployed: bool | None = None) -> Vitals:
+def agentless(power: PowerState | None = PowerState.ON, deployed: bool | None = None) -> Vitals:
     return Vitals(
         agentless=True,
         has_bmc=True,
         has_maas=deployed is not None,
         power=power,
-        power_at=at,
         deployed=deployed,
     )
 
 
 def judge(vitals: Vitals) -> Healthy | Unhealthy:
-    return health.healthy(vitals, NOW, offline_after=OFFLINE_AFTER, observation_ttl=TTL)
+    return health.healthy(vitals, NOW, offline_after=OFFLINE_AFTER)
 
 
 def silence(vitals: Vitals) -> str | None:
-    return health.silent(vitals, NOW, offline_after=OFFLINE_AFTER, observation_ttl=TTL)
+    return health.silent(vitals, NOW, offline_after=OFFLINE_AFTER)
 
 
 WARNING = Health(ok=False, alerts=(Alert("fan", "slow", False),))
@@ -52,7 +50,6 @@ BLOCKING = Health(ok=False, alerts=(Alert("fan", "slow", False), Alert("xid-79",
         pytest.param(agent(NOW - OFFLINE_AFTER), id="heartbeat exactly at the limit"),
         pytest.param(agent(report=WARNING), id="an alert that does not block"),
         pytest.param(agentless(), id="fresh power on, no MAAS"),
-        pytest.param(agentless(at=NOW - TTL), id="read exactly at its limit"),
         pytest.param(agentless(deployed=True), id="fresh power on and deployed"),
     ],
 )
@@ -71,8 +68,7 @@ NOT_FRESH = msgspec.structs.replace(agentless(deployed=True), deployed=None)
         pytest.param(agent(OLD), "no heartbeat", id="old heartbeat"),
         pytest.param(agent(report=BLOCKING), "alerts block scheduling: xid-79", id="blocking alert"),
         pytest.param(NO_PROOF, "neither an agent nor a BMC", id="nothing to prove it by"),
-        pytest.param(agentless(at=None), "no fresh read", id="power never read"),
-        pytest.param(agentless(at=OLD), "no fresh read", id="power read long ago"),
+        pytest.param(agentless(None), "no fresh read", id="power never read, or long ago"),
         pytest.param(agentless(PowerState.OFF), "power is off", id="power off"),
         pytest.param(agentless(PowerState.UNKNOWN), "power is unknown", id="power unknown"),
         pytest.param(agentless(deployed=False), "MAAS", id="not deployed"),
@@ -104,8 +100,7 @@ def test_silent(vitals: Vitals, why: str) -> None:
     [
         pytest.param(agent(NOW - OFFLINE_AFTER), id="heartbeat exactly at the limit"),
         pytest.param(agent(report=BLOCKING), id="unwell is not silent"),
-        pytest.param(agentless(at=OLD), id="a silent BMC changes nothing"),
-        pytest.param(agentless(PowerState.OFF, at=OLD), id="a stale power off proves nothing"),
+        pytest.param(agentless(None), id="what its BMC said long ago proves nothing"),
         pytest.param(agentless(PowerState.UNKNOWN), id="unknown power proves nothing"),
         pytest.param(agentless(deployed=False), id="drift is not silence"),
     ],

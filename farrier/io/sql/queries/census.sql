@@ -166,6 +166,7 @@ by_alert AS (
     SELECT id, n FROM named_alerts
     UNION ALL
     SELECT 'other', count(DISTINCT a.node_id) FROM alerts a WHERE NOT EXISTS (SELECT FROM named_alerts m WHERE m.id = a.id)),
+-- A read that fails is stored at once, with when the last good one was.
 unread AS MATERIALIZED (
     SELECT n.sync_failure, count(*) AS n,
            count(*) FILTER (WHERE n.bmc ->> 'power_at' IS NULL OR (n.bmc ->> 'power_at')::timestamptz < farrier.now() - $8::interval) AS stale

@@ -1,0 +1,85 @@
+"""What a run only confirms stays in memory: nothing is committed, and it comes over each load."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import anyio
+import msgspec
+from typing_extensions import override
+
+from farrier.model.outcome import Update, Wait
+from tests.integration.controller.test_snapshots import A_PERIOD, NEVER_AGAIN, Counting
+from tests.support.loop import PATIENCE, Shop
+from tests.support.replica import Replica, at_work
+from tests.support.toy import Decided, Scripted, Widget
+
+
+class Confirming(Scripted):
+    """Confirms a widget by its payload, and rests once that is so. `also` differs in its update."""
+
+    def __init__(self, *, raises: bool = False, also: dict[str, Any] | None = None) -> None:
+        super().__init__(default=self._confirm)
+        self._raises = raises
+        self._also = also or {}
+
+    def _confirm(self, widget: Widget, _now: datetime) -> Decided:
+        if widget.payload == "confirmed":
+            return Wait(reason="for Godot", rests=True, source="here:1")
+        to: Any = msgspec.structs.replace(widget, payload="confirmed")
+        return Update(to=to, reason="as it was", **{"quiet": True, "confirms": True} | self._also)
+
+    @override
+    def confirmed(self, stored: Widget, remembered: Widget, now: datetime) -> Widget:
+        if self._raises:
+            raise RuntimeError("on purpose")
+        return msgspec.structs.replace(stored, payload=remembered.payload)
+
+
+async def test_what_a_run_confirms_is_not_committed_and_the_wakes_that_it_saw_are_deleted(shop: Shop) -> None:
+    await shop.register(1)
+    io = Counting(shop)
+    replica = Replica(shop, Confirming(), io=io, config=NEVER_AGAIN)
+    async with at_work(replica):
+        await replica.ledger.until(lambda: replica.ledger.outcomes["update"] == 1)
+        with anyio.fail_after(PATIENCE):
+            while await shop.wakes(1):
+                await anyio.lowlevel.checkpoint()
+        stored = await shop.widget(1)
+        assert (stored["version"], stored["payload"]) == (1, "")
+        assert await shop.outcome(1) == {}
+        assert "commit" not in io.statements
+
+
+async def test_what_was_confirmed_comes_over_each_load(shop: Shop) -> None:
+    await shop.register(1)
+    replica = Replica(shop, Confirming(), config=NEVER_AGAIN)
+    async with at_work(replica):
+        await replica.ledger.until(lambda: replica.ledger.outcomes["update"] == 1)
+        for loads in (1, 2, 3):
+            replica.controller.woken("widget", [1])
+            await replica.ledger.until(lambda: replica.ledger.outcomes["wait"] == loads)  # noqa: B023
+        await replica.pass_seconds(A_PERIOD)
+        await replica.ledger.until(lambda: replica.ledger.outcomes["wait"] == 4)
+        assert replica.ledger.outcomes["update"] == 1
+        assert (await shop.widget(1))["payload"] == ""
+
+
+async def test_a_handler_that_cannot_bring_it_back_runs_over_what_is_stored(shop: Shop) -> None:
+    await shop.register(1)
+    replica = Replica(shop, Confirming(raises=True), config=NEVER_AGAIN)
+    async with at_work(replica):
+        for runs in (1, 2, 3):
+            await replica.ledger.until(lambda: replica.ledger.outcomes["update"] == runs)  # noqa: B023
+            replica.controller.woken("widget", [1])
+        assert replica.ledger.errors == []
+
+
+async def test_what_a_run_writes_besides_is_committed_with_what_it_confirms(shop: Shop) -> None:
+    await shop.register(1)
+    replica = Replica(shop, Confirming(also={"quiet": False}), config=NEVER_AGAIN)
+    async with at_work(replica):
+        await replica.ledger.until(lambda: replica.ledger.outcomes["update"] == 1)
+        assert (await shop.widget(1))["payload"] == "confirmed"
+        assert (await shop.outcome(1))["reason"] == "as it was"
