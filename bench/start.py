@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from uuid import UUID
 
@@ -16,7 +16,7 @@ from bench.loop import running
 from farrier.io.controllers import PostgresControllers
 from farrier.io.node import NodeRows
 from farrier.io.state import PostgresStateIO
-from farrier.model.controllers import SHARDS, Taken
+from farrier.model.controllers import SHARDS
 from farrier.model.node import Node
 from farrier.model.runs import Loaded
 from farrier.model.writes import Write
@@ -38,9 +38,9 @@ class _Controllers(PostgresControllers):
         self.at: dict[int, float] = {}
 
     @override
-    async def take(self, controller: UUID, kind: str, shards: Sequence[int]) -> tuple[Taken, ...]:
+    async def take(self, controller: UUID, kind: str, shards: Sequence[int]) -> Mapping[int, int]:
         taken = await super().take(controller, kind, shards)
-        self.at |= {each.shard: time.perf_counter() for each in taken}
+        self.at |= dict.fromkeys(taken, time.perf_counter())
         return taken
 
 

@@ -19,7 +19,7 @@
 -- model                                           edges, initial_values, workflow_mapping, workflow_statuses,
 --                                                 workflow_modes, contradictions, actions, advice, constants, settings,
 --                                                 clock_stops, limits
--- loop                 16          1          2   controllers, shards, wakes, effects, outcomes, locks
+-- loop                 16          2          2   controllers, shards, wakes, marks, outcomes, locks
 -- history               3                         history, history_retention
 -- nodes                33          4         20   nodes, node_macs, node_bmcs, bmc_logins, node_identities
 -- workflows             5                    12   node_onboardings, node_decommissions
@@ -252,12 +252,10 @@ CREATE TABLE farrier.controllers (
 -- The owner of each part of the resources of a kind. A controller that takes a shard increments its epoch; what it writes is
 -- fenced by both.
 CREATE TABLE farrier.shards (
-    kind        text     NOT NULL,
-    shard       smallint NOT NULL,            -- shard_of(id) of its resources
-    owner       uuid,                         -- a controller; null if the last one gave it back
-    epoch       bigint   NOT NULL DEFAULT 0,
-    unrecovered timestamptz,                  -- the last moment at which a controller that did not give it back may have begun a
-                                              -- step; null once each resource had its first run since
+    kind  text     NOT NULL,
+    shard smallint NOT NULL,            -- shard_of(id) of its resources
+    owner uuid,                         -- a controller; null if the last one gave it back
+    epoch bigint   NOT NULL DEFAULT 0,
     PRIMARY KEY (kind, shard)
 ) WITH (fillfactor = 50);
 
@@ -277,16 +275,15 @@ CREATE TABLE farrier.wakes (
 -- empty would find the wakes of a few resources in it, by kind alone.
 CREATE INDEX wakes_xact ON farrier.wakes (xact);
 
--- Steps that may change something outside, from before they act until their result is committed. A row without a step means that
--- nobody saw its end.
-CREATE TABLE farrier.effects (
-    kind     text        NOT NULL,
-    resource bigint      NOT NULL,
-    epoch    bigint      NOT NULL,                        -- of the shard, when the step began
-    step     text        NOT NULL,
-    begun_at timestamptz NOT NULL DEFAULT farrier.now(),
-    PRIMARY KEY (kind, resource)
-);
+-- The steps of each controller, from before they begin until shortly after their ends are recorded. The row outlives its controller:
+-- the owners of the shards recover from its steps and remove them. View effects has a row for each step.
+CREATE TABLE farrier.marks (
+    controller uuid   NOT NULL,
+    kind       text   NOT NULL,
+    number     bigint NOT NULL, -- of the statement that wrote it; one with a lower number comes too late
+    steps      jsonb  NOT NULL, -- resource: {step, begun_at}
+    PRIMARY KEY (controller, kind)
+) WITH (fillfactor = 50);
 
 -- What the last run of each resource returned; written only when that changed.
 CREATE TABLE farrier.outcomes (
@@ -1475,11 +1472,10 @@ CREATE OR REPLACE FUNCTION farrier.unseen(bmc jsonb) RETURNS jsonb
 -- each in their order, and waits for a lock for 50 ms at most, or for a second if patient.
 -- `writer` names the kind's own function (jsonb) RETURNS TABLE (run bigint, due_in interval). It compares the versions in section
 -- `runs`, writes the states and everything else in changes, and returns the runs of which it wrote nothing because what they were
--- decided on has changed; these are due after due_in. The wakes that a run's snapshot saw are deleted with it, and so is the mark
--- of its step.
+-- decided on has changed; these are due after due_in. The wakes that a run's snapshot saw are deleted with it.
 CREATE OR REPLACE FUNCTION farrier.commit_runs(
     of_kind text, controller uuid, of_shards smallint[], epochs bigint[], patient boolean, writer text, changes jsonb, ids bigint[],
-    woken bigint[], wakes uuid[], acted bigint[],
+    woken bigint[], wakes uuid[],
     moved bigint[], versions bigint[], layers text[], from_values text[], to_values text[], entered timestamptz[],
     causes text[], reasons text[], sources text[],
     told bigint[], outcomes text[], keys integer[])
@@ -1500,7 +1496,7 @@ BEGIN
     unused := set_config('lock_timeout', CASE WHEN patient THEN '1s' ELSE '50ms' END, true);
     -- What a run only says, and the wakes that it saw, are not worth waiting for the disk: after a crash of the server everything is
     -- loaded and run again.
-    IF moved = '{}' AND acted = '{}' AND NOT EXISTS (SELECT FROM jsonb_each(changes - 'runs') e WHERE e.value <> '[]') THEN
+    IF moved = '{}' AND NOT EXISTS (SELECT FROM jsonb_each(changes - 'runs') e WHERE e.value <> '[]') THEN
         unused := set_config('synchronous_commit', 'off', true);
     END IF;
     held := farrier.hold_shards(of_kind, controller, of_shards, epochs);
@@ -1547,10 +1543,6 @@ BEGIN
                           SELECT x.ctid FROM farrier.wakes x
                            WHERE x.kind = of_kind AND x.resource = r.resource AND x.id = r.id OFFSET 0) found
                     WHERE all_won OR r.resource = ANY (won)));
-    END IF;
-    IF cardinality(acted) > 0 THEN
-        DELETE FROM farrier.effects e
-         WHERE e.kind = of_kind AND e.resource = ANY (acted) AND (all_won OR e.resource = ANY (won));
     END IF;
     -- Checks deferred constraints before the verdicts are returned: what they refuse is never reported as committed.
     SET CONSTRAINTS ALL IMMEDIATE;
@@ -1600,16 +1592,16 @@ BEGIN
 END $$;
 
 -- Returns the resources of these shards that a controller has to know: those that have not ended, and those with a wake or the
--- mark of a step, which are `woken`.
-CREATE OR REPLACE FUNCTION farrier.list_shards(of_kind text, of_shards smallint[]) RETURNS TABLE (id bigint, woken boolean)
+-- mark of a step, which are `woken`. A resource may have several rows.
+CREATE OR REPLACE FUNCTION farrier.list_shards(of_kind text, of_shards smallint[]) RETURNS TABLE (id bigint, woken boolean, step text)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
-    RETURN QUERY SELECT w.resource, true FROM wakes w WHERE w.kind = of_kind AND shard_of(w.resource) = ANY (of_shards)
-                 UNION SELECT e.resource, true FROM effects e WHERE e.kind = of_kind AND shard_of(e.resource) = ANY (of_shards);
+    RETURN QUERY SELECT DISTINCT w.resource, true, NULL FROM wakes w WHERE w.kind = of_kind AND shard_of(w.resource) = ANY (of_shards);
+    RETURN QUERY SELECT e.resource, true, e.step FROM effects e WHERE e.kind = of_kind AND shard_of(e.resource) = ANY (of_shards);
     CASE of_kind
-        WHEN 'node' THEN RETURN QUERY SELECT n.id, false FROM nodes n WHERE shard_of(n.id) = ANY (of_shards) AND n.status <> 'deleted';
-        WHEN 'maas_region' THEN RETURN QUERY SELECT r.id, false FROM maas_regions r WHERE shard_of(r.id) = ANY (of_shards);
-        ELSE RETURN QUERY EXECUTE format('SELECT id, false FROM %s WHERE farrier.shard_of(id) = ANY ($1) AND ended_at IS NULL', relation_of(of_kind)) USING of_shards;
+        WHEN 'node' THEN RETURN QUERY SELECT n.id, false, NULL FROM nodes n WHERE shard_of(n.id) = ANY (of_shards) AND n.status <> 'deleted';
+        WHEN 'maas_region' THEN RETURN QUERY SELECT r.id, false, NULL FROM maas_regions r WHERE shard_of(r.id) = ANY (of_shards);
+        ELSE RETURN QUERY EXECUTE format('SELECT id, false, NULL::text FROM %s WHERE farrier.shard_of(id) = ANY ($1) AND ended_at IS NULL', relation_of(of_kind)) USING of_shards;
     END CASE;
 END $$;
 
@@ -1619,23 +1611,36 @@ CREATE OR REPLACE FUNCTION farrier.make_shards(of_kind text) RETURNS void
     INSERT INTO shards (kind, shard) SELECT of_kind, generate_series(0, 63) ON CONFLICT DO NOTHING;
 $$;
 
--- Marks steps that are about to change something outside, one for each resource, and returns those that were marked: not those of
--- shards that this controller does not own under these epochs. A controller that finds a mark without a step recovers first.
-CREATE OR REPLACE FUNCTION farrier.mark_effects(
-    of_kind text, controller uuid, of_shards smallint[], epochs bigint[], ids bigint[], steps text[]) RETURNS SETOF bigint
+-- Marks steps that are to begin, one for each resource, and removes the marks of those that have ended, those of former owners too.
+-- Returns the resources that are marked. Leaves out shards that this controller does not own under these epochs. A controller that
+-- takes a shard recovers from the steps whose marks it finds. A statement whose reply was lost may arrive after a later one: by its
+-- number it does nothing then.
+CREATE OR REPLACE FUNCTION farrier.mark_steps(
+    of_kind text, of_controller uuid, of_shards smallint[], epochs bigint[], of_number bigint, begun bigint[], names text[],
+    ended bigint[])
+    RETURNS SETOF bigint
     LANGUAGE plpgsql AS $$
 DECLARE
-    held smallint[] := farrier.hold_shards(of_kind, controller, of_shards, epochs);
+    held smallint[];
+    gone text[];
 BEGIN
     PERFORM farrier.on_disk();
-    RETURN QUERY
-    INSERT INTO farrier.effects AS e (kind, resource, epoch, step)
-    SELECT of_kind, r.id, o.epoch, r.step
-      FROM unnest(ids, steps) r (id, step) JOIN unnest(of_shards, epochs) o (shard, epoch) ON o.shard = farrier.shard_of(r.id)
-     WHERE o.shard = ANY (held)
-     ORDER BY r.id
-        ON CONFLICT (kind, resource) DO UPDATE SET epoch = excluded.epoch, step = excluded.step, begun_at = farrier.now()
-    RETURNING e.resource;
+    held := farrier.hold_shards(of_kind, of_controller, of_shards, epochs);
+    IF EXISTS (SELECT FROM farrier.marks m WHERE m.kind = of_kind AND m.controller = of_controller AND m.number >= of_number FOR UPDATE) THEN
+        RETURN;
+    END IF;
+    gone := ARRAY(SELECT id::text FROM unnest(ended) id WHERE farrier.shard_of(id) = ANY (held));
+    IF gone <> '{}' AND EXISTS (SELECT FROM farrier.marks m WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps ?| gone) THEN
+        PERFORM FROM farrier.marks m WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps ?| gone ORDER BY m.controller FOR UPDATE;
+        UPDATE farrier.marks m SET steps = m.steps - gone WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps ?| gone;
+        DELETE FROM farrier.marks m WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps = '{}';
+    END IF;
+    INSERT INTO farrier.marks AS m (controller, kind, number, steps)
+    SELECT of_controller, of_kind, of_number,
+           coalesce(jsonb_object_agg(b.id, jsonb_build_object('step', b.name, 'begun_at', farrier.now())), '{}')
+      FROM unnest(begun, names) b (id, name) WHERE farrier.shard_of(b.id) = ANY (held)
+        ON CONFLICT (controller, kind) DO UPDATE SET number = excluded.number, steps = (m.steps - gone) || excluded.steps;
+    RETURN QUERY SELECT id FROM unnest(begun) id WHERE farrier.shard_of(id) = ANY (held);
 END $$;
 
 -- Sets outcomes.error_at: since when every run of the resource has ended in the same error. Trigger function.
@@ -1704,16 +1709,24 @@ CREATE OR REPLACE FUNCTION farrier.runs_without(changes jsonb, runs bigint[]) RE
         SELECT c.run FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (runs)));
 
 -- Settles runs whose commit got no reply: locks each resource and increments its version, so that the commit has happened before,
--- or can never happen. Returns which moved a layer, from history: versions are the versions that the runs were decided on.
+-- or can never happen. Returns those that have happened, with the time of those that moved a layer: versions are the versions that
+-- the runs were decided on.
 CREATE OR REPLACE FUNCTION farrier.settle_runs(of_kind text, controller uuid, ids bigint[], versions bigint[])
     RETURNS TABLE (id bigint, at timestamptz)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
+DECLARE
+    found bigint[];
+    raised bigint[];
 BEGIN
     PERFORM farrier.on_disk();
-    EXECUTE format('UPDATE %1$s r SET version = r.version + 1 FROM (SELECT id FROM %1$s WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE) l WHERE r.id = l.id',
-                   farrier.table_of(of_kind)) USING ids;
-    RETURN QUERY SELECT r.id, min(h.at) FROM unnest(ids, versions) r (id, version)
+    EXECUTE format('WITH l AS MATERIALIZED (SELECT id, version FROM %1$s WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE),
+                         u AS (UPDATE %1$s r SET version = l.version + 1 FROM l WHERE r.id = l.id RETURNING r.id, l.version)
+                    SELECT array_agg(id), array_agg(version) FROM u',
+                   farrier.table_of(of_kind)) INTO found, raised USING ids;
+    RETURN QUERY SELECT r.id, min(h.at)
+      FROM unnest(ids, versions) r (id, version)
+      JOIN unnest(found, raised) f (id, version) ON f.id = r.id AND f.version = r.version + 1
       LEFT JOIN farrier.history h ON h.kind = of_kind AND h.id = r.id AND h.version = r.version + 1 AND h.controller = settle_runs.controller
      GROUP BY r.id;
 END $$;
@@ -3731,7 +3744,7 @@ BEGIN
     PERFORM free_numbers(n.kind, n.id) FROM (SELECT DISTINCT kind, id FROM pool_numbers WHERE kind = of_kind) n;
     DELETE FROM shards WHERE kind = of_kind;
     DELETE FROM wakes WHERE kind = of_kind;
-    DELETE FROM effects WHERE kind = of_kind;
+    DELETE FROM marks WHERE kind = of_kind;
     UPDATE resource_intents i SET status = 'rejected', reason = 'its kind was removed', answered_at = farrier.now()
      WHERE i.kind = of_kind AND i.status = 'pending';
     DELETE FROM outcomes WHERE kind = of_kind;
@@ -5193,10 +5206,15 @@ END $$;
 -- Views: loop
 -- =====================================================================================================================
 
+-- Steps that may have acted outside and whose ends are not recorded: those under way, and those that a crash cut.
+CREATE OR REPLACE VIEW farrier.effects AS
+SELECT m.kind, s.key::bigint AS resource, s.value ->> 'step' AS step, (s.value ->> 'begun_at')::timestamptz AS begun_at, m.controller
+  FROM farrier.marks m CROSS JOIN LATERAL jsonb_each(m.steps) s;
+
 -- Which controller runs the resources of each shard, and when it had last run all that were due; nulls for a shard without a
 -- controller.
 CREATE OR REPLACE VIEW farrier.shard_owners AS
-SELECT s.kind, s.shard, s.epoch, s.unrecovered, c.id AS controller_id, c.name AS controller,
+SELECT s.kind, s.shard, s.epoch, c.id AS controller_id, c.name AS controller,
        c.renewed_at - coalesce(c.lags[array_position(c.kinds, s.kind)], 0) * interval '1 second' AS swept_at
   FROM farrier.shards s
   LEFT JOIN farrier.controllers c ON c.id = s.owner AND NOT c.expired;
@@ -5668,7 +5686,7 @@ GRANT EXECUTE ON FUNCTION
 -- The daemon. It writes what its runs decide; it only reads the model, the records of the schema, and history.
 GRANT SELECT, INSERT, UPDATE, DELETE ON
     farrier.mends, farrier.pulse, farrier.limits,
-    farrier.controllers, farrier.effects, farrier.outcomes,
+    farrier.controllers, farrier.marks, farrier.outcomes,
     farrier.nodes, farrier.node_macs, farrier.node_onboardings, farrier.node_decommissions,
     farrier.bootstrap_tokens, farrier.node_agents, farrier.node_tasks, farrier.intents,
     farrier.maas_regions, farrier.node_observations,

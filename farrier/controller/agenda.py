@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Generic, TypeVar
 
@@ -35,16 +35,16 @@ class Phase(enum.IntEnum):
     IDLE = 0  # waits for a wake, or for the passing of time
     QUEUED = 1  # is to be loaded
     LOADING = 2  # a load was sent
-    READY = 3  # was loaded, and waits for its run
-    RUNNING = 4  # is being decided on
-    ACTING = 5  # a step is under way outside
-    COMMITTING = 6  # a commit was sent
-    UNKNOWN = 7  # a commit was sent, and it is not known whether it happened
-    GONE = 8  # this controller has nothing to do with it any more
+    RUNNING = 3  # was loaded, and is being decided on
+    ACTING = 4  # a step is to begin, or is under way outside
+    COMMITTING = 5  # a commit was sent
+    UNKNOWN = 6  # a commit was sent, and it is not known whether it happened
+    GONE = 7  # this controller has nothing to do with it any more
 
 
 class Entry(msgspec.Struct, Generic[R], gc=False, weakref=False):
-    """One resource. `again`: it was woken after the load that its snapshot is from was sent."""
+    """One resource. `again`: it was woken after the load that its snapshot is from was sent. `step`: the name of one
+    that began and whose end is not recorded; the next run recovers from it."""
 
     id: int
     shard: int
@@ -52,9 +52,7 @@ class Entry(msgspec.Struct, Generic[R], gc=False, weakref=False):
     slot: int = NOWHERE  # of the wheel
     urgent: bool = False  # of the queues, the one that it waits in
     again: bool = False
-    orphan: bool = False  # of an orphaned shard, and its first run is still to end
-    marked: Any = None  # since when there is the mark of a step whose end was not committed
-    cut: bool = False  # a step of this process was cut, and its end is recorded nowhere
+    step: str | None = None
     reruns: int = 0
     snapshot: R | None = None
     reload_at: float = 0.0
@@ -64,19 +62,6 @@ class Entry(msgspec.Struct, Generic[R], gc=False, weakref=False):
     error: Any = None  # why the snapshot could not be read
     wakes: tuple[Any, ...] = ()
 
-    @property
-    def recovers(self) -> bool:
-        """Whether the next run has to account for a step whose end was not seen."""
-        return self.orphan or bool(self.marked) or self.cut
-
-
-class _Shard(msgspec.Struct, Generic[R]):
-    epoch: int
-    orphaned: bool
-    entries: dict[int, Entry[R]] = msgspec.field(default_factory=dict)
-    orphans: int = 0
-    closing: bool = False
-
 
 class Agenda(Generic[R]):
     """All entries of one kind."""
@@ -84,35 +69,30 @@ class Agenda(Generic[R]):
     def __init__(self, *, reload_every: float, shards: int = SHARDS) -> None:
         self._reload_every = reload_every
         self._modulus = shards
-        self._shards: dict[int, _Shard[R]] = {}
+        self._shards: dict[int, dict[int, Entry[R]]] = {}
         # To load: what was woken or goes on, and what has no reason but the time.
         self._urgent: deque[Entry[R]] = deque()
         self._routine: deque[Entry[R]] = deque()
-        self._ready: deque[Entry[R]] = deque()
         self._under_way: dict[int, Entry[R]] = {}  # ACTING or COMMITTING
-        self._unknown: dict[int, Entry[R]] = {}
-        self._recovered: list[int] = []
         self._wheel: Wheel[Entry[R]] = Wheel()
 
     def __len__(self) -> int:
-        return sum(len(shard.entries) for shard in self._shards.values())
+        return sum(map(len, self._shards.values()))
 
     def entry(self, id_: int) -> Entry[R] | None:
         """The entry of a resource that this controller owns and knows."""
         shard = self._shards.get(id_ % self._modulus)
-        return None if shard is None else shard.entries.get(id_)
+        return None if shard is None else shard.get(id_)
 
     # --- shards
 
-    def took(self, shard: int, epoch: int, ids: Mapping[int, bool], *, orphaned: bool) -> list[Entry[R]]:
-        """A shard was taken and its ids were listed in a later statement; true for those that were woken. Of an
-        `orphaned` one, which its former owner did not give back, the first run of each resource is `recover`. Returns
-        what `lost` does of it."""
+    def took(self, shard: int, ids: Mapping[int, bool], steps: Mapping[int, str]) -> list[Entry[R]]:
+        """A shard was taken and its ids were listed in a later statement; true for those that were woken. `steps` are
+        the marked ones: their ends are not recorded. Returns what `lost` does of it."""
         acting = self.lost(shard)
-        self._shards[shard] = _Shard(epoch, orphaned)
+        self._shards[shard] = {}
         for id_, woken in ids.items():
-            self._add(id_, shard, orphan=orphaned, urgent=woken)
-        self._note_recovery(shard)
+            self._add(id_, shard, urgent=woken, step=steps.get(id_))
         return acting
 
     def overdue(self, now: float) -> float:
@@ -122,12 +102,7 @@ class Agenda(Generic[R]):
     def listed(self, shard: int, ids: Collection[int]) -> None:
         """These ids are the shard's now: what no wake announced is loaded, and what is gone is found out by a load."""
         if shard in self._shards:
-            self.woken(self._shards[shard].entries.keys() ^ set(ids))
-
-    def closing(self, shard: int, *, closing: bool = True) -> None:
-        """The shard is to be given back: it starts no steps any more."""
-        if shard in self._shards:
-            self._shards[shard].closing = closing
+            self.woken(self._shards[shard].keys() ^ set(ids))
 
     def is_quiet(self, shard: int) -> bool:
         """Whether no step and no commit of the shard is under way: it may be given back."""
@@ -138,55 +113,19 @@ class Agenda(Generic[R]):
         """How many steps and commits there are."""
         return len(self._under_way)
 
-    def is_recovered(self, shard: int) -> bool:
-        """Whether every resource that the shard had when it was taken had its first run."""
-        return self._shards[shard].orphans == 0
-
-    def recovered(self) -> list[int]:
-        """Orphaned shards of which that became true since the last call."""
-        found, self._recovered = self._recovered, []
-        return found
-
-    def may_step(self, entry: Entry[R]) -> bool:
-        """Whether a step of this resource may begin."""
-        return not self._shards[entry.shard].closing
-
-    def epoch_of(self, shard: int) -> int | None:
-        """Under which a shard is owned; None for one that is not."""
-        owned = self._shards.get(shard)
-        return None if owned is None else owned.epoch
-
-    def epoch(self, entry: Entry[R]) -> int:
-        """Under which the entry's shard is owned."""
-        return self._shards[entry.shard].epoch
-
-    def cuts(self, shard: int) -> bool:
-        """Whether a step of the shard was cut whose end is recorded nowhere."""
-        return any(entry.cut for entry in self._shards[shard].entries.values())
-
     def lost(self, shard: int) -> list[Entry[R]]:
         """The shard is another's, or was given back. Returns the entries whose steps have to be cut."""
-        gone = self._shards.pop(shard, None)
-        if gone is None:
-            return []
-        if shard in self._recovered:
-            self._recovered.remove(shard)
-        acting = [entry for entry in gone.entries.values() if entry.phase is Phase.ACTING]
-        for entry in gone.entries.values():
+        gone = self._shards.pop(shard, {}).values()
+        acting = [entry for entry in gone if entry.phase is Phase.ACTING]
+        for entry in gone:
             entry.phase = Phase.GONE
             self._under_way.pop(entry.id, None)
-            self._unknown.pop(entry.id, None)
         return acting
 
     @property
     def has_to_load(self) -> bool:
         """Whether `load` would return anything."""
         return bool(self._urgent or self._routine)
-
-    @property
-    def has_to_run(self) -> bool:
-        """Whether `ready` may return anything."""
-        return bool(self._ready)
 
     # --- wakes and loads
 
@@ -206,9 +145,9 @@ class Agenda(Generic[R]):
         shard = self._shards.get(id_ % self._modulus)
         if shard is None:
             return
-        entry = shard.entries.get(id_)
+        entry = shard.get(id_)
         if entry is None:
-            self._add(id_, id_ % self._modulus, orphan=False, urgent=True)
+            self._add(id_, id_ % self._modulus, urgent=True)
         elif entry.phase is Phase.IDLE:
             self._enqueue(entry)
         elif entry.phase is not Phase.QUEUED:
@@ -220,7 +159,7 @@ class Agenda(Generic[R]):
     def woken_all(self) -> None:
         """Nothing is known of what happened meanwhile: load everything again."""
         for shard in self._shards.values():
-            for entry in shard.entries.values():
+            for entry in shard.values():
                 if entry.phase is Phase.IDLE:
                     self._enqueue(entry, urgent=False)
                 elif entry.phase is not Phase.QUEUED:
@@ -240,17 +179,17 @@ class Agenda(Generic[R]):
                     chosen.append(entry)
         return chosen
 
-    def loaded(
-        self, entry: Entry[R], snapshot: R | None, wakes: tuple[Any, ...], *, now: float, marked: Any = None
-    ) -> None:
-        """A load returned this snapshot and the wakes that it saw; None for one that cannot be read. `marked`: since
-        when there is the mark of a step."""
+    def loaded(self, entry: Entry[R], snapshot: R | None, wakes: tuple[Any, ...], *, now: float) -> bool:
+        """A load returned this snapshot and the wakes that it saw; None for one that cannot be read. Returns whether
+        the resource is to be run over it: then the run is reported by one of the methods below."""
         if entry.phase is not Phase.LOADING:
-            return
-        self._take_snapshot(entry, snapshot, wakes, now)
-        entry.marked = marked
-        entry.phase = Phase.READY
-        self._ready.append(entry)
+            return False
+        entry.snapshot, entry.wakes = snapshot, wakes
+        # Of the first ones, loaded all at once, the second loads are spread over the whole time.
+        share = entry.id * _SPREAD % 1 if entry.reload_at == 0.0 else 1.0
+        entry.reload_at = now + self._reload_every * share
+        entry.phase = Phase.RUNNING
+        return True
 
     def not_loaded(self, entries: Iterable[Entry[R]]) -> None:
         """The load failed, or its reply was lost."""
@@ -267,25 +206,7 @@ class Agenda(Generic[R]):
         else:
             self._remove(entry)
 
-    def distrust(self) -> None:
-        """This process was silent for longer than it may act: what was loaded before is loaded again before it is
-        run."""
-        for entry in self._ready:
-            if entry.phase is Phase.READY:
-                self._enqueue(entry)
-        self._ready.clear()
-
     # --- runs
-
-    def ready(self, limit: int) -> list[Entry[R]]:
-        """Up to `limit` entries to run over their fresh snapshots. Each is reported by one of the methods below."""
-        chosen: list[Entry[R]] = []
-        while self._ready and len(chosen) < limit:
-            entry = self._ready.popleft()
-            if entry.phase is Phase.READY:
-                entry.phase = Phase.RUNNING
-                chosen.append(entry)
-        return chosen
 
     def due(self, now: float, limit: int) -> list[Entry[R]]:
         """Up to `limit` resting entries whose time has come, to run over the snapshots in memory: each is reported as
@@ -303,11 +224,10 @@ class Agenda(Generic[R]):
         if entry.phase not in (Phase.RUNNING, Phase.ACTING):
             return ()
         wakes, entry.wakes = entry.wakes, ()
-        entry.reruns = 0
+        entry.reruns, entry.step = 0, None
         entry.outcome = outcome
         if outcome is None:
             entry.snapshot = None
-        self._first_run_ended(entry)
         self._settle(entry, due_at)
         return wakes
 
@@ -329,19 +249,12 @@ class Agenda(Generic[R]):
         if entry.phase is Phase.RUNNING:
             self._postpone(entry, due_at)
 
-    def cut(self, entry: Entry[R]) -> None:
-        """A step did not come to an end, and may have acted: the next run recovers."""
-        if entry.phase is Phase.ACTING:
-            entry.cut = True
-            self._enqueue(entry)
-
-    def acts(self, entry: Entry[R]) -> bool:
-        """A step of the resource begins; false where the shard was lost since it was decided, and it must not. Its
-        caller asked `may_step`."""
+    def acts(self, entry: Entry[R], step: str) -> bool:
+        """A step of the resource is to begin; false where the shard was lost since it was decided, and it must not."""
         if entry.phase is Phase.GONE:
             return False
         assert entry.phase is Phase.RUNNING, "a step is decided over a fresh snapshot"
-        entry.phase = Phase.ACTING
+        entry.phase, entry.step = Phase.ACTING, step
         self._under_way[entry.id] = entry
         return True
 
@@ -362,9 +275,7 @@ class Agenda(Generic[R]):
         """The commit won. `due_at` None: the resource runs again at once. Its snapshot is one of before the commit."""
         if entry.phase is not Phase.COMMITTING:
             return
-        self._first_run_ended(entry)
-        entry.wakes = ()
-        entry.snapshot = None
+        entry.wakes, entry.snapshot, entry.step = (), None, None
         if due_at is None:
             entry.reruns += 1
             self._enqueue(entry)
@@ -376,9 +287,8 @@ class Agenda(Generic[R]):
         """The commit won and ended the resource. A wake that came meanwhile has one more run."""
         if entry.phase is not Phase.COMMITTING:
             return
-        self._first_run_ended(entry)
+        entry.wakes, entry.snapshot, entry.step = (), None, None
         if entry.again:
-            entry.wakes, entry.snapshot = (), None
             self._enqueue(entry)
         else:
             self._remove(entry)
@@ -397,26 +307,18 @@ class Agenda(Generic[R]):
         if entry.phase is Phase.COMMITTING:
             self._under_way.pop(entry.id, None)
             entry.phase = Phase.UNKNOWN
-            self._unknown[entry.id] = entry
 
-    def to_settle(self) -> Sequence[Entry[R]]:
-        """Entries of which it is to be found out whether their last commit happened: by a statement that locks the
-        resource and raises its version, after which that commit is visible or can never be."""
-        return list(self._unknown.values())
-
-    def settled(self, entry: Entry[R]) -> None:
-        """From now on a load shows whether the commit happened."""
+    def settled(self, entry: Entry[R], *, happened: bool) -> None:
+        """A statement has locked the resource and raised its version: the commit `happened`, or never will."""
         if entry.phase is Phase.UNKNOWN:
-            del self._unknown[entry.id]
+            if happened:
+                entry.step = None
             self._enqueue(entry)
 
     # --- inside
 
-    def _add(self, id_: int, number: int, *, orphan: bool, urgent: bool) -> None:
-        entry: Entry[R] = Entry(id=id_, shard=number, orphan=orphan)
-        shard = self._shards[number]
-        shard.entries[id_] = entry
-        shard.orphans += orphan
+    def _add(self, id_: int, number: int, *, urgent: bool, step: str | None = None) -> None:
+        entry = self._shards[number][id_] = Entry(id=id_, shard=number, step=step)
         self._queue(entry, urgent)
 
     def _enqueue(self, entry: Entry[R], *, urgent: bool = True) -> None:
@@ -451,28 +353,7 @@ class Agenda(Generic[R]):
             return False
         return True
 
-    def _take_snapshot(self, entry: Entry[R], snapshot: R | None, wakes: tuple[Any, ...], now: float) -> None:
-        entry.snapshot = snapshot
-        entry.wakes = wakes
-        # Of the first ones, loaded all at once, the second loads are spread over the whole time.
-        share = entry.id * _SPREAD % 1 if entry.reload_at == 0.0 else 1.0
-        entry.reload_at = now + self._reload_every * share
-
-    def _first_run_ended(self, entry: Entry[R]) -> None:
-        """What an earlier process left of this resource is accounted for."""
-        entry.marked, entry.cut = None, False
-        if entry.orphan:
-            entry.orphan = False
-            self._shards[entry.shard].orphans -= 1
-            self._note_recovery(entry.shard)
-
-    def _note_recovery(self, number: int) -> None:
-        if self._shards[number].orphaned and not self._shards[number].orphans:
-            self._recovered.append(number)
-
     def _remove(self, entry: Entry[R]) -> None:
-        self._first_run_ended(entry)
-        shard = self._shards[entry.shard]
-        del shard.entries[entry.id]
+        del self._shards[entry.shard][entry.id]
         self._under_way.pop(entry.id, None)
         entry.phase = Phase.GONE

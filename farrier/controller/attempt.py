@@ -38,7 +38,7 @@ _ITS_OWN = (Exception, SystemExit)
 _ITS_OWN_OR_CANCELLED = (*_ITS_OWN, asyncio.CancelledError)
 
 
-class Run(msgspec.Struct, Generic[R, S, W], frozen=True):
+class Run(msgspec.Struct, Generic[R, S, W]):
     """How one run ended: what to commit, and what to publish once that is done. `decision` is what the handler returned
     without a step; None for a run that failed. `due_at`: by this process's clock, when the resource runs again."""
 
@@ -119,10 +119,10 @@ class Attempt(Generic[R, S, W, V]):
         """The synchronous part: all of a run that needs nothing from outside."""
         started = time.perf_counter()
         try:
-            if turn.recover_until is None:
+            if turn.recovers is None:
                 decision = self._handler.handle(resource, now)
             else:
-                decision = self._handler.recover(resource, now, turn.recover_until)
+                decision = self._handler.recover(resource, now, turn.recovers)
             if isinstance(decision, Step):
                 return decision
             finished = self._assessor.finish(turn, resource, decision)

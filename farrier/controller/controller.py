@@ -16,22 +16,20 @@ from uuid import UUID, uuid4
 import anyio
 import structlog
 
-from farrier.controller.host import Host
+from farrier.controller.host import Host, asked
 from farrier.controller.loop import Loop
 from farrier.controller.ownership import RENEW_EVERY
 from farrier.controller.signal import Wakeup
 from farrier.errors import DatabaseUnreachable
-from farrier.model.controllers import ACT_FOR, SHARDS, Seen, Shard
+from farrier.model.controllers import ACT_FOR, SHARDS, Seen, Shard, Woken
 from farrier.protocols import Controllers
 
 _log = structlog.stdlib.get_logger(__name__)
 
 AnyLoop = Loop[Any, Any, Any, Any]
 
-_CALL_SECONDS = 5.0
-# Of a server that fell silent: two tries while this process may act.
-_RENEW_SECONDS = 2.5
 _LIST_SECONDS = 60.0
+_POLL_SECONDS = _LEAVE_SECONDS = 5.0
 # Shards of one statement; a renewal is not to wait for the listing of a million resources, so a round takes no more
 # shards of a kind once it has listed so many resources.
 _AT_ONCE = 16
@@ -67,7 +65,6 @@ class Controller:
         self._floor = "0"
         self._resync: dict[str, int] = dict.fromkeys(self._loops, 0)
         self._resynced_at = host.clock.monotonic()
-        self._closing: dict[Shard, float] = {}  # since when
         self._rounds = anyio.Lock()
         self._stopping = False
 
@@ -102,7 +99,7 @@ class Controller:
                 await stop.wait()
                 self._stopping = True
                 self._nudge.set("stop")
-            # Of a statement that is torn, nothing would be known: its shards would be orphans.
+            # A torn statement may have given its shards back or not: others would wait until this controller expires.
             async with self._rounds:
                 managing.cancel_scope.cancel()
         await self._leave()
@@ -137,11 +134,10 @@ class Controller:
         assert self._own.id is not None
         lags = {kind: self._loops[kind].lag() for kind in sorted(self._own.kinds)}
         sent_at = self._clock.monotonic()
-        with anyio.fail_after(_RENEW_SECONDS):
-            seen = await self._controllers.renew(self._own.id, lags)
+        seen = await self._controllers.renew(self._own.id, lags)
         if not self._is_same_server(seen):
             return False
-        if not self._host.may_act():  # what was loaded before the silence is loaded again before it runs
+        if not self._host.may_act():  # no step of before the silence goes on after it
             self._cut()
         owned = seen.owned_by(self._own.id) if seen.renewed else None
         self._lose(self._own.renewed(owned, sent_at))
@@ -151,7 +147,6 @@ class Controller:
         self._own.observed(seen.controllers, seen.rows(), sent_at)
         more = await self._follow_plan()
         await self._give_back_quiet()
-        await self._note_recovered()
         await self._list_anew()
         await self._tidy_up(seen)
         return more
@@ -163,10 +158,8 @@ class Controller:
             return False
         id_ = uuid4()
         if self._before is not None:  # none is to wait until its row has stood still for long enough
-            with anyio.fail_after(_CALL_SECONDS):
-                await self._controllers.expire(self._before, None)
-        with anyio.fail_after(_CALL_SECONDS):
-            await self._controllers.join(id_, self._name, sorted(self._own.kinds))
+            await self._controllers.expire(self._before, None)
+        await self._controllers.join(id_, self._name, sorted(self._own.kinds))
         self._before = id_
         self._own.join(id_, now)
         _log.info("controller.joined", controller=str(id_), kinds=sorted(self._own.kinds))
@@ -194,17 +187,9 @@ class Controller:
         assert self._own.id is not None
         for dead in plan.expired:
             _log.warning("controller.declared_dead", controller=str(dead.id))
-            with anyio.fail_after(_CALL_SECONDS):
-                await self._controllers.expire(dead.id, dead.renewals)
-        self._own.closing(plan.close)
+            await self._controllers.expire(dead.id, dead.renewals)
+        self._own.closing(plan.close, self._clock.monotonic())
         self._own.reopened(plan.reopen)
-        now = self._clock.monotonic()
-        self._closing = {
-            shard: self._closing.get(shard, now) for shard in self._own.held if self._own.is_closing(shard)
-        }
-        for shards, closing in ((plan.close, True), (plan.reopen, False)):
-            for kind, shard in shards:
-                self._loops[kind].agenda.closing(shard, closing=closing)
         if self._stopping:
             return False
         more = bool(plan.expired)
@@ -218,55 +203,42 @@ class Controller:
     async def _take(self, kind: str, shards: Sequence[int]) -> int:
         """Take shards, and list their resources in a later statement. Returns how many resources they have."""
         assert self._own.id is not None
-        loop = self._loops[kind]
-        with anyio.fail_after(_CALL_SECONDS):
-            taken = await self._controllers.take(self._own.id, kind, shards)
+        taken = await self._controllers.take(self._own.id, kind, shards)
         if not taken:
             return 0
         with anyio.fail_after(_LIST_SECONDS):
-            ids = await loop.io.ids([each.shard for each in taken])
-        by_shard: dict[int, dict[int, bool]] = {each.shard: {} for each in taken}
-        for id_, woken in ids.items():
+            listed = await self._loops[kind].io.listing(list(taken))
+        by_shard: dict[int, dict[int, bool]] = {shard: {} for shard in taken}
+        for id_, woken in listed.ids.items():
             by_shard[id_ % SHARDS][id_] = woken
-        self._own.took({(kind, each.shard): each.epoch for each in taken})
-        for each in taken:
-            loop.took(each.shard, each.epoch, by_shard[each.shard], each.unrecovered)
-        _log.info("shards.taken", kind=kind, shards=len(taken), resources=len(ids))
-        return len(ids)
+        self._own.took({(kind, shard): epoch for shard, epoch in taken.items()})
+        for shard, ids in by_shard.items():
+            self._loops[kind].took(shard, ids, listed.steps)
+        _log.info("shards.taken", kind=kind, shards=len(taken), resources=len(listed.ids))
+        return len(listed.ids)
 
     async def _give_back_quiet(self) -> None:
         """Those that are closing and of which nothing is under way; when the process stops, all that are quiet. Steps
         have as long to end as when the process stops."""
         latest = self._clock.monotonic() - self._host.config.drain_timeout.total_seconds()
-        for (kind, shard), since in self._closing.items():
-            if since <= latest:
+        quiet: list[Shard] = []
+        for kind, shard in self._own.held:
+            since = self._own.closing_since((kind, shard))
+            if since is not None and since <= latest:
                 self._loops[kind].interrupt(shard)
-        quiet = [
-            (kind, shard)
-            for kind, shard in self._own.held
-            if (self._stopping or self._own.is_closing((kind, shard))) and self._loops[kind].agenda.is_quiet(shard)
-        ]
+            if (self._stopping or since is not None) and self._loops[kind].is_quiet(shard):
+                quiet.append((kind, shard))
         await self._give_back(quiet)
 
     async def _give_back(self, shards: Iterable[Shard]) -> None:
+        assert self._own.id is not None
         held = self._own.held
         for kind, numbers in _by_kind(shards).items():
-            assert self._own.id is not None
-            loop = self._loops[kind]
-            epochs = {number: held[kind, number] for number in numbers}
-            cut = [number for number in numbers if loop.agenda.cuts(number)]
             for number in numbers:  # from here on no commit of it is sent
-                loop.lost(number)
+                self._loops[kind].lost(number)
             self._own.gave_back((kind, number) for number in numbers)
-            with anyio.fail_after(_CALL_SECONDS):
-                await self._controllers.give_back(self._own.id, kind, epochs, cut)
-
-    async def _note_recovered(self) -> None:
-        for kind, loop in self._loops.items():
-            if shards := loop.recovered():
-                assert self._own.id is not None
-                with anyio.fail_after(_CALL_SECONDS):
-                    await self._controllers.recovered(self._own.id, kind, shards)
+            epochs = {number: held[kind, number] for number in numbers}
+            await self._controllers.give_back(self._own.id, kind, epochs)
 
     async def _list_anew(self) -> None:
         """List some shards' resources again, so that each is listed once in the time of a resync."""
@@ -282,19 +254,18 @@ class Controller:
             held = [number for number in numbers if (kind, number) in self._own.held]
             if held:
                 with anyio.fail_after(_LIST_SECONDS):
-                    ids = await loop.io.ids(held)
+                    listed = await loop.io.listing(held)
                 for number in held:
-                    loop.listed(number, [id_ for id_ in ids if id_ % SHARDS == number])
+                    loop.listed(number, [id_ for id_ in listed.ids if id_ % SHARDS == number])
 
     async def _tidy_up(self, seen: Seen) -> None:
         """Remove what is left of dead controllers, and wakes that none is there to run."""
         now = self._clock.monotonic()
-        with anyio.fail_after(_CALL_SECONDS):
-            if seen.expired:
-                await self._controllers.forget()
-            if now >= self._collapse_at:
-                await self._controllers.collapse()
-                self._collapse_at = now + _COLLAPSE_EVERY
+        if seen.expired:
+            await self._controllers.forget()
+        if now >= self._collapse_at:
+            await self._controllers.collapse()
+            self._collapse_at = now + _COLLAPSE_EVERY
 
     async def _try_kinds(self) -> None:
         """A kind whose tables this process may not read is not run here, and the shards of it are for others."""
@@ -305,8 +276,7 @@ class Controller:
         for kind, loop in self._loops.items():
             if kind in self._own.kinds:
                 continue
-            with anyio.fail_after(_CALL_SECONDS):
-                reason = await loop.io.readable()
+            reason = await loop.io.readable()
             if reason is None:
                 self._own.kinds |= {kind}
             else:
@@ -325,31 +295,18 @@ class Controller:
 
     async def _give_up(self) -> None:
         """Replies come too late, if they come: the shards are for a controller that is heard in time."""
-        id_ = self._own.id
-        assert id_ is not None
         held = self._own.held
-        lost = self._own.abandoned()
-        self._lose(lost)
-        try:
-            with anyio.fail_after(_CALL_SECONDS):
-                for kind, numbers in _by_kind(lost).items():
-                    epochs = {number: held[kind, number] for number in numbers}
-                    await self._controllers.give_back(id_, kind, epochs, numbers)
-                await self._controllers.leave(id_)
-        except (DatabaseUnreachable, TimeoutError) as error:
-            _log.warning("give_back.failed", error=str(error))
+        await self._leave()
+        self._lose(held)  # whatever became of the statements
+        self._own.abandoned()
 
     async def _leave(self) -> None:
-        """All steps have ended and all commits are known or lost."""
-        id_ = self._own.id
-        if id_ is None:
+        """Steps that have not ended leave their marks, and commits that are under way are fenced off."""
+        if self._own.id is None:
             return
-        try:
-            with anyio.fail_after(_CALL_SECONDS, shield=True):
-                await self._give_back(list(self._own.held))
-                await self._controllers.leave(id_)
-        except (DatabaseUnreachable, TimeoutError) as error:
-            _log.warning("give_back.failed", error=str(error))
+        with asked(_LEAVE_SECONDS, lambda error: _log.warning("give_back.failed", error=error), shield=True):
+            await self._give_back(list(self._own.held))
+            await self._controllers.leave(self._own.id)
 
     async def _poll(self) -> NoReturn:
         """Look for wakes that no notification announced, for ever."""
@@ -357,18 +314,17 @@ class Controller:
             self._host.sink.woken(await self._poll_now.wait(self._host.config.poll_interval))
             if not self._own.held:
                 continue
-            try:
-                with anyio.fail_after(_CALL_SECONDS):
-                    found = await self._controllers.poll(sorted(self._own.kinds), self._floor)
-            except (DatabaseUnreachable, TimeoutError) as error:
-                _log.warning("poll.failed", error=str(error))
-                self._floor = "0"
-                continue
-            self._floor = found.floor
-            for loop in self._loops.values():
-                loop.timed(found.now)
-            for kind, wakes in found.wakes.items():
-                self._loops[kind].polled(wakes)
+            floor, self._floor = self._floor, "0"
+            with asked(_POLL_SECONDS, lambda error: _log.warning("poll.failed", error=error)):
+                found = await self._controllers.poll(sorted(self._own.kinds), floor)
+                self._floor = found.floor
+                self._hear(found)
+
+    def _hear(self, found: Woken) -> None:
+        for loop in self._loops.values():
+            loop.timed(found.now)
+        for kind, wakes in found.wakes.items():
+            self._loops[kind].polled(wakes)
 
     async def _watch(self) -> NoReturn:
         """End all steps once this process may not act any more: it could not renew in time."""

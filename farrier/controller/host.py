@@ -1,16 +1,22 @@
-"""What the loops of one process share: settings, where to report, the clock, and what the process owns."""
+"""What the loops of one process share: settings, where to report, the clock, what the process owns, and how they ask
+the database."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import anyio
 import msgspec
 
 from farrier.config import ControllerConfig
 from farrier.controller.ownership import Ownership
+from farrier.errors import DatabaseUnreachable
 from farrier.protocols import Clock, MetricsSink
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
-    """Made by `wiring`; `owner` keeps `ownership` up to date."""
+    """Made by `wiring`; `Controller` keeps `ownership` up to date."""
 
     config: ControllerConfig
     sink: MetricsSink
@@ -21,3 +27,13 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a run may begin and a step may go on now: asked of the clock, because a process that was stopped
         goes on before its timers do."""
         return self.ownership.may_act(self.clock.monotonic())
+
+
+@contextmanager
+def asked(seconds: float, log: Callable[[str], None], *, shield: bool = False) -> Iterator[None]:
+    """The block asks the database. Without an answer in time it is left, and `log` gets the reason."""
+    try:
+        with anyio.fail_after(seconds, shield=shield):
+            yield
+    except (DatabaseUnreachable, TimeoutError) as error:
+        log(str(error))

@@ -52,7 +52,7 @@ class _Sight(msgspec.Struct):
 
 class _Held(msgspec.Struct):
     epoch: int
-    closing: bool = False
+    closing: float | None = None  # since when
 
 
 class Ownership:
@@ -89,7 +89,12 @@ class Ownership:
     def is_closing(self, shard: Shard) -> bool:
         """Whether a shard is to be given back: it still serves wakes, and starts no steps."""
         held = self._held.get(shard)
-        return held is not None and held.closing
+        return held is not None and held.closing is not None
+
+    def closing_since(self, shard: Shard) -> float | None:
+        """When it began to be given back; None for one that is kept."""
+        held = self._held.get(shard)
+        return None if held is None else held.closing
 
     @property
     def held(self) -> Mapping[Shard, int]:
@@ -151,7 +156,7 @@ class Ownership:
             rows = [row for row in self._rows.values() if row.shard[0] == kind]
             running = sum(kind in controller.kinds for controller in living)
             share = math.ceil(len(rows) / max(1, running))
-            kept = sorted(shard for shard, held in self._held.items() if shard[0] == kind and not held.closing)
+            kept = sorted(shard for shard, held in self._held.items() if shard[0] == kind and held.closing is None)
             close += kept[share:]
             free = sorted(
                 (
@@ -166,7 +171,7 @@ class Ownership:
             free = [row for row in free if row.owner != self.id]
             # Two processes that begin at once want different ones first.
             begin = self.id.int % len(free) if free else 0
-            ended = sorted(shard for shard, held in self._held.items() if shard[0] == kind and held.closing)
+            ended = sorted(shard for shard, held in self._held.items() if shard[0] == kind and held.closing is not None)
             missing = max(0, share - len(kept))
             reopen += ended[:missing]
             take += own + (free[begin:] + free[:begin])[: max(0, missing - len(ended) - len(own))]
@@ -178,17 +183,17 @@ class Ownership:
             self._held[shard] = _Held(epoch)
             self._rows[shard] = ShardRow(shard, self.id, epoch)
 
-    def closing(self, shards: Iterable[Shard]) -> None:
+    def closing(self, shards: Iterable[Shard], now: float) -> None:
         """These are to be given back once nothing of them is under way."""
         for shard in shards:
             if shard in self._held:
-                self._held[shard].closing = True
+                self._held[shard].closing = now
 
     def reopened(self, shards: Iterable[Shard]) -> None:
         """These are kept after all."""
         for shard in shards:
             if shard in self._held:
-                self._held[shard].closing = False
+                self._held[shard].closing = None
 
     def gave_back(self, shards: Iterable[Shard]) -> None:
         """These are not this process' any more."""

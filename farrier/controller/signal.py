@@ -1,4 +1,4 @@
-"""A wake-up that cannot be lost: set before or during the wait, it ends the wait."""
+"""Signals between tasks. None is lost."""
 
 from __future__ import annotations
 
@@ -7,8 +7,24 @@ from datetime import timedelta
 import anyio
 
 
+class Bell:
+    """Any number of waiters, each of which looks for work before it waits."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def ring(self) -> None:
+        """Wake all that wait."""
+        self._event.set()
+        self._event = anyio.Event()
+
+    async def wait(self) -> None:
+        """Until the next ring."""
+        await self._event.wait()
+
+
 class Wakeup:
-    """Many setters, one waiter."""
+    """Many setters, one waiter: set before or during the wait, it ends the wait."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()

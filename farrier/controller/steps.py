@@ -1,13 +1,16 @@
 """Steps: the runs that need the outside world, each a task of its own.
 
-They are bounded in number. One that may change something outside is marked on disk before it acts. They are cut short
-when a request comes that should not wait for a reading step, and cut off when the process stops or may not act any
-more.
+They are bounded in number. Each is marked on disk before it begins, and its mark is removed after its end was recorded:
+a controller that takes a shard over recovers from the steps whose marks it finds. One statement marks all that are to
+begin, and removes all marks that are to go. Steps are cut short when a request comes that should not wait for a reading
+step, and cut off when the process stops or may not act any more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Generic, NoReturn, TypeVar
 
 import anyio
@@ -15,15 +18,15 @@ import msgspec
 import structlog
 from anyio.abc import TaskGroup
 
-from farrier.controller.agenda import Agenda, Entry
+from farrier.controller.agenda import Agenda, Entry, Phase
 from farrier.controller.attempt import Acting, Attempt, Run
 from farrier.controller.backlog import SOONEST, Backlog
-from farrier.controller.host import Host
+from farrier.controller.host import Host, asked
 from farrier.controller.signal import Wakeup
-from farrier.errors import DatabaseUnreachable, LeaseLost
+from farrier.errors import LeaseLost
 from farrier.model.controllers import SHARDS
 from farrier.model.outcome import Step
-from farrier.model.runs import Turn
+from farrier.model.runs import Marking, Turn
 from farrier.protocols import StateIO
 
 R = TypeVar("R")
@@ -38,6 +41,8 @@ _QUERY_SECONDS = 5.0
 _ROOM = 0.5
 # A storm of wakes asks the database about running steps no more often than this.
 _ASK_AT_MOST_EVERY = 0.1
+# How long a mark may outlive its step, in seconds; steps that begin meanwhile wait for each other.
+_MARK_EVERY = 0.1
 
 
 class Planned(msgspec.Struct, Generic[R, S, W, V], frozen=True, kw_only=True):
@@ -68,7 +73,12 @@ class Steps(Generic[R, S, W, V]):
         self._attempt = attempt
         self._host = host
         self._commit = commit
-        self._acting: dict[int, Acting] = {}
+        self._acting: dict[int, Acting] = {}  # those included that are still to begin
+        self._planned: list[Planned[R, S, W, V]] = []
+        self._ended: set[int] = set()  # whose marks are to be removed
+        self._removing: set[int] = set()  # by the statement under way
+        self._markings = 0
+        self._news = Wakeup()
         self._backlog = Backlog(host.clock)
         self._closed = False
         self._maybe_interrupted = Wakeup()
@@ -76,15 +86,15 @@ class Steps(Generic[R, S, W, V]):
     def __len__(self) -> int:
         return len(self._acting)
 
-    async def begin(self, tasks: TaskGroup, planned: Sequence[Planned[R, S, W, V]]) -> None:
-        """Begin steps in `tasks`; those for which there is no room are put off."""
+    def begin(self, planned: Sequence[Planned[R, S, W, V]]) -> None:
+        """Begin steps, once their marks are on disk; those for which there is no room are put off."""
         room = 0 if self._closed else max(0, self._host.config.max_in_flight - len(self._acting))
         chosen: list[Planned[R, S, W, V]] = []
         others: list[Planned[R, S, W, V]] = []
         for plan in planned:
             # An earlier step of the same resource, of before its shard was lost, may still be dying.
             if len(chosen) < room and plan.entry.id not in self._acting:
-                if self._agenda.acts(plan.entry):
+                if self._agenda.acts(plan.entry, plan.step.name):
                     self._acting[plan.entry.id] = Acting(self._host.may_act, reads_only=plan.step.reads_only)
                     chosen.append(plan)
             else:
@@ -96,32 +106,75 @@ class Steps(Generic[R, S, W, V]):
                 self._agenda.defer(plan.entry, due_at)
         elif len(self._acting) < self._host.config.max_in_flight * _ROOM:
             self._backlog.over()
-        marked = await self._mark([plan for plan in chosen if not plan.step.reads_only])
-        for plan in chosen:
-            if plan.step.reads_only or plan.entry.id in marked:
-                tasks.start_soon(self._run, plan, name=f"{self._kind} {plan.entry.id} {plan.step.name}")
-            else:
-                del self._acting[plan.entry.id]
-                # The statement may have been carried out: nothing acted, but its mark may be there.
-                self._agenda.cut(plan.entry)
         self._backlog.let_in(len(chosen))
+        self._planned += chosen
+        self._news.set("step")
 
-    async def _mark(self, planned: Sequence[Planned[R, S, W, V]]) -> frozenset[int]:
-        id_ = self._host.ownership.id
-        if not planned or id_ is None:
-            return frozenset()
-        steps = {plan.entry.id: plan.step.name for plan in planned}
-        epochs = {plan.entry.shard: plan.turn.epoch for plan in planned}
-        try:
-            with anyio.fail_after(_QUERY_SECONDS):
-                return await self._io.mark(steps, epochs, id_)
-        except (DatabaseUnreachable, TimeoutError) as error:
-            _log.warning("mark.failed", kind=self._kind, rows=len(steps), error=str(error))
-            return frozenset()
+    # --- marks
+
+    async def mark(self, tasks: TaskGroup) -> NoReturn:
+        """Mark steps and begin them in `tasks`, and remove the marks of those that have ended, for ever."""
+        while True:
+            await self._news.wait_seconds(math.inf)
+            planned, self._planned = self._planned, []
+            marked = await self._mark({plan.entry.id: plan.step.name for plan in planned})
+            for plan in planned:
+                if plan.entry.id in marked and not self._closed:
+                    tasks.start_soon(self._run, plan, name=f"{self._kind} {plan.entry.id} {plan.step.name}")
+                else:
+                    del self._acting[plan.entry.id]
+                    self._nothing_done(plan.entry)
+            await anyio.sleep(_MARK_EVERY)
+
+    async def _mark(self, begun: Mapping[int, str]) -> AbstractSet[int]:
+        """Returns those that are marked; none of a shard that is not owned any more."""
+        self._removing, self._ended = self._ended, set()
+        own, ids = self._host.ownership, {*begun, *self._removing}
+        epochs = {each: epoch for each in {id_ % SHARDS for id_ in ids} if (epoch := own.epoch((self._kind, each)))}
+        marked: AbstractSet[int] = frozenset()
+        with asked(
+            _QUERY_SECONDS, lambda error: _log.warning("mark.failed", kind=self._kind, rows=len(ids), error=error)
+        ):
+            if own.id is not None and epochs:
+                self._markings += 1
+                marking = Marking(number=self._markings, begun=begun, ended=self._removing, epochs=epochs)
+                marked = await self._io.mark(marking, own.id)
+            self._removing = set()
+        self._ended |= self._removing  # again with the next marks
+        self._removing = set()
+        return marked
+
+    async def flush(self) -> None:
+        """Remove the marks of all steps that have ended; before the process stops."""
+        await self._mark({})
+
+    def ended(self, entry: Entry[R]) -> None:
+        """The end of the entry's step, if it had one, is recorded."""
+        if entry.step is not None and entry.phase is not Phase.GONE:
+            self._ended.add(entry.id)
+            self._news.set("step")
+
+    def is_quiet(self, shard: int) -> bool:
+        """Whether no mark of the shard is still to be removed."""
+        return not any(id_ % SHARDS == shard for id_ in (*self._ended, *self._removing))
+
+    def lost(self, shard: int) -> None:
+        """The shard is another's: so are its marks."""
+        self._ended = {id_ for id_ in self._ended if id_ % SHARDS != shard}
+        self._removing = {id_ for id_ in self._removing if id_ % SHARDS != shard}
+
+    def _nothing_done(self, entry: Entry[R]) -> None:
+        """A step changed nothing outside, and spent nothing: its resource is loaded and run again."""
+        self.ended(entry)
+        entry.step = None
+        self._agenda.requeue(entry)
+
+    # --- ends
 
     def close(self) -> None:
         """Begin no more steps; those that run go on."""
         self._closed = True
+        self._news.set("step")
 
     def woken(self) -> None:
         """Something was asked for: perhaps of a resource whose step runs now."""
@@ -133,15 +186,15 @@ class Steps(Generic[R, S, W, V]):
             if shard is None or id_ % SHARDS == shard:
                 acting.interrupt()
 
-    def cut_all(self) -> None:
-        """The process may not act any more."""
-        self.cut(self._acting)
-
     def cut(self, ids: Iterable[int]) -> None:
-        """It may not act on these any more."""
+        """The process may not act on these any more."""
         for id_ in ids:
             if id_ in self._acting:
                 self._acting[id_].cut()
+
+    def cut_all(self) -> None:
+        """It may not act on anything any more."""
+        self.cut(self._acting)
 
     async def interrupt(self) -> NoReturn:
         """Cut reading steps short for which a request waits, for ever."""
@@ -149,17 +202,13 @@ class Steps(Generic[R, S, W, V]):
             await self._maybe_interrupted.wait(self._host.config.poll_interval)
             reading = [id_ for id_, acting in self._acting.items() if acting.reads_only]
             if reading:
-                await self._interrupt(reading)
+                with asked(
+                    _QUERY_SECONDS, lambda error: _log.warning("interrupt.failed", kind=self._kind, error=error)
+                ):
+                    for id_ in await self._io.interrupted(reading):
+                        if id_ in self._acting:
+                            self._acting[id_].interrupt()
             await anyio.sleep(_ASK_AT_MOST_EVERY)
-
-    async def _interrupt(self, reading: Sequence[int]) -> None:
-        try:
-            with anyio.fail_after(_QUERY_SECONDS):
-                for id_ in await self._io.interrupted(reading):
-                    if id_ in self._acting:
-                        self._acting[id_].interrupt()
-        except (DatabaseUnreachable, TimeoutError) as error:
-            _log.warning("interrupt.failed", kind=self._kind, error=str(error))
 
     async def _run(self, plan: Planned[R, S, W, V]) -> None:
         entry, step = plan.entry, plan.step
@@ -170,14 +219,13 @@ class Steps(Generic[R, S, W, V]):
         except LeaseLost as lost:
             self._host.sink.step_cut(self._kind)
             _log.warning("step.cut", kind=self._kind, id=entry.id, name=name, step=step.name, error=str(lost))
-            self._agenda.cut(entry)
+            self._agenda.requeue(entry)
             return
         finally:
             del self._acting[entry.id]
         if run is not None:
-            finished = msgspec.structs.replace(run.finished, acted=not step.reads_only)
-            self._commit(entry, msgspec.structs.replace(run, finished=finished))
+            self._commit(entry, run)
         elif step.reads_only:
-            self._agenda.requeue(entry)
+            self._nothing_done(entry)
         else:
-            self._agenda.cut(entry)
+            self._agenda.requeue(entry)

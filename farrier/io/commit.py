@@ -163,7 +163,6 @@ def _confession(run: Finished[S, W], refusal: FarrierError) -> Finished[S, W]:
         epoch=run.epoch,
         version=run.version,
         wakes=run.wakes,
-        acted=run.acted,
         due=Due.PERIODIC,
         outcome="error",
         delay=_REFUSED_AGAIN,
@@ -177,10 +176,9 @@ def _next_version(run: Finished[Any, Any]) -> int:
 
 
 def _settlement(batch: Sequence[Finished[Any, Any]]) -> Iterator[list[Any]]:
-    """The arrays of `commit`: runs, wakes, marks, moves, outcomes."""
+    """The arrays of `commit`: runs, wakes, moves, outcomes."""
     yield [run.id for run in batch]
     yield from _columns([(run.id, wake) for run in batch for wake in run.wakes], width=2)
-    yield [run.id for run in batch if run.acted]
     yield from _columns([_history(run, move) for run in batch for move in run.moves], width=9)
     told = [(run.id, _encode(run.record).decode(), run.outcome_key) for run in batch if run.record is not None]
     yield from _columns(told, width=3)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+import anyio
 import asyncpg
 import msgspec
 
@@ -14,18 +15,21 @@ import farrier
 from farrier.errors import DatabaseUnreachable
 from farrier.io import session, statements
 from farrier.io.pool import Pool
-from farrier.model.controllers import ACT_FOR, Seen, Taken, Woken
+from farrier.model.controllers import Seen, Woken
 
 _JOIN = statements.load("loop/join")
 _RENEW = statements.load("loop/renew")
 _EXPIRE = statements.load("loop/expire")
 _TAKE = statements.load("loop/take")
 _GIVE_BACK = statements.load("loop/give_back")
-_RECOVERED = statements.load("loop/recovered")
 _LEAVE = statements.load("loop/leave")
 _FORGET = statements.load("loop/forget")
 _POLL = statements.load("loop/poll")
 _COLLAPSE = statements.load("loop/collapse")
+
+_ANSWER_SECONDS = 5.0
+# Of a server that fell silent: two tries while a controller may act.
+_RENEW_SECONDS = 2.5
 
 _seen = msgspec.json.Decoder(Seen).decode
 
@@ -40,23 +44,18 @@ class PostgresControllers:
         await self._fetch(_JOIN, controller, name, farrier.__version__, list(kinds))
 
     async def renew(self, controller: UUID, lags: Mapping[str, float]) -> Seen:
-        (record,) = await self._fetch(_RENEW, controller, list(lags), list(lags.values()))
+        (record,) = await self._fetch(_RENEW, controller, list(lags), list(lags.values()), within=_RENEW_SECONDS)
         return _seen(record[0])
 
     async def expire(self, controller: UUID, renewals: int | None) -> None:
         await self._fetch(_EXPIRE, controller, renewals)
 
-    async def take(self, controller: UUID, kind: str, shards: Sequence[int]) -> tuple[Taken, ...]:
-        records = await self._fetch(_TAKE, controller, kind, list(shards), ACT_FOR)
-        return tuple(Taken(*record) for record in records)
+    async def take(self, controller: UUID, kind: str, shards: Sequence[int]) -> Mapping[int, int]:
+        records = await self._fetch(_TAKE, controller, kind, list(shards))
+        return {record["shard"]: record["epoch"] for record in records}
 
-    async def give_back(
-        self, controller: UUID, kind: str, shards: Mapping[int, int], unrecovered: Collection[int] = ()
-    ) -> None:
-        await self._fetch(_GIVE_BACK, controller, kind, list(shards), list(shards.values()), list(unrecovered))
-
-    async def recovered(self, controller: UUID, kind: str, shards: Mapping[int, int]) -> None:
-        await self._fetch(_RECOVERED, controller, kind, list(shards), list(shards.values()))
+    async def give_back(self, controller: UUID, kind: str, shards: Mapping[int, int]) -> None:
+        await self._fetch(_GIVE_BACK, controller, kind, list(shards), list(shards.values()))
 
     async def leave(self, controller: UUID) -> None:
         await self._fetch(_LEAVE, controller)
@@ -76,9 +75,12 @@ class PostgresControllers:
         floor, now, *_ = records[0]
         return Woken(floor, now, wakes)
 
-    async def _fetch(self, sql: str, *arguments: Any) -> list[asyncpg.Record]:
+    async def _fetch(self, sql: str, *arguments: Any, within: float = _ANSWER_SECONDS) -> list[asyncpg.Record]:
         try:
-            async with session.borrowed(self._pool) as conn:
-                return await conn.fetch(sql, *arguments)
+            with anyio.fail_after(within):
+                async with session.borrowed(self._pool) as conn:
+                    return await conn.fetch(sql, *arguments)
+        except TimeoutError as late:
+            raise DatabaseUnreachable("the pool", f"no answer within {within:g} s") from late
         except session.Refusal as refusal:
             raise DatabaseUnreachable("the pool", session.reason_of(refusal)) from refusal

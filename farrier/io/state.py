@@ -19,7 +19,8 @@ import msgspec
 from farrier.errors import DatabaseUnreachable, FarrierError, UndecodableState
 from farrier.io import commit, session, statements
 from farrier.io.pool import Pool
-from farrier.model.runs import Finished, Loaded, Result
+from farrier.model.controllers import Listed
+from farrier.model.runs import Finished, Loaded, Marking, Result
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -95,9 +96,14 @@ class PostgresStateIO(Generic[R, S, W]):
             return session.reason_of(refusal)
         return None
 
-    async def ids(self, shards: Sequence[int]) -> Mapping[int, bool]:
-        records = await self._fetch(_LIST, self._rows.kind, list(shards))
-        return {record["id"]: record["woken"] for record in records}
+    async def listing(self, shards: Sequence[int]) -> Listed:
+        ids: dict[int, bool] = {}
+        steps: dict[int, str] = {}
+        for id_, woken, step in await self._fetch(_LIST, self._rows.kind, [*shards]):
+            ids[id_] = ids.get(id_, False) or woken
+            if step is not None:
+                steps[id_] = step
+        return Listed(ids, steps)
 
     async def load(self, ids: Sequence[int]) -> Loaded[R]:
         try:
@@ -115,7 +121,6 @@ class PostgresStateIO(Generic[R, S, W]):
         unreadable: dict[int, FarrierError] = {}
         wakes: dict[int, tuple[UUID, ...]] = {}
         woken_at: dict[int, datetime] = {}
-        marks: dict[int, datetime] = {}
         keys: dict[int, int] = {}
         decode = self._rows.decode
         for count, (id_, at, snapshot, seen, key) in enumerate(records):
@@ -129,11 +134,9 @@ class PostgresStateIO(Generic[R, S, W]):
                     unreadable[id_] = error
             elif key is not None:
                 keys[id_] = key
-            elif seen is not None:
-                wakes[id_], woken_at[id_] = tuple(seen), at
             else:
-                marks[id_] = at
-        return Loaded(now, resources, unreadable, wakes, woken_at, marks, keys)
+                wakes[id_], woken_at[id_] = tuple(seen), at
+        return Loaded(now, resources, unreadable, wakes, woken_at, keys)
 
     async def commit(
         self, runs: Sequence[Finished[S, W]], controller: UUID, *, patient: bool = False
@@ -144,10 +147,10 @@ class PostgresStateIO(Generic[R, S, W]):
         pairs = [(id_, wake) for id_, seen in wakes.items() for wake in seen]
         await self._fetch(_CONSUME, self._rows.kind, [id_ for id_, _ in pairs], [wake for _, wake in pairs])
 
-    async def mark(self, steps: Mapping[int, str], epochs: Mapping[int, int], controller: UUID) -> frozenset[int]:
-        records = await self._fetch(
-            _MARK, self._rows.kind, controller, list(epochs), list(epochs.values()), list(steps), list(steps.values())
-        )
+    async def mark(self, marking: Marking, controller: UUID) -> frozenset[int]:
+        epochs, begun = marking.epochs, marking.begun
+        fence = self._rows.kind, controller, [*epochs], [*epochs.values()]
+        records = await self._fetch(_MARK, *fence, marking.number, [*begun], [*begun.values()], [*marking.ended])
         return frozenset(record["id"] for record in records)
 
     async def settle(self, versions: Mapping[int, int], controller: UUID) -> Mapping[int, datetime | None]:
@@ -175,7 +178,6 @@ class PostgresStateIO(Generic[R, S, W]):
             {**first.unreadable, **second.unreadable},
             {**first.wakes, **second.wakes},
             {**first.woken_at, **second.woken_at},
-            {**first.marks, **second.marks},
             {**first.keys, **second.keys},
         )
 

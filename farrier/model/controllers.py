@@ -57,13 +57,11 @@ class Seen(msgspec.Struct, frozen=True):
         return {(kind, shard): epoch for kind, shard, owner, epoch in self.shards if owner == id_}
 
 
-class Taken(msgspec.Struct, frozen=True):
-    """A shard that was taken. `unrecovered`: its former owner did not give it back, and may have begun steps up to that
-    moment."""
+class Listed(msgspec.Struct, frozen=True):
+    """The resources of some shards: true for those with a wake. `steps` are the names of marked steps."""
 
-    shard: int
-    epoch: int
-    unrecovered: datetime | None
+    ids: dict[int, bool]
+    steps: dict[int, str]
 
 
 class Woken(msgspec.Struct, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 from uuid import UUID
@@ -22,30 +23,29 @@ W = TypeVar("W")
 class Loaded(msgspec.Struct, Generic[R], frozen=True):
     """What one statement returned, and the database's time of it. An id in none of the first two maps has no resource.
 
-    `wakes` are those that the snapshots saw, `woken_at` when the first of them was inserted. `marks` says when a step
-    began whose end was not committed, and `keys` which outcome was stored last."""
+    `wakes` are those that the snapshots saw, `woken_at` when the first of them was inserted. `keys` says which outcome
+    was stored last."""
 
     now: datetime
     resources: Mapping[int, R]
     unreadable: Mapping[int, FarrierError]
     wakes: Mapping[int, tuple[UUID, ...]] = {}
     woken_at: Mapping[int, datetime] = {}
-    marks: Mapping[int, datetime] = {}
     keys: Mapping[int, int] = {}
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a resource over a fresh snapshot: under which epoch of its shard, after how many runs at once.
 
-    `outcome_key` is that of the stored outcome. `recover_until`: a step that began before that moment may have acted,
-    and its end was not seen."""
+    `outcome_key` is that of the stored outcome. `recovers`: the name of a step that may have acted and
+    whose end is not recorded."""
 
     id: int
     epoch: int = 0
     reruns: int = 0
     outcome_key: int | None = None
     wakes: tuple[UUID, ...] = ()
-    recover_until: datetime | None = None
+    recovers: str | None = None
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -107,14 +107,21 @@ class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
     reason: str = ""
     cause: str = ""
     source: str = ""
-    acted: bool = False  # a step led to it, whose mark goes with the commit
 
     @property
     def rests(self) -> bool:
         """Whether there is nothing to write."""
-        return (
-            self.to is None and not self.writes and self.record is None and self.due is Due.PERIODIC and not self.acted
-        )
+        return self.to is None and not self.writes and self.record is None and self.due is Due.PERIODIC
+
+
+class Marking(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of the marks of one kind's steps: names of `begun` ones by resource, and `epochs` by shard. One of a
+    lower `number` has no effect after one of a higher."""
+
+    number: int
+    begun: Mapping[int, str]
+    ended: AbstractSet[int]
+    epochs: Mapping[int, int]
 
     @property
     def stays_in_memory(self) -> bool:

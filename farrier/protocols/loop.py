@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Protocol, TypeVar
 from uuid import UUID
 
-from farrier.model.controllers import Seen, Taken, Woken
+from farrier.model.controllers import Listed, Seen, Woken
 from farrier.model.measures import Sample
 from farrier.model.outcome import Decision
-from farrier.model.runs import Answered, Finished, Loaded, Place, Result
+from farrier.model.runs import Answered, Finished, Loaded, Marking, Place, Result
 
 R = TypeVar("R")
 R_contra = TypeVar("R_contra", contravariant=True)
@@ -66,9 +66,9 @@ class StateHandler(Protocol[R, S, W, V]):
     def handle(self, resource: R, now: datetime) -> Decision[S, W, V]:
         """One run. Must be idempotent: it may be called again after any crash, at any point."""
 
-    def recover(self, resource: R, now: datetime, until: datetime) -> Decision[S, W, V]:  # noqa: ARG002
-        """The same for a resource whose last step may have acted outside without anyone having seen its end: it began
-        before `until`. A handler for which that makes no difference inherits this."""
+    def recover(self, resource: R, now: datetime, step: str) -> Decision[S, W, V]:  # noqa: ARG002
+        """The same for a resource whose last step, of this name, may have acted outside, and whose end is not recorded.
+        A handler for which that makes no difference inherits this."""
         return self.handle(resource, now)
 
     def confirmed(self, stored: R, remembered: R, now: datetime) -> R:  # noqa: ARG002
@@ -86,9 +86,9 @@ class StateIO(Protocol[R, S, W]):
     async def readable(self) -> str | None:
         """Why the resources of this kind cannot be read, for want of a right or of a table; None if they can."""
 
-    async def ids(self, shards: Sequence[int]) -> Mapping[int, bool]:
-        """The ids of these shards' resources; true for those with a wake or the mark of a step. In a statement of its
-        own, after the one that took the shards: it sees everything that a former owner has committed."""
+    async def listing(self, shards: Sequence[int]) -> Listed:
+        """These shards' resources and marks. In a statement of its own, after the one that took the shards: it sees
+        everything that a former owner has committed."""
 
     async def load(self, ids: Sequence[int]) -> Loaded[R]:
         """Snapshots of all layers, with the wakes that they saw: one statement."""
@@ -103,20 +103,21 @@ class StateIO(Protocol[R, S, W]):
     async def consume(self, wakes: Mapping[int, Sequence[UUID]]) -> None:
         """Delete wakes by resource: their runs had nothing to write. May be repeated."""
 
-    async def mark(self, steps: Mapping[int, str], epochs: Mapping[int, int], controller: UUID) -> frozenset[int]:
-        """Mark these steps on disk before they act; `epochs` are by shard. Returns the ids that are marked, not those
-        of shards that the controller does not own."""
+    async def mark(self, marking: Marking, controller: UUID) -> frozenset[int]:
+        """Mark steps on disk before they act, and remove the marks of those that have ended. Returns the ids that are
+        marked: none of a shard that the controller does not own."""
 
     async def settle(self, versions: Mapping[int, int], controller: UUID) -> Mapping[int, datetime | None]:
         """Make sure that commits whose reply was lost have happened or never will. `versions` are those that the runs
-        were decided on. Returns when a run moved a layer, None for one that did not."""
+        were decided on. Returns those that have happened, with the time of one that moved a layer."""
 
     async def interrupted(self, ids: Collection[int]) -> frozenset[int]:
         """Those of `ids` for which a request waits that is worth cutting a reading step short."""
 
 
 class Controllers(Protocol):
-    """The rows of controllers and of shards. All raise `DatabaseUnreachable`. One call of a process at a time."""
+    """The rows of controllers and of shards. All raise `DatabaseUnreachable`, without an answer after some seconds too.
+    One call of a process at a time."""
 
     async def join(self, controller: UUID, name: str, kinds: Sequence[str]) -> None:
         """Make this process' row."""
@@ -127,17 +128,11 @@ class Controllers(Protocol):
     async def expire(self, controller: UUID, renewals: int | None) -> None:
         """Declare another one dead, unless it has renewed since; None: one that this process was before."""
 
-    async def take(self, controller: UUID, kind: str, shards: Sequence[int]) -> tuple[Taken, ...]:
-        """Take those of these shards that have no living owner and that none has locked."""
+    async def take(self, controller: UUID, kind: str, shards: Sequence[int]) -> Mapping[int, int]:
+        """Take those of these shards that have no living owner and that none has locked. Returns their epochs."""
 
-    async def give_back(
-        self, controller: UUID, kind: str, shards: Mapping[int, int], unrecovered: Collection[int] = ()
-    ) -> None:
-        """Give shards back that are owned under these epochs; of those `unrecovered`, a step was cut whose end is not
-        recorded. May be repeated."""
-
-    async def recovered(self, controller: UUID, kind: str, shards: Mapping[int, int]) -> None:
-        """Every resource of these shards, by epoch, had its first run."""
+    async def give_back(self, controller: UUID, kind: str, shards: Mapping[int, int]) -> None:
+        """Give shards back that are owned under these epochs. May be repeated."""
 
     async def leave(self, controller: UUID) -> None:
         """Remove this process' row."""

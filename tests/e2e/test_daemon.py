@@ -85,7 +85,7 @@ async def is_free(db: pg.Database) -> bool:
         free: bool = await conn.fetchval(
             """
             SELECT NOT EXISTS (SELECT FROM farrier.controllers)
-               AND NOT EXISTS (SELECT FROM farrier.shards WHERE owner IS NOT NULL OR unrecovered IS NOT NULL)
+               AND NOT EXISTS (SELECT FROM farrier.shards WHERE owner IS NOT NULL)
             """
         )
         return free

@@ -265,7 +265,9 @@ async def test_the_detail_has_the_controller_of_the_node_its_last_sweep_and_the_
     assert (unowned.controller, unowned.swept_at, unowned.step, unowned.step_begun_at) == (None, None, None, None)
     await owners.joined(pool, "rack-1", {"node": 3.0})
     await conn.execute(
-        "INSERT INTO farrier.effects (kind, resource, epoch, step) VALUES ('node', $1, 1, 'reset')", unowned.id
+        "INSERT INTO farrier.marks SELECT gen_random_uuid(), 'node', 1, jsonb_build_object($1::bigint,"
+        " jsonb_build_object('step', 'reset', 'begun_at', farrier.now()))",
+        unowned.id,
     )
     page = await queries.node("gpu-1")
     (owned,) = page.rows

@@ -133,7 +133,7 @@ async def test_a_database_that_went_through_a_step_equals_a_new_one(every_server
 # What transactions begin with, in the order in which they go from one to another; a commit of the loop, which begins
 # with shards and goes on to nodes, gives way by itself.
 WAY = ["intents", "resource_intents", "bootstrap_tokens", "workers", "nodes", "node_inventory", "wakes", "shards"]
-NEEDED = ["node_agents", "node_tasks", "settings", "history", "effects", "outcomes", "controllers"]
+NEEDED = ["node_agents", "node_tasks", "settings", "history", "marks", "outcomes", "controllers"]
 
 
 @pytest.mark.parametrize("begun", WAY)

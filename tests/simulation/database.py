@@ -26,6 +26,7 @@ class Bug(enum.Enum):
     ACTS_UNMARKED = "a step acts before its mark is on disk"
     ACTS_EXPIRED = "a step acts although its renewals were not confirmed"
     RECOVERY_LEFT_OUT = "the first run after a step whose end was not seen is like any other"
+    MARKS_UNORDERED = "a statement whose reply was lost removes the mark of a later step"
 
 
 class Violation(AssertionError):
@@ -48,14 +49,13 @@ class Snapshot:
     version: int
     wanted: int
     done: int
-    marked: bool
 
 
 @dataclass
 class Call:
     """A statement under way. `stage`: sent, open (its transaction holds its locks), answered. A load has no locks."""
 
-    what: str  # load, commit, mark
+    what: str  # load, commit, mark, unmark
     entry: Entry[Snapshot]
     owner: UUID
     epoch: int
@@ -64,6 +64,10 @@ class Call:
     snapshot: Snapshot | None = None  # of a load: what it saw; else what the run was decided on
     wakes: tuple[int, ...] = ()
     done: int = 0
+    number: int = 0  # of a statement on marks, in the order in which its controller sends them
+
+    def is_on_marks(self) -> bool:
+        return self.what in ("mark", "unmark")
 
 
 class Database:
@@ -74,9 +78,10 @@ class Database:
         self.resources = {id_: Resource(outside=id_ % 2 == 1) for id_ in ids}
         self.wakes: dict[int, tuple[int, int]] = {}  # number → resource, what was wanted then
         self.last_wake = 0
-        self.owners: dict[int, tuple[UUID | None, int, bool]] = dict.fromkeys(range(shards), (None, 0, False))
+        self.owners: dict[int, tuple[UUID | None, int]] = dict.fromkeys(range(shards), (None, 0))
         self.rows: dict[UUID, int] = {}  # controller → renewals
-        self.marks: dict[int, tuple[UUID, int]] = {}
+        self.marks: set[tuple[UUID, int]] = set()  # of which controller, of which resource
+        self.last_marked: dict[UUID, int] = {}  # the number of a controller's last statement on marks
         self.acted: dict[int, int] = dict.fromkeys(self.resources, 0)
         self.unaccounted: set[int] = set()  # acts whose end no commit has recorded
 
@@ -94,33 +99,37 @@ class Database:
     def read(self, call: Call) -> None:
         """One snapshot: the resource, and the wakes that it saw."""
         resource = self.resources[call.entry.id]
-        marked = call.entry.id in self.marks
-        call.snapshot = Snapshot(resource.version, resource.wanted, resource.done, marked)
+        call.snapshot = Snapshot(resource.version, resource.wanted, resource.done)
         call.wakes = tuple(sorted(number for number, (id_, _) in self.wakes.items() if id_ == call.entry.id))
         call.stage = "answered"
 
     def fits(self, call: Call) -> bool:
-        owner, epoch, _ = self.owners[call.entry.shard]
+        owner, epoch = self.owners[call.entry.shard]
         fenced = (owner, epoch) == (call.owner, call.epoch) or self.bug is Bug.EPOCH_UNCHECKED
+        if call.is_on_marks():
+            late = call.number <= self.last_marked.get(call.owner, 0)
+            return fenced and (not late or self.bug is Bug.MARKS_UNORDERED)
         assert call.snapshot is not None
-        current = call.what == "mark" or self.resources[call.entry.id].version == call.snapshot.version
+        current = self.resources[call.entry.id].version == call.snapshot.version
         return fenced and (current or self.bug is Bug.STALE_DECISION_COMMITTED)
 
     def make_visible(self, call: Call) -> None:
         id_, snapshot = call.entry.id, call.snapshot
-        owner, epoch, _ = self.owners[call.entry.shard]
-        assert snapshot is not None
+        owner, epoch = self.owners[call.entry.shard]
         if (owner, epoch) != (call.owner, call.epoch):
             raise Violation(f"a {call.what} of {call.owner} is visible, and the shard of {id_} is {owner}'s")
-        if call.what == "commit" and self.resources[id_].version != snapshot.version:
-            raise Violation(f"a {call.what} of {id_} was decided on version {snapshot.version}, and it has a later one")
         call.stage, call.won = "answered", True
-        if call.what == "mark":
-            self.marks[id_] = (call.owner, call.epoch)
+        if call.is_on_marks():
+            self.last_marked[call.owner] = call.number
+            self.marks = {mark for mark in self.marks if call.what == "mark" or mark[1] != id_}
+            if call.what == "mark":
+                self.marks.add((call.owner, id_))
             return
+        assert snapshot is not None
+        if self.resources[id_].version != snapshot.version:
+            raise Violation(f"a {call.what} of {id_} was decided on version {snapshot.version}, and it has a later one")
         self.resources[id_].done = call.done
         self.resources[id_].version += 1
-        self.marks.pop(id_, None)
         self.unaccounted.discard(id_)
         self.delete(call.wakes, id_, snapshot)
 
@@ -132,12 +141,16 @@ class Database:
             if wanted > snapshot.wanted:
                 raise Violation(f"wake {number} of {id_} is deleted, and the run did not see what it was for")
 
+    def marked(self) -> set[int]:
+        """Resources whose step may have acted without its end being recorded."""
+        return {id_ for _, id_ in self.marks}
+
     def act(self, process: UUID, entry: Entry[Snapshot]) -> None:
         """A step changes something outside."""
-        owner, epoch, _ = self.owners[entry.shard]
+        owner, _ = self.owners[entry.shard]
         if owner != process:
             raise Violation(f"{process} acts on {entry.id}, whose shard is {owner}'s")
-        if self.marks.get(entry.id) != (process, epoch):
+        if (process, entry.id) not in self.marks:
             raise Violation(f"{process} acts on {entry.id} without its mark on disk")
         if entry.id in self.unaccounted:
             raise Violation(f"{process} acts on {entry.id} although an earlier act is not accounted for")
@@ -149,8 +162,8 @@ class Database:
         late = {id_: resource for id_, resource in self.resources.items() if resource.done != resource.wanted}
         if late:
             raise Violation(f"what was asked for was not done: {late}")
-        if self.wakes or self.marks or self.unaccounted:
-            raise Violation(f"left behind: wakes {self.wakes}, marks {self.marks}, acts {self.unaccounted}")
-        owners = [owner for owner, _, _ in self.owners.values()]
+        if self.wakes or self.unaccounted:
+            raise Violation(f"left behind: wakes {self.wakes}, acts {self.unaccounted}")
+        owners = [owner for owner, _ in self.owners.values()]
         if not all(owner in self.rows for owner in owners):
             raise Violation(f"a shard without an owner that lives: {self.owners}")

@@ -50,6 +50,7 @@ PLANTED = {
     Bug.ACTS_UNMARKED: (Size(ids=(1,), shards=1, processes=1), Budget(asks=1)),
     Bug.ACTS_EXPIRED: (ONE_OUTSIDE, Budget(asks=1, pauses=1, silences=1)),
     Bug.RECOVERY_LEFT_OUT: (ONE_OUTSIDE, Budget(asks=1, crashes=1, silences=1)),
+    Bug.MARKS_UNORDERED: (Size(ids=(1,), shards=1, processes=1), Budget(asks=2, lost_replies=1)),
 }
 
 

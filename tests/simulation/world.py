@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from farrier.controller.agenda import Agenda, Entry
+from farrier.controller.agenda import Agenda, Entry, Phase
 from farrier.controller.ownership import RENEW_EVERY, Ownership
 from farrier.model.controllers import Controller, ShardRow
 from tests.simulation.budget import Budget, Size
@@ -23,6 +23,8 @@ KIND = "toy"
 PERIOD = 30.0
 # Longer than a period, so that a sweep comes in each, and than an expiry.
 SILENCE = 32.0
+# A snapshot that was loaded longer ago is loaded again before it is run.
+FRESH = 1.0
 NOTHING_TO_DO = "nothing to do"
 
 
@@ -36,7 +38,11 @@ class Process:
     paused: bool = False
     inbox: list[int] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
+    loaded: list[tuple[Entry[Snapshot], float]] = field(default_factory=list)  # to run, loaded when
     steps: list[tuple[Entry[Snapshot], str]] = field(default_factory=list)  # to act, acted
+    marking: list[tuple[str, Entry[Snapshot]]] = field(default_factory=list)  # to mark, to unmark
+    last_marking: int = 0
+    unknown: list[Call] = field(default_factory=list)  # commits that got no reply
 
 
 Action = tuple[str, int, int]
@@ -97,26 +103,30 @@ class World:
             yield from ((name, number, 0) for name, possible in self._single_actions_of(process) if possible)
             yield from (("reply", number, i) for i, call in enumerate(process.calls) if call.stage == "answered")
             yield from (("step", number, i) for i in range(len(process.steps)))
-            settling = enumerate(process.agenda.to_settle())
-            yield from (("settle", number, i) for i, entry in settling if not self._is_locked(entry.id))
+            settling = enumerate(process.unknown)
+            yield from (("settle", number, i) for i, call in settling if not self._is_locked(call.entry.id))
 
     def _single_actions_of(self, process: Process) -> Iterator[tuple[str, bool]]:
         yield "crash", self.budget.crashes > 0
         yield "pause", self.budget.pauses > 0
         yield "hear", bool(process.inbox)
-        yield "load", process.agenda.has_to_load
-        yield "run", process.agenda.has_to_run and process.ownership.may_act(self.now)
+        yield "load", process.agenda.has_to_load and process.ownership.may_act(self.now)
+        yield "run", bool(process.loaded)
 
     def _may_proceed(self, call: Call) -> bool:
-        return call.what == "load" or call.stage == "open" or not self._is_locked(call.entry.id, by=call.what)
+        if call.what == "load" or call.stage == "open":
+            return True
+        if call.is_on_marks():  # each locks its controller's row
+            return not any(other.is_on_marks() and other.owner == call.owner for other in self._open_calls())
+        return not self._is_locked(call.entry.id)
 
     def _open_calls(self) -> Iterator[Call]:
         for calls in (self.abandoned, *(process.calls for process in self.processes)):
             yield from (call for call in calls if call.stage == "open")
 
-    def _is_locked(self, id_: int, *, by: str = "commit") -> bool:
-        """A commit locks the resource, and a mark its row of effects."""
-        return any(call.entry.id == id_ and call.what == by for call in self._open_calls())
+    def _is_locked(self, id_: int) -> bool:
+        """A commit locks the resource."""
+        return any(call.entry.id == id_ and call.what == "commit" for call in self._open_calls())
 
     def do(self, action: Action) -> None:
         """Raises Violation when a promise is broken."""
@@ -204,15 +214,12 @@ class World:
                 return  # it joins anew only when the steps of its old row have ended
             process.id = self._next_id()
             self._join(process)
-        acted = ownership.may_act(self.now)
         self.database.rows[process.id] += 1
-        owned = {(KIND, n): epoch for n, (owner, epoch, _) in self.database.owners.items() if owner == process.id}
+        owned = {(KIND, n): epoch for n, (owner, epoch) in self.database.owners.items() if owner == process.id}
         self._drop(process, [number for _, number in ownership.renewed(owned, self.now)])
-        if not acted:
-            process.agenda.distrust()
         ownership.observed(
             [Controller(id_, frozenset([KIND]), renewals) for id_, renewals in self.database.rows.items()],
-            [ShardRow((KIND, n), owner, epoch) for n, (owner, epoch, _) in self.database.owners.items()],
+            [ShardRow((KIND, n), owner, epoch) for n, (owner, epoch) in self.database.owners.items()],
             self.now,
         )
         plan = ownership.plan()
@@ -221,39 +228,44 @@ class World:
                 del self.database.rows[expired.id]
         for row in plan.take:
             self._take(process, row.shard[1])
-        ownership.closing(plan.close)
+        ownership.closing(plan.close, self.now)
         ownership.reopened(plan.reopen)
         for (_, number), epoch in ownership.held.items():
-            process.agenda.closing(number, closing=ownership.is_closing((KIND, number)))
-            if ownership.is_closing((KIND, number)) and process.agenda.is_quiet(number):
+            marking = any(entry.shard == number for _, entry in process.marking)
+            marking |= any(call.entry.shard == number for call in process.calls if call.is_on_marks())
+            if ownership.is_closing((KIND, number)) and process.agenda.is_quiet(number) and not marking:
                 self._give_back(process, number, epoch)
 
     def _give_back(self, process: Process, number: int, epoch: int) -> None:
         """No commit of it is sent from here on. One whose reply was lost may be open: the statement fails on its lock,
         and the shard stays this process' in the database."""
-        orphaned = not process.agenda.is_recovered(number) or process.agenda.cuts(number)
         process.ownership.gave_back([(KIND, number)])
         process.agenda.lost(number)
         if not any(call.entry.shard == number for call in self._open_calls()):
-            self.database.owners[number] = (None, epoch, orphaned)
+            self.database.owners[number] = (None, epoch)
 
     def _take(self, process: Process, number: int) -> None:
-        owner, epoch, orphaned = self.database.owners[number]
+        owner, epoch = self.database.owners[number]
         if any(call.entry.shard == number for call in self._open_calls()) and self.bug is not Bug.FENCE_NOT_LOCKED:
             return  # FOR NO KEY UPDATE SKIP LOCKED
         if owner in self.database.rows and owner != process.id:
             return
-        orphaned = orphaned or owner not in (None, process.id)
-        self.database.owners[number] = (process.id, epoch + 1, orphaned)
+        self.database.owners[number] = (process.id, epoch + 1)
         process.ownership.took({(KIND, number): epoch + 1})
-        woken = {id_ for id_, _ in self.database.wakes.values()} | set(self.database.marks)
+        marked = self.database.marked()
+        woken = {id_ for id_, _ in self.database.wakes.values()} | marked
         ids = {id_: id_ in woken for id_ in self.database.resources if id_ % self.size.shards == number}
-        process.agenda.took(number, epoch + 1, ids, orphaned=orphaned)
+        self._forget(process, [number])
+        process.agenda.took(number, ids, dict.fromkeys(marked, "work"))
 
     def _drop(self, process: Process, numbers: list[int]) -> None:
         for number in numbers:
             process.agenda.lost(number)
+        self._forget(process, numbers)
+
+    def _forget(self, process: Process, numbers: list[int]) -> None:
         process.steps = [(entry, stage) for entry, stage in process.steps if entry.shard not in numbers]
+        process.marking = [(what, entry) for what, entry in process.marking if entry.shard not in numbers]
 
     # --- wakes, loads, runs
 
@@ -271,7 +283,7 @@ class World:
     def _load(self, number: int, _: int) -> None:
         process = self.processes[number]
         for entry in process.agenda.load(1):
-            process.calls.append(Call("load", entry, process.id, process.agenda.epoch(entry)))
+            process.calls.append(Call("load", entry, process.id, self._epoch(process, entry)))
 
     def _sweep(self, process: Process) -> None:
         for entry in process.agenda.due(self.now, 1000):
@@ -283,49 +295,89 @@ class World:
 
     def _run(self, number: int, _: int) -> None:
         process = self.processes[number]
-        for entry in process.agenda.ready(1):
-            snapshot = entry.snapshot
-            assert snapshot is not None
-            if entry.recovers and self.bug is not Bug.RECOVERY_LEFT_OUT:
-                done = self.database.acted[entry.id] if self.database.resources[entry.id].outside else snapshot.done
-                self._send(process, "commit", entry, done)
-            elif snapshot.done == snapshot.wanted:
-                seen = process.agenda.rests(entry, self.now + PERIOD, outcome=NOTHING_TO_DO)
-                self.database.delete(seen, entry.id, snapshot)
-            elif not self.database.resources[entry.id].outside:
-                self._send(process, "commit", entry, snapshot.wanted)
-            elif not process.agenda.may_step(entry):
-                process.agenda.defer(entry, self.now + 1)
-            else:
-                process.agenda.acts(entry)
-                if self.bug is Bug.ACTS_UNMARKED:
-                    process.steps.append((entry, "to act"))
-                else:
-                    self._send(process, "mark", entry, snapshot.done)
-
-    def _send(self, process: Process, what: str, entry: Entry[Snapshot], done: int) -> None:
-        if what == "commit" and not process.agenda.commits(entry):
+        entry, loaded_at = process.loaded.pop(0)
+        snapshot = entry.snapshot
+        assert snapshot is not None
+        if entry.phase is Phase.GONE:
             return
-        epoch = process.agenda.epoch(entry)
+        if not process.ownership.may_act(self.now) or self.now - loaded_at > FRESH:
+            process.agenda.requeue(entry)
+        elif entry.step is not None and self.bug is not Bug.RECOVERY_LEFT_OUT:
+            self._send(process, entry, self.database.acted[entry.id])
+        elif snapshot.done == snapshot.wanted:
+            self._ended(process, entry)
+            seen = process.agenda.rests(entry, self.now + PERIOD, outcome=NOTHING_TO_DO)
+            self.database.delete(seen, entry.id, snapshot)
+        elif not self.database.resources[entry.id].outside:
+            self._send(process, entry, snapshot.wanted)
+        elif process.ownership.is_closing((KIND, entry.shard)):
+            process.agenda.defer(entry, self.now + 1)
+        else:
+            process.agenda.acts(entry, "work")
+            if self.bug is Bug.ACTS_UNMARKED:
+                process.steps.append((entry, "to act"))
+            else:
+                self._enqueue_mark(process, "mark", entry)
+
+    def _epoch(self, process: Process, entry: Entry[Snapshot]) -> int:
+        epoch = process.ownership.epoch((KIND, entry.shard))
+        assert epoch is not None
+        return epoch
+
+    def _ended(self, process: Process, entry: Entry[Snapshot]) -> None:
+        if entry.step is not None and entry.phase is not Phase.GONE:
+            self._enqueue_mark(process, "unmark", entry)
+
+    def _enqueue_mark(self, process: Process, what: str, entry: Entry[Snapshot]) -> None:
+        """What is asked of a mark last counts."""
+        process.marking = [(each, other) for each, other in process.marking if other is not entry]
+        process.marking.append((what, entry))
+        self._send_mark(process)
+
+    def _send_mark(self, process: Process) -> None:
+        """A process sends one statement on marks at a time."""
+        if process.marking and not any(call.is_on_marks() for call in process.calls):
+            what, entry = process.marking.pop(0)
+            process.last_marking += 1
+            epoch, number = self._epoch(process, entry), process.last_marking
+            process.calls.append(Call(what, entry, process.id, epoch, number=number))
+
+    def _send(self, process: Process, entry: Entry[Snapshot], done: int) -> None:
+        if not process.agenda.commits(entry):
+            return
+        epoch = self._epoch(process, entry)
         process.calls.append(
-            Call(what, entry, process.id, epoch, snapshot=entry.snapshot, wakes=entry.wakes, done=done)
+            Call("commit", entry, process.id, epoch, snapshot=entry.snapshot, wakes=entry.wakes, done=done)
         )
 
     def _step(self, number: int, which: int) -> None:
         process = self.processes[number]
         entry, stage = process.steps.pop(which)
         if stage == "acted":
-            self._send(process, "commit", entry, self.database.acted[entry.id])
+            self._send(process, entry, self.database.acted[entry.id])
         elif process.ownership.may_act(self.now) or self.bug is Bug.ACTS_EXPIRED:
             self.database.act(process.id, entry)
             process.steps.append((entry, "acted"))
         else:
-            process.agenda.cut(entry)
+            process.agenda.requeue(entry)
 
     def _settle(self, number: int, which: int) -> None:
-        entry = self.processes[number].agenda.to_settle()[which]
-        self.database.resources[entry.id].version += 1
-        self.processes[number].agenda.settled(entry)
+        process = self.processes[number]
+        call = process.unknown.pop(which)
+        if call.entry.phase is not Phase.UNKNOWN:
+            return
+        resource = self.database.resources[call.entry.id]
+        assert call.snapshot is not None
+        happened = resource.version == call.snapshot.version + 1
+        resource.version += 1
+        if happened:
+            self._ended(process, call.entry)
+        process.agenda.settled(call.entry, happened=happened)
+
+    def _nothing_done(self, process: Process, entry: Entry[Snapshot]) -> None:
+        self._ended(process, entry)
+        entry.step = None
+        process.agenda.requeue(entry)
 
     # --- at the server
 
@@ -348,13 +400,18 @@ class World:
         entry = call.entry
         if call.what == "load":
             assert call.snapshot is not None
-            process.agenda.loaded(entry, call.snapshot, call.wakes, now=self.now, marked=call.snapshot.marked)
-        elif not call.won:
-            process.agenda.cut(entry) if call.what == "mark" else process.agenda.not_committed(entry)
-        elif call.what == "mark":
-            if process.ownership.epoch((KIND, entry.shard)) == call.epoch:
+            if process.agenda.loaded(entry, call.snapshot, call.wakes, now=self.now):
+                process.loaded.append((entry, self.now))
+        elif call.is_on_marks():
+            if call.what == "mark" and not call.won:
+                self._nothing_done(process, entry)
+            elif call.what == "mark" and process.ownership.epoch((KIND, entry.shard)) == call.epoch:
                 process.steps.append((entry, "to act"))
+            self._send_mark(process)
+        elif not call.won:
+            process.agenda.not_committed(entry)
         else:
+            self._ended(process, entry)
             process.agenda.committed(entry, None)
 
     def _lose(self, number: int, which: int) -> None:
@@ -368,9 +425,15 @@ class World:
         if call.stage != "answered":
             self.abandoned.append(call)
         if call.what == "mark":
-            process.agenda.cut(call.entry)
+            self._nothing_done(process, call.entry)
+            self._send_mark(process)
+        elif call.what == "unmark":
+            if call.entry.phase is not Phase.GONE and call.entry.id not in {each.id for _, each in process.marking}:
+                process.marking.append(("unmark", call.entry))
+            self._send_mark(process)
         else:
             process.agenda.unknown(call.entry)
+            process.unknown.append(call)
 
     def _abort(self, which: int, _: int) -> None:
         self.abandoned.pop(which)

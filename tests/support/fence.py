@@ -36,4 +36,4 @@ async def owned(pool: Pool, kind: str) -> Fence:
         if other.id != id_:
             await controllers.expire(other.id, other.renewals)
     taken = await controllers.take(id_, kind, range(SHARDS))
-    return Fence(id_, {each.shard: each.epoch for each in taken})
+    return Fence(id_, taken)

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 from farrier.controller.verdict import Assessor
 from farrier.io.controllers import PostgresControllers
 from farrier.model.controllers import SHARDS
-from farrier.model.runs import Finished, Loaded, Turn, Verdict
+from farrier.model.runs import Finished, Loaded, Marking, Turn, Verdict
 from tests.support import toy
 from tests.support.loop import BRISK, Shop, WidgetIO
 from tests.support.toy import Answer, Shape
@@ -22,6 +22,7 @@ class Held:
         self.owner = owner
         self.epochs = epochs
         self.loaded = loaded
+        self.markings = 0
         self._assessor: Assessor[toy.Widget, Shape, Answer] = Assessor(toy.WidgetKind(), BRISK)
 
     async def reload(self) -> None:
@@ -40,8 +41,9 @@ class Held:
 
     async def mark(self, *ids: int) -> frozenset[int]:
         """Mark a step of each of these."""
-        epochs = {id_ % SHARDS: self.epochs[id_ % SHARDS] for id_ in ids}
-        return await self.io.mark(dict.fromkeys(ids, "work"), epochs, self.owner)
+        self.markings += 1
+        marking = Marking(number=self.markings, begun=dict.fromkeys(ids, "work"), ended=set(), epochs=self.epochs)
+        return await self.io.mark(marking, self.owner)
 
     async def commit(self, *runs: Finished[Shape, Answer], patient: bool = False) -> dict[int, Verdict]:
         results = await self.io.commit(runs, self.owner, patient=patient)
@@ -52,8 +54,7 @@ async def take(shop: Shop) -> tuple[UUID, dict[int, int]]:
     """A new controller that owns every shard of widgets that is free, with their epochs."""
     controllers, owner = PostgresControllers(shop.pool), uuid4()
     await controllers.join(owner, "test", [toy.KIND])
-    taken = await controllers.take(owner, toy.KIND, range(SHARDS))
-    return owner, {each.shard: each.epoch for each in taken}
+    return owner, dict(await controllers.take(owner, toy.KIND, range(SHARDS)))
 
 
 async def expire(shop: Shop, owner: UUID) -> None:

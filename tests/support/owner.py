@@ -3,7 +3,7 @@
 An `Owner` stands in for `Controller` where a test is about what handlers do, and not about who runs them: it takes all
 shards at once, and never loses them. What runs are the real `Loop` and the real statements. `settled` returns when
 there is nothing more to do at this time. Two owners may have half of the `shards` each. One that ends without giving
-back (`crash`) leaves its shards to the next one, which takes them over as orphaned.
+back (`crash`) leaves its shards and the marks of its steps to the next one.
 """
 
 from __future__ import annotations
@@ -175,11 +175,9 @@ class Owner:
                     stop.set()
             background.cancel_scope.cancel()
         if not crash:
-            for kind, (loop, _) in self._loops.items():
+            for kind in self._loops:
                 epochs = {shard: self.epoch(kind, shard) for shard in self._shards}
-                cut = [shard for shard in self._shards if loop.agenda.cuts(shard)]
-                await self._note_recovered(id_, kind)
-                await self._controllers.give_back(id_, kind, epochs, cut)
+                await self._controllers.give_back(id_, kind, epochs)
             await self._controllers.leave(id_)
 
     @asynccontextmanager
@@ -211,7 +209,7 @@ class Owner:
 
     def epoch(self, kind: str, id_: int) -> int:
         """Under which epoch it owns the shard of a resource."""
-        epoch = self._loops[kind][0].agenda.epoch_of(id_ % SHARDS)
+        epoch = self._ownership.epoch((kind, id_ % SHARDS))
         assert epoch is not None
         return epoch
 
@@ -254,19 +252,15 @@ class Owner:
                 for other in (await self._renew(id_)).controllers:
                     if other.id != id_:  # it crashed
                         await self._controllers.expire(other.id, other.renewals)
-                taken += await self._controllers.take(
-                    id_, kind, sorted({*self._shards} - {each.shard for each in taken})
-                )
+                missing = sorted({*self._shards} - {*taken})
+                taken = {**taken, **await self._controllers.take(id_, kind, missing)}
             assert len(taken) == len(self._shards), f"{kind} has {len(taken)} shards"
-            ids = await io.ids(self._shards)
-            self._ids[kind] |= set(ids)
-            for each in taken:
-                of_shard = {id_: woken for id_, woken in ids.items() if id_ % SHARDS == each.shard}
-                loop.took(each.shard, each.epoch, of_shard, each.unrecovered)
-
-    async def _note_recovered(self, id_: UUID, kind: str) -> None:
-        if shards := self._loops[kind][0].recovered():
-            await self._controllers.recovered(id_, kind, shards)
+            listed = await io.listing(self._shards)
+            self._ids[kind] |= set(listed.ids)
+            self._ownership.took({(kind, shard): epoch for shard, epoch in taken.items()})
+            for shard in taken:
+                of_shard = {id_: woken for id_, woken in listed.ids.items() if id_ % SHARDS == shard}
+                loop.took(shard, of_shard, listed.steps)
 
     async def _renew(self, id_: UUID) -> Seen:
         self._renewed_at = self.clock.monotonic()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from uuid import UUID
@@ -51,12 +51,10 @@ class Rounds(PostgresControllers):
         return msgspec.structs.replace(seen, started=seen.started + self.restarts, timeline=timeline)
 
     @override
-    async def give_back(
-        self, controller: UUID, kind: str, shards: Mapping[int, int], unrecovered: Collection[int] = ()
-    ) -> None:
+    async def give_back(self, controller: UUID, kind: str, shards: Mapping[int, int]) -> None:
         self.gives_back.set()
         await self.may_give_back.wait()
-        await super().give_back(controller, kind, shards, unrecovered)
+        await super().give_back(controller, kind, shards)
 
     @override
     async def poll(self, kinds: Sequence[str], floor: str) -> Woken:

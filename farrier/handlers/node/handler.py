@@ -110,11 +110,9 @@ class NodeHandler:
         resting = all(wait.rests for wait in waits.values())
         return replace(next(waits[rule] for rule in _TELLING if rule in waits), look_again=soonest, rests=resting)
 
-    def recover(self, resource: Node, now: datetime, until: datetime) -> Decision:
-        """After a step whose end was not seen: what it may have done to the BMC is accounted for first."""
-        policy = self._policy_for(resource)
-        recovered = power.recover(resource, now, policy, until=until)
-        return recovered or probing.recover(resource) or self.handle(resource, now)
+    def recover(self, resource: Node, now: datetime, step: str) -> Decision:
+        """After a step whose end is not recorded: what it may have done to the BMC is accounted for first."""
+        return power.recover(resource, now, step=step) or probing.recover(resource) or self.handle(resource, now)
 
 
 def _answering(answered: Wait[Write], decision: Decision) -> Decision:

@@ -37,6 +37,7 @@ LONGEST_PAUSE = timedelta(minutes=5)
 _AT_MOST_DOUBLED = 4
 
 # Multiples of it, taken modulo 1, are spread evenly however many there are.
+READ = "read_power"
 _GOLDEN = 0.6180339887498949
 # The same, and so that nodes read in one second are not those that are stored in one minute.
 _SILVER = 0.41421356237309515
@@ -63,17 +64,16 @@ def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
     return enforced or DoNothing(look_again=due - now)
 
 
-def recover(node: Node, now: datetime, config: Policy, *, until: datetime) -> Decision | None:
-    """After a step that began before `until` and whose end was not seen: what it may have sent counts. None when it
-    cannot have sent anything, or when nothing more will be sent before that is forgotten. A read that was not due
-    before `until` cannot have begun."""
+def recover(node: Node, now: datetime, *, step: str) -> Decision | None:
+    """After a step of this name whose end is not recorded: what it may have sent counts. None when it cannot have sent
+    anything, or when nothing more will be sent before that is forgotten."""
     if node.management is not Management.MANAGEABLE or node.deleting:
         return None
     if node.bmc.switching is not None:
         return switching.doubt(node)
     if has_try(node.bmc):
         return _unseen(node, now)
-    if node.paused is not None or until < next_read(node, config) or counted(node.bmc, now).trying is None:
+    if step != READ or counted(node.bmc, now).trying is None:
         return None
     return _unseen(node, now)
 
@@ -146,9 +146,7 @@ def _read(node: Node, now: datetime, config: Policy) -> Decision:
             return _failed(node, now, refused, config)
         return _told(node, change(clean, bmc=probing.refreshed(clean.bmc, reading, now)), now, config)
 
-    return Step(
-        name="read_power", act=read, deadline=config.transient_deadline, reads_only=True, if_cut=_unseen(node, now)
-    )
+    return Step(name=READ, act=read, deadline=config.transient_deadline, reads_only=True, if_cut=_unseen(node, now))
 
 
 def _told(node: Node, to: Node, now: datetime, config: Policy) -> Update[Node, Write]:

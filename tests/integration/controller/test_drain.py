@@ -73,8 +73,6 @@ async def test_a_step_that_does_not_end_is_cut_and_its_mark_stays_for_the_next_o
     assert await owners(shop) == 0
     assert await shop.marked(1) == "work"
     assert await shop.wakes(1) == 1
-    unrecovered = "SELECT shard FROM farrier.shards WHERE kind = 'widget' AND unrecovered IS NOT NULL"
-    assert [record["shard"] for record in await shop.pool.fetch(unrecovered)] == [1]
 
 
 async def test_after_the_stop_nothing_more_is_run(shop: Shop) -> None:

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 
 from farrier.io.controllers import PostgresControllers
 from farrier.model.outcome import Outcome, Step, Transition
-from farrier.model.runs import Due, Finished, Move, Verdict
+from farrier.model.runs import Due, Finished, Marking, Move, Verdict
 from tests.support import held, loop, pg, toy
 from tests.support.loop import Shop, WidgetIO
 from tests.support.replica import Replica, at_work
@@ -124,14 +124,15 @@ class Statements(RuleBasedStateMachine):
         self.asked: dict[int, set[int]] = {1: set(), 2: set(), 3: set()}
         self.moves: Counter[int] = Counter()
         self.quiet: Counter[int] = Counter()
+        self.markings = 0
         self.call(self._start())
 
     async def _start(self) -> None:
         await self.shop.pool.execute(
             "TRUNCATE farrier_toy.widgets, farrier_toy.requests, farrier.history, farrier.outcomes, farrier.wakes,"
-            " farrier.effects, farrier.controllers"
+            " farrier.marks, farrier.controllers"
         )
-        await self.shop.pool.execute("UPDATE farrier.shards SET owner = NULL, epoch = 0, unrecovered = NULL")
+        await self.shop.pool.execute("UPDATE farrier.shards SET owner = NULL, epoch = 0")
         await self.shop.register(1, 2, 3)
         for id_ in self.ids:
             await self.controllers.join(id_, "test", [toy.KIND])
@@ -142,7 +143,7 @@ class Statements(RuleBasedStateMachine):
         before, epoch = self.owners[widget]
         assert bool(taken) == (before in (None, owner))
         if taken:
-            assert taken[0].epoch == epoch + 1
+            assert taken == {widget: epoch + 1}
             self.owners[widget] = owner, epoch + 1
 
     @rule(owner=strategies.integers(0, 2))
@@ -169,7 +170,10 @@ class Statements(RuleBasedStateMachine):
 
     @rule(run=runs)
     def mark(self, run: Run) -> None:
-        marked = self.call(self.io.mark({run.seen.id: "work"}, {run.seen.id: run.epoch}, self.ids[run.owner]))
+        self.markings += 1
+        epochs = {run.seen.id: run.epoch}
+        marking = Marking(number=self.markings, begun={run.seen.id: "work"}, ended=set(), epochs=epochs)
+        marked = self.call(self.io.mark(marking, self.ids[run.owner]))
         assert bool(marked) == (self.owners[run.seen.id] == (run.owner, run.epoch))
 
     @rule(run=consumes(runs), moves=strategies.booleans())
@@ -213,7 +217,6 @@ class Statements(RuleBasedStateMachine):
             epoch=run.epoch,
             version=seen.version,
             wakes=run.wakes,
-            acted=True,
             due=Due.RERUN if moves else Due.PERIODIC,
             outcome="transition" if moves else "do_nothing",
             delay=30 * SECOND,

@@ -27,15 +27,15 @@ FREE = "SELECT count(*) FROM farrier.shards WHERE owner IS NULL AND kind = 'widg
 
 
 class Careful(Scripted):
-    """Records what it is asked to recover, and until when."""
+    """Records what it is asked to recover, and from which step."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.recovered: dict[int, datetime] = {}
+        self.recovered: dict[int, str] = {}
 
     @override
-    def recover(self, resource: Widget, now: datetime, until: datetime) -> Decided:
-        self.recovered[resource.id] = until
+    def recover(self, resource: Widget, now: datetime, step: str) -> Decided:
+        self.recovered[resource.id] = step
         return Update(to=Shape(resource.state, "recovered"), reason="its end was not seen", look_again=timedelta(0))
 
 
@@ -54,13 +54,6 @@ async def until_logged(logs: Sequence[Mapping[str, object]], event: str) -> None
             await anyio.lowlevel.checkpoint()
 
 
-async def unrecovered(shop: Shop) -> int:
-    count: int = await shop.pool.fetchval(
-        "SELECT count(*) FROM farrier.shards WHERE kind = 'widget' AND unrecovered IS NOT NULL"
-    )
-    return count
-
-
 async def test_two_controllers_own_half_each_and_a_third_gets_its_share_from_both(shop: Shop) -> None:
     first, second, third = Replica(shop), Replica(shop), Replica(shop)
     async with at_work(first, second) as group:
@@ -71,10 +64,12 @@ async def test_two_controllers_own_half_each_and_a_third_gets_its_share_from_bot
 
 async def test_after_a_promotion_a_controller_owns_nothing_for_seven_seconds_and_joins_anew(shop: Shop) -> None:
     await shop.register(1)
-    handler = Careful()
+    bench, handler = Bench(MADE), Careful()
+    handler.scripts[1] = bench.script
     replica = Replica(shop, handler)
     async with at_work(replica):
-        await replica.ledger.until(lambda: replica.ledger.outcomes["do_nothing"] == 1)
+        await bench.begun.wait()
+        del handler.scripts[1]
         before = replica.id
         replica.rounds.timeline = "FFFFFFFF"
         with capture_logs() as logs:
@@ -88,7 +83,7 @@ async def test_after_a_promotion_a_controller_owns_nothing_for_seven_seconds_and
             replica.clock.advance(timedelta(seconds=2))
             await until_logged(logs, "shards.taken")
         await replica.round()
-        await replica.ledger.until(lambda: list(handler.recovered) == [1])
+        await replica.ledger.until(lambda: handler.recovered == {1: "work"})
         assert (replica.id != before, replica.shards) == (True, ALL)
 
 
@@ -198,27 +193,23 @@ async def test_a_step_of_a_former_owner_commits_nothing_and_publishes_nothing(sh
     assert await shop.marked(1) is None
 
 
-async def test_each_first_run_of_a_shard_that_was_not_given_back_recovers_what_its_owner_may_have_begun(
-    shop: Shop,
-) -> None:
+async def test_after_a_crash_those_resources_are_recovered_whose_steps_were_under_way_and_no_other(shop: Shop) -> None:
     await shop.register(1, 2)
-    first, handler = Replica(shop), Careful()
-    second = Replica(shop, handler)
+    bench, handler = Bench(MADE), Careful()
+    first, second = Replica(shop, Scripted({1: bench.script})), Replica(shop, handler)
     async with at_work() as group:
         await first.start(group)
-        await first.ledger.until(lambda: first.ledger.outcomes["do_nothing"] == 2)
-        renewed_at = await shop.pool.fetchval("SELECT renewed_at FROM farrier.controllers WHERE id = $1", first.id)
+        await bench.begun.wait()
+        await first.ledger.until(lambda: first.ledger.outcomes["do_nothing"] == 1)
         await first.crash()
         await second.start(group)
         await second.pass_seconds(12)
         await second.round()
         await second.ledger.until(lambda: sorted(handler.order) == [1, 2])
-        await second.round()
-        assert await unrecovered(shop) == 0
         await second.stop()
-    latest = renewed_at + timedelta(seconds=6)
-    assert sorted(handler.recovered) == [1, 2]
-    assert all(latest <= until <= latest + timedelta(seconds=6) for until in handler.recovered.values())
+    assert handler.recovered == {1: "work"}
+    assert await shop.pool.fetchval("SELECT count(*) FROM farrier.effects") == 0
+    assert await shop.pool.fetchval("SELECT count(*) FROM farrier.marks") == 0, "the row of the dead one goes, too"
 
 
 class Unable(WidgetIO):
@@ -231,21 +222,22 @@ class Unable(WidgetIO):
 
 async def test_a_shard_that_is_given_back_before_it_was_recovered_is_recovered_by_the_next_owner(shop: Shop) -> None:
     await shop.register(1, 2)
-    handler = Careful()
-    first, third = Replica(shop), Replica(shop, handler)
+    bench, handler = Bench(MADE), Careful()
+    first, third = Replica(shop, Scripted({1: bench.script})), Replica(shop, handler)
     second = Replica(shop, io=Unable(shop.pool, toy.WidgetRows()))
     async with at_work() as group:
         await first.start(group)
+        await bench.begun.wait()
         await first.crash()
         await second.start(group)
         await second.pass_seconds(12)
         await second.round()
         assert second.shards == ALL
         await second.stop()
-        assert await unrecovered(shop) == 2
         await third.start(group)
-        await third.ledger.until(lambda: sorted(handler.recovered) == [1, 2])
+        await third.ledger.until(lambda: sorted(handler.order) == [1, 2])
         await third.stop()
+    assert handler.recovered == {1: "work"}
 
 
 class Acting(Bench):

@@ -18,6 +18,7 @@ from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget
 
 SECOND = timedelta(seconds=1)
 
+MARK = '{"1": {"step": "work", "begun_at": "2026-01-01T00:00:00Z"}}'
 MADE = Transition[Shape, Answer](to=Shape(State.MADE), reason="it was raw", cause="timer")
 CUT = Update[Shape, Answer](to=Shape(State.RAW, "cut"), reason="was cut short", look_again=timedelta(0))
 
@@ -30,7 +31,7 @@ class Careful(Scripted):
         self.recovered: list[int] = []
 
     @override
-    def recover(self, resource: Widget, now: datetime, until: datetime) -> Decided:
+    def recover(self, resource: Widget, now: datetime, step: str) -> Decided:
         self.recovered.append(resource.id)
         return Update(to=Shape(resource.state, "recovered"), reason="its end was not seen", look_again=timedelta(0))
 
@@ -77,7 +78,7 @@ async def test_a_handler_that_does_not_care_decides_as_ever(shop: Shop) -> None:
 async def test_a_mark_without_a_step_is_recovered_though_its_shard_was_given_back(shop: Shop) -> None:
     """As a statement leaves it whose reply was lost."""
     await shop.register(1, 2)
-    await shop.pool.execute("INSERT INTO farrier.effects (kind, resource, epoch, step) VALUES ('widget', 1, 0, 'work')")
+    await shop.pool.execute(f"INSERT INTO farrier.marks VALUES (gen_random_uuid(), 'widget', 1, '{MARK}')")
     handler = Careful()
     async with shop.running(handler, config=QUIET) as (_, ledger):
         await ledger.until(lambda: ledger.outcomes["do_nothing"] == 2)

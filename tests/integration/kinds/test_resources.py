@@ -164,7 +164,7 @@ async def test_a_request_that_commits_after_the_load_wakes_the_resource_once_mor
     loaded = await io.load([made])
     asked = await yard.ask("delete")
     assert (await io.commit([ended(loaded, made, fence)], fence.controller))[made].verdict is Verdict.COMMITTED
-    assert await io.ids([made % SHARDS]) == {made: True}
+    assert (await io.listing([made % SHARDS])).ids == {made: True}
     again = await io.load([made])
     assert len(again.wakes[made]) == 1
     assert [request.id for request in again.resources[made].requests] in ([], [asked])

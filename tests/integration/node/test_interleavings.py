@@ -58,7 +58,7 @@ class ByHand:
         return (await self.io.commit([run], self._fence.controller))[1]
 
     async def is_woken(self) -> bool:
-        return (await self.io.ids([1])).get(1, False)
+        return (await self.io.listing([1])).ids.get(1, False)
 
     async def rest(self) -> None:
         """Whole runs, as long as something woke the node or one wants another at once."""
@@ -165,13 +165,13 @@ async def test_after_the_last_run_of_the_deleted_node(client: Connection, by_han
         await ask(slow)
         await by_hand.commit(run)
         await by_hand.rest()
-        assert not await by_hand.io.ids([1]), "no controller lists a deleted node"
+        assert not (await by_hand.io.listing([1])).ids, "no controller lists a deleted node"
         await late.commit()
     assert await by_hand.is_woken()
     await by_hand.rest()
     assert await answered(client) == [1, 1]
     assert await client.fetchval("SELECT status FROM farrier.intents WHERE id = 2") == "rejected"
-    assert not await by_hand.io.ids([1])
+    assert not (await by_hand.io.listing([1])).ids
 
 
 async def test_an_insert_for_a_deleted_node_is_refused(client: Connection, by_hand: ByHand) -> None:

@@ -47,7 +47,7 @@ OF_THE_LOOP = (
         "controllers",
         "shards",
         "wakes",
-        "effects",
+        "marks",
         "outcomes",
         "history",
         "history_retention",

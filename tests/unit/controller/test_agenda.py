@@ -11,18 +11,16 @@ PERIOD = 30.0
 RELOAD = 300.0
 
 
-def agenda_of(*ids: int, orphaned: bool = False) -> Agenda[str]:
+def agenda_of(*ids: int, marked: int | None = None) -> Agenda[str]:
     """An agenda of one shard, of which nothing was loaded yet."""
     agenda: Agenda[str] = Agenda(reload_every=RELOAD, shards=1)
-    agenda.took(0, 1, dict.fromkeys(ids, False), orphaned=orphaned)
+    agenda.took(0, dict.fromkeys(ids, False), {} if marked is None else {marked: "work"})
     return agenda
 
 
 def loaded(agenda: Agenda[str], *, wakes: tuple[int, ...] = ()) -> list[Entry[str]]:
-    """What waits, loaded and taken out to be run."""
-    for entry in agenda.load(1000):
-        agenda.loaded(entry, "snapshot", wakes, now=NOW)
-    return agenda.ready(1000)
+    """What waits, loaded to be run."""
+    return [entry for entry in agenda.load(1000) if agenda.loaded(entry, "snapshot", wakes, now=NOW)]
 
 
 def at_rest(*ids: int) -> Agenda[str]:
@@ -122,8 +120,7 @@ def test_a_wake_that_is_heard_while_a_load_is_under_way_leads_to_another_load() 
     [entry] = agenda.load(1)
     agenda.woken([1])
     agenda.loaded(entry, "snapshot of before", (), now=NOW)
-    [running] = agenda.ready(1)
-    agenda.rests(running, NOW + PERIOD)
+    agenda.rests(entry, NOW + PERIOD)
     assert [each.id for each in agenda.load(1)] == [1]
 
 
@@ -132,7 +129,7 @@ def test_a_wake_that_is_heard_while_a_run_is_under_way_leads_to_a_load_after_it(
     agenda = agenda_of(1)
     [entry] = loaded(agenda)
     if phase is Phase.ACTING:
-        agenda.acts(entry)
+        agenda.acts(entry, "work")
     agenda.woken([1])
     agenda.commits(entry)
     agenda.committed(entry, NOW + PERIOD)
@@ -163,7 +160,7 @@ def test_a_wake_for_a_resource_that_was_made_since_makes_its_entry() -> None:
 
 def test_a_wake_of_a_shard_that_is_not_owned_is_passed_over() -> None:
     agenda: Agenda[str] = Agenda(reload_every=RELOAD, shards=2)
-    agenda.took(0, 1, {2: False}, orphaned=False)
+    agenda.took(0, {2: False}, {})
     agenda.woken([3])
     assert len(agenda) == 1
 
@@ -204,33 +201,14 @@ def test_an_entry_whose_commit_is_unknown_is_closed_until_it_is_settled() -> Non
     agenda.unknown(entry)
     agenda.woken([1])
     assert not agenda.has_to_load
-    agenda.settled(entry)
+    agenda.settled(entry, happened=False)
     assert [each.id for each in agenda.load(1)] == [1]
-
-
-def test_every_first_run_of_an_orphaned_shard_recovers_and_then_the_shard_is_recovered() -> None:
-    agenda = agenda_of(1, 2, orphaned=True)
-    first, second = loaded(agenda)
-    assert first.recovers
-    agenda.rests(first, NOW + PERIOD)
-    assert not first.recovers
-    assert not agenda.is_recovered(0)
-    agenda.commits(second)
-    agenda.committed(second, NOW + PERIOD)
-    assert agenda.recovered() == [0]
-
-
-def test_a_mark_without_a_live_step_makes_the_next_run_recover() -> None:
-    agenda = agenda_of(1)
-    [entry] = agenda.load(1)
-    agenda.loaded(entry, "snapshot", (), now=NOW, marked=True)
-    assert entry.recovers
 
 
 def test_a_shard_that_is_lost_takes_its_entries_with_it_and_names_the_steps_to_cut() -> None:
     agenda = agenda_of(1, 2)
     acting, committing = loaded(agenda)
-    agenda.acts(acting)
+    agenda.acts(acting, "work")
     agenda.commits(committing)
     assert agenda.lost(0) == [acting]
     agenda.committed(committing, None)
@@ -241,26 +219,15 @@ def test_a_shard_that_is_lost_takes_its_entries_with_it_and_names_the_steps_to_c
 def test_what_was_loaded_under_the_epoch_before_is_not_run_under_the_next() -> None:
     agenda = agenda_of(1)
     [entry] = agenda.load(1)
-    agenda.took(0, 2, {1: False}, orphaned=False)
-    agenda.loaded(entry, "snapshot of before", (), now=NOW)
-    assert not agenda.has_to_run
-
-
-def test_a_closing_shard_serves_wakes_and_starts_no_steps() -> None:
-    agenda = at_rest(1)
-    agenda.closing(0)
-    agenda.woken([1])
-    [entry] = loaded(agenda)
-    assert not agenda.may_step(entry)
-    agenda.closing(0, closing=False)
-    assert agenda.may_step(entry)
+    agenda.took(0, {1: False}, {})
+    assert not agenda.loaded(entry, "snapshot of before", (), now=NOW)
 
 
 def test_a_shard_is_quiet_while_no_step_and_no_commit_of_it_is_under_way() -> None:
     agenda = agenda_of(1)
     [entry] = loaded(agenda)
     assert agenda.is_quiet(0)
-    agenda.acts(entry)
+    agenda.acts(entry, "work")
     assert not agenda.is_quiet(0)
     agenda.commits(entry)
     assert not agenda.is_quiet(0)
@@ -272,31 +239,18 @@ def test_a_step_that_was_decided_before_its_shard_was_lost_does_not_begin() -> N
     agenda = agenda_of(1)
     [entry] = loaded(agenda)
     agenda.lost(0)
-    assert not agenda.acts(entry)
+    assert not agenda.acts(entry, "work")
     assert agenda.under_way == 0
 
 
 def test_a_step_that_has_nothing_to_write_leaves_its_resource_at_rest() -> None:
     agenda = agenda_of(1)
     [entry] = loaded(agenda, wakes=(4,))
-    agenda.acts(entry)
+    agenda.acts(entry, "work")
     assert agenda.rests(entry, NOW + PERIOD) == (4,)
     assert agenda.is_quiet(0)
     assert due(agenda, PERIOD + 1) == []
     assert [each.id for each in agenda.load(1)] == [1], "it rests on no snapshot"
-
-
-def test_a_step_that_was_cut_makes_the_next_run_recover_and_the_shard_is_given_back_as_one_that_cuts() -> None:
-    agenda = agenda_of(1)
-    [entry] = loaded(agenda)
-    agenda.acts(entry)
-    agenda.cut(entry)
-    [again] = loaded(agenda)
-    assert again.recovers
-    assert agenda.cuts(0)
-    agenda.commits(again)
-    agenda.committed(again, NOW + PERIOD)
-    assert not agenda.cuts(0)
 
 
 def test_a_run_that_did_not_win_is_decided_anew_at_once_or_when_it_is_due() -> None:
@@ -313,32 +267,46 @@ def test_a_run_that_did_not_win_is_decided_anew_at_once_or_when_it_is_due() -> N
 
 def test_what_was_woken_is_loaded_first_and_a_quarter_is_left_for_what_only_its_time_brought() -> None:
     agenda: Agenda[str] = Agenda(reload_every=RELOAD, shards=1)
-    agenda.took(0, 1, {id_: id_ > 10 for id_ in range(1, 21)}, orphaned=False)
+    agenda.took(0, {id_: id_ > 10 for id_ in range(1, 21)}, {})
     assert [entry.id for entry in agenda.load(8)] == [11, 12, 13, 14, 15, 16, 1, 2]
 
 
 def test_a_wake_that_was_polled_for_and_is_seen_already_leads_to_no_load() -> None:
     agenda = agenda_of(1)
     [entry] = loaded(agenda, wakes=(4,))
-    agenda.acts(entry)
+    agenda.acts(entry, "work")
     agenda.polled({1: {4}})
     assert not entry.again
     agenda.polled({1: {4, 5}})
     assert entry.again
 
 
-def test_the_recovery_of_a_shard_that_was_lost_is_not_reported_under_its_next_epoch() -> None:
-    agenda = agenda_of(1, orphaned=True)
-    [entry] = loaded(agenda)
-    agenda.rests(entry, NOW + PERIOD)
-    agenda.took(0, 2, {1: False}, orphaned=True)
-    assert agenda.recovered() == []
+def test_a_mark_that_was_found_with_the_shard_makes_the_first_run_recover_and_no_other() -> None:
+    agenda = agenda_of(1, 2, marked=2)
+    first, second = loaded(agenda)
+    assert (first.step, second.step) == (None, "work")
+    agenda.commits(second)
+    agenda.committed(second, None)
+    assert second.step is None
 
 
-def test_what_was_loaded_before_a_silence_is_loaded_again_before_it_is_run() -> None:
+def test_a_step_that_did_not_come_to_its_end_makes_the_next_run_recover() -> None:
     agenda = agenda_of(1)
-    for entry in agenda.load(1):
-        agenda.loaded(entry, "snapshot", (), now=NOW)
-    agenda.distrust()
-    assert agenda.ready(1) == []
-    assert [entry.id for entry in agenda.load(1)] == [1]
+    [entry] = loaded(agenda)
+    agenda.acts(entry, "work")
+    agenda.requeue(entry)
+    [again] = loaded(agenda)
+    assert again.step == "work"
+
+
+@pytest.mark.parametrize(("happened", "step"), [(True, None), (False, "work")])
+def test_a_step_is_recovered_from_unless_its_commit_turns_out_to_have_happened(
+    happened: bool, step: str | None
+) -> None:
+    agenda = agenda_of(1)
+    [entry] = loaded(agenda)
+    agenda.acts(entry, "work")
+    agenda.commits(entry)
+    agenda.unknown(entry)
+    agenda.settled(entry, happened=happened)
+    assert entry.step == step

@@ -65,7 +65,7 @@ def test_a_controller_that_joins_gets_its_share_from_those_that_have_more() -> N
 def test_a_closing_shard_is_kept_when_it_is_no_longer_too_many() -> None:
     ownership = joined()
     ownership.took({("node", number): 1 for number in range(SHARDS)})
-    ownership.closing([("node", 7)])
+    ownership.closing([("node", 7)], START)
     ownership.observed(live(ME), rows(dict.fromkeys(range(SHARDS), ME)), START)
     assert ownership.plan().reopen == (("node", 7),)
 
@@ -150,7 +150,7 @@ def test_a_shard_whose_giving_back_failed_is_taken_again_though_the_share_is_ful
     ownership.took({("node", number): 1 for number in range(SHARDS)})
     ownership.observed(live(ME, YOU), rows(dict.fromkeys(range(SHARDS), ME)), START)
     surplus = ownership.plan().close
-    ownership.closing(surplus)
+    ownership.closing(surplus, START)
     ownership.gave_back(surplus)
     ownership.observed(live(ME, YOU), rows(dict.fromkeys(range(SHARDS), ME)), START)
     assert set(taken(ownership)) == set(surplus)

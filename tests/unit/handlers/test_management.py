@@ -275,7 +275,7 @@ def test_a_try_that_waited_for_room_is_used_and_one_that_nobody_saw_the_end_of_i
     counted = Bmc(tries=(NOW - 30 * SECOND,), trying=NOW - 30 * SECOND)
     node = with_bmc(transient, counted, management_entered_at=NOW)
     assert isinstance(decide(node), Step)
-    spent = moved(HANDLER.recover(node, NOW, NOW)).bmc
+    spent = moved(HANDLER.recover(node, NOW, "verify")).bmc
     assert (spent.trying, spent.tries) == (None, counted.tries)
 
 

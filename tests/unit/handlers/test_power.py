@@ -330,15 +330,13 @@ def test_a_read_whose_end_nobody_saw_counts_as_a_refused_login() -> None:
     assert isinstance(wait, Wait) and "failed logins" in wait.reason and wait.look_again == 3 * MINUTE
 
 
-def test_after_a_crash_a_read_that_was_due_counts_before_anything_is_dialled() -> None:
-    node = manageable()
-    assert isinstance(HANDLER.recover(node, NOW + SECOND, NOW + SECOND), DoNothing), "none was due"
-    due = NOW + 2 * MINUTE
-    assert isinstance(HANDLER.recover(node, due, NOW + SECOND), Step), "none was due when the last step can have begun"
-    counted = moved(HANDLER.recover(node, due, due))
+def test_after_a_crash_a_read_that_had_begun_counts_before_anything_is_dialled() -> None:
+    node, due = manageable(), NOW + 2 * MINUTE
+    assert isinstance(HANDLER.recover(node, NOW + SECOND, "deploy"), DoNothing), "what had begun was no read"
+    counted = moved(HANDLER.recover(node, due, power.READ))
     assert (counted.bmc.tries, counted.bmc.trying) == ((due,), None)
     capped = manageable({"tries": (due,) * LOGIN_CAP})
-    assert isinstance(HANDLER.recover(capped, due, due), Wait)
+    assert isinstance(HANDLER.recover(capped, due, power.READ), Wait)
 
 
 def test_where_others_log_in_a_read_counts_before_it_dials_and_once() -> None:
@@ -348,7 +346,7 @@ def test_where_others_log_in_a_read_counts_before_it_dials_and_once() -> None:
     assert (counted.bmc.tries, counted.bmc.trying) == ((due,), due)
     step = decide(counted, due)
     assert isinstance(step, Step) and step.if_cut is not None
-    for unseen in (step.if_cut, HANDLER.recover(counted, due, due)):
+    for unseen in (step.if_cut, HANDLER.recover(counted, due, power.READ)):
         spent = moved(unseen).bmc
         assert (spent.tries, spent.trying) == ((due,), None)
     world = World()

@@ -132,7 +132,7 @@ def test_what_will_be_sent_is_committed_before_it_is_sent_and_the_request_waits_
 @pytest.mark.parametrize("wanted", PowerRequest)
 def test_what_perhaps_was_sent_is_read_and_only_a_reset_is_not_sent_again(wanted: PowerRequest) -> None:
     node = begun(manageable(), power=wanted)
-    for doubtful in (moved(HANDLER.recover(node, NOW + SECOND, NOW + SECOND)), moved(_cut(decide(node)))):
+    for doubtful in (moved(HANDLER.recover(node, NOW + SECOND, "switch_power")), moved(_cut(decide(node)))):
         again = moved(decide(replace(doubtful, intents=node.intents), NOW + SECOND))
         assert again.bmc.switching is not None and again.bmc.switching.unsure
         assert len(again.bmc.tries) == 2, "both logins count"

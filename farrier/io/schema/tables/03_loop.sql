@@ -16,12 +16,10 @@ CREATE TABLE farrier.controllers (
 -- The owner of each part of the resources of a kind. A controller that takes a shard increments its epoch; what it writes is
 -- fenced by both.
 CREATE TABLE farrier.shards (
-    kind        text     NOT NULL,
-    shard       smallint NOT NULL,            -- shard_of(id) of its resources
-    owner       uuid,                         -- a controller; null if the last one gave it back
-    epoch       bigint   NOT NULL DEFAULT 0,
-    unrecovered timestamptz,                  -- the last moment at which a controller that did not give it back may have begun a
-                                              -- step; null once each resource had its first run since
+    kind  text     NOT NULL,
+    shard smallint NOT NULL,            -- shard_of(id) of its resources
+    owner uuid,                         -- a controller; null if the last one gave it back
+    epoch bigint   NOT NULL DEFAULT 0,
     PRIMARY KEY (kind, shard)
 ) WITH (fillfactor = 50);
 
@@ -41,16 +39,15 @@ CREATE TABLE farrier.wakes (
 -- empty would find the wakes of a few resources in it, by kind alone.
 CREATE INDEX wakes_xact ON farrier.wakes (xact);
 
--- Steps that may change something outside, from before they act until their result is committed. A row without a step means that
--- nobody saw its end.
-CREATE TABLE farrier.effects (
-    kind     text        NOT NULL,
-    resource bigint      NOT NULL,
-    epoch    bigint      NOT NULL,                        -- of the shard, when the step began
-    step     text        NOT NULL,
-    begun_at timestamptz NOT NULL DEFAULT farrier.now(),
-    PRIMARY KEY (kind, resource)
-);
+-- The steps of each controller, from before they begin until shortly after their ends are recorded. The row outlives its controller:
+-- the owners of the shards recover from its steps and remove them. View effects has a row for each step.
+CREATE TABLE farrier.marks (
+    controller uuid   NOT NULL,
+    kind       text   NOT NULL,
+    number     bigint NOT NULL, -- of the statement that wrote it; one with a lower number comes too late
+    steps      jsonb  NOT NULL, -- resource: {step, begun_at}
+    PRIMARY KEY (controller, kind)
+) WITH (fillfactor = 50);
 
 -- What the last run of each resource returned; written only when that changed.
 CREATE TABLE farrier.outcomes (

@@ -1,9 +1,7 @@
 -- Gives shards of one kind back, and notifies the controllers that may take them. It compares the epochs: a statement that was
--- taken for lost gives back nothing that the controller has taken again. `unrecovered` stays, and is set for those in which a step
--- was cut whose end was not written.
+-- taken for lost gives back nothing that the controller has taken again.
 WITH given AS (
-    UPDATE farrier.shards s
-       SET owner = NULL, unrecovered = CASE WHEN s.shard = ANY ($5::smallint[]) THEN farrier.now() ELSE s.unrecovered END
+    UPDATE farrier.shards s SET owner = NULL
       FROM unnest($3::smallint[], $4::bigint[]) o (shard, epoch)
      WHERE s.kind = $2 AND s.shard = o.shard AND s.epoch = o.epoch AND s.owner = $1
     RETURNING s.shard

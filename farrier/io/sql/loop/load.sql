@@ -1,6 +1,6 @@
--- Snapshots of resources together with the wakes, the marks of steps and the keys of the stored outcomes that are visible with
--- them: one statement, so one view of the database. The kind's own statement takes the place of `of_kind`; $1 are ids, $2 is the
--- kind. `at` is the time of a snapshot, the first insertion of wakes, or when a step began.
+-- Snapshots of resources together with the wakes and the keys of the stored outcomes that are visible with them: one statement, so
+-- one view of the database. The kind's own statement takes the place of `of_kind`; $1 are ids, $2 is the kind. `at` is the time of
+-- a snapshot, or the first insertion of wakes.
 SELECT l.id, l.now AS at, l.snapshot::text, NULL::uuid[] AS wakes, NULL::integer AS key FROM (of_kind) l
 UNION ALL
 SELECT w.resource, min(w.at), NULL, array_agg(w.id), NULL
@@ -9,7 +9,5 @@ SELECT w.resource, min(w.at), NULL, array_agg(w.id), NULL
          CROSS JOIN LATERAL (SELECT w.resource, w.id, w.at FROM farrier.wakes w WHERE w.kind = $2 AND w.resource = r.id OFFSET 0) each
          LIMIT 20000) w
  GROUP BY w.resource
-UNION ALL
-SELECT e.resource, e.begun_at, NULL, NULL, NULL FROM farrier.effects e WHERE e.kind = $2 AND e.resource = ANY ($1::bigint[])
 UNION ALL
 SELECT o.id, o.at, NULL, NULL, o.key FROM farrier.outcomes o WHERE o.kind = $2 AND o.id = ANY ($1::bigint[]) AND o.key IS NOT NULL

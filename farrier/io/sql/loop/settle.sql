@@ -1,2 +1,2 @@
--- After lost replies: from now on a load shows whether these commits happened.
+-- After lost replies: from now on these commits have happened, or never will. Returns those that have.
 SELECT id, at FROM farrier.settle_runs($1, $2, $3, $4)

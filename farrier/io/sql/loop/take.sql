@@ -1,18 +1,15 @@
 -- Takes shards of one kind whose owner gave them back, is gone or was declared dead, and passes over those that a transaction of
--- their owner has locked. A shard that was not given back is unrecovered up to when its owner may have acted: $4 seconds after
--- its last renewal.
+-- their owner has locked.
 WITH free AS MATERIALIZED (
-    SELECT s.shard,
-           CASE WHEN s.owner IS NULL OR s.owner = $1 THEN s.unrecovered
-                ELSE greatest(s.unrecovered, coalesce(c.renewed_at + $4::float8 * interval '1 second', farrier.now())) END AS unrecovered
+    SELECT s.shard
       FROM farrier.shards s LEFT JOIN farrier.controllers c ON c.id = s.owner
      WHERE s.kind = $2 AND s.shard = ANY ($3::smallint[]) AND (s.owner = $1 OR c.id IS NULL OR c.expired)
      ORDER BY s.shard
        FOR NO KEY UPDATE OF s SKIP LOCKED
 )
 UPDATE farrier.shards s
-   SET owner = $1, epoch = s.epoch + 1, unrecovered = free.unrecovered
+   SET owner = $1, epoch = s.epoch + 1
   FROM free
  WHERE s.kind = $2 AND s.shard = free.shard AND farrier.on_disk()
    AND EXISTS (SELECT FROM farrier.controllers c WHERE c.id = $1 AND NOT c.expired)
-RETURNING s.shard, s.epoch, s.unrecovered
+RETURNING s.shard, s.epoch

@@ -23,7 +23,7 @@ BEGIN
     PERFORM free_numbers(n.kind, n.id) FROM (SELECT DISTINCT kind, id FROM pool_numbers WHERE kind = of_kind) n;
     DELETE FROM shards WHERE kind = of_kind;
     DELETE FROM wakes WHERE kind = of_kind;
-    DELETE FROM effects WHERE kind = of_kind;
+    DELETE FROM marks WHERE kind = of_kind;
     UPDATE resource_intents i SET status = 'rejected', reason = 'its kind was removed', answered_at = farrier.now()
      WHERE i.kind = of_kind AND i.status = 'pending';
     DELETE FROM outcomes WHERE kind = of_kind;

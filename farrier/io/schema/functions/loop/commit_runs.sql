@@ -3,11 +3,10 @@
 -- each in their order, and waits for a lock for 50 ms at most, or for a second if patient.
 -- `writer` names the kind's own function (jsonb) RETURNS TABLE (run bigint, due_in interval). It compares the versions in section
 -- `runs`, writes the states and everything else in changes, and returns the runs of which it wrote nothing because what they were
--- decided on has changed; these are due after due_in. The wakes that a run's snapshot saw are deleted with it, and so is the mark
--- of its step.
+-- decided on has changed; these are due after due_in. The wakes that a run's snapshot saw are deleted with it.
 CREATE OR REPLACE FUNCTION farrier.commit_runs(
     of_kind text, controller uuid, of_shards smallint[], epochs bigint[], patient boolean, writer text, changes jsonb, ids bigint[],
-    woken bigint[], wakes uuid[], acted bigint[],
+    woken bigint[], wakes uuid[],
     moved bigint[], versions bigint[], layers text[], from_values text[], to_values text[], entered timestamptz[],
     causes text[], reasons text[], sources text[],
     told bigint[], outcomes text[], keys integer[])
@@ -28,7 +27,7 @@ BEGIN
     unused := set_config('lock_timeout', CASE WHEN patient THEN '1s' ELSE '50ms' END, true);
     -- What a run only says, and the wakes that it saw, are not worth waiting for the disk: after a crash of the server everything is
     -- loaded and run again.
-    IF moved = '{}' AND acted = '{}' AND NOT EXISTS (SELECT FROM jsonb_each(changes - 'runs') e WHERE e.value <> '[]') THEN
+    IF moved = '{}' AND NOT EXISTS (SELECT FROM jsonb_each(changes - 'runs') e WHERE e.value <> '[]') THEN
         unused := set_config('synchronous_commit', 'off', true);
     END IF;
     held := farrier.hold_shards(of_kind, controller, of_shards, epochs);
@@ -75,10 +74,6 @@ BEGIN
                           SELECT x.ctid FROM farrier.wakes x
                            WHERE x.kind = of_kind AND x.resource = r.resource AND x.id = r.id OFFSET 0) found
                     WHERE all_won OR r.resource = ANY (won)));
-    END IF;
-    IF cardinality(acted) > 0 THEN
-        DELETE FROM farrier.effects e
-         WHERE e.kind = of_kind AND e.resource = ANY (acted) AND (all_won OR e.resource = ANY (won));
     END IF;
     -- Checks deferred constraints before the verdicts are returned: what they refuse is never reported as committed.
     SET CONSTRAINTS ALL IMMEDIATE;

@@ -1,14 +1,22 @@
 -- Settles runs whose commit got no reply: locks each resource and increments its version, so that the commit has happened before,
--- or can never happen. Returns which moved a layer, from history: versions are the versions that the runs were decided on.
+-- or can never happen. Returns those that have happened, with the time of those that moved a layer: versions are the versions that
+-- the runs were decided on.
 CREATE OR REPLACE FUNCTION farrier.settle_runs(of_kind text, controller uuid, ids bigint[], versions bigint[])
     RETURNS TABLE (id bigint, at timestamptz)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
+DECLARE
+    found bigint[];
+    raised bigint[];
 BEGIN
     PERFORM farrier.on_disk();
-    EXECUTE format('UPDATE %1$s r SET version = r.version + 1 FROM (SELECT id FROM %1$s WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE) l WHERE r.id = l.id',
-                   farrier.table_of(of_kind)) USING ids;
-    RETURN QUERY SELECT r.id, min(h.at) FROM unnest(ids, versions) r (id, version)
+    EXECUTE format('WITH l AS MATERIALIZED (SELECT id, version FROM %1$s WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE),
+                         u AS (UPDATE %1$s r SET version = l.version + 1 FROM l WHERE r.id = l.id RETURNING r.id, l.version)
+                    SELECT array_agg(id), array_agg(version) FROM u',
+                   farrier.table_of(of_kind)) INTO found, raised USING ids;
+    RETURN QUERY SELECT r.id, min(h.at)
+      FROM unnest(ids, versions) r (id, version)
+      JOIN unnest(found, raised) f (id, version) ON f.id = r.id AND f.version = r.version + 1
       LEFT JOIN farrier.history h ON h.kind = of_kind AND h.id = r.id AND h.version = r.version + 1 AND h.controller = settle_runs.controller
      GROUP BY r.id;
 END $$;
