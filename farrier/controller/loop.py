@@ -408,20 +408,23 @@ class Loop(Generic[R, S, W, V]):
         while True:
             await anyio.sleep(_PAUSE)
             self._unknown = [each for each in self._unknown if each[0].phase is Phase.UNKNOWN]
-            unknown, id_ = self._unknown, self._host.ownership.id
-            if not unknown or id_ is None:
-                continue
-            with asked(
-                _QUERY_SECONDS,
-                lambda error: _log.warning("settle.failed", kind=self.kind, rows=len(unknown), error=error),
-            ):
-                happened = await self.io.settle({entry.id: run.finished.version or 0 for entry, run in unknown}, id_)
-                for entry, run in unknown:
-                    if entry.id in happened:
-                        self._publisher.publish([run], {entry.id: Result(Verdict.COMMITTED, at=happened[entry.id])})
-                        self._steps.ended(entry)
-                    self.agenda.settled(entry, happened=entry.id in happened)
-            self._to_load.ring()
+            if self._unknown and self._host.ownership.id is not None:
+                await self._settle_all(self._unknown, self._host.ownership.id)
+                self._to_load.ring()
+
+    async def _settle_all(self, unknown: Batch, id_: UUID) -> None:
+        # What could not be read has no version, and nothing of it was written.
+        versions = {entry.id: run.finished.version for entry, run in unknown if run.finished.version is not None}
+        with asked(
+            _QUERY_SECONDS,
+            lambda error: _log.warning("settle.failed", kind=self.kind, rows=len(unknown), error=error),
+        ):
+            happened = await self.io.settle(versions, id_)
+            for entry, run in unknown:
+                if entry.id in happened:
+                    self._publisher.publish([run], {entry.id: Result(Verdict.COMMITTED, at=happened[entry.id])})
+                    self._steps.ended(entry)
+                self.agenda.settled(entry, happened=entry.id in happened)
 
     # --- inside
 
