@@ -158,12 +158,13 @@ class Database:
         self.acted[entry.id] = entry.snapshot.wanted
         self.unaccounted.add(entry.id)
 
-    def require_done(self) -> None:
+    def undone(self) -> str | None:
+        """What is still to be done, if anything is."""
         late = {id_: resource for id_, resource in self.resources.items() if resource.done != resource.wanted}
         if late:
-            raise Violation(f"what was asked for was not done: {late}")
+            return f"what was asked for was not done: {late}"
         if self.wakes or self.unaccounted:
-            raise Violation(f"left behind: wakes {self.wakes}, acts {self.unaccounted}")
-        owners = [owner for owner, _ in self.owners.values()]
-        if not all(owner in self.rows for owner in owners):
-            raise Violation(f"a shard without an owner that lives: {self.owners}")
+            return f"left behind: wakes {self.wakes}, acts {self.unaccounted}"
+        if not all(owner in self.rows for owner, _ in self.owners.values()):
+            return f"a shard without an owner that lives: {self.owners}"
+        return None

@@ -441,14 +441,17 @@ class World:
     # --- the end
 
     def finish(self) -> None:
-        """Let everything that is under way end, and time pass. Raises Violation unless everything is done then."""
+        """Let everything that is under way end, and time pass. Raises Violation unless everything is done in time."""
         self.budget = Budget()
         for process in self.processes:
             process.paused = False
         for _ in range(12):
             self._come_to_rest()
             self.pass_time()
-        self.database.require_done()
+            self._come_to_rest()
+            if self.database.undone() is None:
+                return
+        raise Violation(self.database.undone())
 
     def _come_to_rest(self) -> None:
         for _ in range(400):
