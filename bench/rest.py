@@ -37,8 +37,8 @@ _BACKEND = "SELECT pg_backend_pid()"
 _LOG = "SELECT pg_current_wal_insert_lsn() - '0/0'"
 # Those of what a controller writes of itself, however many nodes there are, and all others.
 _CHANGES = """
-    SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del) FILTER (WHERE relname IN ('controllers', 'pulse')), 0),
-           coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del) FILTER (WHERE relname NOT IN ('controllers', 'pulse')), 0)
+    SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del) FILTER (WHERE relname IN ('controllers', 'pulse', 'marks')), 0),
+           coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del) FILTER (WHERE relname NOT IN ('controllers', 'pulse', 'marks')), 0)
       FROM pg_stat_user_tables WHERE schemaname = 'farrier'
 """
 _LAG = "SELECT max(l) FROM farrier.controllers c, unnest(c.lags) l"

@@ -113,6 +113,12 @@ class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
         """Whether there is nothing to write."""
         return self.to is None and not self.writes and self.record is None and self.due is Due.PERIODIC
 
+    @property
+    def stays_in_memory(self) -> bool:
+        """Whether all that there is to write may be written later."""
+        nothing_else = not self.writes and not self.samples and self.record is None
+        return self.confirms and nothing_else and self.due is Due.PERIODIC
+
 
 class Marking(msgspec.Struct, frozen=True, kw_only=True):
     """A change of the marks of one kind's steps: names of `begun` ones by resource, and `epochs` by shard. One of a
@@ -122,12 +128,6 @@ class Marking(msgspec.Struct, frozen=True, kw_only=True):
     begun: Mapping[int, str]
     ended: AbstractSet[int]
     epochs: Mapping[int, int]
-
-    @property
-    def stays_in_memory(self) -> bool:
-        """Whether all that there is to write may be written later."""
-        nothing_else = not self.writes and not self.samples and self.record is None
-        return self.confirms and nothing_else and self.due is Due.PERIODIC and not self.acted
 
 
 class Verdict(enum.StrEnum):

@@ -88,7 +88,7 @@ def test_a_wake_that_comes_while_something_is_confirmed_loads_it_again() -> None
     agenda = at_rest(1)
     agenda.woken([1])
     [entry] = loaded(agenda)
-    agenda.acts(entry)
+    agenda.acts(entry, "work")
     agenda.woken([1])
     agenda.confirms(entry, "confirmed", NOW + PERIOD)
     assert [each.id for each in agenda.load(10)] == [1]
