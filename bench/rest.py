@@ -37,10 +37,12 @@ _BACKEND = "SELECT pg_backend_pid()"
 _LOG = "SELECT pg_current_wal_insert_lsn() - '0/0'"
 # Those of what a controller writes of itself, however many nodes there are, and all others.
 _CHANGES = """
-    SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del) FILTER (WHERE relname IN ('controllers', 'pulse', 'marks')), 0),
-           coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del) FILTER (WHERE relname NOT IN ('controllers', 'pulse', 'marks')), 0)
+    SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del) FILTER (WHERE relname = ANY ($1)), 0),
+           coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del) FILTER (WHERE relname <> ALL ($1)), 0)
       FROM pg_stat_user_tables WHERE schemaname = 'farrier'
 """
+# What a controller writes however many nodes it has.
+_ITS_OWN = ["controllers", "pulse", "marks"]
 _LAG = "SELECT max(l) FROM farrier.controllers c, unnest(c.lags) l"
 
 
@@ -90,7 +92,7 @@ def _postgres_seconds(postmaster: int) -> float:
 
 async def _look(ground: Ground, process: daemon.Running, postmaster: int) -> _Seen:
     log = float(await ground.pool.fetchval(_LOG))
-    [(own, others)] = await ground.pool.fetch(_CHANGES)
+    [(own, others)] = await ground.pool.fetch(_CHANGES, _ITS_OWN)
     at, busy = time.perf_counter(), _postgres_seconds(postmaster)
     return _Seen(at, process.cpu_seconds(), busy, log, float(own), float(others))
 
