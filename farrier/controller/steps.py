@@ -77,7 +77,7 @@ class Steps(Generic[R, S, W, V]):
         self._planned: list[Planned[R, S, W, V]] = []
         self._ended: set[int] = set()  # whose marks are to be removed
         self._removing: set[int] = set()  # by the statement under way
-        self._markings = 0
+        self._marking, self._markings = anyio.Lock(), 0
         self._news = Wakeup()
         self._backlog = Backlog(host.clock)
         self._closed = False
@@ -127,7 +127,11 @@ class Steps(Generic[R, S, W, V]):
             await anyio.sleep(_MARK_EVERY)
 
     async def _mark(self, begun: Mapping[int, str]) -> AbstractSet[int]:
-        """Returns those that are marked; none of a shard that is not owned any more."""
+        """Returns those that are marked; none of a shard that is not owned any more. One statement at a time."""
+        async with self._marking:
+            return await self._mark_alone(begun)
+
+    async def _mark_alone(self, begun: Mapping[int, str]) -> AbstractSet[int]:
         self._removing, self._ended = self._ended, set()
         own, ids = self._host.ownership, {*begun, *self._removing}
         epochs = {each: epoch for each in {id_ % SHARDS for id_ in ids} if (epoch := own.epoch((self._kind, each)))}
