@@ -27,8 +27,10 @@ BEGIN
     unused := set_config('lock_timeout', CASE WHEN patient THEN '1s' ELSE '50ms' END, true);
     -- What a run only says, and the wakes that it saw, are not worth waiting for the disk: after a crash of the server everything is
     -- loaded and run again.
-    IF moved = '{}' AND NOT EXISTS (SELECT FROM jsonb_each(changes - 'runs') e WHERE e.value <> '[]') THEN
-        unused := set_config('synchronous_commit', 'off', true);
+    IF moved = '{}' THEN
+        IF NOT EXISTS (SELECT FROM jsonb_each(changes - 'runs') e WHERE e.value <> '[]') THEN
+            unused := set_config('synchronous_commit', 'off', true);
+        END IF;
     END IF;
     held := farrier.hold_shards(of_kind, controller, of_shards, epochs);
     IF cardinality(held) < cardinality(of_shards) THEN

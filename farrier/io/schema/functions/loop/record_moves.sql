@@ -7,6 +7,7 @@ CREATE OR REPLACE FUNCTION farrier.record_moves(
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     recorded bigint;
+    wanted bigint;
 BEGIN
     INSERT INTO history (kind, id, version, layer, from_value, to_value, at, seconds_in_source, cause, reason, source, controller, epoch)
     SELECT of_kind, r.id, r.version, r.layer, r.from_value, r.to_value, farrier.now(),
@@ -17,7 +18,11 @@ BEGIN
       JOIN shards s ON s.kind = of_kind AND s.shard = shard_of(r.id) AND s.owner = record_moves.controller
      WHERE won IS NULL OR r.id = ANY (won);
     GET DIAGNOSTICS recorded = ROW_COUNT;
-    IF recorded < (SELECT count(*) FROM unnest(moved) m (id) WHERE won IS NULL OR m.id = ANY (won)) THEN
+    wanted := cardinality(moved);
+    IF won IS NOT NULL THEN
+        wanted := (SELECT count(*) FROM unnest(moved) m (id) WHERE m.id = ANY (won));
+    END IF;
+    IF recorded < wanted THEN
         RAISE EXCEPTION 'history is recorded for resources whose shards this controller owns'
             USING ERRCODE = 'FR409', HINT = 'farrier.commit_runs records it.';
     END IF;

@@ -38,10 +38,13 @@ BEGIN
         changes := farrier.of_runs(changes, ARRAY(SELECT f FROM unnest(fit) f WHERE f <> ALL (overtaken)));
     END IF;
 
-    -- A commit that writes anything increments the version, so that a commit whose reply was lost can be settled.
-    UPDATE farrier.nodes n SET version = n.version + 1
-      FROM jsonb_to_recordset(changes -> 'runs') c (run bigint, writes boolean)
-     WHERE n.id = c.run AND c.writes;
+    -- A commit that writes anything increments the version, so that a commit whose reply was lost can be settled. Few runs write
+    -- something without a state.
+    IF changes @? '$.runs[*] ? (@.writes == true)' THEN
+        UPDATE farrier.nodes n SET version = n.version + 1
+          FROM jsonb_to_recordset(changes -> 'runs') c (run bigint, writes boolean)
+         WHERE n.id = c.run AND c.writes;
+    END IF;
     IF changes ? 'nodes' THEN
         IF changes ?| '{new_onboardings,new_decommissions,onboardings,decommissions}' THEN
             PERFORM farrier.write_workflows(changes);
