@@ -1496,8 +1496,10 @@ BEGIN
     unused := set_config('lock_timeout', CASE WHEN patient THEN '1s' ELSE '50ms' END, true);
     -- What a run only says, and the wakes that it saw, are not worth waiting for the disk: after a crash of the server everything is
     -- loaded and run again.
-    IF moved = '{}' AND NOT EXISTS (SELECT FROM jsonb_each(changes - 'runs') e WHERE e.value <> '[]') THEN
-        unused := set_config('synchronous_commit', 'off', true);
+    IF moved = '{}' THEN
+        IF NOT EXISTS (SELECT FROM jsonb_each(changes - 'runs') e WHERE e.value <> '[]') THEN
+            unused := set_config('synchronous_commit', 'off', true);
+        END IF;
     END IF;
     held := farrier.hold_shards(of_kind, controller, of_shards, epochs);
     IF cardinality(held) < cardinality(of_shards) THEN
@@ -1686,6 +1688,7 @@ CREATE OR REPLACE FUNCTION farrier.record_moves(
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     recorded bigint;
+    wanted bigint;
 BEGIN
     INSERT INTO history (kind, id, version, layer, from_value, to_value, at, seconds_in_source, cause, reason, source, controller, epoch)
     SELECT of_kind, r.id, r.version, r.layer, r.from_value, r.to_value, farrier.now(),
@@ -1696,7 +1699,11 @@ BEGIN
       JOIN shards s ON s.kind = of_kind AND s.shard = shard_of(r.id) AND s.owner = record_moves.controller
      WHERE won IS NULL OR r.id = ANY (won);
     GET DIAGNOSTICS recorded = ROW_COUNT;
-    IF recorded < (SELECT count(*) FROM unnest(moved) m (id) WHERE won IS NULL OR m.id = ANY (won)) THEN
+    wanted := cardinality(moved);
+    IF won IS NOT NULL THEN
+        wanted := (SELECT count(*) FROM unnest(moved) m (id) WHERE m.id = ANY (won));
+    END IF;
+    IF recorded < wanted THEN
         RAISE EXCEPTION 'history is recorded for resources whose shards this controller owns'
             USING ERRCODE = 'FR409', HINT = 'farrier.commit_runs records it.';
     END IF;
@@ -2448,10 +2455,13 @@ BEGIN
         changes := farrier.of_runs(changes, ARRAY(SELECT f FROM unnest(fit) f WHERE f <> ALL (overtaken)));
     END IF;
 
-    -- A commit that writes anything increments the version, so that a commit whose reply was lost can be settled.
-    UPDATE farrier.nodes n SET version = n.version + 1
-      FROM jsonb_to_recordset(changes -> 'runs') c (run bigint, writes boolean)
-     WHERE n.id = c.run AND c.writes;
+    -- A commit that writes anything increments the version, so that a commit whose reply was lost can be settled. Few runs write
+    -- something without a state.
+    IF changes @? '$.runs[*] ? (@.writes == true)' THEN
+        UPDATE farrier.nodes n SET version = n.version + 1
+          FROM jsonb_to_recordset(changes -> 'runs') c (run bigint, writes boolean)
+         WHERE n.id = c.run AND c.writes;
+    END IF;
     IF changes ? 'nodes' THEN
         IF changes ?| '{new_onboardings,new_decommissions,onboardings,decommissions}' THEN
             PERFORM farrier.write_workflows(changes);
