@@ -10,8 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import asyncpg
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
 _ACQUIRE_SECONDS = 5.0
 # What an operation raises whose connection is lost, and what the driver cannot encode, which is a ValueError.
 BROKEN = (OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError, asyncpg.InternalClientError)
-
-# For transactions that wait for rows which others have locked.
-WAIT_FOR_LOCK = "SET LOCAL lock_timeout = '1s'"
 
 
 class Unsendable(Exception):
@@ -153,48 +149,3 @@ async def commit_by(conn: Connection, statement: str, *arguments: Any) -> list[a
         if classify(error) is Trouble.GONE:  # "terminating connection" may come instead of an answer
             raise ReplyLost from error
         raise
-
-
-class Transaction:
-    """One transaction: BEGIN, the statements, the end, each a round trip.
-
-    Leave it by `commit`; leaving the block without rolls back. Deferred constraints are checked in the same
-    round trip as COMMIT but before it, so their errors come as errors of a transaction that never committed. What is
-    one statement anyway needs none: `commit_by`.
-    """
-
-    def __init__(self, conn: Connection) -> None:
-        self._conn = conn
-        self._open = False
-
-    async def __aenter__(self) -> Self:
-        # Whatever the default of this database: a stricter level fails where we count on waiting and looking
-        # again.
-        await self._conn.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-        self._open = True
-        return self
-
-    async def commit(self) -> None:
-        """Commit. Raises `ReplyLost` when the connection or the server broke before the answer came."""
-        try:
-            await self._conn.execute("SET CONSTRAINTS ALL IMMEDIATE; COMMIT")
-        except BROKEN as broken:
-            self._open = False
-            raise ReplyLost from broken
-        except asyncpg.PostgresError as error:
-            if classify(error) is Trouble.GONE:  # "terminating connection" may come instead of an answer
-                raise ReplyLost from error
-            raise
-        self._open = False
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if not self._open or self._conn.is_closed() or (error is not None and ends_connection(error)):
-            return  # the last is for `borrowed`, which terminates the connection
-        # Also when we are being cancelled: the connection goes back to the pool, which does not look at it
-        # again.
-        with anyio.CancelScope(shield=True), anyio.move_on_after(_ACQUIRE_SECONDS) as patience:
-            await self._conn.execute("ROLLBACK")
-        if patience.cancelled_caught:
-            self._conn.terminate()

@@ -260,14 +260,6 @@ TERMINAL: Mapping[Layer, frozenset[str]] = {
 }
 """What is never left. Management ends with the node and has none of its own."""
 
-RESTING: Mapping[Layer, frozenset[str]] = {
-    Layer.STATUS: frozenset({N.ACTIVE, N.RETIRED}),
-    Layer.MANAGEMENT: frozenset({Management.UNMANAGED, Management.MANAGEABLE}),
-    Layer.ONBOARDING: frozenset(),
-    Layer.DECOMMISSION: frozenset(),
-}
-"""What may be stayed in for ever with nothing wrong."""
-
 
 def allowed(layer: Layer, source: str, target: str) -> bool:
     """True when the layer has this edge. Staying is not a move, so `allowed(x, x)` is False."""

@@ -2,7 +2,7 @@
 
 Holds for a node's live workflow always, and for an ended one in the commit that ends it; afterwards the node
 moves on freely, but for two statuses that need a live workflow. The database's deferred trigger is filled from `ROWS`
-and `WITHOUT_WORKFLOW`; the handler's property test asks `violation`.
+and `WITHOUT_WORKFLOW`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import SUCCEEDED, DecommissionMode, Mode, WorkflowKind
+from farrier.model.workflow import WorkflowKind
 from farrier.model.workflow import WorkflowStatus as W
 
 
@@ -59,16 +59,3 @@ ROWS: tuple[Row, ...] = tuple(
     if node_status in statuses
 )
 """`ALLOWED` for a database table, in a fixed order."""
-
-
-def violation(node_status: N, *, kind: WorkflowKind, workflow_status: W, mode: Mode | None = None) -> str | None:
-    """Why this pair must not be committed, or None. Knowing the mode makes the end of a decommission exact:
-    only a full one ends in `deleted`, and it ends nowhere else."""
-    statuses = ALLOWED[kind, workflow_status]
-    if isinstance(mode, DecommissionMode) and workflow_status in SUCCEEDED:
-        full = mode is DecommissionMode.FULL_DECOMMISSION
-        statuses = frozenset({N.DELETED}) if full else statuses - {N.DELETED}
-    if node_status in statuses:
-        return None
-    names = ", ".join(status for status in N if status in statuses)
-    return f"{kind} {workflow_status} goes with a node that is {names}; this one is {node_status}"

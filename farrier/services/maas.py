@@ -7,11 +7,10 @@ administrator act on anybody's. Nothing is kept but the name of our own user, wh
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 
-import httpx
 import msgspec
 
 from farrier import protocols
@@ -32,8 +31,7 @@ from farrier.services import maas_answers, maas_requests
 from farrier.services.maas_requests import Operation, Request
 from farrier.services.maas_signing import ApiKey
 from farrier.services.maas_transport import Sends, Slot, Transport
-from farrier.services.maas_wire import MaasSettings, open_wire
-from farrier.services.times import Times
+from farrier.services.maas_wire import MaasSettings
 
 # Between reading a machine and acting on it lies one decision of ours. Whatever is older is read again.
 FRESH = timedelta(seconds=10)
@@ -43,22 +41,6 @@ MOST_EVENTS = 1000
 DEPLOY_AGAIN = timedelta(seconds=5)
 # The region works on a request that we stopped waiting for; how long is not said, and a deployment's takes minutes.
 UNANSWERED_HOLDS = timedelta(minutes=5)
-
-
-@asynccontextmanager
-async def open_maas(
-    settings: MaasSettings,
-    *,
-    key: Callable[[], Awaitable[str]],
-    times: Times,
-    observer: protocols.ServiceObserver,
-    transport: httpx.AsyncBaseTransport | None = None,
-) -> AsyncIterator[Maas]:
-    """The client, for as long as the context lasts; it dials when it is first asked. `key` answers the API key as MAAS
-    prints it, for each request. Raises `ConfigError` for an unusable CA file."""
-    async with open_wire(settings, transport=transport) as wire:
-        sender = Transport(settings, wire, key=key, times=times, observer=observer)
-        yield Maas(sender, clock=times.clock, settings=settings)
 
 
 class Maas:

@@ -38,7 +38,8 @@ async def open_sharing(
     observer: protocols.ServiceObserver,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> AsyncIterator[SharingClient]:
-    """As `open_maas`."""
+    """The client, for as long as the context lasts; it dials when it is first asked. `key` returns the API key as MAAS
+    prints it, for each request. Raises `ConfigError` for an unusable CA file."""
     async with open_wire(settings, transport=transport) as wire:
         sender = Transport(settings, wire, key=key, times=times, observer=observer)
         yield SharingClient(sender, clock=times.clock, settings=settings)

@@ -14,7 +14,6 @@ import httpx
 import pytest
 
 from farrier.sim.maas import ADMIN, Region, Status
-from farrier.sim.maas.statuses import BY_LABEL
 from tests.support.maas_region import Caller, Form, put_into, ready
 
 TABLE = Path(__file__).parents[1] / "data" / "maas" / "op-status-matrix.csv"
@@ -35,6 +34,7 @@ ROWS = _rows()
 # How the recording's machines came to be where they were; only what happens next shows it.
 NOBODYS = {Status.NEW, Status.FAILED_COMMISSIONING, Status.MISSING, Status.READY, Status.RETIRED, Status.BROKEN}
 WAS_DEPLOYED = {Status.RESCUE_MODE, Status.ENTERING_RESCUE_MODE, Status.EXITING_RESCUE_MODE}
+BY_LABEL = {status.label: status for status in Status}
 POWER_BEFORE = {"release": "on", "abort": "on", "mark_broken": "on", "exit_rescue_mode": "on"}
 
 
@@ -81,7 +81,6 @@ def _seen(row: Row, answer: httpx.Response, region: Region, system_id: str) -> R
 def test_the_table_is_whole() -> None:
     assert len(ROWS) == 22
     assert all({row["status_before"] for row in rows} == set(BY_LABEL) for rows in ROWS.values())
-    assert all(BY_LABEL[row["status_before"]] in Status for rows in ROWS.values() for row in rows)
 
 
 @pytest.mark.parametrize("op", sorted(ROWS))

@@ -102,20 +102,6 @@ async def test_a_statement_at_a_server_that_vanished_ends_and_the_next_is_served
         opened.terminate()
 
 
-async def test_a_transaction_at_a_server_that_vanished_ends(db: pg.Database) -> None:
-    async with proxy.before(db.dsn) as dead:
-        opened = await pool.open_pool(dead.dsn, size=1, patience=NOW, timeouts=SHORT)
-
-        async def ask() -> None:
-            async with session.borrowed(opened) as conn, session.Transaction(conn):
-                dead.drop()
-                await conn.execute("SELECT 1")
-
-        with anyio.fail_after(pg.PATIENCE.total_seconds()), pytest.raises(errors.DatabaseUnreachable):
-            await ask()
-        opened.terminate()
-
-
 async def test_a_caller_that_gives_up_does_not_leave_its_connection_waiting_for_a_server_that_vanished(
     db: pg.Database,
 ) -> None:

@@ -22,7 +22,7 @@ from farrier.controller.verdict import Assessor
 from farrier.errors import FarrierError
 from farrier.handlers.node import NODE_KIND, NodeHandler, NodeServices
 from farrier.handlers.node.moves import Outcome, attempt_began_at
-from farrier.model import actions, edges, mapping
+from farrier.model import actions, edges
 from farrier.model.actions import ANSWERED_WHILE_PAUSED, Action
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
 from farrier.model.edges import Layer
@@ -40,6 +40,7 @@ from farrier.model.workflow import LIVE
 from farrier.model.workflow import WorkflowStatus as W
 from farrier.model.writes import Write
 from farrier.protocols import BmcClient
+from tests.support import pairs
 from tests.support.nodes import (
     MINUTE,
     SECOND,
@@ -158,8 +159,8 @@ def holds(before: Node, after: Node) -> None:
     assert after.status is before.status or (before.status, after.status) in edges.ALLOWED[Layer.STATUS]
     moved = (before.management, after.management)
     assert after.management is before.management or moved in edges.ALLOWED[Layer.MANAGEMENT]
+    assert pairs.fits(after)
     if job is not None:
-        assert mapping.violation(after.status, kind=job.kind, workflow_status=job.status, mode=job.mode) is None
         assert before.workflow is None or before.workflow.id == job.id, "one workflow at a time"
     if after.status in CARRIED_BY:
         assert isinstance(job, Decommission) and job.status in LIVE, "somebody owns the way out"

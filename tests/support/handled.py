@@ -17,7 +17,6 @@ from farrier.controller.verdict import Assessor
 from farrier.handlers.node import NODE_KIND, NodeHandler
 from farrier.handlers.node.kind import FAILURE_LABELS
 from farrier.handlers.node.moves import Policy, change
-from farrier.model import mapping
 from farrier.model.actions import Action
 from farrier.model.limits import Limits
 from farrier.model.management import Management
@@ -28,6 +27,7 @@ from farrier.model.stage_failures import POSSIBLE
 from farrier.model.workflow import LIVE
 from farrier.model.workflow import WorkflowStatus as W
 from farrier.model.writes import Write
+from tests.support import pairs
 from tests.support.nodes import answers, intent, writes
 from tests.support.stages import Stand
 from tests.support.stored import stored
@@ -101,8 +101,8 @@ class Handled:
             told = {label: sample.labels[label] for label in FAILURE_LABELS}
             assert tuple(told.values()) in COUNTED, f"no series for {told}: see model/stage_failures.py"
         job = after.workflow
+        assert pairs.fits(after)
         if job is not None:
-            assert mapping.violation(after.status, kind=job.kind, workflow_status=job.status, mode=job.mode) is None
             self.ended = job if job.status not in LIVE else self.ended
         self.told += answers(decision)
         self.written += writes(decision)

@@ -13,9 +13,10 @@ import msgspec
 from farrier.errors import CredentialError
 from farrier.model.maas import Machine
 from farrier.model.maas_changes import Abort, Commission, Deploy, NewMachine, PowerAccess, Release
-from farrier.services.maas import Maas, open_maas
+from farrier.services.maas import Maas
 from farrier.services.maas_transport import KEY_KEPT
 from farrier.services.maas_wire import MaasSettings
+from farrier.services.sharing_client import open_sharing
 from farrier.services.times import Times
 from farrier.sim.maas import ADMIN, Region, RegionTransport
 from tests.support.clock import HandClock
@@ -84,7 +85,7 @@ class World:
 async def world_of(transport: httpx.AsyncBaseTransport | None, **settings: Any) -> AsyncIterator[World]:
     """A client that reaches whatever is behind `transport`; None: the network."""
     world = World()
-    async with open_maas(
+    async with open_sharing(
         msgspec.structs.replace(SETTINGS, **settings),
         key=world.current_key,
         times=Times(clock=world.clock, pause=world.pause),

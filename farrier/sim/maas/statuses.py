@@ -47,7 +47,6 @@ _IRREGULAR = {
     Status.FAILED_ENTERING_RESCUE_MODE: "Failed to enter rescue mode",
     Status.FAILED_EXITING_RESCUE_MODE: "Failed to exit rescue mode",
 }
-BY_LABEL = {status.label: status for status in Status}
 
 COMMISSIONABLE = frozenset({Status.NEW, Status.FAILED_COMMISSIONING, Status.READY, Status.BROKEN})
 RELEASABLE = frozenset(

@@ -12,6 +12,7 @@ from farrier.model.management import Management
 from farrier.model.sla import SlaFacts
 from farrier.model.stages import DecommissionStage, OnboardingStage, Stage
 from farrier.model.workflow import WorkflowStatus
+from tests.unit.model.test_edges import RESTING
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ORDINARY = SlaFacts(
@@ -47,7 +48,7 @@ def test_every_stage_has_a_limit_and_a_later_deadline(layer: Layer) -> None:
 @pytest.mark.parametrize("layer", Layer)
 def test_what_may_last_for_ever_has_no_limit_and_everything_else_has(layer: Layer) -> None:
     for state in edges.STATES[layer]:
-        unlimited = state in edges.TERMINAL[layer] | edges.RESTING[layer] or (
+        unlimited = state in edges.TERMINAL[layer] | RESTING.get(layer, set()) or (
             layer in STAGES and state == "running"  # by stage
         )
         assert (minutes(layer, state) is None) == unlimited, f"{layer}.{state}"

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from farrier.config import NodeConfig
 from farrier.handlers.node import NodeHandler
 from farrier.handlers.node.moves import Outcome, change
-from farrier.model import mapping
 from farrier.model.actions import Action
 from farrier.model.edges import ALLOWED, Layer
 from farrier.model.node import Onboarding, TaskStatus, TaskType
@@ -26,6 +25,7 @@ from farrier.model.workflow import OnboardingMode
 from farrier.model.writes import CreateTask
 from farrier.sim.maas import Broken, Fault, Status
 from farrier.sim.maas.records import Machine
+from tests.support import pairs
 from tests.support.decommissions import CHANGES
 from tests.support.maas import deployed
 from tests.support.nodes import agent, intent, writes
@@ -67,9 +67,7 @@ class Walk:
     def commit(self, decision: Outcome) -> None:
         stand, before = self.stand, self.stand.node
         after = decision.to if isinstance(decision, Transition | Update) else before
-        job = after.workflow
-        if job is not None:
-            assert mapping.violation(after.status, kind=job.kind, workflow_status=job.status, mode=job.mode) is None
+        assert pairs.fits(after)
         if after.status is not before.status:
             assert (before.status, after.status) in ALLOWED[Layer.STATUS]
             self.path.append(after.status)

@@ -1,0 +1,20 @@
+"""Which workflow a node may have when a handler is done: what the database holds, and the end that each mode has."""
+
+from __future__ import annotations
+
+from farrier.model.mapping import ALLOWED
+from farrier.model.node import Node
+from farrier.model.status import NodeStatus
+from farrier.model.workflow import SUCCEEDED, DecommissionMode
+
+
+def fits(node: Node) -> bool:
+    """Only a full decommission ends in `deleted`, and it ends nowhere else."""
+    job = node.workflow
+    if job is None:
+        return True
+    if isinstance(job.mode, DecommissionMode) and job.status in SUCCEEDED:
+        is_full = job.mode is DecommissionMode.FULL_DECOMMISSION
+        if is_full != (node.status is NodeStatus.DELETED):
+            return False
+    return node.status in ALLOWED[job.kind, job.status]
