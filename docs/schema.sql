@@ -19,7 +19,7 @@
 -- model                                           edges, initial_values, workflow_mapping, workflow_statuses,
 --                                                 workflow_modes, contradictions, actions, advice, constants, settings,
 --                                                 clock_stops, limits
--- loop                 16          2          2   controllers, shards, wakes, marks, outcomes, locks
+-- loop                 15          2          2   controllers, shards, wakes, marks, outcomes, locks
 -- history               3                         history, history_retention
 -- nodes                33          4         20   nodes, node_macs, node_bmcs, bmc_logins, node_identities
 -- workflows             5                    12   node_onboardings, node_decommissions
@@ -28,7 +28,7 @@
 -- intents               7                     3   intents
 -- maas                 13          1          3   maas_regions, node_observations
 -- brakes                5          1              departures, brakes, brake_lifts
--- kinds                21                     1   kinds, kind_states, kind_actions, resources, callable
+-- kinds                22                     1   kinds, kind_states, kind_actions, resources, callable
 -- requests              6                     3   resource_intents
 -- numbers               3                     1   number_pools, pool_numbers, freed_numbers
 -- segments             19                     7   network_segments, segment_usage, segment_prefixes, segment_free,
@@ -127,7 +127,7 @@ CREATE TABLE farrier.mends (
 
 -- The changes that a layer of a resource may make; triggers refuse all others.
 CREATE TABLE farrier.edges (
-    kind       text NOT NULL,  -- node, maas_region, or one of farrier.kinds
+    kind       text NOT NULL,  -- one of farrier.kinds
     layer      text NOT NULL,  -- of a node: status, management, onboarding or decommission; of any other kind: state
     from_value text NOT NULL,
     to_value   text NOT NULL,
@@ -774,13 +774,17 @@ CREATE INDEX brake_lifts_newest ON farrier.brake_lifts (site, id);
 -- Tables: kinds
 -- =====================================================================================================================
 
--- Kinds of resources besides nodes and MAAS regions. A kind has a table like farrier.resources; make_kind installs it.
+-- Kinds of resources. Nodes and MAAS regions have tables of their own; any other kind has a table like farrier.resources, and
+-- make_kind installs it.
 
--- The installed kinds. Written by make_kind.
+-- The kinds. Nodes and MAAS regions are recorded by every migration, others by make_kind.
 CREATE TABLE farrier.kinds (
-    kind        text     PRIMARY KEY CHECK (kind ~ '^[a-z][a-z0-9_]{0,39}$'),
-    relation    regclass NOT NULL UNIQUE,  -- its table; the oid of no table if that was dropped
-    fingerprint text                       -- hash of the spec from which its states, edges and actions were filled; null before
+    kind          text     PRIMARY KEY CHECK (kind ~ '^[a-z][a-z0-9_]{0,39}$'),
+    relation      regclass NOT NULL UNIQUE,  -- its table, with columns id and version; the oid of no table if that was dropped
+    fingerprint   text,                      -- hash of the spec from which its states, edges and actions were filled; null before
+    living        text     NOT NULL DEFAULT 'ended_at IS NULL',  -- SQL condition of a row of the table: the resource has not ended
+    from_template boolean  NOT NULL DEFAULT false                -- its table is like farrier.resources: its resources are listed
+                                                                 -- and counted, and take the requests in resource_intents
 );
 
 -- The states of each kind, from its spec.
@@ -836,9 +840,9 @@ CREATE TABLE farrier.callable (
 -- Tables: requests
 -- =====================================================================================================================
 
--- Requests: what clients ask of resources of the kinds in farrier.kinds.
+-- Requests: what clients ask of resources of kinds with tables like farrier.resources.
 
--- What clients ask of resources of the kinds in farrier.kinds, with the response. Clients insert a row, or call
+-- What clients ask of resources of kinds with tables like farrier.resources, with the response. Clients insert a row, or call
 -- farrier.resource_intent(). The INSERT refuses what is malformed, and creates the resource that `create` asks for.
 CREATE TABLE farrier.resource_intents (
     id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -1271,7 +1275,7 @@ CREATE OR REPLACE FUNCTION farrier.grant_rights() RETURNS void
 DECLARE
     one record;
 BEGIN
-    PERFORM grant_kind_rights(k.relation) FROM kinds k JOIN pg_class c ON c.oid = k.relation;
+    PERFORM grant_kind_rights(k.relation) FROM kinds k JOIN pg_class c ON c.oid = k.relation WHERE k.from_template;
     -- Skips functions that were dropped with the schema of their kind.
     FOR one IN SELECT c.* FROM callable c WHERE to_regrole(c.role_name) IS NOT NULL AND to_regprocedure(c.function) IS NOT NULL LOOP
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', one.function::regprocedure, one.role_name);
@@ -1389,7 +1393,7 @@ BEGIN
     END IF;
     EXECUTE format('UPDATE %s SET version = version + 1, %s WHERE id = ANY ($3) AND (%s OR id = ANY ($4))', relation, changes, wrong)
       USING $6, back, ids, anew;
-    PERFORM enqueue(of_kind, m.id) FROM unnest(ids) m (id) WHERE is_living(of_kind, m.id);
+    INSERT INTO wakes (kind, resource) SELECT of_kind, l.id FROM living(of_kind, ids) l (id);
 END $$;
 
 -- Returns the tables whose times mend corrects, in the order of place, each with the assignments (changes) and the condition
@@ -1400,22 +1404,18 @@ END $$;
 -- records of the schema, which hold the server's time; and JSON whose content other programs wrote.
 CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclass, OUT kind text, OUT changes text, OUT wrong text) RETURNS SETOF record
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
-    WITH roots AS (
-        SELECT 'node' AS kind, 'nodes'::regclass AS relation
-        UNION ALL SELECT 'maas_region', 'maas_regions'::regclass
-        UNION ALL SELECT k.kind, k.relation FROM kinds k
-    ), columns AS (
-        SELECT c.oid, r.kind, a.attname, a.atttypid = 'jsonb'::regtype AS is_json,
+    WITH columns AS (
+        SELECT c.oid, k.kind, a.attname, a.atttypid = 'jsonb'::regtype AS is_json,
                is_of_the_future(a.attname) AS of_the_future,
                -- A row that was written after the setback was recorded has correct times of the future.
-               CASE WHEN r.kind IS NULL AND c.relname NOT IN ('node_onboardings', 'node_decommissions')
+               CASE WHEN k.kind IS NULL AND c.relname NOT IN ('node_onboardings', 'node_decommissions')
                     THEN ' AND age(xmin) >= age($3)' ELSE '' END AS if_older
-          FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid LEFT JOIN roots r ON r.relation = c.oid
+          FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid LEFT JOIN kinds k ON k.relation = c.oid
          WHERE c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
            AND a.atttypid IN ('timestamptz'::regtype, 'jsonb'::regtype)
            AND NOT (a.atttypid = 'jsonb'::regtype
                     AND a.attname IN ('labels', 'params', 'facts', 'health', 'options', 'result', 'value', 'detail', 'cursor'))
-           AND (c.relnamespace = 'farrier'::regnamespace OR r.kind IS NOT NULL)
+           AND (c.relnamespace = 'farrier'::regnamespace OR k.kind IS NOT NULL)
            AND c.oid <> ALL (ARRAY['history', 'wakes', 'migrator', 'schema_steps', 'schema_set', 'pulse', 'resources']::regclass[])
     ), each AS (
         SELECT x.oid, x.kind, x.attname,
@@ -1560,7 +1560,7 @@ BEGIN
         RAISE EXCEPTION 'a kind and an id were expected; got % and %', coalesce(quote_literal(kind), 'null'), coalesce(id::text, 'null')
             USING ERRCODE = 'FR400';
     END IF;
-    IF NOT is_living($1, $2) THEN
+    IF NOT EXISTS (SELECT FROM living($1, ARRAY[$2])) THEN
         RAISE EXCEPTION 'there is no % with id %: it was never registered, or has ended', kind, id
             USING ERRCODE = 'FR404', HINT = 'A deleted resource takes no requests; a new registration makes a new id.';
     END IF;
@@ -1578,33 +1578,27 @@ CREATE OR REPLACE FUNCTION farrier.hold_shards(of_kind text, controller uuid, of
          ORDER BY s.shard FOR SHARE OF s) h
 $$;
 
--- Returns whether a resource exists and has not ended. Raises for a kind without a table; see relation_of.
-CREATE OR REPLACE FUNCTION farrier.is_living(of_kind text, of_id bigint) RETURNS boolean
-    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
-DECLARE
-    found boolean;
-BEGIN
-    CASE of_kind
-        WHEN 'node' THEN RETURN EXISTS (SELECT FROM nodes n WHERE n.id = of_id AND n.status <> 'deleted');
-        WHEN 'maas_region' THEN RETURN EXISTS (SELECT FROM maas_regions r WHERE r.id = of_id);
-        ELSE
-            EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE id = $1 AND ended_at IS NULL)', relation_of(of_kind)) INTO found USING of_id;
-            RETURN found;
-    END CASE;
-END $$;
-
 -- Returns the resources of these shards that a controller has to know: those that have not ended, and those with a wake or the
 -- mark of a step, which are `woken`. A resource may have several rows.
 CREATE OR REPLACE FUNCTION farrier.list_shards(of_kind text, of_shards smallint[]) RETURNS TABLE (id bigint, woken boolean, step text)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    kind kinds := kind_of(of_kind);
 BEGIN
     RETURN QUERY SELECT DISTINCT w.resource, true, NULL FROM wakes w WHERE w.kind = of_kind AND shard_of(w.resource) = ANY (of_shards);
     RETURN QUERY SELECT e.resource, true, e.step FROM effects e WHERE e.kind = of_kind AND shard_of(e.resource) = ANY (of_shards);
-    CASE of_kind
-        WHEN 'node' THEN RETURN QUERY SELECT n.id, false, NULL FROM nodes n WHERE shard_of(n.id) = ANY (of_shards) AND n.status <> 'deleted';
-        WHEN 'maas_region' THEN RETURN QUERY SELECT r.id, false, NULL FROM maas_regions r WHERE shard_of(r.id) = ANY (of_shards);
-        ELSE RETURN QUERY EXECUTE format('SELECT id, false, NULL::text FROM %s WHERE farrier.shard_of(id) = ANY ($1) AND ended_at IS NULL', relation_of(of_kind)) USING of_shards;
-    END CASE;
+    -- ARRAY(...) hides the shards from the planner: by an estimate for many of them it would read the table in the order of the index.
+    RETURN QUERY EXECUTE format('SELECT id, false, NULL::text FROM %s WHERE farrier.shard_of(id) = ANY (ARRAY(SELECT unnest($1))) AND %s',
+                                kind.relation, kind.living) USING of_shards;
+END $$;
+
+-- Returns those of these resources that exist and have not ended. Raises for an unknown kind and one without a table; see kind_of.
+CREATE OR REPLACE FUNCTION farrier.living(of_kind text, ids bigint[]) RETURNS SETOF bigint
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    kind kinds := kind_of(of_kind);
+BEGIN
+    RETURN QUERY EXECUTE format('SELECT id FROM %s WHERE id = ANY ($1) AND %s', kind.relation, kind.living) USING ids;
 END $$;
 
 -- Makes the shards of a kind. May be repeated.
@@ -1730,7 +1724,7 @@ BEGIN
     EXECUTE format('WITH l AS MATERIALIZED (SELECT id, version FROM %1$s WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE),
                          u AS (UPDATE %1$s r SET version = l.version + 1 FROM l WHERE r.id = l.id RETURNING r.id, l.version)
                     SELECT array_agg(id), array_agg(version) FROM u',
-                   farrier.table_of(of_kind)) INTO found, raised USING ids;
+                   (farrier.kind_of(of_kind)).relation) INTO found, raised USING ids;
     RETURN QUERY SELECT r.id, min(h.at)
       FROM unnest(ids, versions) r (id, version)
       JOIN unnest(found, raised) f (id, version) ON f.id = r.id AND f.version = r.version + 1
@@ -1742,13 +1736,6 @@ END $$;
 CREATE OR REPLACE FUNCTION farrier.shard_of(id bigint) RETURNS smallint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN (id % 64)::smallint;
-
--- Returns the table of a kind's resources, also for those that are not in kinds; see relation_of.
-CREATE OR REPLACE FUNCTION farrier.table_of(of_kind text) RETURNS regclass
-    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
-BEGIN
-    RETURN CASE of_kind WHEN 'node' THEN 'nodes'::regclass WHEN 'maas_region' THEN 'maas_regions'::regclass ELSE relation_of(of_kind) END;
-END $$;
 
 -- =====================================================================================================================
 -- Functions: history
@@ -1771,15 +1758,19 @@ CREATE OR REPLACE FUNCTION farrier.prune_history(
            AND h.at < cutoff
          ORDER BY h.at, h.id, h.version, h.kind, h.layer
          LIMIT most
+    ), alive AS MATERIALIZED (
+        -- Of a kind that was removed, or whose table was dropped, nothing lives.
+        SELECT g.kind, r.id
+          FROM (SELECT l.kind, array_agg(DISTINCT l.id) AS ids
+                  FROM looked l JOIN farrier.kinds k ON k.kind = l.kind JOIN pg_class c ON c.oid = k.relation
+                 GROUP BY l.kind) g
+         CROSS JOIN LATERAL farrier.living(g.kind, g.ids) r (id)
     ), spent AS MATERIALIZED (
         -- LIMIT keeps the planner from hashing a whole table to look up a few rows.
         SELECT l.place FROM looked l
          WHERE (SELECT true FROM farrier.history n
                  WHERE n.kind = l.kind AND n.id = l.id AND n.version > l.version AND n.layer = l.layer LIMIT 1) IS NOT NULL
-            -- Of a kind that was removed, or whose table was dropped, nothing lives.
-            OR CASE WHEN l.kind IN ('node', 'maas_region')
-                      OR EXISTS (SELECT FROM farrier.kinds k JOIN pg_class c ON c.oid = k.relation WHERE k.kind = l.kind)
-                    THEN NOT farrier.is_living(l.kind, l.id) ELSE true END
+            OR (l.kind, l.id) NOT IN (SELECT a.kind, a.id FROM alive a)
     ), gone AS (
         DELETE FROM farrier.history h WHERE really AND h.ctid = ANY (ARRAY(SELECT s.place FROM spent s))
     )
@@ -3601,7 +3592,7 @@ CREATE OR REPLACE FUNCTION farrier.count_resources(kinds text[], states text[], 
 DECLARE
     one record;
 BEGIN
-    FOR one IN SELECT k.kind, k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation ORDER BY k.kind LOOP
+    FOR one IN SELECT k.kind, k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation WHERE k.from_template ORDER BY k.kind LOOP
         RETURN QUERY EXECUTE format($q$
             WITH changed AS MATERIALIZED (
                 SELECT c.* FROM unnest($2, $3, $4, $5) AS c (kind, state, site, lasts) WHERE c.kind = $1),
@@ -3739,7 +3730,7 @@ DECLARE
     living record;
     hook text;
 BEGIN
-    IF NOT EXISTS (SELECT FROM kinds k WHERE k.kind = of_kind) THEN PERFORM relation_of(of_kind); END IF;
+    IF NOT EXISTS (SELECT FROM kinds k WHERE k.kind = of_kind AND k.from_template) THEN PERFORM relation_of(of_kind); END IF;
     IF relation IS NOT NULL THEN
         EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', relation);
         EXECUTE format('SELECT count(*) AS n, min(r.name) AS first FROM %s r WHERE r.ended_at IS NULL', relation) INTO living;
@@ -3775,6 +3766,27 @@ BEGIN
     RETURN QUERY EXECUTE format('SELECT DISTINCT r.state FROM %s r WHERE r.ended_at IS NULL ORDER BY r.state', relation_of(of_kind));
 END $$;
 
+-- Returns the row of a kind in kinds. FR400 for an unknown kind, which is any whose table is not like farrier.resources if template
+-- is true; FR409 for one whose table was dropped.
+CREATE OR REPLACE FUNCTION farrier.kind_of(of_kind text, template boolean DEFAULT false) RETURNS farrier.kinds
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    found kinds;
+BEGIN
+    SELECT k.* INTO found FROM kinds k WHERE k.kind = of_kind AND k.from_template >= template;
+    IF found.kind IS NULL THEN
+        RAISE EXCEPTION 'unknown kind %', coalesce(quote_literal(of_kind), 'null')
+            USING ERRCODE = 'FR400',
+                  HINT = coalesce((SELECT 'Known: ' || string_agg(k.kind, ', ' ORDER BY k.kind) FROM kinds k WHERE k.from_template >= template),
+                                  'No kind is installed.');
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = found.relation) THEN
+        RAISE EXCEPTION 'the table of kind % was dropped', of_kind
+            USING ERRCODE = 'FR409', HINT = format('farrier kind remove %s forgets the kind, farrier kind install makes it anew.', of_kind);
+    END IF;
+    RETURN found;
+END $$;
+
 -- Returns the resources that are above the limit that holds for them, of each kind the `most` that exceed it the furthest. The
 -- arrays are limits as count_resources takes them.
 CREATE OR REPLACE FUNCTION farrier.late_resources(kinds text[], states text[], sites text[], limits interval[], most integer)
@@ -3783,7 +3795,7 @@ CREATE OR REPLACE FUNCTION farrier.late_resources(kinds text[], states text[], s
 DECLARE
     one record;
 BEGIN
-    FOR one IN SELECT k.kind, k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation ORDER BY k.kind LOOP
+    FOR one IN SELECT k.kind, k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation WHERE k.from_template ORDER BY k.kind LOOP
         RETURN QUERY EXECUTE format($q$
             WITH changed AS MATERIALIZED (
                 SELECT c.* FROM unnest($2, $3, $4, $5) AS c (kind, state, site, lasts) WHERE c.kind = $1),
@@ -3813,7 +3825,7 @@ DECLARE
     one record;
 BEGIN
     IF of_kind IS NOT NULL THEN PERFORM relation_of(of_kind); END IF;
-    FOR one IN SELECT k.* FROM kinds k JOIN pg_class c ON c.oid = k.relation WHERE of_kind IS NULL OR k.kind = of_kind ORDER BY k.kind LOOP
+    FOR one IN SELECT k.* FROM kinds k JOIN pg_class c ON c.oid = k.relation WHERE k.from_template AND (of_kind IS NULL OR k.kind = of_kind) ORDER BY k.kind LOOP
         RETURN QUERY EXECUTE format(
             'SELECT $1, r.id, r.name, r.site, r.state, r.state_entered_at, r.created_at, r.ended_at, r.last_error,
                     %s,
@@ -3873,7 +3885,7 @@ BEGIN
             USING ERRCODE = 'FR409', HINT = 'A kind has one table, and a table one kind; farrier kind remove forgets a kind.';
     END IF;
     IF NOT EXISTS (SELECT FROM kinds k WHERE k.kind = make_kind.kind AND k.relation = make_kind.relation) THEN
-        INSERT INTO kinds AS k VALUES (make_kind.kind, make_kind.relation)
+        INSERT INTO kinds AS k (kind, relation, from_template) VALUES (make_kind.kind, make_kind.relation, true)
             ON CONFLICT ON CONSTRAINT kinds_pkey DO UPDATE SET relation = excluded.relation;
         EXECUTE format('ALTER TABLE %s SET (fillfactor = 80)', relation);  -- LIKE does not copy it
         PERFORM begin_ids(make_kind.kind, relation);
@@ -3904,26 +3916,12 @@ BEGIN
     RAISE EXCEPTION 'farrier.resources is what tables of kinds are made like; it holds no rows' USING ERRCODE = 'FR409';
 END $$;
 
--- Returns the table of a kind. FR400 for an unknown kind, FR409 for one whose table was dropped; functions that go over all kinds
--- skip such a kind instead.
+-- Returns the table of a kind if it is like farrier.resources. FR400 for any other kind, FR409 for one whose table was dropped;
+-- functions that go over all kinds skip such a kind instead.
 CREATE OR REPLACE FUNCTION farrier.relation_of(of_kind text) RETURNS regclass
-    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
-DECLARE
-    found regclass;
-    there boolean;
-BEGIN
-    SELECT k.relation, EXISTS (SELECT FROM pg_class c WHERE c.oid = k.relation) INTO found, there FROM kinds k WHERE k.kind = of_kind;
-    IF found IS NULL THEN
-        RAISE EXCEPTION 'unknown kind %', coalesce(quote_literal(of_kind), 'null')
-            USING ERRCODE = 'FR400',
-                  HINT = coalesce((SELECT 'Known: ' || string_agg(k.kind, ', ' ORDER BY k.kind) FROM kinds k), 'No kind is installed.');
-    END IF;
-    IF NOT there THEN
-        RAISE EXCEPTION 'the table of kind % was dropped', of_kind
-            USING ERRCODE = 'FR409', HINT = format('farrier kind remove %s forgets the kind, farrier kind install makes it anew.', of_kind);
-    END IF;
-    RETURN found;
-END $$;
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+    SELECT k.relation FROM kind_of(of_kind, true) k
+$$;
 
 -- Returns the name of a resource, also of one that has ended; null if there is no such kind, table or resource.
 CREATE OR REPLACE FUNCTION farrier.resource_name(kind text, id bigint) RETURNS text
@@ -3932,7 +3930,7 @@ DECLARE
     found_relation regclass;
     found_name text;
 BEGIN
-    SELECT k.relation INTO found_relation FROM kinds k JOIN pg_class c ON c.oid = k.relation WHERE k.kind = resource_name.kind;
+    SELECT k.relation INTO found_relation FROM kinds k JOIN pg_class c ON c.oid = k.relation WHERE k.kind = resource_name.kind AND k.from_template;
     IF found_relation IS NOT NULL THEN
         EXECUTE format('SELECT r.name FROM %s r WHERE r.id = $1', found_relation) INTO found_name USING id;
     END IF;

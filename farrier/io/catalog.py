@@ -36,6 +36,7 @@ from farrier.model.built_in import BUILT_IN
 from farrier.model.kinds import CREATE, LAYER, KindSpec
 from farrier.model.limits import Limits
 from farrier.model.node import TaskType
+from farrier.model.status import NodeStatus
 
 _EDGES = statements.load("catalog/edges")
 _INITIAL_VALUES = statements.load("catalog/initial_values")
@@ -48,6 +49,7 @@ _CLOCK_STOPS = statements.load("catalog/clock_stops")
 _CONTRADICTIONS = statements.load("catalog/contradictions")
 _ADVICE = statements.load("catalog/advice")
 _TASK_TYPES = statements.load("catalog/task_types")
+_OWN_TABLES = statements.load("catalog/own_tables")
 _MAKE_KIND = statements.load("schema/make_kind")
 _MAKE_SHARDS = statements.load("schema/make_shards")
 _KIND_STATES = statements.load("catalog/kind_states")
@@ -73,7 +75,8 @@ async def sync(conn: Connection) -> None:
         await conn.execute(_WORKFLOW_STATUSES, *_columns(_workflow_statuses(), width=5))
         await conn.execute(_ENDED_WORKFLOWS)
         await _sync_actions(conn)
-        for kind in ("node", maas_region.KIND):
+        await conn.execute(_OWN_TABLES, *_columns(_own_tables(), width=3))
+        for kind, *_ in _own_tables():
             await conn.execute(_MAKE_SHARDS, kind)
         for spec in BUILT_IN:
             await conn.execute(_MAKE_KIND, spec.name, spec.relation)
@@ -131,6 +134,14 @@ def _actions_of(spec: KindSpec) -> list[tuple[Any, ...]]:
 
 def _rules(of: type[params.Params]) -> str:
     return msgspec.json.encode(params.describe(of)).decode()
+
+
+def _own_tables() -> list[tuple[str, ...]]:
+    """(kind, table, condition of a row that has not ended)."""
+    return [
+        ("node", "farrier.nodes", f"status <> '{NodeStatus.DELETED}'"),
+        (maas_region.KIND, "farrier.maas_regions", "true"),
+    ]
 
 
 def _edges() -> list[tuple[str, ...]]:

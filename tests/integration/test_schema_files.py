@@ -22,7 +22,7 @@ VIEWS = "SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'farrier'::regn
 TRIGGERS = """
     SELECT c.relname || '.' || t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
      WHERE c.relnamespace = 'farrier'::regnamespace AND NOT t.tgisinternal
-       AND NOT (t.tgrelid IN (SELECT k.relation FROM farrier.kinds k)
+       AND NOT (t.tgrelid IN (SELECT k.relation FROM farrier.kinds k WHERE k.from_template)
                 AND t.tgname IN ('begin_resource', 'enqueue_resource', 'enter_state'))
 """
 QUOTED = re.compile(r"\sAS (\$\w*\$)(.*)\1;", re.DOTALL)

@@ -69,6 +69,16 @@ async def test_a_wake_of_what_is_not_there_is_refused_at_once(shop: loop.Shop, a
     assert await shop.pool.fetchval("SELECT count(*) FROM farrier.wakes") == 0
 
 
+async def test_what_has_ended_by_the_condition_of_its_kind_is_neither_listed_nor_enqueued(shop: loop.Shop) -> None:
+    await shop.pool.execute("UPDATE farrier.kinds SET living = $1 WHERE kind = 'widget'", "state <> 'sold'")
+    await shop.pool.execute("UPDATE farrier_toy.widgets SET state = 'sold' WHERE id = 3")
+    listed = await shop.pool.fetch("SELECT id FROM farrier.list_shards('widget', $1)", list(range(64)))
+    assert sorted(row["id"] for row in listed) == [1, 2, 4, 5]
+    with pytest.raises(asyncpg.PostgresError) as refused:
+        await enqueue(shop.pool, 3)
+    assert refused.value.sqlstate == "FR404"
+
+
 async def test_a_client_that_idles_after_its_insert_locks_nothing(shop: loop.Shop) -> None:
     async with shop.db.connect() as client, shop.db.connect() as other, client.transaction():
         await toy.ask(client, 1)

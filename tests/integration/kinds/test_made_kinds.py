@@ -107,6 +107,13 @@ async def test_a_kind_has_one_table_and_a_table_one_kind(yard: Yard) -> None:
     await yard.create()
 
 
+async def test_a_kind_with_a_table_of_its_own_gets_no_other(yard: Yard) -> None:
+    await yard.pool.execute("CREATE TABLE farrier_crates.boxes (LIKE farrier.resources INCLUDING ALL)")
+    with pytest.raises(pg.PostgresError, match="kind node has table nodes already") as refused:
+        await yard.pool.execute("SELECT farrier.make_kind('node', 'farrier_crates.boxes')")
+    assert refused.value.sqlstate == "FR409"
+
+
 async def test_names_are_unique_in_tables_whose_long_names_begin_alike(yard: Yard) -> None:
     for kind in ("one", "two"):
         table = f"farrier_crates.{'x' * 52}_{kind}"

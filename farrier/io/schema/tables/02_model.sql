@@ -3,7 +3,7 @@
 
 -- The changes that a layer of a resource may make; triggers refuse all others.
 CREATE TABLE farrier.edges (
-    kind       text NOT NULL,  -- node, maas_region, or one of farrier.kinds
+    kind       text NOT NULL,  -- one of farrier.kinds
     layer      text NOT NULL,  -- of a node: status, management, onboarding or decommission; of any other kind: state
     from_value text NOT NULL,
     to_value   text NOT NULL,

@@ -1,10 +1,14 @@
--- Kinds of resources besides nodes and MAAS regions. A kind has a table like farrier.resources; make_kind installs it.
+-- Kinds of resources. Nodes and MAAS regions have tables of their own; any other kind has a table like farrier.resources, and
+-- make_kind installs it.
 
--- The installed kinds. Written by make_kind.
+-- The kinds. Nodes and MAAS regions are recorded by every migration, others by make_kind.
 CREATE TABLE farrier.kinds (
-    kind        text     PRIMARY KEY CHECK (kind ~ '^[a-z][a-z0-9_]{0,39}$'),
-    relation    regclass NOT NULL UNIQUE,  -- its table; the oid of no table if that was dropped
-    fingerprint text                       -- hash of the spec from which its states, edges and actions were filled; null before
+    kind          text     PRIMARY KEY CHECK (kind ~ '^[a-z][a-z0-9_]{0,39}$'),
+    relation      regclass NOT NULL UNIQUE,  -- its table, with columns id and version; the oid of no table if that was dropped
+    fingerprint   text,                      -- hash of the spec from which its states, edges and actions were filled; null before
+    living        text     NOT NULL DEFAULT 'ended_at IS NULL',  -- SQL condition of a row of the table: the resource has not ended
+    from_template boolean  NOT NULL DEFAULT false                -- its table is like farrier.resources: its resources are listed
+                                                                 -- and counted, and take the requests in resource_intents
 );
 
 -- The states of each kind, from its spec.

@@ -1,6 +1,6 @@
--- Requests: what clients ask of resources of the kinds in farrier.kinds.
+-- Requests: what clients ask of resources of kinds with tables like farrier.resources.
 
--- What clients ask of resources of the kinds in farrier.kinds, with the response. Clients insert a row, or call
+-- What clients ask of resources of kinds with tables like farrier.resources, with the response. Clients insert a row, or call
 -- farrier.resource_intent(). The INSERT refuses what is malformed, and creates the resource that `create` asks for.
 CREATE TABLE farrier.resource_intents (
     id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

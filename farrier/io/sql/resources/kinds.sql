@@ -14,4 +14,5 @@ SELECT json_build_object(
                            ORDER BY a.action <> 'create', a.action), '[]')
                          FROM farrier.kind_actions a WHERE a.kind = k.kind))::text
   FROM farrier.kinds k
+ WHERE k.from_template
  ORDER BY k.kind

@@ -1,2 +1,2 @@
 -- The kinds whose tables are there.
-SELECT k.kind, k.relation::text AS relation FROM farrier.kinds k JOIN pg_class c ON c.oid = k.relation ORDER BY k.kind
+SELECT k.kind, k.relation::text AS relation FROM farrier.kinds k JOIN pg_class c ON c.oid = k.relation WHERE k.from_template ORDER BY k.kind

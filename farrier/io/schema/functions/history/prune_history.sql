@@ -15,15 +15,19 @@ CREATE OR REPLACE FUNCTION farrier.prune_history(
            AND h.at < cutoff
          ORDER BY h.at, h.id, h.version, h.kind, h.layer
          LIMIT most
+    ), alive AS MATERIALIZED (
+        -- Of a kind that was removed, or whose table was dropped, nothing lives.
+        SELECT g.kind, r.id
+          FROM (SELECT l.kind, array_agg(DISTINCT l.id) AS ids
+                  FROM looked l JOIN farrier.kinds k ON k.kind = l.kind JOIN pg_class c ON c.oid = k.relation
+                 GROUP BY l.kind) g
+         CROSS JOIN LATERAL farrier.living(g.kind, g.ids) r (id)
     ), spent AS MATERIALIZED (
         -- LIMIT keeps the planner from hashing a whole table to look up a few rows.
         SELECT l.place FROM looked l
          WHERE (SELECT true FROM farrier.history n
                  WHERE n.kind = l.kind AND n.id = l.id AND n.version > l.version AND n.layer = l.layer LIMIT 1) IS NOT NULL
-            -- Of a kind that was removed, or whose table was dropped, nothing lives.
-            OR CASE WHEN l.kind IN ('node', 'maas_region')
-                      OR EXISTS (SELECT FROM farrier.kinds k JOIN pg_class c ON c.oid = k.relation WHERE k.kind = l.kind)
-                    THEN NOT farrier.is_living(l.kind, l.id) ELSE true END
+            OR (l.kind, l.id) NOT IN (SELECT a.kind, a.id FROM alive a)
     ), gone AS (
         DELETE FROM farrier.history h WHERE really AND h.ctid = ANY (ARRAY(SELECT s.place FROM spent s))
     )

@@ -8,7 +8,7 @@ CREATE OR REPLACE FUNCTION farrier.count_resources(kinds text[], states text[], 
 DECLARE
     one record;
 BEGIN
-    FOR one IN SELECT k.kind, k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation ORDER BY k.kind LOOP
+    FOR one IN SELECT k.kind, k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation WHERE k.from_template ORDER BY k.kind LOOP
         RETURN QUERY EXECUTE format($q$
             WITH changed AS MATERIALIZED (
                 SELECT c.* FROM unnest($2, $3, $4, $5) AS c (kind, state, site, lasts) WHERE c.kind = $1),

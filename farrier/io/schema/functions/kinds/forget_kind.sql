@@ -8,7 +8,7 @@ DECLARE
     living record;
     hook text;
 BEGIN
-    IF NOT EXISTS (SELECT FROM kinds k WHERE k.kind = of_kind) THEN PERFORM relation_of(of_kind); END IF;
+    IF NOT EXISTS (SELECT FROM kinds k WHERE k.kind = of_kind AND k.from_template) THEN PERFORM relation_of(of_kind); END IF;
     IF relation IS NOT NULL THEN
         EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', relation);
         EXECUTE format('SELECT count(*) AS n, min(r.name) AS first FROM %s r WHERE r.ended_at IS NULL', relation) INTO living;

@@ -8,7 +8,7 @@ DECLARE
     one record;
 BEGIN
     IF of_kind IS NOT NULL THEN PERFORM relation_of(of_kind); END IF;
-    FOR one IN SELECT k.* FROM kinds k JOIN pg_class c ON c.oid = k.relation WHERE of_kind IS NULL OR k.kind = of_kind ORDER BY k.kind LOOP
+    FOR one IN SELECT k.* FROM kinds k JOIN pg_class c ON c.oid = k.relation WHERE k.from_template AND (of_kind IS NULL OR k.kind = of_kind) ORDER BY k.kind LOOP
         RETURN QUERY EXECUTE format(
             'SELECT $1, r.id, r.name, r.site, r.state, r.state_entered_at, r.created_at, r.ended_at, r.last_error,
                     %s,

@@ -33,7 +33,7 @@ BEGIN
             USING ERRCODE = 'FR409', HINT = 'A kind has one table, and a table one kind; farrier kind remove forgets a kind.';
     END IF;
     IF NOT EXISTS (SELECT FROM kinds k WHERE k.kind = make_kind.kind AND k.relation = make_kind.relation) THEN
-        INSERT INTO kinds AS k VALUES (make_kind.kind, make_kind.relation)
+        INSERT INTO kinds AS k (kind, relation, from_template) VALUES (make_kind.kind, make_kind.relation, true)
             ON CONFLICT ON CONSTRAINT kinds_pkey DO UPDATE SET relation = excluded.relation;
         EXECUTE format('ALTER TABLE %s SET (fillfactor = 80)', relation);  -- LIKE does not copy it
         PERFORM begin_ids(make_kind.kind, relation);

@@ -5,7 +5,7 @@ DECLARE
     found_relation regclass;
     found_name text;
 BEGIN
-    SELECT k.relation INTO found_relation FROM kinds k JOIN pg_class c ON c.oid = k.relation WHERE k.kind = resource_name.kind;
+    SELECT k.relation INTO found_relation FROM kinds k JOIN pg_class c ON c.oid = k.relation WHERE k.kind = resource_name.kind AND k.from_template;
     IF found_relation IS NOT NULL THEN
         EXECUTE format('SELECT r.name FROM %s r WHERE r.id = $1', found_relation) INTO found_name USING id;
     END IF;

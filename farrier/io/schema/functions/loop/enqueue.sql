@@ -7,7 +7,7 @@ BEGIN
         RAISE EXCEPTION 'a kind and an id were expected; got % and %', coalesce(quote_literal(kind), 'null'), coalesce(id::text, 'null')
             USING ERRCODE = 'FR400';
     END IF;
-    IF NOT is_living($1, $2) THEN
+    IF NOT EXISTS (SELECT FROM living($1, ARRAY[$2])) THEN
         RAISE EXCEPTION 'there is no % with id %: it was never registered, or has ended', kind, id
             USING ERRCODE = 'FR404', HINT = 'A deleted resource takes no requests; a new registration makes a new id.';
     END IF;

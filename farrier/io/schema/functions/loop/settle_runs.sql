@@ -13,7 +13,7 @@ BEGIN
     EXECUTE format('WITH l AS MATERIALIZED (SELECT id, version FROM %1$s WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE),
                          u AS (UPDATE %1$s r SET version = l.version + 1 FROM l WHERE r.id = l.id RETURNING r.id, l.version)
                     SELECT array_agg(id), array_agg(version) FROM u',
-                   farrier.table_of(of_kind)) INTO found, raised USING ids;
+                   (farrier.kind_of(of_kind)).relation) INTO found, raised USING ids;
     RETURN QUERY SELECT r.id, min(h.at)
       FROM unnest(ids, versions) r (id, version)
       JOIN unnest(found, raised) f (id, version) ON f.id = r.id AND f.version = r.version + 1

@@ -24,5 +24,5 @@ BEGIN
     END IF;
     EXECUTE format('UPDATE %s SET version = version + 1, %s WHERE id = ANY ($3) AND (%s OR id = ANY ($4))', relation, changes, wrong)
       USING $6, back, ids, anew;
-    PERFORM enqueue(of_kind, m.id) FROM unnest(ids) m (id) WHERE is_living(of_kind, m.id);
+    INSERT INTO wakes (kind, resource) SELECT of_kind, l.id FROM living(of_kind, ids) l (id);
 END $$;

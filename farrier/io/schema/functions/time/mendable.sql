@@ -6,22 +6,18 @@
 -- records of the schema, which hold the server's time; and JSON whose content other programs wrote.
 CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclass, OUT kind text, OUT changes text, OUT wrong text) RETURNS SETOF record
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
-    WITH roots AS (
-        SELECT 'node' AS kind, 'nodes'::regclass AS relation
-        UNION ALL SELECT 'maas_region', 'maas_regions'::regclass
-        UNION ALL SELECT k.kind, k.relation FROM kinds k
-    ), columns AS (
-        SELECT c.oid, r.kind, a.attname, a.atttypid = 'jsonb'::regtype AS is_json,
+    WITH columns AS (
+        SELECT c.oid, k.kind, a.attname, a.atttypid = 'jsonb'::regtype AS is_json,
                is_of_the_future(a.attname) AS of_the_future,
                -- A row that was written after the setback was recorded has correct times of the future.
-               CASE WHEN r.kind IS NULL AND c.relname NOT IN ('node_onboardings', 'node_decommissions')
+               CASE WHEN k.kind IS NULL AND c.relname NOT IN ('node_onboardings', 'node_decommissions')
                     THEN ' AND age(xmin) >= age($3)' ELSE '' END AS if_older
-          FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid LEFT JOIN roots r ON r.relation = c.oid
+          FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid LEFT JOIN kinds k ON k.relation = c.oid
          WHERE c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
            AND a.atttypid IN ('timestamptz'::regtype, 'jsonb'::regtype)
            AND NOT (a.atttypid = 'jsonb'::regtype
                     AND a.attname IN ('labels', 'params', 'facts', 'health', 'options', 'result', 'value', 'detail', 'cursor'))
-           AND (c.relnamespace = 'farrier'::regnamespace OR r.kind IS NOT NULL)
+           AND (c.relnamespace = 'farrier'::regnamespace OR k.kind IS NOT NULL)
            AND c.oid <> ALL (ARRAY['history', 'wakes', 'migrator', 'schema_steps', 'schema_set', 'pulse', 'resources']::regclass[])
     ), each AS (
         SELECT x.oid, x.kind, x.attname,
