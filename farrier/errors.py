@@ -97,8 +97,6 @@ class SchemaMissing(SchemaError):
         if found == needed:
             have = f"has schema version {found} with functions, views or rights of another farrier"
         super().__init__(f"the database {have}, this program needs {needed}; run: farrier db migrate")
-        self.found = found
-        self.needed = needed
 
 
 class SchemaTooNew(SchemaError):
@@ -112,8 +110,6 @@ class SchemaTooNew(SchemaError):
         if found <= known:
             what = f"was migrated by farrier {release}, this program is an older release"
         super().__init__(f"the database {what}; upgrade farrier")
-        self.found = found
-        self.known = known
 
 
 class SchemaUnrecorded(SchemaError):
@@ -144,7 +140,6 @@ class SchemaEdited(SchemaError):
             f"changed or dropped by hand in the database: {', '.join(edited)}; "
             "to set them right, run: farrier db migrate"
         )
-        self.edited = tuple(edited)
 
 
 class SchemaChanged(SchemaError):
@@ -197,8 +192,6 @@ class UndecodableState(HandlerError):
 
     def __init__(self, what: str, reason: str) -> None:
         super().__init__(f"cannot decode {what}: {reason}")
-        self.what = what
-        self.reason = reason
 
 
 class IllegalEdge(HandlerError):
@@ -210,9 +203,6 @@ class IllegalEdge(HandlerError):
     def __init__(self, *, kind: str, layer: str, source: str, target: str) -> None:
         super().__init__(f"{kind}: the model has no edge {source} -> {target} in layer {layer}; nothing was written")
         self.kind = kind
-        self.layer = layer
-        self.source = source
-        self.target = target
 
 
 class HandlerTimeout(HandlerError):
@@ -222,7 +212,6 @@ class HandlerTimeout(HandlerError):
 
     def __init__(self, limit: timedelta) -> None:
         super().__init__(f"the run took longer than {limit.total_seconds():g} s and was cancelled")
-        self.limit = limit
 
 
 class HandlerGarbage(HandlerError):

@@ -134,7 +134,6 @@ class _Scene(msgspec.Struct, frozen=True):
 
     serving: Serving
     bmc: SimulatedBmc
-    outside: wiring.Outside
     fleet: SimulatedFleet
     agents: SimulatedAgents
     region: Region
@@ -176,7 +175,7 @@ async def _running(options: Options) -> AsyncIterator[_Scene]:
                     async with anyio.create_task_group() as living:
                         living.start_soon(agents.run)
                         living.start_soon(installations.run)
-                        yield _Scene(serving, bmc, outside, fleet, agents, region, url)
+                        yield _Scene(serving, bmc, fleet, agents, region, url)
                         living.cancel_scope.cancel()
                 finally:
                     stop.set()

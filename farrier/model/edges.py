@@ -259,8 +259,3 @@ TERMINAL: Mapping[Layer, frozenset[str]] = {
     Layer.DECOMMISSION: workflow.TERMINAL,
 }
 """What is never left. Management ends with the node and has none of its own."""
-
-
-def allowed(layer: Layer, source: str, target: str) -> bool:
-    """True when the layer has this edge. Staying is not a move, so `allowed(x, x)` is False."""
-    return (source, target) in ALLOWED[layer]

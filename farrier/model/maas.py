@@ -151,7 +151,6 @@ class BlockDevice(msgspec.Struct, frozen=True, kw_only=True):
     type: str | None = None
     model: str | None = None
     id_path: str | None = None
-    size: int | None = None
     filesystem: Filesystem | None = None
     partitions: tuple[Partition, ...] = ()
 
@@ -161,7 +160,6 @@ class Vlan(msgspec.Struct, frozen=True, kw_only=True):
 
     id: int
     vid: int | None = None
-    mtu: int | None = None
     fabric: str | None = None
     fabric_id: int | None = None
 
@@ -270,7 +268,6 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     node: str
     type: str
-    level: str
     description: str | None = None
     created: str | None = None
 

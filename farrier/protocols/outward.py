@@ -11,7 +11,6 @@ from farrier.model.credential import Credential
 from farrier.model.maas import (
     Event,
     Identity,
-    Interface,
     Machine,
     PowerAddress,
     ScriptSet,
@@ -101,9 +100,6 @@ class MaasClient(Protocol):
     async def whoami(self) -> Identity:
         """Whom the key belongs to: the probe of the key."""
 
-    async def config(self, name: str) -> str | int | float | bool | None:
-        """A setting of the region."""
-
     async def machines(self, by: LookUp, values: Sequence[str]) -> tuple[Machine, ...]:
         """Those with one of `values`, each once, in chunks. One that is not listed may be hidden: only `machine` proves
         that it is absent."""
@@ -113,9 +109,6 @@ class MaasClient(Protocol):
 
     async def power_addresses(self, ids: Sequence[str] = ()) -> Mapping[str, PowerAddress]:
         """Where the BMCs of these machines, or of all, are, by system id."""
-
-    async def interfaces(self, system_id: str) -> tuple[Interface, ...]:
-        """The machine's network interfaces."""
 
     async def subnets(self) -> tuple[Subnet, ...]:
         """Every subnet of the region, with the VLAN that it is on."""

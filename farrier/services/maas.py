@@ -17,7 +17,6 @@ from farrier import protocols
 from farrier.model.maas import (
     Event,
     Identity,
-    Interface,
     MaasError,
     MaasFailure,
     Machine,
@@ -61,10 +60,6 @@ class Maas:
     async def whoami(self) -> Identity:
         return await self._whoami(self._transport)
 
-    async def config(self, name: str) -> str | int | float | bool | None:
-        request = maas_requests.read(Operation.CONFIG, "maas/", ("op", "get_config"), ("name", name))
-        return await self._transport.send(request, maas_answers.scalar)
-
     async def machines(self, by: LookUp, values: Sequence[str]) -> tuple[Machine, ...]:
         if not values:
             return ()
@@ -84,10 +79,6 @@ class Maas:
         wanted = (("id", system_id) for system_id in ids)
         request = maas_requests.read(Operation.POWER_ADDRESSES, "machines/", ("op", "power_parameters"), *wanted)
         return await self._transport.send(request, maas_answers.shaped(dict[str, PowerAddress]))
-
-    async def interfaces(self, system_id: str) -> tuple[Interface, ...]:
-        request = maas_requests.read(Operation.INTERFACES, maas_requests.node_path(system_id, "interfaces"))
-        return await self._transport.send(request, maas_answers.shaped(tuple[Interface, ...]))
 
     async def subnets(self) -> tuple[Subnet, ...]:
         request = maas_requests.read(Operation.SUBNETS, "subnets/")

@@ -7,7 +7,7 @@ another machine than was asked for, is garbled: nothing is decided on the word o
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -78,11 +78,3 @@ def done(answer: Answer) -> None:
         raise Garbled("a page came instead of an answer of MAAS")
     if "json" in answer.content_type.lower():
         shaped(msgspec.Raw)(answer)
-
-
-def scalar(answer: Answer) -> Any:
-    """The value of a setting: any JSON that is no object or list."""
-    value = shaped(object)(answer)
-    if isinstance(value, dict | list):
-        raise Garbled("the answer is no single value")
-    return value

@@ -31,11 +31,9 @@ class Operation(StrEnum):
 
     VERSION = "version"
     WHOAMI = "whoami"
-    CONFIG = "config"
     MACHINES = "machines"
     MACHINE = "machine"
     POWER_ADDRESSES = "power_addresses"
-    INTERFACES = "interfaces"
     SUBNETS = "subnets"
     FABRICS = "fabrics"
     EVENTS = "events"

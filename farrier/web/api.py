@@ -50,7 +50,7 @@ class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @takes("after", "limit", *OF_NODES)
 async def list_nodes(request: Request) -> Response:
     """GET /nodes?after=NAME&limit=N&status=…&management=…&site=…"""
-    most = limit(request, default=100, most=_MOST_ROWS)
+    most = limit(request, most=_MOST_ROWS)
     found = await backend_of(request).queries.inventory(
         known(request), after=request.query_params.get("after", ""), limit=most
     )
@@ -91,7 +91,7 @@ async def list_all_history(request: Request) -> Response:
 
 async def tell_history(request: Request, wanted_: WantedPast, name: str, order: Order) -> Response:
     """A page of history; `name` is the parameter that says from where to go on."""
-    most = limit(request, default=100, most=_MOST_ROWS)
+    most = limit(request, most=_MOST_ROWS)
     key = _parsed(request, name, parse_key, f"{name} is the `next` of an earlier answer")
     page = await backend_of(request).queries.history(wanted_, order=order, after=key, limit=most)
     return json({"changes": page.changes, "next": None if page.following is None else page.following.text})

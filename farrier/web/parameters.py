@@ -65,9 +65,9 @@ def _among(name: str, given: Iterable[str], states: type[NodeStatus | Management
             raise HTTPException(400, f"{name} is one of {', '.join(values)}, not {value!r}")
 
 
-def limit(request: Request, *, default: int, most: int) -> int:
+def limit(request: Request, *, most: int) -> int:
     """How many rows are asked for."""
-    return int(number(request, "limit", default=default, most=most, least=1))
+    return int(number(request, "limit", default=100, most=most, least=1))
 
 
 def number(request: Request, name: str, *, default: float, most: float, least: float = 0) -> float:

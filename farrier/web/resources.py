@@ -78,7 +78,7 @@ async def list_resources(request: Request) -> Response:
         sites=tuple(given.getlist("site")),
         ended=_flag(request, "ended"),
     )
-    most = limit(request, default=100, most=_MOST_ROWS)
+    most = limit(request, most=_MOST_ROWS)
     page = await backend.resources.resources(wanted, after=_key(request), limit=most)
     last = f"{page.rows[-1].name}:{page.rows[-1].id}" if len(page.rows) == most else None
     rows = [_told(each, page.now, backend.limits) for each in page.rows]

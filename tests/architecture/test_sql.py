@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
+from pathlib import Path
 
 from farrier.io import statements
 from tests.architecture import sources
@@ -18,6 +20,11 @@ READS_TIME = re.compile(
 # The function that reads the time, and the tables that are older than it.
 OLDER_THAN_THE_CLOCK = {"time/now.sql", "tables/00_schema.sql", "schema/record_set.sql"}
 
+
+WORD = re.compile(r"\w+")
+RIGHTS = sources.SCHEMA / "rights"
+CONTRACT = [sources.ROOT / "docs" / "architecture.md", sources.ROOT / "docs" / "library.md"]
+CALLED_BY_FORM = re.compile(r"\w+_detail")  # by detail_of, for the kind that the name begins with
 
 # A trigger's file is one statement that says it all.
 SPEAK_FOR_THEMSELVES = sources.SCHEMA / "triggers"
@@ -61,6 +68,28 @@ def test_every_statement_is_used_by_somebody() -> None:
     ]
     used = re.compile("|".join(map(pattern_of, loads)))
     assert not [name for name in statements.names() if not used.fullmatch(name)]
+
+
+def test_every_function_and_view_has_a_caller() -> None:
+    """Another object, a statement, a name that Python passes to SQL, or a page of the contract. Rights call nothing."""
+    sql = Counter(
+        word
+        for path in sources.sql_files()
+        if path.parent != RIGHTS
+        for word in set(WORD.findall(sources.uncommented_sql(path)))  # the file that makes it is one of them
+    )
+    pages = [page.read_text(encoding="utf-8") for page in CONTRACT]
+    outside = {word for text in [*pages, *strings_of(sources.FARRIER)] for word in WORD.findall(text)}
+    objects = [path.stem for room in ("functions", "views") for path in (sources.SCHEMA / room).rglob("*.sql")]
+    assert not [
+        name for name in objects if sql[name] < 2 and name not in outside and not CALLED_BY_FORM.fullmatch(name)
+    ]
+
+
+def strings_of(room: Path) -> list[str]:
+    """The texts that Python has, docstrings among them."""
+    constants = (node for module in sources.modules(room) for node in sources.each(module, ast.Constant))
+    return [node.value for node in constants if isinstance(node, ast.Constant) and isinstance(node.value, str)]
 
 
 def pattern_of(name: ast.expr) -> str:

@@ -162,7 +162,7 @@ async def test_a_change_whose_answer_was_lost_is_seen_by_reading(name: str) -> N
         machine = await case.start(world, region)
         change = case.make(machine)
         assert type(change).__name__ == name
-        assert not case.seen(machine, await world.client.interfaces(machine.system_id))
+        assert not case.seen(machine, (await world.client.machine(machine.system_id)).interface_set)
         last = max((event.id for event in await world.client.events()), default=0)
         await world.client._ourselves()
         fault = lose_the_next_answer(region, world)
@@ -170,7 +170,7 @@ async def test_a_change_whose_answer_was_lost_is_seen_by_reading(name: str) -> N
             await world.client.do(machine, change)
         sent_once_and_lost(lost.value, fault, world)
         after = await world.client.machine(machine.system_id)
-        assert case.seen(after, await world.client.interfaces(machine.system_id))
+        assert case.seen(after, after.interface_set)
         if isinstance(change, LEAVES_ITS_COMMENT):
             ours = [event for event in await world.client.events(after=last) if event.carries(COMMENT)]
             assert ours and {event.node for event in ours} == {machine.system_id}

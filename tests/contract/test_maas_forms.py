@@ -188,7 +188,7 @@ async def test_a_flag_with_three_answers_knows_few_words(site: Site, sent: str, 
 async def test_a_choice_is_one_of_its_own_and_the_others_are_named(site: Site) -> None:
     machine = await site.new(ports=2)
     path = f"nodes/{machine.system_id}/interfaces/?op=create_bond"
-    parents = [str(port.id) for port in await site.client.interfaces(machine.system_id)]
+    parents = [str(port.id) for port in (await site.client.machine(machine.system_id)).interface_set]
     answer = await site.send("POST", path, {"name": "bond0", "parents": parents, "bond_mode": "802.3AD"})
     assert answer.status_code == 400
     assert answer.json()["bond_mode"][0].startswith("'802.3AD' is not a valid bond_mode.  It should be one of: 'bal")
@@ -205,14 +205,14 @@ async def test_the_mode_of_a_link_may_be_in_any_case_and_must_be_there(site: Sit
 
 async def test_a_list_is_the_same_name_several_times_and_another_field_its_last(site: Site) -> None:
     machine = await site.new(ports=2)
-    assert len(await site.client.interfaces(machine.system_id)) == 2
+    assert len((await site.client.machine(machine.system_id)).interface_set) == 2
     form = {"description": ["first", "last"]}
     assert (await site.send("PUT", f"machines/{machine.system_id}/", form)).json()["description"] == "last"
 
 
 async def test_a_bond_is_what_the_form_says_where_nothing_is_given(site: Site) -> None:
     machine = await site.new(ports=2)
-    parents = [str(port.id) for port in await site.client.interfaces(machine.system_id)]
+    parents = [str(port.id) for port in (await site.client.machine(machine.system_id)).interface_set]
     path = f"nodes/{machine.system_id}/interfaces/?op=create_bond"
     bond = (await site.send("POST", path, {"name": "bond0", "parents": parents})).json()
     usual = {"bond_mode": "balance-rr", "bond_lacp_rate": "fast", "bond_xmit_hash_policy": "layer2"}
@@ -221,7 +221,7 @@ async def test_a_bond_is_what_the_form_says_where_nothing_is_given(site: Site) -
     refused = await site.send(
         "POST", f"nodes/{machine.system_id}/interfaces/{parents[0]}/?op=link_subnet", {"mode": "dhcp"}
     )
-    interface = (await site.client.interfaces(machine.system_id))[0].name
+    interface = ((await site.client.machine(machine.system_id)).interface_set)[0].name
     told = f"Cannot link interface({interface}) when interface is in a bond(bond0)."
     assert refused.json() == {"bond": [told]}
 

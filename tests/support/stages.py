@@ -129,8 +129,10 @@ class Stand:
                 self.node = settled.to
             case Done():
                 self.node = settled.to or self.node
-            case Waiting() | Failed():
+            case Waiting():
                 pass
+            case Failed():
+                return settled
         self.writes += settled.writes
         return settled
 

@@ -27,7 +27,7 @@ from farrier.handlers.node.moves import (
 )
 from farrier.handlers.node.onboarding import detour, discovery
 from farrier.handlers.node.region import Send
-from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Step, Waiting
+from farrier.handlers.node.stage import CALL_DEADLINE, Call, Done, Failed, Settled, StageResult, Step, Waiting
 from farrier.model import outcome, sla
 from farrier.model.edges import Layer
 from farrier.model.failures import FailureClass
@@ -99,7 +99,7 @@ def compensate(node: Node, now: datetime, policy: Policy) -> Decision:
 
     # A call that errs, or does not end in time, says nothing: without a count the undo would begin it for ever.
     cut = outcome.Update[Node, Write](to=noted(node, cuts=cuts + 1), reason=f"{call.name} came to no end", quiet=True)
-    return outcome.Step(name=call.name, act=act, deadline=call.deadline, reads_only=call.reads_only, if_cut=cut)
+    return outcome.Step(name=call.name, act=act, deadline=CALL_DEADLINE, reads_only=call.reads_only, if_cut=cut)
 
 
 def _without_a_site(node: Node, now: datetime, policy: Policy) -> Outcome:

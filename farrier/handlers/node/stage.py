@@ -49,7 +49,6 @@ class Failed(Made, frozen=True, kw_only=True):
     failure: FailureClass
     detail: str
     stop: StopRequest | None = None
-    writes: tuple[Write, ...] = ()
 
 
 Settled: TypeAlias = Done | Waiting | Step | Failed
@@ -66,7 +65,6 @@ class Call(Made, frozen=True, kw_only=True):
     name: str
     act: Callable[[NodeServices], Awaitable[Settled]]
     reads_only: bool
-    deadline: timedelta = CALL_DEADLINE
 
 
 StageResult: TypeAlias = Settled | Call

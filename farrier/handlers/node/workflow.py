@@ -27,7 +27,7 @@ from farrier.handlers.node.moves import (
     noted,
     outages,
 )
-from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Step, Waiting
+from farrier.handlers.node.stage import CALL_DEADLINE, Call, Done, Failed, Settled, StageResult, Step, Waiting
 from farrier.model import outcome
 from farrier.model.failures import BY_THE_REGION, FAILURES, FailureClass, needs_operator
 from farrier.model.mapping import WITHOUT_WORKFLOW
@@ -223,7 +223,7 @@ def _calling(node: Node, workflow: Workflow, call: Call, now: datetime, config: 
     cut = outcome.Update[Node, Write](
         to=noted(node, cuts=workflow.upstream.cuts + 1), reason=f"{call.name} came to no end", quiet=True
     )
-    return outcome.Step(name=call.name, act=act, deadline=call.deadline, reads_only=call.reads_only, if_cut=cut)
+    return outcome.Step(name=call.name, act=act, deadline=CALL_DEADLINE, reads_only=call.reads_only, if_cut=cut)
 
 
 def _settled(node: Node, workflow: Workflow, result: Settled, now: datetime, config: Policy) -> Outcome:
@@ -246,7 +246,7 @@ def _settled(node: Node, workflow: Workflow, result: Settled, now: datetime, con
         case Failed():
             if is_unread(node) and result.failure in BY_THE_REGION:
                 return Wait(reason=result.detail, look_again=AGAIN_WHILE_UNREAD, source=result.source)
-            return fail(node, now, result.failure, result.detail, stop=result.stop, writes=result.writes)
+            return fail(node, now, result.failure, result.detail, stop=result.stop)
         case _ as never:
             assert_never(never)
 

@@ -33,9 +33,7 @@ def test_no_number_means_that_a_machine_is_absent() -> None:
 
 
 def event(description: str, created: str = "Sat, 21 Nov. 2026 01:28:04") -> Event:
-    return Event(
-        id=1, node="abc123", type="User releasing node", level="DEBUG", description=description, created=created
-    )
+    return Event(id=1, node="abc123", type="User releasing node", description=description, created=created)
 
 
 def test_our_own_request_is_known_by_its_comment_and_no_longer_one_is_taken_for_it() -> None:

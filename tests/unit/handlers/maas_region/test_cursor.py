@@ -13,7 +13,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def events(*ids: int) -> list[Event]:
-    return [Event(id=number, node="x00001", type="Node changed status", level="DEBUG") for number in ids]
+    return [Event(id=number, node="x00001", type="Node changed status") for number in ids]
 
 
 def test_only_what_was_not_read_before_is_news() -> None:

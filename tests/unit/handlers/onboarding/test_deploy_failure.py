@@ -107,7 +107,7 @@ def events(*said: tuple[str, str]) -> tuple[Event, ...]:
     """Since our request, oldest first."""
     told = (("User starting deployment", f"(admin) - {OURS}"), *said)
     return tuple(
-        Event(id=number, node="abc123", level="DEBUG", type=kind, description=text)
+        Event(id=number, node="abc123", type=kind, description=text)
         for number, (kind, text) in enumerate(told, start=10)
     )
 

@@ -14,10 +14,10 @@ from farrier.handlers.node.onboarding.network_plan import Seen, plan
 from farrier.model.maas import Interface, Link, Subnet, Vlan
 from farrier.model.maas_changes import Change, CreateBond, CreateVlan, LinkMode, LinkSubnet, UpdateInterface
 
-PXE = Vlan(id=1, vid=0, fabric="pxe", fabric_id=1, mtu=1500)
-RAIL = Vlan(id=2, vid=0, fabric="rail", fabric_id=2, mtu=1500)
-RAIL_200 = Vlan(id=3, vid=200, fabric="rail", fabric_id=2, mtu=1500)
-RAIL_300 = Vlan(id=4, vid=300, fabric="rail", fabric_id=2, mtu=9000)
+PXE = Vlan(id=1, vid=0, fabric="pxe", fabric_id=1)
+RAIL = Vlan(id=2, vid=0, fabric="rail", fabric_id=2)
+RAIL_200 = Vlan(id=3, vid=200, fabric="rail", fabric_id=2)
+RAIL_300 = Vlan(id=4, vid=300, fabric="rail", fabric_id=2)
 FAR = Vlan(id=5, vid=0, fabric="far", fabric_id=5)
 FAR_300 = Vlan(id=6, vid=300, fabric="far", fabric_id=5)
 ONLY_FAR = Vlan(id=7, vid=700, fabric="far", fabric_id=5)
