@@ -114,7 +114,7 @@ _Walk = tuple[Order, WantedPast, Sequence[HistoryKey]]
 
 def _walks(past: _Past, chance: random.Random, removed: int) -> Mapping[str, _Walk]:
     """The beginning is the newest, where the order is by time."""
-    everything, restless = WantedPast(), WantedPast(node=str(past.last))
+    everything, restless = WantedPast(), WantedPast(resource=("node", str(past.last)))
     gone = (removed + 2) / _DAYS
     parts = {"first": (0.98, 0.99), "middle": (0.5, 0.6), "last": (gone, gone + 0.02)}
     walks: dict[str, _Walk] = {}

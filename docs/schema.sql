@@ -783,6 +783,7 @@ CREATE TABLE farrier.kinds (
     relation      regclass NOT NULL UNIQUE,  -- its table, with columns id and version; the oid of no table if that was dropped
     fingerprint   text,                      -- hash of the spec from which its states, edges and actions were filled; null before
     living        text     NOT NULL DEFAULT 'ended_at IS NULL',  -- SQL condition of a row of the table: the resource has not ended
+    named         name     NOT NULL DEFAULT 'name',              -- column of the table that has the name of the resource
     from_template boolean  NOT NULL DEFAULT false                -- its table is like farrier.resources: its resources are listed
                                                                  -- and counted, and take the requests in resource_intents
 );
@@ -3533,18 +3534,19 @@ END $$;
 -- Functions: kinds
 -- =====================================================================================================================
 
--- Returns the id of a resource by its id, by its current name, or else by a name that only ended resources had, of which it is
+-- Returns the id of a resource by its current name, by its id, or else by a name that only ended resources had, of which it is
 -- the last; null if there is none. FR400 for an unknown kind, FR409 for one whose table was dropped.
 CREATE OR REPLACE FUNCTION farrier.any_resource(kind text, given text) RETURNS bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
+    wanted kinds := kind_of(kind);
     found_id bigint;
 BEGIN
     EXECUTE format($q$
-        SELECT coalesce((SELECT r.id FROM %1$s r WHERE r.id = CASE WHEN $1 ~ '^[0-9]{1,18}$' THEN $1::bigint END),
-                        (SELECT r.id FROM %1$s r WHERE r.name = $1 AND r.ended_at IS NULL),
-                        (SELECT max(r.id) FROM %1$s r WHERE r.name = $1))
-    $q$, relation_of(kind)) INTO found_id USING given;
+        SELECT coalesce((SELECT r.id FROM %1$s r WHERE r.%2$I = $1 AND %3$s),
+                        (SELECT r.id FROM %1$s r WHERE r.id = CASE WHEN $1 ~ '^[0-9]{1,18}$' THEN $1::bigint END),
+                        (SELECT max(r.id) FROM %1$s r WHERE r.%2$I = $1))
+    $q$, wanted.relation, wanted.named, wanted.living) INTO found_id USING given;
     RETURN found_id;
 END $$;
 
@@ -3923,18 +3925,16 @@ CREATE OR REPLACE FUNCTION farrier.relation_of(of_kind text) RETURNS regclass
     SELECT k.relation FROM kind_of(of_kind, true) k
 $$;
 
--- Returns the name of a resource, also of one that has ended; null if there is no such kind, table or resource.
-CREATE OR REPLACE FUNCTION farrier.resource_name(kind text, id bigint) RETURNS text
+-- Returns the names of these resources, also of those that have ended; no rows if there is no such kind or table.
+CREATE OR REPLACE FUNCTION farrier.resource_names(kind text, ids bigint[]) RETURNS TABLE (id bigint, name text)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
-    found_relation regclass;
-    found_name text;
+    found kinds;
 BEGIN
-    SELECT k.relation INTO found_relation FROM kinds k JOIN pg_class c ON c.oid = k.relation WHERE k.kind = resource_name.kind AND k.from_template;
-    IF found_relation IS NOT NULL THEN
-        EXECUTE format('SELECT r.name FROM %s r WHERE r.id = $1', found_relation) INTO found_name USING id;
+    SELECT k.* INTO found FROM kinds k JOIN pg_class c ON c.oid = k.relation WHERE k.kind = resource_names.kind;
+    IF found.kind IS NOT NULL THEN
+        RETURN QUERY EXECUTE format('SELECT r.id, r.%I FROM %s r WHERE r.id = ANY ($1)', found.named, found.relation) USING ids;
     END IF;
-    RETURN found_name;
 END $$;
 
 -- Returns resources of a kind as JSON for display, in the order of name and id: at most `most` of them, after the key
@@ -5736,7 +5736,7 @@ GRANT SELECT ON
 GRANT EXECUTE ON FUNCTION
     farrier.register_node, farrier.issue_bootstrap, farrier.revoke_bootstrap, farrier.bootstrap_token, farrier.set_ib_ports,
     farrier.intent, farrier.enqueue, farrier.lift_brake,
-    farrier.resource_intent, farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_name,
+    farrier.resource_intent, farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_names,
     farrier.count_resources, farrier.late_resources,
     farrier.list_addresses, farrier.allocate_address, farrier.release_address,
     farrier.partition_members, farrier.join_partition, farrier.leave_partition, farrier.shard_of
@@ -5758,7 +5758,7 @@ GRANT SELECT (
     id, node_id, workflow_id, type, status, params, attempt, failures, claimed_by, lease_until, result, created_at, dispatched_at, ended_at
     ) ON farrier.node_tasks TO farrier_reader;
 GRANT EXECUTE ON FUNCTION
-    farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_name,
+    farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_names,
     farrier.count_resources, farrier.late_resources,
     farrier.list_addresses, farrier.partition_members, farrier.node_holds, farrier.same_machine, farrier.shard_of
     TO farrier_reader;

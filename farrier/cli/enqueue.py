@@ -13,7 +13,7 @@ from farrier.cli.connection import Session, with_database
 async def enqueue(
     session: Session,
     kind: Annotated[str, typer.Argument(help="Kind of resource: node, network_segment …")],
-    resource: Annotated[str, typer.Argument(metavar="ID", help="Id, or the name; a MAAS region has none.")],
+    resource: Annotated[str, typer.Argument(metavar="ID", help="Id or name; the name of a MAAS region is its site.")],
 ) -> None:
     """Make the handler of a resource run as soon as possible."""
     id_ = await session.requests.enqueue(kind, resource)

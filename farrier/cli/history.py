@@ -13,7 +13,7 @@ import typer
 
 from farrier.cli import arguments, past
 from farrier.cli.connection import Session, with_database
-from farrier.model import duration
+from farrier.model import duration, maas_region
 from farrier.model.past import Order, WantedPast
 
 # A change has the time of its statement and is seen from its COMMIT on. Nobody but a client that registers nodes and
@@ -111,4 +111,6 @@ async def prune(
 def _of(wanted: WantedPast, node: str | None, region: str | None, kinds: list[str] | None) -> WantedPast:
     if node is not None and region is not None:
         raise typer.BadParameter("give --node or --region, not both")
-    return msgspec.structs.replace(wanted, node=node, region=region, kinds=tuple(kinds or ()))
+    of_region = None if region is None else (maas_region.KIND, region)
+    of_one = of_region if node is None else ("node", node)
+    return msgspec.structs.replace(wanted, resource=of_one, kinds=tuple(kinds or ()))

@@ -28,7 +28,7 @@ async def history(
     """Show the changes of a node, oldest first; with --all and no node, of every node."""
     if node is None and not everything:
         raise typer.BadParameter("give a NODE, or --all for every node")
-    wanted = msgspec.structs.replace(wanted, node=node)
+    wanted = msgspec.structs.replace(wanted, resource=None if node is None else ("node", node))
     if everything:
         order = Order.NODES if node is None else Order.OLDEST
         await past.show_pages(past.walk(session, wanted, order), as_json=as_json)

@@ -25,7 +25,6 @@ _ASK_RESOURCE = statements.load("api/ask_resource")
 _ANSWER_RESOURCE = statements.load("api/answer_resource")
 _REGISTER = statements.load("api/register")
 _ISSUE_BOOTSTRAP = statements.load("api/issue_bootstrap")
-_NAMED = statements.load("api/named")
 _FORGET_SITE = statements.load("api/forget_site")
 _LIFT_BRAKE = statements.load("api/lift_brake")
 _ENQUEUE = statements.load("wakes/enqueue")
@@ -37,9 +36,6 @@ _LOOK_EVERY_SECONDS = 0.5
 
 # A client waits meanwhile.
 _CONNECT_PATIENCE = timedelta(seconds=5)
-
-_NODE = "node"
-_REGION = "maas_region"  # has no name
 
 
 class PostgresRequests:
@@ -124,14 +120,8 @@ class PostgresRequests:
 
     async def enqueue(self, kind: str, resource: str) -> int:
         async with refusals.borrowed(self._pool) as conn:
-            if resource.isascii() and resource.isdigit():
-                id_: int | None = int(resource)
-            elif kind == _NODE:
-                id_ = await conn.fetchval(_NAMED, resource)
-            else:
-                id_ = None if kind == _REGION else await reading.find_resource(conn, kind, resource)
-            if id_ is None:
-                raise RefusedByModel(f"no {kind} is named {resource!r}", hint="give its id", sqlstate="FR404")
+            given_id = resource.isascii() and resource.isdigit()
+            id_ = int(resource) if given_id else await reading.find_resource(conn, kind, resource)
             await conn.execute(_ENQUEUE, kind, [id_])
         return id_
 

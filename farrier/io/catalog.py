@@ -75,7 +75,7 @@ async def sync(conn: Connection) -> None:
         await conn.execute(_WORKFLOW_STATUSES, *_columns(_workflow_statuses(), width=5))
         await conn.execute(_ENDED_WORKFLOWS)
         await _sync_actions(conn)
-        await conn.execute(_OWN_TABLES, *_columns(_own_tables(), width=3))
+        await conn.execute(_OWN_TABLES, *_columns(_own_tables(), width=4))
         for kind, *_ in _own_tables():
             await conn.execute(_MAKE_SHARDS, kind)
         for spec in BUILT_IN:
@@ -137,10 +137,10 @@ def _rules(of: type[params.Params]) -> str:
 
 
 def _own_tables() -> list[tuple[str, ...]]:
-    """(kind, table, condition of a row that has not ended)."""
+    """(kind, table, condition of a row that has not ended, column of names)."""
     return [
-        ("node", "farrier.nodes", f"status <> '{NodeStatus.DELETED}'"),
-        (maas_region.KIND, "farrier.maas_regions", "true"),
+        ("node", "farrier.nodes", f"status <> '{NodeStatus.DELETED}'", "name"),
+        (maas_region.KIND, "farrier.maas_regions", "true", "site"),
     ]
 
 

@@ -7,14 +7,13 @@ own, one after the other: what is shown is a moment, not a snapshot to decide on
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
-from farrier.errors import RefusedByModel, UndecodableState
+from farrier.errors import UndecodableState
 from farrier.io import census, decoding, reading, refusals, statements
 from farrier.io.pool import Connection, Pool
 from farrier.model import clocks
@@ -33,8 +32,6 @@ from farrier.model.views import (
     Wanted,
 )
 
-_FIND_NODE = statements.load("queries/find_node")
-_FIND_REGION = statements.load("queries/find_region")
 _INVENTORY = statements.load("queries/inventory")
 _OVERDUE = statements.load("queries/overdue")
 _NODES = statements.load("queries/nodes")
@@ -53,8 +50,6 @@ _CHUNK = 1000
 
 # Changes that a page of history looks at where not all of them are wanted: some 10 ms.
 _LOOKED = 5000
-
-_ID = re.compile(r"[0-9]{1,18}")
 
 _read_census = decoding.reader(Census, "a count of the fleet")
 
@@ -86,7 +81,7 @@ class PostgresQueries:
     async def node(self, node: str) -> Page[NodeDetail]:
         async with refusals.borrowed(self._pool) as conn:
             now = await reading.now(conn)
-            id_ = await _find(conn, node)
+            id_ = await reading.find_resource(conn, "node", node)
             (line,) = await _nodes(conn, [id_])
             (more,) = await reading.fetch(conn, dict[str, Any], _DETAIL, id_)
         try:
@@ -130,7 +125,7 @@ class PostgresQueries:
     async def tasks(self, node: str | None, statuses: Sequence[str] = (), *, limit: int = 1000) -> Page[TaskView]:
         async with refusals.borrowed(self._pool) as conn:
             now = await reading.now(conn)
-            id_ = None if node is None else await _find(conn, node)
+            id_ = None if node is None else await reading.find_resource(conn, "node", node)
             return Page(now, await reading.fetch(conn, TaskView, _TASKS, id_, list(statuses), limit))
 
     async def regions(self) -> Page[RegionView]:
@@ -162,28 +157,12 @@ class _Walked(msgspec.Struct, frozen=True):
     last: HistoryKey | None
 
 
-async def _find(conn: Connection, given: str) -> int:
-    id_: int | None = await conn.fetchval(_FIND_NODE, int(given) if _ID.fullmatch(given) else None, given)
-    if id_ is None:
-        raise RefusedByModel(f"no node is named {given!r}", hint="farrier node list shows all", sqlstate="FR404")
-    return id_
-
-
 async def _resource(conn: Connection, wanted: WantedPast) -> tuple[str | None, int | None]:
     """Kind and id of the one resource that is asked for, if it is one."""
-    if wanted.node is not None:
-        return "node", await _find(conn, wanted.node)
-    if wanted.resource is not None:
-        kind, given = wanted.resource
-        return kind, await reading.find_resource(conn, kind, given)
-    if wanted.region is None:
+    if wanted.resource is None:
         return None, None
-    id_: int | None = await conn.fetchval(_FIND_REGION, wanted.region)
-    if id_ is None:
-        raise RefusedByModel(
-            f"no region of a site {wanted.region!r} was ever observed", hint="farrier site list", sqlstate="FR404"
-        )
-    return "maas_region", id_
+    kind, given = wanted.resource
+    return kind, await reading.find_resource(conn, kind, given)
 
 
 def _bound(bound: Bound | None) -> tuple[datetime | None, timedelta | None]:

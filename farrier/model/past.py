@@ -88,14 +88,12 @@ Bound = datetime | timedelta
 class WantedPast(msgspec.Struct, frozen=True, kw_only=True):
     """Which changes; what is empty or None takes any.
 
-    `node` (name or id), `region` (site) or `resource` (kind, and name or id) is the one that is asked for. `since` is
+    `resource` (kind, and name or id) is the one that is asked for; the name of a MAAS region is its site. `since` is
     included, `until` is not.
     A cause is meant by its whole text or by its first word: `intent 7`, `intent`, `timer`. `reason` is a piece of the
     text, upper or lower case; `at_least` is how long the state that was left had lasted.
     """
 
-    node: str | None = None
-    region: str | None = None
     resource: tuple[str, str] | None = None
     since: Bound | None = None
     until: Bound | None = None
@@ -110,12 +108,8 @@ class WantedPast(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_narrow(self, order: Order) -> bool:
         """Whether a walk meets changes that are not wanted."""
-        by_time = order is not Order.NODES and (self.node, self.region, self.resource) == (None, None, None)
-        met = (
-            WantedPast(since=self.since, until=self.until)
-            if by_time
-            else WantedPast(node=self.node, region=self.region, resource=self.resource)
-        )
+        by_time = order is not Order.NODES and self.resource is None
+        met = WantedPast(since=self.since, until=self.until) if by_time else WantedPast(resource=self.resource)
         return self != met
 
 

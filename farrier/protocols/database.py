@@ -218,7 +218,8 @@ class Requests(Protocol):
         """Let nodes of a site leave service whatever their number; refused while its brake holds nothing."""
 
     async def enqueue(self, kind: str, resource: str) -> int:
-        """Make a resource's handler run as soon as possible; answers its id. Nodes may be given by name."""
+        """Make a resource's handler run as soon as possible; answers its id. It is given by name or id; the
+        name of a MAAS region is its site."""
 
 
 class Retention(Protocol):

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from farrier.model import clocks, duration
+from farrier.model import clocks, duration, maas_region
 from farrier.model import requests as asked
 from farrier.model.actions import API_MAX
 from farrier.model.past import Order, WantedPast, parse_bound, parse_key
@@ -34,6 +34,9 @@ S = TypeVar("S", bound=msgspec.Struct)
 _MOST_ROWS = 1000
 _LARGEST_BODY = 64 * 1024
 _LONGEST_WAIT_SECONDS = 30
+
+# Parameters of /history that name one resource, and the kind of it.
+_ONE_BY = {"node": "node", "region": maas_region.KIND}
 
 
 class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,7 +74,7 @@ async def show_node(request: Request) -> Response:
 @takes("before", "limit", *OF_HISTORY)
 async def list_history(request: Request) -> Response:
     """GET /nodes/{name}/history?before=KEY&limit=N&layer=…, the newest first; narrowed like /history."""
-    wanted_ = msgspec.structs.replace(wanted_past(request), node=request.path_params["node"])
+    wanted_ = msgspec.structs.replace(wanted_past(request), resource=("node", request.path_params["node"]))
     return await tell_history(request, wanted_, "before", Order.NEWEST)
 
 
@@ -80,9 +83,10 @@ async def list_all_history(request: Request) -> Response:
     """GET /history?order=newest|oldest&after=KEY&limit=N&since=…&until=…&node=…&region=…&kind=…&layer=…&from=…&to=…&
     cause=…&requested_by=…&reason=…&at_least=…"""
     given = request.query_params
-    wanted_ = msgspec.structs.replace(wanted_past(request), node=given.get("node"), region=given.get("region"))
-    if wanted_.node is not None and wanted_.region is not None:
+    ones = [(kind, given[name]) for name, kind in _ONE_BY.items() if name in given]
+    if len(ones) > 1:
         raise HTTPException(400, "node and region exclude one another; give one")
+    wanted_ = msgspec.structs.replace(wanted_past(request), resource=ones[0] if ones else None)
     order = given.get("order", Order.NEWEST)
     if order not in (Order.NEWEST, Order.OLDEST):
         raise HTTPException(400, f"order is newest or oldest, not {order!r}")

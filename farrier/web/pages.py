@@ -64,7 +64,9 @@ async def lifecycle(request: Request) -> Response:
         "now": found.now,
         "node": node,
         "why": why.explain(node, found.now, backend.limits, backend.patience, period=backend.period),
-        "timeline": (await backend.queries.history(WantedPast(node=str(node.id)), limit=_TIMELINE)).changes,
+        "timeline": (
+            await backend.queries.history(WantedPast(resource=("node", str(node.id))), limit=_TIMELINE)
+        ).changes,
     }
     return render.page("node.html", values)
 

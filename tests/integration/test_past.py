@@ -53,8 +53,8 @@ async def test_pages_hold_every_change_once_and_in_order_wherever_they_are_cut(
 
 
 WANTED: list[tuple[WantedPast, Callable[[Past], bool]]] = [
-    (WantedPast(node="gpu-2"), lambda past: past.name == "gpu-2"),
-    (WantedPast(region=pasts.SITE), lambda past: past.kind == "maas_region"),
+    (WantedPast(resource=("node", "gpu-2")), lambda past: past.name == "gpu-2"),
+    (WantedPast(resource=("maas_region", pasts.SITE)), lambda past: past.kind == "maas_region"),
     (WantedPast(kinds=("widget", "maas_region")), lambda past: past.kind != "node"),
     (WantedPast(layers=("status", "management")), lambda past: past.layer in ("status", "management")),
     (WantedPast(sources=("offline",)), lambda past: past.source_state == "offline"),
@@ -71,7 +71,7 @@ WANTED: list[tuple[WantedPast, Callable[[Past], bool]]] = [
     (WantedPast(until=LATER), lambda past: past.at < LATER),
     (WantedPast(since=LATER, until=LATER), lambda _: False),
     (
-        WantedPast(node="gpu-1", since=LATER, layers=("status",)),
+        WantedPast(resource=("node", "gpu-1"), since=LATER, layers=("status",)),
         lambda past: past.name == "gpu-1" and past.at >= LATER and past.layer == "status",
     ),
 ]
@@ -84,7 +84,7 @@ async def test_what_is_wanted_is_told_and_nothing_else_in_every_order(
     expected = sorted(filter(is_wanted, everything), key=pasts.by_time)
     assert await pasts.walk(queries, wanted, Order.OLDEST, limit=9) == expected
     assert await pasts.walk(queries, wanted, Order.NEWEST, limit=9) == expected[::-1]
-    if wanted.region is None:
+    if wanted.resource is None or wanted.resource[0] == "node":
         by_node = sorted((past for past in expected if past.kind == "node"), key=pasts.by_node)
         assert await pasts.walk(queries, wanted, Order.NODES, limit=9) == by_node
 
@@ -109,7 +109,7 @@ async def test_changes_that_are_made_meanwhile_shift_no_page(queries: PostgresQu
 
 async def test_a_region_that_never_was_is_refused(queries: PostgresQueries) -> None:
     with pytest.raises(RefusedByModel, match="'nowhere'"):
-        await queries.history(WantedPast(region="nowhere"))
+        await queries.history(WantedPast(resource=("maas_region", "nowhere")))
 
 
 MANY = """

@@ -205,9 +205,26 @@ async def test_an_enqueued_node_has_a_wake(gpu: Prompt, db: pg.Database) -> None
             assert await conn.fetchval("SELECT array_agg(resource) FROM farrier.wakes WHERE kind = 'node'") == [node]
 
 
+async def test_a_region_is_enqueued_by_its_site(gpu: Prompt, db: pg.Database) -> None:
+    async with db.connect() as conn:
+        await conn.execute(
+            "SELECT farrier.set_sites($1::jsonb)",
+            '[{"site": "ams1", "url": "http://maas.test/MAAS", "motion_seconds": 30, "sweep_seconds": 1800}]',
+        )
+        region = await conn.fetchval("SELECT id FROM farrier.maas_regions WHERE site = 'ams1'")
+        await conn.execute("DELETE FROM farrier.wakes")
+        await gpu("enqueue", "maas_region", "ams1")
+        woken = await conn.fetch("SELECT kind, resource FROM farrier.wakes")
+    assert [tuple(row) for row in woken] == [("maas_region", region)]
+
+
 @pytest.mark.parametrize(
     ("kind", "given", "text"),
-    [("node", "gpu-9", "no node is named"), ("node", "99", "no node with id 99"), ("maas_region", "x", "give its id")],
+    [
+        ("node", "gpu-9", "no node is named"),
+        ("node", "99", "no node with id 99"),
+        ("maas_region", "x", "no maas region is named 'x'"),
+    ],
 )
 async def test_what_is_not_scheduled_cannot_be_enqueued(gpu: Prompt, kind: str, given: str, text: str) -> None:
     assert text in (await gpu("enqueue", kind, given, ends=ExitCode.REFUSED)).err

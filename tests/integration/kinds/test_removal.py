@@ -104,7 +104,7 @@ async def test_a_dropped_schema_harms_no_other_kind(conn: Connection) -> None:
     )
     assert [row["kind"] for row in counted] == ["ib_partition", "network_segment"]
     assert await conn.fetch("SELECT * FROM farrier.late_resources('{}', '{}', '{}', '{}', 9)") == []
-    assert await conn.fetchval("SELECT farrier.resource_name('crate', 1)") is None
+    assert await conn.fetch("SELECT * FROM farrier.resource_names('crate', '{1}')") == []
     for asks in ("SELECT farrier.resource_intent('crate', 'c-2', 'create')", "SELECT farrier.list_resources('crate')"):
         with pytest.raises(pg.PostgresError, match="the table of kind crate was dropped") as refused:
             await conn.execute(asks)

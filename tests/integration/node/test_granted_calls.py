@@ -23,7 +23,7 @@ OF_ALL = {
 }
 LOOKING = {
     "any_resource": "'network_segment', 'lan'",
-    "resource_name": "'network_segment', $segment",
+    "resource_names": "'network_segment', ARRAY[$segment]",
     "count_resources": "'{network_segment}', '{ready}', '{ams1}', '{1 minute}'",
     "late_resources": "'{network_segment}', '{ready}', '{ams1}', '{1 minute}', 10",
     "list_resources": "'network_segment'",

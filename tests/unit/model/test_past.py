@@ -50,9 +50,9 @@ def test_a_bound_is_an_age_or_a_time() -> None:
     ("wanted", "narrow"),
     [
         (WantedPast(), ()),
-        (WantedPast(node="gpu-1"), ()),
+        (WantedPast(resource=("node", "gpu-1")), ()),
         (WantedPast(since=timedelta(1)), (Order.NODES,)),
-        (WantedPast(node="gpu-1", since=timedelta(1)), tuple(Order)),
+        (WantedPast(resource=("node", "gpu-1"), since=timedelta(1)), tuple(Order)),
         (WantedPast(layers=("status",)), tuple(Order)),
         (WantedPast(reason="x", until=timedelta(1)), tuple(Order)),
     ],

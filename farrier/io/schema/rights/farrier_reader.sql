@@ -10,7 +10,7 @@ GRANT SELECT (
     id, node_id, workflow_id, type, status, params, attempt, failures, claimed_by, lease_until, result, created_at, dispatched_at, ended_at
     ) ON farrier.node_tasks TO farrier_reader;
 GRANT EXECUTE ON FUNCTION
-    farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_name,
+    farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_names,
     farrier.count_resources, farrier.late_resources,
     farrier.list_addresses, farrier.partition_members, farrier.node_holds, farrier.same_machine, farrier.shard_of
     TO farrier_reader;

@@ -7,6 +7,7 @@ CREATE TABLE farrier.kinds (
     relation      regclass NOT NULL UNIQUE,  -- its table, with columns id and version; the oid of no table if that was dropped
     fingerprint   text,                      -- hash of the spec from which its states, edges and actions were filled; null before
     living        text     NOT NULL DEFAULT 'ended_at IS NULL',  -- SQL condition of a row of the table: the resource has not ended
+    named         name     NOT NULL DEFAULT 'name',              -- column of the table that has the name of the resource
     from_template boolean  NOT NULL DEFAULT false                -- its table is like farrier.resources: its resources are listed
                                                                  -- and counted, and take the requests in resource_intents
 );

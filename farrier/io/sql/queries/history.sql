@@ -62,20 +62,20 @@ WITH looked AS MATERIALIZED (
        AND (cardinality($22::text[]) = 0 OR asked.requested_by = ANY ($22))
      ORDER BY l.place
      LIMIT $15
+), named AS MATERIALIZED (
+    SELECT k.kind, r.id, r.name
+      FROM (SELECT f.kind, array_agg(DISTINCT f.id) AS ids FROM found f GROUP BY f.kind) k
+     CROSS JOIN LATERAL farrier.resource_names(k.kind, k.ids) r
 )
 SELECT json_build_object(
     'changes', coalesce((
         SELECT json_agg(json_build_object(
                    'kind', f.kind, 'id', f.id, 'version', f.version, 'layer', f.layer,
-                   'name', coalesce(CASE f.kind
-                                      WHEN 'node' THEN (SELECT n.name FROM farrier.nodes n WHERE n.id = f.id)
-                                      WHEN 'maas_region' THEN (SELECT r.site FROM farrier.maas_regions r WHERE r.id = f.id)
-                                      ELSE farrier.resource_name(f.kind, f.id)
-                                    END, f.id::text),
+                   'name', coalesce(n.name, f.id::text),
                    'from', f.from_value, 'to', f.to_value, 'at', f.at, 'seconds_in_source', f.seconds_in_source,
                    'cause', f.cause, 'requested_by', f.requested_by, 'reason', f.reason, 'source', f.source,
                    'controller', f.controller) ORDER BY f.place)
-          FROM found f), '[]'),
+          FROM found f LEFT JOIN named n ON n.kind = f.kind AND n.id = f.id), '[]'),
     'looked', (SELECT count(*) FROM looked),
     'last', (SELECT json_build_object('at', l.at, 'id', l.id, 'version', l.version, 'kind', l.kind, 'layer', l.layer)
                FROM looked l ORDER BY l.place DESC LIMIT 1))::text

@@ -1,14 +1,15 @@
--- Returns the id of a resource by its id, by its current name, or else by a name that only ended resources had, of which it is
+-- Returns the id of a resource by its current name, by its id, or else by a name that only ended resources had, of which it is
 -- the last; null if there is none. FR400 for an unknown kind, FR409 for one whose table was dropped.
 CREATE OR REPLACE FUNCTION farrier.any_resource(kind text, given text) RETURNS bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
+    wanted kinds := kind_of(kind);
     found_id bigint;
 BEGIN
     EXECUTE format($q$
-        SELECT coalesce((SELECT r.id FROM %1$s r WHERE r.id = CASE WHEN $1 ~ '^[0-9]{1,18}$' THEN $1::bigint END),
-                        (SELECT r.id FROM %1$s r WHERE r.name = $1 AND r.ended_at IS NULL),
-                        (SELECT max(r.id) FROM %1$s r WHERE r.name = $1))
-    $q$, relation_of(kind)) INTO found_id USING given;
+        SELECT coalesce((SELECT r.id FROM %1$s r WHERE r.%2$I = $1 AND %3$s),
+                        (SELECT r.id FROM %1$s r WHERE r.id = CASE WHEN $1 ~ '^[0-9]{1,18}$' THEN $1::bigint END),
+                        (SELECT max(r.id) FROM %1$s r WHERE r.%2$I = $1))
+    $q$, wanted.relation, wanted.named, wanted.living) INTO found_id USING given;
     RETURN found_id;
 END $$;

@@ -1,2 +1,0 @@
--- The id of a site's MAAS region.
-SELECT r.id FROM farrier.maas_regions r WHERE r.site = $1
