@@ -21,14 +21,14 @@
 --                                                 clock_stops, limits
 -- loop                 15          2          2   controllers, shards, wakes, marks, outcomes, locks
 -- history               3                         history, history_retention
--- nodes                33          4         20   nodes, node_macs, node_bmcs, bmc_logins, node_identities
+-- nodes                32          4         20   nodes, node_macs, node_bmcs, bmc_logins, node_identities
 -- workflows             5                    12   node_onboardings, node_decommissions
 -- agents               12                     1   bootstrap_tokens, node_agents
 -- tasks                18                         task_types, node_tasks, workers
 -- intents               7                     3   intents
--- maas                 13          1          3   maas_regions, node_observations
+-- maas                 12          1          3   maas_regions, node_observations
 -- brakes                5          1              departures, brakes, brake_lifts
--- kinds                22                     1   kinds, kind_states, kind_actions, resources, callable
+-- kinds                23                     1   kinds, kind_states, kind_actions, resources, callable
 -- requests              6                     3   resource_intents
 -- numbers               3                     1   number_pools, pool_numbers, freed_numbers
 -- segments             19                     7   network_segments, segment_usage, segment_prefixes, segment_free,
@@ -2001,23 +2001,6 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- Refuses a node or workflow that begins in a value other than the model's first ones (FR409). AFTER INSERT trigger; the
--- arguments are the layers of the row.
-CREATE OR REPLACE FUNCTION farrier.guard_first_values() RETURNS trigger LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
-DECLARE
-    of_layer text;
-    begins_as text;
-BEGIN
-    FOREACH of_layer IN ARRAY TG_ARGV LOOP
-        begins_as := to_jsonb(NEW) ->> CASE of_layer WHEN 'management' THEN 'management' ELSE 'status' END;
-        IF NOT EXISTS (SELECT FROM initial_values v WHERE v.kind = 'node' AND v.layer = of_layer AND v.value = begins_as) THEN
-            RAISE EXCEPTION 'layer % does not begin as %', of_layer, begins_as
-                USING ERRCODE = 'FR409', HINT = 'farrier.register_node makes nodes; the handler makes workflows.';
-        END IF;
-    END LOOP;
-    RETURN NULL;
-END $$;
-
 -- Refuses a change of a node's management that the model has no edge for (FR409). AFTER UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.guard_management() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -3245,15 +3228,6 @@ BEGIN
     DELETE FROM maas_regions r WHERE r.id = region.id;
 END $$;
 
--- Refuses a region that begins in a state other than the model's first (FR409). AFTER INSERT trigger on maas_regions.
-CREATE OR REPLACE FUNCTION farrier.guard_first_region() RETURNS trigger LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
-BEGIN
-    IF NOT EXISTS (SELECT FROM initial_values v WHERE v.kind = 'maas_region' AND v.layer = 'state' AND v.value = NEW.state) THEN
-        RAISE EXCEPTION 'a region does not begin as %', NEW.state USING ERRCODE = 'FR409';
-    END IF;
-    RETURN NULL;
-END $$;
-
 -- Refuses a change of a region's state that the model has no edge for (FR409). AFTER UPDATE trigger on maas_regions.
 CREATE OR REPLACE FUNCTION farrier.guard_region() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -3757,6 +3731,23 @@ BEGIN
     DELETE FROM kind_states WHERE kind = of_kind;
     DELETE FROM kinds WHERE kind = of_kind;
     DELETE FROM callable WHERE to_regprocedure(function) IS NULL;
+END $$;
+
+-- Refuses a row that begins in a value other than the model's first ones (FR409). AFTER INSERT trigger; the arguments are the
+-- kind and the layers of the row. A layer's value is in the column of its name, that of a workflow in status.
+CREATE OR REPLACE FUNCTION farrier.guard_first_values() RETURNS trigger LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+DECLARE
+    of_layer text;
+    begins_as text;
+BEGIN
+    FOREACH of_layer IN ARRAY TG_ARGV[1:] LOOP
+        begins_as := coalesce(to_jsonb(NEW) ->> of_layer, to_jsonb(NEW) ->> 'status');
+        IF NOT EXISTS (SELECT FROM initial_values v WHERE v.kind = TG_ARGV[0] AND v.layer = of_layer AND v.value = begins_as) THEN
+            RAISE EXCEPTION '%: layer % does not begin as %', replace(TG_ARGV[0], '_', ' '), of_layer, begins_as
+                USING ERRCODE = 'FR409', HINT = 'farrier.initial_values lists the first values of each layer.';
+        END IF;
+    END LOOP;
+    RETURN NULL;
 END $$;
 
 -- Returns the states that resources of a kind are in which have not ended, and locks the kind's table against changes until the
@@ -5443,7 +5434,7 @@ CREATE OR REPLACE TRIGGER forget_machine BEFORE UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (NEW.status = 'deleted') EXECUTE FUNCTION farrier.forget_machine();
 
 CREATE OR REPLACE TRIGGER guard_first_values AFTER INSERT ON farrier.nodes
-    FOR EACH ROW EXECUTE FUNCTION farrier.guard_first_values('status', 'management');
+    FOR EACH ROW EXECUTE FUNCTION farrier.guard_first_values('node', 'status', 'management');
 
 -- Only for a node that changes its management: most updates leave it, and make no call.
 CREATE OR REPLACE TRIGGER guard_management AFTER UPDATE ON farrier.nodes
@@ -5505,7 +5496,7 @@ CREATE CONSTRAINT TRIGGER check_pair_insert AFTER INSERT ON farrier.node_decommi
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('decommission');
 
 CREATE OR REPLACE TRIGGER guard_first_values AFTER INSERT ON farrier.node_decommissions
-    FOR EACH ROW EXECUTE FUNCTION farrier.guard_first_values('decommission');
+    FOR EACH ROW EXECUTE FUNCTION farrier.guard_first_values('node', 'decommission');
 
 -- Only for a workflow that changes its status: most updates leave it, and make no call.
 CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.node_decommissions
@@ -5530,7 +5521,7 @@ CREATE CONSTRAINT TRIGGER check_pair_insert AFTER INSERT ON farrier.node_onboard
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('onboarding');
 
 CREATE OR REPLACE TRIGGER guard_first_values AFTER INSERT ON farrier.node_onboardings
-    FOR EACH ROW EXECUTE FUNCTION farrier.guard_first_values('onboarding');
+    FOR EACH ROW EXECUTE FUNCTION farrier.guard_first_values('node', 'onboarding');
 
 -- Only for a workflow that changes its status: most updates leave it, and make no call.
 CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.node_onboardings
@@ -5569,8 +5560,8 @@ CREATE OR REPLACE TRIGGER wake AFTER INSERT ON farrier.intents
 CREATE OR REPLACE TRIGGER begin_region AFTER INSERT ON farrier.maas_regions
     FOR EACH ROW EXECUTE FUNCTION farrier.begin_region();
 
-CREATE OR REPLACE TRIGGER guard_first_state AFTER INSERT ON farrier.maas_regions
-    FOR EACH ROW EXECUTE FUNCTION farrier.guard_first_region();
+CREATE OR REPLACE TRIGGER guard_first_values AFTER INSERT ON farrier.maas_regions
+    FOR EACH ROW EXECUTE FUNCTION farrier.guard_first_values('maas_region', 'state');
 
 -- Only for a region that changes its state: most updates leave it, and make no call.
 CREATE OR REPLACE TRIGGER guard_state AFTER UPDATE ON farrier.maas_regions

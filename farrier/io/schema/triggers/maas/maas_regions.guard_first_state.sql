@@ -1,2 +1,0 @@
-CREATE OR REPLACE TRIGGER guard_first_state AFTER INSERT ON farrier.maas_regions
-    FOR EACH ROW EXECUTE FUNCTION farrier.guard_first_region();
