@@ -112,12 +112,12 @@ class Schema(msgspec.Struct, frozen=True):
         return [each.name for each in self.objects if each.kind is kind]
 
 
-def read(directory: Path = DIRECTORY, *, release: str) -> Schema:
+def read(*, release: str) -> Schema:
     """Raises InternalError for a file that is not where or what it should be."""
     return Schema(
-        tables=tuple(Table(path.stem, _text(path)) for path in sorted((directory / "tables").glob("*.sql"))),
-        objects=tuple(each for kind in ObjectKind for each in _objects(directory, kind)),
-        steps=tuple(_steps(directory / "migrations")),
+        tables=tuple(Table(path.stem, _text(path)) for path in sorted((DIRECTORY / "tables").glob("*.sql"))),
+        objects=tuple(each for kind in ObjectKind for each in _objects(kind)),
+        steps=tuple(_steps(DIRECTORY / "migrations")),
         release=release,
     )
 
@@ -143,8 +143,8 @@ def _privileges(text: str) -> Iterator[str]:
         yield from (f"{privilege.strip()} ({column.strip()})" for column in columns.split(",")) if columns else [each]
 
 
-def _objects(directory: Path, kind: ObjectKind) -> list[SchemaObject]:
-    folder = directory / (kind if kind is ObjectKind.RIGHTS else f"{kind}s")
+def _objects(kind: ObjectKind) -> list[SchemaObject]:
+    folder = DIRECTORY / (kind if kind is ObjectKind.RIGHTS else f"{kind}s")
     found = [
         SchemaObject(kind, path.stem, "/".join(path.relative_to(folder).parent.parts), _text(path))
         for path in sorted(folder.rglob("*.sql"))

@@ -228,6 +228,6 @@ def stage_backoff(attempt: int) -> timedelta:
     return min(BACKOFF_FIRST * (1 << doublings), BACKOFF_MAX)
 
 
-def needs_operator(failure: FailureClass, *, attempt: int, limit: int = MAX_ATTEMPTS) -> bool:
+def needs_operator(failure: FailureClass, *, attempt: int) -> bool:
     """True when the stage that failed so, in this attempt, is not tried again by itself."""
-    return not FAILURES[failure].retryable or attempt >= limit
+    return not FAILURES[failure].retryable or attempt >= MAX_ATTEMPTS

@@ -90,7 +90,6 @@ class SetStorageLayout(msgspec.Struct, frozen=True, kw_only=True):
 
     layout: str
     root_size: int | None = None
-    boot_size: int | None = None
 
 
 class CreateBond(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,7 +128,6 @@ class LinkSubnet(msgspec.Struct, frozen=True, kw_only=True):
     mode: LinkMode
     subnet: int | None = None
     ip_address: str | None = None
-    default_gateway: bool = False
 
 
 class UnlinkSubnet(msgspec.Struct, frozen=True, kw_only=True):

@@ -155,7 +155,6 @@ def of_change(system_id: str, change: Change, *, agent_name: str) -> Request:  #
                 system_id,
                 storage_layout=change.layout,
                 root_size=change.root_size,
-                boot_size=change.boot_size,
             )
         case (
             changes.CreateBond()
@@ -205,7 +204,6 @@ def _network(
                 mode=change.mode.value,
                 subnet=change.subnet,
                 ip_address=change.ip_address,
-                default_gateway=change.default_gateway or None,
                 force=True,  # or each repetition adds one more link
             )
             return _operation(Operation.LINK_SUBNET, node_path(system_id, "interfaces", change.interface), *form)

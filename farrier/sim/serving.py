@@ -42,9 +42,9 @@ class AppTransport(httpx.AsyncBaseTransport):
 
 
 @asynccontextmanager
-async def open_app(app: ASGIApp, *, name: str, port: int = 0) -> AsyncIterator[str]:
+async def open_app(app: ASGIApp, *, name: str) -> AsyncIterator[str]:
     """Serve `app` on 127.0.0.1; yields `http://127.0.0.1:PORT`."""
-    listener = socket.create_server(("127.0.0.1", port))
+    listener = socket.create_server(("127.0.0.1", 0))
     settings = uvicorn.Config(
         _closing(app),
         log_config=None,

@@ -45,7 +45,6 @@ def test_every_flag_of_every_change_is_sent_as_a_word(*, value: bool) -> None:
         changes.Deploy(user_data="", comment="c", enable_hw_sync=value),
         changes.Release(comment="c", erase=value, quick_erase=value, secure_erase=value),
         changes.Update(enable_hw_sync=value),
-        changes.LinkSubnet(interface=1, mode=changes.LinkMode.AUTO, subnet=1, default_gateway=value),
     ]
     for change in asked:
         form = dict(of_change("abc123", change, agent_name="farrier").form)

@@ -29,11 +29,11 @@ class RegionTransport(AppTransport):
 
 
 @asynccontextmanager
-async def open_region(region: Region, *, speed: float | None = None, port: int = 0) -> AsyncIterator[str]:
+async def open_region(region: Region, *, speed: float | None = None) -> AsyncIterator[str]:
     """Serve `region` on 127.0.0.1; yields the base URL, `http://127.0.0.1:PORT/MAAS`."""
     clock = anyio.CancelScope()
     async with (
-        open_app(RegionApp(region), name="maas simulation", port=port) as url,
+        open_app(RegionApp(region), name="maas simulation") as url,
         anyio.create_task_group() as tasks,
     ):
         if speed is not None:

@@ -30,9 +30,9 @@ class UfmTransport(AppTransport):
 
 
 @asynccontextmanager
-async def open_ufm(manager: Manager, *, port: int = 0) -> AsyncIterator[str]:
+async def open_ufm(manager: Manager) -> AsyncIterator[str]:
     """Serve `manager` on 127.0.0.1; yields the base URL, `http://127.0.0.1:PORT`."""
-    async with open_app(ManagerApp(manager), name="ufm simulation", port=port) as url:
+    async with open_app(ManagerApp(manager), name="ufm simulation") as url:
         yield url
 
 
