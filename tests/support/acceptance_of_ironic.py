@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import anyio
+
 from farrier.model.bmc import BmcError, BmcFailure, PowerState
 from farrier.model.controllers import SHARDS
 from farrier.model.node import TaskType
@@ -11,6 +13,7 @@ from tests.support import paths_of_jobs as jobs
 from tests.support import pg
 from tests.support import site as sites
 from tests.support.acceptance import called, errors, layers, reads, refused, row, row_of_a_crash
+from tests.support.loop import PATIENCE
 from tests.support.site import MINUTE, SECOND, Machine, Site
 
 NO_ROUTE = BmcError(BmcFailure.UNREACHABLE, "no route")
@@ -250,8 +253,9 @@ async def deleted_with_a_broken_credential(site: Site) -> None:
 )
 async def nothing_is_left_to_run(site: Site) -> None:
     await (await site.with_bmc()).asked("delete")
-    left = await site.conn.fetchval("SELECT count(*) FROM farrier.list_shards('node', $1)", list(range(SHARDS)))
-    assert left == 0
+    with anyio.fail_after(PATIENCE):  # a mark outlives its step for a moment
+        while await site.conn.fetchval("SELECT count(*) FROM farrier.list_shards('node', $1)", list(range(SHARDS))):
+            await anyio.lowlevel.checkpoint()
 
 
 @row("C11", theirs="no power pass in adopt failed", ours="the same")
