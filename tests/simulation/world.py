@@ -369,7 +369,8 @@ class World:
         resource = self.database.resources[call.entry.id]
         assert call.snapshot is not None
         happened = resource.version == call.snapshot.version + 1
-        resource.version += 1
+        if resource.version == call.snapshot.version:
+            resource.version += 2
         if happened:
             self._ended(process, call.entry)
         process.agenda.settled(call.entry, happened=happened)

@@ -262,7 +262,20 @@ async def test_to_settle_a_commit_waits_for_one_that_is_still_open(shop: Shop) -
         await shop.until_blocked()
         assert found == {}
         await commit.commit()
-    assert (await shop.widget(1))["version"] == 3
+    assert found == {1: None}
+
+
+@pytest.mark.parametrize("happened", [False, True])
+async def test_to_settle_a_commit_twice_finds_the_same(shop: Shop, *, happened: bool) -> None:
+    """The first reply may be lost."""
+    held = await hold(shop, 1)
+    run = held.finish(1, MADE)
+    if happened:
+        await held.commit(run)
+    first = await held.io.settle({1: 1}, held.owner)
+    assert await held.io.settle({1: 1}, held.owner) == first
+    assert set(first) == ({1} if happened else set())
+    assert await held.commit(run) == {1: Verdict.CONFLICT}
 
 
 async def test_a_run_whose_writes_somebody_holds_is_left_for_last_and_then_waited_for(shop: Shop) -> None:

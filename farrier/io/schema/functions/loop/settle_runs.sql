@@ -1,22 +1,23 @@
--- Settles runs whose commit got no reply: locks each resource and increments its version, so that the commit has happened before,
--- or can never happen. Returns those that have happened, with the time of those that moved a layer: versions are the versions that
--- the runs were decided on.
+-- Settles runs whose commit got no reply: locks each resource, so that the commit has happened before, or increments its version, so
+-- that it can never happen. By two: that is no commit, when this is asked again because its own reply was lost. Returns those that
+-- have happened, with the time of those that moved a layer: versions are the versions that the runs were decided on.
 CREATE OR REPLACE FUNCTION farrier.settle_runs(of_kind text, controller uuid, ids bigint[], versions bigint[])
     RETURNS TABLE (id bigint, at timestamptz)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     found bigint[];
-    raised bigint[];
+    current bigint[];
 BEGIN
     PERFORM farrier.on_disk();
     EXECUTE format('WITH l AS MATERIALIZED (SELECT id, version FROM %1$s WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE),
-                         u AS (UPDATE %1$s r SET version = l.version + 1 FROM l WHERE r.id = l.id RETURNING r.id, l.version)
-                    SELECT array_agg(id), array_agg(version) FROM u',
-                   (farrier.kind_of(of_kind)).relation) INTO found, raised USING ids;
+                         u AS (UPDATE %1$s r SET version = l.version + 2 FROM l JOIN unnest($1, $2) d (id, version) USING (id, version)
+                                WHERE r.id = l.id)
+                    SELECT array_agg(id), array_agg(version) FROM l',
+                   (farrier.kind_of(of_kind)).relation) INTO found, current USING ids, versions;
     RETURN QUERY SELECT r.id, min(h.at)
       FROM unnest(ids, versions) r (id, version)
-      JOIN unnest(found, raised) f (id, version) ON f.id = r.id AND f.version = r.version + 1
+      JOIN unnest(found, current) f (id, version) ON f.id = r.id AND f.version = r.version + 1
       LEFT JOIN farrier.history h ON h.kind = of_kind AND h.id = r.id AND h.version = r.version + 1 AND h.controller = settle_runs.controller
      GROUP BY r.id;
 END $$;
