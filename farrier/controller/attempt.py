@@ -40,7 +40,8 @@ _ITS_OWN_OR_CANCELLED = (*_ITS_OWN, asyncio.CancelledError)
 
 class Run(msgspec.Struct, Generic[R, S, W]):
     """How one run ended: what to commit, and what to publish once that is done. `decision` is what the handler returned
-    without a step; None for a run that failed. `due_at`: by this process's clock, when the resource runs again."""
+    without a step; None for a run that failed. `due_at`: by this process's clock, when the resource runs again.
+    `recovers`: the step from which the run was to recover, and did not."""
 
     finished: Finished[S, W]
     seconds: float
@@ -48,6 +49,7 @@ class Run(msgspec.Struct, Generic[R, S, W]):
     error: str = ""
     decision: Any = None
     due_at: float = 0.0
+    recovers: str | None = None
 
 
 class Acting:
@@ -69,6 +71,10 @@ class Acting:
         """The process may not act on this resource any more."""
         self.lost = self.lost or LeaseLost("the process lost its right to act before the step ended")
         self.scope.cancel()
+
+    def may_begin(self) -> bool:
+        """Whether nothing has ended it since it was planned."""
+        return not self.interrupted and self.lost is None and self._may_act()
 
     def require(self) -> None:
         """Raise `LeaseLost` where the step must not act now. That ends the run, whatever the step makes of the
@@ -127,7 +133,9 @@ class Attempt(Generic[R, S, W, V]):
                 return decision
             finished = self._assessor.finish(turn, resource, decision)
         except _ITS_OWN_OR_CANCELLED as error:
-            return self._failed(turn, resource, error, started)
+            run = self._failed(turn, resource, error, started)
+            run.recovers = turn.recovers
+            return run
         return Run(finished, time.perf_counter() - started, resource, decision=decision)
 
     async def act(self, turn: Turn, resource: R, step: Step[S, W, V], acting: Acting) -> Run[R, S, W] | None:
@@ -165,7 +173,7 @@ class Attempt(Generic[R, S, W, V]):
     def missing(self, turn: Turn, error: FarrierError) -> Run[R, S, W]:
         """A resource that could not be read."""
         finished: Finished[S, W] = self._assessor.fail(turn, None, error)
-        return Run(finished, 0.0, None, error.label)
+        return Run(finished, 0.0, None, error.label, recovers=turn.recovers)
 
     def _conclude(self, turn: Turn, resource: R, outcome: object, started: float) -> Run[R, S, W]:
         try:

@@ -314,11 +314,12 @@ class Loop(Generic[R, S, W, V]):
         # Counted from the decision: a commit that waits makes the next run no later.
         due_at = self._clock.monotonic() + finished.delay.total_seconds()
         if finished.rests or finished.stays_in_memory:
-            self._steps.ended(entry)
+            self._steps.ended(entry, run)
             if finished.confirms:
                 wakes = self.agenda.confirms(entry, finished.to, due_at)
             else:
                 wakes = self.agenda.rests(entry, due_at, outcome=run.decision if rests(run.decision) else None)
+            entry.step = run.recovers
             self._consume({entry.id: wakes})
             self._publisher.publish([run], {finished.id: _RESTED})
         elif self.agenda.commits(entry):
@@ -373,8 +374,9 @@ class Loop(Generic[R, S, W, V]):
 
     def _settle_entry(self, entry: Entry[R], run: Run[R, S, W], result: Result) -> None:
         finished, now = run.finished, self._clock.monotonic()
-        if result.verdict in (Verdict.COMMITTED, Verdict.REFUSED):
-            self._steps.ended(entry)
+        is_recorded = result.verdict in (Verdict.COMMITTED, Verdict.REFUSED)
+        if is_recorded:
+            self._steps.ended(entry, run)
         match result.verdict:
             case Verdict.COMMITTED if finished.due is Due.NEVER:
                 self.agenda.ended(entry)
@@ -394,6 +396,8 @@ class Loop(Generic[R, S, W, V]):
                 self._unknown.append((entry, run))
             case _ as never:
                 assert_never(never)
+        if is_recorded:
+            entry.step = run.recovers
 
     async def _delete_seen(self) -> None:
         seen, self._seen = self._seen, {}
@@ -423,7 +427,7 @@ class Loop(Generic[R, S, W, V]):
             for entry, run in unknown:
                 if entry.id in happened:
                     self._publisher.publish([run], {entry.id: Result(Verdict.COMMITTED, at=happened[entry.id])})
-                    self._steps.ended(entry)
+                    self._steps.ended(entry, run)
                 self.agenda.settled(entry, happened=entry.id in happened)
 
     # --- inside

@@ -43,6 +43,8 @@ _ROOM = 0.5
 _ASK_AT_MOST_EVERY = 0.1
 # How long a mark may outlive its step, in seconds; steps that begin meanwhile wait for each other.
 _MARK_EVERY = 0.1
+# Without the database, until the next try to remove marks.
+_PAUSE = 0.5
 
 
 class Planned(msgspec.Struct, Generic[R, S, W, V], frozen=True, kw_only=True):
@@ -77,7 +79,8 @@ class Steps(Generic[R, S, W, V]):
         self._planned: list[Planned[R, S, W, V]] = []
         self._ended: set[int] = set()  # whose marks are to be removed
         self._removing: set[int] = set()  # by the statement under way
-        self._marking, self._markings = anyio.Lock(), 0
+        self._markings = 0
+        self._marking = anyio.Lock()  # one statement at a time: an earlier one may not come after a later one
         self._news = Wakeup()
         self._backlog = Backlog(host.clock)
         self._closed = False
@@ -119,23 +122,24 @@ class Steps(Generic[R, S, W, V]):
             planned, self._planned = self._planned, []
             marked = await self._mark({plan.entry.id: plan.step.name for plan in planned})
             for plan in planned:
-                if plan.entry.id in marked and not self._closed:
+                if marked and plan.entry.id in marked and not self._closed:
                     tasks.start_soon(self._run, plan, name=f"{self._kind} {plan.entry.id} {plan.step.name}")
                 else:
-                    del self._acting[plan.entry.id]
-                    self._nothing_done(plan.entry)
-            await anyio.sleep(_MARK_EVERY)
+                    self._not_begun(plan)
+            if self._ended:  # those of a statement that failed, too: without them no shard is given back
+                self._news.set("step")
+            await anyio.sleep(_PAUSE if marked is None else _MARK_EVERY)
 
-    async def _mark(self, begun: Mapping[int, str]) -> AbstractSet[int]:
-        """Returns those that are marked; none of a shard that is not owned any more. One statement at a time."""
+    async def _mark(self, begun: Mapping[int, str]) -> AbstractSet[int] | None:
+        """Returns those that are marked, none of a shard that is not owned any more; None without the database."""
         async with self._marking:
-            return await self._mark_alone(begun)
+            return await self._mark_now(begun)
 
-    async def _mark_alone(self, begun: Mapping[int, str]) -> AbstractSet[int]:
+    async def _mark_now(self, begun: Mapping[int, str]) -> AbstractSet[int] | None:
         self._removing, self._ended = self._ended, set()
         own, ids = self._host.ownership, {*begun, *self._removing}
         epochs = {each: epoch for each in {id_ % SHARDS for id_ in ids} if (epoch := own.epoch((self._kind, each)))}
-        marked: AbstractSet[int] = frozenset()
+        marked: AbstractSet[int] | None = None
         with asked(
             _QUERY_SECONDS, lambda error: _log.warning("mark.failed", kind=self._kind, rows=len(ids), error=error)
         ):
@@ -143,6 +147,8 @@ class Steps(Generic[R, S, W, V]):
                 self._markings += 1
                 marking = Marking(number=self._markings, begun=begun, ended=self._removing, epochs=epochs)
                 marked = await self._io.mark(marking, own.id)
+            else:
+                marked = frozenset()
             self._removing = set()
         self._ended |= self._removing  # again with the next marks
         self._removing = set()
@@ -152,9 +158,10 @@ class Steps(Generic[R, S, W, V]):
         """Remove the marks of all steps that have ended; before the process stops."""
         await self._mark({})
 
-    def ended(self, entry: Entry[R]) -> None:
-        """The end of the entry's step, if it had one, is recorded."""
-        if entry.step is not None and entry.phase is not Phase.GONE:
+    def ended(self, entry: Entry[R], run: Run[R, S, W] | None = None) -> None:
+        """The end of the entry's step, if it had one, is recorded; not by a `run` that failed to recover from it."""
+        left = None if run is None else run.recovers
+        if entry.step is not None and left is None and entry.phase is not Phase.GONE:
             self._ended.add(entry.id)
             self._news.set("step")
 
@@ -167,10 +174,17 @@ class Steps(Generic[R, S, W, V]):
         self._ended = {id_ for id_ in self._ended if id_ % SHARDS != shard}
         self._removing = {id_ for id_ in self._removing if id_ % SHARDS != shard}
 
-    def _nothing_done(self, entry: Entry[R]) -> None:
-        """A step changed nothing outside, and spent nothing: its resource is loaded and run again."""
-        self.ended(entry)
-        entry.step = None
+    def _not_begun(self, plan: Planned[R, S, W, V]) -> None:
+        del self._acting[plan.entry.id]
+        self._nothing_done(plan)
+
+    def _nothing_done(self, plan: Planned[R, S, W, V]) -> None:
+        """The step changed nothing outside, and spent nothing: its resource is loaded and run again. What the run
+        recovered from is still to be recovered from."""
+        entry, before = plan.entry, plan.turn.recovers
+        if before is None:
+            self.ended(entry)
+        entry.step = before
         self._agenda.requeue(entry)
 
     # --- ends
@@ -216,10 +230,13 @@ class Steps(Generic[R, S, W, V]):
 
     async def _run(self, plan: Planned[R, S, W, V]) -> None:
         entry, step = plan.entry, plan.step
-        name = self._attempt.name_of(plan.resource)
+        acting, name = self._acting[entry.id], self._attempt.name_of(plan.resource)
+        if not acting.may_begin():  # since it was planned: nothing is to be accounted for
+            self._not_begun(plan)
+            return
         try:
             with structlog.contextvars.bound_contextvars(kind=self._kind, id=entry.id, name=name):
-                run = await self._attempt.act(plan.turn, plan.resource, step, self._acting[entry.id])
+                run = await self._attempt.act(plan.turn, plan.resource, step, acting)
         except LeaseLost as lost:
             self._host.sink.step_cut(self._kind)
             _log.warning("step.cut", kind=self._kind, id=entry.id, name=name, step=step.name, error=str(lost))
@@ -230,6 +247,6 @@ class Steps(Generic[R, S, W, V]):
         if run is not None:
             self._commit(entry, run)
         elif step.reads_only:
-            self._nothing_done(entry)
+            self._nothing_done(plan)
         else:
             self._agenda.requeue(entry)

@@ -1,7 +1,7 @@
--- Marks steps that are to begin, one for each resource, and removes the marks of those that have ended, those of former owners too.
--- Returns the resources that are marked. Leaves out shards that this controller does not own under these epochs. A controller that
--- takes a shard recovers from the steps whose marks it finds. A statement whose reply was lost may arrive after a later one: by its
--- number it does nothing then.
+-- Marks steps that are to begin, one for each resource, and removes the marks of those that have ended; of these resources, those of
+-- former owners too. Returns the resources that are marked. Leaves out shards that this controller does not own under these epochs.
+-- A controller that takes a shard recovers from the steps whose marks it finds. A statement whose reply was lost may arrive after a
+-- later one: by its number it does nothing then.
 CREATE OR REPLACE FUNCTION farrier.mark_steps(
     of_kind text, of_controller uuid, of_shards smallint[], epochs bigint[], of_number bigint, begun bigint[], names text[],
     ended bigint[])
@@ -13,19 +13,24 @@ DECLARE
 BEGIN
     PERFORM farrier.on_disk();
     held := farrier.hold_shards(of_kind, of_controller, of_shards, epochs);
-    IF EXISTS (SELECT FROM farrier.marks m WHERE m.kind = of_kind AND m.controller = of_controller AND m.number >= of_number FOR UPDATE) THEN
-        RETURN;
-    END IF;
-    gone := ARRAY(SELECT id::text FROM unnest(ended) id WHERE farrier.shard_of(id) = ANY (held));
-    IF gone <> '{}' AND EXISTS (SELECT FROM farrier.marks m WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps ?| gone) THEN
-        PERFORM FROM farrier.marks m WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps ?| gone ORDER BY m.controller FOR UPDATE;
-        UPDATE farrier.marks m SET steps = m.steps - gone WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps ?| gone;
-        DELETE FROM farrier.marks m WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps = '{}';
-    END IF;
+    gone := ARRAY(SELECT id::text FROM unnest(begun || ended) id WHERE farrier.shard_of(id) = ANY (held));
+    -- First, and with the comparison in it: the row is locked then, and one statement begins after the other.
     INSERT INTO farrier.marks AS m (controller, kind, number, steps)
     SELECT of_controller, of_kind, of_number,
            coalesce(jsonb_object_agg(b.id, jsonb_build_object('step', b.name, 'begun_at', farrier.now())), '{}')
       FROM unnest(begun, names) b (id, name) WHERE farrier.shard_of(b.id) = ANY (held)
-        ON CONFLICT (controller, kind) DO UPDATE SET number = excluded.number, steps = (m.steps - gone) || excluded.steps;
+        ON CONFLICT (controller, kind) DO UPDATE SET number = excluded.number, steps = (m.steps - gone) || excluded.steps
+     WHERE m.number < excluded.number;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    IF gone <> '{}' AND EXISTS (SELECT FROM farrier.marks m WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps ?| gone) THEN
+        PERFORM FROM farrier.marks m WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps ?| gone ORDER BY m.controller FOR UPDATE;
+        UPDATE farrier.marks m SET steps = m.steps - gone WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps ?| gone;
+        -- Not the row of a living one, whose number it still needs.
+        DELETE FROM farrier.marks m
+         WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps = '{}'
+           AND NOT EXISTS (SELECT FROM farrier.controllers c WHERE c.id = m.controller AND NOT c.expired);
+    END IF;
     RETURN QUERY SELECT id FROM unnest(begun) id WHERE farrier.shard_of(id) = ANY (held);
 END $$;
