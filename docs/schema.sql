@@ -1608,10 +1608,10 @@ CREATE OR REPLACE FUNCTION farrier.make_shards(of_kind text) RETURNS void
     INSERT INTO shards (kind, shard) SELECT of_kind, generate_series(0, 63) ON CONFLICT DO NOTHING;
 $$;
 
--- Marks steps that are to begin, one for each resource, and removes the marks of those that have ended, those of former owners too.
--- Returns the resources that are marked. Leaves out shards that this controller does not own under these epochs. A controller that
--- takes a shard recovers from the steps whose marks it finds. A statement whose reply was lost may arrive after a later one: by its
--- number it does nothing then.
+-- Marks steps that are to begin, one for each resource, and removes the marks of those that have ended; of these resources, those of
+-- former owners too. Returns the resources that are marked. Leaves out shards that this controller does not own under these epochs.
+-- A controller that takes a shard recovers from the steps whose marks it finds. A statement whose reply was lost may arrive after a
+-- later one: by its number it does nothing then.
 CREATE OR REPLACE FUNCTION farrier.mark_steps(
     of_kind text, of_controller uuid, of_shards smallint[], epochs bigint[], of_number bigint, begun bigint[], names text[],
     ended bigint[])
@@ -1623,20 +1623,25 @@ DECLARE
 BEGIN
     PERFORM farrier.on_disk();
     held := farrier.hold_shards(of_kind, of_controller, of_shards, epochs);
-    IF EXISTS (SELECT FROM farrier.marks m WHERE m.kind = of_kind AND m.controller = of_controller AND m.number >= of_number FOR UPDATE) THEN
-        RETURN;
-    END IF;
-    gone := ARRAY(SELECT id::text FROM unnest(ended) id WHERE farrier.shard_of(id) = ANY (held));
-    IF gone <> '{}' AND EXISTS (SELECT FROM farrier.marks m WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps ?| gone) THEN
-        PERFORM FROM farrier.marks m WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps ?| gone ORDER BY m.controller FOR UPDATE;
-        UPDATE farrier.marks m SET steps = m.steps - gone WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps ?| gone;
-        DELETE FROM farrier.marks m WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps = '{}';
-    END IF;
+    gone := ARRAY(SELECT id::text FROM unnest(begun || ended) id WHERE farrier.shard_of(id) = ANY (held));
+    -- First, and with the comparison in it: the row is locked then, and one statement begins after the other.
     INSERT INTO farrier.marks AS m (controller, kind, number, steps)
     SELECT of_controller, of_kind, of_number,
            coalesce(jsonb_object_agg(b.id, jsonb_build_object('step', b.name, 'begun_at', farrier.now())), '{}')
       FROM unnest(begun, names) b (id, name) WHERE farrier.shard_of(b.id) = ANY (held)
-        ON CONFLICT (controller, kind) DO UPDATE SET number = excluded.number, steps = (m.steps - gone) || excluded.steps;
+        ON CONFLICT (controller, kind) DO UPDATE SET number = excluded.number, steps = (m.steps - gone) || excluded.steps
+     WHERE m.number < excluded.number;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    IF gone <> '{}' AND EXISTS (SELECT FROM farrier.marks m WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps ?| gone) THEN
+        PERFORM FROM farrier.marks m WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps ?| gone ORDER BY m.controller FOR UPDATE;
+        UPDATE farrier.marks m SET steps = m.steps - gone WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps ?| gone;
+        -- Not the row of a living one, whose number it still needs.
+        DELETE FROM farrier.marks m
+         WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps = '{}'
+           AND NOT EXISTS (SELECT FROM farrier.controllers c WHERE c.id = m.controller AND NOT c.expired);
+    END IF;
     RETURN QUERY SELECT id FROM unnest(begun) id WHERE farrier.shard_of(id) = ANY (held);
 END $$;
 
@@ -1710,25 +1715,26 @@ CREATE OR REPLACE FUNCTION farrier.runs_without(changes jsonb, runs bigint[]) RE
     RETURN farrier.of_runs(changes, ARRAY(
         SELECT c.run FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (runs)));
 
--- Settles runs whose commit got no reply: locks each resource and increments its version, so that the commit has happened before,
--- or can never happen. Returns those that have happened, with the time of those that moved a layer: versions are the versions that
--- the runs were decided on.
+-- Settles runs whose commit got no reply: locks each resource, so that the commit has happened before, or increments its version, so
+-- that it can never happen. By two: that is no commit, when this is asked again because its own reply was lost. Returns those that
+-- have happened, with the time of those that moved a layer: versions are the versions that the runs were decided on.
 CREATE OR REPLACE FUNCTION farrier.settle_runs(of_kind text, controller uuid, ids bigint[], versions bigint[])
     RETURNS TABLE (id bigint, at timestamptz)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     found bigint[];
-    raised bigint[];
+    current bigint[];
 BEGIN
     PERFORM farrier.on_disk();
     EXECUTE format('WITH l AS MATERIALIZED (SELECT id, version FROM %1$s WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE),
-                         u AS (UPDATE %1$s r SET version = l.version + 1 FROM l WHERE r.id = l.id RETURNING r.id, l.version)
-                    SELECT array_agg(id), array_agg(version) FROM u',
-                   (farrier.kind_of(of_kind)).relation) INTO found, raised USING ids;
+                         u AS (UPDATE %1$s r SET version = l.version + 2 FROM l JOIN unnest($1, $2) d (id, version) USING (id, version)
+                                WHERE r.id = l.id)
+                    SELECT array_agg(id), array_agg(version) FROM l',
+                   (farrier.kind_of(of_kind)).relation) INTO found, current USING ids, versions;
     RETURN QUERY SELECT r.id, min(h.at)
       FROM unnest(ids, versions) r (id, version)
-      JOIN unnest(found, raised) f (id, version) ON f.id = r.id AND f.version = r.version + 1
+      JOIN unnest(found, current) f (id, version) ON f.id = r.id AND f.version = r.version + 1
       LEFT JOIN farrier.history h ON h.kind = of_kind AND h.id = r.id AND h.version = r.version + 1 AND h.controller = settle_runs.controller
      GROUP BY r.id;
 END $$;
