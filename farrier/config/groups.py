@@ -150,8 +150,8 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     brake_window: Annotated[
         timedelta,
         Meta(
-            description="For how long a node that left counts, up to a minute longer; one that is held tries again after half of it. What "
-            "breaks a whole site does so within minutes."
+            description="For how long a node that left counts, up to a minute longer; one that is held tries again "
+            "after half of it. What breaks a whole site does so within minutes."
         ),
     ] = _seconds(600)
     bootstrap_ttl: Annotated[
