@@ -21,7 +21,7 @@ from bench.figures import Benchmark, Bound, Goal, Measure, Reading, Readings
 from bench.ground import Ground
 from farrier.io.queries import PostgresQueries
 from farrier.io.retention import PostgresRetention
-from farrier.model.past import HistoryKey, Order, WantedPast
+from farrier.model.history import HistoryFilter, HistoryKey, Order
 
 _DAYS = 100
 # Of the node that never rests.
@@ -83,7 +83,7 @@ async def _filled(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
             readings[name] = Reading(p99)
             worst = max(worst, p50)
         readings["worst_p50"] = Reading(worst)
-        nothing = WantedPast(targets=("retired",))
+        nothing = HistoryFilter(targets=("retired",))
         _, readings_of_nothing = await _pages(queries, Order.NEWEST, nothing, _times(past, chance, 0.3, 0.7))
         readings["nothing_wanted"] = Reading(readings_of_nothing)
         removed += _DAYS_REMOVED
@@ -109,12 +109,12 @@ async def _fill(ground: Ground, nodes: int) -> _Past:
     return _Past(began, first, last, nodes * _DAYS + _RESTLESS, seconds)
 
 
-_Walk = tuple[Order, WantedPast, Sequence[HistoryKey]]
+_Walk = tuple[Order, HistoryFilter, Sequence[HistoryKey]]
 
 
 def _walks(past: _Past, chance: random.Random, removed: int) -> Mapping[str, _Walk]:
     """The beginning is the newest, where the order is by time."""
-    everything, restless = WantedPast(), WantedPast(resource=("node", str(past.last)))
+    everything, restless = HistoryFilter(), HistoryFilter(resource=("node", str(past.last)))
     gone = (removed + 2) / _DAYS
     parts = {"first": (0.98, 0.99), "middle": (0.5, 0.6), "last": (gone, gone + 0.02)}
     walks: dict[str, _Walk] = {}
@@ -142,7 +142,7 @@ def _versions(past: _Past, chance: random.Random, low: float, high: float) -> Se
 
 
 async def _pages(
-    queries: PostgresQueries, order: Order, wanted: WantedPast, keys: Sequence[HistoryKey]
+    queries: PostgresQueries, order: Order, wanted: HistoryFilter, keys: Sequence[HistoryKey]
 ) -> tuple[float, float]:
     """Milliseconds of a page: of half of them at most, and of 99 in 100."""
     took = []

@@ -1507,7 +1507,7 @@ BEGIN
         won := ARRAY(SELECT r FROM unnest(ids) r WHERE farrier.shard_of(r) = ANY (held));
         RETURN QUERY SELECT r, 'lost', interval '0' FROM unnest(ids) r WHERE r <> ALL (won);
         IF won = '{}' THEN RETURN; END IF;
-        changes := farrier.of_runs(changes, won);
+        changes := farrier.filter_runs(changes, won);
     END IF;
 
     IF changes <> '{}' THEN
@@ -1567,6 +1567,15 @@ BEGIN
     END IF;
     INSERT INTO wakes (kind, resource) VALUES ($1, $2);
 END $$;
+
+-- Returns the part of changes that belongs to these runs. changes is what commit_runs hands to a kind's writer: an object of
+-- arrays, the sections, whose elements name their run.
+CREATE OR REPLACE FUNCTION farrier.filter_runs(changes jsonb, runs bigint[]) RETURNS jsonb
+    LANGUAGE sql STABLE
+    RETURN (SELECT coalesce(jsonb_object_agg(section.key, section.kept), '{}') FROM (
+        SELECT e.key, (SELECT coalesce(jsonb_agg(c), '[]') FROM jsonb_array_elements(e.value) c
+                        WHERE (c ->> 'run')::bigint = ANY (runs)) AS kept
+          FROM jsonb_each(changes) e) section);
 
 -- Returns those of these shards that the controller owns under these epochs, and locks them until the transaction ends: a
 -- controller that takes a shard over skips it meanwhile, so what the transaction writes is visible before the other one loads.
@@ -1663,15 +1672,6 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Returns the part of changes that belongs to these runs. changes is what commit_runs hands to a kind's writer: an object of
--- arrays, the sections, whose elements name their run.
-CREATE OR REPLACE FUNCTION farrier.of_runs(changes jsonb, runs bigint[]) RETURNS jsonb
-    LANGUAGE sql STABLE
-    RETURN (SELECT coalesce(jsonb_object_agg(section.key, section.kept), '{}') FROM (
-        SELECT e.key, (SELECT coalesce(jsonb_agg(c), '[]') FROM jsonb_array_elements(e.value) c
-                        WHERE (c ->> 'run')::bigint = ANY (runs)) AS kept
-          FROM jsonb_each(changes) e) section);
-
 -- Makes the COMMIT of the transaction wait until it is on disk, whatever the setting of the session is. Returns true.
 CREATE OR REPLACE FUNCTION farrier.on_disk() RETURNS boolean
     LANGUAGE sql VOLATILE AS $$
@@ -1709,10 +1709,10 @@ BEGIN
     END IF;
 END $$;
 
--- Returns the part of changes that belongs to all runs but these; see of_runs.
+-- Returns the part of changes that belongs to all runs but these; see filter_runs.
 CREATE OR REPLACE FUNCTION farrier.runs_without(changes jsonb, runs bigint[]) RETURNS jsonb
     LANGUAGE sql STABLE
-    RETURN farrier.of_runs(changes, ARRAY(
+    RETURN farrier.filter_runs(changes, ARRAY(
         SELECT c.run FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (runs)));
 
 -- Settles runs whose commit got no reply: locks each resource, so that the commit has happened before, or increments its version, so
@@ -2433,7 +2433,7 @@ BEGIN
         RETURN QUERY SELECT c.run, CASE WHEN c.run = ANY (fit) THEN interval '1 second' ELSE interval '0' END
                        FROM jsonb_to_recordset(changes -> 'runs') c (run bigint)
                       WHERE c.run <> ALL (fit) OR c.run = ANY (overtaken);
-        changes := farrier.of_runs(changes, ARRAY(SELECT f FROM unnest(fit) f WHERE f <> ALL (overtaken)));
+        changes := farrier.filter_runs(changes, ARRAY(SELECT f FROM unnest(fit) f WHERE f <> ALL (overtaken)));
     END IF;
 
     -- A commit that writes anything increments the version, so that a commit whose reply was lost can be settled. Few runs write
@@ -3192,6 +3192,32 @@ END $$;
 -- Functions: maas
 -- =====================================================================================================================
 
+-- Returns the nodes that these readings affect: nodes whose reading differs from the stored one in a field that handlers decide
+-- on (telling), nodes whose workflow can see a first reading since its stage began or since the region is another one, and nodes
+-- whose machine the reading confirms to be in its state (confirmed_after).
+CREATE OR REPLACE FUNCTION farrier.affected_nodes(readings jsonb) RETURNS bigint[]
+    LANGUAGE plpgsql
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+    AS $$
+DECLARE
+    told bigint[];
+    enough interval := farrier.confirmed_after();
+BEGIN
+    SELECT coalesce(array_agg(c.node), '{}') INTO told
+      FROM jsonb_to_recordset(readings) c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb)
+      JOIN farrier.node_observations o ON o.node_id = c.node AND o.source = 'maas' AND o.system_id = c.system_id
+      -- One row or none: by the key of the node, and by that of its workflow.
+     CROSS JOIN LATERAL (SELECT (SELECT v.began_at FROM farrier.maas_motion v WHERE v.node_id = c.node) AS began_at OFFSET 0) m
+      LEFT JOIN farrier.maas_regions r ON r.site = o.site
+     WHERE o.state IS DISTINCT FROM c.state
+        OR farrier.significant_fields(o.detail) <> farrier.significant_fields(c.detail)
+        OR (m.began_at IS NOT NULL AND ((o.read_at < m.began_at AND c.read_at >= m.began_at)
+                                        OR o.read_at < r.since
+                                        OR o.detail -> 'last_sync' IS DISTINCT FROM c.detail -> 'last_sync'))
+        OR (o.read_at - o.since < enough AND c.read_at - o.since >= enough);
+    RETURN told;
+END $$;
+
 -- Records the first state of a new region in history. AFTER INSERT trigger on maas_regions.
 CREATE OR REPLACE FUNCTION farrier.begin_region() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -3256,32 +3282,6 @@ CREATE OR REPLACE FUNCTION farrier.maas_observation(node_id bigint, system_id te
              WHERE o.node_id = $1 AND o.source = 'maas' AND o.system_id = $2
                AND o.read_at >= coalesce(r.since, '-infinity'));
 
--- Returns the nodes that these readings affect: nodes whose reading differs from the stored one in a field that handlers decide
--- on (telling), nodes whose workflow can see a first reading since its stage began or since the region is another one, and nodes
--- whose machine the reading confirms to be in its state (confirmed_after).
-CREATE OR REPLACE FUNCTION farrier.nodes_told(readings jsonb) RETURNS bigint[]
-    LANGUAGE plpgsql
-    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-    AS $$
-DECLARE
-    told bigint[];
-    enough interval := farrier.confirmed_after();
-BEGIN
-    SELECT coalesce(array_agg(c.node), '{}') INTO told
-      FROM jsonb_to_recordset(readings) c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb)
-      JOIN farrier.node_observations o ON o.node_id = c.node AND o.source = 'maas' AND o.system_id = c.system_id
-      -- One row or none: by the key of the node, and by that of its workflow.
-     CROSS JOIN LATERAL (SELECT (SELECT v.began_at FROM farrier.maas_motion v WHERE v.node_id = c.node) AS began_at OFFSET 0) m
-      LEFT JOIN farrier.maas_regions r ON r.site = o.site
-     WHERE o.state IS DISTINCT FROM c.state
-        OR farrier.telling(o.detail) <> farrier.telling(c.detail)
-        OR (m.began_at IS NOT NULL AND ((o.read_at < m.began_at AND c.read_at >= m.began_at)
-                                        OR o.read_at < r.since
-                                        OR o.detail -> 'last_sync' IS DISTINCT FROM c.detail -> 'last_sync'))
-        OR (o.read_at - o.since < enough AND c.read_at - o.since >= enough);
-    RETURN told;
-END $$;
-
 -- Raises FR400 for a maas_id that is no system id of MAAS: no region has such a machine, and each reading of it would cost a
 -- request. Trigger function.
 CREATE OR REPLACE FUNCTION farrier.refuse_machine_id() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -3335,7 +3335,7 @@ BEGIN
 END $$;
 
 -- Returns the fields of an observation that a node's handler decides on.
-CREATE OR REPLACE FUNCTION farrier.telling(detail jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION farrier.significant_fields(detail jsonb) RETURNS jsonb
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN detail - '{last_sync,netboot,status_name,status_message,error_description,osystem,distro_series,commissioning_status_name,testing_status_name}'::text[];
 
@@ -3371,7 +3371,7 @@ DECLARE
 BEGIN
     IF cardinality(fit) < jsonb_array_length(changes -> 'runs') THEN
         RETURN QUERY SELECT c.run, interval '0' FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (fit);
-        changes := farrier.of_runs(changes, fit);
+        changes := farrier.filter_runs(changes, fit);
     END IF;
     UPDATE farrier.maas_regions r SET version = r.version + 1
       FROM jsonb_to_recordset(changes -> 'runs') c (run bigint, writes boolean)
@@ -3389,7 +3389,7 @@ BEGIN
          WHERE r.id = c.id;
     END IF;
     IF changes ? 'readings' THEN
-        PERFORM farrier.wake_nodes(farrier.nodes_told(changes -> 'readings'));
+        PERFORM farrier.wake_nodes(farrier.affected_nodes(changes -> 'readings'));
     END IF;
     IF changes ? 'unknown' THEN
         UPDATE farrier.node_observations o SET stale_since = c.at
@@ -3986,7 +3986,7 @@ BEGIN
                          ORDER BY r.id FOR NO KEY UPDATE OF r) l', relation) INTO fit USING changes -> 'runs';
     IF cardinality(fit) < jsonb_array_length(changes -> 'runs') THEN
         RETURN QUERY SELECT c.run, interval '0' FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (fit);
-        changes := farrier.of_runs(changes, fit);
+        changes := farrier.filter_runs(changes, fit);
     END IF;
     EXECUTE format('UPDATE %s r SET version = r.version + 1 FROM jsonb_to_recordset($1) c (run bigint, writes boolean)
                      WHERE r.id = c.run AND c.writes', relation) USING changes -> 'runs';
@@ -4695,7 +4695,7 @@ BEGIN
         RETURN QUERY SELECT o, interval '0' FROM unnest(other) o;
         mine := ARRAY(SELECT c.run FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (held || other));
         IF mine = '{}' THEN RETURN; END IF;
-        changes := farrier.of_runs(changes, mine);
+        changes := farrier.filter_runs(changes, mine);
     END IF;
     RETURN QUERY SELECT w.run, w.due_in FROM farrier.write_resources(changes) w;
 END $$;
@@ -5188,7 +5188,7 @@ BEGIN
             BEGIN
                 PERFORM farrier.lock_networks(wish.run, wish.segments, wish.partitions);
                 ours := false;
-                SELECT w.due_in INTO late FROM farrier.write_nodes(farrier.of_runs(changes, ARRAY[wish.run])) w;
+                SELECT w.due_in INTO late FROM farrier.write_nodes(farrier.filter_runs(changes, ARRAY[wish.run])) w;
                 ours := true;
                 IF late IS NULL THEN
                     PERFORM farrier.use_networks(wish.run, wish.segments, wish.partitions);

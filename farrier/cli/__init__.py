@@ -29,7 +29,7 @@ COMMANDS = {
     "intent": "Ask for something to be done with a node.",
     "kind": "Kinds of resources: install or remove one, list all.",
     "segment": "Network segments: make, list, look into, end.",
-    "ibp": "InfiniBand partitions: make, list, look into, end.",
+    "partition": "InfiniBand partitions: make, list, look into, end.",
     "resource": "Resources of any kind that is not a node: list, look into, ask for something.",
     "task": "The tasks of nodes' agents.",
     "enqueue": "Make the handler of a resource run as soon as possible.",

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import msgspec
 import typer
 
-from farrier.model import duration, past
+from farrier.model import duration, history
 from farrier.model.params import Field
 
 _BOOLEANS = {"true": True, "false": False}
@@ -78,14 +78,14 @@ def patience(text: str) -> timedelta:
 def age_or_moment(text: str) -> timedelta | datetime:
     """How long ago, or when; a time without a zone is UTC."""
     try:
-        return past.parse_bound(text)
+        return history.parse_bound(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 
 
-def key(text: str) -> past.HistoryKey:
+def key(text: str) -> history.HistoryKey:
     """From where to go on in history."""
     try:
-        return past.parse_key(text)
+        return history.parse_key(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None

@@ -11,10 +11,10 @@ from typing import Annotated
 import msgspec
 import typer
 
-from farrier.cli import arguments, past
+from farrier.cli import arguments, history_options
 from farrier.cli.connection import Session, with_database
 from farrier.model import duration, maas_region
-from farrier.model.past import Order, WantedPast
+from farrier.model.history import HistoryFilter, Order
 
 # A change has the time of its statement and is seen from its COMMIT on. Nobody but a client that registers nodes and
 # then leaves its transaction open takes as long as this.
@@ -36,32 +36,32 @@ _After = Annotated[str | None, typer.Option(metavar="KEY", help="Go on behind th
 
 @history.command("list")
 @with_database
-@past.narrowed
+@history_options.narrowed
 async def list_(  # noqa: PLR0913 - one parameter is one option
     session: Session,
-    wanted: WantedPast,
+    wanted: HistoryFilter,
     node: _Node = None,
     region: _Region = None,
     kind: _Kind = None,
     limit: Annotated[int, typer.Option(min=1, help="How many.")] = 50,
     after: _After = None,
-    as_json: past.AsJsonLines = False,
+    as_json: history_options.AsJsonLines = False,
 ) -> None:
     """List changes of all resources, the newest first."""
     wanted = _of(wanted, node, region, kind)
     key = None if after is None else arguments.key(after)
-    pages = past.walk(session, wanted, Order.NEWEST, after=key, most=limit)
-    following = await past.show_pages(pages, as_json=as_json)
+    pages = history_options.walk(session, wanted, Order.NEWEST, after=key, most=limit)
+    following = await history_options.show_pages(pages, as_json=as_json)
     if following is not None:
         typer.echo(f"older ones: --after {following.text}", err=True)
 
 
 @history.command("export")
 @with_database
-@past.narrowed
+@history_options.narrowed
 async def export(
     session: Session,
-    wanted: WantedPast,
+    wanted: HistoryFilter,
     node: _Node = None,
     region: _Region = None,
     kind: _Kind = None,
@@ -77,8 +77,8 @@ async def export(
         wanted = msgspec.structs.replace(wanted, until=_SETTLED)
     key = None if after is None else arguments.key(after)
     told = 0
-    async for page in past.walk(session, wanted, Order.OLDEST, after=key):
-        past.show(page.changes, as_json=True)
+    async for page in history_options.walk(session, wanted, Order.OLDEST, after=key):
+        history_options.show(page.changes, as_json=True)
         told += len(page.changes)
         key = page.changes[-1].key if page.changes else key
     typer.echo(f"{told} changes" + ("" if key is None else f"; later ones: --after {key.text}"), err=True)
@@ -108,7 +108,7 @@ async def prune(
     typer.echo(f"{deleted} changes {what}; {looked - deleted} as old stay: the newest of a layer each")
 
 
-def _of(wanted: WantedPast, node: str | None, region: str | None, kinds: list[str] | None) -> WantedPast:
+def _of(wanted: HistoryFilter, node: str | None, region: str | None, kinds: list[str] | None) -> HistoryFilter:
     if node is not None and region is not None:
         raise typer.BadParameter("give --node or --region, not both")
     of_region = None if region is None else (maas_region.KIND, region)

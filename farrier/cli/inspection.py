@@ -11,11 +11,11 @@ import typer
 from farrier.cli import output
 from farrier.cli.connection import Session, with_database
 from farrier.cli.output import Cell
-from farrier.model import clocks, duration, symptoms
+from farrier.model import clocks, diagnosis, duration
 from farrier.model.clocks import Clock
+from farrier.model.diagnosis import Patience
 from farrier.model.health import Alert
 from farrier.model.management import Management
-from farrier.model.symptoms import Patience
 from farrier.model.views import MaasView, NodeDetail, RequestView, WorkflowView
 from farrier.model.why import Why, explain
 
@@ -66,7 +66,7 @@ def _facts(node: NodeDetail, now: datetime, patience: Patience) -> Iterable[tupl
     yield "labels", ", ".join(f"{key}={value}" for key, value in node.labels.items())
     yield "MAAS id", node.maas_id
     yield "in MAAS", _in_maas(node.maas, now) if node.maas is not None else None
-    yield "not expected", symptoms.not_as_expected(node, now, patience)
+    yield "not expected", diagnosis.not_as_expected(node, now, patience)
     yield from _networks(node)
     yield "BMC", node.bmc_address
     yield "credential", node.bmc_credential

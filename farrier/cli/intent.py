@@ -7,7 +7,7 @@ from typing import Annotated
 import anyio
 import typer
 
-from farrier.cli import arguments, asking, output
+from farrier.cli import arguments, intent_answers, output
 from farrier.cli.connection import Session, with_database
 from farrier.model import actions
 from farrier.model.actions import Action
@@ -41,17 +41,17 @@ async def intent(  # noqa: PLR0913 - one parameter is one option
         action=action,
         params=_values(action, arguments.pairs(params or ())),
         key=key,
-        requested_by=requested_by or asking.this_user(),
+        requested_by=requested_by or intent_answers.this_user(),
         api_version=api_version,
     )
     patience = arguments.patience(timeout)
     id_ = await session.requests.ask(request)
     if not wait and until is None:
-        asking.tell_pending(id_, f"{action} of {node}", as_json=as_json)
+        intent_answers.tell_pending(id_, f"{action} of {node}", as_json=as_json)
         return
     started = anyio.current_time()
     found = await session.requests.answer(id_, patience)
-    answer = asking.judged(id_, found, timeout, see="node: see farrier node why", as_json=as_json)
+    answer = intent_answers.judged(id_, found, timeout, see="node: see farrier node why", as_json=as_json)
     if until is not None:
         left = patience.total_seconds() - (anyio.current_time() - started)
         name = await _until(session, answer.node, until, left, timeout)
@@ -74,6 +74,8 @@ async def _until(session: Session, node: int, status: NodeStatus, seconds: float
             if found == status:
                 return page.rows[0].name
             if found == NodeStatus.DELETED:
-                raise asking.late(f"{page.rows[0].name} is deleted, and will never be {status}")
+                raise intent_answers.late(f"{page.rows[0].name} is deleted, and will never be {status}")
             await anyio.sleep(_LOOK_EVERY_SECONDS)
-    raise asking.late(f"the node is {found or 'unknown'} and not {status} after {timeout}; farrier node why says why")
+    raise intent_answers.late(
+        f"the node is {found or 'unknown'} and not {status} after {timeout}; farrier node why says why"
+    )

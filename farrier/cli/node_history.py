@@ -10,20 +10,20 @@ from typing import Annotated
 import msgspec
 import typer
 
-from farrier.cli import past
+from farrier.cli import history_options
 from farrier.cli.connection import Session, with_database
-from farrier.model.past import Order, Past, WantedPast
+from farrier.model.history import HistoryEntry, HistoryFilter, Order
 
 
 @with_database
-@past.narrowed
+@history_options.narrowed
 async def history(
     session: Session,
-    wanted: WantedPast,
+    wanted: HistoryFilter,
     node: Annotated[str | None, typer.Argument(help="Name or id. None, with --all: every node.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All of it, not the newest alone.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="How many of the newest changes.")] = 50,
-    as_json: past.AsJsonLines = False,
+    as_json: history_options.AsJsonLines = False,
 ) -> None:
     """Show the changes of a node, oldest first; with --all and no node, of every node."""
     if node is None and not everything:
@@ -31,9 +31,9 @@ async def history(
     wanted = msgspec.structs.replace(wanted, resource=None if node is None else ("node", node))
     if everything:
         order = Order.NODES if node is None else Order.OLDEST
-        await past.show_pages(past.walk(session, wanted, order), as_json=as_json)
+        await history_options.show_pages(history_options.walk(session, wanted, order), as_json=as_json)
         return
-    newest: list[Past] = []
-    async for page in past.walk(session, wanted, Order.NEWEST, most=limit):
+    newest: list[HistoryEntry] = []
+    async for page in history_options.walk(session, wanted, Order.NEWEST, most=limit):
         newest += page.changes
-    past.show(newest[::-1], as_json=as_json)
+    history_options.show(newest[::-1], as_json=as_json)

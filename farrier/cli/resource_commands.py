@@ -16,12 +16,12 @@ import anyio
 import msgspec
 import typer
 
-from farrier.cli import arguments, asking, output, past, resource_view
+from farrier.cli import arguments, history_options, intent_answers, output, resource_view
 from farrier.cli.connection import Session
+from farrier.model.history import HistoryEntry, HistoryFilter, Order
 from farrier.model.kinds import CREATE, is_in
 from farrier.model.maas_region import KIND as REGION
 from farrier.model.params import Field
-from farrier.model.past import Order, Past, WantedPast
 from farrier.model.requests import ResourceRequest
 from farrier.model.resource_views import ResourceView, WantedResources
 from farrier.model.resource_why import explain
@@ -169,25 +169,25 @@ async def why(session: Session, kind: KindArgument, name: NameArgument, as_json:
         output.facts(resource_view.in_words(explained, page.now))
 
 
-@past.narrowed
+@history_options.narrowed
 async def history(  # noqa: PLR0913 - one parameter is one option
     session: Session,
-    wanted: WantedPast,
+    wanted: HistoryFilter,
     kind: KindArgument,
     name: NameArgument,
     everything: Annotated[bool, typer.Option("--all", help="All of it, not the newest alone.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="How many of the newest changes.")] = 50,
-    as_json: past.AsJsonLines = False,
+    as_json: history_options.AsJsonLines = False,
 ) -> None:
     """Show the changes of a resource, oldest first."""
     wanted = msgspec.structs.replace(wanted, resource=(kind, name))
     if everything:
-        await past.show_pages(past.walk(session, wanted, Order.OLDEST), as_json=as_json)
+        await history_options.show_pages(history_options.walk(session, wanted, Order.OLDEST), as_json=as_json)
         return
-    newest: list[Past] = []
-    async for page in past.walk(session, wanted, Order.NEWEST, most=limit):
+    newest: list[HistoryEntry] = []
+    async for page in history_options.walk(session, wanted, Order.NEWEST, most=limit):
         newest += page.changes
-    past.show(newest[::-1], as_json=as_json)
+    history_options.show(newest[::-1], as_json=as_json)
 
 
 async def intent(  # noqa: PLR0913 - one parameter is one option
@@ -213,7 +213,7 @@ async def intent(  # noqa: PLR0913 - one parameter is one option
         action=action,
         params=arguments.typed(await _fields(session, kind, action), given) if given else {},
         key=key,
-        requested_by=requested_by or asking.this_user(),
+        requested_by=requested_by or intent_answers.this_user(),
     )
     await ask(session, Asking(request=request, wait=wait, until=until, timeout=timeout, as_json=as_json))
 
@@ -232,12 +232,14 @@ async def ask(session: Session, asked: Asking) -> None:
     intent = await session.requests.ask_resource(request)
     answered = request.action == CREATE  # by the database, at once
     if not (asked.wait or answered) and asked.until is None:
-        asking.tell_pending(intent, f"{request.action} of {request.kind} {request.resource}", as_json=asked.as_json)
+        intent_answers.tell_pending(
+            intent, f"{request.action} of {request.kind} {request.resource}", as_json=asked.as_json
+        )
         return
     started = anyio.current_time()
     see = f"{output.words(request.kind)}: see farrier resource why"
     found = await session.requests.answer_resource(intent, patience)
-    answer = asking.judged(intent, found, timeout, see=see, as_json=asked.as_json)
+    answer = intent_answers.judged(intent, found, timeout, see=see, as_json=asked.as_json)
     if asked.until is not None:
         left = patience.total_seconds() - (anyio.current_time() - started)
         name = await _until(session, request.kind, answer.resource, asked, left)
@@ -256,8 +258,8 @@ async def _until(session: Session, kind: str, id_: int, asked: Asking, seconds: 
             if is_in(found, asked.until or ""):
                 return resource.name
             if resource.ended_at is not None:
-                raise asking.late(f"{resource.name} has ended, is {found}, and will never be {asked.until}")
+                raise intent_answers.late(f"{resource.name} has ended, is {found}, and will never be {asked.until}")
             await anyio.sleep(_LOOK_EVERY_SECONDS)
-    raise asking.late(
+    raise intent_answers.late(
         f"it is {found or 'unknown'} and not {asked.until} after {asked.timeout}; farrier resource why says why"
     )

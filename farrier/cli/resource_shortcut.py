@@ -1,4 +1,4 @@
-"""The commands of one kind that comes with farrier, made from its spec: `farrier segment`, `farrier ibp`.
+"""The commands of one kind that comes with farrier, made from its spec: `farrier segment`, `farrier partition`.
 
 Those that look are `resource_commands` with the kind given; each action is a command whose options are its parameters,
 `create` under the name `add`. A kind has no command line of its own but what is said of it in its spec.
@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from farrier.cli import arguments, asking, output
+from farrier.cli import arguments, intent_answers, output
 from farrier.cli import resource_commands as commands
 from farrier.cli.connection import Session, with_database
 from farrier.cli.resource_commands import Asking
@@ -65,7 +65,7 @@ def _asks(spec: KindSpec, action: str, takes: type[params.Params], text: str) ->
             action=action,
             params=_params(fields, given),
             key=key,
-            requested_by=requested_by or asking.this_user(),
+            requested_by=requested_by or intent_answers.this_user(),
         )
         await commands.ask(session, Asking(request=request, wait=wait, until=until, timeout=timeout, as_json=as_json))
 

@@ -12,7 +12,7 @@ import typer
 from typing_extensions import override
 
 from farrier import wiring
-from farrier.cli import arguments, asking, output
+from farrier.cli import arguments, intent_answers, output
 from farrier.cli.connection import with_settings
 from farrier.cli.output import Cell
 from farrier.clock import MonotonicClock
@@ -165,7 +165,7 @@ def lift_brake(
 
 async def _lift_brake(settings: Config, name: str, reason: str, lasts: timedelta) -> None:
     async with client(settings.database) as reached:
-        await reached.requests.lift_brake(name, reason=reason, lasts=lasts, requested_by=asking.this_user())
+        await reached.requests.lift_brake(name, reason=reason, lasts=lasts, requested_by=intent_answers.this_user())
 
 
 async def _forget(settings: Config, name: str) -> None:

@@ -19,9 +19,9 @@ from farrier.config.groups import (
     SitesConfig,
     VaultConfig,
 )
+from farrier.config.observability import HttpConfig, LogConfig, MetricsConfig
 from farrier.config.reading import load
 from farrier.config.segments import SegmentsConfig
-from farrier.config.telling import HttpConfig, LogConfig, MetricsConfig
 
 __all__ = [
     "BmcConfig",

@@ -19,12 +19,12 @@ from typing_extensions import override
 
 from farrier.config.credentials import CredentialsConfig
 from farrier.config.database import DatabaseConfig
+from farrier.config.observability import HttpConfig, LogConfig, MetricsConfig
 from farrier.config.segments import SegmentsConfig
-from farrier.config.telling import HttpConfig, LogConfig, MetricsConfig
 from farrier.model.bmc import BmcAuth
 from farrier.model.credential import is_plain_path
+from farrier.model.diagnosis import Patience
 from farrier.model.limits import Limits
-from farrier.model.symptoms import Patience
 
 
 def _seconds(value: float) -> timedelta:

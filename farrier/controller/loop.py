@@ -22,13 +22,13 @@ import structlog
 from anyio.abc import TaskGroup
 
 from farrier.controller.agenda import Agenda, Entry, Phase
-from farrier.controller.attempt import Attempt, Run
 from farrier.controller.host import Host, asked
+from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.controller.publish import Publisher
 from farrier.controller.rest import rests, rests_as_before
+from farrier.controller.runner import Run, Runner
 from farrier.controller.signal import Bell
 from farrier.controller.steps import Planned, Steps
-from farrier.controller.verdict import Assessor
 from farrier.errors import UndecodableState
 from farrier.model.outcome import Wait
 from farrier.model.runs import Due, Loaded, Result, Turn, Verdict
@@ -78,11 +78,11 @@ class Loop(Generic[R, S, W, V]):
         self._period = config.period.total_seconds()
         self._shortest, self._spread = self._period * (1 - config.jitter), 2 * self._period * config.jitter
         self._publisher: Publisher[R, S] = Publisher(kind, sink=host.sink)
-        self._attempt: Attempt[R, S, W, V] = Attempt(
-            kind, handler, Assessor(kind, config), services=services, max_handling_time=config.max_handling_time
+        self._runner: Runner[R, S, W, V] = Runner(
+            kind, handler, OutcomeValidator(kind, config), services=services, max_handling_time=config.max_handling_time
         )
         self._steps: Steps[R, S, W, V] = Steps(
-            io, self.agenda, self._attempt, host, kind=kind.name, commit=self._step_ended
+            io, self.agenda, self._runner, host, kind=kind.name, commit=self._step_ended
         )
         self._unknown: list[tuple[Entry[R], Run[R, S, W]]] = []  # whose commit may have happened
         self._to_load, self._to_commit = Bell(), Bell()
@@ -207,14 +207,14 @@ class Loop(Generic[R, S, W, V]):
         if not due:
             return
         now, at = self._clock.monotonic(), self._now()
-        remembered, put_off, clock = self._attempt.remembered, self.agenda.rests, time.perf_counter
+        remembered, put_off, clock = self._runner.remembered, self.agenda.rests, time.perf_counter
         done: list[float] = []
         waited: list[float] = []
         began = clock()
         for entry in due:
             decision = remembered(entry.snapshot, at)  # type: ignore[arg-type]
             if rests_as_before(decision, entry.outcome):
-                put_off(entry, now + self._delay(decision.look_again), outcome=decision)  # type: ignore[union-attr]
+                put_off(entry, now + self._delay(decision.requeue_after), outcome=decision)  # type: ignore[union-attr]
                 ended = clock()
                 (waited if type(decision) is Wait else done).append(ended - began)
                 began = ended
@@ -267,7 +267,7 @@ class Loop(Generic[R, S, W, V]):
         entry.key, entry.error = loaded.keys.get(entry.id), loaded.unreadable.get(entry.id)
         snapshot = loaded.resources.get(entry.id)
         if snapshot is not None and entry.confirmed is not None:
-            stored, snapshot = snapshot, self._attempt.confirmed(snapshot, entry.confirmed, loaded.now)
+            stored, snapshot = snapshot, self._runner.confirmed(snapshot, entry.confirmed, loaded.now)
             entry.confirmed = None if snapshot is stored else snapshot
         if snapshot is not None or entry.error is not None:
             return self.agenda.loaded(entry, snapshot, wakes, now=now)
@@ -292,9 +292,9 @@ class Loop(Generic[R, S, W, V]):
         )
         if entry.snapshot is None:
             error = entry.error or UndecodableState(self.kind, "no snapshot")
-            self._hand_over(entry, self._attempt.missing(turn, error))
+            self._hand_over(entry, self._runner.missing(turn, error))
             return
-        decision = self._attempt.decide(turn, entry.snapshot, self._now())
+        decision = self._runner.decide(turn, entry.snapshot, self._now())
         if isinstance(decision, Run):
             self._hand_over(entry, decision)
         elif self._host.ownership.is_closing((self.kind, entry.shard)):
@@ -438,12 +438,12 @@ class Loop(Generic[R, S, W, V]):
         at, now = self._time
         return now + timedelta(0, self._clock.monotonic() - at)
 
-    def _delay(self, look_again: timedelta | None) -> float:
+    def _delay(self, requeue_after: timedelta | None) -> float:
         """The period with its jitter, or less when the handler wants to look sooner."""
         delay = self._shortest + self._spread * random.random()
-        if look_again is None:
+        if requeue_after is None:
             return delay
-        seconds = look_again.total_seconds()
+        seconds = requeue_after.total_seconds()
         return min(delay, seconds)
 
 

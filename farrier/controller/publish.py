@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
-from farrier.controller.attempt import Run
+from farrier.controller.runner import Run
 from farrier.model.runs import Move, Result, Verdict
 from farrier.protocols import Kind, MetricsSink
 
@@ -115,7 +115,7 @@ class Publisher(Generic[R, S]):
 
     def _name_of(self, run: Run[R, S, Any]) -> str | None:
         """What a resource is called that could be read."""
-        return None if run.resource is None else self._kind.called(run.resource)
+        return None if run.resource is None else self._kind.display_name(run.resource)
 
 
 def _seconds_in_source(move: Move, result: Result) -> float | None:

@@ -15,7 +15,7 @@ def rests(decision: object) -> TypeGuard[DoNothing[Any] | Wait[Any]]:
     kind = type(decision)
     if kind is not DoNothing and (kind is not Wait or not decision.rests):  # type: ignore[attr-defined]
         return False
-    again: timedelta | None = decision.look_again  # type: ignore[attr-defined]
+    again: timedelta | None = decision.requeue_after  # type: ignore[attr-defined]
     return not decision.writes and not decision.samples and (again is None or again > _AT_ONCE)  # type: ignore[attr-defined]
 
 

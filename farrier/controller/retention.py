@@ -12,7 +12,7 @@ import anyio
 import structlog
 
 from farrier.errors import DatabaseUnreachable, FarrierError, RefusedByModel
-from farrier.model.past import Retained
+from farrier.model.history import Retained
 from farrier.protocols import Retention
 
 _log = structlog.stdlib.get_logger(__name__)

@@ -19,9 +19,9 @@ import structlog
 from anyio.abc import TaskGroup
 
 from farrier.controller.agenda import Agenda, Entry, Phase
-from farrier.controller.attempt import Acting, Attempt, Run
 from farrier.controller.backlog import SOONEST, Backlog
 from farrier.controller.host import Host, asked
+from farrier.controller.runner import Acting, Run, Runner
 from farrier.controller.signal import Wakeup
 from farrier.errors import LeaseLost
 from farrier.model.controllers import SHARDS
@@ -63,7 +63,7 @@ class Steps(Generic[R, S, W, V]):
         self,
         io: StateIO[R, S, W],
         agenda: Agenda[R],
-        attempt: Attempt[R, S, W, V],
+        runner: Runner[R, S, W, V],
         host: Host,
         *,
         kind: str,
@@ -72,7 +72,7 @@ class Steps(Generic[R, S, W, V]):
         self._kind = kind
         self._io = io
         self._agenda = agenda
-        self._attempt = attempt
+        self._runner = runner
         self._host = host
         self._commit = commit
         self._acting: dict[int, Acting] = {}  # those included that are still to begin
@@ -230,13 +230,13 @@ class Steps(Generic[R, S, W, V]):
 
     async def _run(self, plan: Planned[R, S, W, V]) -> None:
         entry, step = plan.entry, plan.step
-        acting, name = self._acting[entry.id], self._attempt.name_of(plan.resource)
+        acting, name = self._acting[entry.id], self._runner.name_of(plan.resource)
         if not acting.may_begin():  # since it was planned: nothing is to be accounted for
             self._not_begun(plan)
             return
         try:
             with structlog.contextvars.bound_contextvars(kind=self._kind, id=entry.id, name=name):
-                run = await self._attempt.act(plan.turn, plan.resource, step, acting)
+                run = await self._runner.act(plan.turn, plan.resource, step, acting)
         except LeaseLost as lost:
             self._host.sink.step_cut(self._kind)
             _log.warning("step.cut", kind=self._kind, id=entry.id, name=name, step=step.name, error=str(lost))

@@ -20,8 +20,8 @@ from farrier.model import clocks
 from farrier.model.census import Census, Rules
 from farrier.model.clocks import Overdue, OverduePage
 from farrier.model.controller_views import Ownership
+from farrier.model.history import Bound, HistoryEntry, HistoryFilter, HistoryKey, HistoryPage, Order
 from farrier.model.limits import STATES, Limits
-from farrier.model.past import Bound, HistoryKey, Order, Past, PastPage, WantedPast
 from farrier.model.views import (
     Figures,
     NodeDetail,
@@ -91,12 +91,12 @@ class PostgresQueries:
 
     async def history(
         self,
-        wanted: WantedPast,
+        wanted: HistoryFilter,
         *,
         order: Order = Order.NEWEST,
         after: HistoryKey | None = None,
         limit: int = 1000,
-    ) -> PastPage:
+    ) -> HistoryPage:
         most = max(limit, _LOOKED) if wanted.is_narrow(order) else limit
         async with refusals.borrowed(self._pool) as conn:
             kind, id_ = await _resource(conn, wanted)
@@ -119,8 +119,8 @@ class PostgresQueries:
             )
         (walked,) = found
         if len(walked.changes) == limit:
-            return PastPage(walked.changes, walked.changes[-1].key)
-        return PastPage(walked.changes, walked.last if walked.looked == most else None)
+            return HistoryPage(walked.changes, walked.changes[-1].key)
+        return HistoryPage(walked.changes, walked.last if walked.looked == most else None)
 
     async def tasks(self, node: str | None, statuses: Sequence[str] = (), *, limit: int = 1000) -> Page[TaskView]:
         async with refusals.borrowed(self._pool) as conn:
@@ -152,12 +152,12 @@ class PostgresQueries:
 class _Walked(msgspec.Struct, frozen=True):
     """What a page of history found, how many changes it looked at, and which was the last of those."""
 
-    changes: tuple[Past, ...]
+    changes: tuple[HistoryEntry, ...]
     looked: int
     last: HistoryKey | None
 
 
-async def _resource(conn: Connection, wanted: WantedPast) -> tuple[str | None, int | None]:
+async def _resource(conn: Connection, wanted: HistoryFilter) -> tuple[str | None, int | None]:
     """Kind and id of the one resource that is asked for, if it is one."""
     if wanted.resource is None:
         return None, None
@@ -169,7 +169,7 @@ def _bound(bound: Bound | None) -> tuple[datetime | None, timedelta | None]:
     return (None, bound) if isinstance(bound, timedelta) else (bound, None)
 
 
-def _narrowed(wanted: WantedPast) -> tuple[Any, ...]:
+def _narrowed(wanted: HistoryFilter) -> tuple[Any, ...]:
     lists = (wanted.layers, wanted.sources, wanted.targets, wanted.causes)
     return *map(list, lists), wanted.reason, wanted.at_least, list(wanted.requested_by)
 

@@ -14,7 +14,7 @@ import msgspec
 
 from farrier.io import refusals, statements
 from farrier.io.pool import Pool
-from farrier.model.past import HistoryKey, Pruned, Retained
+from farrier.model.history import HistoryKey, Pruned, Retained
 
 _RETAIN = statements.load("history/retain")
 _PRUNE = statements.load("history/prune")

@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 import msgspec
 
 from farrier.errors import RefusedByModel
-from farrier.model import params, situation
+from farrier.model import params, workflow_condition
 from farrier.model.management import TRANSIENT, Management
-from farrier.model.situation import LiveWorkflow, Situation
 from farrier.model.status import NodeStatus as N
+from farrier.model.workflow_condition import LiveWorkflow, Situation
 
 API_MIN = 1
 API_MAX = 2
@@ -72,7 +72,7 @@ class ActionSpec(msgspec.Struct, frozen=True, kw_only=True):
     params: type[params.Params] = params.NoParams
     statuses: frozenset[N] = UNDELETED
     managements: frozenset[Management] = frozenset(Management)
-    situation: Situation = situation.ANY
+    situation: Situation = workflow_condition.ANY
     regardless_in: frozenset[N] = frozenset()  # accepted in these statuses whatever the workflow is
     stops: frozenset[Management] = frozenset()  # accepted in these whatever the workflow is: it ends them
     instead: str = ""  # what to ask for where the status forbids it
@@ -112,7 +112,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         since=2,
         statuses=NEVER_ACTIVE,
         managements=frozenset({Management.MANAGEABLE, Management.ADOPT_FAILED}),
-        situation=situation.ADOPTABLE,
+        situation=workflow_condition.ADOPTABLE,
         first="manage it first",
     ),
     Action.SET_POWER: ActionSpec(
@@ -120,7 +120,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         description="switch the machine on or off, or reset it",
         params=params.SetPower,
         managements=frozenset({Management.MANAGEABLE}),
-        situation=situation.POWER_IS_FREE,
+        situation=workflow_condition.POWER_IS_FREE,
         first="manage it first",
     ),
     Action.ONBOARD: ActionSpec(
@@ -128,7 +128,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         description="begin the onboarding in this mode",
         params=params.Onboard,
         statuses=NEVER_ACTIVE | {N.RETIRED},
-        situation=situation.NOT_BEGUN,
+        situation=workflow_condition.NOT_BEGUN,
     ),
     Action.QUARANTINE: ActionSpec(
         group=Group.LIFECYCLE,
@@ -141,34 +141,34 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         description="lift the quarantine, if health is proven now",
         params=params.MaybeBecause,
         statuses=frozenset({N.QUARANTINED}),
-        situation=situation.IDLE,
+        situation=workflow_condition.IDLE,
     ),
     Action.DRAIN: ActionSpec(
         group=Group.LIFECYCLE,
         description="empty the node and retire it",
         params=params.Drain,
         statuses=IN_SERVICE,
-        situation=situation.RAISABLE,
+        situation=workflow_condition.RAISABLE,
     ),
     Action.REACTIVATE: ActionSpec(
         group=Group.LIFECYCLE,
         description="take a retired node back into service; health decides when it is active",
         statuses=frozenset({N.RETIRED}),
-        situation=situation.IDLE,
+        situation=workflow_condition.IDLE,
     ),
     Action.REMOVE: ActionSpec(
         group=Group.LIFECYCLE,
         description="uninstall a retired node and delete it",
         params=params.Remove,
         statuses=frozenset({N.RETIRED}),
-        situation=situation.RAISABLE,
+        situation=workflow_condition.RAISABLE,
     ),
     Action.DELETE: ActionSpec(
         group=Group.LIFECYCLE,
         description="delete a node that never was active",
         statuses=NEVER_ACTIVE,
         managements=frozenset(Management) - TRANSIENT,
-        situation=situation.NO_DECOMMISSION,
+        situation=workflow_condition.NO_DECOMMISSION,
         instead="decommission or remove",
         interrupts=True,
     ),
@@ -177,42 +177,42 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         description="drain the node, clean it and end as the mode says",
         params=params.Decommission,
         statuses=IN_SERVICE | {N.RETIRED},
-        situation=situation.RAISABLE,
+        situation=workflow_condition.RAISABLE,
     ),
     Action.RETRY_STAGE: ActionSpec(
-        group=Group.OPERATOR, description="run the failed stage again now", situation=situation.FAILED
+        group=Group.OPERATOR, description="run the failed stage again now", situation=workflow_condition.FAILED
     ),
     Action.RESUME: ActionSpec(
         group=Group.OPERATOR,
         description="go on from the last safe stage; a lost task is issued again",
-        situation=situation.FAILED,
+        situation=workflow_condition.FAILED,
         regardless_in=frozenset({N.DRAINING, N.REMOVING}),
     ),
     Action.RERUN: ActionSpec(
         group=Group.OPERATOR,
         description="go through the stages from the top, taking over what is done already",
-        situation=situation.FAILED,
+        situation=workflow_condition.FAILED,
     ),
     Action.RESTART_CLEAN: ActionSpec(
-        group=Group.OPERATOR, description="undo what was done, then start again", situation=situation.BEGUN
+        group=Group.OPERATOR, description="undo what was done, then start again", situation=workflow_condition.BEGUN
     ),
     Action.CANCEL: ActionSpec(
         group=Group.OPERATOR,
         description="stop the workflow and undo what can be undone; without one, stop verifying",
-        situation=situation.UNDER_WAY,
+        situation=workflow_condition.UNDER_WAY,
         stops=TRANSIENT,
         interrupts=True,
     ),
     Action.ADOPT_OBSERVED_STATE: ActionSpec(
         group=Group.OPERATOR,
         description="accept what was observed upstream and finish from there",
-        situation=situation.BEGUN,
+        situation=workflow_condition.BEGUN,
     ),
     Action.MARK_MANUAL_INTERVENTION_REQUIRED: ActionSpec(
         group=Group.OPERATOR,
         description="freeze the workflow until a person resolves it",
         params=params.MaybeBecause,
-        situation=situation.FREEZABLE,
+        situation=workflow_condition.FREEZABLE,
     ),
     Action.PAUSE: ActionSpec(
         group=Group.CONTROL,
@@ -254,7 +254,7 @@ Answer: TypeAlias = Allowed | Later | Refused
 def check(action: Action, status: N, management: Management, live: LiveWorkflow | None) -> Answer:
     """May a node in these states do what is asked? `live` is its one live workflow, None when it has none."""
     spec = ACTIONS[action]
-    raises = spec.situation is situation.RAISABLE and live is not None and spec.situation.fits(live)
+    raises = spec.situation is workflow_condition.RAISABLE and live is not None and spec.situation.fits(live)
     if status not in (BEING_DECOMMISSIONED if raises else spec.statuses):
         where = _names(N, spec.statuses)
         return Refused(_refusal(action, f"in status {where}; this node is {status}", spec.instead))

@@ -13,16 +13,16 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from farrier.model import actions, duration, failures, sweeps, symptoms
+from farrier.model import actions, diagnosis, duration, failures, sweeps
 from farrier.model.actions import Action, Allowed
 from farrier.model.clocks import Clock
+from farrier.model.diagnosis import Patience
 from farrier.model.edges import Layer
 from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.maas_region import RegionState
 from farrier.model.management import Management
 from farrier.model.outcome import Record
 from farrier.model.status import NodeStatus
-from farrier.model.symptoms import Patience
 from farrier.model.views import NodeDetail
 from farrier.model.workflow import FAILED, OnboardingMode, WorkflowStatus
 
@@ -78,7 +78,7 @@ class Run(sweeps.Run, Protocol):
     def outcome(self) -> Record | None: ...
 
 
-def of_runs(run: Run, now: datetime, period: timedelta) -> Iterator[str]:
+def filter_runs(run: Run, now: datetime, period: timedelta) -> Iterator[str]:
     """What to do about how runs of a resource of any kind go."""
     if sweeps.is_neglected(run, now, period):
         yield "no controller works on it: is `farrier run` up, and does it reach this database? see farrier controllers"
@@ -110,25 +110,25 @@ def of_node(case: Case) -> Advice:
 
 def _all(case: Case) -> Iterator[Advice]:
     node = case.node
-    if symptoms.is_deleted(node):
+    if diagnosis.is_deleted(node):
         return
-    asked = symptoms.unanswered(node)
-    yield from map(Advice, of_runs(node, case.now, case.period))
-    if symptoms.is_held(node):
+    asked = diagnosis.unanswered(node)
+    yield from map(Advice, filter_runs(node, case.now, case.period))
+    if diagnosis.is_held(node):
         yield Advice("unpause it when you are done", Action.UNPAUSE)
-    if symptoms.is_unowned(node):
+    if diagnosis.is_unowned(node):
         forced = ", by force, because this node is agentless" if node.agentless else ""
         yield Advice(f"resume makes the decommission that it lacks{forced}; cancel then stops that", Action.RESUME)
     yield from _of_failure(case)
     yield from _of_quarantine(node)
-    if symptoms.is_about_the_bmc(node):
+    if diagnosis.is_about_the_bmc(node):
         yield from map(Advice, _of_bmc(node))
     yield from map(Advice, _of_wait(case))
     yield from map(Advice, _of_bmc(node))
     if node.workflow is not None and node.workflow.mode is None:
         yield Advice("ask for onboard with a mode: nothing starts by itself")
     yield from map(Advice, _by_state(node))
-    if symptoms.not_as_expected(node, case.now, case.patience) is not None:
+    if diagnosis.not_as_expected(node, case.now, case.patience) is not None:
         yield Advice("find out who changed the machine in MAAS; correct it there, or decommission or remove the node")
     yield from map(Advice, _of_region(case))
     yield from map(Advice, _of_clocks(node, case.late))
@@ -149,7 +149,7 @@ def _of_failure(case: Case) -> Iterator[Advice]:
 
 def _of_quarantine(node: NodeDetail) -> Iterator[Advice]:
     """None while a workflow goes on: that leads out of the quarantine, or to another failure."""
-    if node.status != NodeStatus.QUARANTINED or symptoms.goes_on(node):
+    if node.status != NodeStatus.QUARANTINED or diagnosis.goes_on(node):
         return
     last = node.last_workflow
     if node.workflow is None and node.quarantine_cause in _ENDS_WITH_A_WORKFLOW:
@@ -175,20 +175,20 @@ def _out_of_service(node: NodeDetail) -> str:
 def _of_wait(case: Case) -> Iterator[str]:
     """About what a workflow that goes on waits for."""
     node = case.node
-    if not symptoms.goes_on(node):
+    if not diagnosis.goes_on(node):
         return
     yield from _of_agent(case)
-    if not symptoms.waits_for_a_task(node):
+    if not diagnosis.waits_for_a_task(node):
         yield from _of_region(case)
     yield from _of_clocks(node, [clock for clock in case.late if clock.layer in _WORKFLOWS])
-    if symptoms.waits_for_a_task(node):
+    if diagnosis.waits_for_a_task(node):
         yield f"nothing yet: its agent has a task to do, which farrier task list {node.name} shows"
 
 
 def _of_agent(case: Case) -> Iterator[str]:
     node, heard = case.node, case.node.last_heartbeat_at
-    enrols = symptoms.waits_to_enrol(node)
-    if not (enrols or symptoms.waits_for_a_task(node)):
+    enrols = diagnosis.waits_to_enrol(node)
+    if not (enrols or diagnosis.waits_for_a_task(node)):
         return
     if enrols and node.workflow is not None and node.workflow.mode == OnboardingMode.DEPLOY and not case.late:
         return  # what was installed there starts the agent, and has its time for it
@@ -197,7 +197,7 @@ def _of_agent(case: Case) -> Iterator[str]:
         yield f"start the agent with its bootstrap token, or issue a new one with farrier node bootstrap {node.name}"
     elif heard is None:
         yield f"no agent of it was ever heard: start it; farrier task list {node.name} shows what it has to do"
-    elif symptoms.is_silent(node, case.now, case.patience):
+    elif diagnosis.is_silent(node, case.now, case.patience):
         yield (
             f"its agent is silent since {heard:%Y-%m-%d %H:%M:%S} UTC, {duration.human(case.now - heard)} ago: "
             "look at the node's power, its network and its agent"
@@ -205,8 +205,8 @@ def _of_agent(case: Case) -> Iterator[str]:
 
 
 def _of_region(case: Case) -> Iterator[str]:
-    region = symptoms.bad_region(case.node)
-    old = symptoms.old_since(case.node, case.now, case.patience)
+    region = diagnosis.bad_region(case.node)
+    old = diagnosis.old_since(case.node, case.now, case.patience)
     if region is not None and region.state == RegionState.UNCONFIGURED:
         yield f"no controller has site {region.site} in its settings, so nobody reads its MAAS: farrier site list"
     elif region is not None:
@@ -240,15 +240,15 @@ def _of_bmc(node: NodeDetail) -> Iterator[str]:
         )
     if bmc.failure is not None:
         yield failures.BMC_ADVICE[bmc.failure]
-    if symptoms.is_unread(node) and bmc.sync_failure is not None:
+    if diagnosis.is_unread(node) and bmc.sync_failure is not None:
         yield failures.BMC_ADVICE[bmc.sync_failure]
-    if symptoms.is_unkept(node) and bmc.enforce_error is not None:
+    if diagnosis.is_unkept(node) and bmc.enforce_error is not None:
         ends = ", or set_power without enforce to end it" if _is_accepted(Action.SET_POWER, node) else ""
         yield f"switch it {bmc.desired_power} at the machine or its BMC{ends}"
 
 
 def _by_state(node: NodeDetail) -> Iterator[str]:
-    if symptoms.is_braked(node):
+    if diagnosis.is_braked(node):
         site = node.site or "''"
         yield (
             "find what fails for the whole site: its network, its MAAS region, the path of heartbeats; if the machines "
@@ -258,7 +258,7 @@ def _by_state(node: NodeDetail) -> Iterator[str]:
         yield f"start the agent with its bootstrap token, or issue a new one with farrier node bootstrap {node.name}"
     if node.status == NodeStatus.OFFLINE:
         yield "look at the node's power, its network and its agent"
-    if symptoms.is_unvalidated(node):
+    if diagnosis.is_unvalidated(node):
         yield (
             "decommission it with a cleanup whose validation succeeds; reactivate leads into quarantine, which only "
             "release with a reason lifts"

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from farrier.model import situation
-from farrier.model.situation import Situation
+from farrier.model import workflow_condition
+from farrier.model.workflow_condition import Situation
 
 FREE_WHEN: Mapping[str, Situation] = {
-    "site": situation.POWER_IS_FREE,
-    "maas_id": situation.POWER_IS_FREE,
-    "model": situation.NOT_INSTALLED,
-    "labels": situation.NOT_INSTALLED,
-    "macs": situation.NOT_INSTALLED,
-    "agentless": situation.NOT_BEGUN,
-    "auto_manage": situation.ANY,
+    "site": workflow_condition.POWER_IS_FREE,
+    "maas_id": workflow_condition.POWER_IS_FREE,
+    "model": workflow_condition.NOT_INSTALLED,
+    "labels": workflow_condition.NOT_INSTALLED,
+    "macs": workflow_condition.NOT_INSTALLED,
+    "agentless": workflow_condition.NOT_BEGUN,
+    "auto_manage": workflow_condition.ANY,
 }
 """By parameter: the live workflows that do not use the value. Site and MAAS id are used where power is, in MAAS;
 templates and the search for the machine use model, labels and MAC addresses; tasks and enrolment depend on

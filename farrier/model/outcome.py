@@ -66,7 +66,7 @@ class Update(Made, Generic[S, W], frozen=True, kw_only=True):
 
     to: S
     reason: str
-    look_again: timedelta | None = None
+    requeue_after: timedelta | None = None
     quiet: bool = False
     confirms: bool = False
     writes: tuple[W, ...] = ()
@@ -75,22 +75,22 @@ class Update(Made, Generic[S, W], frozen=True, kw_only=True):
 
 class Wait(Made, Generic[W], frozen=True, kw_only=True):
     """Stay, for a stated reason. The text must not vary from run to run (no ages, no counters): it is stored
-    only when it changed. `look_again` can only bring the next periodic run nearer. `error` is an error's label where it
-    waits for something that fails: it then counts among those that fail, in whatever state it is. `rests`: only the
-    passing of time, or something that wakes the resource, ends the wait, so that it need not be loaded for each run."""
+    only when it changed. `requeue_after` can only bring the next periodic run nearer. `error` is an error's label
+    where it waits for something that fails: it then counts among those that fail, in whatever state it is. `rests`:
+    only the passing of time, or something that wakes the resource, ends the wait."""
 
     reason: str
     error: str = ""
     rests: bool = False
-    look_again: timedelta | None = None
+    requeue_after: timedelta | None = None
     writes: tuple[W, ...] = ()
     samples: tuple[Sample, ...] = ()
 
 
 class DoNothing(Made, Generic[W], frozen=True, kw_only=True):
-    """All is as it should be; nothing is waited for, so it rests. `look_again` as for `Wait`."""
+    """All is as it should be; nothing is waited for, so it rests. `requeue_after` as for `Wait`."""
 
-    look_again: timedelta | None = None
+    requeue_after: timedelta | None = None
     writes: tuple[W, ...] = ()
     samples: tuple[Sample, ...] = ()
 

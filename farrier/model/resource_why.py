@@ -64,7 +64,7 @@ def _errors(resource: ResourceView) -> Iterator[str]:
 
 def _advice(resource: ResourceView, now: datetime, period: timedelta) -> Iterator[str]:
     if resource.ended_at is None:
-        yield from advice.of_runs(resource, now, period)
+        yield from advice.filter_runs(resource, now, period)
     if resource.last_error is not None:
         yield "see to what the error says; it is tried again by itself"
     if resource.outcome is not None and resource.outcome.outcome == "wait":

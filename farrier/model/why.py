@@ -11,14 +11,14 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from farrier.model import advice, clocks, duration, sweeps, symptoms
+from farrier.model import advice, clocks, diagnosis, duration, sweeps
 from farrier.model.clocks import Clock
+from farrier.model.diagnosis import Patience
 from farrier.model.health import Alert
 from farrier.model.limits import Limits
 from farrier.model.outcome import Record
-from farrier.model.situation import POWER_IS_FREE
-from farrier.model.symptoms import Patience
 from farrier.model.views import MaasView, NodeDetail, RequestView
+from farrier.model.workflow_condition import POWER_IS_FREE
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,28 +66,28 @@ def explain(
         since=node.outcome_at,
         clocks=clocks.running(node, now, limits),
         errors=tuple(_errors(node, now, patience or Patience())),
-        quarantine=_quarantine(node) if symptoms.goes_on(node) else None,
+        quarantine=_quarantine(node) if diagnosis.goes_on(node) else None,
         quarantined_by=node.quarantined_by,
         paused_by=node.paused_by,
-        unanswered=symptoms.unanswered(node),
+        unanswered=diagnosis.unanswered(node),
         bmc_address=node.bmc_address,
         last_heartbeat_at=None if node.agentless else node.last_heartbeat_at,
         alerts=node.alerts,
         maas=node.maas,
         source=node.outcome.source if node.outcome is not None else "",
-        run_by="" if symptoms.is_deleted(node) else sweeps.in_words(node, now),
+        run_by="" if diagnosis.is_deleted(node) else sweeps.in_words(node, now),
         advice=told.text,
         command=None if told.action is None else f"farrier intent {node.name} {told.action}",
     )
 
 
 def _waits_for(node: NodeDetail) -> str:
-    if symptoms.is_held(node):
+    if diagnosis.is_held(node):
         return f"unpause: {node.paused}"
-    asked = symptoms.unanswered(node)
+    asked = diagnosis.unanswered(node)
     if asked and (node.outcome is None or node.outcome.outcome == "do_nothing"):
         return f"a run that answers request {asked[0].id} ({asked[0].action})"
-    return waits_for(node.outcome, ended=symptoms.is_deleted(node))
+    return waits_for(node.outcome, ended=diagnosis.is_deleted(node))
 
 
 def waits_for(outcome: Record | None, *, ended: bool) -> str:
@@ -110,7 +110,7 @@ def waits_for(outcome: Record | None, *, ended: bool) -> str:
 def _errors(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[str]:
     if node.outcome is not None and node.outcome.error:
         yield f"last run: {node.outcome.error}: {node.outcome.reason}"
-    if symptoms.is_unowned(node):
+    if diagnosis.is_unowned(node):
         yield f"{node.status} with no live decommission: restored from a backup, or edited by hand"
     workflow = node.workflow or node.last_workflow
     if workflow is not None and workflow.failure_class is not None:
@@ -119,27 +119,27 @@ def _errors(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[str
     yield from _in_maas(node, now, patience)
     if node.bmc.last_error is not None:
         yield f"BMC: {node.bmc.failure}: {node.bmc.last_error}" if node.bmc.failure else f"BMC: {node.bmc.last_error}"
-    if symptoms.is_braked(node):
+    if diagnosis.is_braked(node):
         yield "the brake of its site keeps it in service: too many nodes there would leave it together"
     if node.same_machine:
         others = ", ".join(node.same_machine)
         yield f"its machine is also recorded by {others}: what is done to one is done to the other"
-    if symptoms.is_unread(node):
+    if diagnosis.is_unread(node):
         yield f"power, as of {_last_read(node)}: {node.bmc.sync_failure}: {node.bmc.sync_error}"
     yield from _not_kept(node)
-    if symptoms.is_unvalidated(node):
+    if diagnosis.is_unvalidated(node):
         yield f"cleanup not validated: {node.quarantine_reason}"
-    elif node.quarantine_cause is not None and not symptoms.goes_on(node):
+    elif node.quarantine_cause is not None and not diagnosis.goes_on(node):
         yield f"quarantined, {_quarantine(node)}"
 
 
 def _in_maas(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[str]:
     """About its site's region, and about its machine there where drift does not move the node."""
-    region = symptoms.bad_region(node)
+    region = diagnosis.bad_region(node)
     if region is not None:
         error = f": {region.last_error}" if region.last_error else ""
         yield f"MAAS of site {region.site}, {region.state} for {duration.human(now - region.since)}{error}"
-    unexpected = symptoms.not_as_expected(node, now, patience)
+    unexpected = diagnosis.not_as_expected(node, now, patience)
     if unexpected is not None:
         yield unexpected
 
@@ -152,7 +152,7 @@ def _quarantine(node: NodeDetail) -> str | None:
 def _not_kept(node: NodeDetail) -> Iterator[str]:
     """Why power is not as an operator wants it kept: it could not be switched, or is not ours to switch just now."""
     bmc, workflow = node.bmc, node.workflow
-    if not symptoms.is_unkept(node):
+    if not diagnosis.is_unkept(node):
         return
     differs = f"power is {bmc.power} and to be kept {bmc.desired_power}"
     if bmc.enforce_error is not None:

@@ -13,10 +13,10 @@ from farrier.model.census import Census, Rules
 from farrier.model.clocks import OverduePage
 from farrier.model.controller_views import Ownership
 from farrier.model.fleet import NewNode, NodeGlance, PastMove
+from farrier.model.history import HistoryFilter, HistoryKey, HistoryPage, Order, Pruned, Retained
 from farrier.model.identity import Holder, Identity
 from farrier.model.limits import Limits
 from farrier.model.node import TaskType
-from farrier.model.past import HistoryKey, Order, PastPage, Pruned, Retained, WantedPast
 from farrier.model.requests import Answer, Registration, Request, ResourceAnswer, ResourceRequest
 from farrier.model.resource_views import (
     AddressView,
@@ -135,12 +135,12 @@ class Queries(Protocol):
 
     async def history(
         self,
-        wanted: WantedPast,
+        wanted: HistoryFilter,
         *,
         order: Order = Order.NEWEST,
         after: HistoryKey | None = None,
         limit: int = 1000,
-    ) -> PastPage:
+    ) -> HistoryPage:
         """Changes of one resource or of all, deleted ones included, those that come behind `after`; at most `limit`.
         A page costs the same however long the history is, and whatever is wanted of it."""
 

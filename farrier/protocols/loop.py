@@ -41,13 +41,13 @@ class Kind(Protocol[R_contra, S_contra]):
     def identify(self, resource: R_contra) -> tuple[int, int]:
         """(id, version) of a snapshot."""
 
-    def called(self, resource: R_contra) -> str:
+    def display_name(self, resource: R_contra) -> str:
         """What people call it: the log has it beside the id."""
 
-    def places(self, resource: R_contra) -> Mapping[str, Place]:
+    def current_layers(self, resource: R_contra) -> Mapping[str, Place]:
         """Where the snapshot stands in each of its layers."""
 
-    def values(self, to: S_contra) -> Mapping[str, str]:
+    def target_layers(self, to: S_contra) -> Mapping[str, str]:
         """The layers' values in a state that a handler returned."""
 
     def label(self, resource: R_contra) -> tuple[str, str]:

@@ -23,7 +23,7 @@ from starlette.routing import Route
 from farrier.model import clocks, duration, maas_region
 from farrier.model import requests as asked
 from farrier.model.actions import API_MAX
-from farrier.model.past import Order, WantedPast, parse_bound, parse_key
+from farrier.model.history import HistoryFilter, Order, parse_bound, parse_key
 from farrier.web.backend import Backend, backend_of
 from farrier.web.breaches import told
 from farrier.web.parameters import OF_HISTORY, OF_NODES, known, limit, number, takes
@@ -93,7 +93,7 @@ async def list_all_history(request: Request) -> Response:
     return await tell_history(request, wanted_, "after", Order(order))
 
 
-async def tell_history(request: Request, wanted_: WantedPast, name: str, order: Order) -> Response:
+async def tell_history(request: Request, wanted_: HistoryFilter, name: str, order: Order) -> Response:
     """A page of history; `name` is the parameter that says from where to go on."""
     most = limit(request, most=_MOST_ROWS)
     key = _parsed(request, name, parse_key, f"{name} is the `next` of an earlier answer")
@@ -101,10 +101,10 @@ async def tell_history(request: Request, wanted_: WantedPast, name: str, order: 
     return json({"changes": page.changes, "next": None if page.following is None else page.following.text})
 
 
-def wanted_past(request: Request) -> WantedPast:
+def wanted_past(request: Request) -> HistoryFilter:
     """Which changes the query string narrows history to, of whatever resource."""
     given = request.query_params
-    return WantedPast(
+    return HistoryFilter(
         since=_parsed(request, "since", parse_bound),
         until=_parsed(request, "until", parse_bound),
         kinds=tuple(given.getlist("kind")),

@@ -10,8 +10,8 @@ from starlette.requests import Request
 
 from farrier.errors import DatabaseUnreachable
 from farrier.model import sweeps
+from farrier.model.diagnosis import Patience
 from farrier.model.limits import Limits
-from farrier.model.symptoms import Patience
 from farrier.protocols import Queries, Requests, ResourceQueries
 
 

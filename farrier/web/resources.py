@@ -19,9 +19,9 @@ from starlette.routing import Route
 
 from farrier.errors import MalformedRequest
 from farrier.model import ib_partition, network_segment
+from farrier.model.history import Order
 from farrier.model.kinds import CREATE
 from farrier.model.limits import Limits
-from farrier.model.past import Order
 from farrier.model.requests import ResourceRequest
 from farrier.model.resource_views import ResourceView, WantedResources, clock_of
 from farrier.web import api

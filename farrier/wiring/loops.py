@@ -43,9 +43,9 @@ from farrier.services.times import Times
 from farrier.services.ways import BoundCredentials, Ways
 from farrier.wiring.kinds import Extensions, Loop, built_in_loops, loop_of
 from farrier.wiring.progress import Progress, Pulse, WatchedControllers
+from farrier.wiring.request_log import LoggedRequests
 from farrier.wiring.settings import bindings, bmc_settings, credentials
 from farrier.wiring.storage import Database, brief
-from farrier.wiring.told import ToldRequests
 
 
 class Deciders(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +113,7 @@ async def runtime(
     extensions: Extensions | None = None,
 ) -> AsyncIterator[Runtime]:
     """The loops, not yet running, without any site; `extensions` are kinds of others. Raises ConfigError."""
-    clock, observer = MonotonicClock(), ToldRequests(observer)
+    clock, observer = MonotonicClock(), LoggedRequests(observer)
     bmcs, bound = bmc_settings(config), bindings(config)
     host = Host(config=config.controller, sink=sink, clock=clock, ownership=Ownership(()))
     async with (

@@ -19,7 +19,7 @@ LONGEST_FUNCTION = 60
 
 # Where anything may go wrong that nobody foresaw, and must cost no more than one run or one call.
 CATCHES_EVERYTHING = {
-    "farrier/controller/attempt.py",
+    "farrier/controller/runner.py",
     "farrier/handlers/node/probing.py",  # whatever the BMC client raises is a failure of the BMC, and backed off from
     "farrier/services/bmc.py",  # whatever a BMC does becomes one of its failure classes
     "farrier/daemon.py",

@@ -13,7 +13,7 @@ from farrier.errors import RefusedByModel
 from farrier.io import statements
 from farrier.io.pool import Connection
 from farrier.io.queries import PostgresQueries
-from farrier.model.past import Order, Past, WantedPast
+from farrier.model.history import HistoryEntry, HistoryFilter, Order
 from tests.support import pasts, pg
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -34,7 +34,7 @@ async def queries(db: pg.Database) -> AsyncIterator[PostgresQueries]:
 
 
 @pytest.fixture
-async def everything(conn: Connection) -> list[Past]:
+async def everything(conn: Connection) -> list[HistoryEntry]:
     """A history of forty versions of five resources."""
     await pasts.make(conn, seed=5, versions=40, began=BEGAN)
     return await pasts.table(conn)
@@ -42,36 +42,36 @@ async def everything(conn: Connection) -> list[Past]:
 
 @pytest.mark.parametrize("limit", [1, 7, 100, 1000])
 async def test_pages_hold_every_change_once_and_in_order_wherever_they_are_cut(
-    queries: PostgresQueries, everything: list[Past], limit: int
+    queries: PostgresQueries, everything: list[HistoryEntry], limit: int
 ) -> None:
-    newest = await pasts.walk(queries, WantedPast(), Order.NEWEST, limit=limit)
-    oldest = await pasts.walk(queries, WantedPast(), Order.OLDEST, limit=limit)
-    nodes = await pasts.walk(queries, WantedPast(), Order.NODES, limit=limit)
+    newest = await pasts.walk(queries, HistoryFilter(), Order.NEWEST, limit=limit)
+    oldest = await pasts.walk(queries, HistoryFilter(), Order.OLDEST, limit=limit)
+    nodes = await pasts.walk(queries, HistoryFilter(), Order.NODES, limit=limit)
     assert oldest == sorted(everything, key=pasts.by_time)
     assert newest == oldest[::-1]
     assert nodes == sorted((past for past in everything if past.kind == "node"), key=pasts.by_node)
 
 
-WANTED: list[tuple[WantedPast, Callable[[Past], bool]]] = [
-    (WantedPast(resource=("node", "gpu-2")), lambda past: past.name == "gpu-2"),
-    (WantedPast(resource=("maas_region", pasts.SITE)), lambda past: past.kind == "maas_region"),
-    (WantedPast(kinds=("widget", "maas_region")), lambda past: past.kind != "node"),
-    (WantedPast(layers=("status", "management")), lambda past: past.layer in ("status", "management")),
-    (WantedPast(sources=("offline",)), lambda past: past.source_state == "offline"),
-    (WantedPast(targets=("error", "active")), lambda past: past.target_state in ("error", "active")),
-    (WantedPast(causes=("timer",)), lambda past: past.cause.startswith("timer")),
-    (WantedPast(causes=("stage: deploy_via_maas",)), lambda past: past.cause == "stage: deploy_via_maas"),
-    (WantedPast(causes=("intent", "signal")), lambda past: past.cause.split()[0] in ("intent", "signal:")),
-    (WantedPast(causes=("sig",)), lambda _: False),
-    (WantedPast(requested_by=("ann", "bob")), lambda past: past.requested_by == "ann"),
-    (WantedPast(reason="no HEART"), lambda past: "No heart" in past.reason),
-    (WantedPast(reason="%"), lambda _: False),
-    (WantedPast(at_least=timedelta(seconds=30.25)), lambda past: (past.seconds_in_source or 0) >= 30.25),
-    (WantedPast(since=LATER), lambda past: past.at >= LATER),
-    (WantedPast(until=LATER), lambda past: past.at < LATER),
-    (WantedPast(since=LATER, until=LATER), lambda _: False),
+WANTED: list[tuple[HistoryFilter, Callable[[HistoryEntry], bool]]] = [
+    (HistoryFilter(resource=("node", "gpu-2")), lambda past: past.name == "gpu-2"),
+    (HistoryFilter(resource=("maas_region", pasts.SITE)), lambda past: past.kind == "maas_region"),
+    (HistoryFilter(kinds=("widget", "maas_region")), lambda past: past.kind != "node"),
+    (HistoryFilter(layers=("status", "management")), lambda past: past.layer in ("status", "management")),
+    (HistoryFilter(sources=("offline",)), lambda past: past.source_state == "offline"),
+    (HistoryFilter(targets=("error", "active")), lambda past: past.target_state in ("error", "active")),
+    (HistoryFilter(causes=("timer",)), lambda past: past.cause.startswith("timer")),
+    (HistoryFilter(causes=("stage: deploy_via_maas",)), lambda past: past.cause == "stage: deploy_via_maas"),
+    (HistoryFilter(causes=("intent", "signal")), lambda past: past.cause.split()[0] in ("intent", "signal:")),
+    (HistoryFilter(causes=("sig",)), lambda _: False),
+    (HistoryFilter(requested_by=("ann", "bob")), lambda past: past.requested_by == "ann"),
+    (HistoryFilter(reason="no HEART"), lambda past: "No heart" in past.reason),
+    (HistoryFilter(reason="%"), lambda _: False),
+    (HistoryFilter(at_least=timedelta(seconds=30.25)), lambda past: (past.seconds_in_source or 0) >= 30.25),
+    (HistoryFilter(since=LATER), lambda past: past.at >= LATER),
+    (HistoryFilter(until=LATER), lambda past: past.at < LATER),
+    (HistoryFilter(since=LATER, until=LATER), lambda _: False),
     (
-        WantedPast(resource=("node", "gpu-1"), since=LATER, layers=("status",)),
+        HistoryFilter(resource=("node", "gpu-1"), since=LATER, layers=("status",)),
         lambda past: past.name == "gpu-1" and past.at >= LATER and past.layer == "status",
     ),
 ]
@@ -79,7 +79,10 @@ WANTED: list[tuple[WantedPast, Callable[[Past], bool]]] = [
 
 @pytest.mark.parametrize(("wanted", "is_wanted"), WANTED)
 async def test_what_is_wanted_is_told_and_nothing_else_in_every_order(
-    queries: PostgresQueries, everything: list[Past], wanted: WantedPast, is_wanted: Callable[[Past], bool]
+    queries: PostgresQueries,
+    everything: list[HistoryEntry],
+    wanted: HistoryFilter,
+    is_wanted: Callable[[HistoryEntry], bool],
 ) -> None:
     expected = sorted(filter(is_wanted, everything), key=pasts.by_time)
     assert await pasts.walk(queries, wanted, Order.OLDEST, limit=9) == expected
@@ -90,26 +93,26 @@ async def test_what_is_wanted_is_told_and_nothing_else_in_every_order(
 
 
 async def test_an_age_is_counted_from_the_database_s_now(
-    queries: PostgresQueries, everything: list[Past], db: pg.Database
+    queries: PostgresQueries, everything: list[HistoryEntry], db: pg.Database
 ) -> None:
     await db.advance(LATER + timedelta(hours=1) - await db.now())
-    found = await pasts.walk(queries, WantedPast(since=timedelta(hours=2), until=timedelta(hours=1)), Order.OLDEST)
+    found = await pasts.walk(queries, HistoryFilter(since=timedelta(hours=2), until=timedelta(hours=1)), Order.OLDEST)
     assert found == sorted((past for past in everything if past.at <= LATER), key=pasts.by_time)
 
 
 @pytest.mark.usefixtures("everything")
 async def test_changes_that_are_made_meanwhile_shift_no_page(queries: PostgresQueries, conn: Connection) -> None:
-    before = await pasts.walk(queries, WantedPast(), Order.NEWEST)
-    page = await queries.history(WantedPast(), order=Order.NEWEST, limit=10)
+    before = await pasts.walk(queries, HistoryFilter(), Order.NEWEST)
+    page = await queries.history(HistoryFilter(), order=Order.NEWEST, limit=10)
     await conn.execute("UPDATE farrier.nodes SET name = name")
     await conn.execute("SELECT farrier.register_node('gpu-9')")
-    rest = await queries.history(WantedPast(), order=Order.NEWEST, after=page.following, limit=1000)
+    rest = await queries.history(HistoryFilter(), order=Order.NEWEST, after=page.following, limit=1000)
     assert [*page.changes, *rest.changes] == before
 
 
 async def test_a_region_that_never_was_is_refused(queries: PostgresQueries) -> None:
     with pytest.raises(RefusedByModel, match="'nowhere'"):
-        await queries.history(WantedPast(resource=("maas_region", "nowhere")))
+        await queries.history(HistoryFilter(resource=("maas_region", "nowhere")))
 
 
 MANY = """
@@ -125,7 +128,7 @@ async def test_a_page_looks_at_so_many_changes_and_the_next_goes_on_behind_them(
 ) -> None:
     """What is wanted is the very last; the pages before it are empty, and none is long."""
     await conn.execute(MANY, 12_000)
-    wanted = WantedPast(targets=("retired",))
+    wanted = HistoryFilter(targets=("retired",))
     first = await queries.history(wanted, order=Order.NEWEST, limit=10)
     assert not first.changes
     assert first.following is not None
@@ -160,15 +163,15 @@ def of_history(plan: dict[str, Any]) -> Iterator[float]:
         yield from of_history(below)
 
 
-async def test_whoever_may_only_read_may_read_history(db: pg.Database, everything: list[Past]) -> None:
+async def test_whoever_may_only_read_may_read_history(db: pg.Database, everything: list[HistoryEntry]) -> None:
     async with pg.Database(f"{db.dsn}&options=-c%20role%3Dfarrier_reader").pool(size=1) as connections:
-        assert len(await pasts.walk(PostgresQueries(connections), WantedPast(), Order.NEWEST)) == len(everything)
+        assert len(await pasts.walk(PostgresQueries(connections), HistoryFilter(), Order.NEWEST)) == len(everything)
 
 
 async def test_a_key_that_was_read_still_leads_on_when_its_change_is_gone(
-    queries: PostgresQueries, everything: list[Past], conn: Connection
+    queries: PostgresQueries, everything: list[HistoryEntry], conn: Connection
 ) -> None:
     ordered = sorted(everything, key=pasts.by_time)
     await conn.execute("DELETE FROM farrier.history WHERE at <= $1", ordered[20].at)
-    page = await queries.history(WantedPast(), order=Order.OLDEST, after=ordered[20].key, limit=1000)
+    page = await queries.history(HistoryFilter(), order=Order.OLDEST, after=ordered[20].key, limit=1000)
     assert list(page.changes) == [past for past in ordered if past.at > ordered[20].at]

@@ -14,7 +14,7 @@ from farrier.errors import RefusedByModel
 from farrier.io import pool
 from farrier.io.pool import Connection
 from farrier.io.retention import STEP, PostgresRetention
-from farrier.model.past import HistoryKey, Past, Retained
+from farrier.model.history import HistoryEntry, HistoryKey, Retained
 from tests.support import pasts, pg, proxy, toy
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -70,7 +70,7 @@ async def pruned(retention: PostgresRetention, older_than: timedelta, *, really:
         key = step.following
 
 
-def needed(everything: list[Past], cutoff: datetime, *, there: set[tuple[str, int]]) -> set[HistoryKey]:
+def needed(everything: list[HistoryEntry], cutoff: datetime, *, there: set[tuple[str, int]]) -> set[HistoryKey]:
     """What has to stay."""
     newest: dict[tuple[str, int, str], int] = {}
     for past in everything:

@@ -143,10 +143,10 @@ class CrateHandler(StateHandler[Crate, Crate, Answer, Hand]):
                 to = resource.but(labels=labels)
                 again = timedelta(0) if len(asked) > 1 else None
                 return Update(
-                    to=to, reason="labelled", look_again=again, writes=(accept(asked[0], "labelled"), *refusals)
+                    to=to, reason="labelled", requeue_after=again, writes=(accept(asked[0], "labelled"), *refusals)
                 )
             case "emptying/unpack" if refusals:
-                return Wait(reason="is being emptied", look_again=timedelta(0), writes=refusals)
+                return Wait(reason="is being emptied", requeue_after=timedelta(0), writes=refusals)
             case "emptying/unpack":
                 return Step(name="unpack", act=_unpacking(resource), deadline=timedelta(seconds=60), reads_only=False)
             case "gone":

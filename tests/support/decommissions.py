@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, TypeAlias
 
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import with_fields
 from farrier.handlers.node.stage import Done, Failed, Settled, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.node import Options
@@ -32,7 +32,7 @@ Run: TypeAlias = Callable[[Stand], Awaitable[Settled]]
 async def given_deployed(stand: Stand, stage: DecommissionStage, **fields: Any) -> Machine:
     """The node at this stage, its machine deployed by us; nothing that was sent until now counts."""
     machine = await deployed(stand.world, stand.region)
-    stand.node = change(stand.node, maas_id=machine.system_id)
+    stand.node = with_fields(stand.node, maas_id=machine.system_id)
     stand.decommissions(stage, **fields)
     stand.world.observed.requests.clear()
     return stand.region.machines[machine.system_id]
@@ -70,7 +70,7 @@ def again(stand: Stand) -> None:
     stand.pass_time(LATER)
     assert stand.node.workflow is not None
     began: Any = stand.node.workflow
-    stand.node = change(stand.node, workflow=type(began)(**fields_of(began) | {"status_entered_at": stand.now}))
+    stand.node = with_fields(stand.node, workflow=type(began)(**fields_of(began) | {"status_entered_at": stand.now}))
 
 
 def fields_of(workflow: Any) -> dict[str, Any]:

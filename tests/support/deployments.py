@@ -13,7 +13,7 @@ import msgspec
 
 from farrier.config import NodeConfig
 from farrier.handlers.node import NodeHandler, bootstrap
-from farrier.handlers.node.moves import Outcome, change, job, noted
+from farrier.handlers.node.moves import Outcome, with_fields, with_note, with_workflow
 from farrier.model.maas import Machine
 from farrier.model.node import Node, Upstream, Workflow
 from farrier.model.outcome import Step, Transition, Update
@@ -32,7 +32,7 @@ _READS = ("machine", "whoami", "events", "results")
 async def on_ready(at: Stand, stage: OnboardingStage) -> None:
     """The node at `stage` of a deployment, with a machine that is ready."""
     machine = await commissioned(at.world, at.region)
-    at.node = change(at.node, maas_id=machine.system_id)
+    at.node = with_fields(at.node, maas_id=machine.system_id)
     at.onboards(stage)
     at.world.observed.requests.clear()
 
@@ -40,7 +40,7 @@ async def on_ready(at: Stand, stage: OnboardingStage) -> None:
 async def issue(at: Stand) -> None:
     """The token of the next deployment is issued."""
     token = await bootstrap.token(at.services, at.site, at.node, upstream(at).deploys + 1)
-    at.node = noted(at.node, token=bootstrap.digest(token), token_at=at.now)
+    at.node = with_note(at.node, token=bootstrap.digest(token), token_at=at.now)
 
 
 def record(at: Stand) -> Record:
@@ -71,13 +71,13 @@ def changes(at: Stand) -> list[str]:
 def taken_up_again(at: Stand, *, attempt: int) -> None:
     """The stage failed, and its next attempt begins now; the first one after an operator's word is number one."""
     at.now += MINUTE
-    at.node = change(at.node, workflow=job(at.node, attempt=attempt, status_entered_at=at.now))
+    at.node = with_fields(at.node, workflow=with_workflow(at.node, attempt=attempt, status_entered_at=at.now))
 
 
 def entered(at: Stand, stage: OnboardingStage) -> None:
     """The stage begins now, as the commit that went on to it says."""
     at.now += SECOND
-    at.node = change(at.node, workflow=job(at.node, stage=stage, stage_entered_at=at.now))
+    at.node = with_fields(at.node, workflow=with_workflow(at.node, stage=stage, stage_entered_at=at.now))
 
 
 async def read(at: Stand) -> Machine:
@@ -109,8 +109,10 @@ class Journey:
 
     def retry(self) -> None:
         """An operator asks for the failed stage again."""
-        fresh = job(self.at.node, status=WorkflowStatus.RUNNING, attempt=1, next_attempt_at=None, failure_class=None)
-        self._commit(change(self.at.node, workflow=fresh))
+        fresh = with_workflow(
+            self.at.node, status=WorkflowStatus.RUNNING, attempt=1, next_attempt_at=None, failure_class=None
+        )
+        self._commit(with_fields(self.at.node, workflow=fresh))
 
     def _seen(self) -> dict[str, object]:
         shown = record(self.at)
@@ -125,7 +127,7 @@ class Journey:
             if isinstance(outcome, Transition | Update):
                 self._commit(outcome.to)
                 continue
-            if getattr(outcome, "look_again", None) != timedelta(0):
+            if getattr(outcome, "requeue_after", None) != timedelta(0):
                 return
         raise AssertionError(f"never rests: {self.stages[-10:]}")
 
@@ -142,4 +144,4 @@ class Journey:
             # The last attempt fails once: whose it is is decided when an outage would have been noticed.
             if now.failure_class is not None and was.status is WorkflowStatus.RUNNING:
                 self.failures.append(str(now.failure_class))
-        self.at.node = change(to, workflow=now)
+        self.at.node = with_fields(to, workflow=now)

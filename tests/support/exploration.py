@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from farrier.config import ControllerConfig, NodeConfig
 from farrier.config.sites import ReleaseSite
-from farrier.controller.verdict import Assessor
+from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.errors import FarrierError
 from farrier.handlers.node import NODE_KIND, NodeHandler, NodeServices
 from farrier.handlers.node.moves import Outcome, attempt_began_at
@@ -62,7 +62,7 @@ RUNS_AT_MOST = 40
 READING = BmcReading(
     power=PowerState.ON, system_path="/redfish/v1/Systems/1", serial="SN-1", credential_version="v1", requests=4
 )
-ASSESSOR: Assessor[Node, Node, Write] = Assessor(NODE_KIND, ControllerConfig())
+ASSESSOR: OutcomeValidator[Node, Node, Write] = OutcomeValidator(NODE_KIND, ControllerConfig())
 TURN = Turn(id=1)
 
 # What a node that is being deleted, or whose undo was asked for, may still be served by: its region.
@@ -134,7 +134,7 @@ def run(place: Place) -> tuple[Place, bool]:
     changed = isinstance(decision, Transition | Update)
     after = decision.to if isinstance(decision, Transition | Update) else before
     holds(before, after)
-    again = changed or getattr(decision, "look_again", None) == timedelta(0)
+    again = changed or getattr(decision, "requeue_after", None) == timedelta(0)
     if isinstance(decision, Deleted):
         assert before.status is N.DELETED
     return replace(place, node=stored(before, after, writes(decision), now), machine=region.machine), again

@@ -13,10 +13,10 @@ from typing import Any
 from msgspec.structs import asdict, replace
 
 from farrier.config import ControllerConfig, NodeConfig
-from farrier.controller.verdict import Assessor
+from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.handlers.node import NODE_KIND, NodeHandler
 from farrier.handlers.node.kind import FAILURE_LABELS
-from farrier.handlers.node.moves import Policy, change
+from farrier.handlers.node.moves import Policy, with_fields
 from farrier.model.actions import Action
 from farrier.model.limits import Limits
 from farrier.model.management import Management
@@ -32,7 +32,7 @@ from tests.support.nodes import answers, intent, writes
 from tests.support.stages import Stand
 from tests.support.stored import stored
 
-_ASSESSOR: Assessor[Node, Node, Write] = Assessor(NODE_KIND, ControllerConfig())
+_ASSESSOR: OutcomeValidator[Node, Node, Write] = OutcomeValidator(NODE_KIND, ControllerConfig())
 _TURN = Turn(id=1)
 _MOST_RUNS = 60
 COUNTED = {
@@ -56,7 +56,7 @@ class Handled:
         self.ended: Workflow | None = None
         self.written: list[Write] = []
         if not bmc:
-            stand.node = change(stand.node, management=Management.UNMANAGED, bmc_address=None, bmc_credential=None)
+            stand.node = with_fields(stand.node, management=Management.UNMANAGED, bmc_address=None, bmc_credential=None)
 
     @property
     def node(self) -> Node:
@@ -108,7 +108,7 @@ class Handled:
         self.written += writes(decision)
         self.stand.now += _COMMIT
         self.stand.node = stored(before, after, writes(decision), self.stand.now)
-        return changed or getattr(decision, "look_again", None) == timedelta(0)
+        return changed or getattr(decision, "requeue_after", None) == timedelta(0)
 
     async def finish(self, within: timedelta = timedelta(minutes=30)) -> W:
         """Let time pass until the workflow has ended or waits for a person. Answers its status."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from uuid import UUID, uuid4
 
-from farrier.controller.verdict import Assessor
+from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.io.controllers import PostgresControllers
 from farrier.model.controllers import SHARDS
 from farrier.model.runs import Finished, Loaded, Marking, Turn, Verdict
@@ -23,7 +23,7 @@ class Held:
         self.epochs = epochs
         self.loaded = loaded
         self.markings = 0
-        self._assessor: Assessor[toy.Widget, Shape, Answer] = Assessor(toy.WidgetKind(), BRISK)
+        self._validator: OutcomeValidator[toy.Widget, Shape, Answer] = OutcomeValidator(toy.WidgetKind(), BRISK)
 
     async def reload(self) -> None:
         """Load the same widgets again."""
@@ -37,7 +37,7 @@ class Held:
             outcome_key=self.loaded.keys.get(id_),
             wakes=self.loaded.wakes.get(id_, ()),
         )
-        return self._assessor.finish(turn, self.loaded.resources[id_], outcome)
+        return self._validator.finish(turn, self.loaded.resources[id_], outcome)
 
     async def mark(self, *ids: int) -> frozenset[int]:
         """Mark a step of each of these."""

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import with_fields
 from farrier.model.maas_changes import Commission, Deploy, NewMachine, PowerAccess, Release
 from farrier.sim.maas import ADMIN, CommissionFate, DeployFate, Durations, EraseFate, Hardware, Nature, Region, Status
 from farrier.sim.maas.records import Machine
@@ -29,7 +29,7 @@ async def created(stand: Stand, *, hostname: str | None = None, description: str
         description=description,
     )
     made = await stand.world.client.create(new)
-    stand.node = change(stand.node, maas_id=made.system_id, maas_created=True)
+    stand.node = with_fields(stand.node, maas_id=made.system_id, maas_created=True)
     return stand.region.machines[made.system_id]
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from farrier.io.pool import Connection
 from farrier.io.queries import PostgresQueries
-from farrier.model.past import HistoryKey, Order, Past, WantedPast
+from farrier.model.history import HistoryEntry, HistoryFilter, HistoryKey, Order
 
 NODES = ("gpu-1", "gpu-2", "gpu-3")
 SITE = "ams"
@@ -61,7 +61,7 @@ def _move(chance: random.Random, at: datetime, intent: int) -> tuple[Any, ...]:
     )
 
 
-async def table(conn: Connection) -> list[Past]:
+async def table(conn: Connection) -> list[HistoryEntry]:
     """Everything, as the table has it."""
     records = await conn.fetch(
         """
@@ -73,7 +73,7 @@ async def table(conn: Connection) -> list[Past]:
         """
     )
     return [
-        Past(
+        HistoryEntry(
             source_state=record["from_value"],
             target_state=record["to_value"],
             controller=str(record["controller"]),
@@ -98,18 +98,20 @@ _PLAIN = (
 )
 
 
-def by_time(past: Past) -> tuple[Any, ...]:
+def by_time(past: HistoryEntry) -> tuple[Any, ...]:
     """The order of time, and what decides between changes of one moment."""
     return past.at, past.id, past.version, past.kind, past.layer
 
 
-def by_node(past: Past) -> tuple[Any, ...]:
+def by_node(past: HistoryEntry) -> tuple[Any, ...]:
     return past.id, past.version, past.layer
 
 
-async def walk(queries: PostgresQueries, wanted: WantedPast, order: Order, *, limit: int = 1000) -> Sequence[Past]:
+async def walk(
+    queries: PostgresQueries, wanted: HistoryFilter, order: Order, *, limit: int = 1000
+) -> Sequence[HistoryEntry]:
     """Every page, to the end."""
-    found: list[Past] = []
+    found: list[HistoryEntry] = []
     after: HistoryKey | None = None
     while True:
         page = await queries.history(wanted, order=order, after=after, limit=limit)

@@ -68,8 +68,8 @@ class World(BmcClient):
                 gone = {write.intent for write in outcome.writes if isinstance(write, AnswerIntent)}
                 kept = tuple(asked for asked in node.intents if asked.id not in gone)
                 node = replace(outcome.to, management_entered_at=entered, intents=kept)
-            look_again = timedelta(0) if isinstance(outcome, Transition) else outcome.look_again
-            self.now += min(30 * SECOND, 30 * SECOND if look_again is None else look_again)
+            requeue_after = timedelta(0) if isinstance(outcome, Transition) else outcome.requeue_after
+            self.now += min(30 * SECOND, 30 * SECOND if requeue_after is None else requeue_after)
         return node
 
     def _called(self, call: str) -> BmcReading:

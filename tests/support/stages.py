@@ -16,7 +16,7 @@ import msgspec
 from typing_extensions import override
 
 from farrier.config.sites import CloudInitSite, MaasSite, Site
-from farrier.handlers.node.moves import NodeServices, Policy, change
+from farrier.handlers.node.moves import NodeServices, Policy, with_fields
 from farrier.handlers.node.stage import Call, Done, Failed, Settled, Step, Waiting
 from farrier.handlers.node.workflow import run_stage
 from farrier.model.maas import MaasError, MaasFailure, status_of
@@ -103,7 +103,7 @@ class Stand:
             "status": WorkflowStatus.RUNNING,
         }
         begun = {"stage": stage, "stage_entered_at": self.now, "status_entered_at": self.now, "mode_given_at": self.now}
-        self.node = change(self.node, workflow=Onboarding(**given | begun | fields))
+        self.node = with_fields(self.node, workflow=Onboarding(**given | begun | fields))
 
     def decommissions(self, stage: DecommissionStage, **fields: Any) -> None:
         """Put the node at this stage of a full decommission, retired, just now."""
@@ -117,7 +117,7 @@ class Stand:
             "status_entered_at": self.now,
             "mode_given_at": self.now,
         }
-        self.node = change(self.node, status=NodeStatus.RETIRED, workflow=Decommission(**given | fields))
+        self.node = with_fields(self.node, status=NodeStatus.RETIRED, workflow=Decommission(**given | fields))
 
     async def once(self) -> Settled:
         """One run of the node's stage. What it leaves of the node is taken over, as its commit would."""
@@ -147,7 +147,7 @@ class Stand:
                 return Done(reason=f"went on to {now_at}")
             if isinstance(settled, Done | Failed):
                 return settled
-            if isinstance(settled, Waiting) and settled.look_again != timedelta(0):
+            if isinstance(settled, Waiting) and settled.requeue_after != timedelta(0):
                 return settled
             # The stage's own clock is that of its reading: one that is made again is made a moment later.
             self.world.clock.now += 1
@@ -165,7 +165,7 @@ class Stand:
         self.now += SECOND
         seen = observation(self.region, self.node.maas_id, self.now, self.node.maas)
         seen = msgspec.structs.replace(seen, **fields)
-        self.node = change(self.node, maas=seen)
+        self.node = with_fields(self.node, maas=seen)
         return seen
 
 

@@ -61,7 +61,7 @@ CREATE = """
         IF cardinality(fit) < jsonb_array_length(changes -> 'runs') THEN
             RETURN QUERY SELECT c.run, interval '0'
                            FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (fit);
-            changes := farrier.of_runs(changes, fit);
+            changes := farrier.filter_runs(changes, fit);
         END IF;
         UPDATE farrier_toy.widgets w SET version = w.version + 1
           FROM jsonb_to_recordset(changes -> 'runs') c (run bigint, writes boolean) WHERE w.id = c.run AND c.writes;
@@ -140,13 +140,13 @@ class WidgetKind:
     def identify(self, resource: Widget) -> tuple[int, int]:
         return resource.id, resource.version
 
-    def called(self, resource: Widget) -> str:
+    def display_name(self, resource: Widget) -> str:
         return f"widget-{resource.id}"
 
-    def places(self, resource: Widget) -> Mapping[str, Place]:
+    def current_layers(self, resource: Widget) -> Mapping[str, Place]:
         return {"state": Place(resource.state.value, resource.entered_at)}
 
-    def values(self, to: Shape) -> Mapping[str, str]:
+    def target_layers(self, to: Shape) -> Mapping[str, str]:
         return {"state": to.state.value}
 
     def label(self, resource: Widget) -> tuple[str, str]:

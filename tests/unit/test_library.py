@@ -64,9 +64,9 @@ PARAMETERS = {
     "KindState": "limit why_none",
     "Step": "act deadline if_cut name reads_only",
     "Transition": "cause reason samples source to writes",
-    "Update": "confirms look_again quiet reason samples source to writes",
-    "Wait": "error look_again reason rests samples source writes",
-    "DoNothing": "look_again samples source writes",
+    "Update": "confirms quiet reason requeue_after samples source to writes",
+    "Wait": "error reason requeue_after rests samples source writes",
+    "DoNothing": "requeue_after samples source writes",
     "Deleted": "samples source writes",
     "Answer": "accepted reason request",
 }

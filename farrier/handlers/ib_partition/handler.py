@@ -60,7 +60,7 @@ def _answered(partition: IbPartition) -> Decision:
         return Transition(to=to, reason=reason, cause=f"intent {_deletion(partition, settled)}", writes=settled.answers)
     changed = to != partition
     reason = "it is to be changed in UFM" if changed else "requests were answered"
-    return Update(to=to, reason=reason, look_again=_AT_ONCE, quiet=not changed, writes=settled.answers)
+    return Update(to=to, reason=reason, requeue_after=_AT_ONCE, quiet=not changed, writes=settled.answers)
 
 
 def _deleting(partition: IbPartition, now: datetime) -> Decision:

@@ -13,8 +13,8 @@ from typing import TypeAlias
 import msgspec
 import structlog
 
+from farrier.handlers.ib_partition.apply import Refused, make
 from farrier.handlers.ib_partition.differences import differences
-from farrier.handlers.ib_partition.doing import Refused, make
 from farrier.handlers.ib_partition.plan import SEEN_AGAIN_AFTER, Plan, marks, planned
 from farrier.handlers.ib_partition.requests import MOST_NAMED, listed, named
 from farrier.model.ib_partition import (
@@ -113,7 +113,7 @@ async def _claim(partition: IbPartition, now: datetime, client: UfmClient) -> Ou
             f"not make it: remove it there, or delete this one and create it with another pkey"
         )
     to = msgspec.structs.replace(partition, claimed_at=now, claimed_in=client.url)
-    return Update(to=to, reason="its number is free in UFM", look_again=_AT_ONCE)
+    return Update(to=to, reason="its number is free in UFM", requeue_after=_AT_ONCE)
 
 
 async def _claim_elsewhere(partition: IbPartition, now: datetime, client: UfmClient) -> Outcome:
@@ -129,7 +129,7 @@ async def _claim_elsewhere(partition: IbPartition, now: datetime, client: UfmCli
         return Wait(reason=f"{place} does not have it: it is to be deleted there, not here", error=UfmError.label)
     _log.warning("ib_partition.another_ufm", partition=partition.name, before=partition.claimed_in, now=client.url)
     to = msgspec.structs.replace(partition, claimed_at=now, claimed_in=client.url, strangers=(), absent_at=None)
-    return Update(to=to, reason=f"it is kept in the UFM at {client.url} from now on", look_again=_AT_ONCE)
+    return Update(to=to, reason=f"it is kept in the UFM at {client.url} from now on", requeue_after=_AT_ONCE)
 
 
 async def _reconcile(partition: IbPartition, now: datetime, client: UfmClient) -> Outcome:
@@ -219,13 +219,13 @@ def _waits(
     to: IbPartition,
     partition: IbPartition,
     reason: str,
-    look_again: timedelta | None,
+    requeue_after: timedelta | None,
     writes: tuple[PartitionWrite, ...] = (),
 ) -> Outcome:
     """It stays, and what is known of it may be new."""
     if to != partition:
-        return Update(to=to, reason=reason, look_again=look_again, writes=writes)
-    return Wait(reason=reason, look_again=look_again, writes=writes)
+        return Update(to=to, reason=reason, requeue_after=requeue_after, writes=writes)
+    return Wait(reason=reason, requeue_after=requeue_after, writes=writes)
 
 
 def _client(partition: IbPartition, services: PartitionServices) -> UfmClient | None:
@@ -240,6 +240,6 @@ def _cannot_ask(partition: IbPartition, error: UfmError) -> Outcome:
     """It waits, in whatever state it is; one that is ready has no limit, so this counts as failing all the same."""
     if error.ambiguous:
         reason = f"UFM of site {partition.site} did not say what became of {error.operation}: {error.detail}"
-        return Wait(reason=reason, look_again=SOON, error=error.label)
+        return Wait(reason=reason, requeue_after=SOON, error=error.label)
     reason = f"UFM of site {partition.site} cannot be asked: {error.failure}: {error.detail}"
-    return Wait(reason=reason, look_again=error.retry_after, error=error.label)
+    return Wait(reason=reason, requeue_after=error.retry_after, error=error.label)

@@ -14,8 +14,8 @@ import msgspec
 from typing_extensions import override
 
 from farrier.config.sites import ObserveSite, Site
-from farrier.handlers.maas_region.looking import LONGEST, Findings, look
-from farrier.handlers.maas_region.seen import plain
+from farrier.handlers.maas_region.observe import LONGEST, Findings, look
+from farrier.handlers.maas_region.readings import plain
 from farrier.model.maas import MaasError
 from farrier.model.maas import MaasFailure as F
 from farrier.model.maas_region import MaasRegion, Named, RegionState, RegionWrite, Unknown
@@ -69,7 +69,7 @@ class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServ
             return _not_here(resource, now)
         if site.maas.url.rstrip("/") != resource.url:
             # A replica that has read its sites later, or earlier, goes by another region.
-            return Wait(reason=f"the region of site {resource.site} is at another URL here", look_again=NOT_HERE)
+            return Wait(reason=f"the region of site {resource.site} is at another URL here", requeue_after=NOT_HERE)
         if resource.next_try_at is not None and now < resource.next_try_at:
             return _left_alone(resource, resource.next_try_at - now, now)
         pace = site.observe
@@ -77,7 +77,7 @@ class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServ
         identify = resource.identified_at is None or now - resource.identified_at >= pace.sweep_every
         if not (events or identify or resource.due):
             assert resource.complete_at is not None, "then events are due"
-            return DoNothing(look_again=resource.complete_at + pace.events_every - now)
+            return DoNothing(requeue_after=resource.complete_at + pace.events_every - now)
 
         async def act(services: RegionServices) -> Outcome:
             client = services.maas.client(resource.site)
@@ -94,7 +94,7 @@ class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServ
 def _not_here(region: MaasRegion, now: datetime) -> Transition[MaasRegion, RegionWrite] | Wait[RegionWrite]:
     """Another replica may have the site. Once none has had it for long, that is said."""
     if region.state is RegionState.UNCONFIGURED or now - region.configured_at < UNCONFIGURED_AFTER:
-        return Wait(reason=f"site {region.site} has no MAAS configured here", look_again=NOT_HERE)
+        return Wait(reason=f"site {region.site} has no MAAS configured here", requeue_after=NOT_HERE)
     to = msgspec.structs.replace(region, state=RegionState.UNCONFIGURED, next_try_at=None)
     reason = f"no controller has site {region.site} in its settings; farrier site forget removes its region"
     return Transition(to=to, reason=reason, cause="timer")
@@ -102,9 +102,9 @@ def _not_here(region: MaasRegion, now: datetime) -> Transition[MaasRegion, Regio
 
 def _left_alone(region: MaasRegion, until: timedelta, now: datetime) -> Outcome:
     if now - region.configured_at < _NOTED_EVERY:
-        return Wait(reason=f"left alone after {region.last_error}", look_again=until)
+        return Wait(reason=f"left alone after {region.last_error}", requeue_after=until)
     to = msgspec.structs.replace(region, configured_at=now)
-    return Update(to=to, reason="its site is still configured", look_again=min(until, _NOTED_EVERY), quiet=True)
+    return Update(to=to, reason="its site is still configured", requeue_after=min(until, _NOTED_EVERY), quiet=True)
 
 
 def settle(region: MaasRegion, found: Findings, now: datetime, pace: ObserveSite) -> Change:
@@ -156,7 +156,7 @@ def _observed(
         return Transition(to=to, reason="the region answers", cause="look", writes=writes)
     unread = region.more or left > 0 or bool(found.named) or found.begun_anew
     again = _AT_ONCE if unread or to.complete_at is None else to.complete_at + pace.events_every - now
-    return Update(to=to, reason="observes the region", look_again=again, writes=writes)
+    return Update(to=to, reason="observes the region", requeue_after=again, writes=writes)
 
 
 def _failed(
@@ -175,7 +175,7 @@ def _failed(
     )
     if region.state is not RegionState.FAILING:
         return Transition(to=to, reason=text, cause="look", writes=writes)
-    return Update(to=to, reason=text, look_again=pause, writes=writes)
+    return Update(to=to, reason=text, requeue_after=pause, writes=writes)
 
 
 def back_off(error: MaasError, failures: int) -> timedelta:

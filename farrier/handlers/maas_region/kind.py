@@ -20,13 +20,13 @@ class RegionKind:
     def identify(self, resource: MaasRegion) -> tuple[int, int]:
         return resource.id, resource.version
 
-    def called(self, resource: MaasRegion) -> str:
+    def display_name(self, resource: MaasRegion) -> str:
         return resource.site
 
-    def places(self, resource: MaasRegion) -> Mapping[str, Place]:
+    def current_layers(self, resource: MaasRegion) -> Mapping[str, Place]:
         return {LAYER: Place(resource.state, resource.state_entered_at)}
 
-    def values(self, to: MaasRegion) -> Mapping[str, str]:
+    def target_layers(self, to: MaasRegion) -> Mapping[str, str]:
         return {LAYER: to.state}
 
     def label(self, resource: MaasRegion) -> tuple[str, str]:

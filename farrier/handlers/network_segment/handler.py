@@ -100,8 +100,8 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
         reason = f"the last address was given back; what knew it has until {until:%Y-%m-%d %H:%M:%S} UTC to forget it"
         if segment.drain_until != until:
             to = msgspec.structs.replace(segment, drain_until=until)
-            return Update(to=to, reason=reason, look_again=until - now, writes=answers)
-        return Wait(reason=reason, look_again=until - now, writes=answers)
+            return Update(to=to, reason=reason, requeue_after=until - now, writes=answers)
+        return Wait(reason=reason, requeue_after=until - now, writes=answers)
 
     def _held_up(self, segment: NetworkSegment, now: datetime, answers: tuple[SegmentWrite, ...]) -> Decision:
         after = duration.human(self._drain_period)

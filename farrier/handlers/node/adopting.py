@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from farrier.handlers.node import onboarding_adopt, probing
 from farrier.handlers.node.failing import freeze
 from farrier.handlers.node.logins import capped, counted, has_try, target_of_address, tries_after, tries_before
-from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy, become, change
+from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy, transition, with_fields
 from farrier.handlers.node.stage import Done
 from farrier.handlers.node.workflow import advanced, run_stage
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading
@@ -37,13 +37,13 @@ def tend(node: Node, now: datetime, config: Policy) -> Decision:
         return _failed(node, now, error, tries=node.bmc.tries, cause="timer: deadline of adopting")
     why = _gives_way(node)
     if why is not None:
-        return become(node, cut_short(node, why), reason=why, cause="rule: adopt")
+        return transition(node, cut_short(node, why), reason=why, cause="rule: adopt")
     if not has_try(node.bmc):
         bmc = counted(node.bmc, now)
         if bmc.trying is None:
-            reason, look_again = capped(bmc, now)
-            return Wait(reason=reason, look_again=min(look_again, left))
-        return become(node, change(node, bmc=bmc), reason="was cut off; reads again", cause="rule: adopt")
+            reason, requeue_after = capped(bmc, now)
+            return Wait(reason=reason, requeue_after=min(requeue_after, left))
+        return transition(node, with_fields(node, bmc=bmc), reason="was cut off; reads again", cause="rule: adopt")
 
     async def adopt(services: NodeServices) -> Outcome:
         try:
@@ -68,7 +68,9 @@ def cut_short(node: Node, why: str) -> Node:
     """The node as an adoption leaves it that makes way for something else. Whether it had logged in is not known, so
     its try stays counted."""
     bmc = replace(node.bmc, trying=None, failure=None, last_error=f"the adoption {why}")
-    return stopped(change(node, management=M.ADOPT_FAILED, bmc=bmc), FailureClass.ADOPT_FAILED, f"the adoption {why}")
+    return stopped(
+        with_fields(node, management=M.ADOPT_FAILED, bmc=bmc), FailureClass.ADOPT_FAILED, f"the adoption {why}"
+    )
 
 
 def stopped(node: Node, failure: FailureClass, detail: str) -> Node:
@@ -87,8 +89,8 @@ def _gives_way(node: Node) -> str | None:
 
 
 def _adopted(node: Node, now: datetime, reading: BmcReading, config: Policy) -> Outcome:
-    proven = change(node, management=M.MANAGEABLE, bmc=probing.learnt(node.bmc, reading, now))
-    return become(
+    proven = with_fields(node, management=M.MANAGEABLE, bmc=probing.learnt(node.bmc, reading, now))
+    return transition(
         node,
         _goes_on(proven, now, config),
         reason=f"the recorded machine answers; power is {reading.power}",
@@ -116,5 +118,5 @@ def _failed(node: Node, now: datetime, error: BmcError, *, tries: tuple[datetime
     bmc = probing.failed(node.bmc, error, now, tries=tries)
     failure = UNSAFE_OF_BMC.get(error.failure, FailureClass.ADOPT_FAILED)
     reason = f"{error.failure}: {error.detail}"
-    failed = change(node, management=M.ADOPT_FAILED, bmc=replace(bmc, next_try_at=None))
-    return become(node, stopped(failed, failure, reason), reason=reason, cause=cause)
+    failed = with_fields(node, management=M.ADOPT_FAILED, bmc=replace(bmc, next_try_at=None))
+    return transition(node, stopped(failed, failure, reason), reason=reason, cause=cause)

@@ -18,12 +18,12 @@ from farrier.handlers.node.moves import (
     NodeServices,
     Outcome,
     Policy,
-    become,
-    change,
-    job,
-    noted,
+    transition,
     waited,
     waits_since,
+    with_fields,
+    with_note,
+    with_workflow,
 )
 from farrier.handlers.node.onboarding import detour, discovery
 from farrier.handlers.node.region import Send
@@ -77,7 +77,7 @@ def has_work(node: Node) -> bool:
 
 def undoing(node: Node, after: AfterUndo) -> Workflow:
     """The live workflow as its undo begins. That an undo has failed before is kept until it ends."""
-    return job(node, status=W.COMPENSATING, after_undo=after, stop_requested=None, next_attempt_at=None)
+    return with_workflow(node, status=W.COMPENSATING, after_undo=after, stop_requested=None, next_attempt_at=None)
 
 
 def compensate(node: Node, now: datetime, policy: Policy) -> Decision:
@@ -92,13 +92,15 @@ def compensate(node: Node, now: datetime, policy: Policy) -> Decision:
         return _settled(node, result, now, policy)
     call, cuts = result, _own(node).upstream.cuts
     if cuts and _is_late(node, now, policy):
-        return _gave_up(noted(node, cuts=0), f"not done in time: {cuts} calls of MAAS came to no end")
+        return _gave_up(with_note(node, cuts=0), f"not done in time: {cuts} calls of MAAS came to no end")
 
     async def act(services: NodeServices) -> Outcome:
         return _settled(node, await call.act(services), now, policy)
 
     # A call that errs, or does not end in time, says nothing: without a count the undo would begin it for ever.
-    cut = outcome.Update[Node, Write](to=noted(node, cuts=cuts + 1), reason=f"{call.name} came to no end", quiet=True)
+    cut = outcome.Update[Node, Write](
+        to=with_note(node, cuts=cuts + 1), reason=f"{call.name} came to no end", quiet=True
+    )
     return outcome.Step(name=call.name, act=act, deadline=CALL_DEADLINE, reads_only=call.reads_only, if_cut=cut)
 
 
@@ -169,7 +171,7 @@ def _abort(node: Node, machine: Machine, now: datetime) -> Settled | Send:
     """Asked for once in a while: until power is off, MAAS goes on showing what was aborted."""
     if _abort_is_asked(node, now):
         return Waiting(reason=_ending(machine.system_id))
-    to = noted(node, asked=_ABORT, asked_at=now)
+    to = with_note(node, asked=_ABORT, asked_at=now)
     change_ = Abort(comment=region.comment(node, "undo"))
     return Send(change=change_, reason="abort", then=Step(to=to, reason=f"asked MAAS to abort {machine.system_id}"))
 
@@ -196,7 +198,7 @@ async def _look_for_lost(client: MaasClient, node: Node) -> Settled:
     )
     if not found:
         return Done(reason="MAAS has no machine that was created for it")
-    to = change(node, maas_id=found[0], maas_created=True)
+    to = with_fields(node, maas_id=found[0], maas_created=True)
     return Step(to=to, reason=f"machine {found[0]} was created for it, although the answer was lost")
 
 
@@ -205,15 +207,15 @@ def _settled(node: Node, result: Settled, now: datetime, policy: Policy) -> Outc
         case Done():
             return _undone(node, result)
         case Step():
-            return become(node, result.to, reason=result.reason, cause=CAUSE, source=result.source)
+            return transition(node, result.to, reason=result.reason, cause=CAUSE, source=result.source)
         case Waiting():
             return _waiting(node, result, now, policy)
         case Failed(failure=FailureClass.MACHINE_DELETED_UPSTREAM):
             # What is gone is not looked for again: a fresh start makes or finds another.
-            without = change(node, maas_id=None, maas_created=False)
+            without = with_fields(node, maas_id=None, maas_created=False)
             return _undone(without, Done(reason=result.detail, source=result.source))
         case Failed(failure=FailureClass.UPSTREAM_ERROR | FailureClass.POWER_FAILED):
-            again = Waiting(reason=f"MAAS: {result.detail}", look_again=_FAILED_AGAIN, source=result.source)
+            again = Waiting(reason=f"MAAS: {result.detail}", requeue_after=_FAILED_AGAIN, source=result.source)
             return _waiting(node, again, now, policy)
         case Failed():
             return _gave_up(node, result.detail)
@@ -225,7 +227,7 @@ def _waiting(node: Node, result: Waiting, now: datetime, policy: Policy) -> Outc
     """For a region that answers with errors, too: the undo would hold the node for ever."""
     if _is_late(node, now, policy):
         return _gave_up(node, f"not done in time: {result.reason}")
-    return Wait(reason=f"undoes: {result.reason}", look_again=result.look_again, source=result.source)
+    return Wait(reason=f"undoes: {result.reason}", requeue_after=result.requeue_after, source=result.source)
 
 
 def _is_late(node: Node, now: datetime, policy: Policy) -> bool:
@@ -261,7 +263,7 @@ def _undone(node: Node, done: Done) -> Outcome:
     # whose token was issued would make the very token that is worthless from now on.
     counted = workflow.upstream.deploys + (workflow.upstream.token is not None)
     kept = Upstream(deploys=counted, disowned=counted) if has_work(node) else workflow.upstream
-    fresh = job(
+    fresh = with_workflow(
         node,
         status=W.PENDING,
         stage=None,
@@ -272,9 +274,9 @@ def _undone(node: Node, done: Done) -> Outcome:
         failure_detail=None,
         upstream=kept,
     )
-    return become(
+    return transition(
         node,
-        change(node, workflow=fresh),
+        with_fields(node, workflow=fresh),
         reason=f"undone; starts again: {done.reason}",
         cause=CAUSE,
         writes=writes,
@@ -283,10 +285,10 @@ def _undone(node: Node, done: Done) -> Outcome:
 
 
 def _ended(node: Node, reason: str, writes: tuple[Write, ...]) -> Outcome:
-    ended = job(node, status=W.CANCELLED, after_undo=None)
-    return become(
+    ended = with_workflow(node, status=W.CANCELLED, after_undo=None)
+    return transition(
         node,
-        change(unclean.given_up(node), status=fallback(node), workflow=ended),
+        with_fields(unclean.given_up(node), status=fallback(node), workflow=ended),
         reason=reason,
         cause=CAUSE,
         writes=writes,

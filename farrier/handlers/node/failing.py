@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import assert_never
 
 from farrier.handlers.node import unclean
-from farrier.handlers.node.moves import Change, become, change, job
+from farrier.handlers.node.moves import Change, transition, with_fields, with_workflow
 from farrier.handlers.node.tasks import end_live
 from farrier.model.failures import (
     BY_THE_REGION,
@@ -57,9 +57,11 @@ def fail(
     # An uninstall that failed leaves `removing` in the same commit.
     status = N.RETIRED if node.status is N.REMOVING else node.status
     again = now + stage_backoff(workflow.attempt)
-    return become(
+    return transition(
         node,
-        change(node, status=status, workflow=job(node, status=W.FAILED_RETRYABLE, next_attempt_at=again, **told)),
+        with_fields(
+            node, status=status, workflow=with_workflow(node, status=W.FAILED_RETRYABLE, next_attempt_at=again, **told)
+        ),
         reason=f"stage {workflow.stage} failed: {failure}: {detail}",
         cause=cause,
         writes=writes,
@@ -96,25 +98,25 @@ def freeze(
     writes = writes + end_live(node, stop)
     match node.workflow:
         case Onboarding():
-            to = change(node, workflow=job(node, status=W.FAILED_MANUAL_INTERVENTION, **told))
+            to = with_fields(node, workflow=with_workflow(node, status=W.FAILED_MANUAL_INTERVENTION, **told))
             noted_as = _quarantine_of(node, failure, detail)
             if noted_as is not None:
-                to = change(to, status=N.QUARANTINED, quarantine=noted_as)
+                to = with_fields(to, status=N.QUARANTINED, quarantine=noted_as)
         case Decommission():
-            asked = change(node, workflow=job(node, stop_requested=stop, **told))
+            asked = with_fields(node, workflow=with_workflow(node, stop_requested=stop, **told))
             to = _stopped(asked, stop)
         case None:
             raise AssertionError("only a live workflow is frozen")
         case _ as never:
             assert_never(never)
-    return become(node, to, reason=reason, cause=cause, writes=writes)
+    return transition(node, to, reason=reason, cause=cause, writes=writes)
 
 
 def settle_stop(node: Node) -> Change:
     """The next edge of a stop that was requested earlier."""
     assert node.workflow is not None and node.workflow.stop_requested is not None, "only for a requested stop"
     stop = node.workflow.stop_requested
-    return become(
+    return transition(
         node,
         _stopped(node, stop),
         reason=f"the decommission stops: {stop}",
@@ -138,17 +140,17 @@ def fallback(node: Node) -> N:
 
 def _stopped(node: Node, stop: StopRequest) -> Node:
     """One edge nearer to `failed_manual_intervention`, which goes with `retired` and `quarantined` only."""
-    stopped = job(node, status=W.FAILED_MANUAL_INTERVENTION, stop_requested=None)
+    stopped = with_workflow(node, status=W.FAILED_MANUAL_INTERVENTION, stop_requested=None)
     match node.status:
         case N.DRAINING:
-            return change(node, status=N.OFFLINE)
+            return with_fields(node, status=N.OFFLINE)
         case N.ACTIVE | N.OFFLINE:
             detail = node.workflow.failure_detail if node.workflow is not None else None
             why = Quarantine(_STOP_CAUSE[stop], detail or str(stop))
-            return change(node, status=N.QUARANTINED, quarantine=why, workflow=stopped)
+            return with_fields(node, status=N.QUARANTINED, quarantine=why, workflow=stopped)
         case N.REMOVING:
-            return change(node, status=N.RETIRED, workflow=stopped)
+            return with_fields(node, status=N.RETIRED, workflow=stopped)
         case N.QUARANTINED | N.RETIRED | N.BOOTSTRAP_ISSUED | N.ENROLLING | N.DELETED:
-            return change(node, workflow=stopped)
+            return with_fields(node, workflow=stopped)
         case _ as never:
             assert_never(never)

@@ -73,7 +73,7 @@ class NodeHandler:
             case Wait() if all(isinstance(write, AnswerIntent) for write in answered.writes):
                 return _answering(answered, self._decide(resource, now, policy))
             case Wait():
-                return replace(answered, look_again=_AT_ONCE)
+                return replace(answered, requeue_after=_AT_ONCE)
             case Transition() | Update():
                 return answered
             case None:
@@ -94,11 +94,11 @@ class NodeHandler:
                     pass
                 case Wait(writes=()) as wait:
                     waits[rule] = wait
-                    soonest = _sooner(soonest, wait.look_again)
+                    soonest = _sooner(soonest, wait.requeue_after)
                 case DoNothing(writes=()) as nothing:
-                    soonest = _sooner(soonest, nothing.look_again)
+                    soonest = _sooner(soonest, nothing.requeue_after)
                 case Wait() | DoNothing() as writing:
-                    return replace(writing, look_again=_AT_ONCE)
+                    return replace(writing, requeue_after=_AT_ONCE)
                 case Step() as step:
                     return step if rule is management.tend else _the_bmc_first(step, resource, now, policy)
                 case Transition() | Update() | Deleted() as decision:
@@ -106,9 +106,9 @@ class NodeHandler:
                 case _ as never:
                     assert_never(never)
         if not waits:
-            return DoNothing(look_again=soonest)
+            return DoNothing(requeue_after=soonest)
         resting = all(wait.rests for wait in waits.values())
-        return replace(next(waits[rule] for rule in _TELLING if rule in waits), look_again=soonest, rests=resting)
+        return replace(next(waits[rule] for rule in _TELLING if rule in waits), requeue_after=soonest, rests=resting)
 
     def recover(self, resource: Node, now: datetime, step: str) -> Decision:
         """After a step whose end is not recorded: what it may have done to the BMC is accounted for first."""
@@ -120,11 +120,11 @@ def _answering(answered: Wait[Write], decision: Decision) -> Decision:
     for the outside, nor for a node that is gone."""
     match decision:
         case Step() | Deleted():
-            return replace(answered, look_again=_AT_ONCE)
+            return replace(answered, requeue_after=_AT_ONCE)
         case DoNothing():
-            return replace(answered, look_again=_AT_ONCE, writes=answered.writes + decision.writes)
+            return replace(answered, requeue_after=_AT_ONCE, writes=answered.writes + decision.writes)
         case Wait():
-            return replace(decision, look_again=_AT_ONCE, writes=answered.writes + decision.writes)
+            return replace(decision, requeue_after=_AT_ONCE, writes=answered.writes + decision.writes)
         case Transition() | Update():
             return replace(decision, writes=answered.writes + decision.writes)
         case _ as never:
@@ -161,7 +161,7 @@ def _then_at_once(step: _NodeStep) -> _NodeStep:
         outcome = await step.act(services)
         match outcome:
             case Update() | Wait() | DoNothing():
-                return replace(outcome, look_again=_AT_ONCE)
+                return replace(outcome, requeue_after=_AT_ONCE)
             case Transition() | Deleted():
                 return outcome
             case _ as never:

@@ -20,7 +20,7 @@ from farrier.handlers.node import (
     requests_lifecycle,
     requests_operator,
 )
-from farrier.handlers.node.moves import Change, Policy, become
+from farrier.handlers.node.moves import Change, Policy, transition
 from farrier.handlers.node.reply import Accept, Hold, Reject, Reply, Request, Respond
 from farrier.model import actions
 from farrier.model.actions import Action, Allowed, Later, Refused
@@ -80,7 +80,7 @@ def _changed(node: Node, intent: Intent, reply: Accept | Hold, writes: tuple[Wri
             to = management.cut_short(to)
         elif to.management is Management.ADOPTING:
             to = adopting.cut_short(to, f"made way for intent {intent.id} ({intent.action})")
-    return become(
+    return transition(
         node,
         to,
         reason=f"{reply.reason}{by}",

@@ -43,10 +43,10 @@ class NodeKind:
     def identify(self, resource: Node) -> tuple[int, int]:
         return resource.id, resource.version
 
-    def called(self, resource: Node) -> str:
+    def display_name(self, resource: Node) -> str:
         return resource.name
 
-    def places(self, resource: Node) -> Mapping[str, Place]:
+    def current_layers(self, resource: Node) -> Mapping[str, Place]:
         places = {
             "status": Place(resource.status, resource.status_entered_at),
             "management": Place(resource.management, resource.management_entered_at),
@@ -58,7 +58,7 @@ class NodeKind:
                 places[stage_layer(workflow.kind)] = Place(workflow.stage, workflow.stage_entered_at)
         return places
 
-    def values(self, to: Node) -> Mapping[str, str]:
+    def target_layers(self, to: Node) -> Mapping[str, str]:
         values: dict[str, str] = {"status": to.status, "management": to.management}
         workflow = to.workflow
         if workflow is not None:

@@ -24,7 +24,7 @@ from farrier.handlers.node.logins import (
     tries_after,
     tries_before,
 )
-from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, Policy, become, change
+from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, Policy, transition, with_fields
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, backoff
 from farrier.model.management import Management as M
 from farrier.model.node import Node
@@ -63,14 +63,14 @@ def begin_verify(node: Node, now: datetime, *, reason: str, cause: str) -> Chang
     """Into `verifying`, counting the try; or a wait, if the login cap is reached."""
     bmc = counted(node.bmc, now)
     if bmc.trying is None:
-        reason, look_again = capped(bmc, now)
-        return Wait(reason=reason, look_again=look_again)
-    return become(node, change(node, management=M.VERIFYING, bmc=bmc), reason=reason, cause=cause)
+        reason, requeue_after = capped(bmc, now)
+        return Wait(reason=reason, requeue_after=requeue_after)
+    return transition(node, with_fields(node, management=M.VERIFYING, bmc=bmc), reason=reason, cause=cause)
 
 
 def put_off(node: Node, now: datetime) -> Node:
     """The node whose verification an operator stopped: nobody asks for it any more, and `auto_manage` waits a while."""
-    return change(
+    return with_fields(
         node, bmc=msgspec.structs.replace(node.bmc, asked_at=None, failures=0, next_try_at=now + CANCELLED_FOR)
     )
 
@@ -78,7 +78,7 @@ def put_off(node: Node, now: datetime) -> Node:
 def cut_short(node: Node) -> Node:
     """The node as a verification leaves it that makes way for something else. Whether it had logged in is not known,
     so its try stays counted."""
-    return change(node, management=M.ENROLL, bmc=msgspec.structs.replace(node.bmc, trying=None))
+    return with_fields(node, management=M.ENROLL, bmc=msgspec.structs.replace(node.bmc, trying=None))
 
 
 def _enroll(node: Node, now: datetime, config: Policy) -> Decision:
@@ -88,7 +88,7 @@ def _enroll(node: Node, now: datetime, config: Policy) -> Decision:
     if missing is not None:
         if node.bmc.last_error != missing:
             bmc = msgspec.structs.replace(node.bmc, last_error=missing, failure=BmcFailure.INCOMPLETE, next_try_at=None)
-            return become(node, change(node, bmc=bmc), reason=missing, cause="rule: BMC details")
+            return transition(node, with_fields(node, bmc=bmc), reason=missing, cause="rule: BMC details")
         return Wait(reason=f"{missing}; waits for intent set_bmc", rests=True)
     if not node.auto_manage and node.bmc.asked_at is None:
         return Wait(reason="the BMC details are complete; waits for intent manage", rests=True)
@@ -103,7 +103,7 @@ def _enroll(node: Node, now: datetime, config: Policy) -> Decision:
             if node.bmc.failures == 0
             else f"the BMC could not be verified ({node.bmc.failure})"
         )
-        return Wait(reason=f"{why}; tried again after its back-off", look_again=node.bmc.next_try_at - now)
+        return Wait(reason=f"{why}; tried again after its back-off", requeue_after=node.bmc.next_try_at - now)
     asked = node.bmc.asked_at is not None
     return begin_verify(
         node,
@@ -127,7 +127,7 @@ def _verifying(node: Node, now: datetime, config: Policy) -> Decision:
         return _failed(node, now, error, tries=node.bmc.tries, cause="timer: deadline of verifying")
     why = _gives_way(node)
     if why is not None:
-        return become(node, cut_short(node), reason=why, cause="rule: verify")
+        return transition(node, cut_short(node), reason=why, cause="rule: verify")
 
     async def verify(services: NodeServices) -> Outcome:
         try:
@@ -161,9 +161,9 @@ def _gives_way(node: Node) -> str | None:
 
 
 def _verified(node: Node, now: datetime, reading: BmcReading) -> Outcome:
-    return become(
+    return transition(
         node,
-        change(node, management=M.MANAGEABLE, bmc=probing.learnt(node.bmc, reading, now)),
+        with_fields(node, management=M.MANAGEABLE, bmc=probing.learnt(node.bmc, reading, now)),
         reason=f"power and management interface answer; power is {reading.power}",
         cause="step: verify",
     )
@@ -171,9 +171,9 @@ def _verified(node: Node, now: datetime, reading: BmcReading) -> Outcome:
 
 def _failed(node: Node, now: datetime, error: BmcError, *, tries: tuple[datetime, ...], cause: str) -> Outcome:
     """Back to `enroll`, with the error kept until it is proven gone."""
-    return become(
+    return transition(
         node,
-        change(node, management=M.ENROLL, bmc=probing.failed(node.bmc, error, now, tries=tries)),
+        with_fields(node, management=M.ENROLL, bmc=probing.failed(node.bmc, error, now, tries=tries)),
         reason=f"{error.failure}: {error.detail}",
         cause=cause,
     )

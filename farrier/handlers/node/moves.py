@@ -51,17 +51,17 @@ Outcome: TypeAlias = Change | Wait[Write] | DoNothing[Write] | Deleted[Write]
 Decision: TypeAlias = Outcome | Step[Node, Write, NodeServices]
 
 
-def become(
+def transition(
     node: Node, to: Node, *, reason: str, cause: str, writes: tuple[Write, ...] = (), source: str = ""
 ) -> Change:
     """The outcome that turns `node` into `to`: a Transition if any layer differs, an Update if only payload does."""
     source = source or line_of(sys._getframe(1))
     if _layers(node) != _layers(to):
         return Transition(to=to, reason=reason, cause=cause, writes=writes, source=source)
-    return Update(to=to, reason=reason, look_again=timedelta(0), writes=writes, source=source)
+    return Update(to=to, reason=reason, requeue_after=timedelta(0), writes=writes, source=source)
 
 
-def change(node: Node, **fields: Any) -> Node:
+def with_fields(node: Node, **fields: Any) -> Node:
     """`node` with some of its own fields changed. No other cause, and no end of a quarantine, replaces a cleanup that
     was not validated: only `unclean.cleared` does."""
     if node.failed_validation and "quarantine" in fields:
@@ -71,7 +71,7 @@ def change(node: Node, **fields: Any) -> Node:
     return msgspec.structs.replace(node, **fields)
 
 
-def job(node: Node, **fields: Any) -> Workflow:
+def with_workflow(node: Node, **fields: Any) -> Workflow:
     """The node's live workflow with some fields changed."""
     assert node.workflow is not None, "asked for only while a workflow is live"
     return msgspec.structs.replace(node.workflow, **fields)
@@ -112,10 +112,12 @@ def is_unread(node: Node) -> bool:
     return any(outage.ended_at is None for outage in outages(node))
 
 
-def noted(node: Node, **fields: Any) -> Node:
+def with_note(node: Node, **fields: Any) -> Node:
     """The node with some of what its live workflow remembers of MAAS changed."""
     assert node.workflow is not None, "asked for only while a workflow is live"
-    return change(node, workflow=job(node, upstream=msgspec.structs.replace(node.workflow.upstream, **fields)))
+    return with_fields(
+        node, workflow=with_workflow(node, upstream=msgspec.structs.replace(node.workflow.upstream, **fields))
+    )
 
 
 def vitals(node: Node, now: datetime, config: Policy) -> health.Vitals:
@@ -145,4 +147,4 @@ def has_fresh_power(node: Node, now: datetime, config: Policy) -> bool:
 
 
 def _layers(node: Node) -> dict[str, str]:
-    return dict(NODE_KIND.values(node))
+    return dict(NODE_KIND.target_layers(node))

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from farrier.handlers.node import onboarding, onboarding_adopt, region
 from farrier.handlers.node.decommission import adopted
-from farrier.handlers.node.moves import Policy, change, job, noted, proven_healthy
+from farrier.handlers.node.moves import Policy, proven_healthy, with_fields, with_note, with_workflow
 from farrier.handlers.node.onboarding.wait_for_agent_enrollment import wait_for_agent_enrollment
 from farrier.handlers.node.reply import Accept, Reject, Reply
 from farrier.handlers.node.stage import Done
@@ -90,8 +90,8 @@ def _adopted(node: Node, stage: O, state: M, now: datetime) -> Node:
         # Its agent may have enrolled at any time before, unless its system is only being installed.
         begun = now if state is M.DEPLOYING else None
         known = replace(known, deploys=known.deploys + 1, disowned=known.deploys + 1, asked_at=begun, deployed_at=None)
-    kept = change(node, workflow=job(node, upstream=known))
-    return change(kept, workflow=job(kept, **again(job(kept)) | {"stage": stage}))
+    kept = with_fields(node, workflow=with_workflow(node, upstream=known))
+    return with_fields(kept, workflow=with_workflow(kept, **again(with_workflow(kept)) | {"stage": stage}))
 
 
 def _of_decommission(node: Node, now: datetime, policy: Policy) -> Reply:
@@ -108,8 +108,8 @@ def _of_decommission(node: Node, now: datetime, policy: Policy) -> Reply:
         return Accept(reason="what MAAS shows is adopted already")
     if not any(adopted.shows(seen, stage) for stage in stages):
         return _no(f"MAAS says {seen.state}; accepted at stage {workflow.stage} are {adopted.GOALS[stages[0]]}")
-    to = change(node, workflow=job(node, **again(workflow)))
-    return Accept(reason=f"MAAS says {seen.state}; goes on at stage {workflow.stage}", to=noted(to, adopted=True))
+    to = with_fields(node, workflow=with_workflow(node, **again(workflow)))
+    return Accept(reason=f"MAAS says {seen.state}; goes on at stage {workflow.stage}", to=with_note(to, adopted=True))
 
 
 def _fresh(node: Node, now: datetime, policy: Policy) -> MaasObservation | Reject:

@@ -11,7 +11,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from farrier.handlers.node.logins import capped, counted
-from farrier.handlers.node.moves import Change, become, change, job
+from farrier.handlers.node.moves import Change, transition, with_fields, with_workflow
 from farrier.model.management import Management as M
 from farrier.model.node import Node, Onboarding
 from farrier.model.outcome import Wait
@@ -43,21 +43,21 @@ def back_to_the_gate(node: Node) -> Node:
     """The node with another BMC than the one its adoption looked at: it has to look again."""
     if not is_proven(node):
         return node
-    return change(node, workflow=job(node, stage=GATE, attempt=1))
+    return with_fields(node, workflow=with_workflow(node, stage=GATE, attempt=1))
 
 
 def begin(node: Node, now: datetime, *, cause: str) -> Change | Wait[Write]:
     """Into `adopting`, counting the try; or a wait, if the login cap is reached."""
     bmc = counted(replace(node.bmc, asked_at=None), now)
     if bmc.trying is None:
-        reason, look_again = capped(bmc, now)
-        return Wait(reason=reason, look_again=look_again)
-    adopting = change(node, management=M.ADOPTING, bmc=bmc)
-    return become(node, adopting, reason="looks whether the recorded machine answers", cause=cause)
+        reason, requeue_after = capped(bmc, now)
+        return Wait(reason=reason, requeue_after=requeue_after)
+    adopting = with_fields(node, management=M.ADOPTING, bmc=bmc)
+    return transition(node, adopting, reason="looks whether the recorded machine answers", cause=cause)
 
 
 def given_up(node: Node) -> Node:
     """The node without its live adoption; as it is, if it has none."""
     if not adopts(node):
         return node
-    return change(node, workflow=job(node, status=W.CANCELLED, next_attempt_at=None, after_undo=None))
+    return with_fields(node, workflow=with_workflow(node, status=W.CANCELLED, next_attempt_at=None, after_undo=None))

@@ -24,7 +24,15 @@ from farrier.handlers.node.logins import (
     target_of,
     tries_before,
 )
-from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy, become, change, has_fresh_power
+from farrier.handlers.node.moves import (
+    Decision,
+    NodeServices,
+    Outcome,
+    Policy,
+    has_fresh_power,
+    transition,
+    with_fields,
+)
 from farrier.model.bmc import BmcError, BmcFailure
 from farrier.model.management import Management
 from farrier.model.node import Bmc, Node
@@ -57,11 +65,11 @@ def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
     if watched is not None:
         return watched
     if node.bmc.sync_failure is not None:
-        return Wait(reason=_unreadable(node.bmc), look_again=due - now)
+        return Wait(reason=_unreadable(node.bmc), requeue_after=due - now)
     enforced = switching.enforce(node, now, config)
     if isinstance(enforced, Wait):
-        return replace(enforced, look_again=min(enforced.look_again or due - now, due - now))
-    return enforced or DoNothing(look_again=due - now)
+        return replace(enforced, requeue_after=min(enforced.requeue_after or due - now, due - now))
+    return enforced or DoNothing(requeue_after=due - now)
 
 
 def recover(node: Node, now: datetime, *, step: str) -> Decision | None:
@@ -119,14 +127,16 @@ def _read(node: Node, now: datetime, config: Policy) -> Decision:
     if not has_try(node.bmc):
         may = counted(node.bmc, now)
         if may.trying is None:
-            reason, look_again = capped(may, now)
-            return Wait(reason=reason, look_again=look_again)
+            reason, requeue_after = capped(may, now)
+            return Wait(reason=reason, requeue_after=requeue_after)
         if is_shared(node):
             # Others must know before, for theirs may be under way in another process.
-            return Update(to=change(node, bmc=may), reason="counts its login first", look_again=_AT_ONCE, quiet=True)
+            return Update(
+                to=with_fields(node, bmc=may), reason="counts its login first", requeue_after=_AT_ONCE, quiet=True
+            )
     target = target_of(node)
     # What it is when the login was not refused.
-    clean = change(node, bmc=replace(node.bmc, tries=tries_before(node.bmc), trying=None))
+    clean = with_fields(node, bmc=replace(node.bmc, tries=tries_before(node.bmc), trying=None))
 
     async def read(services: NodeServices) -> Outcome:
         try:
@@ -144,7 +154,7 @@ def _read(node: Node, now: datetime, config: Policy) -> Decision:
         refused = probing.refusal(node, reading, must_prove=False)
         if refused is not None:
             return _failed(node, now, refused, config)
-        return _told(node, change(clean, bmc=probing.refreshed(clean.bmc, reading, now)), now, config)
+        return _told(node, with_fields(clean, bmc=probing.refreshed(clean.bmc, reading, now)), now, config)
 
     return Step(name=READ, act=read, deadline=config.transient_deadline, reads_only=True, if_cut=_unseen(node, now))
 
@@ -161,8 +171,8 @@ def _told(node: Node, to: Node, now: datetime, config: Policy) -> Update[Node, W
     if confirms:
         to = replace(to, stored_power_at=_stored_at(node))
     as_wanted = after.desired_power in (None, after.power)
-    look_again = next_read(to, config) - now if same and as_wanted else _AT_ONCE
-    return Update(to=to, reason=f"power is {after.power}", look_again=look_again, quiet=same, confirms=confirms)
+    requeue_after = next_read(to, config) - now if same and as_wanted else _AT_ONCE
+    return Update(to=to, reason=f"power is {after.power}", requeue_after=requeue_after, quiet=same, confirms=confirms)
 
 
 def _is_to_be_stored(node: Node, now: datetime, config: Policy) -> bool:
@@ -192,11 +202,11 @@ def _failed(node: Node, now: datetime, error: BmcError, config: Policy) -> Outco
         tries=_counted_once(node.bmc, now).tries if refused else tries_before(node.bmc),
         trying=None,
     )
-    to, reason = change(node, bmc=failed), _unreadable(failed)
+    to, reason = with_fields(node, bmc=failed), _unreadable(failed)
     if (failed.sync_failure, failed.sync_error) == (node.bmc.sync_failure, node.bmc.sync_error):
         # It fails as it did before, and what the node waits for is waited for since then.
-        return Update(to=to, reason=reason, look_again=next_read(to, config) - now, quiet=True)
-    return become(node, to, reason=reason, cause="step: read power")
+        return Update(to=to, reason=reason, requeue_after=next_read(to, config) - now, quiet=True)
+    return transition(node, to, reason=reason, cause="step: read power")
 
 
 def _pause(node: Node, error: BmcError, failures: int) -> timedelta:
@@ -222,8 +232,8 @@ def _unseen(node: Node, now: datetime) -> Update[Node, Write]:
     """A login was perhaps refused: nobody saw the end of the read, so it counts as one."""
     bmc = replace(_counted_once(node.bmc, now), trying=None)
     return Update(
-        to=change(node, bmc=bmc),
+        to=with_fields(node, bmc=bmc),
         reason="nobody saw how a read of its power ended; it counts as a failed login",
-        look_again=_AT_ONCE,
+        requeue_after=_AT_ONCE,
         quiet=True,
     )

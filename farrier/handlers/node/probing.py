@@ -143,7 +143,7 @@ def unfinished(node: Node) -> Update[Node, Write]:
     """What is kept of a pass that was cut short: whether it had logged in is not known, so its try stays counted and
     serves no other."""
     spent = replace(node.bmc, trying=None)
-    return Update(to=replace(node, bmc=spent), reason="the probe was cut short", look_again=timedelta(0), quiet=True)
+    return Update(to=replace(node, bmc=spent), reason="the probe was cut short", requeue_after=timedelta(0), quiet=True)
 
 
 def interrupting(node: Node) -> Intent | None:

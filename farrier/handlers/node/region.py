@@ -71,7 +71,7 @@ def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: 
     doubt = node.region.doubt if node.region is not None else None
     if doubt is not None:
         # Another region may be at the URL, or another user's key. Nothing it says is about us.
-        return Waiting(reason=f"MAAS: {doubt}", look_again=REGION_AGAIN, timed=False)
+        return Waiting(reason=f"MAAS: {doubt}", requeue_after=REGION_AGAIN, timed=False)
 
     async def act(services: NodeServices) -> Settled:
         try:
@@ -107,7 +107,7 @@ async def sent(client: MaasClient, machine: Machine, decided: Settled | Send) ->
     await client.do(machine, decided.change)
     if decided.then is not None:
         return decided.then
-    return Waiting(reason=f"asked MAAS: {decided.reason}", look_again=AT_ONCE, source=decided.source)
+    return Waiting(reason=f"asked MAAS: {decided.reason}", requeue_after=AT_ONCE, source=decided.source)
 
 
 def not_configured(node: Node) -> Failed:
@@ -167,9 +167,9 @@ def told(error: MaasError) -> Settled:
     detail = f"{error.operation}: {error.failure}: {error.detail}"
     match error.failure:
         case F.AUTH | F.CLOCK_SKEW | F.TLS | F.UNREACHABLE | F.BUSY:
-            return Waiting(reason=f"MAAS: {detail}", look_again=error.retry_after or REGION_AGAIN, timed=False)
+            return Waiting(reason=f"MAAS: {detail}", requeue_after=error.retry_after or REGION_AGAIN, timed=False)
         case F.CONFLICT:
-            return Waiting(reason=f"MAAS: {detail}", look_again=CONFLICT_AGAIN)
+            return Waiting(reason=f"MAAS: {detail}", requeue_after=CONFLICT_AGAIN)
         case F.FOREIGN_OWNER:
             return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
         case F.FORBIDDEN | F.INVALID:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node.moves import Change, become, change
+from farrier.handlers.node.moves import Change, transition, with_fields
 from farrier.model.failures import QuarantineCause
 from farrier.model.node import Decommission, Node, Options, Quarantine
 from farrier.model.status import NodeStatus as N
@@ -24,7 +24,9 @@ def begin(node: Node, now: datetime) -> Change:
         mode_given_at=now,
         options=Options(untouched=NOT_APPLICABLE, retire=True),
     )
-    to = change(node, workflow=walk, deleting=True)
+    to = with_fields(node, workflow=walk, deleting=True)
     if node.status is N.ENROLLING:
-        to = change(to, status=N.QUARANTINED, quarantine=Quarantine(QuarantineCause.OPERATOR, "it is being deleted"))
-    return become(node, to, reason="it is being deleted", cause="rule: delete")
+        to = with_fields(
+            to, status=N.QUARANTINED, quarantine=Quarantine(QuarantineCause.OPERATOR, "it is being deleted")
+        )
+    return transition(node, to, reason="it is being deleted", cause="rule: delete")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from farrier.handlers.node import onboarding_adopt
 from farrier.handlers.node.logins import missing_detail
-from farrier.handlers.node.moves import change, job
+from farrier.handlers.node.moves import with_fields, with_workflow
 from farrier.handlers.node.probing import recorded
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request
 from farrier.handlers.node.workflow import start
@@ -57,8 +57,8 @@ def _with_onboarding(request: Request) -> Node:
     """The node with its adoption from the top: begun, given its mode, or resumed."""
     node, now = request.node, request.now
     if isinstance(node.workflow, Onboarding):
-        given = job(node, mode=OnboardingMode.ADOPT, mode_given_at=node.workflow.mode_given_at or now)
-        begun = change(node, workflow=given)
-        return change(begun, workflow=job(begun, **start(given)))
-    fresh = change(node, workflow=Onboarding(mode=OnboardingMode.ADOPT, mode_given_at=now))
-    return change(fresh, status=N.ENROLLING) if node.status is N.BOOTSTRAP_ISSUED else fresh
+        given = with_workflow(node, mode=OnboardingMode.ADOPT, mode_given_at=node.workflow.mode_given_at or now)
+        begun = with_fields(node, workflow=given)
+        return with_fields(begun, workflow=with_workflow(begun, **start(given)))
+    fresh = with_fields(node, workflow=Onboarding(mode=OnboardingMode.ADOPT, mode_given_at=now))
+    return with_fields(fresh, status=N.ENROLLING) if node.status is N.BOOTSTRAP_ISSUED else fresh

@@ -9,7 +9,7 @@ import msgspec
 from farrier.handlers.node import adopting, requests_adopt, requests_power
 from farrier.handlers.node.logins import counted, missing_detail
 from farrier.handlers.node.management import begin_verify
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import with_fields
 from farrier.handlers.node.onboarding_adopt import back_to_the_gate, given_up
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request, Respond
 from farrier.model.actions import Action
@@ -35,7 +35,7 @@ def set_bmc(request: Request) -> Reply:
         bmc = msgspec.structs.replace(bmc, last_error=None, failure=None)
     if node.management is M.MANAGEABLE:  # to be verified in place, at once if the login cap lets it
         bmc = counted(msgspec.structs.replace(bmc, asked_at=bmc.asked_at or request.now), request.now)
-    edited = change(
+    edited = with_fields(
         node, bmc_address=address, bmc_credential=credential, bmc=bmc, management=_after_edit(node.management)
     )
     if node.management is M.ADOPTING:
@@ -50,7 +50,7 @@ def clear_bmc(request: Request) -> Reply:
     node = request.node
     if node.management in (M.UNMANAGED, M.ERROR):
         return Accept(reason="there are no BMC details")
-    gone = change(
+    gone = with_fields(
         node,
         management=M.ERROR,
         bmc_address=None,
@@ -70,7 +70,7 @@ def manage(request: Request) -> Reply:
     if missing is not None:
         return Reject(reason=f"manage: {missing}; give it with set_bmc")
     bmc = msgspec.structs.replace(node.bmc, asked_at=node.bmc.asked_at or now, next_try_at=None, failures=0)
-    asked = change(node, bmc=bmc)
+    asked = with_fields(node, bmc=bmc)
     if node.management is M.ADOPT_FAILED:
         asked = given_up(asked)
     begun = begin_verify(asked, now, reason="manage was asked for", cause=f"intent {request.intent.id}")

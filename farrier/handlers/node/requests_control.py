@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from farrier.handlers.node import tasks
-from farrier.handlers.node.moves import change, noted
+from farrier.handlers.node.moves import with_fields, with_note
 from farrier.handlers.node.reply import Accept, Reply, Request, Respond
 from farrier.model.actions import Action
 from farrier.model.node import Pause
@@ -16,7 +16,7 @@ def pause(request: Request) -> Reply:
     paused = Pause(request.params.reason, request.now)
     if request.node.paused is not None and request.node.paused.reason == paused.reason:
         return Accept(reason="paused already")
-    return Accept(reason=f"paused: {paused.reason}", to=change(request.node, paused=paused))
+    return Accept(reason=f"paused: {paused.reason}", to=with_fields(request.node, paused=paused))
 
 
 def unpause(request: Request) -> Reply:
@@ -25,11 +25,11 @@ def unpause(request: Request) -> Reply:
     if node.paused is None:
         return Accept(reason="was not paused")
     if node.workflow is None:
-        return Accept(reason="unpaused", to=change(node, paused=None))
+        return Accept(reason="unpaused", to=with_fields(node, paused=None))
     owning = tasks.OWNING.get(node.status) if node.workflow.upstream.resumed else None
     writes = () if owning is None else tasks.reissue(node, owning, request.now)
-    node = noted(node, unpaused_at=request.now, resumed=False)
-    return Accept(reason="unpaused", to=change(node, paused=None), writes=writes)
+    node = with_note(node, unpaused_at=request.now, resumed=False)
+    return Accept(reason="unpaused", to=with_fields(node, paused=None), writes=writes)
 
 
 RESPONSES: dict[Action, Respond] = {Action.PAUSE: pause, Action.UNPAUSE: unpause}

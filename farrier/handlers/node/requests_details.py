@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import with_fields
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request, Respond
 from farrier.model.actions import Action
 from farrier.model.details import FREE_WHEN
@@ -56,7 +56,7 @@ def _used(node: Node, named: tuple[str, ...]) -> str | None:
 
 def _changed(node: Node, given: Mapping[str, Any], unset: tuple[str, ...]) -> Node:
     values = {**given, **dict.fromkeys(unset)}
-    return change(node, **{name: value for name, value in values.items() if name in _OF_THE_NODE})
+    return with_fields(node, **{name: value for name, value in values.items() if name in _OF_THE_NODE})
 
 
 RESPONSES: dict[Action, Respond] = {Action.SET: set_details}

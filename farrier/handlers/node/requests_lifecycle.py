@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from farrier.handlers.node import compensating, region, removal, requests_adopt, unclean
 from farrier.handlers.node.logins import missing_detail
-from farrier.handlers.node.moves import change, job, proven_healthy
+from farrier.handlers.node.moves import proven_healthy, with_fields, with_workflow
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request, Respond
 from farrier.handlers.node.workflow import start
 from farrier.model import expected
@@ -52,14 +52,15 @@ def onboard(request: Request) -> Reply:
     if params.mode is OnboardingMode.ADOPT:
         return requests_adopt.onboard(request)
     if isinstance(node.workflow, Onboarding):
-        given = job(node, mode=params.mode, mode_given_at=now)
-        begun = change(node, workflow=given)
+        given = with_workflow(node, mode=params.mode, mode_given_at=now)
+        begun = with_fields(node, workflow=given)
         return Accept(
-            reason=f"onboarding ({params.mode}) begins", to=change(begun, workflow=job(begun, **start(given)))
+            reason=f"onboarding ({params.mode}) begins",
+            to=with_fields(begun, workflow=with_workflow(begun, **start(given))),
         )
-    fresh = change(node, workflow=Onboarding(mode=params.mode, mode_given_at=now), redeploying=False)
+    fresh = with_fields(node, workflow=Onboarding(mode=params.mode, mode_given_at=now), redeploying=False)
     if node.status is N.BOOTSTRAP_ISSUED:
-        fresh = change(fresh, status=N.ENROLLING)
+        fresh = with_fields(fresh, status=N.ENROLLING)
     return Accept(reason=f"onboarding ({params.mode}) accepted", to=fresh)
 
 
@@ -86,11 +87,11 @@ def quarantine(request: Request) -> Reply:
     assert isinstance(request.params, p.Because), "the table names the type"
     goes_on = isinstance(node.workflow, Onboarding) and not _stands(node.workflow)
     why = Quarantine(QuarantineCause.OPERATOR, request.params.reason)
-    to = change(node, status=N.QUARANTINED, quarantine=why)
+    to = with_fields(node, status=N.QUARANTINED, quarantine=why)
     if to == node and not goes_on:
         return Accept(reason=f"quarantined for {'another cause' if node.failed_validation else 'that'} already")
     if isinstance(node.workflow, Onboarding):
-        to = change(to, workflow=_held(node, request.params.reason))
+        to = with_fields(to, workflow=_held(node, request.params.reason))
     return Accept(reason=f"quarantined: {request.params.reason}", to=to)
 
 
@@ -104,8 +105,8 @@ def _stands(workflow: Workflow) -> bool:
 def _held(node: Node, reason: str) -> Workflow:
     assert node.workflow is not None, "only a live workflow is held"
     if node.workflow.status is W.PENDING:
-        return job(node, mode=None, mode_given_at=None)
-    return job(
+        return with_workflow(node, mode=None, mode_given_at=None)
+    return with_workflow(
         node,
         status=W.FAILED_MANUAL_INTERVENTION,
         failure_class=FailureClass.OPERATOR_REQUEST,
@@ -132,7 +133,7 @@ def release(request: Request) -> Reply:
     if isinstance(proof, Unhealthy):
         return Reject(reason=f"release: the node is not healthy: {proof.reason}")
     said = f": {params.reason}" if params.reason else ""
-    released = change(unclean.cleared(node), status=N.ACTIVE, ever_active=True)
+    released = with_fields(unclean.cleared(node), status=N.ACTIVE, ever_active=True)
     return Accept(reason=f"released, healthy{said}", to=released)
 
 
@@ -154,7 +155,7 @@ def reactivate(request: Request) -> Reply:
         return Reject(reason="reactivate: its agent was removed; onboard it again, or remove the node")
     if (why := _not_to_reactivate(request)) is not None:
         return Reject(reason=f"reactivate: {why}")
-    return Accept(reason="reactivated", to=change(node, status=N.OFFLINE, redeploying=False))
+    return Accept(reason="reactivated", to=with_fields(node, status=N.OFFLINE, redeploying=False))
 
 
 def remove(request: Request) -> Reply:
@@ -186,15 +187,15 @@ def delete(request: Request) -> Reply:
     node = request.node
     if node.ever_active:
         return Reject(reason="delete: this node has been in service; decommission or remove it")
-    marked = change(node, deleting=True)
+    marked = with_fields(node, deleting=True)
     if node.status is N.BOOTSTRAP_ISSUED:
-        return Accept(reason="being deleted", to=change(marked, status=N.ENROLLING), writes=(RevokeBootstrap(),))
+        return Accept(reason="being deleted", to=with_fields(marked, status=N.ENROLLING), writes=(RevokeBootstrap(),))
     if node.workflow is None:
         return Accept(reason="being deleted", to=removal.begin(node, request.now).to, writes=(RevokeBootstrap(),))
     if compensating.has_work(node):  # also where it is undone already: whatever was to follow that is now this
-        undone = change(marked, workflow=compensating.undoing(node, AfterUndo.CANCEL))
+        undone = with_fields(marked, workflow=compensating.undoing(node, AfterUndo.CANCEL))
         return Accept(reason="being deleted once it is undone", to=undone, writes=(RevokeBootstrap(),))
-    cancelled = change(marked, workflow=job(node, status=W.CANCELLED, next_attempt_at=None))
+    cancelled = with_fields(marked, workflow=with_workflow(node, status=W.CANCELLED, next_attempt_at=None))
     return Accept(reason="being deleted", to=cancelled, writes=(RevokeBootstrap(),))
 
 
@@ -208,7 +209,7 @@ def _decommission(request: Request, mode: DecommissionMode, options: Options, wh
             "with force: true and a reason to give them up, which marks the node not_scrubbed"
         )
     begun = Decommission(mode=mode, mode_given_at=request.now, options=options)
-    return Accept(reason=f"{what} accepted", to=change(request.node, workflow=begun, redeploying=False))
+    return Accept(reason=f"{what} accepted", to=with_fields(request.node, workflow=begun, redeploying=False))
 
 
 def _raised(node: Node, live: Decommission, mode: DecommissionMode, options: Options, what: str) -> Reply:
@@ -231,7 +232,7 @@ def _raised(node: Node, live: Decommission, mode: DecommissionMode, options: Opt
     )
     if raised == now:
         return Accept(reason=f"{what} is under way already")
-    return Accept(reason=f"{what}: options raised", to=change(node, workflow=job(node, options=raised)))
+    return Accept(reason=f"{what}: options raised", to=with_fields(node, workflow=with_workflow(node, options=raised)))
 
 
 def _raises_the_record(live: Decommission, options: Options) -> bool:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from farrier.handlers.node import compensating, management, observed_state, requests_lifecycle, tasks, unclean
 from farrier.handlers.node.failing import fallback, freeze
-from farrier.handlers.node.moves import change, job, noted
+from farrier.handlers.node.moves import with_fields, with_note, with_workflow
 from farrier.handlers.node.reply import Accept, Reply, Request, Respond
 from farrier.handlers.node.workflow import again, counted_anew, start
 from farrier.model.actions import Action
@@ -49,7 +49,7 @@ def resume(request: Request) -> Reply:
     if not writes:
         return Accept(reason=f"{type_} is under way")
     if node.paused is not None:
-        later = None if node.workflow.upstream.resumed else noted(node, resumed=True)
+        later = None if node.workflow.upstream.resumed else with_note(node, resumed=True)
         return Accept(reason=f"{type_} is issued again when the pause ends", to=later)
     return Accept(reason=f"{type_} was issued again", writes=writes)
 
@@ -65,16 +65,16 @@ def rerun(request: Request) -> Reply:
     )
     return Accept(
         reason="runs again from the top",
-        to=change(node, workflow=job(node, **start(workflow) | {"upstream": known})),
+        to=with_fields(node, workflow=with_workflow(node, **start(workflow) | {"upstream": known})),
     )
 
 
 def restart_clean(request: Request) -> Reply:
     """Undo, then start again, with nothing taken for done; meanwhile the node is in a state that needs no workflow."""
-    node = noted(request.node, restarted_at=request.now, adopted=False)
+    node = with_note(request.node, restarted_at=request.now, adopted=False)
     return Accept(
         reason="undoes what was done, then starts again",
-        to=change(_undoing(node, AfterUndo.RESTART), status=fallback(node)),
+        to=with_fields(_undoing(node, AfterUndo.RESTART), status=fallback(node)),
         writes=tasks.end_live(node, "restart_clean"),
     )
 
@@ -91,15 +91,15 @@ def cancel(request: Request) -> Reply:
     if workflow.status is W.COMPENSATING:
         if workflow.after_undo is AfterUndo.CANCEL and not node.deleting:
             return Accept(reason="is being cancelled already")
-        to = change(node, workflow=job(node, after_undo=AfterUndo.CANCEL), deleting=False)
+        to = with_fields(node, workflow=with_workflow(node, after_undo=AfterUndo.CANCEL), deleting=False)
         return Accept(reason="ends once undone", to=to)
     if compensating.has_work(node):
-        to = change(_undoing(node, AfterUndo.CANCEL), deleting=False)
+        to = with_fields(_undoing(node, AfterUndo.CANCEL), deleting=False)
         return Accept(reason=f"{workflow.kind} cancelled; ends once undone", to=to)
-    ended = job(node, status=W.CANCELLED, stop_requested=None, next_attempt_at=None)
+    ended = with_workflow(node, status=W.CANCELLED, stop_requested=None, next_attempt_at=None)
     return Accept(
         reason=f"{workflow.kind} cancelled",
-        to=change(unclean.given_up(node), status=fallback(node), workflow=ended, deleting=False),
+        to=with_fields(unclean.given_up(node), status=fallback(node), workflow=ended, deleting=False),
         writes=tasks.end_live(node, "cancel"),
     )
 
@@ -137,11 +137,11 @@ def _owner(request: Request) -> Reply:
 
 
 def _running(request: Request) -> Node:
-    return change(request.node, workflow=job(request.node, **again(_live(request))))
+    return with_fields(request.node, workflow=with_workflow(request.node, **again(_live(request))))
 
 
 def _undoing(node: Node, after: AfterUndo) -> Node:
-    return change(node, workflow=compensating.undoing(node, after))
+    return with_fields(node, workflow=compensating.undoing(node, after))
 
 
 def _live(request: Request) -> Onboarding | Decommission:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from farrier.handlers.node import probing
 from farrier.handlers.node.logins import capped, counted, target_of, waits_for_others
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import with_fields
 from farrier.handlers.node.reply import Hold, Reject, Reply, Request
 from farrier.handlers.node.switching import begin
 from farrier.model.bmc import BmcFailure
@@ -40,4 +40,4 @@ def set_power(request: Request) -> Reply:
         return Reject(reason=f"set_power {params.power}: {reason}; ask again in a few minutes")
     if node.bmc.asked_at is not None:
         return Hold(reason="is verified first, as was asked for")
-    return Hold(reason=f"power {params.power} is about to be sent", to=change(node, bmc=begun))
+    return Hold(reason=f"power {params.power} is about to be sent", to=with_fields(node, bmc=begun))

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from farrier.errors import CredentialError
 from farrier.handlers.node.logins import counted, target_of
-from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, Policy, become, change
+from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, Policy, transition, with_fields
 from farrier.model.bmc import BmcFailure
 from farrier.model.management import Management
 from farrier.model.node import Bmc, Node
@@ -65,7 +65,9 @@ def watch_sync(node: Node, now: datetime, config: Policy) -> Decision | None:
         seen = replace(bmc, watched_at=now, watched_version=version)
         if version is None or bmc.sync_failure is BmcFailure.AUTH or version == bmc.watched_version:
             return _nothing_new(node, seen)
-        return become(node, change(node, bmc=replace(seen, next_sync_at=now)), reason=_NEW_VERSION, cause=_CAUSE)
+        return transition(
+            node, with_fields(node, bmc=replace(seen, next_sync_at=now)), reason=_NEW_VERSION, cause=_CAUSE
+        )
 
     return _step(look, node, now, config)
 
@@ -85,7 +87,7 @@ def watch_enroll(node: Node, now: datetime, config: Policy) -> Decision | None:
         seen = replace(bmc, watched_at=now, watched_version=version)
         if version is None or version == tried:
             return _nothing_new(node, seen)
-        return become(node, change(node, bmc=replace(seen, **_FORGOTTEN)), reason=_NEW_VERSION, cause=_CAUSE)
+        return transition(node, with_fields(node, bmc=replace(seen, **_FORGOTTEN)), reason=_NEW_VERSION, cause=_CAUSE)
 
     return _step(look, node, now, config)
 
@@ -95,11 +97,13 @@ def _verify(node: Node, now: datetime) -> Change:
     bmc = replace(node.bmc, **_FORGOTTEN)
     may = counted(bmc, now)
     if may.trying is None:
-        later = change(node, bmc=replace(bmc, asked_at=bmc.asked_at or now))
-        return become(node, later, reason=f"{_NEW_VERSION}; verified once the login cap allows", cause=_CAUSE)
+        later = with_fields(node, bmc=replace(bmc, asked_at=bmc.asked_at or now))
+        return transition(node, later, reason=f"{_NEW_VERSION}; verified once the login cap allows", cause=_CAUSE)
     # It was manageable, and is to be again after whatever fails now, also where nothing is verified unasked.
     asked = replace(may, asked_at=bmc.asked_at or now)
-    return become(node, change(node, bmc=asked, management=Management.VERIFYING), reason=_NEW_VERSION, cause=_CAUSE)
+    return transition(
+        node, with_fields(node, bmc=asked, management=Management.VERIFYING), reason=_NEW_VERSION, cause=_CAUSE
+    )
 
 
 async def _version(node: Node, services: NodeServices) -> str | None:
@@ -122,7 +126,9 @@ def _is_due(bmc: Bmc, now: datetime, config: Policy) -> bool:
 
 
 def _nothing_new(node: Node, seen: Bmc) -> Update[Node, Write]:
-    return Update(to=change(node, bmc=seen), reason="the credential is as it was", look_again=timedelta(0), quiet=True)
+    return Update(
+        to=with_fields(node, bmc=seen), reason="the credential is as it was", requeue_after=timedelta(0), quiet=True
+    )
 
 
 def _step(look: Callable[[NodeServices], Awaitable[Outcome]], node: Node, now: datetime, config: Policy) -> Decision:

@@ -30,7 +30,7 @@ class Waiting(Made, frozen=True, kw_only=True):
     """Not through yet. `timed`: it fails when it has waited longer than its deadline."""
 
     reason: str
-    look_again: timedelta | None = None
+    requeue_after: timedelta | None = None
     timed: bool = True
     writes: tuple[Write, ...] = ()
 

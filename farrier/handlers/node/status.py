@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import assert_never
 
 from farrier.handlers.node import drift
-from farrier.handlers.node.moves import Decision, Policy, become, change, proven_healthy, vitals
+from farrier.handlers.node.moves import Decision, Policy, proven_healthy, transition, vitals, with_fields
 from farrier.model import expected, health
 from farrier.model.failures import QuarantineCause
 from farrier.model.health import Healthy, Unhealthy
@@ -41,9 +41,9 @@ def follow(node: Node, now: datetime, config: Policy) -> Decision | None:
 def _bootstrap_issued(node: Node, now: datetime) -> Decision:
     if node.agent is None:
         return Wait(reason="waits for the agent to enrol with its bootstrap token", rests=True)
-    return become(
+    return transition(
         node,
-        change(node, status=N.ENROLLING, workflow=Onboarding(mode=OnboardingMode.MANUAL, mode_given_at=now)),
+        with_fields(node, status=N.ENROLLING, workflow=Onboarding(mode=OnboardingMode.MANUAL, mode_given_at=now)),
         reason="the agent enrolled with its bootstrap token",
         cause="signal: agent enrolled",
     )
@@ -53,15 +53,15 @@ def _active(node: Node, now: datetime, config: Policy) -> Decision | None:
     facts = vitals(node, now, config)
     silence = health.silent(facts, now, offline_after=config.offline_after)
     if silence is not None:
-        return _leaving(node, change(node, status=N.OFFLINE), config, reason=silence, cause="timer: heartbeat")
+        return _leaving(node, with_fields(node, status=N.OFFLINE), config, reason=silence, cause="timer: heartbeat")
     return _blocked(node, facts) or _drifted(node, now, config)
 
 
 def _offline(node: Node, now: datetime, config: Policy) -> Decision | None:
     if node.quarantine is not None and node.workflow is None:
-        return become(
+        return transition(
             node,
-            change(node, status=N.QUARANTINED),
+            with_fields(node, status=N.QUARANTINED),
             reason=f"still quarantined ({node.quarantine.cause}): {node.quarantine.reason}",
             cause="rule: quarantine",
         )
@@ -73,9 +73,9 @@ def _offline(node: Node, now: datetime, config: Policy) -> Decision | None:
         case Healthy() if isinstance(node.workflow, Decommission):
             return None  # healthy again, but on its way out
         case Healthy():
-            return become(
+            return transition(
                 node,
-                change(node, status=N.ACTIVE, ever_active=True),
+                with_fields(node, status=N.ACTIVE, ever_active=True),
                 reason="healthy again",
                 cause="signal: health",
             )
@@ -98,9 +98,9 @@ def _quarantined(node: Node, now: datetime, config: Policy) -> Decision | None:
     if gone is not None and node.ever_onboarded and not node.not_scrubbed:
         proof = proven_healthy(node, now, config)
         if isinstance(proof, Healthy):
-            return become(
+            return transition(
                 node,
-                change(node, status=N.ACTIVE, quarantine=None, ever_active=True),
+                with_fields(node, status=N.ACTIVE, quarantine=None, ever_active=True),
                 reason=gone,
                 cause="signal: health",
             )
@@ -123,7 +123,7 @@ def _drifted(node: Node, now: datetime, config: Policy) -> Decision | None:
     if why is None:
         return None
     return _leaving(
-        node, change(node, status=N.QUARANTINED, quarantine=why), config, reason=why.reason, cause="signal: MAAS"
+        node, with_fields(node, status=N.QUARANTINED, quarantine=why), config, reason=why.reason, cause="signal: MAAS"
     )
 
 
@@ -131,10 +131,10 @@ def _leaving(node: Node, to: Node, config: Policy, *, reason: str, cause: str) -
     """The move that silence or MAAS asks for. The commit counts all nodes of the site that would leave service, and a
     run that it refuses finds the brake on in its next snapshot."""
     if node.status is not N.ACTIVE:
-        return become(node, to, reason=reason, cause=cause)
+        return transition(node, to, reason=reason, cause=cause)
     if node.braked_at is not None:
-        return Wait(reason=f"kept in service by the brake of its site: {reason}", look_again=config.brake_window / 2)
-    return become(node, to, reason=reason, cause=cause, writes=(LeaveService(),))
+        return Wait(reason=f"kept in service by the brake of its site: {reason}", requeue_after=config.brake_window / 2)
+    return transition(node, to, reason=reason, cause=cause, writes=(LeaveService(),))
 
 
 def _blocked(node: Node, facts: health.Vitals) -> Decision | None:
@@ -144,9 +144,9 @@ def _blocked(node: Node, facts: health.Vitals) -> Decision | None:
         return None
     names = ", ".join(alert.id for alert in blocking)
     reason = f"alerts block scheduling: {names}"
-    return become(
+    return transition(
         node,
-        change(node, status=N.QUARANTINED, quarantine=Quarantine(QuarantineCause.HEALTH, reason)),
+        with_fields(node, status=N.QUARANTINED, quarantine=Quarantine(QuarantineCause.HEALTH, reason)),
         reason=reason,
         cause="signal: health",
     )

@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from farrier.handlers.node import probing
 from farrier.handlers.node.logins import capped, counted, has_try, target_of, tries_after, tries_before
-from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, Policy, become, change
+from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, Policy, transition, with_fields
 from farrier.model import duration
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, PowerState
 from farrier.model.node import Bmc, Node, Switching
 from farrier.model.outcome import Step, Update, Wait
 from farrier.model.params import PowerRequest
-from farrier.model.situation import POWER_IS_FREE
+from farrier.model.workflow_condition import POWER_IS_FREE
 from farrier.model.writes import AnswerIntent, Verdict, Write
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -51,7 +51,9 @@ def proceed(node: Node, now: datetime) -> Decision:
     assert wanted is not None, "the caller looked"
     if not _is_wanted(node, wanted):
         given_up = replace(node.bmc, switching=None, trying=None)
-        return become(node, change(node, bmc=given_up), reason="nobody wants that any more", cause="rule: power")
+        return transition(
+            node, with_fields(node, bmc=given_up), reason="nobody wants that any more", cause="rule: power"
+        )
     shared = probing.shared(node)
     if shared is not None:
         return _not_done(node, shared, tries=tries_before(node.bmc))
@@ -59,7 +61,9 @@ def proceed(node: Node, now: datetime) -> Decision:
         again = begin(node.bmc, replace(wanted, at=now, unsure=True))
         if again is None:
             return _not_done(node, "the BMC refused too many logins to look", tries=node.bmc.tries)
-        return become(node, change(node, bmc=again), reason="nobody saw the end; reads first", cause="rule: power")
+        return transition(
+            node, with_fields(node, bmc=again), reason="nobody saw the end; reads first", cause="rule: power"
+        )
 
     async def switch(services: NodeServices) -> Outcome:
         try:
@@ -78,9 +82,9 @@ def doubt(node: Node) -> Update[Node, Write]:
     assert wanted is not None, "the caller looked"
     unsure = replace(node.bmc, switching=replace(wanted, unsure=True), trying=None)
     return Update(
-        to=change(node, bmc=unsure),
+        to=with_fields(node, bmc=unsure),
         reason=f"nobody saw how power {wanted.power} ended",
-        look_again=timedelta(0),
+        requeue_after=timedelta(0),
     )
 
 
@@ -98,16 +102,16 @@ def enforce(node: Node, now: datetime, config: Policy) -> Change | Wait[Write] |
     if not POWER_IS_FREE.fits(node.workflow):
         return Wait(reason=f"{differs}; the live workflow has it")
     if bmc.enforced_at is not None and now - bmc.enforced_at < ENFORCE_EVERY:
-        look_again = bmc.enforced_at + ENFORCE_EVERY - now
+        requeue_after = bmc.enforced_at + ENFORCE_EVERY - now
         return Wait(
-            reason=f"{differs}; switched at most once in {duration.human(ENFORCE_EVERY)}", look_again=look_again
+            reason=f"{differs}; switched at most once in {duration.human(ENFORCE_EVERY)}", requeue_after=requeue_after
         )
     begun = begin(bmc, Switching(power=_REQUEST[desired], at=now))
     if begun is None:
-        reason, look_again = capped(counted(bmc, now), now)
-        return Wait(reason=reason, look_again=look_again)
-    to = change(node, bmc=replace(begun, enforced_at=now))
-    return become(node, to, reason=differs, cause="rule: desired power")
+        reason, requeue_after = capped(counted(bmc, now), now)
+        return Wait(reason=reason, requeue_after=requeue_after)
+    to = with_fields(node, bmc=replace(begun, enforced_at=now))
+    return transition(node, to, reason=differs, cause="rule: desired power")
 
 
 async def _switched(node: Node, now: datetime, wanted: Switching, services: NodeServices) -> Outcome:
@@ -160,7 +164,7 @@ def _answered(node: Node, bmc: Bmc, verdict: Verdict, reason: str) -> Change:
     wanted = node.bmc.switching
     assert wanted is not None, "the caller looked"
     writes = () if wanted.intent is None else (AnswerIntent(wanted.intent, verdict, reason),)
-    return become(node, change(node, bmc=bmc), reason=reason, cause="step: set power", writes=writes)
+    return transition(node, with_fields(node, bmc=bmc), reason=reason, cause="step: set power", writes=writes)
 
 
 def _is_wanted(node: Node, wanted: Switching) -> bool:

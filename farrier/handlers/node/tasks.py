@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from farrier.handlers.node.moves import Policy, change
+from farrier.handlers.node.moves import Policy, with_fields
 from farrier.handlers.node.stage import Done, Failed, StageResult, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.node import NO_TIME, Node, Task, TaskType, Workflow
@@ -42,7 +42,9 @@ def work(node: Node, type_: TaskType, now: datetime, config: Policy) -> StageRes
         return _by_force(node, task)
     match task.status:
         case T.QUEUED:
-            return Waiting(reason=f"waits for an agent to take task {task.id} ({type_})", look_again=None, timed=False)
+            return Waiting(
+                reason=f"waits for an agent to take task {task.id} ({type_})", requeue_after=None, timed=False
+            )
         case T.DISPATCHED:
             return _dispatched(task, now)
         case T.SUCCEEDED:
@@ -96,14 +98,14 @@ def _dispatched(task: Task, now: datetime) -> StageResult:
     if _lease_is_over(task, now):
         return Waiting(
             reason=f"the lease of {task.type} ran out; it was issued again",
-            look_again=_AT_ONCE,
+            requeue_after=_AT_ONCE,
             timed=False,
             writes=_again(task),
         )
     assert task.lease_until is not None, "a dispatched task has a lease"
     return Waiting(
         reason=f"{task.claimed_by or 'an agent'} works on task {task.id} ({task.type})",
-        look_again=task.lease_until - now,
+        requeue_after=task.lease_until - now,
         timed=False,
     )
 
@@ -127,14 +129,14 @@ def _by_force(node: Node, task: Task) -> StageResult:
     why = f"forced by {options.asked_by or 'an operator'}: {options.reason}"
     return Done(
         reason=f"task {task.id} ({task.type}) was given up: {why}",
-        to=change(node, not_scrubbed=True),
+        to=with_fields(node, not_scrubbed=True),
         skipped=why,
         writes=(EndTask(task.id, T.CANCELLED, _FORCED),),
     )
 
 
 def _issue(type_: TaskType, create: CreateTask) -> StageResult:
-    return Waiting(reason=f"task {type_} was issued", look_again=_AT_ONCE, timed=False, writes=(create,))
+    return Waiting(reason=f"task {type_} was issued", requeue_after=_AT_ONCE, timed=False, writes=(create,))
 
 
 def _again(task: Task) -> tuple[Write, ...]:

@@ -2,15 +2,15 @@
 
 The first refuses to put the node into service until a scrub is finished. The second is a quarantine that the node keeps
 in every status until a validation succeeds or an operator releases it with a reason: in `offline` it leads to
-`quarantined`, and `moves.change` replaces it by no other cause. Used by stages, failures and responses; nothing else
-sets or clears them.
+`quarantined`, and `moves.with_fields` replaces it by no other cause. Used by stages, failures and responses; nothing
+else sets or clears them.
 """
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import with_fields
 from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.node import Node, Quarantine, TaskStatus, TaskType
 
@@ -27,14 +27,14 @@ def failed(node: Node, failure: FailureClass, detail: str) -> Node:
     """The node after a stage of it failed with this class."""
     if failure is not FailureClass.VALIDATION_FAILED:
         return node
-    return change(node, quarantine=Quarantine(QuarantineCause.CLEANUP_VALIDATION_FAILED, detail))
+    return with_fields(node, quarantine=Quarantine(QuarantineCause.CLEANUP_VALIDATION_FAILED, detail))
 
 
 def given_up(node: Node) -> Node:
     """The node as its workflow is cancelled: marked for what its agents began to clean or to validate and did not bring
     to a good end."""
     if _is_unfinished(node, *_CLEANING):
-        node = change(node, not_scrubbed=True)
+        node = with_fields(node, not_scrubbed=True)
     if _is_unfinished(node, TaskType.VALIDATE_CLEAN) and not node.failed_validation:
         node = failed(node, FailureClass.VALIDATION_FAILED, "its validation was cancelled")
     return node

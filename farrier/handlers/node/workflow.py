@@ -19,13 +19,13 @@ from farrier.handlers.node.moves import (
     NodeServices,
     Outcome,
     Policy,
-    become,
-    change,
     is_late,
     is_unread,
-    job,
-    noted,
     outages,
+    transition,
+    with_fields,
+    with_note,
+    with_workflow,
 )
 from farrier.handlers.node.stage import CALL_DEADLINE, Call, Done, Failed, Settled, StageResult, Step, Waiting
 from farrier.model import outcome
@@ -138,9 +138,9 @@ def _redeploy(node: Node, now: datetime) -> Decision:
     """The second half of a reimage: the same identity is installed anew, and is retired until that is done."""
     if node.paused is not None:
         return Wait(reason=f"paused: {node.paused.reason}", rests=True)
-    return become(
+    return transition(
         node,
-        change(
+        with_fields(
             node,
             redeploying=False,
             workflow=Onboarding(mode=OnboardingMode.DEPLOY, mode_given_at=now),
@@ -153,9 +153,9 @@ def _redeploy(node: Node, now: datetime) -> Decision:
 def _pending(node: Node, workflow: Workflow) -> Decision:
     if workflow.mode is None:
         return Wait(reason="the onboarding has no mode yet; waits for intent onboard or adopt", rests=True)
-    return become(
+    return transition(
         node,
-        change(node, workflow=job(node, **start(workflow))),
+        with_fields(node, workflow=with_workflow(node, **start(workflow))),
         reason=f"{workflow.kind} ({workflow.mode}) begins",
         cause=f"rule: {workflow.kind}",
     )
@@ -168,12 +168,12 @@ def _failed_retryable(node: Node, workflow: Workflow, now: datetime) -> Decision
     if workflow.next_attempt_at is not None and now < workflow.next_attempt_at:
         return Wait(
             reason=f"stage {workflow.stage} failed ({workflow.failure_class}); tried again after its back-off",
-            look_again=workflow.next_attempt_at - now,
+            requeue_after=workflow.next_attempt_at - now,
         )
     attempt = workflow.attempt + (not by_outage)
-    return become(
+    return transition(
         node,
-        change(node, workflow=job(node, status=W.RUNNING, attempt=attempt, next_attempt_at=None)),
+        with_fields(node, workflow=with_workflow(node, status=W.RUNNING, attempt=attempt, next_attempt_at=None)),
         reason=f"another attempt at stage {workflow.stage}",
         cause="timer: back-off",
     )
@@ -185,7 +185,7 @@ def _last_attempt(node: Node, workflow: Workflow, failure: FailureClass, now: da
     if now <= noticed:
         return Wait(
             reason=f"the last attempt at stage {workflow.stage} failed ({failure}); was MAAS away?",
-            look_again=noticed - now + timedelta(seconds=1),
+            requeue_after=noticed - now + timedelta(seconds=1),
         )
     detail = workflow.failure_detail or str(failure)
     return freeze(node, failure, detail, stop=StopRequest.FAILED, cause=f"stage: {workflow.stage}")
@@ -203,10 +203,10 @@ def _running(node: Node, workflow: Workflow, now: datetime, config: Policy) -> D
         return _through(node, Done(reason="every stage was left out"), now)
     if workflow.upstream.cuts >= MOST_CUTS:
         if is_unread(node):
-            node = noted(node, cuts=0)
-            return become(node, node, reason="MAAS cannot be read; what came to no end is not counted", cause="")
+            node = with_note(node, cuts=0)
+            return transition(node, node, reason="MAAS cannot be read; what came to no end is not counted", cause="")
         detail = f"stage {workflow.stage}: {MOST_CUTS} calls in a row came to no end; the log has the error of each"
-        return fail(noted(node, cuts=0), now, FailureClass.TIMEOUT, detail)
+        return fail(with_note(node, cuts=0), now, FailureClass.TIMEOUT, detail)
     result = run_stage(node, workflow, now, config)
     if isinstance(result, Call):
         return _calling(node, workflow, result, now, config)
@@ -221,7 +221,7 @@ def _calling(node: Node, workflow: Workflow, call: Call, now: datetime, config: 
 
     # A call that errs, or does not end in time, tells nobody: without a count the stage would begin it for ever.
     cut = outcome.Update[Node, Write](
-        to=noted(node, cuts=workflow.upstream.cuts + 1), reason=f"{call.name} came to no end", quiet=True
+        to=with_note(node, cuts=workflow.upstream.cuts + 1), reason=f"{call.name} came to no end", quiet=True
     )
     return outcome.Step(name=call.name, act=act, deadline=CALL_DEADLINE, reads_only=call.reads_only, if_cut=cut)
 
@@ -233,9 +233,11 @@ def _settled(node: Node, workflow: Workflow, result: Settled, now: datetime, con
         case Waiting():
             if result.timed and is_late(node, now, config):
                 return fail(node, now, FailureClass.TIMEOUT, f"stage {workflow.stage}: {result.reason}")
-            return Wait(reason=result.reason, look_again=result.look_again, writes=result.writes, source=result.source)
+            return Wait(
+                reason=result.reason, requeue_after=result.requeue_after, writes=result.writes, source=result.source
+            )
         case Step():
-            return become(
+            return transition(
                 node,
                 result.to,
                 reason=result.reason,
@@ -245,7 +247,7 @@ def _settled(node: Node, workflow: Workflow, result: Settled, now: datetime, con
             )
         case Failed():
             if is_unread(node) and result.failure in BY_THE_REGION:
-                return Wait(reason=result.detail, look_again=AGAIN_WHILE_UNREAD, source=result.source)
+                return Wait(reason=result.detail, requeue_after=AGAIN_WHILE_UNREAD, source=result.source)
             return fail(node, now, result.failure, result.detail, stop=result.stop)
         case _ as never:
             assert_never(never)
@@ -272,7 +274,7 @@ def _through(node: Node, done: Done, now: datetime) -> Outcome:
     to = advanced(node, done)
     is_live = to.workflow is not None and to.workflow.status in LIVE
     reason = done.reason if is_live else f"{workflow.kind} is through: {done.reason}"
-    return become(node, to, reason=reason, cause=f"stage: {workflow.stage}", writes=done.writes, source=done.source)
+    return transition(node, to, reason=reason, cause=f"stage: {workflow.stage}", writes=done.writes, source=done.source)
 
 
 def advanced(node: Node, done: Done) -> Node:
@@ -285,9 +287,9 @@ def advanced(node: Node, done: Done) -> Node:
     if done.skipped is not None and stage is not None:
         skipped = (*(s for s in skipped if s.stage != stage), Skipped(stage, done.skipped))
     following = next_stage(workflow.mode, stage, skip=left_out(workflow)) if stage is not None else None
-    base = change(
+    base = with_fields(
         base,
-        workflow=job(
+        workflow=with_workflow(
             base,
             skipped=skipped,
             attempt=1,
@@ -298,7 +300,7 @@ def advanced(node: Node, done: Done) -> Node:
     )
     if following is None:
         return onboarding.complete(base) if isinstance(workflow, Onboarding) else decommission.complete(base)
-    return change(base, workflow=job(base, stage=following))
+    return with_fields(base, workflow=with_workflow(base, stage=following))
 
 
 def _advice(node: Node) -> str:

@@ -23,13 +23,13 @@ class ResourceKind(Generic[R_contra]):
     def identify(self, resource: R_contra) -> tuple[int, int]:
         return resource.id, resource.version
 
-    def called(self, resource: R_contra) -> str:
+    def display_name(self, resource: R_contra) -> str:
         return resource.name
 
-    def places(self, resource: R_contra) -> Mapping[str, Place]:
+    def current_layers(self, resource: R_contra) -> Mapping[str, Place]:
         return {LAYER: Place(resource.state, resource.state_entered_at)}
 
-    def values(self, to: R_contra) -> Mapping[str, str]:
+    def target_layers(self, to: R_contra) -> Mapping[str, str]:
         return {LAYER: to.state}
 
     def label(self, resource: R_contra) -> tuple[str, str]:

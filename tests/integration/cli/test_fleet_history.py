@@ -11,7 +11,7 @@ import pytest
 
 from farrier.errors import ExitCode
 from farrier.io.pool import Connection
-from farrier.model.past import Past
+from farrier.model.history import HistoryEntry
 from tests.integration.cli.conftest import Prompt
 from tests.support import pasts, pg
 
@@ -25,37 +25,37 @@ async def conn(db: pg.Database) -> AsyncIterator[Connection]:
 
 
 @pytest.fixture
-async def everything(conn: Connection) -> list[Past]:
+async def everything(conn: Connection) -> list[HistoryEntry]:
     """More than one page, oldest first."""
     await pasts.make(conn, seed=11, versions=200, began=BEGAN)
     return sorted(await pasts.table(conn), key=pasts.by_time)
 
 
-def read(lines: list[dict[str, Any]]) -> list[Past]:
+def read(lines: list[dict[str, Any]]) -> list[HistoryEntry]:
     """The changes of printed lines, each of which has its key."""
     found = []
     for line in lines:
         key = line.pop("key")
-        past = msgspec.convert(line, Past)
+        past = msgspec.convert(line, HistoryEntry)
         assert key == past.key.text
         found.append(past)
     return found
 
 
-async def test_an_export_is_the_table(farrier: Prompt, everything: list[Past]) -> None:
+async def test_an_export_is_the_table(farrier: Prompt, everything: list[HistoryEntry]) -> None:
     said = await farrier("history", "export")
     assert read(said.lines) == everything
     assert said.err.split() == [f"{len(everything)}", "changes;", "later", "ones:", "--after", everything[-1].key.text]
 
 
-async def test_an_export_goes_on_behind_a_key_until_a_time(farrier: Prompt, everything: list[Past]) -> None:
+async def test_an_export_goes_on_behind_a_key_until_a_time(farrier: Prompt, everything: list[HistoryEntry]) -> None:
     until = (BEGAN + timedelta(minutes=70)).isoformat()
     some = (await farrier("history", "export", "--after", everything[300].key.text, "--until", until)).lines
     assert read(some) == [past for past in everything[301:] if past.at < BEGAN + timedelta(minutes=70)]
 
 
 async def test_an_export_that_finds_nothing_repeats_the_key_it_was_given(
-    farrier: Prompt, everything: list[Past]
+    farrier: Prompt, everything: list[HistoryEntry]
 ) -> None:
     key = everything[-1].key.text
     said = await farrier("history", "export", "--after", key)
@@ -72,7 +72,7 @@ async def test_what_may_not_be_committed_yet_waits_for_the_next_export(farrier: 
     assert len((await farrier("history", "export")).lines) == 3
 
 
-async def test_an_export_is_narrowed_as_a_list_is(farrier: Prompt, everything: list[Past]) -> None:
+async def test_an_export_is_narrowed_as_a_list_is(farrier: Prompt, everything: list[HistoryEntry]) -> None:
     narrow = ("--node", "gpu-2", "--layer", "status", "--cause", "timer")
     of_one = [past for past in everything if past.name == "gpu-2" and past.layer == "status"]
     expected = [past for past in of_one if past.cause.startswith("timer")]
@@ -82,7 +82,9 @@ async def test_an_export_is_narrowed_as_a_list_is(farrier: Prompt, everything: l
     assert read((await farrier("node", "history", "gpu-2", *narrow[2:], "--all", "--json")).lines) == expected
 
 
-async def test_a_list_begins_with_the_newest_and_tells_how_to_go_on(farrier: Prompt, everything: list[Past]) -> None:
+async def test_a_list_begins_with_the_newest_and_tells_how_to_go_on(
+    farrier: Prompt, everything: list[HistoryEntry]
+) -> None:
     first = await farrier("history", "list", "--limit", 3, "--json")
     assert read(first.lines) == everything[:-4:-1]
     key = first.err.split()[-1]
@@ -101,7 +103,9 @@ async def test_history_that_is_empty_says_so_and_in_json_is_nothing(farrier: Pro
     assert (said.out, said.err) == ("", "")
 
 
-async def test_regions_have_a_history_too_and_who_asked_is_named(farrier: Prompt, everything: list[Past]) -> None:
+async def test_regions_have_a_history_too_and_who_asked_is_named(
+    farrier: Prompt, everything: list[HistoryEntry]
+) -> None:
     region = read((await farrier("history", "list", "--region", pasts.SITE, "--limit", 1000, "--json")).lines)
     assert region == [past for past in everything if past.kind == "maas_region"][::-1]
     asked = (await farrier("history", "list", "--by", "ann", "--limit", 1)).out
@@ -109,7 +113,7 @@ async def test_regions_have_a_history_too_and_who_asked_is_named(farrier: Prompt
 
 
 async def test_old_history_is_counted_and_then_removed(
-    farrier: Prompt, everything: list[Past], conn: Connection
+    farrier: Prompt, everything: list[HistoryEntry], conn: Connection
 ) -> None:
     counted = (await farrier("history", "prune", "--older-than", "2d", "--dry-run")).out
     assert "would be removed" in counted

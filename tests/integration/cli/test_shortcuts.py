@@ -1,4 +1,4 @@
-"""`farrier segment` and `farrier ibp`: the commands over resources with the kind given, and options from its spec."""
+"""`farrier segment` and `farrier partition`: commands over resources with the kind given, and options from its spec."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ async def lan(db: pg.Database) -> AsyncIterator[Lan]:
 
 
 @pytest.mark.parametrize(
-    ("command", "spec"), [("segment", network_segment.SPEC), ("ibp", ib_partition.SPEC)], ids=["segment", "ibp"]
+    ("command", "spec"),
+    [("segment", network_segment.SPEC), ("partition", ib_partition.SPEC)],
+    ids=["segment", "partition"],
 )
 async def test_every_action_of_a_kind_is_a_command_whose_options_are_its_parameters(
     nowhere: Prompt, command: str, spec: KindSpec
@@ -92,25 +94,25 @@ async def test_a_partition_is_made_with_a_number_of_its_pool_and_its_members_are
     farrier: Prompt, lan: Lan
 ) -> None:
     await lan.pool.execute("SELECT farrier.set_pool('pkey', 5, 6)")
-    await farrier("ibp", "add", "tenant-a", "--rate-limit", "100", "--no-ip-over-ib")
-    detail = (await farrier("ibp", "show", "tenant-a", "--json")).json["detail"]
+    await farrier("partition", "add", "tenant-a", "--rate-limit", "100", "--no-ip-over-ib")
+    detail = (await farrier("partition", "show", "tenant-a", "--json")).json["detail"]
     assert (detail["pkey"], detail["rate_limit"], detail["ip_over_ib"]) == (5, "100", False)
-    assert "tenant-a has no members" in (await farrier("ibp", "members", "tenant-a")).err
+    assert "tenant-a has no members" in (await farrier("partition", "members", "tenant-a")).err
     await lan.pool.execute("SELECT farrier.join_partition('tenant-a', '0002c903000e0b72', 'gpu-1')")
-    (listed,) = (await farrier("ibp", "members", "tenant-a", "--json")).json
+    (listed,) = (await farrier("partition", "members", "tenant-a", "--json")).json
     assert (listed["owner"], listed["state"]) == ("gpu-1", "pending")
-    assert "gpu-1" in (await farrier("ibp", "members", "tenant-a")).out
-    choice = await farrier("ibp", "add", "tenant-b", "--rate-limit", "7", ends=ExitCode.USAGE)
+    assert "gpu-1" in (await farrier("partition", "members", "tenant-a")).out
+    choice = await farrier("partition", "add", "tenant-b", "--rate-limit", "7", ends=ExitCode.USAGE)
     assert "one of" in choice.err
 
 
 async def test_a_number_may_be_given_and_is_shown_as_the_fabric_writes_it(farrier: Prompt, lan: Lan) -> None:
     await lan.pool.execute("SELECT farrier.set_pool('pkey', 1, 100)")
-    await farrier("ibp", "add", "tenant-a", "--pkey", "0x1F")
-    assert "pkey_hex=0x1f" in (await farrier("ibp", "list")).out
-    detail = (await farrier("ibp", "show", "tenant-a", "--json")).json["detail"]
+    await farrier("partition", "add", "tenant-a", "--pkey", "0x1F")
+    assert "pkey_hex=0x1f" in (await farrier("partition", "list")).out
+    detail = (await farrier("partition", "show", "tenant-a", "--json")).json["detail"]
     assert (detail["pkey"], detail["pkey_hex"]) == (31, "0x1f")
-    wrong = await farrier("ibp", "add", "tenant-b", "--pkey", "1f", ends=ExitCode.USAGE)
+    wrong = await farrier("partition", "add", "tenant-b", "--pkey", "1f", ends=ExitCode.USAGE)
     assert "0x" in wrong.err
 
 
@@ -118,37 +120,37 @@ async def test_what_has_ended_has_no_members_and_no_addresses(farrier: Prompt, l
     await lan.pool.execute("SELECT farrier.set_pool('pkey', 5, 9)")
     await lan.ready()
     await lan.take("gpu-1")
-    await farrier("ibp", "add", "tenant-a")
+    await farrier("partition", "add", "tenant-a")
     await lan.pool.execute("SELECT farrier.join_partition('tenant-a', '0002c903000e0b72', 'gpu-1')")
     for table in ("network_segments", "ib_partitions"):
         async with lan.db.connect() as conn:
             await conn.execute("SET session_replication_role = replica")
             await conn.execute(f"UPDATE farrier.{table} SET state = 'gone', ended_at = farrier.now()")
-    assert (await farrier("ibp", "members", "tenant-a", "--json")).json == []
+    assert (await farrier("partition", "members", "tenant-a", "--json")).json == []
     assert (await farrier("segment", "addresses", "lan", "--json")).json == []
-    await farrier("ibp", "add", "tenant-b")
-    twice = await farrier("ibp", "add", "tenant-b", ends=ExitCode.REFUSED)
+    await farrier("partition", "add", "tenant-b")
+    twice = await farrier("partition", "add", "tenant-b", ends=ExitCode.REFUSED)
     assert "ib partition 'tenant-b' exists already" in twice.err
-    unknown = await farrier("ibp", "members", "tenant-c", ends=ExitCode.REFUSED)
+    unknown = await farrier("partition", "members", "tenant-c", ends=ExitCode.REFUSED)
     assert "no ib partition is named 'tenant-c'\nhint: farrier resource list ib_partition --ended" in unknown.err
 
 
 async def test_without_a_database_there_is_no_list(nowhere: Prompt) -> None:
     nowhere.environment["FARRIER_DATABASE_DSN"] = "postgresql://127.0.0.1:1/none"
-    for command in ("segment", "ibp"):
+    for command in ("segment", "partition"):
         await nowhere(command, "list", ends=ExitCode.DATABASE_UNREACHABLE)
 
 
 async def test_a_reader_may_look_and_may_not_ask(farrier: Prompt, lan: Lan) -> None:
     await lan.ready()
     await lan.pool.execute("SELECT farrier.set_pool('pkey', 5, 6)")
-    await farrier("ibp", "add", "tenant-a")
+    await farrier("partition", "add", "tenant-a")
     reader = Prompt(FARRIER_DATABASE_DSN=f"{lan.db.dsn}&options=-c%20role%3Dfarrier_reader")
     for command in (["list"], ["show", "lan"], ["why", "lan"], ["history", "lan"]):
         assert "lan" in (await reader("segment", *command)).out, command
     assert "network_segment" in (await reader("kind", "list")).out
     await reader("segment", "addresses", "lan")
-    await reader("ibp", "members", "tenant-a")
+    await reader("partition", "members", "tenant-a")
     await reader("sla", "breaches")
     assert "permission denied" in (await reader("segment", "delete", "lan", ends=ExitCode.REFUSED)).err
 

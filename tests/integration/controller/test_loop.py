@@ -178,7 +178,7 @@ async def test_after_fifty_reruns_a_resource_takes_its_turn_in_the_sweep_once_an
 
 async def test_a_resource_that_always_wants_to_look_at_once_is_counted_and_left_for_a_second(shop: Shop) -> None:
     await shop.register(1)
-    replica = Replica(shop, Scripted(default=lambda _widget, _now: DoNothing(look_again=timedelta(0))), config=QUIET)
+    replica = Replica(shop, Scripted(default=lambda _widget, _now: DoNothing(requeue_after=timedelta(0))), config=QUIET)
     async with at_work(replica):
         await replica.ledger.until(lambda: replica.ledger.limited == 1)
         await replica.round()
@@ -190,7 +190,7 @@ async def test_a_resource_that_always_wants_to_look_at_once_is_counted_and_left_
 async def test_a_commit_that_waits_makes_the_next_run_no_later(shop: Shop) -> None:
     await shop.register(1)
     io = SlowCommits(shop.pool, toy.WidgetRows())
-    script = Scripted(default=lambda _widget, _now: Wait(reason="a while", look_again=5 * SECOND))
+    script = Scripted(default=lambda _widget, _now: Wait(reason="a while", requeue_after=5 * SECOND))
     replica = Replica(shop, script, config=QUIET, io=io)
     async with at_work(replica):
         with anyio.fail_after(PATIENCE):
@@ -200,11 +200,11 @@ async def test_a_commit_that_waits_makes_the_next_run_no_later(shop: Shop) -> No
         await replica.ledger.until(lambda: replica.ledger.outcomes["wait"] == 2)
 
 
-async def test_look_again_brings_the_next_run_nearer_and_never_puts_it_off(shop: Shop) -> None:
+async def test_requeue_after_brings_the_next_run_nearer_and_never_puts_it_off(shop: Shop) -> None:
     await shop.register(1, 2)
 
     def wait(seconds: int) -> toy.Script:
-        return lambda _widget, _now: Wait(reason="a while", look_again=timedelta(seconds=seconds))
+        return lambda _widget, _now: Wait(reason="a while", requeue_after=timedelta(seconds=seconds))
 
     replica = Replica(shop, Scripted({1: wait(5), 2: wait(3600)}), config=QUIET)
     async with at_work(replica):

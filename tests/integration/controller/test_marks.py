@@ -20,7 +20,7 @@ from tests.support.replica import Replica, at_work
 from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget
 
 MADE = Transition[Shape, Answer](to=Shape(State.MADE), reason="it was raw", cause="timer")
-CUT = Update[Shape, Answer](to=Shape(State.RAW, "cut"), reason="was cut short", look_again=timedelta(0))
+CUT = Update[Shape, Answer](to=Shape(State.RAW, "cut"), reason="was cut short", requeue_after=timedelta(0))
 
 
 class Marks(WidgetIO):

@@ -36,7 +36,7 @@ class Careful(Scripted):
     @override
     def recover(self, resource: Widget, now: datetime, step: str) -> Decided:
         self.recovered[resource.id] = step
-        return Update(to=Shape(resource.state, "recovered"), reason="its end was not seen", look_again=timedelta(0))
+        return Update(to=Shape(resource.state, "recovered"), reason="its end was not seen", requeue_after=timedelta(0))
 
 
 async def until_shared(*replicas: Replica, sizes: list[int]) -> None:

@@ -20,7 +20,7 @@ SECOND = timedelta(seconds=1)
 
 MARK = '{"1": {"step": "work", "begun_at": "2026-01-01T00:00:00Z"}}'
 MADE = Transition[Shape, Answer](to=Shape(State.MADE), reason="it was raw", cause="timer")
-CUT = Update[Shape, Answer](to=Shape(State.RAW, "cut"), reason="was cut short", look_again=timedelta(0))
+CUT = Update[Shape, Answer](to=Shape(State.RAW, "cut"), reason="was cut short", requeue_after=timedelta(0))
 
 
 class Careful(Scripted):
@@ -33,7 +33,7 @@ class Careful(Scripted):
     @override
     def recover(self, resource: Widget, now: datetime, step: str) -> Decided:
         self.recovered.append(resource.id)
-        return Update(to=Shape(resource.state, "recovered"), reason="its end was not seen", look_again=timedelta(0))
+        return Update(to=Shape(resource.state, "recovered"), reason="its end was not seen", requeue_after=timedelta(0))
 
 
 async def crash(shop: Shop, *widgets: int) -> None:

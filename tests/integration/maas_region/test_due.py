@@ -34,7 +34,7 @@ _RUNNING = """
      WHERE node_id = $1
 """
 _WAKES = """
-    SELECT farrier.nodes_told(jsonb_build_array(jsonb_build_object(
+    SELECT farrier.affected_nodes(jsonb_build_array(jsonb_build_object(
                'node', o.node_id, 'system_id', o.system_id, 'state', o.state, 'detail', o.detail,
                'read_at', farrier.now())))
       FROM farrier.node_observations o WHERE o.node_id = $1

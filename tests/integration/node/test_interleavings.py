@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from farrier.config import ControllerConfig
-from farrier.controller.verdict import Assessor
+from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.handlers.node import NODE_KIND
 from farrier.io.node import NodeRows
 from farrier.io.pool import Connection, Pool
@@ -44,7 +44,7 @@ class ByHand:
     def __init__(self, pool: Pool, fence: Fence) -> None:
         self.io: PostgresStateIO[Node, Node, Write] = PostgresStateIO(pool, NodeRows())
         self._fence = fence
-        self._assessor: Assessor[Node, Node, Write] = Assessor(NODE_KIND, ControllerConfig())
+        self._validator: OutcomeValidator[Node, Node, Write] = OutcomeValidator(NODE_KIND, ControllerConfig())
 
     async def load(self) -> Loaded[Node]:
         return await self.io.load([1])
@@ -52,7 +52,7 @@ class ByHand:
     def finish(self, loaded: Loaded[Node]) -> Finished[Node, Write]:
         decision = HANDLER.handle(loaded.resources[1], loaded.now)
         assert not isinstance(decision, Step)
-        return self._assessor.finish(self._fence.turn(1, loaded), loaded.resources[1], decision)
+        return self._validator.finish(self._fence.turn(1, loaded), loaded.resources[1], decision)
 
     async def commit(self, run: Finished[Node, Write]) -> Result:
         return (await self.io.commit([run], self._fence.controller))[1]

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from farrier.io.queries import PostgresQueries
-from farrier.model.past import WantedPast
+from farrier.model.history import HistoryFilter
 from farrier.sim.maas import ADMIN, Region, Status
 from farrier.sim.maas.records import Machine as Simulated
 from tests.support import pg
@@ -74,7 +74,7 @@ async def test_history_says_who_changed_what_from_what_to_what(site: Site) -> No
 
 async def test_the_history_of_a_node_shows_it_among_its_moves(site: Site) -> None:
     machine = await (await site.register()).asked("set", site="dc-1")
-    page = await PostgresQueries(site.pool).history(WantedPast(resource=("node", machine.name)))
+    page = await PostgresQueries(site.pool).history(HistoryFilter(resource=("node", machine.name)))
     (row,) = [past for past in page.changes if past.layer == "details.site"]
     assert (row.source_state, row.target_state) == (None, "dc-1")
     assert (row.cause, row.requested_by) == ("intent 1", "an operator")

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import with_fields
 from farrier.handlers.node.onboarding import detour
 from farrier.model.actions import Action
 from farrier.model.failures import FailureClass
@@ -86,7 +86,7 @@ async def test_a_cancel_at_any_stage_leaves_a_machine_that_nobody_holds(
     at: Stand, stage: O, status: Status, asked: list[str], node_status: N
 ) -> None:
     it = await standing(at, stage, status, upstream=ASKED)
-    at.node = change(at.node, status=node_status)
+    at.node = with_fields(at.node, status=node_status)
     assert await it.ask(Action.CANCEL) == "accepted"
     assert await it.finish() is W.CANCELLED
     assert changes(at) == asked
@@ -152,7 +152,7 @@ async def test_a_rerun_does_not_forget_that_there_is_something_to_undo(at: Stand
     it = await standing(
         at, O.WAIT_FOR_DEPLOYED, S.FAILED_DEPLOYMENT, status=W.FAILED_MANUAL_INTERVENTION, upstream=ASKED
     )
-    at.node = change(at.node, intents=())
+    at.node = with_fields(at.node, intents=())
     at.use(maas=None)  # so that it stays at its first stage
     await it.ask(Action.RERUN)
     assert it.node.workflow is not None and it.node.workflow.stage is O.LOAD_SITE_CONFIG
@@ -171,7 +171,7 @@ async def test_a_rerun_of_what_never_reached_maas_has_nothing_to_undo(at: Stand)
 async def test_a_machine_whose_creation_was_not_answered_is_found_and_kept(at: Stand) -> None:
     at.onboards(O.CREATE_OR_FIND_IN_MAAS)
     machine = await created(at, description=region.comment(at.node, "create"))
-    at.node = change(at.node, maas_id=None, maas_created=False)
+    at.node = with_fields(at.node, maas_id=None, maas_created=False)
     it = Handled(at)
     await it.ask(Action.CANCEL)
     assert it.status is W.CANCELLED
@@ -180,7 +180,7 @@ async def test_a_machine_whose_creation_was_not_answered_is_found_and_kept(at: S
 
 async def test_somebody_elses_machine_of_the_same_name_is_not_taken_for_a_lost_one(at: Stand) -> None:
     await created(at, description="theirs")
-    at.node = change(at.node, maas_id=None, maas_created=False)
+    at.node = with_fields(at.node, maas_id=None, maas_created=False)
     at.onboards(O.CREATE_OR_FIND_IN_MAAS)
     it = Handled(at)
     await it.ask(Action.CANCEL)
@@ -192,7 +192,7 @@ async def test_what_somebody_made_of_a_lost_machine_is_left_alone(at: Stand, sta
     machine = await machine_in(at, status)
     at.onboards(O.CREATE_OR_FIND_IN_MAAS)
     machine.description = region.comment(at.node, "create")
-    at.node = change(at.node, maas_id=None, maas_created=False)
+    at.node = with_fields(at.node, maas_id=None, maas_created=False)
     forget(at)
     it = Handled(at)
     await it.ask(Action.CANCEL)
@@ -208,7 +208,7 @@ async def test_a_machine_of_the_same_workflow_in_another_database_is_somebody_el
     it = Handled(at)
     await it.ask(Action.CANCEL)
     assert it.status is W.FAILED_MANUAL_INTERVENTION
-    at.node = change(at.node, maas_id=None)
+    at.node = with_fields(at.node, maas_id=None)
     await it.ask(Action.CANCEL)
     assert (it.status, it.node.maas_id, changes(at), machine.status) == (W.CANCELLED, None, [], S.DEPLOYED)
 
@@ -247,7 +247,7 @@ async def test_what_somebody_with_our_key_deployed_long_since_is_not_undone(at: 
 
 async def test_a_machine_that_was_found_and_not_taken_is_left_alone(at: Stand) -> None:
     machine = await machine_in(at, S.DEPLOYED)
-    at.node = change(at.node, maas_id=None, maas_created=False)
+    at.node = with_fields(at.node, maas_id=None, maas_created=False)
     at.onboards(O.CREATE_OR_FIND_IN_MAAS, upstream=Upstream(candidate=machine.system_id))
     forget(at)
     it = Handled(at)
@@ -290,7 +290,7 @@ async def test_what_was_deployed_can_neither_enrol_nor_report_any_more(at: Stand
 
 async def test_addresses_are_given_back_once_nothing_runs_that_has_them(at: Stand) -> None:
     it = await standing(at, O.WAIT_FOR_AGENT_ENROLLMENT, S.DEPLOYED, upstream=ASKED)
-    at.node = change(at.node, networks=Networks(segments=(SegmentUse(name="lan", address="10.9.0.2"),)))
+    at.node = with_fields(at.node, networks=Networks(segments=(SegmentUse(name="lan", address="10.9.0.2"),)))
     await it.ask(Action.CANCEL)
     assert UseNetworks() not in it.written, "MAAS has the machine still"
     assert await it.finish() is W.CANCELLED
@@ -300,7 +300,7 @@ async def test_addresses_are_given_back_once_nothing_runs_that_has_them(at: Stan
 async def test_a_machine_that_is_left_as_it_is_keeps_its_addresses(at: Stand) -> None:
     """Another node that got one of them would meet it there."""
     it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
-    at.node = change(at.node, networks=Networks(segments=(SegmentUse(name="lan", address="10.9.0.2"),)))
+    at.node = with_fields(at.node, networks=Networks(segments=(SegmentUse(name="lan", address="10.9.0.2"),)))
     assert at.node.maas_id is not None
     at.region.machines[at.node.maas_id].locked = True
     await it.ask(Action.CANCEL)

@@ -189,8 +189,8 @@ def live(node: Node, around: Circumstances, runs: int = 120) -> None:
             now += takes
         after = decision.to if isinstance(decision, Transition | Update) else node
         node = stored(node, after, writes(decision), now)
-        look_again = timedelta(0) if isinstance(decision, Transition) else getattr(decision, "look_again", None)
-        pause = min(PERIOD, PERIOD if look_again is None else max(look_again, timedelta(0)))
+        requeue_after = timedelta(0) if isinstance(decision, Transition) else getattr(decision, "requeue_after", None)
+        pause = min(PERIOD, PERIOD if requeue_after is None else max(requeue_after, timedelta(0)))
         in_a_row = 0 if pause or now - began >= SECOND else in_a_row + 1
         assert in_a_row <= AT_ONCE_AT_MOST, f"never rests: {node}"
         now += max(pause, SOON)
@@ -223,7 +223,7 @@ def test_a_task_whose_lease_ran_out_is_issued_again_in_the_next_run_however_ofte
     due = drains(replace(READ, power_at=NOW - 2 * MINUTE))
     decision = handler.handle(due, NOW)
     assert [w.type for w in writes(decision) if isinstance(w, CreateTask)] == [TaskType.DRAIN]
-    assert isinstance(decision, Wait) and decision.look_again == timedelta(0), "the BMC is read right after"
+    assert isinstance(decision, Wait) and decision.requeue_after == timedelta(0), "the BMC is read right after"
 
 
 def test_answers_and_what_a_rule_writes_are_committed_before_the_outside_is_asked() -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from farrier.config import ControllerConfig
-from farrier.controller.verdict import Assessor
+from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.errors import IllegalEdge
 from farrier.handlers.node import NODE_KIND
 from farrier.model import edges
@@ -24,7 +24,7 @@ from farrier.model.writes import Write
 from tests.support.nodes import LONG_AGO, decommission, node, onboarding
 
 TURN = Turn(id=1)
-ASSESSOR: Assessor[Node, Node, Write] = Assessor(NODE_KIND, ControllerConfig())
+ASSESSOR: OutcomeValidator[Node, Node, Write] = OutcomeValidator(NODE_KIND, ControllerConfig())
 
 
 def standing(layer: Layer, value: str) -> Node:

@@ -103,7 +103,7 @@ def life(
             if decision.name == "verify":
                 yield now, it
         elif isinstance(decision, Wait | DoNothing):
-            now += decision.look_again or MINUTE
+            now += decision.requeue_after or MINUTE
         else:
             it = msgspec.structs.replace(moved(decision), management_entered_at=now)
 
@@ -336,7 +336,7 @@ def test_a_request_beaten_by_the_cap_is_accepted_and_says_that_it_waits() -> Non
         assert answers(decision)[0][0] == "accepted" and "3 failed logins within 5m;" in answers(decision)[0][1]
         after = msgspec.structs.replace(moved(decision), intents=())
         wait = decide(after)
-        assert isinstance(wait, Wait) and wait.look_again == 2 * MINUTE
+        assert isinstance(wait, Wait) and wait.requeue_after == 2 * MINUTE
         assert moved(decide(after, NOW + 2 * MINUTE)).management is M.VERIFYING
 
 

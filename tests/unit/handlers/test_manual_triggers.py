@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from farrier.config.sites import NetworkSite
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import with_fields
 from farrier.model.failures import FAILURES, MANUAL, UNSAFE, FailureClass, QuarantineCause
 from farrier.model.limits import Limits
 from farrier.model.maas_changes import NewMachine, PowerAccess
@@ -85,7 +85,7 @@ async def its_seed_fails(at: Stand) -> Handled:
     await machine_in(at, Status.DEPLOYED)
     at.onboards(O.WAIT_FOR_AGENT_ENROLLMENT, upstream=Upstream(deploys=1, asked_at=at.now))
     heard = at.now + SECOND
-    at.node = change(at.node, agent=Agent(enrolled_at=heard, last_heartbeat_at=heard, ssh_seed_failures=3))
+    at.node = with_fields(at.node, agent=Agent(enrolled_at=heard, last_heartbeat_at=heard, ssh_seed_failures=3))
     return Handled(at)
 
 
@@ -162,7 +162,7 @@ async def test_the_note_of_a_quarantine_follows_the_newest_failure() -> None:
     async with stand() as at:
         it = await there_is_no_boot_disk(at)
         old = Quarantine(QuarantineCause.STATE_DISAGREEMENT, "what was wrong last week")
-        at.node = change(at.node, status=N.QUARANTINED, quarantine=old)
+        at.node = with_fields(at.node, status=N.QUARANTINED, quarantine=old)
         assert await it.finish(WITHIN) is W.FAILED_MANUAL_INTERVENTION
         noted = it.node.quarantine
         assert noted is not None and noted.cause is QuarantineCause.ONBOARDING_FAILED

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import with_fields
 from farrier.model.actions import Action
 from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.node import Agent, Quarantine, TaskStatus, TaskType, Upstream
@@ -51,9 +51,9 @@ def adopt(it: Handled) -> tuple[str, str]:
     """The answer, without a run beyond it: what stages make of it is theirs."""
     at = it.stand
     asked = intent(Action.ADOPT_OBSERVED_STATE)
-    decision = it.handler().handle(change(at.node, intents=(asked,)), at.now)
+    decision = it.handler().handle(with_fields(at.node, intents=(asked,)), at.now)
     if isinstance(decision, Transition | Update):
-        at.node = change(decision.to, intents=())
+        at.node = with_fields(decision.to, intents=())
     it.written += getattr(decision, "writes", ())
     (told,) = (w for w in getattr(decision, "writes", ()) if isinstance(w, AnswerIntent))
     return told.verdict.value, told.reason
@@ -130,7 +130,7 @@ async def test_a_deployed_machine_whose_agent_is_well_is_the_goal(at: Stand, sta
     it = await standing(at, S.DEPLOYED, status=W.FAILED_MANUAL_INTERVENTION)
     begun = at.now - timedelta(minutes=1)
     at.onboards(O.WAIT_FOR_DEPLOYED, mode_given_at=begun)
-    at.node = change(at.node, status=status, agent=Agent(enrolled_at=at.now, last_heartbeat_at=at.now))
+    at.node = with_fields(at.node, status=status, agent=Agent(enrolled_at=at.now, last_heartbeat_at=at.now))
     await it.ask(Action.ADOPT_OBSERVED_STATE)
     assert it.status is W.RECONCILED
     assert it.node.status is N.ACTIVE, "from offline health leads on at once"
@@ -140,7 +140,7 @@ async def test_a_deployed_machine_without_its_agent_waits_for_it(at: Stand) -> N
     it = await standing(at, S.DEPLOYED)
     await it.ask(Action.ADOPT_OBSERVED_STATE)
     assert it.node.workflow is not None and it.node.workflow.stage is O.WAIT_FOR_AGENT_ENROLLMENT
-    at.node = change(at.node, agent=Agent(enrolled_at=at.now, last_heartbeat_at=at.now))
+    at.node = with_fields(at.node, agent=Agent(enrolled_at=at.now, last_heartbeat_at=at.now))
     await it.rest()
     assert (it.status, it.node.status) == (W.COMPLETED, N.ACTIVE)
 
@@ -285,7 +285,7 @@ async def finished(it: Handled) -> list[TaskType]:
         for task in [t for t in it.node.tasks if t.status in OPEN]:
             done.append(task.type)
             rest = (t for t in it.node.tasks if t.id != task.id)
-            it.stand.node = change(it.node, tasks=(*rest, replace(task, status=TaskStatus.SUCCEEDED)))
+            it.stand.node = with_fields(it.node, tasks=(*rest, replace(task, status=TaskStatus.SUCCEEDED)))
         if it.node.workflow is None:
             return done
         it.pass_time()
@@ -312,7 +312,7 @@ async def test_a_decommission_skips_what_maas_shows_from_any_stage_and_does_the_
     it = await decommissioned(at, S.READY, stage)
     if gone:
         await absent(at)
-    at.node = change(at.node, status=N.RETIRED, agent=Agent(enrolled_at=at.now), ever_onboarded=True)
+    at.node = with_fields(at.node, status=N.RETIRED, agent=Agent(enrolled_at=at.now), ever_onboarded=True)
     at.observe(power_state="off")
     is_shown = gone or FULL.index(stage) <= FULL.index(D.POWER_OFF_MAAS_NODE)
     assert await it.ask(Action.ADOPT_OBSERVED_STATE) == ("accepted" if is_shown else "rejected")
@@ -329,7 +329,7 @@ async def test_a_decommission_skips_what_maas_shows_from_any_stage_and_does_the_
 @pytest.mark.parametrize("mode", [DecommissionMode.REIMAGE, DecommissionMode.FULL_DECOMMISSION])
 async def test_a_drain_that_runs_goes_on_with_its_task(at: Stand, mode: DecommissionMode) -> None:
     it = await decommissioned(at, S.READY, D.DRAIN_NODE, mode=mode)
-    at.node = change(at.node, status=N.QUARANTINED, quarantine=Quarantine(QuarantineCause.DRAIN_FAILED, "busy"))
+    at.node = with_fields(at.node, status=N.QUARANTINED, quarantine=Quarantine(QuarantineCause.DRAIN_FAILED, "busy"))
     assert await it.ask(Action.ADOPT_OBSERVED_STATE) == "accepted"
     assert it.node.status is N.DRAINING and [task.type for task in it.node.tasks] == [TaskType.DRAIN]
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import with_fields
 from farrier.handlers.node.stage import Call, Failed, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasFailure, Machine
@@ -61,11 +61,11 @@ def test_a_region_that_lacks_our_machines_or_refuses_our_key_is_in_doubt(failure
 
 
 async def test_nothing_is_asked_of_a_region_that_is_in_doubt(stand: Stand) -> None:
-    stand.node = change(stand.node, region=Region(failure=MaasFailure.AUTH, last_error="another one is there"))
+    stand.node = with_fields(stand.node, region=Region(failure=MaasFailure.AUTH, last_error="another one is there"))
     stand.world.observed.requests.clear()
     settled = await asked(stand)
     assert isinstance(settled, Waiting)
-    assert (settled.reason, settled.timed, settled.look_again) == (
+    assert (settled.reason, settled.timed, settled.requeue_after) == (
         "MAAS: another one is there",
         False,
         timedelta(seconds=15),

@@ -72,13 +72,13 @@ def test_no_bmc_is_read_that_is_not_ours_to_read(node: Node) -> None:
 def test_between_reads_nothing_is_waited_for() -> None:
     decision = decide(manageable())
     assert isinstance(decision, DoNothing)
-    assert decision.look_again is not None and timedelta(0) < decision.look_again <= 1.5 * INTERVAL
+    assert decision.requeue_after is not None and timedelta(0) < decision.requeue_after <= 1.5 * INTERVAL
 
 
 def test_a_read_that_tells_nothing_new_is_quiet_and_any_other_is_told() -> None:
     due = NOW + 2 * MINUTE
     same = World().act(decide(manageable(), due))
-    assert (same.quiet, same.look_again > timedelta(0)) == (True, True)
+    assert (same.quiet, same.requeue_after > timedelta(0)) == (True, True)
     for before, answer in (
         ({"power": PowerState.OFF}, READING),
         ({"sync_failure": BmcFailure.TIMEOUT, "sync_failures": 2}, READING),
@@ -86,7 +86,7 @@ def test_a_read_that_tells_nothing_new_is_quiet_and_any_other_is_told() -> None:
         ({}, BmcError(BmcFailure.TIMEOUT, "no answer")),
     ):
         told = World(answer).act(decide(manageable(before), due))
-        assert (told.quiet, told.look_again) == (False, timedelta(0)), before
+        assert (told.quiet, told.requeue_after) == (False, timedelta(0)), before
 
 
 # --- what a read confirms
@@ -327,7 +327,7 @@ def test_a_read_whose_end_nobody_saw_counts_as_a_refused_login() -> None:
     assert busiest(began) == LOGIN_CAP
     assert len(began) >= 30
     wait = decide(manageable({"tries": (NOW,) * LOGIN_CAP}), NOW + 2 * MINUTE)
-    assert isinstance(wait, Wait) and "failed logins" in wait.reason and wait.look_again == 3 * MINUTE
+    assert isinstance(wait, Wait) and "failed logins" in wait.reason and wait.requeue_after == 3 * MINUTE
 
 
 def test_after_a_crash_a_read_that_had_begun_counts_before_anything_is_dialled() -> None:

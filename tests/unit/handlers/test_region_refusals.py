@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import with_fields
 from farrier.handlers.node.stage import Failed, Waiting
 from farrier.model.expected import disagreement
 from farrier.model.failures import FAILURES, FailureClass, QuarantineCause
@@ -66,7 +66,7 @@ def test_a_machine_that_another_simply_has_is_not_said_to_be_in_rescue_mode() ->
 
 def quarantined_for(reason: str) -> Node:
     why = Quarantine(QuarantineCause.STATE_DISAGREEMENT, reason)
-    return change(NODE, status=NodeStatus.QUARANTINED, quarantine=why)
+    return with_fields(NODE, status=NodeStatus.QUARANTINED, quarantine=why)
 
 
 def test_a_machine_that_left_rescue_mode_is_still_said_to_be_held_because_of_it() -> None:

@@ -65,20 +65,20 @@ def test_of_several_waits_the_workflows_is_told_and_the_soonest_look_is_taken() 
     )
     decision = decide(waiting)
     assert isinstance(decision, Wait)
-    assert "wait_for_agent_enrollment" in decision.reason and decision.look_again == SECOND
+    assert "wait_for_agent_enrollment" in decision.reason and decision.requeue_after == SECOND
 
 
 def test_answers_are_committed_before_a_step_begins() -> None:
     verifying = with_bmc(M.VERIFYING, Bmc(tries=(NOW,), trying=NOW), management_entered_at=NOW)
     decision = decide(asking(verifying, Action.RELEASE))
-    assert isinstance(decision, Wait) and decision.look_again == timedelta(0)
+    assert isinstance(decision, Wait) and decision.requeue_after == timedelta(0)
     assert [verdict for verdict, _ in answers(decision)] == ["rejected"]
 
 
 def test_what_reached_a_deleted_node_is_answered() -> None:
     gone = node(N.DELETED, deleting=True)
     decision = decide(asking(gone, Action.DRAIN, Action.PAUSE))
-    assert isinstance(decision, Wait) and decision.look_again == timedelta(0), "there may be more of them"
+    assert isinstance(decision, Wait) and decision.requeue_after == timedelta(0), "there may be more of them"
     assert isinstance(decide(gone), Deleted)
     assert [verdict for verdict, _ in answers(decision)] == ["rejected", "rejected"]
     assert all("this node is deleted" in reason for _, reason in answers(decision))

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 from msgspec.structs import replace
 
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import with_fields
 from farrier.model.actions import Action
 from farrier.model.failures import QuarantineCause
 from farrier.model.node import Node, Quarantine, TaskStatus, TaskType
@@ -34,7 +34,7 @@ ASKED = (
 @pytest.mark.parametrize("cause", [None, *QuarantineCause])
 def test_no_change_of_the_quarantine_replaces_the_cause(cause: QuarantineCause | None) -> None:
     before = node(N.OFFLINE, quarantine=UNVALIDATED)
-    after = change(before, status=N.QUARANTINED, quarantine=None if cause is None else Quarantine(cause, "it"))
+    after = with_fields(before, status=N.QUARANTINED, quarantine=None if cause is None else Quarantine(cause, "it"))
     assert after.failed_validation and after.status is N.QUARANTINED
 
 

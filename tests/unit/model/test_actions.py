@@ -7,7 +7,7 @@ import itertools
 import msgspec
 import pytest
 
-from farrier.model import actions, details, edges, situation
+from farrier.model import actions, details, edges, workflow_condition
 from farrier.model.actions import ACTIONS, Action, Allowed, Group, Later, Refused
 from farrier.model.management import TRANSIENT, Management
 from farrier.model.status import NodeStatus
@@ -298,7 +298,7 @@ def test_a_pause_does_not_stop_cancel_delete_and_unpause() -> None:
 
 
 def test_every_situation_accepts_something_and_says_when() -> None:
-    named = [value for value in vars(situation).values() if isinstance(value, situation.Situation)]
+    named = [value for value in vars(workflow_condition).values() if isinstance(value, workflow_condition.Situation)]
     used = {*(spec.situation for spec in ACTIONS.values()), *details.FREE_WHEN.values()}
     assert {situation.text for situation in used} == {value.text for value in named}
     for value in named:

@@ -11,12 +11,12 @@ import pytest
 from farrier.model.actions import ACTIONS, Action
 from farrier.model.advice import ONE_INTENT
 from farrier.model.bmc import BmcFailure
+from farrier.model.diagnosis import Patience
 from farrier.model.failures import BMC_ADVICE, FAILURES, QUARANTINE_ADVICE, FailureClass, QuarantineCause
 from farrier.model.limits import Limits
 from farrier.model.node import Bmc
 from farrier.model.outcome import Record
 from farrier.model.params import NoParams
-from farrier.model.symptoms import Patience
 from farrier.model.views import MaasView, RegionView, RequestView, WorkflowView
 from farrier.model.why import explain
 from tests.unit.model.test_clocks import HOUR, MINUTE, NOW, workflow

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from farrier.model.bmc import BmcFailure, PowerState
+from farrier.model.diagnosis import Patience
 from farrier.model.failures import BMC_ADVICE, FAILURES, QUARANTINE_ADVICE, FailureClass, QuarantineCause
 from farrier.model.limits import Limits
 from farrier.model.node import Bmc
 from farrier.model.outcome import Record
-from farrier.model.symptoms import Patience
 from farrier.model.views import NodeDetail
 from farrier.model.why import Why, explain
 from tests.unit.model.test_clocks import HOUR, MINUTE, NOW, view, workflow

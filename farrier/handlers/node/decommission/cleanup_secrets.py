@@ -27,6 +27,6 @@ def _removed(node: Node) -> Done | Waiting:
         return Done(reason="the database has no bootstrap token, agent key, address or membership of it")
     return Waiting(
         reason=f"removes {', '.join(node.secrets_left or ('its secrets',))}",
-        look_again=_AT_ONCE,
+        requeue_after=_AT_ONCE,
         writes=(RevokeBootstrap(), ForgetAgent(), UseNetworks()),
     )

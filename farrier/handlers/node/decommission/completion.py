@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from farrier.handlers.node import unclean
 from farrier.handlers.node.decommission.own import own
-from farrier.handlers.node.moves import change, job
+from farrier.handlers.node.moves import with_fields, with_workflow
 from farrier.model.node import Node
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import DecommissionMode
@@ -16,11 +16,11 @@ def complete(node: Node) -> Node:
     service."""
     workflow = own(node)
     ending = W.RECONCILED if workflow.upstream.adopted else W.COMPLETED
-    ended = change(node, workflow=job(node, status=ending, next_attempt_at=None))
+    ended = with_fields(node, workflow=with_workflow(node, status=ending, next_attempt_at=None))
     if workflow.mode is DecommissionMode.FULL_DECOMMISSION:
-        return change(unclean.cleared(ended), status=N.DELETED)
+        return with_fields(unclean.cleared(ended), status=N.DELETED)
     if workflow.mode is DecommissionMode.REIMAGE:
-        return change(ended, redeploying=not workflow.options.retire)
+        return with_fields(ended, redeploying=not workflow.options.retire)
     fit = node.ever_onboarded and not node.not_scrubbed and not node.is_bare
     returns = fit and not workflow.options.retire
-    return change(ended, status=N.OFFLINE) if returns else ended
+    return with_fields(ended, status=N.OFFLINE) if returns else ended

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from farrier.handlers.node import tasks
 from farrier.handlers.node.decommission.own import IN_SERVICE
-from farrier.handlers.node.moves import Policy, change
+from farrier.handlers.node.moves import Policy, with_fields
 from farrier.handlers.node.stage import Done, StageResult
 from farrier.model.node import Node, TaskType
 from farrier.model.status import NodeStatus as N
@@ -19,6 +19,6 @@ def disable_node(node: Node, now: datetime, policy: Policy) -> StageResult:
         return Done(reason=f"it is {node.status} already", skipped=f"the node was {node.status} already")
     return Done(
         reason="taken out of scheduling",
-        to=change(node, status=N.DRAINING),
+        to=with_fields(node, status=N.DRAINING),
         writes=(tasks.first(node, TaskType.DRAIN),),
     )

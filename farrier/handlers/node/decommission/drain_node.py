@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from farrier.handlers.node import tasks
 from farrier.handlers.node.decommission.own import IN_SERVICE
-from farrier.handlers.node.moves import Policy, change
+from farrier.handlers.node.moves import Policy, with_fields
 from farrier.handlers.node.stage import Done, Failed, StageResult, Step
 from farrier.model.node import Node, StopRequest, TaskType
 from farrier.model.status import NodeStatus as N
@@ -17,7 +17,7 @@ from farrier.model.status import NodeStatus as N
 def drain_node(node: Node, now: datetime, policy: Policy) -> StageResult:
     if node.status in IN_SERVICE:  # resumed after a drain that failed for good
         return Step(
-            to=change(node, status=N.DRAINING),
+            to=with_fields(node, status=N.DRAINING),
             reason="drains again",
             writes=tasks.reissue(node, TaskType.DRAIN, now),
         )
@@ -25,7 +25,7 @@ def drain_node(node: Node, now: datetime, policy: Policy) -> StageResult:
         return Done(reason=f"it is {node.status} already", skipped=f"the node was {node.status} already")
     result = tasks.work(node, TaskType.DRAIN, now, policy)
     if isinstance(result, Done):
-        emptied = change(result.to or node, status=N.RETIRED, quarantine=None)
+        emptied = with_fields(result.to or node, status=N.RETIRED, quarantine=None)
         return replace(result, to=emptied)
     if isinstance(result, Failed):
         return replace(result, stop=StopRequest.DRAIN_FAILED)

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from farrier.handlers.node import region
 from farrier.handlers.node.decommission.own import own
-from farrier.handlers.node.moves import Policy, attempt_began_at, noted
+from farrier.handlers.node.moves import Policy, attempt_began_at, with_note
 from farrier.handlers.node.region import Decide, Send
 from farrier.handlers.node.stage import Done, Failed, Settled, StageResult, Step, Waiting
 from farrier.model.failures import FailureClass
@@ -51,7 +51,7 @@ def with_machine(node: Node, policy: Policy, decide: Decide, *, gone: Settled, n
 
 def asking(node: Node, now: datetime, change: Change, what: str) -> Send:
     """Ask for it, and note that it was asked for."""
-    then = Step(to=noted(node, asked=what, asked_at=now), reason=f"asked MAAS: {what}")
+    then = Step(to=with_note(node, asked=what, asked_at=now), reason=f"asked MAAS: {what}")
     return Send(change=change, reason=what, then=then)
 
 

@@ -6,7 +6,7 @@ Used by the stages next to this module. After a failure or an operator's stop in
 
 from __future__ import annotations
 
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import with_fields
 from farrier.handlers.node.stage import Step
 from farrier.model.node import Decommission, Node
 from farrier.model.status import NodeStatus as N
@@ -25,4 +25,4 @@ def back_to_removing(node: Node) -> Step | None:
     """The step that a node which is being removed has to take first; None when it stands where it should."""
     if own(node).mode is not DecommissionMode.FULL_DECOMMISSION or node.status is not N.RETIRED:
         return None
-    return Step(to=change(node, status=N.REMOVING), reason="its removal goes on")
+    return Step(to=with_fields(node, status=N.REMOVING), reason="its removal goes on")

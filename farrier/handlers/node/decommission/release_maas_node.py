@@ -14,7 +14,7 @@ from farrier.handlers.node.decommission import adopted
 from farrier.handlers.node.decommission import machine as machines
 from farrier.handlers.node.decommission.machine import ON_ITS_WAY_OUT, S, asking, in_use, left_alone, unlock, was_asked
 from farrier.handlers.node.decommission.own import own
-from farrier.handlers.node.moves import Policy, noted
+from farrier.handlers.node.moves import Policy, with_note
 from farrier.handlers.node.region import Send
 from farrier.handlers.node.stage import Done, Failed, Settled, StageResult, Waiting
 from farrier.model.failures import FailureClass
@@ -117,7 +117,7 @@ def _given_back(node: Node, reason: str, *, skipped: str | None = None) -> Done:
     return Done(
         reason=reason,
         skipped=skipped,
-        to=noted(node, released=True),
+        to=with_note(node, released=True),
         writes=(ForgetAgent(), RevokeBootstrap(), *((UseNetworks(),) if stays_empty else ())),
     )
 

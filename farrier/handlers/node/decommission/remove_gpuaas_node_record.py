@@ -7,7 +7,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from farrier.handlers.node import tasks
-from farrier.handlers.node.moves import Policy, change
+from farrier.handlers.node.moves import Policy, with_fields
 from farrier.handlers.node.stage import Done, StageResult, Step
 from farrier.model.node import Node, TaskType
 from farrier.model.status import NodeStatus as N
@@ -18,7 +18,7 @@ def remove_gpuaas_node_record(node: Node, now: datetime, policy: Policy) -> Stag
     """Into `removing` with the agent's task in the same commit; it is ended from the start where there is nothing that
     an agent could uninstall."""
     if node.status is N.RETIRED:
-        return Step(to=change(node, status=N.REMOVING), reason="its removal begins", writes=_uninstall(node, now))
+        return Step(to=with_fields(node, status=N.REMOVING), reason="its removal begins", writes=_uninstall(node, now))
     result = tasks.work(node, TaskType.UNINSTALL, now, policy)
     return replace(result, writes=(*result.writes, ForgetAgent())) if isinstance(result, Done) else result
 

@@ -14,7 +14,7 @@ from farrier.handlers.node.decommission import adopted
 from farrier.handlers.node.decommission import machine as machines
 from farrier.handlers.node.decommission.machine import ON_ITS_WAY_OUT, in_use, unlock
 from farrier.handlers.node.decommission.own import back_to_removing, own
-from farrier.handlers.node.moves import Policy, change
+from farrier.handlers.node.moves import Policy, with_fields
 from farrier.handlers.node.region import Send
 from farrier.handlers.node.stage import Done, Settled, StageResult
 from farrier.model.maas import Machine
@@ -83,4 +83,4 @@ def _removed(node: Node) -> Done:
     reason = f"MAAS has no machine {node.maas_id} any more"
     if own(node).mode is DecommissionMode.FULL_DECOMMISSION:
         return Done(reason=reason)
-    return Done(reason=reason, to=change(node, maas_id=None, maas_created=False))
+    return Done(reason=reason, to=with_fields(node, maas_id=None, maas_created=False))

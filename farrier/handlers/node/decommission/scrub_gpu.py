@@ -7,7 +7,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from farrier.handlers.node import tasks
-from farrier.handlers.node.moves import Policy, change
+from farrier.handlers.node.moves import Policy, with_fields
 from farrier.handlers.node.stage import Done, StageResult
 from farrier.model.node import Node, TaskType
 
@@ -16,5 +16,5 @@ def scrub_gpu(node: Node, now: datetime, policy: Policy) -> StageResult:
     """Only a finished scrub clears the mark of one that was forced past."""
     result = tasks.work(node, TaskType.SCRUB_GPU, now, policy)
     if isinstance(result, Done) and result.skipped is None:
-        return replace(result, to=change(node, not_scrubbed=False))
+        return replace(result, to=with_fields(node, not_scrubbed=False))
     return result

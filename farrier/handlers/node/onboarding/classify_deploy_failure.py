@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import Policy, noted
+from farrier.handlers.node.moves import Policy, with_note
 from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.onboarding.deploy_failure import DeployCause, DeployFailure, classify
 from farrier.handlers.node.stage import Failed, Settled, StageResult, Step
@@ -73,5 +73,5 @@ def _without_datasource(node: Node, policy: Policy, failure: DeployFailure) -> S
     retries = detour.upstream(node).datasource_retries
     if retries >= region.site_of(node, policy).deploy.max_datasource_retries:
         return Failed(failure=FailureClass.DATASOURCE_FAILED_REPEATEDLY, detail=str(failure))
-    again = noted(node, datasource_retries=retries + 1)
+    again = with_note(node, datasource_retries=retries + 1)
     return Step(to=detour.to_recovery(again), reason=f"the deployment failed and is tried again: {failure}")

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from farrier.config.sites import CommissionSite
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import Policy, noted
+from farrier.handlers.node.moves import Policy, with_note
 from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.region import CONFLICT_AGAIN, Send
 from farrier.handlers.node.stage import Done, Failed, Settled, StageResult, Step, Waiting
@@ -43,7 +43,7 @@ def commission_node(node: Node, now: datetime, policy: Policy) -> StageResult:
         except MaasError as error:
             if error.failure is MaasFailure.INVALID and "current state" in error.detail:
                 # It moved on between our reading and our asking: look again.
-                return Waiting(reason=f"MAAS: {error.detail}", look_again=CONFLICT_AGAIN)
+                return Waiting(reason=f"MAAS: {error.detail}", requeue_after=CONFLICT_AGAIN)
             raise
 
     return region.with_region(node, policy, ask, name="commission_node")
@@ -138,4 +138,4 @@ def _beyond(node: Node, machine: Machine, stands: str) -> Settled:
 
 def _counted(node: Node) -> Node:
     """One more commissioning to wait for, whoever asked for it: the answer to our own request may have been lost."""
-    return noted(node, commissions=detour.upstream(node).commissions + 1)
+    return with_note(node, commissions=detour.upstream(node).commissions + 1)

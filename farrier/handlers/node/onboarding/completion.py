@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from farrier.handlers.node import onboarding_adopt
-from farrier.handlers.node.moves import change, job
+from farrier.handlers.node.moves import with_fields, with_workflow
 from farrier.model.bmc import PowerState
 from farrier.model.node import Bmc, Node
 from farrier.model.status import NodeStatus as N
@@ -16,16 +16,16 @@ def complete(node: Node, *, ending: W | None = None) -> Node:
     """The node as its onboarding ends well: in service, or after a reimage one step before. An adoption installed
     nothing: it found the goal reached, which is another ending."""
     ending = ending or (W.RECONCILED if onboarding_adopt.adopts(node) else W.COMPLETED)
-    ended = change(
+    ended = with_fields(
         node,
         bmc=_not_kept_off(node),
-        workflow=job(node, status=ending, failure_class=None, failure_detail=None, next_attempt_at=None),
+        workflow=with_workflow(node, status=ending, failure_class=None, failure_detail=None, next_attempt_at=None),
         ever_onboarded=True,
         quarantine=None,
     )
     if node.status is N.RETIRED:
-        return change(ended, status=N.OFFLINE)
-    return change(ended, status=N.ACTIVE, ever_active=True)
+        return with_fields(ended, status=N.OFFLINE)
+    return with_fields(ended, status=N.ACTIVE, ever_active=True)
 
 
 def _not_kept_off(node: Node) -> Bmc:

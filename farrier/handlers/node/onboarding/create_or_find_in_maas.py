@@ -11,7 +11,7 @@ from datetime import datetime
 
 from farrier.config.sites import MaasSite
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import NodeServices, Policy, attempt_began_at, change, noted
+from farrier.handlers.node.moves import NodeServices, Policy, attempt_began_at, with_fields, with_note
 from farrier.handlers.node.onboarding import discovery
 from farrier.handlers.node.onboarding.discovery import Clues, Found
 from farrier.handlers.node.onboarding.resolve_power_credentials import power_credential
@@ -150,7 +150,7 @@ class _Run:
         except MaasError as error:
             if error.failure is not MaasFailure.ABSENT:
                 raise
-            return Step(to=noted(self._node, candidate=None), reason=f"machine {system_id} is gone; looks again")
+            return Step(to=with_note(self._node, candidate=None), reason=f"machine {system_id} is gone; looks again")
         addresses = await client.power_addresses((system_id,))
         found = Found(machine=machine, by=("the search before",), power=addresses.get(system_id, PowerAddress()))
         checked = await _checked(client, self._node, self._known, found)
@@ -165,10 +165,10 @@ class _Run:
         if wanted is not None and machine.status in _FREE:
             await client.do(machine, wanted)
         made = self._node.maas_created or machine.description == region.comment(self._node, region.CREATE)
-        kept = noted(self._node, candidate=None, asked_at=None)
+        kept = with_note(self._node, candidate=None, asked_at=None)
         return Done(
             reason=f"machine {machine.system_id} is this node's, found by {' and '.join(found.by)}",
-            to=change(kept, maas_id=machine.system_id, maas_created=made),
+            to=with_fields(kept, maas_id=machine.system_id, maas_created=made),
         )
 
     async def _create(self, client: MaasClient) -> Settled:
@@ -201,13 +201,13 @@ class _Run:
             detail = f"MAAS was asked for machine {new.hostname} and answers with {machine.system_id[:64]}, another one"
             return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
         # Nobody else can have it, so it need not be noted first; an undo that comes now knows of it.
-        made = change(self._node, maas_id=machine.system_id, maas_created=True)
+        made = with_fields(self._node, maas_id=machine.system_id, maas_created=True)
         return Done(reason=f"machine {machine.system_id} was created", to=made)
 
     def _noted(self, found: Found) -> Step:
         system_id = found.machine.system_id
         return Step(
-            to=noted(self._node, candidate=system_id, asked_at=self._now),
+            to=with_note(self._node, candidate=system_id, asked_at=self._now),
             reason=f"machine {system_id} was found by {' and '.join(found.by)}",
         )
 

@@ -14,7 +14,7 @@ from farrier.config import templates
 from farrier.config.sites import Site
 from farrier.errors import ConfigError, CredentialError
 from farrier.handlers.node import bootstrap, cloud_init, region
-from farrier.handlers.node.moves import NodeServices, Policy, noted
+from farrier.handlers.node.moves import NodeServices, Policy, with_note
 from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Step, Waiting
 from farrier.model.failures import FailureClass
@@ -87,7 +87,7 @@ async def _deployed(
             token = await bootstrap.token(services, site, node, number)
         except CredentialError as error:
             if error.temporary:
-                return Waiting(reason=f"{error}", look_again=_STORE_AGAIN)
+                return Waiting(reason=f"{error}", requeue_after=_STORE_AGAIN)
             return Failed(failure=FailureClass.NO_CREDENTIALS, detail=str(error))
         if bootstrap.digest(token) != known.token:
             return _rendered(node, "the bootstrap token of this deployment is not issued yet")
@@ -121,7 +121,7 @@ def _rendered(node: Node, reason: str) -> Step:
 def _asked(node: Node, at: datetime) -> Node:
     """The node once one more deployment was asked for: what is known of the one before is over."""
     number = detour.upstream(node).deploys + 1
-    return noted(node, deploys=number, asked_at=at, asked=None, deployed_at=None, synced_at=None)
+    return with_note(node, deploys=number, asked_at=at, asked=None, deployed_at=None, synced_at=None)
 
 
 def _earliest(node: Node, start: Event | None) -> datetime:

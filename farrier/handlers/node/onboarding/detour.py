@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import Policy, change, job, noted, waited
+from farrier.handlers.node.moves import Policy, waited, with_fields, with_note, with_workflow
 from farrier.handlers.node.stage import Failed
 from farrier.model import sla
 from farrier.model.edges import Layer
@@ -39,13 +39,13 @@ def upstream(node: Node) -> Upstream:
 
 def at(node: Node, stage: OnboardingStage, *, attempt: int = 1) -> Node:
     """The node at another stage of its onboarding."""
-    return change(node, workflow=job(node, stage=stage, attempt=attempt))
+    return with_fields(node, workflow=with_workflow(node, stage=stage, attempt=attempt))
 
 
 def to_judgement(node: Node) -> Node:
     """The node once its deployment failed, which counts as one."""
     failed = upstream(node).failed_deploys + 1
-    return at(noted(node, failed_deploys=failed), OnboardingStage.CLASSIFY_DEPLOY_FAILURE, attempt=failed)
+    return at(with_note(node, failed_deploys=failed), OnboardingStage.CLASSIFY_DEPLOY_FAILURE, attempt=failed)
 
 
 def to_recovery(node: Node) -> Node:
@@ -55,7 +55,7 @@ def to_recovery(node: Node) -> Node:
 
 def afresh(node: Node) -> Node:
     """The node once an operator asked for another attempt: what failed before counts no more."""
-    return noted(node, failed_deploys=0, datasource_retries=0)
+    return with_note(node, failed_deploys=0, datasource_retries=0)
 
 
 def is_another_attempt(workflow: Workflow) -> bool:

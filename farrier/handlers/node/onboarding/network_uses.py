@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from farrier.config.sites import Site
-from farrier.handlers.node.moves import noted
+from farrier.handlers.node.moves import with_note
 from farrier.handlers.node.onboarding.preparing import listed
 from farrier.handlers.node.stage import Failed, Step, Waiting
 from farrier.model import ib_partition
@@ -48,7 +48,7 @@ def held_up(node: Node, site: Site, now: datetime) -> Waiting | Step | Failed | 
     known = node.networks or Networks()
     wanted = _wanted(node, site)
     if _named(known) != wanted:
-        return Waiting(reason=f"takes what it is to use: {_told(wanted)}", look_again=_AT_ONCE, writes=(wanted,))
+        return Waiting(reason=f"takes what it is to use: {_told(wanted)}", requeue_after=_AT_ONCE, writes=(wanted,))
     misfits = (*_elsewhere(node, known.segments, "segment"), *_elsewhere(node, known.partitions, "IB partition"))
     if misfits:
         return Failed(failure=FailureClass.INVALID_CONFIG, detail="; ".join(misfits))
@@ -66,8 +66,8 @@ def _takes(node: Node, wanted: UseNetworks, now: datetime) -> Waiting | Step:
     reason = "takes what can be had of it now"
     took_at = node.workflow.upstream.took_at
     if took_at is not None and now - took_at < _TAKE_AGAIN:
-        return Waiting(reason=reason, look_again=took_at + _TAKE_AGAIN - now)
-    return Step(to=noted(node, took_at=now), reason=reason, writes=(wanted,))
+        return Waiting(reason=reason, requeue_after=took_at + _TAKE_AGAIN - now)
+    return Step(to=with_note(node, took_at=now), reason=reason, writes=(wanted,))
 
 
 def told(node: Node) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from farrier.handlers.node.moves import attempt_began_at, noted
+from farrier.handlers.node.moves import attempt_began_at, with_note
 from farrier.handlers.node.onboarding.detour import to_recovery
 from farrier.handlers.node.region import Send
 from farrier.handlers.node.stage import Done, Failed, Settled, Step
@@ -62,7 +62,7 @@ def asking(node: Node, now: datetime, wanted: Change, what: str) -> Send | Faile
     if was_asked(node, wanted):
         detail = f"MAAS took a change and does not show it: {what}"
         return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
-    taken = Step(to=noted(node, asked=repr(wanted), asked_at=now), reason=f"asked MAAS: {what}")
+    taken = Step(to=with_note(node, asked=repr(wanted), asked_at=now), reason=f"asked MAAS: {what}")
     return Send(change=wanted, reason=what, then=taken)
 
 

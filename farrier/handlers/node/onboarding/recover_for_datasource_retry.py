@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import Policy, attempt_began_at, noted
+from farrier.handlers.node.moves import Policy, attempt_began_at, with_note
 from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.region import Send
 from farrier.handlers.node.stage import Failed, Settled, StageResult, Step, Waiting
@@ -88,4 +88,4 @@ def _decided(node: Node, now: datetime, machine: Machine) -> Settled | Send:
 
 
 def _asked(node: Node, now: datetime, what: str) -> Step:
-    return Step(to=noted(node, asked_at=now, asked=what), reason="the machine is on its way back")
+    return Step(to=with_note(node, asked_at=now, asked=what), reason="the machine is on its way back")

@@ -11,7 +11,7 @@ from farrier.config import templates
 from farrier.config.sites import Site
 from farrier.errors import ConfigError, CredentialError
 from farrier.handlers.node import bootstrap, cloud_init, region
-from farrier.handlers.node.moves import NodeServices, Policy, noted
+from farrier.handlers.node.moves import NodeServices, Policy, with_note
 from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasStatus
@@ -38,7 +38,7 @@ def render_cloud_init(node: Node, now: datetime, policy: Policy) -> StageResult:
             return Done(reason="the machine has its user data", skipped="this workflow deployed the machine already")
     if not site.cloud_init.template:
         return Done(
-            reason="no user data is sent", to=noted(node, token=None), skipped=f"site {site.name} has no template"
+            reason="no user data is sent", to=with_note(node, token=None), skipped=f"site {site.name} has no template"
         )
     if node.agentless:
         return _without_token(node, site)
@@ -54,7 +54,7 @@ def _without_token(node: Node, site: Site) -> Settled:
         cloud_init.render(site, node, token="")
     except ConfigError as error:
         return Failed(failure=FailureClass.INVALID_CONFIG, detail=str(error))
-    return Done(reason="the user data can be made; an agentless node needs no token", to=noted(node, token=None))
+    return Done(reason="the user data can be made; an agentless node needs no token", to=with_note(node, token=None))
 
 
 async def _with_token(services: NodeServices, node: Node, site: Site, now: datetime) -> Settled:
@@ -64,17 +64,17 @@ async def _with_token(services: NodeServices, node: Node, site: Site, now: datet
         cloud_init.render(site, node, token=token)
     except CredentialError as error:
         if error.temporary:
-            return Waiting(reason=f"{error}", look_again=_STORE_AGAIN)
+            return Waiting(reason=f"{error}", requeue_after=_STORE_AGAIN)
         return Failed(failure=FailureClass.NO_CREDENTIALS, detail=str(error))
     except ConfigError as error:
         return Failed(failure=FailureClass.INVALID_CONFIG, detail=str(error))
     if not templates.names_token(site.cloud_init.template):
         # Issued for nobody, it would only end the token that an operator gave the agent.
         reason = f"the user data can be made; it has no {templates.TOKEN}, so the agent has to bring one of its own"
-        return Done(reason=reason, to=noted(node, token=None))
+        return Done(reason=reason, to=with_note(node, token=None))
     digest = bootstrap.digest(token)
     return Done(
         reason="the user data can be made, and its token was issued",
-        to=noted(node, token=digest, token_at=now),
+        to=with_note(node, token=digest, token_at=now),
         writes=(IssueBootstrap(digest, site.deploy.bootstrap_ttl),),
     )

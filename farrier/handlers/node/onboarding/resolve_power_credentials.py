@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from farrier.errors import CredentialError
 from farrier.handlers.node.logins import missing_detail, target_of
-from farrier.handlers.node.moves import NodeServices, Policy, change, is_late
+from farrier.handlers.node.moves import NodeServices, Policy, is_late, with_fields
 from farrier.handlers.node.onboarding_adopt import GATE, adopts, begin
 from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Step, Waiting
 from farrier.model.credential import Credential
@@ -54,7 +54,7 @@ async def power_credential(node: Node, services: NodeServices) -> Credential | W
         found = await services.credentials.for_region(target_of(node))
     except CredentialError as error:
         if error.temporary:
-            return Waiting(reason=str(error), look_again=_RESOLVE_AGAIN)
+            return Waiting(reason=str(error), requeue_after=_RESOLVE_AGAIN)
         return Failed(failure=FailureClass.NO_CREDENTIALS, detail=str(error))
     if not found.username or not found.password:
         lacks = "user name" if not found.username else "password"
@@ -76,7 +76,7 @@ def _look(node: Node, now: datetime) -> StageResult:
     """A failed adoption stops its onboarding, so one that runs here was asked for again."""
     begun = begin(node, now, cause=f"stage: {GATE}")
     if isinstance(begun, Wait):
-        return Waiting(reason=begun.reason, look_again=begun.look_again)
+        return Waiting(reason=begun.reason, requeue_after=begun.requeue_after)
     return Step(to=begun.to, reason=begun.reason)
 
 
@@ -88,7 +88,7 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> StageResult:
     if bmc.failures > 0 and bmc.failure is not None and bmc.failure in UNSAFE_OF_BMC:
         return Failed(failure=UNSAFE_OF_BMC[bmc.failure], detail=bmc.last_error or "another machine answers")
     if bmc.asked_at is None:
-        return Step(to=change(node, bmc=replace(bmc, asked_at=now)), reason="asks for the BMC to be verified")
+        return Step(to=with_fields(node, bmc=replace(bmc, asked_at=now)), reason="asks for the BMC to be verified")
     told = f": {bmc.failure}: {bmc.last_error}" if bmc.failure is not None else ""
     return _waiting(node, now, config, f"waits for the BMC to be manageable{told}")
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import Policy, noted
+from farrier.handlers.node.moves import Policy, with_note
 from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.stage import Done, StageResult, Step, Waiting
 from farrier.model.maas import StatusNumber as S
@@ -62,7 +62,7 @@ def _noted(node: Node, seen: MaasObservation) -> Node:
     if known.deployed_at is not None:
         return node
     is_of_this = known.asked_at is not None and seen.since >= known.asked_at
-    return noted(node, deployed_at=seen.since if is_of_this else seen.read_at, synced_at=seen.last_sync)
+    return with_note(node, deployed_at=seen.since if is_of_this else seen.read_at, synced_at=seen.last_sync)
 
 
 def _phase(seen: MaasObservation) -> str:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import with_fields
 from farrier.handlers.node.stage import Call
 from farrier.handlers.node.workflow import run_stage
 from farrier.model.failures import FailureClass as F
@@ -61,7 +61,7 @@ async def test_a_region_that_is_away_is_waited_for(stand: Stand) -> None:
 
 async def test_a_site_that_is_not_configured_needs_a_person(stand: Stand) -> None:
     await given_deployed(stand, STAGE)
-    stand.node = change(stand.node, site="nowhere")
+    stand.node = with_fields(stand.node, site="nowhere")
     fails(await stand.settle(), F.INVALID_CONFIG, "nowhere")
 
 
@@ -73,7 +73,7 @@ async def test_a_site_without_a_region_needs_a_person(stand: Stand) -> None:
 
 async def test_a_node_that_is_not_in_maas_needs_none(stand: Stand) -> None:
     stand.decommissions(STAGE)
-    stand.node = change(stand.node, site="nowhere")
+    stand.node = with_fields(stand.node, site="nowhere")
     skips(await stand.settle(), "not in MAAS")
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from farrier.config import NodeConfig
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import with_fields
 from farrier.handlers.node.stage import Done, Failed, Step
 from farrier.model.failures import FailureClass as F
 from farrier.model.failures import QuarantineCause
@@ -32,7 +32,7 @@ async def stand() -> AsyncIterator[Stand]:
 
 def at(stand: Stand, stage: D, status: N, **fields: object) -> None:
     stand.decommissions(stage)
-    stand.node = change(stand.node, status=status, **fields)
+    stand.node = with_fields(stand.node, status=status, **fields)
 
 
 # --- disable_node
@@ -57,7 +57,7 @@ async def test_one_that_is_out_of_service_is_left_where_it_is(stand: Stand, stat
 
 async def test_a_deletion_s_drain_is_over_before_it_begins(stand: Stand) -> None:
     stand.decommissions(D.DISABLE_NODE, options=Options(untouched="not_applicable"))
-    stand.node = change(stand.node, status=N.QUARANTINED)
+    stand.node = with_fields(stand.node, status=N.QUARANTINED)
     is_through(await stand.settle())
     assert stand.writes == [CreateTask(type=TaskType.DRAIN, ended=T.CANCELLED, result="not_applicable")]
 

@@ -8,7 +8,7 @@ import pytest
 
 from farrier.config.sites import Erase, ReleaseSite
 from farrier.handlers.node.decommission.release_maas_node import wanted
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import with_fields
 from farrier.handlers.node.stage import Waiting
 from farrier.model.failures import FAILURES
 from farrier.model.failures import FailureClass as F
@@ -360,7 +360,7 @@ async def test_a_deletion_releases_nothing(stand: Stand) -> None:
 
 async def test_a_site_that_this_process_does_not_know_is_waited_for(stand: Stand) -> None:
     await given_deployed(stand, STAGE)
-    stand.node = change(stand.node, site="nowhere")
+    stand.node = with_fields(stand.node, site="nowhere")
     settled = await stand.settle()
     assert isinstance(settled, Waiting) and settled.timed and "nowhere" in settled.reason
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import with_fields
 from farrier.handlers.node.stage import Step
 from farrier.model.node import Options, TaskStatus, TaskType, Upstream
 from farrier.model.stages import DecommissionStage as D
@@ -30,10 +30,10 @@ async def test_a_removal_begins_with_its_task_in_the_same_commit(stand: Stand) -
     step = await stand.once()
     assert isinstance(step, Step) and step.to.status is N.REMOVING
     assert stand.writes == [CreateTask(type=TaskType.UNINSTALL)]
-    stand.node = change(stand.node, tasks=(task(TaskType.UNINSTALL),))
+    stand.node = with_fields(stand.node, tasks=(task(TaskType.UNINSTALL),))
     waits(await stand.settle(), "waits for an agent")
     assert ForgetAgent() not in stand.writes, "its agent has work to do"
-    stand.node = change(stand.node, tasks=(task(TaskType.UNINSTALL, T.SUCCEEDED),))
+    stand.node = with_fields(stand.node, tasks=(task(TaskType.UNINSTALL, T.SUCCEEDED),))
     is_through(await stand.settle())
     assert ForgetAgent() in stand.writes
 
@@ -54,18 +54,18 @@ async def test_where_there_is_nothing_to_uninstall_the_task_is_over_before_it_be
     assert isinstance(step, Step) and step.to.status is N.REMOVING
     ended = CreateTask(type=TaskType.UNINSTALL, ended=T.CANCELLED, result=result)
     assert stand.writes == [ended]
-    stand.node = change(stand.node, tasks=(task(TaskType.UNINSTALL, T.CANCELLED, result=result),))
+    stand.node = with_fields(stand.node, tasks=(task(TaskType.UNINSTALL, T.CANCELLED, result=result),))
     skips(await stand.settle(), result)
     assert [write for write in stand.writes if isinstance(write, CreateTask)] == [ended], "not issued again"
 
 
 async def test_secrets_are_worthless_afterwards(stand: Stand) -> None:
     stand.decommissions(D.CLEANUP_SECRETS)
-    stand.node = change(stand.node, status=N.REMOVING, secrets_left=("a bootstrap token", "the agent's key"))
+    stand.node = with_fields(stand.node, status=N.REMOVING, secrets_left=("a bootstrap token", "the agent's key"))
     waits(await stand.once(), "removes a bootstrap token, the agent's key")
     assert set(stand.writes) == {RevokeBootstrap(), ForgetAgent(), UseNetworks()}
     waits(await stand.once(), "removes ")
-    stand.node = change(stand.node, secrets_left=())
+    stand.node = with_fields(stand.node, secrets_left=())
     is_through(await stand.once())
 
 
@@ -74,5 +74,5 @@ async def test_one_that_was_stopped_there_goes_back_into_its_removal_first(stand
     stand.decommissions(D.CLEANUP_SECRETS, options=Options(leave_out=(D.REMOVE_MAAS_RECORD,)))
     step = await stand.once()
     assert isinstance(step, Step) and step.to.status is N.REMOVING
-    stand.node = change(stand.node, secrets_left=())
+    stand.node = with_fields(stand.node, secrets_left=())
     is_through(await stand.settle())

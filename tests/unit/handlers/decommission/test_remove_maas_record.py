@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from farrier.config.sites import ReleaseSite
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import with_fields
 from farrier.handlers.node.stage import Step, Waiting
 from farrier.model.failures import FailureClass as F
 from farrier.model.node import Options
@@ -39,7 +39,7 @@ async def removing(stand: Stand, status: Status, *, owner: str | None = None, **
     """The node is being removed, its machine is off."""
     machine = await given(stand, STAGE, status, owner=owner, power="off", **fields)
     if "mode" not in fields:
-        stand.node = change(stand.node, status=N.REMOVING)
+        stand.node = with_fields(stand.node, status=N.REMOVING)
     return machine
 
 
@@ -67,7 +67,7 @@ async def test_a_machine_that_somebody_uses_is_never_deleted(
 ) -> None:
     machine = await removing(stand, status, owner="admin", **walk)
     stand.use(release=REMOVES)
-    stand.node = change(stand.node, maas_created=True)
+    stand.node = with_fields(stand.node, maas_created=True)
     fails(await stand.settle(), F.STATE_DISAGREEMENT, status.label)
     kept_or_not(stand, machine, kept=True)
     assert sent(stand) == []
@@ -130,7 +130,7 @@ async def test_a_deletion_whose_answer_was_lost_is_recognised(stand: Stand) -> N
 async def test_a_node_that_was_stopped_in_its_removal_goes_back_into_it_first(stand: Stand) -> None:
     """`deleted` is reached from `removing` only."""
     await removing(stand, S.READY)
-    stand.node = change(stand.node, status=N.RETIRED)
+    stand.node = with_fields(stand.node, status=N.RETIRED)
     step = await stand.once()
     assert isinstance(step, Step) and step.to.status is N.REMOVING
     is_through(await stand.settle())
@@ -138,13 +138,13 @@ async def test_a_node_that_was_stopped_in_its_removal_goes_back_into_it_first(st
 
 async def test_a_node_that_is_not_in_maas_has_no_record(stand: Stand) -> None:
     stand.decommissions(STAGE)
-    stand.node = change(stand.node, status=N.REMOVING)
+    stand.node = with_fields(stand.node, status=N.REMOVING)
     skips(await stand.settle(), "not in MAAS")
 
 
 async def test_a_site_that_this_process_does_not_know_is_waited_for(stand: Stand) -> None:
     await removing(stand, S.READY)
-    stand.node = change(stand.node, site="nowhere")
+    stand.node = with_fields(stand.node, site="nowhere")
     settled = await stand.settle()
     assert isinstance(settled, Waiting) and settled.timed and "nowhere" in settled.reason
 
@@ -155,7 +155,7 @@ async def test_a_site_that_this_process_does_not_know_is_waited_for(stand: Stand
 async def test_a_node_that_lives_on_has_no_machine_any_more(stand: Stand) -> None:
     machine = await removing(stand, S.READY, **STORAGE)
     stand.use(release=REMOVES)
-    stand.node = change(stand.node, maas_created=True)
+    stand.node = with_fields(stand.node, maas_created=True)
     is_through(await stand.settle())
     kept_or_not(stand, machine, kept=False)
     assert (stand.node.maas_id, stand.node.maas_created) == (None, False)
@@ -190,7 +190,7 @@ async def test_a_deletion_removes_what_we_made_where_the_site_says_so(
 ) -> None:
     machine = await removing(stand, S.READY, **WALK)
     stand.use(release=ReleaseSite(remove_record=policy))
-    stand.node = change(stand.node, maas_created=ours)
+    stand.node = with_fields(stand.node, maas_created=ours)
     settled = await stand.settle()
     kept_or_not(stand, machine, kept=not removed)
     if removed:
@@ -202,5 +202,5 @@ async def test_a_deletion_removes_what_we_made_where_the_site_says_so(
 
 async def test_a_deletion_needs_no_site(stand: Stand) -> None:
     await removing(stand, S.READY, **WALK)
-    stand.node = change(stand.node, site=None, maas_created=True)
+    stand.node = with_fields(stand.node, site=None, maas_created=True)
     skips(await stand.settle(), "not_applicable")

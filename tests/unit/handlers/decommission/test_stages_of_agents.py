@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from farrier.config import NodeConfig
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import with_fields
 from farrier.model.failures import FailureClass as F
 from farrier.model.node import Options, TaskStatus, TaskType, Upstream
 from farrier.model.stages import DecommissionStage as D
@@ -42,7 +42,7 @@ async def test_a_task_is_issued_once(stand: Stand, stage: D, type_: TaskType) ->
     stand.decommissions(stage)
     waits(await stand.once(), "was issued")
     assert stand.writes == [CreateTask(type=type_)]
-    stand.node = change(stand.node, tasks=(task(type_),))
+    stand.node = with_fields(stand.node, tasks=(task(type_),))
     waits(await stand.once(), "waits for an agent")
     assert stand.writes == [CreateTask(type=type_)]
 
@@ -53,7 +53,7 @@ async def test_a_task_that_an_agent_has_is_waited_for_as_long_as_its_lease(
 ) -> None:
     stand.decommissions(stage)
     taken = task(type_, T.DISPATCHED, lease_until=stand.now + timedelta(minutes=1))
-    stand.node = change(stand.node, tasks=(taken,))
+    stand.node = with_fields(stand.node, tasks=(taken,))
     waits(await stand.once(), "works on")
     stand.now += timedelta(minutes=2)
     waits(await stand.once(), "lease", "issued again")
@@ -63,7 +63,7 @@ async def test_a_task_that_an_agent_has_is_waited_for_as_long_as_its_lease(
 @each_stage
 async def test_a_task_that_succeeded_is_the_goal(stand: Stand, stage: D, type_: TaskType) -> None:
     stand.decommissions(stage)
-    stand.node = change(stand.node, tasks=(task(type_, T.SUCCEEDED),))
+    stand.node = with_fields(stand.node, tasks=(task(type_, T.SUCCEEDED),))
     for _ in range(2):
         is_through(await stand.settle())
     assert stand.writes == []
@@ -75,10 +75,10 @@ async def test_a_task_that_failed_is_issued_again_until_it_has_failed_for_good(
 ) -> None:
     stand.decommissions(stage)
     failed = task(type_, T.FAILED, failures=MAX - 2, created_at=stand.now)
-    stand.node = change(stand.node, tasks=(failed,))
+    stand.node = with_fields(stand.node, tasks=(failed,))
     waits(await stand.once(), "was issued")
     assert stand.writes == [CreateTask(type=type_, attempt=2, failures=MAX - 1)]
-    stand.node = change(stand.node, tasks=(task(type_, T.FAILED, failures=MAX - 1, created_at=stand.now),))
+    stand.node = with_fields(stand.node, tasks=(task(type_, T.FAILED, failures=MAX - 1, created_at=stand.now),))
     failure = F.VALIDATION_FAILED if stage is D.VALIDATE_CLEAN_NODE else F.TASK_FAILED
     fails(await stand.once(), failure, str(type_))
 
@@ -86,7 +86,7 @@ async def test_a_task_that_failed_is_issued_again_until_it_has_failed_for_good(
 @each_stage
 async def test_an_unfinished_task_is_given_up_by_force_and_marked(stand: Stand, stage: D, type_: TaskType) -> None:
     stand.decommissions(stage, options=FORCE)
-    stand.node = change(stand.node, tasks=(task(type_),))
+    stand.node = with_fields(stand.node, tasks=(task(type_),))
     waits(await stand.once())
     stand.now += stand.policy.force_after
     skips(await stand.once(), "ann", "dead")
@@ -99,7 +99,7 @@ async def test_no_agent_is_asked_on_a_machine_that_was_given_back(stand: Stand, 
     """A rerun would wait for ever for an agent that is gone."""
     stand.decommissions(stage, upstream=Upstream(released=True))
     skips(await stand.settle(), "machine_released")
-    stand.node = change(stand.node, tasks=(task(type_, T.SUCCEEDED),))
+    stand.node = with_fields(stand.node, tasks=(task(type_, T.SUCCEEDED),))
     is_through(await stand.settle())
     assert stand.writes == []
 
@@ -113,10 +113,10 @@ async def test_a_deletion_asks_no_agent(stand: Stand, stage: D, type_: TaskType)
 
 async def test_only_a_finished_scrub_clears_the_mark_of_one_that_was_forced(stand: Stand) -> None:
     stand.decommissions(D.SCRUB_GPU, upstream=Upstream(released=True))
-    stand.node = change(stand.node, not_scrubbed=True)
+    stand.node = with_fields(stand.node, not_scrubbed=True)
     skips(await stand.settle())
     assert stand.node.not_scrubbed
-    stand.node = change(stand.node, tasks=(task(TaskType.SCRUB_GPU, T.SUCCEEDED),))
+    stand.node = with_fields(stand.node, tasks=(task(TaskType.SCRUB_GPU, T.SUCCEEDED),))
     is_through(await stand.settle())
     assert not stand.node.not_scrubbed
     assert ForgetAgent() not in stand.writes

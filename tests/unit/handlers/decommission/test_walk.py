@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from farrier.config import NodeConfig
 from farrier.handlers.node import NodeHandler
-from farrier.handlers.node.moves import Outcome, change
+from farrier.handlers.node.moves import Outcome, with_fields
 from farrier.model.actions import Action
 from farrier.model.edges import ALLOWED, Layer
 from farrier.model.node import Onboarding, TaskStatus, TaskType
@@ -75,7 +75,7 @@ class Walk:
             if isinstance(new, CreateTask) and new.ended is not None:
                 self.ended[new.type] = new.result
         stand.node = stored(before, after, writes(decision), stand.now)
-        stand.node = change(stand.node, tasks=tuple(self.done(task) for task in stand.node.tasks))
+        stand.node = with_fields(stand.node, tasks=tuple(self.done(task) for task in stand.node.tasks))
         if stand.node.maas_id is not None:
             stand.observe()
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from farrier.handlers.ib_partition.doing import MOST_REQUESTS, make
+from farrier.handlers.ib_partition.apply import MOST_REQUESTS, make
 from farrier.handlers.ib_partition.plan import (
     MOST_AT_ONCE,
     SEEN_AGAIN_AFTER,

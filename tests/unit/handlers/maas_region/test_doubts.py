@@ -11,7 +11,7 @@ import pytest
 
 from farrier.config.sites import ObserveSite
 from farrier.handlers.maas_region.handler import settle
-from farrier.handlers.maas_region.looking import Findings, look
+from farrier.handlers.maas_region.observe import Findings, look
 from farrier.model.maas import MaasFailure, MaasStatus
 from farrier.model.maas_region import Cursor, DueMachine, Gap, MaasRegion, RegionState, Unknown
 from farrier.model.outcome import Transition, Update

@@ -10,7 +10,7 @@ import pytest
 from farrier.config.sites import MaasSite, ObserveSite, Site
 from farrier.handlers.maas_region import RegionHandler
 from farrier.handlers.maas_region.handler import UNCONFIGURED_AFTER, UNTOLD_AGAIN, back_off, settle
-from farrier.handlers.maas_region.looking import Findings
+from farrier.handlers.maas_region.observe import Findings
 from farrier.model.maas import MaasError, MaasFailure, MaasStatus
 from farrier.model.maas_region import Cursor, DueMachine, MaasRegion, Named, Reading, RegionState, Unknown
 from farrier.model.outcome import DoNothing, Step, Transition, Update, Wait
@@ -58,7 +58,7 @@ def reading(one: DueMachine) -> Reading:
 def test_with_nothing_due_it_is_looked_at_again_when_events_are() -> None:
     decided = HANDLER.handle(region(), NOW)
     assert isinstance(decided, DoNothing)
-    assert decided.look_again == 4 * SECOND
+    assert decided.requeue_after == 4 * SECOND
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_failing_region_is_left_alone_until_its_next_try() -> None:
     failing = region(RegionState.FAILING, next_try_at=NOW + 7 * SECOND, due=(DUE,))
     decided = HANDLER.handle(failing, NOW)
     assert isinstance(decided, Wait)
-    assert decided.look_again == 7 * SECOND
+    assert decided.requeue_after == 7 * SECOND
     assert isinstance(HANDLER.handle(failing, NOW + 7 * SECOND), Step)
 
 
@@ -125,7 +125,7 @@ def test_a_look_moves_the_cursor_and_says_until_when_every_event_is_known() -> N
     left = settle(region(), found(cursor=Cursor(newest=9)), NOW, PACE)
     assert isinstance(left, Update)
     assert (left.to.cursor, left.to.complete_at) == (Cursor(newest=9), NOW)
-    assert left.look_again == PACE.events_every
+    assert left.requeue_after == PACE.events_every
 
 
 def test_events_that_were_not_all_read_are_gone_on_with_at_once() -> None:
@@ -133,15 +133,15 @@ def test_events_that_were_not_all_read_are_gone_on_with_at_once() -> None:
     left = settle(before, found(cursor=Cursor(newest=9), complete=False), NOW, PACE)
     assert isinstance(left, Update)
     assert (left.to.cursor, left.to.complete_at) == (Cursor(newest=9), before.complete_at)
-    assert left.look_again is not None
-    assert left.look_again <= timedelta(0)
+    assert left.requeue_after is not None
+    assert left.requeue_after <= timedelta(0)
 
 
 def test_a_look_at_machines_alone_leaves_the_next_poll_of_events_where_it_was() -> None:
     before = region(due=(DUE,))
     left = settle(before, found(complete=False, readings=[reading(DUE)]), NOW, PACE)
     assert isinstance(left, Update)
-    assert left.look_again == 4 * SECOND
+    assert left.requeue_after == 4 * SECOND
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_look_at_machines_alone_leaves_the_next_poll_of_events_where_it_was() 
 def test_what_is_left_to_read_is_read_at_once(before: MaasRegion, looked: Findings) -> None:
     left = settle(before, looked, NOW, PACE)
     assert isinstance(left, Update)
-    assert left.look_again == timedelta(0)
+    assert left.requeue_after == timedelta(0)
 
 
 def test_what_was_found_is_written_and_events_come_before_readings() -> None:
@@ -188,7 +188,7 @@ def test_a_region_that_goes_on_failing_is_asked_less_and_less() -> None:
     before = region(RegionState.FAILING, failure=MaasFailure.UNREACHABLE, failures=2)
     left = settle(before, found(failure=LOST), NOW, PACE)
     assert isinstance(left, Update)
-    assert (left.to.failures, left.look_again) == (3, 20 * SECOND)
+    assert (left.to.failures, left.requeue_after) == (3, 20 * SECOND)
     other = settle(before, found(failure=MaasError(MaasFailure.AUTH, "no")), NOW, PACE)
     assert other.to.failures == 1
 
@@ -214,7 +214,7 @@ def test_a_machine_that_cannot_be_told_of_is_left_for_a_while_and_said() -> None
     assert isinstance(left, Update)
     assert left.to.unreadable == {"other": NOW + SECOND, "x00001": NOW + UNTOLD_AGAIN}
     assert left.to.last_error == "machine x00001 cannot be read: protocol: odd"
-    assert left.look_again == PACE.events_every
+    assert left.requeue_after == PACE.events_every
     later = settle(left.to, found(), NOW + SECOND, PACE)
     assert later.to.last_error == left.to.last_error
 
@@ -230,4 +230,4 @@ def test_a_turn_is_not_over_before_all_were_read() -> None:
     left = settle(region(turn_at=NOW, due=(DUE, other)), found(readings=[reading(DUE)]), NOW, PACE)
     assert left.to.swept_at is None
     assert isinstance(left, Update)
-    assert left.look_again == 0 * SECOND
+    assert left.requeue_after == 0 * SECOND

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from farrier.handlers.maas_region.looking import Findings, look
+from farrier.handlers.maas_region.observe import Findings, look
 from farrier.model.maas import MaasFailure, MaasStatus
 from farrier.model.maas_region import Cursor, DueMachine, MaasRegion, RegionState
 from farrier.sim.maas import ADMIN, Broken, Fault, Region, Status

@@ -135,10 +135,10 @@ def test_a_drain_ends_a_whole_period_after_the_last_release_and_not_before(ago: 
     assert isinstance(decided, Transition) == ends
     if not ends:
         assert isinstance(decided, Update)
-        assert decided.look_again == timedelta(seconds=300 - ago)
+        assert decided.requeue_after == timedelta(seconds=300 - ago)
         again = HANDLER.handle(decided.to, NOW)
         assert isinstance(again, Wait)  # written once, then only looked at
-        assert again.look_again == decided.look_again
+        assert again.requeue_after == decided.requeue_after
 
 
 def test_an_old_deadline_does_not_end_a_drain_whose_last_address_came_back_later() -> None:
@@ -161,7 +161,7 @@ def test_a_release_that_is_dated_back_ends_no_drain_before_the_time_that_was_tol
     told = NOW + PERIOD / 2
     decided = HANDLER.handle(draining(drain_until=told, last_released_at=NOW - PERIOD), NOW)
     assert isinstance(decided, Wait)
-    assert decided.look_again == PERIOD / 2
+    assert decided.requeue_after == PERIOD / 2
     after = HANDLER.handle(draining(drain_until=told, last_released_at=NOW - PERIOD), told)
     assert isinstance(after, Transition)
 

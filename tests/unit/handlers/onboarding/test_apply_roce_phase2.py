@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from farrier.handlers.node.moves import noted
+from farrier.handlers.node.moves import with_note
 from farrier.handlers.node.stage import Done, Failed, Step, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.stages import OnboardingStage
@@ -258,7 +258,7 @@ async def test_a_machine_that_is_deployed_was_prepared_by_this_onboarding_or_is_
 ) -> None:
     await machine_in(at, status)
     begin(at, TABLES)
-    at.node = noted(at.node, deploys=deploys)
+    at.node = with_note(at.node, deploys=deploys)
     settled = await at.settle()
     if deploys:
         assert isinstance(settled, Done)

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from farrier.config.sites import DeploySite
-from farrier.handlers.node.moves import job, noted
+from farrier.handlers.node.moves import with_note, with_workflow
 from farrier.handlers.node.stage import Call, Done, Failed, Settled, Step, Waiting
 from farrier.handlers.node.workflow import run_stage
 from farrier.model.failures import FailureClass
@@ -44,7 +44,7 @@ async def after(at: Stand, fate: DeployFate, *, time: timedelta = 2 * HOUR) -> N
     at.region.default_nature = Nature(deploy=fate)
     assert isinstance(await at.settle(), Done)
     at.pass_time(time)
-    at.node = noted(at.node, failed_deploys=1)
+    at.node = with_note(at.node, failed_deploys=1)
     entered(at, STAGE)
     at.world.observed.requests.clear()
 
@@ -94,7 +94,7 @@ async def test_a_datasource_is_tried_again_at_once(at: Stand) -> None:
 async def test_a_datasource_that_failed_too_often_is_for_an_operator(at: Stand, allowed: int, used: int) -> None:
     at.use(deploy=DeploySite(max_datasource_retries=allowed))
     await after(at, DeployFate.NO_DATASOURCE)
-    at.node = noted(at.node, datasource_retries=used)
+    at.node = with_note(at.node, datasource_retries=used)
     failed(await judged(at), FailureClass.DATASOURCE_FAILED_REPEATEDLY)
 
 
@@ -103,7 +103,7 @@ async def test_a_datasource_that_failed_too_often_is_for_an_operator(at: Stand, 
 
 async def test_the_next_attempt_goes_on_to_another_deployment_without_a_call(at: Stand) -> None:
     await after(at, DeployFate.STORAGE_FAILS)
-    at.node = noted(at.node, failed_deploys=3, datasource_retries=1)
+    at.node = with_note(at.node, failed_deploys=3, datasource_retries=1)
     taken_up_again(at, attempt=4)
     assert not isinstance(run_stage(at.node, workflow(at), at.now, at.policy), Call)
     assert isinstance(await judged(at), Step)
@@ -113,7 +113,7 @@ async def test_the_next_attempt_goes_on_to_another_deployment_without_a_call(at:
 
 async def test_an_operators_attempt_begins_its_counts_anew(at: Stand) -> None:
     await after(at, DeployFate.NO_DATASOURCE)
-    at.node = noted(at.node, failed_deploys=5, datasource_retries=2)
+    at.node = with_note(at.node, failed_deploys=5, datasource_retries=2)
     taken_up_again(at, attempt=1)
     assert isinstance(await judged(at), Step) and workflow(at).stage is RECOVER
     assert (upstream(at).failed_deploys, upstream(at).datasource_retries) == (0, 0)
@@ -121,9 +121,10 @@ async def test_an_operators_attempt_begins_its_counts_anew(at: Stand) -> None:
 
 async def test_the_attempt_it_begins_with_is_no_other_attempt(at: Stand) -> None:
     await after(at, DeployFate.STORAGE_FAILS)
-    at.node = noted(at.node, failed_deploys=4)
+    at.node = with_note(at.node, failed_deploys=4)
     at.node = type(at.node)(
-        **{name: getattr(at.node, name) for name in at.node.__struct_fields__} | {"workflow": job(at.node, attempt=4)}
+        **{name: getattr(at.node, name) for name in at.node.__struct_fields__}
+        | {"workflow": with_workflow(at.node, attempt=4)}
     )
     failed(await judged(at), FailureClass.DEPLOY_FAILED)
 

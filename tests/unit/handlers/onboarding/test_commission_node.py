@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from farrier.config.sites import CommissionSite
-from farrier.handlers.node.moves import change, job
+from farrier.handlers.node.moves import with_fields, with_workflow
 from farrier.handlers.node.onboarding.commission_node import commission
 from farrier.model.failures import FailureClass as F
 from farrier.model.maas import BlockDevice
@@ -48,7 +48,7 @@ async def stand() -> AsyncIterator[Stand]:
 def given(stand: Stand, status: Status, *, remembers: Upstream | None = None, **fields: Any) -> Machine:
     """The node has this machine, and is at the stage."""
     machine = has(stand, status, **fields)
-    stand.node = change(stand.node, maas_id=machine.system_id)
+    stand.node = with_fields(stand.node, maas_id=machine.system_id)
     stand.onboards(STAGE, upstream=remembers or Upstream())
     return machine
 
@@ -86,7 +86,9 @@ async def test_only_an_operators_retry_commissions_a_broken_machine(
 ) -> None:
     is_held(given(stand, S.BROKEN))
     stand.now += timedelta(minutes=1)
-    stand.node = change(stand.node, workflow=job(stand.node, attempt=attempt, status_entered_at=stand.now))
+    stand.node = with_fields(
+        stand.node, workflow=with_workflow(stand.node, attempt=attempt, status_entered_at=stand.now)
+    )
     await stand.settle()
     assert changes(stand) == sent
 
@@ -166,7 +168,7 @@ async def test_a_machine_that_moves_on_while_it_is_asked_is_looked_at_again(stan
     given(stand, S.NEW)
     moved = b'{"__all__": ["Commission is not available because of the current state of the node."]}'
     stand.region.faults.add(Fault(op="commission", status=400, body=moved, content_type="application/json"))
-    assert waits(await stand.once()).look_again is not None
+    assert waits(await stand.once()).requeue_after is not None
     is_done(await stand.settle())
 
 
@@ -200,7 +202,7 @@ async def test_what_somebody_may_have_set_up_is_kept_whatever_the_site_says(stan
 
 @pytest.mark.parametrize("status", [S.NEW, S.READY, S.FAILED_COMMISSIONING, S.BROKEN])
 async def test_of_a_machine_that_we_made_the_site_says_what_is_kept(stand: Stand, status: Status) -> None:
-    ours = change(stand.node, maas_created=True)
+    ours = with_fields(stand.node, maas_created=True)
     assert commission(ours, reading(status), CommissionSite()) == PLAIN
     assert commission(ours, reading(status), CommissionSite(keep_storage=True)) == msgspec.structs.replace(
         PLAIN, skip_storage=True
@@ -256,7 +258,7 @@ async def test_what_it_never_asked_for_is_somebody_elses_doing(stand: Stand, sta
 
 async def test_a_machine_on_its_way_back_is_waited_for(stand: Stand) -> None:
     given(stand, S.RELEASING)
-    assert waits(await stand.settle()).look_again is None, "the region's observer wakes the node"
+    assert waits(await stand.settle()).requeue_after is None, "the region's observer wakes the node"
     assert changes(stand) == []
 
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from farrier.config.sites import Layout, StorageSite
-from farrier.handlers.node.moves import noted
+from farrier.handlers.node.moves import with_note
 from farrier.handlers.node.stage import Done, Failed, Step, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.stages import OnboardingStage
@@ -278,7 +278,7 @@ async def test_somebody_elses_machine_is_left_alone(at: Stand) -> None:
 async def test_what_this_onboarding_deploys_is_laid_out(at: Stand, status: Status) -> None:
     await machine_in(at, status)
     begin(at)
-    at.node = noted(at.node, deploys=1)
+    at.node = with_note(at.node, deploys=1)
     await done(at)
     assert changes(at) == []
 
@@ -288,7 +288,7 @@ async def test_what_a_deployment_of_ours_left_behind_goes_to_the_recovery(at: St
     machine = await machine_in(at, Status.DEPLOYED)
     at.region.move(machine, status)
     begin(at)
-    at.node = noted(at.node, deploys=1)
+    at.node = with_note(at.node, deploys=1)
     assert isinstance(await at.once(), Step)
     assert at.node.workflow is not None
     assert at.node.workflow.stage is OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from farrier.handlers.node.moves import change, job
+from farrier.handlers.node.moves import with_fields, with_workflow
 from farrier.model.failures import FailureClass as F
 from farrier.model.node import Bmc
 from farrier.model.stages import OnboardingStage as O
@@ -36,7 +36,7 @@ def tries_again(stand: Stand) -> None:
     """The next attempt begins."""
     assert stand.node.workflow is not None
     stand.pass_time(timedelta(minutes=1))
-    stand.node = change(stand.node, workflow=job(stand.node, attempt=2, status_entered_at=stand.now))
+    stand.node = with_fields(stand.node, workflow=with_workflow(stand.node, attempt=2, status_entered_at=stand.now))
 
 
 async def is_taken(stand: Stand, machine: Machine, *, made: bool = False) -> None:
@@ -81,26 +81,26 @@ async def test_looking_takes_a_request_for_each_clue(stand: Stand) -> None:
 async def test_maas_gets_the_bare_host_of_the_bmc_and_the_id_of_the_system(
     stand: Stand, address: str, host: str, system: str
 ) -> None:
-    stand.node = change(stand.node, bmc_address=address)
+    stand.node = with_fields(stand.node, bmc_address=address)
     await stand.settle()
     power = the_only(stand).power_parameters
     assert (power["power_address"], power.get("node_id", "")) == (host, system)
 
 
 async def test_the_system_that_the_bmc_told_of_is_named_too(stand: Stand) -> None:
-    stand.node = change(stand.node, bmc=Bmc(system_path="/redfish/v1/Systems/System.Embedded.1"))
+    stand.node = with_fields(stand.node, bmc=Bmc(system_path="/redfish/v1/Systems/System.Embedded.1"))
     await stand.settle()
     assert the_only(stand).power_parameters["node_id"] == "System.Embedded.1"
 
 
 async def test_a_dotted_name_lends_its_first_label(stand: Stand) -> None:
-    stand.node = change(stand.node, name="GPU-1.north.example")
+    stand.node = with_fields(stand.node, name="GPU-1.north.example")
     await stand.settle()
     assert the_only(stand).hostname == "gpu-1"
 
 
 async def test_without_a_mac_address_nothing_is_made_and_it_is_said_what_to_register(stand: Stand) -> None:
-    stand.node = change(stand.node, macs=())
+    stand.node = with_fields(stand.node, macs=())
     fails(await stand.settle(), F.INVALID_CONFIG, "MAC of its boot interface")
     assert changes(stand) == []
 
@@ -174,7 +174,7 @@ async def test_a_machine_is_found_by_whatever_it_is_known_by(stand: Stand, field
 
 
 async def test_mac_addresses_that_the_bmc_told_of_count_in_any_spelling(stand: Stand) -> None:
-    stand.node = change(
+    stand.node = with_fields(
         stand.node, macs=(), bmc=Bmc(macs=("52-54-00-00-00-01".upper(), "0000000000000000fe80", "00:" * 6))
     )
     machine = has(stand, hostname="eager-whale", power_parameters={})
@@ -200,7 +200,7 @@ async def test_taking_is_two_runs_so_that_a_snapshot_lies_between_them(stand: St
 async def test_a_machine_that_another_node_has_is_left_to_it(stand: Stand) -> None:
     machine = has(stand)
     await stand.once()
-    stand.node = change(stand.node, candidate_of="gpu-2")
+    stand.node = with_fields(stand.node, candidate_of="gpu-2")
     fails(await stand.once(), F.DISCOVERY_CONFLICT, machine.system_id, "gpu-2")
     assert stand.node.maas_id is None and changes(stand) == []
 
@@ -219,10 +219,10 @@ async def test_a_note_of_an_earlier_attempt_is_neither_believed_nor_held_against
     await stand.once()
     tries_again(stand)
     noted.hostname, noted.interfaces, noted.power_parameters = "other", [], {}  # another machine by now
-    stand.node = change(stand.node, candidate_of="gpu-2")
+    stand.node = with_fields(stand.node, candidate_of="gpu-2")
     mine = has(stand)
     assert steps(await stand.once()).to.workflow is not None
-    stand.node = change(stand.node, candidate_of=None)
+    stand.node = with_fields(stand.node, candidate_of=None)
     await is_taken(stand, mine)
 
 
@@ -282,7 +282,7 @@ async def test_but_not_the_bmc_of_another(stand: Stand) -> None:
 
 
 async def test_a_system_that_the_address_names_is_the_one_that_maas_is_to_switch(stand: Stand) -> None:
-    stand.node = change(stand.node, bmc_address="https://10.0.0.1/redfish/v1/Systems/node-2")
+    stand.node = with_fields(stand.node, bmc_address="https://10.0.0.1/redfish/v1/Systems/node-2")
     machine = has(stand)
     await is_taken(stand, machine)
     assert machine.power_parameters["node_id"] == "node-2"
@@ -293,7 +293,7 @@ async def test_a_system_that_the_address_names_is_the_one_that_maas_is_to_switch
 
 async def test_the_recorded_machine_is_kept(stand: Stand) -> None:
     machine = has(stand)
-    stand.node = change(stand.node, maas_id=machine.system_id)
+    stand.node = with_fields(stand.node, maas_id=machine.system_id)
     await is_taken(stand, machine, made=False)
     assert changes(stand) == []
 
@@ -302,14 +302,14 @@ async def test_one_that_was_made_here_before_gets_the_account_of_today(stand: St
     """The password may have been changed since, at the BMC and where it is kept, and MAAS would be locked out."""
     machine = has(stand)
     machine.power_parameters = REDFISH | {"power_pass": "of last year"}
-    stand.node = change(stand.node, maas_id=machine.system_id, maas_created=True)
+    stand.node = with_fields(stand.node, maas_id=machine.system_id, maas_created=True)
     await is_taken(stand, machine, made=True)
     assert changes(stand) == ["update"]
     assert machine.power_parameters == REDFISH
 
 
 async def test_a_recorded_machine_that_is_gone_is_not_made_again(stand: Stand) -> None:
-    stand.node = change(stand.node, maas_id="abc123")
+    stand.node = with_fields(stand.node, maas_id="abc123")
     fails(await stand.settle(), F.MACHINE_DELETED_UPSTREAM, "abc123")
     assert changes(stand) == []
 
@@ -317,7 +317,7 @@ async def test_a_recorded_machine_that_is_gone_is_not_made_again(stand: Stand) -
 async def test_what_this_onboarding_deployed_is_not_looked_for_again(stand: Stand) -> None:
     machine = has(stand, S.DEPLOYED)
     is_held(machine)
-    stand.node = change(stand.node, maas_id=machine.system_id)
+    stand.node = with_fields(stand.node, maas_id=machine.system_id)
     stand.onboards(STAGE, upstream=msgspec.structs.replace(upstream(stand), deploys=1))
     is_done(await stand.settle())
     assert stand.world.observed.operations == ["machine", "whoami"]

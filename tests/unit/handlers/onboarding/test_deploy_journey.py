@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from farrier.handlers.node import bootstrap
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import with_fields
 from farrier.model.failures import MAX_ATTEMPTS
 from farrier.model.node import Agent
 from farrier.model.stages import OnboardingStage as O
@@ -117,7 +117,7 @@ async def test_every_answer_that_is_lost_once_is_found_again_without_a_second_re
 
 async def test_a_node_that_was_reimaged_is_deployed_by_the_same_stages(at: Stand) -> None:
     earlier = Agent(enrolled_at=at.now - timedelta(days=9), last_heartbeat_at=at.now)
-    at.node = change(at.node, status=NodeStatus.RETIRED, ever_active=True, ever_onboarded=True, agent=earlier)
+    at.node = with_fields(at.node, status=NodeStatus.RETIRED, ever_active=True, ever_onboarded=True, agent=earlier)
     journey = Journey(at)
     await journey.until(O.WAIT_FOR_HARDWARE_SYNC_HEALTHY)
     assert at.node.status is NodeStatus.RETIRED
@@ -126,6 +126,6 @@ async def test_a_node_that_was_reimaged_is_deployed_by_the_same_stages(at: Stand
     at.observe(enable_hw_sync=True, sync_interval=900.0, last_sync=synced)
     await journey.until(ENROLS)
     assert workflow(at).stage is ENROLS  # the earlier agent's word is not this installation's
-    at.node = change(at.node, agent=Agent(enrolled_at=at.now, last_heartbeat_at=at.now))
+    at.node = with_fields(at.node, agent=Agent(enrolled_at=at.now, last_heartbeat_at=at.now))
     await journey.settle()
     assert at.node.status in (NodeStatus.OFFLINE, NodeStatus.ACTIVE)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from farrier.config.sites import CloudInitSite, DeploySite
 from farrier.handlers.node import bootstrap
-from farrier.handlers.node.moves import change, noted
+from farrier.handlers.node.moves import with_fields, with_note
 from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.stage import Done, Failed, Step, Waiting
 from farrier.model.failures import FailureClass
@@ -89,7 +89,7 @@ async def test_a_machine_that_we_hold_already_is_deployed(at: Stand) -> None:
 
 async def test_a_token_that_was_not_issued_leads_back_to_the_stage_that_issues_it(at: Stand) -> None:
     at.services = replace(at.services, credentials=Secrets())
-    at.node = noted(at.node, token=bootstrap.digest("of a key that was rotated"))
+    at.node = with_note(at.node, token=bootstrap.digest("of a key that was rotated"))
     settled = await at.once()
     assert isinstance(settled, Step) and workflow(at).stage is RENDER
     assert sent(at, "deploy") == 0
@@ -110,14 +110,14 @@ async def test_a_token_whose_time_runs_out_is_issued_again(at: Stand) -> None:
 @pytest.mark.parametrize("template", ["", "#cloud-config\nhostname: {{ node.name }}\n"])
 async def test_user_data_without_a_token_needs_none(at: Stand, template: str) -> None:
     at.use(cloud_init=CloudInitSite(template=template))
-    at.node = noted(at.node, token=None)
+    at.node = with_note(at.node, token=None)
     at.services = replace(at.services, credentials=Secrets(None))  # the key of tokens is not there
     assert isinstance(await at.settle(), Done)
     assert base64.b64decode(record(at).user_data or "").decode() == template.replace("{{ node.name }}", "gpu-1")
 
 
 async def test_an_agentless_node_is_deployed_without_a_token(at: Stand) -> None:
-    at.node = change(noted(at.node, token=None), agentless=True)
+    at.node = with_fields(with_note(at.node, token=None), agentless=True)
     assert isinstance(await at.settle(), Done)
 
 
@@ -188,7 +188,7 @@ async def test_a_rerun_after_a_failed_deployment_goes_on_to_recover_with_fresh_c
     await at.settle()
     at.pass_time(HOUR)
     at.onboards(STAGE, upstream=upstream(at))
-    at.node = noted(at.node, failed_deploys=5, datasource_retries=2)
+    at.node = with_note(at.node, failed_deploys=5, datasource_retries=2)
     assert isinstance(await at.once(), Step)
     assert workflow(at).stage is OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY
     assert (upstream(at).failed_deploys, upstream(at).datasource_retries) == (0, 0)
@@ -245,7 +245,7 @@ async def test_a_deployment_that_the_region_tells_nothing_of_is_not_taken_for_ou
 
 async def test_a_deployment_that_was_undone_is_not_this_onboardings_any_more(at: Stand) -> None:
     await at.settle()
-    at.node = noted(at.node, disowned=1)
+    at.node = with_note(at.node, disowned=1)
     settled = await at.settle()
     assert isinstance(settled, Failed) and settled.failure is DISAGREES
 
@@ -314,7 +314,7 @@ async def test_another_state_by_the_time_of_the_request_is_read_again(at: Stand)
     text = b"Can't deploy a machine that is in the 'Deploying' state"
     at.region.faults.add(Fault(op="deploy", status=409, body=text, content_type="text/plain"))
     settled = await at.once()
-    assert isinstance(settled, Waiting) and settled.look_again
+    assert isinstance(settled, Waiting) and settled.requeue_after
     assert isinstance(await at.settle(), Done)
 
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import with_fields
 from farrier.handlers.node.onboarding.discovery import Found, clues, contradiction
 from farrier.model.failures import FailureClass as F
 from farrier.model.maas import Machine as Reading
@@ -52,7 +52,7 @@ async def test_two_machines_by_two_clues_are_a_conflict_that_names_both_and_touc
 
 
 async def test_two_machines_at_one_bmc_are_told_apart_by_their_systems(stand: Stand) -> None:
-    stand.node = change(stand.node, bmc_address="https://10.0.0.1/redfish/v1/Systems/node-2")
+    stand.node = with_fields(stand.node, bmc_address="https://10.0.0.1/redfish/v1/Systems/node-2")
     first = has(stand, hostname="a", macs=(), power_parameters=REDFISH | {"node_id": "node-1"})
     second = has(stand, hostname="b", macs=(), power_parameters=REDFISH | {"node_id": "node-2"})
     await is_taken(stand, second)
@@ -68,7 +68,7 @@ async def test_where_their_systems_are_not_known_they_are_a_conflict(stand: Stan
 async def test_the_recorded_machine_and_another_by_its_mac_address_are_a_conflict(stand: Stand) -> None:
     recorded = has(stand, hostname="old", macs=(OTHER_MAC,), power_parameters={})
     other = has(stand, hostname="new", power_parameters={})
-    stand.node = change(stand.node, maas_id=recorded.system_id)
+    stand.node = with_fields(stand.node, maas_id=recorded.system_id)
     fails(await stand.settle(), F.DISCOVERY_CONFLICT, "its recorded id", other.system_id)
     assert changes(stand) == []
 
@@ -76,7 +76,7 @@ async def test_the_recorded_machine_and_another_by_its_mac_address_are_a_conflic
 async def test_so_is_another_machine_with_our_host_name(stand: Stand) -> None:
     recorded = has(stand, hostname="old")
     has(stand, macs=(OTHER_MAC,), power_parameters={})
-    stand.node = change(stand.node, maas_id=recorded.system_id)
+    stand.node = with_fields(stand.node, maas_id=recorded.system_id)
     fails(await stand.settle(), F.DISCOVERY_CONFLICT, "host name gpu-1")
 
 
@@ -102,7 +102,7 @@ async def test_a_machine_with_nothing_but_our_name_and_another_bmc_is_not_ours(s
     ids=["its BMC has a name", "our BMC has a name", "it has no BMC"],
 )
 async def test_a_name_alone_is_no_proof(stand: Stand, node_bmc: str, address: str) -> None:
-    stand.node = change(stand.node, bmc_address=node_bmc)
+    stand.node = with_fields(stand.node, bmc_address=node_bmc)
     machine = has(stand, macs=(), power_parameters=REDFISH | {"power_address": address} if address else {})
     fails(await stand.settle(), F.DISCOVERY_CONFLICT, machine.system_id, "name is no proof")
     assert changes(stand) == [] and stand.node.maas_id is None
@@ -112,14 +112,14 @@ UUID = "4c4c4544-0031-3210-8052-b4c04f4d4e32"
 
 
 async def test_a_name_and_the_serial_are_proof(stand: Stand) -> None:
-    stand.node = change(stand.node, bmc=Bmc(serial="SN-1"))
+    stand.node = with_fields(stand.node, bmc=Bmc(serial="SN-1"))
     machine = has(stand, macs=(), power_type="", power_parameters={}, hardware_info={"system_serial": "SN-1"})
     await is_taken(stand, machine)
 
 
 @pytest.mark.parametrize(("uuid", "proves"), [(UUID.upper(), True), ("", False), (None, False)])
 async def test_a_name_and_the_uuid_are_proof(stand: Stand, uuid: str | None, proves: bool) -> None:
-    known = clues(change(stand.node, bmc=Bmc(uuid=UUID)))
+    known = clues(with_fields(stand.node, bmc=Bmc(uuid=UUID)))
     machine = Reading(system_id="abc123", status=4, hostname="gpu-1", hardware_uuid=uuid)
     assert (contradiction(known, Found(machine=machine, by=("host name gpu-1",))) is None) is proves
 
@@ -128,7 +128,7 @@ async def test_a_name_and_the_uuid_are_proof(stand: Stand, uuid: str | None, pro
 
 
 async def test_a_serial_that_the_bmc_contradicts_is_another_machine(stand: Stand) -> None:
-    stand.node = change(stand.node, bmc=Bmc(serial="SN-1"))
+    stand.node = with_fields(stand.node, bmc=Bmc(serial="SN-1"))
     has(stand, hardware_info={"system_serial": "SN-9"})
     fails(await stand.settle(), F.IDENTITY_MISMATCH, "SN-9", "SN-1")
     assert changes(stand) == [] and stand.node.maas_id is None
@@ -146,7 +146,7 @@ async def test_a_serial_that_the_bmc_contradicts_is_another_machine(stand: Stand
     ids=["the same", "unknown", "a filler", "the board's", "only the board's is known"],
 )
 async def test_a_serial_contradicts_only_where_it_is_known_of_the_same_part(stand: Stand, info: dict[str, str]) -> None:
-    stand.node = change(stand.node, bmc=Bmc(serial="SN-1"))
+    stand.node = with_fields(stand.node, bmc=Bmc(serial="SN-1"))
     await is_taken(stand, has(stand, hardware_info=info))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import with_fields
 from farrier.model.failures import FailureClass as F
 from farrier.model.stages import OnboardingStage as O
 from farrier.model.workflow import OnboardingMode
@@ -28,7 +28,7 @@ async def stand() -> AsyncIterator[Stand]:
 
 def adopts(stand: Stand, **fields: Any) -> None:
     stand.onboards(STAGE, mode=OnboardingMode.ADOPT)
-    stand.node = change(stand.node, **fields)
+    stand.node = with_fields(stand.node, **fields)
 
 
 async def test_an_adoption_of_a_node_outside_of_maas_skips_it_and_asks_nothing(stand: Stand) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from farrier.config.sites import DeploySite
-from farrier.handlers.node.moves import noted
+from farrier.handlers.node.moves import with_note
 from farrier.handlers.node.stage import Done, Failed, Settled, Waiting
 from farrier.model.failures import MAX_ATTEMPTS, FailureClass
 from farrier.model.stages import OnboardingStage
@@ -40,7 +40,7 @@ async def at() -> AsyncIterator[Stand]:
         await issue(stand)
         await stand.settle()
         stand.pass_time(HOUR)
-        stand.node = noted(stand.node, deployed_at=stand.now, synced_at=stand.now)
+        stand.node = with_note(stand.node, deployed_at=stand.now, synced_at=stand.now)
         entered(stand, CONFIGURE)
         stand.world.observed.requests.clear()
         yield stand
@@ -151,7 +151,7 @@ async def test_a_second_sync_is_proof(at: Stand) -> None:
 
 async def test_the_regions_clock_may_be_another(at: Stand) -> None:
     ahead = 9 * MINUTE
-    at.node = noted(at.node, synced_at=at.now + ahead)
+    at.node = with_note(at.node, synced_at=at.now + ahead)
     entered(at, WAIT)
     waits(await look(at, last_sync=at.now + ahead), "there was none after the first boot")
     at.pass_time(16 * MINUTE)
@@ -159,7 +159,7 @@ async def test_the_regions_clock_may_be_another(at: Stand) -> None:
 
 
 async def test_without_a_first_sync_the_time_of_deployment_counts(at: Stand) -> None:
-    at.node = noted(at.node, synced_at=None)
+    at.node = with_note(at.node, synced_at=None)
     entered(at, WAIT)
     waits(await look(at, last_sync=at.now), "there was none after the first boot")
     at.pass_time(16 * MINUTE)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from farrier.handlers.node.moves import Policy, change
+from farrier.handlers.node.moves import Policy, with_fields
 from farrier.model.failures import FailureClass as F
 from farrier.model.management import Management
 from farrier.model.stages import OnboardingStage as O
@@ -44,7 +44,7 @@ async def test_a_site_that_is_not_described_is_told_with_where_to_describe_it(st
 async def test_so_is_a_site_without_maas_and_a_node_without_a_site(stand: Stand) -> None:
     stand.use(maas=None)
     fails(await stand.once(), F.INVALID_CONFIG, "site north", "no MAAS")
-    stand.node = change(stand.node, site=None)
+    stand.node = with_fields(stand.node, site=None)
     fails(await stand.once(), F.INVALID_CONFIG, "site (none)", "no MAAS")
 
 
@@ -56,7 +56,7 @@ async def test_a_key_that_is_no_administrators_is_refused_by_name(stand: Stand) 
 async def test_a_region_that_is_away_is_waited_for_and_no_fault_of_the_node(stand: Stand) -> None:
     stand.region.faults.add(Fault(status=503, headers={"Retry-After": "60"}))
     waiting = waits(await stand.once())
-    assert not waiting.timed and waiting.look_again is not None
+    assert not waiting.timed and waiting.requeue_after is not None
     is_done(await stand.once())
 
 
@@ -73,7 +73,7 @@ async def test_what_is_no_answer_of_maas_fails_the_attempt(stand: Stand, broken:
 
 async def test_a_verification_of_the_bmc_is_let_through_first(stand: Stand) -> None:
     """It has a deadline, and a region that does not answer would keep it from its turn."""
-    stand.node = change(stand.node, management=Management.VERIFYING)
+    stand.node = with_fields(stand.node, management=Management.VERIFYING)
     assert not waits(await stand.once()).timed
     assert stand.world.observed.operations == []
 
@@ -88,7 +88,7 @@ async def test_an_adoption_outside_of_maas_needs_no_site(stand: Stand) -> None:
 
 
 async def test_an_adoption_of_a_machine_in_maas_needs_one_and_asks_it_nothing_yet(stand: Stand) -> None:
-    stand.node = change(stand.node, maas_id="abc123")
+    stand.node = with_fields(stand.node, maas_id="abc123")
     stand.onboards(STAGE, mode=OnboardingMode.ADOPT)
     is_done(await stand.once())
     assert stand.world.observed.operations == []

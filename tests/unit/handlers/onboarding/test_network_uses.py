@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from farrier.config.sites import InfinibandSite, NetworkSite
-from farrier.handlers.node.moves import change, noted
+from farrier.handlers.node.moves import with_fields, with_note
 from farrier.handlers.node.stage import Done, Failed, Settled, Step, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.ib_partition import MemberState
@@ -39,20 +39,20 @@ async def at() -> AsyncIterator[Stand]:
     async with open_stand() as stand:
         stand.use(network=NetworkSite(segments=("lan",)), infiniband=InfinibandSite(partitions=("ib",)))
         stand.onboards(OnboardingStage.APPLY_ROCE_PHASE2)
-        stand.node = change(stand.node, ib_guids=(PORT,))
+        stand.node = with_fields(stand.node, ib_guids=(PORT,))
         yield stand
 
 
 async def with_(at: Stand, segment: SegmentUse = HELD, of: PartitionUse | None = None) -> Settled:
     """What the stage says of a node that has got so far."""
     known = Networks(segments=(segment,), partitions=(of or partition(port()),))
-    at.node = change(at.node, networks=known)
+    at.node = with_fields(at.node, networks=known)
     return await at.once()
 
 
 async def test_it_begins_by_taking_all_that_it_is_to_use(at: Stand) -> None:
     settled = await at.once()
-    assert isinstance(settled, Waiting) and settled.look_again == timedelta(0)
+    assert isinstance(settled, Waiting) and settled.requeue_after == timedelta(0)
     assert at.writes == [UseNetworks(segments=("lan",), partitions=("ib",))]
 
 
@@ -143,7 +143,7 @@ async def test_what_can_be_changed_is_asked_for_again_and_not_at_once(
     assert isinstance(asked, Step), "and what waits behind it in the node's run has its turn"
     assert at.writes == [UseNetworks(segments=("lan",), partitions=("ib",))]
     settled = await at.once()
-    assert isinstance(settled, Waiting) and settled.look_again == timedelta(seconds=1)
+    assert isinstance(settled, Waiting) and settled.requeue_after == timedelta(seconds=1)
     assert len(at.writes) == 1
     at.now += timedelta(seconds=1)
     assert isinstance(await at.once(), Step)
@@ -166,14 +166,14 @@ async def test_what_is_of_another_site_is_a_mistake_in_the_sites_file(
 
 
 async def test_ports_that_nobody_knows_are_asked_for_and_that_has_a_limit(at: Stand) -> None:
-    at.node = change(at.node, ib_guids=None)
+    at.node = with_fields(at.node, ib_guids=None)
     settled = await with_(at, of=READY)
     assert isinstance(settled, Waiting) and settled.timed
     assert "farrier.set_ib_ports('gpu-1'" in settled.reason and not at.writes
 
 
 async def test_a_node_without_ports_leaves_out_the_partitions(at: Stand) -> None:
-    at.node = change(at.node, ib_guids=())
+    at.node = with_fields(at.node, ib_guids=())
     await at.once()
     assert at.writes == [UseNetworks(segments=("lan",))]
 
@@ -182,13 +182,13 @@ async def test_what_the_sites_file_does_not_name_any_more_is_given_back(at: Stan
     at.use(network=NetworkSite(), infiniband=InfinibandSite())
     await with_(at)
     assert at.writes == [UseNetworks()]
-    at.node = change(at.node, networks=None)
+    at.node = with_fields(at.node, networks=None)
     settled = await at.once()
     assert isinstance(settled, Done) and settled.skipped == "the site configures no network"
 
 
 async def test_what_a_machine_was_deployed_with_stays_as_it_is(at: Stand) -> None:
     at.use(network=NetworkSite(segments=("other",)))
-    at.node = noted(at.node, deploys=1)
+    at.node = with_note(at.node, deploys=1)
     settled = await with_(at)
     assert isinstance(settled, Done) and not at.writes

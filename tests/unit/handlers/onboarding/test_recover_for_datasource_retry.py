@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from farrier.handlers.node.moves import noted
+from farrier.handlers.node.moves import with_note
 from farrier.handlers.node.stage import Call, Done, Failed, Step, Waiting
 from farrier.handlers.node.workflow import run_stage
 from farrier.model.failures import FailureClass
@@ -212,6 +212,6 @@ async def test_a_locked_machine_is_refused(at: Stand) -> None:
 
 
 async def test_the_counts_of_the_detour_stay(at: Stand) -> None:
-    at.node = noted(at.node, failed_deploys=3, datasource_retries=1)
+    at.node = with_note(at.node, failed_deploys=3, datasource_retries=1)
     await through(at)
     assert (upstream(at).failed_deploys, upstream(at).datasource_retries, upstream(at).deploys) == (3, 1, 1)

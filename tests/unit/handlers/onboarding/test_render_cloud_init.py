@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from farrier.config.sites import CloudInitSite
 from farrier.handlers.node import bootstrap
-from farrier.handlers.node.moves import change, noted
+from farrier.handlers.node.moves import with_fields, with_note
 from farrier.handlers.node.stage import Done, Failed, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasStatus
@@ -29,7 +29,7 @@ STAGE = OnboardingStage.RENDER_CLOUD_INIT
 async def at() -> AsyncIterator[Stand]:
     async with open_stand() as stand:
         stand.onboards(STAGE)
-        stand.node = change(stand.node, maas_id="abc123")
+        stand.node = with_fields(stand.node, maas_id="abc123")
         yield stand
 
 
@@ -47,7 +47,7 @@ def upstream(at: Stand) -> Upstream:
 
 
 async def test_the_token_of_the_next_deployment_is_issued_and_noted(at: Stand) -> None:
-    at.node = noted(at.node, deploys=0)
+    at.node = with_note(at.node, deploys=0)
     settled = await at.once()
     token = await bootstrap.token(at.services, at.site, at.node, 1)
     assert isinstance(settled, Done) and settled.skipped is None
@@ -71,7 +71,7 @@ async def test_a_token_is_of_one_node_one_workflow_and_one_deployment(at: Stand)
     tokens = [await token(), await token(2)]
     at.onboards(STAGE, id=99)
     tokens.append(await token())
-    at.node = change(at.node, id=2)
+    at.node = with_fields(at.node, id=2)
     tokens.append(await token())
     secrets(at, _Rotated())
     tokens.append(await token())
@@ -94,7 +94,7 @@ async def test_no_reason_tells_the_token(at: Stand) -> None:
 
 
 async def test_an_agentless_node_gets_no_token(at: Stand) -> None:
-    at.node = change(at.node, agentless=True)
+    at.node = with_fields(at.node, agentless=True)
     secrets(at, Secrets(None))
     settled = await at.once()
     assert isinstance(settled, Done) and settled.skipped is None
@@ -127,7 +127,7 @@ async def test_a_site_without_a_template_is_skipped(at: Stand) -> None:
 async def test_user_data_that_cannot_be_made_is_a_fault_of_the_configuration(
     at: Stand, text: str, told: str, agentless: bool
 ) -> None:
-    at.node = change(at.node, agentless=agentless)
+    at.node = with_fields(at.node, agentless=agentless)
     template(at, text, max_bytes=1024)
     settled = await at.once()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.INVALID_CONFIG
@@ -152,14 +152,14 @@ async def test_a_site_that_lost_its_region_is_waited_for(at: Stand) -> None:
 
 
 async def test_after_a_deployment_the_machine_is_looked_at_first(at: Stand) -> None:
-    at.node = noted(at.node, deploys=1)
+    at.node = with_note(at.node, deploys=1)
     settled = await at.once()
     assert isinstance(settled, Waiting) and settled.reason == "waits for MAAS to be read"
 
 
 @pytest.mark.parametrize("state", [MaasStatus.DEPLOYING, MaasStatus.DEPLOYED])
 async def test_a_machine_that_this_workflow_deployed_has_its_user_data(at: Stand, state: MaasStatus) -> None:
-    at.node = change(noted(at.node, deploys=1, token="abc"), maas=_seen(at, state=state, ours=True))
+    at.node = with_fields(with_note(at.node, deploys=1, token="abc"), maas=_seen(at, state=state, ours=True))
     settled = await at.once()
     assert isinstance(settled, Done) and settled.skipped is not None
     assert (at.writes, upstream(at).token) == ([], "abc")
@@ -169,14 +169,16 @@ async def test_a_machine_that_this_workflow_deployed_has_its_user_data(at: Stand
     ("state", "ours"), [(MaasStatus.READY, False), (MaasStatus.FAILED, True), (MaasStatus.DEPLOYED, False)]
 )
 async def test_another_deployment_gets_a_token_of_its_own(at: Stand, state: MaasStatus, ours: bool) -> None:
-    at.node = change(noted(at.node, deploys=1), maas=_seen(at, state=state, ours=ours))
+    at.node = with_fields(with_note(at.node, deploys=1), maas=_seen(at, state=state, ours=ours))
     settled = await at.once()
     assert isinstance(settled, Done) and settled.skipped is None
     assert upstream(at).token == bootstrap.digest(await bootstrap.token(at.services, at.site, at.node, 2))
 
 
 async def test_a_deployment_that_was_undone_is_not_this_one(at: Stand) -> None:
-    at.node = change(noted(at.node, deploys=1, disowned=1), maas=_seen(at, state=MaasStatus.DEPLOYED, ours=True))
+    at.node = with_fields(
+        with_note(at.node, deploys=1, disowned=1), maas=_seen(at, state=MaasStatus.DEPLOYED, ours=True)
+    )
     settled = await at.once()
     assert isinstance(settled, Done) and settled.skipped is None
     assert upstream(at).token == bootstrap.digest(await bootstrap.token(at.services, at.site, at.node, 2))

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from typing_extensions import override
 
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import with_fields
 from farrier.model.bmc import BmcFailure, BmcTarget
 from farrier.model.credential import Credential
 from farrier.model.failures import FailureClass as F
@@ -61,7 +61,7 @@ async def test_a_credential_that_is_gone_is_told_without_its_secret(stand: Stand
 
 async def test_a_store_that_is_away_is_waited_for(stand: Stand) -> None:
     keeps_secrets_in(stand, Secrets(None, temporary=True))
-    assert waits(await stand.once()).look_again is not None
+    assert waits(await stand.once()).requeue_after is not None
 
 
 @pytest.mark.parametrize(("lacking", "named"), [("username", "user name"), ("password", "password")])
@@ -71,38 +71,38 @@ async def test_maas_needs_both_user_and_password(stand: Stand, lacking: str, nam
 
 
 async def test_it_asks_for_manage_itself_and_then_waits(stand: Stand) -> None:
-    stand.node = change(stand.node, management=M.ENROLL)
+    stand.node = with_fields(stand.node, management=M.ENROLL)
     assert steps(await stand.once()).to.bmc.asked_at == stand.now
     waits(await stand.once())
-    stand.node = change(stand.node, management=M.VERIFYING)
+    stand.node = with_fields(stand.node, management=M.VERIFYING)
     waits(await stand.once())
-    stand.node = change(stand.node, management=M.MANAGEABLE)
+    stand.node = with_fields(stand.node, management=M.MANAGEABLE)
     is_done(await stand.once())
 
 
 @pytest.mark.parametrize("management", [M.UNMANAGED, M.ERROR])
 async def test_a_node_without_a_bmc_has_no_credentials(stand: Stand, management: M) -> None:
-    stand.node = change(stand.node, management=management, bmc_address=None, bmc_credential=None)
+    stand.node = with_fields(stand.node, management=management, bmc_address=None, bmc_credential=None)
     fails(await stand.once(), F.NO_CREDENTIALS, "set_bmc")
 
 
 async def test_half_of_the_details_are_told_apart(stand: Stand) -> None:
-    stand.node = change(stand.node, management=M.ENROLL, bmc_credential=None)
+    stand.node = with_fields(stand.node, management=M.ENROLL, bmc_credential=None)
     fails(await stand.once(), F.NO_CREDENTIALS, "credential")
 
 
 async def test_another_machine_behind_the_bmc_stops_it(stand: Stand) -> None:
     wrong = Bmc(failures=1, failure=BmcFailure.IDENTITY_MISMATCH, last_error="expected serial SN-1")
-    stand.node = change(stand.node, management=M.ENROLL, bmc=wrong)
+    stand.node = with_fields(stand.node, management=M.ENROLL, bmc=wrong)
     fails(await stand.once(), F.IDENTITY_MISMATCH, "SN-1")
 
 
 async def test_a_bmc_that_does_not_become_manageable_in_time_fails_as_that_and_with_its_error(stand: Stand) -> None:
     """Not as any wait: there is advice for a BMC."""
     away = Bmc(asked_at=stand.now, failures=3, failure=BmcFailure.UNREACHABLE, last_error="no route to host")
-    stand.node = change(stand.node, management=M.ENROLL, bmc=away)
+    stand.node = with_fields(stand.node, management=M.ENROLL, bmc=away)
     assert "no route to host" in waits(await stand.once()).reason
     stand.now += timedelta(minutes=23)
     fails(await stand.once(), F.NOT_MANAGEABLE, "no route to host")
-    stand.node = change(stand.node, management=M.VERIFYING)
+    stand.node = with_fields(stand.node, management=M.VERIFYING)
     fails(await stand.once(), F.NOT_MANAGEABLE, "to be verified")

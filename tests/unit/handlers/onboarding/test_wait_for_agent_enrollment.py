@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from farrier.handlers.node.moves import change
+from farrier.handlers.node.moves import with_fields
 from farrier.handlers.node.stage import Done, Failed, Waiting
 from farrier.handlers.node.workflow import run_stage
 from farrier.model.bmc import PowerState
@@ -50,7 +50,7 @@ async def at() -> AsyncIterator[Stand]:
 
 
 def enrols(at: Stand, enrolled_at: datetime) -> None:
-    at.node = change(at.node, agent=Agent(enrolled_at=enrolled_at, last_heartbeat_at=at.now))
+    at.node = with_fields(at.node, agent=Agent(enrolled_at=enrolled_at, last_heartbeat_at=at.now))
 
 
 def asked_at(at: Stand) -> datetime:
@@ -67,7 +67,7 @@ async def test_an_agent_that_enrolled_since_the_deployment_was_asked_for_is_this
 
 @pytest.mark.parametrize("status", [NodeStatus.ENROLLING, NodeStatus.RETIRED, NodeStatus.QUARANTINED])
 async def test_an_agent_of_an_earlier_installation_is_not(at: Stand, status: NodeStatus) -> None:
-    at.node = change(at.node, status=status)
+    at.node = with_fields(at.node, status=status)
     enrols(at, asked_at(at) - SECOND)
     settled = await at.once()
     assert isinstance(settled, Waiting) and settled.reason == "waits for the agent to enrol"
@@ -127,7 +127,7 @@ async def test_what_was_not_deployed_here_may_be_held_by_anybody(at: Stand) -> N
 
 
 async def test_an_agentless_node_needs_fresh_power_and_a_machine_that_is_freshly_deployed(at: Stand) -> None:
-    at.node = change(at.node, agentless=True, bmc=Bmc(power=PowerState.ON, power_at=at.now))
+    at.node = with_fields(at.node, agentless=True, bmc=Bmc(power=PowerState.ON, power_at=at.now))
     settled = await at.once()
     assert isinstance(settled, Waiting) and "MAAS" in settled.reason
     at.observe()
@@ -185,7 +185,7 @@ async def test_where_nothing_was_deployed_the_engine_ends_the_wait(at: Stand) ->
 async def test_a_failed_ssh_seed_is_told_as_before(at: Stand) -> None:
     enrols(at, at.now)
     assert at.node.agent is not None
-    at.node = change(at.node, agent=replace(at.node.agent, ssh_seed_failures=3))
+    at.node = with_fields(at.node, agent=replace(at.node.agent, ssh_seed_failures=3))
     settled = await at.once()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.SSH_SEED_FAILED_REPEATEDLY
     assert isinstance(at.node.workflow, Onboarding)

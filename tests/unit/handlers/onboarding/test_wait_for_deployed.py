@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from farrier.handlers.node.moves import noted
+from farrier.handlers.node.moves import with_note
 from farrier.handlers.node.stage import Done, Failed, Step, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.stages import OnboardingStage
@@ -109,7 +109,7 @@ async def test_a_failed_deployment_is_judged_and_counted(at: Stand) -> None:
 
 
 async def test_judging_the_fourth_failure_is_its_fourth_attempt(at: Stand) -> None:
-    at.node = noted(at.node, failed_deploys=3)
+    at.node = with_note(at.node, failed_deploys=3)
     record(at).status = Status.FAILED_DEPLOYMENT
     await look(at)
     assert (workflow(at).stage, workflow(at).attempt) == (JUDGE, 4)

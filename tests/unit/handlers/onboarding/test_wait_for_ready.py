@@ -10,7 +10,7 @@ import pytest
 
 from farrier.config import NodeConfig
 from farrier.handlers.node import NodeHandler
-from farrier.handlers.node.moves import change, job
+from farrier.handlers.node.moves import with_fields, with_workflow
 from farrier.model.failures import MAX_ATTEMPTS
 from farrier.model.failures import FailureClass as F
 from farrier.model.node import StopRequest, Upstream
@@ -37,7 +37,7 @@ async def stand() -> AsyncIterator[Stand]:
 def given(stand: Stand, status: Status, *, remembers: Upstream | None = None, **fields: Any) -> Machine:
     """The node has this machine, and is at the stage; nothing was observed since."""
     machine = has(stand, status, **fields)
-    stand.node = change(stand.node, maas_id=machine.system_id)
+    stand.node = with_fields(stand.node, maas_id=machine.system_id)
     stand.onboards(STAGE, upstream=remembers or Upstream(commissions=1))
     return machine
 
@@ -45,7 +45,9 @@ def given(stand: Stand, status: Status, *, remembers: Upstream | None = None, **
 def is_tried_again(stand: Stand, **fields: Any) -> None:
     """The stage failed, and its next attempt begins."""
     stand.now += SECOND
-    stand.node = change(stand.node, workflow=job(stand.node, status_entered_at=stand.now, **{"attempt": 2} | fields))
+    stand.node = with_fields(
+        stand.node, workflow=with_workflow(stand.node, status_entered_at=stand.now, **{"attempt": 2} | fields)
+    )
 
 
 # --- waiting, and done
@@ -73,7 +75,7 @@ async def test_commissioning_and_testing_take_their_time(stand: Stand, status: S
     is_held(given(stand, status))
     stand.observe()
     waiting = waits(await stand.once())
-    assert waiting.timed and waiting.look_again is None, "the stage has a deadline, and the observer wakes the node"
+    assert waiting.timed and waiting.requeue_after is None, "the stage has a deadline, and the observer wakes the node"
 
 
 @pytest.mark.parametrize("status", [S.DEPLOYING, S.DEPLOYED])
@@ -113,7 +115,7 @@ async def test_a_machine_that_was_marked_broken_goes_to_the_stage_that_stops_at_
     stand.observe()
     to = steps(await stand.once()).to
     assert to.workflow is not None and to.workflow.stage is O.COMMISSION_NODE
-    stand.node = change(stand.node, workflow=job(to, stage_entered_at=stand.now))
+    stand.node = with_fields(stand.node, workflow=with_workflow(to, stage_entered_at=stand.now))
     assert fails(await stand.settle(), F.COMMISSIONING_FAILED, "coolant leak").stop is StopRequest.FAILED
     assert "commission" not in stand.world.observed.operations
 
@@ -203,7 +205,7 @@ class Engine:
                 stand.node = decided.to
                 return timedelta(0)
             case Wait() | DoNothing():
-                return decided.look_again
+                return decided.requeue_after
             case Deleted():
                 raise AssertionError("it was not asked for")
 
@@ -213,7 +215,7 @@ class Engine:
         assert before is not None and after is not None
         entered: dict[str, Any] = {"status_entered_at": now} if before.status is not after.status else {}
         entered |= {"stage_entered_at": now} if before.stage is not after.stage else {}
-        self._stand.node = change(to, workflow=job(to, **entered))
+        self._stand.node = with_fields(to, workflow=with_workflow(to, **entered))
 
     async def until(self, *statuses: W) -> None:
         for _ in range(_MOST_RUNS):

@@ -18,7 +18,7 @@ BEGIN
                          ORDER BY r.id FOR NO KEY UPDATE OF r) l', relation) INTO fit USING changes -> 'runs';
     IF cardinality(fit) < jsonb_array_length(changes -> 'runs') THEN
         RETURN QUERY SELECT c.run, interval '0' FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (fit);
-        changes := farrier.of_runs(changes, fit);
+        changes := farrier.filter_runs(changes, fit);
     END IF;
     EXECUTE format('UPDATE %s r SET version = r.version + 1 FROM jsonb_to_recordset($1) c (run bigint, writes boolean)
                      WHERE r.id = c.run AND c.writes', relation) USING changes -> 'runs';

@@ -37,7 +37,7 @@ BEGIN
         won := ARRAY(SELECT r FROM unnest(ids) r WHERE farrier.shard_of(r) = ANY (held));
         RETURN QUERY SELECT r, 'lost', interval '0' FROM unnest(ids) r WHERE r <> ALL (won);
         IF won = '{}' THEN RETURN; END IF;
-        changes := farrier.of_runs(changes, won);
+        changes := farrier.filter_runs(changes, won);
     END IF;
 
     IF changes <> '{}' THEN

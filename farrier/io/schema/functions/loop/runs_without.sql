@@ -1,5 +1,5 @@
--- Returns the part of changes that belongs to all runs but these; see of_runs.
+-- Returns the part of changes that belongs to all runs but these; see filter_runs.
 CREATE OR REPLACE FUNCTION farrier.runs_without(changes jsonb, runs bigint[]) RETURNS jsonb
     LANGUAGE sql STABLE
-    RETURN farrier.of_runs(changes, ARRAY(
+    RETURN farrier.filter_runs(changes, ARRAY(
         SELECT c.run FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (runs)));

@@ -13,7 +13,7 @@ DECLARE
 BEGIN
     IF cardinality(fit) < jsonb_array_length(changes -> 'runs') THEN
         RETURN QUERY SELECT c.run, interval '0' FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (fit);
-        changes := farrier.of_runs(changes, fit);
+        changes := farrier.filter_runs(changes, fit);
     END IF;
     UPDATE farrier.maas_regions r SET version = r.version + 1
       FROM jsonb_to_recordset(changes -> 'runs') c (run bigint, writes boolean)
@@ -31,7 +31,7 @@ BEGIN
          WHERE r.id = c.id;
     END IF;
     IF changes ? 'readings' THEN
-        PERFORM farrier.wake_nodes(farrier.nodes_told(changes -> 'readings'));
+        PERFORM farrier.wake_nodes(farrier.affected_nodes(changes -> 'readings'));
     END IF;
     IF changes ? 'unknown' THEN
         UPDATE farrier.node_observations o SET stale_since = c.at

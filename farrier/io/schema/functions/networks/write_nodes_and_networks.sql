@@ -21,7 +21,7 @@ BEGIN
             BEGIN
                 PERFORM farrier.lock_networks(wish.run, wish.segments, wish.partitions);
                 ours := false;
-                SELECT w.due_in INTO late FROM farrier.write_nodes(farrier.of_runs(changes, ARRAY[wish.run])) w;
+                SELECT w.due_in INTO late FROM farrier.write_nodes(farrier.filter_runs(changes, ARRAY[wish.run])) w;
                 ours := true;
                 IF late IS NULL THEN
                     PERFORM farrier.use_networks(wish.run, wish.segments, wish.partitions);

@@ -35,7 +35,7 @@ BEGIN
         RETURN QUERY SELECT c.run, CASE WHEN c.run = ANY (fit) THEN interval '1 second' ELSE interval '0' END
                        FROM jsonb_to_recordset(changes -> 'runs') c (run bigint)
                       WHERE c.run <> ALL (fit) OR c.run = ANY (overtaken);
-        changes := farrier.of_runs(changes, ARRAY(SELECT f FROM unnest(fit) f WHERE f <> ALL (overtaken)));
+        changes := farrier.filter_runs(changes, ARRAY(SELECT f FROM unnest(fit) f WHERE f <> ALL (overtaken)));
     END IF;
 
     -- A commit that writes anything increments the version, so that a commit whose reply was lost can be settled. Few runs write

@@ -30,7 +30,7 @@ BEGIN
         RETURN QUERY SELECT o, interval '0' FROM unnest(other) o;
         mine := ARRAY(SELECT c.run FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (held || other));
         IF mine = '{}' THEN RETURN; END IF;
-        changes := farrier.of_runs(changes, mine);
+        changes := farrier.filter_runs(changes, mine);
     END IF;
     RETURN QUERY SELECT w.run, w.due_in FROM farrier.write_resources(changes) w;
 END $$;

@@ -1,7 +1,7 @@
 -- Returns the nodes that these readings affect: nodes whose reading differs from the stored one in a field that handlers decide
 -- on (telling), nodes whose workflow can see a first reading since its stage began or since the region is another one, and nodes
 -- whose machine the reading confirms to be in its state (confirmed_after).
-CREATE OR REPLACE FUNCTION farrier.nodes_told(readings jsonb) RETURNS bigint[]
+CREATE OR REPLACE FUNCTION farrier.affected_nodes(readings jsonb) RETURNS bigint[]
     LANGUAGE plpgsql
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
     AS $$
@@ -16,7 +16,7 @@ BEGIN
      CROSS JOIN LATERAL (SELECT (SELECT v.began_at FROM farrier.maas_motion v WHERE v.node_id = c.node) AS began_at OFFSET 0) m
       LEFT JOIN farrier.maas_regions r ON r.site = o.site
      WHERE o.state IS DISTINCT FROM c.state
-        OR farrier.telling(o.detail) <> farrier.telling(c.detail)
+        OR farrier.significant_fields(o.detail) <> farrier.significant_fields(c.detail)
         OR (m.began_at IS NOT NULL AND ((o.read_at < m.began_at AND c.read_at >= m.began_at)
                                         OR o.read_at < r.since
                                         OR o.detail -> 'last_sync' IS DISTINCT FROM c.detail -> 'last_sync'))

@@ -52,7 +52,7 @@ def _samples(outcome: AnyOutcome) -> tuple[Sample, ...]:
     return outcome.samples
 
 
-class Assessor(Generic[R, S, W]):
+class OutcomeValidator(Generic[R, S, W]):
     """Turns the outcomes of one kind into `Finished` runs."""
 
     def __init__(self, kind: Kind[R, S], config: ControllerConfig) -> None:
@@ -143,7 +143,7 @@ class Assessor(Generic[R, S, W]):
         key = _key(record)
         told = key == turn.outcome_key or (isinstance(outcome, Update) and outcome.quiet)
         # At once means at once, as after a transition, and as often in a row: one that always asks for it has a limit.
-        at_once = outcome.look_again is not None and outcome.look_again <= timedelta(0)
+        at_once = outcome.requeue_after is not None and outcome.requeue_after <= timedelta(0)
         tired = at_once and turn.reruns >= self._config.rerun_limit
         return Finished(
             id=turn.id,
@@ -153,7 +153,7 @@ class Assessor(Generic[R, S, W]):
             due=Due.RERUN if at_once and not tired else Due.PERIODIC,
             limited=tired,
             outcome=record.outcome,
-            delay=self._delay(_SPINNING if tired else outcome.look_again),
+            delay=self._delay(_SPINNING if tired else outcome.requeue_after),
             to=to,
             confirms=isinstance(outcome, Update) and outcome.confirms,
             writes=outcome.writes,
@@ -163,9 +163,9 @@ class Assessor(Generic[R, S, W]):
         )
 
     def _moves(self, resource: R, to: S) -> tuple[Move, ...]:
-        places = self._kind.places(resource)
+        places = self._kind.current_layers(resource)
         moves = []
-        for layer, value in self._kind.values(to).items():
+        for layer, value in self._kind.target_layers(to).items():
             place = places.get(layer)
             if place is None:
                 moves.append(Move(layer, None, value, None))
@@ -179,9 +179,9 @@ class Assessor(Generic[R, S, W]):
             if move.source is not None and (move.source, move.target) not in edges:
                 raise IllegalEdge(kind=self._kind.name, layer=move.layer, source=move.source, target=move.target)
 
-    def _delay(self, look_again: timedelta | None) -> timedelta:
+    def _delay(self, requeue_after: timedelta | None) -> timedelta:
         """The period with its jitter, or less when the handler wants to look sooner."""
         seconds = self._period * (1 + self._config.jitter * (2 * random.random() - 1))
-        if look_again is not None:
-            seconds = min(seconds, max(look_again.total_seconds(), 0.0))
+        if requeue_after is not None:
+            seconds = min(seconds, max(requeue_after.total_seconds(), 0.0))
         return timedelta(0, seconds)

@@ -15,7 +15,7 @@ from typing import assert_never
 import anyio
 
 from farrier.handlers.maas_region import cursor as cursors
-from farrier.handlers.maas_region.seen import absent, plain, seen
+from farrier.handlers.maas_region.readings import absent, plain, seen
 from farrier.model.maas import Event, MaasError, MaasStatus
 from farrier.model.maas import MaasFailure as F
 from farrier.model.maas_changes import LookUp

@@ -1,6 +1,6 @@
 """What the commands over history share: the options that say which changes, and how a change is printed.
 
-A command that takes `WantedPast` after its session is given it by `narrowed`, which adds the options to its own.
+A command that takes `HistoryFilter` after its session is given it by `narrowed`, which adds the options to its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from farrier.cli import arguments, output
 from farrier.cli.connection import Session
 from farrier.cli.output import Cell
 from farrier.model import duration
-from farrier.model.past import HistoryKey, Order, Past, PastPage, WantedPast
+from farrier.model.history import HistoryEntry, HistoryFilter, HistoryKey, HistoryPage, Order
 
 P = ParamSpec("P")
 
@@ -30,7 +30,7 @@ AsJsonLines = Annotated[bool, typer.Option("--json", help="Print JSON, one objec
 COLUMNS = ("AT", "NAME", "LAYER", "FROM", "TO", "AFTER", "CAUSE", "REASON", "SOURCE")
 
 
-def row(past: Past) -> tuple[Cell, ...]:
+def row(past: HistoryEntry) -> tuple[Cell, ...]:
     """A change as a line of a table."""
     return (
         output.moment(past.at),
@@ -45,7 +45,7 @@ def row(past: Past) -> tuple[Cell, ...]:
     )
 
 
-def show(changes: Sequence[Past], *, as_json: bool) -> None:
+def show(changes: Sequence[HistoryEntry], *, as_json: bool) -> None:
     """Print changes: a table, or each as JSON with its key, on a line of its own."""
     if as_json:
         output.json_lines(output.plain(change) | {"key": change.key.text} for change in changes)
@@ -55,7 +55,7 @@ def show(changes: Sequence[Past], *, as_json: bool) -> None:
         typer.echo("there is no such change", err=True)
 
 
-async def show_pages(pages: AsyncIterator[PastPage], *, as_json: bool) -> HistoryKey | None:
+async def show_pages(pages: AsyncIterator[HistoryPage], *, as_json: bool) -> HistoryKey | None:
     """Print changes page by page as they come; answers where the next one would begin, None at the end."""
     there, following = False, None
     async for page in pages:
@@ -68,8 +68,8 @@ async def show_pages(pages: AsyncIterator[PastPage], *, as_json: bool) -> Histor
 
 
 async def walk(
-    session: Session, wanted: WantedPast, order: Order, *, after: HistoryKey | None = None, most: int | None = None
-) -> AsyncIterator[PastPage]:
+    session: Session, wanted: HistoryFilter, order: Order, *, after: HistoryKey | None = None, most: int | None = None
+) -> AsyncIterator[HistoryPage]:
     """All pages of what is wanted, or those with the first `most` changes."""
     told = 0
     while most is None or told < most:
@@ -83,7 +83,7 @@ async def walk(
 
 
 def narrowed(
-    command: Callable[Concatenate[Session, WantedPast, P], Awaitable[None]],
+    command: Callable[Concatenate[Session, HistoryFilter, P], Awaitable[None]],
 ) -> Callable[Concatenate[Session, P], Awaitable[None]]:
     """A command that gets which changes are wanted of it."""
     session, _, *own = inspect.signature(command, eval_str=True).parameters.values()
@@ -118,8 +118,8 @@ def _wanted(  # noqa: PLR0913 - one parameter is one option
     requested_by: Annotated[list[str] | None, _option("Only on a request of theirs.", "--by")] = None,
     reason: Annotated[str, _option("Only with this in the reason, in any case of letters.")] = "",
     at_least: Annotated[str | None, _option("Only if the state had lasted so long, e.g. 30m.")] = None,
-) -> WantedPast:
-    return WantedPast(
+) -> HistoryFilter:
+    return HistoryFilter(
         since=None if since is None else arguments.age_or_moment(since),
         until=None if until is None else arguments.age_or_moment(until),
         layers=tuple(layer or ()),

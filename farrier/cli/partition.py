@@ -1,4 +1,4 @@
-"""`farrier ibp`: InfiniBand partitions, and the ports in them."""
+"""`farrier partition`: InfiniBand partitions, and the ports in them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from farrier.cli.resource_commands import NameArgument
 from farrier.cli.resource_shortcut import shortcut
 from farrier.model import ib_partition
 
-ibp = shortcut(ib_partition.SPEC, "InfiniBand partitions: make, list, look into, end.")
+partition = shortcut(ib_partition.SPEC, "InfiniBand partitions: make, list, look into, end.")
 
 
-@ibp.command("members")
+@partition.command("members")
 @with_database
 async def members(session: Session, name: NameArgument, as_json: output.AsJson = False) -> None:
     """List the ports in a partition, and whose they are."""

@@ -18,7 +18,7 @@ import anyio
 import msgspec
 import structlog
 
-from farrier.controller.verdict import Assessor
+from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.errors import FarrierError, HandlerTimeout, InternalError, LeaseLost
 from farrier.model.outcome import Decision, Step
 from farrier.model.runs import Finished, Turn
@@ -85,27 +85,27 @@ class Acting:
             raise self.lost
 
 
-class Attempt(Generic[R, S, W, V]):
+class Runner(Generic[R, S, W, V]):
     """Runs the handler of one kind."""
 
     def __init__(
         self,
         kind: Kind[R, S],
         handler: StateHandler[R, S, W, V],
-        assessor: Assessor[R, S, W],
+        validator: OutcomeValidator[R, S, W],
         *,
         services: V,
         max_handling_time: timedelta,
     ) -> None:
         self._kind = kind
         self._handler = handler
-        self._assessor = assessor
+        self._validator = validator
         self._services = services
         self._limit = max_handling_time
 
     def name_of(self, resource: R) -> str:
         """What the log calls it."""
-        return self._kind.called(resource)
+        return self._kind.display_name(resource)
 
     def remembered(self, resource: R, now: datetime) -> Decision[S, W, V] | None:
         """A decision over a snapshot in memory; None where the handler raises, which a fresh run then reports."""
@@ -131,7 +131,7 @@ class Attempt(Generic[R, S, W, V]):
                 decision = self._handler.recover(resource, now, turn.recovers)
             if isinstance(decision, Step):
                 return decision
-            finished = self._assessor.finish(turn, resource, decision)
+            finished = self._validator.finish(turn, resource, decision)
         except _ITS_OWN_OR_CANCELLED as error:
             run = self._failed(turn, resource, error, started)
             run.recovers = turn.recovers
@@ -172,14 +172,14 @@ class Attempt(Generic[R, S, W, V]):
 
     def missing(self, turn: Turn, error: FarrierError) -> Run[R, S, W]:
         """A resource that could not be read."""
-        finished: Finished[S, W] = self._assessor.fail(turn, None, error)
+        finished: Finished[S, W] = self._validator.fail(turn, None, error)
         return Run(finished, 0.0, None, error.label, recovers=turn.recovers)
 
     def _conclude(self, turn: Turn, resource: R, outcome: object, started: float) -> Run[R, S, W]:
         try:
             if isinstance(outcome, BaseException):
                 raise outcome
-            finished = self._assessor.finish(turn, resource, outcome)
+            finished = self._validator.finish(turn, resource, outcome)
         except _ITS_OWN as error:
             return self._failed(turn, resource, error, started)
         return Run(finished, time.perf_counter() - started, resource)
@@ -190,7 +190,7 @@ class Attempt(Generic[R, S, W, V]):
             _log.error("handler.crashed", kind=self._kind.name, id=turn.id, name=name, exc_info=error)
             error = InternalError(f"{type(error).__name__} in the handler")
         _, version = self._kind.identify(resource)
-        finished: Finished[S, W] = self._assessor.fail(turn, version, error)
+        finished: Finished[S, W] = self._validator.fail(turn, version, error)
         return Run(finished, time.perf_counter() - started, resource, error.label)
 
 

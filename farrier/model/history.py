@@ -56,7 +56,7 @@ def parse_key(text: str) -> HistoryKey:
     return HistoryKey(at, int(id_), int(version), kind, layer)
 
 
-class Past(msgspec.Struct, frozen=True, kw_only=True):
+class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One change of one layer of one resource: what, when, after how long, who caused it, and why. `name` is the
     resource's, or the site of a MAAS region; `requested_by` is who asked, if a request was the cause and says so."""
 
@@ -85,7 +85,7 @@ Bound = datetime | timedelta
 """A time, or an age: that long before the database's now."""
 
 
-class WantedPast(msgspec.Struct, frozen=True, kw_only=True):
+class HistoryFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which changes; what is empty or None takes any.
 
     `resource` (kind, and name or id) is the one that is asked for; the name of a MAAS region is its site. `since` is
@@ -109,15 +109,15 @@ class WantedPast(msgspec.Struct, frozen=True, kw_only=True):
     def is_narrow(self, order: Order) -> bool:
         """Whether a walk meets changes that are not wanted."""
         by_time = order is not Order.NODES and self.resource is None
-        met = WantedPast(since=self.since, until=self.until) if by_time else WantedPast(resource=self.resource)
+        met = HistoryFilter(since=self.since, until=self.until) if by_time else HistoryFilter(resource=self.resource)
         return self != met
 
 
-class PastPage(msgspec.Struct, frozen=True):
+class HistoryPage(msgspec.Struct, frozen=True):
     """Some changes, and from where to go on; None at the end. A page in the midst of the history may hold few changes
     or none, if few are wanted: it looks at so many and no more."""
 
-    changes: tuple[Past, ...]
+    changes: tuple[HistoryEntry, ...]
     following: HistoryKey | None
 
 

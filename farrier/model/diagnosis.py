@@ -15,12 +15,12 @@ from farrier.model.failures import QuarantineCause
 from farrier.model.maas_region import RegionState
 from farrier.model.management import Management
 from farrier.model.mapping import WITHOUT_WORKFLOW
-from farrier.model.situation import POWER_IS_FREE
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.stages import OnboardingStage as O
 from farrier.model.status import NodeStatus
 from farrier.model.views import NodeDetail, RegionView, RequestView
 from farrier.model.workflow import LIVE, OnboardingMode, WorkflowKind, WorkflowStatus
+from farrier.model.workflow_condition import POWER_IS_FREE
 
 GOING_ON = frozenset({WorkflowStatus.PENDING, WorkflowStatus.RUNNING, WorkflowStatus.COMPENSATING})
 

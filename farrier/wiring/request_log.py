@@ -17,7 +17,7 @@ _log = structlog.stdlib.get_logger(__name__)
 _NO_FAILURE = frozenset({"ok", "cancelled"})
 
 
-class ToldRequests(ServiceObserver):
+class LoggedRequests(ServiceObserver):
     """Tells `inner` of every request, and the log of those that failed."""
 
     def __init__(self, inner: ServiceObserver) -> None:

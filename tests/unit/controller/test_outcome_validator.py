@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies
 
 from farrier.config import ControllerConfig
-from farrier.controller.verdict import Assessor
+from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.errors import HandlerTimeout, InternalError
 from farrier.model.outcome import DoNothing, Outcome, Transition, Update, Wait
 from farrier.model.runs import Due, Finished, Move, Turn
@@ -21,13 +21,13 @@ RAW = Widget(1, 5, State.RAW, NOW - timedelta(seconds=90), "", ())
 
 AT_ONCE = timedelta(0)
 
-assessor: Assessor[Widget, Shape, Answer] = Assessor(toy.WidgetKind(), ControllerConfig())
+validator: OutcomeValidator[Widget, Shape, Answer] = OutcomeValidator(toy.WidgetKind(), ControllerConfig())
 
 
 def finish(
     outcome: Outcome[Shape, Answer], *, outcome_key: int | None = None, reruns: int = 0
 ) -> Finished[Shape, Answer]:
-    return assessor.finish(Turn(id=1, epoch=7, outcome_key=outcome_key, reruns=reruns), RAW, outcome)
+    return validator.finish(Turn(id=1, epoch=7, outcome_key=outcome_key, reruns=reruns), RAW, outcome)
 
 
 def test_a_transition_names_its_move_and_since_when_it_was_where_it_left() -> None:
@@ -45,7 +45,7 @@ def test_the_fifty_first_transition_in_a_row_takes_its_turn_in_the_sweep() -> No
 
 
 @pytest.mark.parametrize(
-    "outcome", [Wait[Answer](reason="r", look_again=AT_ONCE), DoNothing[Answer](look_again=AT_ONCE)]
+    "outcome", [Wait[Answer](reason="r", requeue_after=AT_ONCE), DoNothing[Answer](requeue_after=AT_ONCE)]
 )
 def test_whoever_wants_to_look_at_once_does_so_as_after_a_transition_and_as_often(
     outcome: Wait[Answer] | DoNothing[Answer],
@@ -63,13 +63,13 @@ def test_an_update_moves_nothing_and_runs_with_the_sweep() -> None:
     assert (run.moves, run.due, run.rests) == ((), Due.PERIODIC, False)
 
 
-@given(look_again=strategies.none() | strategies.timedeltas(timedelta(days=-1), timedelta(days=1)))
-def test_a_wait_runs_again_within_the_jittered_period_or_sooner(look_again: timedelta | None) -> None:
-    delay = finish(Wait(reason="r", look_again=look_again)).delay
-    if look_again is None:
+@given(requeue_after=strategies.none() | strategies.timedeltas(timedelta(days=-1), timedelta(days=1)))
+def test_a_wait_runs_again_within_the_jittered_period_or_sooner(requeue_after: timedelta | None) -> None:
+    delay = finish(Wait(reason="r", requeue_after=requeue_after)).delay
+    if requeue_after is None:
         assert 0.9 * PERIOD <= delay <= 1.1 * PERIOD
     else:
-        assert timedelta(0) <= delay <= min(1.1 * PERIOD, max(look_again, timedelta(0)))
+        assert timedelta(0) <= delay <= min(1.1 * PERIOD, max(requeue_after, timedelta(0)))
 
 
 @pytest.mark.parametrize("outcome", [Wait[Answer](reason="r"), DoNothing[Answer]()])
@@ -94,11 +94,11 @@ def test_a_run_with_writes_never_rests() -> None:
 
 def test_a_failed_run_is_tried_again_next_period_and_tells_no_secret() -> None:
     turn = Turn(id=1, epoch=7)
-    run = assessor.fail(turn, 5, InternalError("password=hunter2"))
+    run = validator.fail(turn, 5, InternalError("password=hunter2"))
     assert run.record is not None
     assert (run.record.outcome, run.record.error, run.record.reason) == ("error", "internal", "see the log")
     assert run.due is Due.PERIODIC
     assert run.delay >= 0.9 * PERIOD
-    timeout = assessor.fail(turn, 5, HandlerTimeout(timedelta(seconds=3)))
+    timeout = validator.fail(turn, 5, HandlerTimeout(timedelta(seconds=3)))
     assert timeout.record is not None
     assert "3 s" in timeout.record.reason
