@@ -59,6 +59,17 @@ def test_no_lock_is_one_that_any_login_may_hold() -> None:
     assert not [path.name for path in sources.sql_files() if "advisory" in sources.bare_sql(path)]
 
 
+def test_only_writers_increment_a_version_by_one() -> None:
+    """Settling takes such a version for one that a commit wrote."""
+    by_one = re.compile(r"\bSET version = (?:\w+\.)?version \+ 1\b")
+    others = [
+        path.stem
+        for path in sources.sql_files()
+        if not path.stem.startswith("write_") and by_one.search(sources.bare_sql(path))
+    ]
+    assert not others
+
+
 def test_every_statement_is_used_by_somebody() -> None:
     loads = [
         call.args[0]

@@ -26,6 +26,7 @@ class Bug(enum.Enum):
     ACTS_UNMARKED = "a step acts before its mark is on disk"
     ACTS_EXPIRED = "a step acts although its renewals were not confirmed"
     RECOVERY_LEFT_OUT = "the first run after a step whose end was not seen is like any other"
+    EDIT_LIKE_A_COMMIT = "what is no commit increments the version as a commit does"
     MARKS_UNORDERED = "a statement whose reply was lost removes the mark of a later step"
 
 
@@ -92,9 +93,9 @@ class Database:
         self.wakes[self.last_wake] = (id_, self.resources[id_].wanted)
 
     def edit(self, id_: int) -> None:
-        """SQL by hand: another version, and no wake."""
+        """Another function of the database changes it, and does not enqueue it."""
         self.resources[id_].wanted += 1
-        self.resources[id_].version += 1
+        self.resources[id_].version += 1 if self.bug is Bug.EDIT_LIKE_A_COMMIT else 2
 
     def read(self, call: Call) -> None:
         """One snapshot: the resource, and the wakes that it saw."""

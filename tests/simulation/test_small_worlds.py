@@ -33,7 +33,11 @@ WORLDS = {
     "a crash in a step": (ONE_OUTSIDE, Budget(asks=1, crashes=1, silences=1)),
     "a pause and a takeover": (ONE, Budget(asks=1, pauses=1, silences=1)),
     "a pause of a step and a takeover": (ONE_OUTSIDE, Budget(asks=1, pauses=1, silences=1)),
-    "SQL by hand": (ONE, Budget(asks=1, edits=1)),
+    "a write of another function": (ONE, Budget(asks=1, edits=1)),
+    "a write of another function, and a lost reply of a step": (
+        Size(ids=(1,), shards=1, processes=1),
+        Budget(asks=1, edits=1, lost_replies=1),
+    ),
 }
 
 # The smallest world in which a bug shows.
@@ -50,6 +54,7 @@ PLANTED = {
     Bug.ACTS_UNMARKED: (Size(ids=(1,), shards=1, processes=1), Budget(asks=1)),
     Bug.ACTS_EXPIRED: (ONE_OUTSIDE, Budget(asks=1, pauses=1, silences=1)),
     Bug.RECOVERY_LEFT_OUT: (ONE_OUTSIDE, Budget(asks=1, crashes=1, silences=1)),
+    Bug.EDIT_LIKE_A_COMMIT: (Size(ids=(1,), shards=1, processes=1), Budget(asks=1, edits=1, lost_replies=1)),
     Bug.MARKS_UNORDERED: (Size(ids=(1,), shards=1, processes=1), Budget(asks=2, lost_replies=1)),
 }
 

@@ -1,13 +1,13 @@
 -- Records the regions that a controller has configured: [{site, url, motion_seconds, sweep_seconds}]. Enqueues them, and leaves
--- those that are not named, because another controller may have them. What was read from another URL no longer counts. May be
--- repeated. Locks the regions in the order of ids.
+-- those that are not named, because another controller may have them. What was read from another URL no longer counts. Increments
+-- versions by two, which no commit does. May be repeated. Locks the regions in the order of ids.
 CREATE OR REPLACE FUNCTION farrier.set_sites(sites jsonb) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM FROM farrier.maas_regions r
      WHERE r.site IN (SELECT c.site FROM jsonb_to_recordset(sites) c (site text)) ORDER BY r.id FOR NO KEY UPDATE;
     UPDATE farrier.maas_regions r
-       SET version = r.version + 1, motion_every = make_interval(secs => c.motion_seconds),
+       SET version = r.version + 2, motion_every = make_interval(secs => c.motion_seconds),
            sweep_every = make_interval(secs => c.sweep_seconds), identified_at = NULL, next_try_at = NULL,
            configured_at = farrier.now(),
            -- Another region has other events, other users, and other machines by the same ids: what was read before does not

@@ -1,6 +1,6 @@
 -- Mends the rows of a kind that have these ids, with the workflows that runs of nodes write; changes and wrong are expressions of
--- mendable. Increments the version of each row that it changes or whose run is under way: that run was decided on the old time,
--- so its commit is a conflict and it is decided again. Enqueues all of them: a controller has their old times in memory, also those
+-- mendable. Increments the version of each row that it changes or whose run is under way by two, which no commit does: that run was
+-- decided on the old time, so its commit is a conflict and it is decided again. Enqueues all of them: a controller has their old times in memory, also those
 -- of tables that were mended before. Locks the rows in the order of ids. Called by mend.
 CREATE OR REPLACE FUNCTION farrier.mend_rows(of_kind text, relation regclass, ids bigint[], changes text, wrong text, now timestamptz, back interval) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
@@ -22,7 +22,7 @@ BEGIN
             anew := anew || more;
         END LOOP;
     END IF;
-    EXECUTE format('UPDATE %s SET version = version + 1, %s WHERE id = ANY ($3) AND (%s OR id = ANY ($4))', relation, changes, wrong)
+    EXECUTE format('UPDATE %s SET version = version + 2, %s WHERE id = ANY ($3) AND (%s OR id = ANY ($4))', relation, changes, wrong)
       USING $6, back, ids, anew;
     INSERT INTO wakes (kind, resource) SELECT of_kind, l.id FROM living(of_kind, ids) l (id);
 END $$;
