@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from uuid import uuid4
 
 import anyio
 import pytest
@@ -13,6 +14,7 @@ from typing_extensions import override
 
 from farrier.errors import DatabaseUnreachable
 from farrier.io import migrate
+from farrier.io.controllers import PostgresControllers
 from farrier.model.outcome import Outcome, Transition, Update
 from farrier.model.runs import Loaded
 from farrier.protocols.acting import require_lease
@@ -106,6 +108,17 @@ async def test_a_controller_that_stops_gives_all_back_and_another_takes_over_at_
         await second.ledger.until(lambda: set(handler.order) >= set(range(1, 101)))
         assert handler.recovered == {}
         assert await shop.pool.fetchval("SELECT count(*) FROM farrier.controllers") == 1
+
+
+async def test_a_controller_that_leaves_notifies_the_others(shop: Shop) -> None:
+    """They share its shards out once its row is gone: a notification of before makes them take none."""
+    controllers, leaver, heard = PostgresControllers(shop.pool), uuid4(), anyio.Event()
+    await controllers.join(leaver, "leaver", [toy.KIND])
+    async with shop.db.connect() as listener:
+        await listener.add_listener("farrier_wake", lambda *message: heard.set() if message[-1] == "shards" else None)
+        await controllers.leave(leaver)
+        with anyio.fail_after(PATIENCE):
+            await heard.wait()
 
 
 async def test_a_controller_whose_work_ends_while_it_gives_back_leaves_no_orphan(shop: Shop) -> None:

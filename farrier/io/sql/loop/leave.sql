@@ -1,4 +1,5 @@
--- Removes the row of a controller that has given its shards back; if it has not, the others find them without an owner. The marks
--- of its steps stay, if there are any.
-WITH unused AS (DELETE FROM farrier.marks m WHERE m.controller = $1 AND m.steps = '{}')
-DELETE FROM farrier.controllers c WHERE c.id = $1
+-- Removes the row of a controller that has given its shards back, and notifies the others, which share the shards out anew; if it
+-- has not, they find them without an owner. The marks of its steps stay, if there are any.
+WITH unused AS (DELETE FROM farrier.marks m WHERE m.controller = $1 AND m.steps = '{}'),
+     left_now AS (DELETE FROM farrier.controllers c WHERE c.id = $1 RETURNING c.id)
+SELECT id, pg_notify('farrier_wake', 'shards') FROM left_now
