@@ -1369,8 +1369,8 @@ BEGIN
 END $$;
 
 -- Mends the rows of a kind that have these ids, with the workflows that runs of nodes write; changes and wrong are expressions of
--- mendable. Increments the version of each row that it changes or whose run is under way: that run was decided on the old time,
--- so its commit is a conflict and it is decided again. Enqueues all of them: a controller has their old times in memory, also those
+-- mendable. Increments the version of each row that it changes or whose run is under way by two, which no commit does: that run was
+-- decided on the old time, so its commit is a conflict and it is decided again. Enqueues all of them: a controller has their old times in memory, also those
 -- of tables that were mended before. Locks the rows in the order of ids. Called by mend.
 CREATE OR REPLACE FUNCTION farrier.mend_rows(of_kind text, relation regclass, ids bigint[], changes text, wrong text, now timestamptz, back interval) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
@@ -1392,7 +1392,7 @@ BEGIN
             anew := anew || more;
         END LOOP;
     END IF;
-    EXECUTE format('UPDATE %s SET version = version + 1, %s WHERE id = ANY ($3) AND (%s OR id = ANY ($4))', relation, changes, wrong)
+    EXECUTE format('UPDATE %s SET version = version + 2, %s WHERE id = ANY ($3) AND (%s OR id = ANY ($4))', relation, changes, wrong)
       USING $6, back, ids, anew;
     INSERT INTO wakes (kind, resource) SELECT of_kind, l.id FROM living(of_kind, ids) l (id);
 END $$;
@@ -3306,15 +3306,15 @@ CREATE OR REPLACE FUNCTION farrier.region_outages(site text) RETURNS json
           WHERE r.site = $1 AND h.from_value <> 'observing' AND h.at > farrier.now() - interval '7 days')) o);
 
 -- Records the regions that a controller has configured: [{site, url, motion_seconds, sweep_seconds}]. Enqueues them, and leaves
--- those that are not named, because another controller may have them. What was read from another URL no longer counts. May be
--- repeated. Locks the regions in the order of ids.
+-- those that are not named, because another controller may have them. What was read from another URL no longer counts. Increments
+-- versions by two, which no commit does. May be repeated. Locks the regions in the order of ids.
 CREATE OR REPLACE FUNCTION farrier.set_sites(sites jsonb) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM FROM farrier.maas_regions r
      WHERE r.site IN (SELECT c.site FROM jsonb_to_recordset(sites) c (site text)) ORDER BY r.id FOR NO KEY UPDATE;
     UPDATE farrier.maas_regions r
-       SET version = r.version + 1, motion_every = make_interval(secs => c.motion_seconds),
+       SET version = r.version + 2, motion_every = make_interval(secs => c.motion_seconds),
            sweep_every = make_interval(secs => c.sweep_seconds), identified_at = NULL, next_try_at = NULL,
            configured_at = farrier.now(),
            -- Another region has other events, other users, and other machines by the same ids: what was read before does not
