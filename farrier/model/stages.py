@@ -1,8 +1,8 @@
 """The stages of both workflows, in order, and which mode goes through which.
 
 Handlers ask `first_stage` and `next_stage`; a stage that does not apply to the node at hand is passed in
-`skip` and recorded as skipped by the caller. The two stages of a failed deployment are on no path: only
-`to_judgement` and `to_recovery` of `handlers/node/onboarding/detour.py` lead there.
+`skip` and recorded as skipped by the caller. The two stages of a failed deployment are on no path:
+only a stage whose deployment failed leads there (`handlers/node/onboarding/detour.py`).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import pytest
 
-from farrier.handlers.node.onboarding.detour import START
+from farrier.handlers.node.onboarding.deploy_failure import START
 from farrier.sim.certificates import Authority
 from farrier.sim.maas import ADMIN, Broken, Fault, Region, Status, open_region
 from farrier.sim.maas.records import Machine

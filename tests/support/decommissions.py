@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, TypeAlias
 
-from farrier.handlers.node.moves import with_fields
-from farrier.handlers.node.stage import Done, Failed, Settled, Waiting
+from farrier.handlers.node.moves import Done, Failed, Settled, Waiting, with_fields
 from farrier.model.failures import FailureClass
 from farrier.model.node import Options
 from farrier.model.stages import DecommissionStage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from farrier.handlers.node.stage import Done, Failed, Settled, Step, Waiting
+from farrier.handlers.node.moves import Done, Failed, Settled, Step, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.node import Upstream
 from farrier.sim.maas import ADMIN, Status, show_machine

@@ -14,10 +14,18 @@ from typing import assert_never
 from farrier.handlers.node import region, unclean
 from farrier.handlers.node.failing import fallback, freeze
 from farrier.handlers.node.moves import (
+    CALL_DEADLINE,
+    Call,
     Decision,
+    Done,
+    Failed,
     NodeServices,
     Outcome,
     Policy,
+    Settled,
+    StageResult,
+    Step,
+    Waiting,
     transition,
     waited,
     waits_since,
@@ -27,7 +35,6 @@ from farrier.handlers.node.moves import (
 )
 from farrier.handlers.node.onboarding import detour, discovery
 from farrier.handlers.node.region import Send
-from farrier.handlers.node.stage import CALL_DEADLINE, Call, Done, Failed, Settled, StageResult, Step, Waiting
 from farrier.model import outcome, sla
 from farrier.model.edges import Layer
 from farrier.model.failures import FailureClass

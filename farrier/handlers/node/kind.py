@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
+from farrier.handlers.node.moves import layers, stage_layer
 from farrier.model import edges
 from farrier.model.measures import Sample
 from farrier.model.node import Node, Workflow
@@ -19,11 +20,6 @@ from farrier.model.writes import AnswerIntent
 
 FAILURES = "workflow_failures"
 FAILURE_LABELS = ("workflow", "stage", "failure_class")
-
-
-def stage_layer(kind: WorkflowKind) -> str:
-    """The layer in which a workflow's stages are recorded."""
-    return f"{kind}_stage"
 
 
 def _any_order(stages: type[StrEnum]) -> frozenset[tuple[str, str]]:
@@ -59,13 +55,7 @@ class NodeKind:
         return places
 
     def target_layers(self, to: Node) -> Mapping[str, str]:
-        values: dict[str, str] = {"status": to.status, "management": to.management}
-        workflow = to.workflow
-        if workflow is not None:
-            values[workflow.kind] = workflow.status
-            if workflow.stage is not None:
-                values[stage_layer(workflow.kind)] = workflow.stage
-        return values
+        return layers(to)
 
     def label(self, resource: Node) -> tuple[str, str]:
         stage = resource.workflow.stage if resource.workflow is not None else None

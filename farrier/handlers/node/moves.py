@@ -1,12 +1,14 @@
-"""How a node's rules say what they want: the outcome types bound to nodes, and one way to change a node.
+"""What a node's rules and stages return, and how they change a node.
 
-`become` makes a Transition or an Update of a changed node, whichever it is; `job` changes fields of its live workflow.
+A rule returns a `Decision`: `transition` makes a Transition or an Update of a changed node, whichever it is. A stage is
+an idempotent function of the snapshot: it looks at what is already true, does at most one step, and returns a `Done`, a
+`Waiting`, a `Step` or a `Failed`; one that has to ask outside first returns a `Call`, which returns one of these.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
@@ -14,14 +16,14 @@ import msgspec
 
 from farrier.config import NodeConfig
 from farrier.config.sites import Site
-from farrier.handlers.node.kind import NODE_KIND
-from farrier.model import health, sla, stages
+from farrier.model import health, outcome, sla, stages
 from farrier.model.edges import Layer
-from farrier.model.failures import QuarantineCause
+from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.maas import MaasStatus
-from farrier.model.node import NO_TIME, Node, Quarantine, Workflow
+from farrier.model.node import NO_TIME, Node, Quarantine, StopRequest, Workflow
 from farrier.model.observation import Outage, unread
-from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait, line_of
+from farrier.model.outcome import Deleted, DoNothing, Made, Transition, Update, Wait, line_of
+from farrier.model.workflow import WorkflowKind
 from farrier.model.writes import Write
 from farrier.protocols import BmcClient, Identities, NodeCredentials, Regions
 
@@ -48,7 +50,62 @@ class Policy(NodeConfig, frozen=True, kw_only=True):
 
 Change: TypeAlias = Transition[Node, Write] | Update[Node, Write]
 Outcome: TypeAlias = Change | Wait[Write] | DoNothing[Write] | Deleted[Write]
-Decision: TypeAlias = Outcome | Step[Node, Write, NodeServices]
+Decision: TypeAlias = Outcome | outcome.Step[Node, Write, NodeServices]
+
+
+class Done(Made, frozen=True, kw_only=True):
+    """Through: the next stage begins in this commit. `to` is the node as this stage leaves it, `skipped` why there was
+    nothing to do."""
+
+    reason: str
+    to: Node | None = None
+    skipped: str | None = None
+    writes: tuple[Write, ...] = ()
+
+
+class Waiting(Made, frozen=True, kw_only=True):
+    """Not through yet. `timed`: it fails when it has waited longer than its deadline."""
+
+    reason: str
+    requeue_after: timedelta | None = None
+    timed: bool = True
+    writes: tuple[Write, ...] = ()
+
+
+class Step(Made, frozen=True, kw_only=True):
+    """The node moves, and the stage goes on."""
+
+    to: Node
+    reason: str
+    writes: tuple[Write, ...] = ()
+
+
+class Failed(Made, frozen=True, kw_only=True):
+    """This attempt failed. With `stop` it is not tried again, although that may take several edges."""
+
+    failure: FailureClass
+    detail: str
+    stop: StopRequest | None = None
+
+
+Settled: TypeAlias = Done | Waiting | Step | Failed
+
+# A turn at the region is waited for, then the machine is read and one change is sent, which may take the region as long
+# as its BMC takes; a step that changes something is never cut short, so this bounds what waits behind it.
+CALL_DEADLINE = timedelta(seconds=60)
+
+
+class Call(Made, frozen=True, kw_only=True):
+    """Needs the outside first: `act` is awaited with the services, holding nothing, and answers what became of it. It
+    may run again after a crash at any point. `reads_only` ones are cut short for a request that should not wait."""
+
+    name: str
+    act: Callable[[NodeServices], Awaitable[Settled]]
+    reads_only: bool
+
+
+StageResult: TypeAlias = Settled | Call
+Stage: TypeAlias = Callable[[Node, datetime, Policy], StageResult]
 
 
 def transition(
@@ -56,7 +113,7 @@ def transition(
 ) -> Change:
     """The outcome that turns `node` into `to`: a Transition if any layer differs, an Update if only payload does."""
     source = source or line_of(sys._getframe(1))
-    if _layers(node) != _layers(to):
+    if layers(node) != layers(to):
         return Transition(to=to, reason=reason, cause=cause, writes=writes, source=source)
     return Update(to=to, reason=reason, requeue_after=timedelta(0), writes=writes, source=source)
 
@@ -146,5 +203,34 @@ def has_fresh_power(node: Node, now: datetime, config: Policy) -> bool:
     return node.has_fresh_power(now, ttl=config.observation_ttl, confirmed_every=config.confirmed_every)
 
 
-def _layers(node: Node) -> dict[str, str]:
-    return dict(NODE_KIND.target_layers(node))
+def at_stage(node: Node, stage: stages.Stage, *, attempt: int = 1) -> Node:
+    """The node at another stage of its live workflow."""
+    return with_fields(node, workflow=with_workflow(node, stage=stage, attempt=attempt))
+
+
+def stage_layer(kind: WorkflowKind) -> str:
+    """The layer in which a workflow's stages are recorded."""
+    return f"{kind}_stage"
+
+
+def layers(node: Node) -> dict[str, str]:
+    """Where the node is in each layer."""
+    values: dict[str, str] = {"status": node.status, "management": node.management}
+    workflow = node.workflow
+    if workflow is not None:
+        values[workflow.kind] = workflow.status
+        if workflow.stage is not None:
+            values[stage_layer(workflow.kind)] = workflow.stage
+    return values
+
+
+# What a person can take in, and a reason can hold.
+_MOST_NAMES = 12
+_LONGEST_NAME = 60
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names in a detail: not too many, none too long."""
+    known = [name[:_LONGEST_NAME] for name in names]
+    more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
+    return (", ".join(known[:_MOST_NAMES]) or "none") + more

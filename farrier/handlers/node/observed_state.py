@@ -13,10 +13,9 @@ from msgspec.structs import replace
 
 from farrier.handlers.node import onboarding, onboarding_adopt, region
 from farrier.handlers.node.decommission import adopted
-from farrier.handlers.node.moves import Policy, proven_healthy, with_fields, with_note, with_workflow
+from farrier.handlers.node.moves import Done, Policy, proven_healthy, with_fields, with_note, with_workflow
 from farrier.handlers.node.onboarding.wait_for_agent_enrollment import wait_for_agent_enrollment
 from farrier.handlers.node.reply import Accept, Reject, Reply
-from farrier.handlers.node.stage import Done
 from farrier.handlers.node.workflow import again
 from farrier.model.health import Unhealthy
 from farrier.model.maas import MaasStatus as M

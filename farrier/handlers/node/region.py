@@ -12,8 +12,16 @@ from datetime import timedelta
 from typing import TypeAlias, assert_never
 
 from farrier.config.sites import Site
-from farrier.handlers.node.moves import NodeServices, Policy, attempt_began_at
-from farrier.handlers.node.stage import Call, Failed, Settled, StageResult, Waiting
+from farrier.handlers.node.moves import (
+    Call,
+    Failed,
+    NodeServices,
+    Policy,
+    Settled,
+    StageResult,
+    Waiting,
+    attempt_began_at,
+)
 from farrier.model.expected import by_rescue
 from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasError, Machine, StatusNumber

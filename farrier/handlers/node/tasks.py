@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from farrier.handlers.node.moves import Policy, with_fields
-from farrier.handlers.node.stage import Done, Failed, StageResult, Waiting
+from farrier.handlers.node.moves import Done, Failed, Policy, StageResult, Waiting, with_fields
 from farrier.model.failures import FailureClass
 from farrier.model.node import NO_TIME, Node, Task, TaskType, Workflow
 from farrier.model.node import TaskStatus as T

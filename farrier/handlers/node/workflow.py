@@ -15,10 +15,18 @@ from farrier.handlers.node import decommission, onboarding, removal
 from farrier.handlers.node.compensating import compensate
 from farrier.handlers.node.failing import fail, freeze, settle_stop
 from farrier.handlers.node.moves import (
+    CALL_DEADLINE,
+    Call,
     Decision,
+    Done,
+    Failed,
     NodeServices,
     Outcome,
     Policy,
+    Settled,
+    StageResult,
+    Step,
+    Waiting,
     is_late,
     is_unread,
     outages,
@@ -27,7 +35,6 @@ from farrier.handlers.node.moves import (
     with_note,
     with_workflow,
 )
-from farrier.handlers.node.stage import CALL_DEADLINE, Call, Done, Failed, Settled, StageResult, Step, Waiting
 from farrier.model import outcome
 from farrier.model.failures import BY_THE_REGION, FAILURES, FailureClass, needs_operator
 from farrier.model.mapping import WITHOUT_WORKFLOW

@@ -17,7 +17,7 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from farrier.handlers.node.onboarding.detour import START
+from farrier.handlers.node.onboarding.deploy_failure import START
 from farrier.model.actions import Action
 from farrier.model.node import TaskType
 from farrier.sim.maas import (

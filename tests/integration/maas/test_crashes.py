@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from farrier.handlers.node.onboarding.detour import START
+from farrier.handlers.node.onboarding.deploy_failure import START
 from farrier.sim.maas import Status
 from tests.support import pg
 from tests.support import site as sites

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from farrier.handlers.node.onboarding.detour import START
+from farrier.handlers.node.onboarding.deploy_failure import START
 from farrier.sim.maas import DeployFate, Status
 from tests.support import pg
 from tests.support import site as sites

@@ -8,8 +8,7 @@ from datetime import timedelta
 import pytest
 
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import with_fields
-from farrier.handlers.node.stage import Call, Failed, Waiting
+from farrier.handlers.node.moves import Call, Failed, Waiting, with_fields
 from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasFailure, Machine
 from farrier.model.observation import Region

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import with_fields
-from farrier.handlers.node.stage import Failed, Waiting
+from farrier.handlers.node.moves import Failed, Waiting, with_fields
 from farrier.model.expected import disagreement
 from farrier.model.failures import FAILURES, FailureClass, QuarantineCause
 from farrier.model.maas import MaasError, MaasFailure, StatusNumber, status_of

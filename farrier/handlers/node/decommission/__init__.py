@@ -23,7 +23,7 @@ from farrier.handlers.node.decommission.remove_maas_record import remove_maas_re
 from farrier.handlers.node.decommission.retire_gpuaas_node import retire_gpuaas_node
 from farrier.handlers.node.decommission.scrub_gpu import scrub_gpu
 from farrier.handlers.node.decommission.validate_clean_node import validate_clean_node
-from farrier.handlers.node.stage import Stage
+from farrier.handlers.node.moves import Stage
 from farrier.model.stages import DecommissionStage as D
 
 STAGES: Mapping[D, Stage] = {

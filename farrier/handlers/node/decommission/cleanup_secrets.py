@@ -10,8 +10,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from farrier.handlers.node.decommission.own import back_to_removing
-from farrier.handlers.node.moves import Policy
-from farrier.handlers.node.stage import Done, StageResult, Waiting
+from farrier.handlers.node.moves import Done, Policy, StageResult, Waiting
 from farrier.model.node import Node
 from farrier.model.writes import ForgetAgent, RevokeBootstrap, UseNetworks
 

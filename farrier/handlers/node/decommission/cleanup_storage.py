@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from farrier.handlers.node import tasks
-from farrier.handlers.node.moves import Policy
-from farrier.handlers.node.stage import StageResult
+from farrier.handlers.node.moves import Policy, StageResult
 from farrier.model.node import Node, TaskType
 
 

@@ -6,8 +6,7 @@ from datetime import datetime
 
 from farrier.handlers.node import tasks
 from farrier.handlers.node.decommission.own import IN_SERVICE
-from farrier.handlers.node.moves import Policy, with_fields
-from farrier.handlers.node.stage import Done, StageResult
+from farrier.handlers.node.moves import Done, Policy, StageResult, with_fields
 from farrier.model.node import Node, TaskType
 from farrier.model.status import NodeStatus as N
 

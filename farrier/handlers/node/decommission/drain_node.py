@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from farrier.handlers.node import tasks
 from farrier.handlers.node.decommission.own import IN_SERVICE
-from farrier.handlers.node.moves import Policy, with_fields
-from farrier.handlers.node.stage import Done, Failed, StageResult, Step
+from farrier.handlers.node.moves import Done, Failed, Policy, StageResult, Step, with_fields
 from farrier.model.node import Node, StopRequest, TaskType
 from farrier.model.status import NodeStatus as N
 

@@ -8,8 +8,7 @@ from farrier.handlers.node import region
 from farrier.handlers.node.decommission import adopted
 from farrier.handlers.node.decommission.machine import left_alone
 from farrier.handlers.node.decommission.own import own
-from farrier.handlers.node.moves import Policy
-from farrier.handlers.node.stage import Done, Failed, Settled, StageResult
+from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult
 from farrier.model.failures import FailureClass
 from farrier.model.node import Node
 from farrier.protocols import MaasClient

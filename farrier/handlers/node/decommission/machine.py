@@ -11,9 +11,18 @@ from datetime import datetime
 
 from farrier.handlers.node import region
 from farrier.handlers.node.decommission.own import own
-from farrier.handlers.node.moves import Policy, attempt_began_at, with_note
+from farrier.handlers.node.moves import (
+    Done,
+    Failed,
+    Policy,
+    Settled,
+    StageResult,
+    Step,
+    Waiting,
+    attempt_began_at,
+    with_note,
+)
 from farrier.handlers.node.region import Decide, Send
-from farrier.handlers.node.stage import Done, Failed, Settled, StageResult, Step, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasError, MaasFailure, Machine, StatusNumber
 from farrier.model.maas_changes import Change, Unlock

@@ -6,8 +6,7 @@ Used by the stages next to this module. After a failure or an operator's stop in
 
 from __future__ import annotations
 
-from farrier.handlers.node.moves import with_fields
-from farrier.handlers.node.stage import Step
+from farrier.handlers.node.moves import Step, with_fields
 from farrier.model.node import Decommission, Node
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import DecommissionMode

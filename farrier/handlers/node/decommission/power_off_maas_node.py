@@ -11,9 +11,8 @@ from farrier.handlers.node import region, tasks
 from farrier.handlers.node.decommission import adopted
 from farrier.handlers.node.decommission import machine as machines
 from farrier.handlers.node.decommission.machine import ON_ITS_WAY_OUT, asking, in_use, left_alone, unlock, was_asked
-from farrier.handlers.node.moves import Policy
+from farrier.handlers.node.moves import Done, Policy, Settled, StageResult, Waiting
 from farrier.handlers.node.region import Send
-from farrier.handlers.node.stage import Done, Settled, StageResult, Waiting
 from farrier.model.maas import Machine
 from farrier.model.maas_changes import PowerOff
 from farrier.model.node import Node

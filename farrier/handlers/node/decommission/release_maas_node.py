@@ -14,9 +14,8 @@ from farrier.handlers.node.decommission import adopted
 from farrier.handlers.node.decommission import machine as machines
 from farrier.handlers.node.decommission.machine import ON_ITS_WAY_OUT, S, asking, in_use, left_alone, unlock, was_asked
 from farrier.handlers.node.decommission.own import own
-from farrier.handlers.node.moves import Policy, with_note
+from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, Waiting, with_note
 from farrier.handlers.node.region import Send
-from farrier.handlers.node.stage import Done, Failed, Settled, StageResult, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.maas import Machine
 from farrier.model.maas_changes import Abort, Release

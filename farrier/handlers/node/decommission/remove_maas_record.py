@@ -14,9 +14,8 @@ from farrier.handlers.node.decommission import adopted
 from farrier.handlers.node.decommission import machine as machines
 from farrier.handlers.node.decommission.machine import ON_ITS_WAY_OUT, in_use, unlock
 from farrier.handlers.node.decommission.own import back_to_removing, own
-from farrier.handlers.node.moves import Policy, with_fields
+from farrier.handlers.node.moves import Done, Policy, Settled, StageResult, with_fields
 from farrier.handlers.node.region import Send
-from farrier.handlers.node.stage import Done, Settled, StageResult
 from farrier.model.maas import Machine
 from farrier.model.maas_changes import Delete
 from farrier.model.node import Node

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node.moves import Policy
-from farrier.handlers.node.stage import Done, Failed, StageResult
+from farrier.handlers.node.moves import Done, Failed, Policy, StageResult
 from farrier.model.failures import FailureClass
 from farrier.model.node import Node
 from farrier.model.status import NodeStatus as N

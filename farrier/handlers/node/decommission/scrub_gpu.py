@@ -7,8 +7,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from farrier.handlers.node import tasks
-from farrier.handlers.node.moves import Policy, with_fields
-from farrier.handlers.node.stage import Done, StageResult
+from farrier.handlers.node.moves import Done, Policy, StageResult, with_fields
 from farrier.model.node import Node, TaskType
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from farrier.handlers.node.moves import Policy
+from farrier.handlers.node.moves import Policy, Stage, StageResult
 from farrier.handlers.node.onboarding.apply_roce_phase2 import apply_roce_phase2
 from farrier.handlers.node.onboarding.classify_deploy_failure import classify_deploy_failure
 from farrier.handlers.node.onboarding.commission_node import commission_node
@@ -24,7 +24,6 @@ from farrier.handlers.node.onboarding.wait_for_deployed import wait_for_deployed
 from farrier.handlers.node.onboarding.wait_for_hardware_sync_healthy import wait_for_hardware_sync_healthy
 from farrier.handlers.node.onboarding.wait_for_ready import wait_for_ready
 from farrier.handlers.node.region import elsewhere
-from farrier.handlers.node.stage import Stage, StageResult
 from farrier.model.node import Node
 from farrier.model.stages import OnboardingStage as O
 

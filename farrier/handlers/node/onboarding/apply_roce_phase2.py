@@ -13,12 +13,11 @@ from datetime import datetime
 from farrier.config.sites import NetworkSite
 from farrier.errors import ConfigError
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import Policy
+from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult
 from farrier.handlers.node.onboarding import network_uses
 from farrier.handlers.node.onboarding.network_places import Places, nearby
 from farrier.handlers.node.onboarding.network_plan import Missing, Seen, plan
 from farrier.handlers.node.onboarding.preparing import asking, unready
-from farrier.handlers.node.stage import Done, Failed, Settled, StageResult
 from farrier.model.failures import FailureClass
 from farrier.model.maas import Machine
 from farrier.model.node import Node

@@ -10,10 +10,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import Policy, with_note
+from farrier.handlers.node.moves import Failed, Policy, Settled, StageResult, Step, at_stage, with_note
 from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.onboarding.deploy_failure import DeployCause, DeployFailure, classify
-from farrier.handlers.node.stage import Failed, Settled, StageResult, Step
 from farrier.model.failures import FailureClass
 from farrier.model.maas import Machine
 from farrier.model.maas import StatusNumber as S
@@ -39,14 +38,16 @@ def classify_deploy_failure(node: Node, now: datetime, policy: Policy) -> StageR
     if detour.is_another_attempt(node.workflow):
         # The first attempt after an operator's word is number one; those that come by themselves count on.
         base = detour.afresh(node) if node.workflow.attempt == 1 else node
-        return Step(to=detour.to_recovery(base), reason="another deployment is tried")
+        return Step(
+            to=at_stage(base, OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY), reason="another deployment is tried"
+        )
 
     async def ask(client: MaasClient) -> Settled:
         machine = await region.own_machine(client, node)
         if isinstance(machine, Failed):
             return machine
         if machine.status == S.DEPLOYED:
-            to = detour.at(node, OnboardingStage.WAIT_FOR_DEPLOYED)
+            to = at_stage(node, OnboardingStage.WAIT_FOR_DEPLOYED)
             return Step(to=to, reason="the deployment came to an end after all")
         if machine.status not in _TO_JUDGE:
             return detour.disagrees(machine.system_id, machine.status_name, "after its deployment failed")
@@ -74,4 +75,7 @@ def _without_datasource(node: Node, policy: Policy, failure: DeployFailure) -> S
     if retries >= region.site_of(node, policy).deploy.max_datasource_retries:
         return Failed(failure=FailureClass.DATASOURCE_FAILED_REPEATEDLY, detail=str(failure))
     again = with_note(node, datasource_retries=retries + 1)
-    return Step(to=detour.to_recovery(again), reason=f"the deployment failed and is tried again: {failure}")
+    return Step(
+        to=at_stage(again, OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY),
+        reason=f"the deployment failed and is tried again: {failure}",
+    )

@@ -12,17 +12,17 @@ from datetime import datetime
 
 from farrier.config.sites import CommissionSite
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import Policy, with_note
+from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, Step, Waiting, at_stage, with_note
 from farrier.handlers.node.onboarding import detour
+from farrier.handlers.node.onboarding.preparing import PASSED, failed_testing, told
 from farrier.handlers.node.region import CONFLICT_AGAIN, Send
-from farrier.handlers.node.stage import Done, Failed, Settled, StageResult, Step, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.maas import BlockDevice, MaasError, MaasFailure, MaasStatus, Machine, StatusNumber
 from farrier.model.maas_changes import Commission
 from farrier.model.node import Node, StopRequest
+from farrier.model.stages import OnboardingStage
 from farrier.protocols import MaasClient
 
-PASSED = "Passed"
 S = StatusNumber
 # Where MAAS commissions from, and this stage asks it to by itself.
 _ASKED_IN = frozenset({S.NEW, S.READY, S.FAILED_COMMISSIONING})
@@ -89,12 +89,6 @@ def commission(node: Node, machine: Machine, wanted: CommissionSite) -> Commissi
     )
 
 
-def failed_testing(system_id: str, said: str | None) -> Failed:
-    """MAAS commissions no machine that failed its tests, so another attempt by itself is of no use."""
-    detail = f"machine {system_id} failed its tests{told(said)}; test it again or override the result in MAAS"
-    return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=detail, stop=StopRequest.FAILED)
-
-
 def marked_broken(machine: Machine) -> Failed:
     """Somebody had a reason for it, which may forbid to switch the machine on at all."""
     detail = (
@@ -111,11 +105,6 @@ def _is_told_to(node: Node) -> bool:
     return workflow.attempt == 1 and workflow.status_entered_at > workflow.stage_entered_at
 
 
-def told(said: str | None) -> str:
-    """What MAAS says of a failure, for the end of a sentence."""
-    return f": {said[:300]}" if said else ""
-
-
 def _ready(node: Node) -> Done:
     if detour.upstream(node).commissions > 0:
         return Done(reason="commissioned and ready")
@@ -129,7 +118,7 @@ def _beyond(node: Node, machine: Machine, stands: str) -> Settled:
             return Done(reason=f"this onboarding deploys the machine already: {stands}")
         if machine.status in _LEFT_BEHIND:
             reason = f"a deployment of this onboarding left the machine behind as {stands}; it has to be released first"
-            return Step(to=detour.to_recovery(node), reason=reason)
+            return Step(to=at_stage(node, OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY), reason=reason)
     if machine.status in _GOING:
         return Waiting(reason=f"waits for MAAS to give the machine back: {stands}")
     detail = f"machine {machine.system_id} is {stands} in MAAS, and this onboarding has not asked for that"

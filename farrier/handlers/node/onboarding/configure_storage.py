@@ -14,9 +14,8 @@ from typing import assert_never
 
 from farrier.config.sites import Layout, StorageSite
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import Policy
-from farrier.handlers.node.onboarding.preparing import asking, listed, unready, was_asked
-from farrier.handlers.node.stage import Done, Failed, Settled, StageResult
+from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, listed
+from farrier.handlers.node.onboarding.preparing import asking, unready, was_asked
 from farrier.model.failures import FailureClass
 from farrier.model.maas import BlockDevice, Filesystem, Machine, Partition
 from farrier.model.maas_changes import SetBootDisk, SetStorageLayout

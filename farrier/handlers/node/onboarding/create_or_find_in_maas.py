@@ -11,12 +11,23 @@ from datetime import datetime
 
 from farrier.config.sites import MaasSite
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import NodeServices, Policy, attempt_began_at, with_fields, with_note
+from farrier.handlers.node.moves import (
+    Call,
+    Done,
+    Failed,
+    NodeServices,
+    Policy,
+    Settled,
+    StageResult,
+    Step,
+    attempt_began_at,
+    with_fields,
+    with_note,
+)
 from farrier.handlers.node.onboarding import discovery
 from farrier.handlers.node.onboarding.discovery import Clues, Found
-from farrier.handlers.node.onboarding.resolve_power_credentials import power_credential
+from farrier.handlers.node.onboarding.power_credential import power_credential
 from farrier.handlers.node.onboarding_adopt import adopts
-from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Step
 from farrier.model.credential import Credential
 from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasError, MaasFailure, MaasStatus, Machine, PowerAddress, StatusNumber

@@ -14,7 +14,6 @@ from typing import TypeAlias
 import msgspec
 from typing_extensions import override
 
-from farrier.handlers.node.onboarding.detour import START
 from farrier.model.maas import Event, MaasStatus, Machine, ScriptSet
 
 
@@ -71,6 +70,9 @@ class _Trace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _Rule: TypeAlias = Callable[[_Trace], str | None]
+
+START = "User starting deployment"
+"""The event of a deployment that somebody asked for; it carries the request's comment."""
 
 _POWER_FAILED = ("Failed to power on node", "Failed to power cycle node", "Failed to query node's BMC")
 _BOOTED = ("PXE Request", "TFTP Request", "HTTP Request", "Performing PXE boot", "Loading ephemeral")

@@ -14,9 +14,20 @@ from farrier.config import templates
 from farrier.config.sites import Site
 from farrier.errors import ConfigError, CredentialError
 from farrier.handlers.node import bootstrap, cloud_init, region
-from farrier.handlers.node.moves import NodeServices, Policy, with_note
+from farrier.handlers.node.moves import (
+    Call,
+    Done,
+    Failed,
+    NodeServices,
+    Policy,
+    Settled,
+    StageResult,
+    Step,
+    Waiting,
+    at_stage,
+    with_note,
+)
 from farrier.handlers.node.onboarding import detour
-from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Step, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.maas import Event, Machine
 from farrier.model.maas import StatusNumber as S
@@ -70,7 +81,10 @@ def _found(node: Node, machine: Machine, newest: Event | None) -> Settled:
         if lost:
             failed = detour.to_judgement(_asked(node, _earliest(node, newest)))
             return Step(to=failed, reason="the deployment was asked for already, and failed")
-        return Step(to=detour.to_recovery(detour.afresh(node)), reason="the last deployment failed; it is followed up")
+        return Step(
+            to=at_stage(detour.afresh(node), OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY),
+            reason="the last deployment failed; it is followed up",
+        )
     if lost:
         return Done(reason="the deployment was asked for already", to=_asked(node, _earliest(node, newest)))
     return Done(reason="the deployment was asked for already")
@@ -115,7 +129,7 @@ def _needs_token(site: Site, node: Node) -> bool:
 
 
 def _rendered(node: Node, reason: str) -> Step:
-    return Step(to=detour.at(node, OnboardingStage.RENDER_CLOUD_INIT), reason=reason)
+    return Step(to=at_stage(node, OnboardingStage.RENDER_CLOUD_INIT), reason=reason)
 
 
 def _asked(node: Node, at: datetime) -> Node:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import Policy, waited, with_fields, with_note, with_workflow
-from farrier.handlers.node.stage import Failed
+from farrier.handlers.node.moves import Failed, Policy, at_stage, waited, with_note
+from farrier.handlers.node.onboarding.deploy_failure import START
 from farrier.model import sla
 from farrier.model.edges import Layer
 from farrier.model.failures import FailureClass
@@ -20,9 +20,6 @@ from farrier.model.maas import Event, MaasStatus
 from farrier.model.node import Node, Upstream, Workflow
 from farrier.model.stages import OnboardingStage
 from farrier.protocols import MaasClient
-
-START = "User starting deployment"
-"""The event of a deployment that somebody asked for; it carries the request's comment."""
 
 MOST_EVENTS = 1000
 """Events of one machine that are looked through, and the most that a region gives at once: several deployments."""
@@ -37,20 +34,10 @@ def upstream(node: Node) -> Upstream:
     return node.workflow.upstream
 
 
-def at(node: Node, stage: OnboardingStage, *, attempt: int = 1) -> Node:
-    """The node at another stage of its onboarding."""
-    return with_fields(node, workflow=with_workflow(node, stage=stage, attempt=attempt))
-
-
 def to_judgement(node: Node) -> Node:
     """The node once its deployment failed, which counts as one."""
     failed = upstream(node).failed_deploys + 1
-    return at(with_note(node, failed_deploys=failed), OnboardingStage.CLASSIFY_DEPLOY_FAILURE, attempt=failed)
-
-
-def to_recovery(node: Node) -> Node:
-    """The node once its failed deployment is to be undone and followed by another."""
-    return at(node, OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY)
+    return at_stage(with_note(node, failed_deploys=failed), OnboardingStage.CLASSIFY_DEPLOY_FAILURE, attempt=failed)
 
 
 def afresh(node: Node) -> Node:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from farrier.handlers.node.logins import split
-from farrier.handlers.node.stage import Failed
+from farrier.handlers.node.moves import Failed
 from farrier.model import identity
 from farrier.model.failures import FailureClass
 from farrier.model.identity import Another, Identity, Same

@@ -9,10 +9,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import Policy
+from farrier.handlers.node.moves import Done, Policy, Settled, StageResult
 from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.region import Send
-from farrier.handlers.node.stage import Done, Settled, StageResult
 from farrier.model.maas import Machine
 from farrier.model.maas import StatusNumber as S
 from farrier.model.maas_changes import Update

@@ -10,10 +10,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import Policy
+from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, listed
 from farrier.handlers.node.onboarding.network_places import Places, same_network
-from farrier.handlers.node.onboarding.preparing import asking, listed, unready
-from farrier.handlers.node.stage import Done, Failed, Settled, StageResult
+from farrier.handlers.node.onboarding.preparing import asking, unready
 from farrier.model.failures import FailureClass
 from farrier.model.maas import Interface, Machine, Subnet
 from farrier.model.maas_changes import LinkMode, LinkSubnet

@@ -9,9 +9,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import Policy
+from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, Waiting
 from farrier.handlers.node.onboarding_adopt import adopts
-from farrier.handlers.node.stage import Done, Failed, Settled, StageResult, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.management import Management
 from farrier.model.node import Node

@@ -14,7 +14,7 @@ import msgspec
 
 from farrier.config.sites import LinkSite
 from farrier.errors import ConfigError
-from farrier.handlers.node.onboarding.preparing import listed
+from farrier.handlers.node.moves import listed
 from farrier.model.maas import Interface, Link, Subnet, Vlan
 from farrier.model.maas_changes import LinkMode
 

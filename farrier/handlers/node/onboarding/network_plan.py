@@ -13,10 +13,10 @@ import msgspec
 
 from farrier.config.sites import BondSite, NetworkSite, VlanSite
 from farrier.errors import ConfigError
+from farrier.handlers.node.moves import listed
 from farrier.handlers.node.onboarding import network_tables
 from farrier.handlers.node.onboarding.network_places import Place, Places, WantedLink
 from farrier.handlers.node.onboarding.network_tables import Bonded, Port
-from farrier.handlers.node.onboarding.preparing import listed
 from farrier.model.maas import Interface, Vlan
 from farrier.model.maas_changes import Change, CreateBond, CreateVlan, LinkSubnet, UpdateInterface
 

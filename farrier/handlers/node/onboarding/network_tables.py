@@ -14,7 +14,7 @@ import msgspec
 
 from farrier.config.sites import BondSite, NetworkSite, PortSite, VlanSite
 from farrier.errors import ConfigError
-from farrier.handlers.node.onboarding.preparing import listed
+from farrier.handlers.node.moves import listed
 from farrier.model.maas import Interface
 from farrier.model.maas_changes import LinkMode
 

@@ -14,9 +14,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from farrier.config.sites import Site
-from farrier.handlers.node.moves import with_note
-from farrier.handlers.node.onboarding.preparing import listed
-from farrier.handlers.node.stage import Failed, Step, Waiting
+from farrier.handlers.node.moves import Failed, Step, Waiting, listed, with_note
 from farrier.model import ib_partition
 from farrier.model.failures import FailureClass
 from farrier.model.ib_partition import MemberState

@@ -1,32 +1,42 @@
-"""What the stages that prepare a ready machine for its deployment share. Pure.
+"""What the stages share that bring a machine to where it can be deployed. Pure.
 
-Used by `configure_storage`, `apply_roce_phase2` and `ensure_pxe_interface_auto`: they change a machine only while it is
-ready, and what this very onboarding has gone on to deploy is prepared. A change that MAAS took and does not show is not
-sent again and again: the attempt ends, and the back-off decides.
+Commissioning is asked for by one stage and waited for by another. `configure_storage`, `apply_roce_phase2` and
+`ensure_pxe_interface_auto` change a machine only while it is ready, and what this very onboarding has gone on to deploy
+is prepared. A change that MAAS took and does not show is not sent again and again: the attempt ends, and the back-off
+decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
 
-from farrier.handlers.node.moves import attempt_began_at, with_note
-from farrier.handlers.node.onboarding.detour import to_recovery
+from farrier.handlers.node.moves import Done, Failed, Settled, Step, at_stage, attempt_began_at, with_note
 from farrier.handlers.node.region import Send
-from farrier.handlers.node.stage import Done, Failed, Settled, Step
 from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasStatus, Machine
 from farrier.model.maas import StatusNumber as S
 from farrier.model.maas_changes import Change
-from farrier.model.node import Node
+from farrier.model.node import Node, StopRequest
+from farrier.model.stages import OnboardingStage
 
 # What a deployment leaves, and what a machine that is given back goes through: the business of the recovery.
 _GIVEN_BACK = frozenset(
     {S.ALLOCATED, S.FAILED_DEPLOYMENT, S.RELEASING, S.RELEASING_FAILED, S.DISK_ERASING, S.FAILED_DISK_ERASING}
 )
-# What a person can take in, and a reason can hold.
-_MOST_NAMES = 12
-_LONGEST_NAME = 60
+
+PASSED = "Passed"
+"""MAAS's word for a commissioning that passed."""
+
+
+def failed_testing(system_id: str, said: str | None) -> Failed:
+    """MAAS commissions no machine that failed its tests, so another attempt by itself is of no use."""
+    detail = f"machine {system_id} failed its tests{told(said)}; test it again or override the result in MAAS"
+    return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=detail, stop=StopRequest.FAILED)
+
+
+def told(said: str | None) -> str:
+    """What MAAS says of a failure, for the end of a sentence."""
+    return f": {said[:300]}" if said else ""
 
 
 def unready(node: Node, machine: Machine) -> Settled | None:
@@ -40,7 +50,7 @@ def unready(node: Node, machine: Machine) -> Settled | None:
             return Done(reason=f"this onboarding deploys the machine already: {stands}")
         if machine.status in _GIVEN_BACK:
             reason = f"a deployment of this onboarding left the machine behind: {stands}; it has to be given back first"
-            return Step(to=to_recovery(node), reason=reason)
+            return Step(to=at_stage(node, OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY), reason=reason)
     detail = (
         f"machine {machine.system_id} is {stands} in MAAS, and this onboarding had it ready; nothing was done to it"
     )
@@ -64,10 +74,3 @@ def asking(node: Node, now: datetime, wanted: Change, what: str) -> Send | Faile
         return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
     taken = Step(to=with_note(node, asked=repr(wanted), asked_at=now), reason=f"asked MAAS: {what}")
     return Send(change=wanted, reason=what, then=taken)
-
-
-def listed(names: Iterable[str]) -> str:
-    """Names in a detail: not too many, none too long."""
-    known = [name[:_LONGEST_NAME] for name in names]
-    more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
-    return (", ".join(known[:_MOST_NAMES]) or "none") + more

@@ -10,10 +10,19 @@ from __future__ import annotations
 from datetime import datetime
 
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import Policy, attempt_began_at, with_note
+from farrier.handlers.node.moves import (
+    Failed,
+    Policy,
+    Settled,
+    StageResult,
+    Step,
+    Waiting,
+    at_stage,
+    attempt_began_at,
+    with_note,
+)
 from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.region import Send
-from farrier.handlers.node.stage import Failed, Settled, StageResult, Step, Waiting
 from farrier.model.maas import Machine
 from farrier.model.maas import StatusNumber as S
 from farrier.model.maas_changes import Abort, Release
@@ -69,12 +78,12 @@ def _waits(node: Node) -> bool:
 def _decided(node: Node, now: datetime, machine: Machine) -> Settled | Send:
     number = detour.upstream(node).deploys
     if machine.status == S.READY:
-        return Step(to=detour.at(node, OnboardingStage.DEPLOY_VIA_MAAS), reason="the machine is ready again")
+        return Step(to=at_stage(node, OnboardingStage.DEPLOY_VIA_MAAS), reason="the machine is ready again")
     if machine.status == S.NEW:
-        to = detour.at(node, OnboardingStage.COMMISSION_NODE)
+        to = at_stage(node, OnboardingStage.COMMISSION_NODE)
         return Step(to=to, reason="the machine has to be commissioned again: its last commissioning did not pass")
     if machine.status == S.DEPLOYED:
-        to = detour.at(node, OnboardingStage.WAIT_FOR_DEPLOYED)
+        to = at_stage(node, OnboardingStage.WAIT_FOR_DEPLOYED)
         return Step(to=to, reason="the deployment came to an end after all")
     if machine.status in _ON_ITS_WAY:
         return _asked(node, now, _RELEASE)

@@ -11,8 +11,17 @@ from farrier.config import templates
 from farrier.config.sites import Site
 from farrier.errors import ConfigError, CredentialError
 from farrier.handlers.node import bootstrap, cloud_init, region
-from farrier.handlers.node.moves import NodeServices, Policy, with_note
-from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Waiting
+from farrier.handlers.node.moves import (
+    Call,
+    Done,
+    Failed,
+    NodeServices,
+    Policy,
+    Settled,
+    StageResult,
+    Waiting,
+    with_note,
+)
 from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasStatus
 from farrier.model.node import Node

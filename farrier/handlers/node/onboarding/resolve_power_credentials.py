@@ -6,24 +6,32 @@ credential, so it is resolved here once, and by `power_credential` again where i
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import assert_never
 
 from msgspec.structs import replace
 
-from farrier.errors import CredentialError
-from farrier.handlers.node.logins import missing_detail, target_of
-from farrier.handlers.node.moves import NodeServices, Policy, is_late, with_fields
+from farrier.handlers.node.logins import missing_detail
+from farrier.handlers.node.moves import (
+    Call,
+    Done,
+    Failed,
+    NodeServices,
+    Policy,
+    Settled,
+    StageResult,
+    Step,
+    Waiting,
+    is_late,
+    with_fields,
+)
+from farrier.handlers.node.onboarding.power_credential import power_credential
 from farrier.handlers.node.onboarding_adopt import GATE, adopts, begin
-from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Step, Waiting
 from farrier.model.credential import Credential
 from farrier.model.failures import UNSAFE_OF_BMC, FailureClass
 from farrier.model.management import Management as M
 from farrier.model.node import Node
 from farrier.model.outcome import Wait
-
-# Where secrets are kept is away for a restart, mostly; asking costs nobody a login.
-_RESOLVE_AGAIN = timedelta(seconds=30)
 
 
 def resolve_power_credentials(node: Node, now: datetime, config: Policy) -> StageResult:
@@ -43,25 +51,6 @@ def resolve_power_credentials(node: Node, now: datetime, config: Policy) -> Stag
             return Failed(failure=FailureClass.NO_CREDENTIALS, detail="the node has no BMC details; give them: set_bmc")
         case _ as never:
             assert_never(never)
-
-
-async def power_credential(node: Node, services: NodeServices) -> Credential | Waiting | Failed:
-    """What MAAS is to log in at the node's BMC with; or why it cannot be had."""
-    missing = missing_detail(node)
-    if node.bmc_credential is None or missing is not None:
-        return Failed(failure=FailureClass.NO_CREDENTIALS, detail=missing or "no BMC credential is given")
-    try:
-        found = await services.credentials.for_region(target_of(node))
-    except CredentialError as error:
-        if error.temporary:
-            return Waiting(reason=str(error), requeue_after=_RESOLVE_AGAIN)
-        return Failed(failure=FailureClass.NO_CREDENTIALS, detail=str(error))
-    if not found.username or not found.password:
-        lacks = "user name" if not found.username else "password"
-        return Failed(
-            failure=FailureClass.NO_CREDENTIALS, detail=f"credential {node.bmc_credential}: it has no {lacks}"
-        )
-    return found
 
 
 def _resolved(node: Node) -> StageResult:

@@ -10,10 +10,20 @@ from datetime import datetime
 
 from farrier.config.sites import Site
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import NodeServices, Policy, is_late, proven_healthy
+from farrier.handlers.node.moves import (
+    Call,
+    Done,
+    Failed,
+    NodeServices,
+    Policy,
+    Settled,
+    StageResult,
+    Waiting,
+    is_late,
+    proven_healthy,
+)
 from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.onboarding.deploy_failure import post_install
-from farrier.handlers.node.stage import Call, Done, Failed, Settled, StageResult, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.health import SSH_SEED_LIMIT, Healthy
 from farrier.model.maas import Event, MaasError

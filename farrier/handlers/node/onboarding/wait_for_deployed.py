@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import Policy, with_note
+from farrier.handlers.node.moves import Done, Policy, StageResult, Step, Waiting, with_note
 from farrier.handlers.node.onboarding import detour
-from farrier.handlers.node.stage import Done, StageResult, Step, Waiting
 from farrier.model.maas import StatusNumber as S
 from farrier.model.node import Node
 from farrier.model.observation import MaasObservation

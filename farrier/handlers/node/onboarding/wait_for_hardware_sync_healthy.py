@@ -9,9 +9,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import Policy, is_late
+from farrier.handlers.node.moves import Done, Failed, Policy, StageResult, Waiting, is_late
 from farrier.handlers.node.onboarding import detour
-from farrier.handlers.node.stage import Done, Failed, StageResult, Waiting
 from farrier.model.failures import MAX_ATTEMPTS, FailureClass
 from farrier.model.node import Node
 from farrier.model.observation import MaasObservation

@@ -10,9 +10,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import Policy, with_fields, with_workflow
-from farrier.handlers.node.onboarding.commission_node import PASSED, failed_testing, told
-from farrier.handlers.node.stage import Done, Failed, StageResult, Step, Waiting
+from farrier.handlers.node.moves import Done, Failed, Policy, StageResult, Step, Waiting, at_stage
+from farrier.handlers.node.onboarding.preparing import PASSED, failed_testing, told
 from farrier.model.failures import MAX_ATTEMPTS, FailureClass
 from farrier.model.maas import MaasStatus, StatusNumber
 from farrier.model.node import Node, StopRequest, Workflow
@@ -40,8 +39,8 @@ def wait_for_ready(node: Node, now: datetime, policy: Policy) -> StageResult:
     if seen.status == StatusNumber.FAILED_TESTING:
         return failed_testing(seen.system_id, seen.error_description or seen.status_message)
     if seen.state is MaasStatus.BROKEN:
-        back = with_workflow(node, stage=OnboardingStage.COMMISSION_NODE, attempt=1)
-        return Step(to=with_fields(node, workflow=back), reason=f"machine {seen.system_id} was marked broken in MAAS")
+        back = at_stage(node, OnboardingStage.COMMISSION_NODE)
+        return Step(to=back, reason=f"machine {seen.system_id} was marked broken in MAAS")
     why = _failure(seen)
     if why is None:
         detail = f"machine {seen.system_id} is {stands} in MAAS, and this onboarding has not asked for that"
@@ -76,5 +75,4 @@ def _again(node: Node, workflow: Workflow, why: str) -> StageResult:
         return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=why, stop=StopRequest.FAILED)
     if workflow.status_entered_at <= workflow.stage_entered_at:
         return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=why)
-    back = with_workflow(node, stage=OnboardingStage.COMMISSION_NODE, attempt=1)
-    return Step(to=with_fields(node, workflow=back), reason=f"commissions again: {why}")
+    return Step(to=at_stage(node, OnboardingStage.COMMISSION_NODE), reason=f"commissions again: {why}")

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from farrier.handlers.node.moves import with_fields
-from farrier.handlers.node.stage import Call
+from farrier.handlers.node.moves import Call, with_fields
 from farrier.handlers.node.workflow import run_stage
 from farrier.model.failures import FailureClass as F
 from farrier.model.node import Options

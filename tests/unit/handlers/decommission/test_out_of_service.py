@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from farrier.config import NodeConfig
-from farrier.handlers.node.moves import with_fields
-from farrier.handlers.node.stage import Done, Failed, Step
+from farrier.handlers.node.moves import Done, Failed, Step, with_fields
 from farrier.model.failures import FailureClass as F
 from farrier.model.failures import QuarantineCause
 from farrier.model.node import Options, Quarantine, StopRequest, TaskStatus, TaskType

@@ -8,8 +8,7 @@ import pytest
 
 from farrier.config.sites import Erase, ReleaseSite
 from farrier.handlers.node.decommission.release_maas_node import wanted
-from farrier.handlers.node.moves import with_fields
-from farrier.handlers.node.stage import Waiting
+from farrier.handlers.node.moves import Waiting, with_fields
 from farrier.model.failures import FAILURES
 from farrier.model.failures import FailureClass as F
 from farrier.model.maas_changes import Release

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from farrier.handlers.node.moves import with_fields
-from farrier.handlers.node.stage import Step
+from farrier.handlers.node.moves import Step, with_fields
 from farrier.model.node import Options, TaskStatus, TaskType, Upstream
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.status import NodeStatus as N

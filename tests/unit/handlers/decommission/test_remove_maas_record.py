@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from farrier.config.sites import ReleaseSite
-from farrier.handlers.node.moves import with_fields
-from farrier.handlers.node.stage import Step, Waiting
+from farrier.handlers.node.moves import Step, Waiting, with_fields
 from farrier.model.failures import FailureClass as F
 from farrier.model.node import Options
 from farrier.model.stages import DecommissionStage as D

@@ -8,8 +8,7 @@ from datetime import timedelta
 import pytest
 
 from farrier.config.sites import DeploySite
-from farrier.handlers.node.moves import with_note, with_workflow
-from farrier.handlers.node.stage import Call, Done, Failed, Settled, Step, Waiting
+from farrier.handlers.node.moves import Call, Done, Failed, Settled, Step, Waiting, with_note, with_workflow
 from farrier.handlers.node.workflow import run_stage
 from farrier.model.failures import FailureClass
 from farrier.model.stages import OnboardingStage

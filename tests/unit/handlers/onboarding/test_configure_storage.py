@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from farrier.config.sites import Layout, StorageSite
-from farrier.handlers.node.moves import with_note
-from farrier.handlers.node.stage import Done, Failed, Step, Waiting
+from farrier.handlers.node.moves import Done, Failed, Step, Waiting, with_note
 from farrier.model.failures import FailureClass
 from farrier.model.stages import OnboardingStage
 from farrier.sim.maas import OPERATOR, Broken, DiskModel, Fault, Hardware, Nature, Status

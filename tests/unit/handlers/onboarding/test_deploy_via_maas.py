@@ -11,9 +11,8 @@ from msgspec.structs import replace
 
 from farrier.config.sites import CloudInitSite, DeploySite
 from farrier.handlers.node import bootstrap
-from farrier.handlers.node.moves import with_fields, with_note
+from farrier.handlers.node.moves import Done, Failed, Step, Waiting, with_fields, with_note
 from farrier.handlers.node.onboarding import detour
-from farrier.handlers.node.stage import Done, Failed, Step, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.maas_changes import Deploy, Release
 from farrier.model.stages import OnboardingStage

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from farrier.config.sites import DeploySite
-from farrier.handlers.node.moves import with_note
-from farrier.handlers.node.stage import Done, Failed, Settled, Waiting
+from farrier.handlers.node.moves import Done, Failed, Settled, Waiting, with_note
 from farrier.model.failures import MAX_ATTEMPTS, FailureClass
 from farrier.model.stages import OnboardingStage
 from farrier.sim.maas import OPERATOR, Broken, Fault, Status

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from farrier.config.sites import InfinibandSite, NetworkSite
-from farrier.handlers.node.moves import with_fields, with_note
-from farrier.handlers.node.stage import Done, Failed, Settled, Step, Waiting
+from farrier.handlers.node.moves import Done, Failed, Settled, Step, Waiting, with_fields, with_note
 from farrier.model.failures import FailureClass
 from farrier.model.ib_partition import MemberState
 from farrier.model.networks import Networks, PartitionUse, PortUse, SegmentUse

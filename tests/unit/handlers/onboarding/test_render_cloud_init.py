@@ -11,8 +11,7 @@ from typing_extensions import override
 
 from farrier.config.sites import CloudInitSite
 from farrier.handlers.node import bootstrap
-from farrier.handlers.node.moves import with_fields, with_note
-from farrier.handlers.node.stage import Done, Failed, Waiting
+from farrier.handlers.node.moves import Done, Failed, Waiting, with_fields, with_note
 from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasStatus
 from farrier.model.node import Upstream

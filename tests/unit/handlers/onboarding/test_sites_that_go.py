@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from farrier.handlers.node.stage import Failed, Waiting
+from farrier.handlers.node.moves import Failed, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.stages import DETOUR, PATHS, OnboardingStage
 from farrier.model.workflow import OnboardingMode

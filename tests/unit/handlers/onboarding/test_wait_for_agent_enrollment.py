@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from farrier.handlers.node.moves import with_fields
-from farrier.handlers.node.stage import Done, Failed, Waiting
+from farrier.handlers.node.moves import Done, Failed, Waiting, with_fields
 from farrier.handlers.node.workflow import run_stage
 from farrier.model.bmc import PowerState
 from farrier.model.failures import FailureClass

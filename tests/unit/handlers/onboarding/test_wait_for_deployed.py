@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from farrier.handlers.node.moves import with_note
-from farrier.handlers.node.stage import Done, Failed, Step, Waiting
+from farrier.handlers.node.moves import Done, Failed, Step, Waiting, with_note
 from farrier.model.failures import FailureClass
 from farrier.model.stages import OnboardingStage
 from farrier.sim.maas import OPERATOR, DeployFate, Nature, Status
