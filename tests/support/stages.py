@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from farrier.config.sites import CloudInitSite, MaasSite, Site
 from farrier.handlers.node.moves import Call, Done, Failed, NodeServices, Policy, Settled, Step, Waiting, with_fields
-from farrier.handlers.node.workflow import run_stage
+from farrier.handlers.node.stages import run_stage
 from farrier.model.maas import MaasError, MaasFailure, status_of
 from farrier.model.management import Management
 from farrier.model.node import Decommission, Onboarding

@@ -15,7 +15,7 @@ from farrier.handlers.node import onboarding_adopt, probing
 from farrier.handlers.node.failing import freeze
 from farrier.handlers.node.logins import capped, counted, has_try, target_of_address, tries_after, tries_before
 from farrier.handlers.node.moves import Decision, Done, NodeServices, Outcome, Policy, transition, with_fields
-from farrier.handlers.node.workflow import advanced, run_stage
+from farrier.handlers.node.stages import advanced, run_stage
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading
 from farrier.model.failures import UNSAFE_OF_BMC, FailureClass
 from farrier.model.management import Management as M

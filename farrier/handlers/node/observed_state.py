@@ -11,12 +11,13 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from farrier.handlers.node import onboarding, onboarding_adopt, region
+from farrier.handlers.node import onboarding_adopt, region
 from farrier.handlers.node.decommission import adopted
 from farrier.handlers.node.moves import Done, Policy, proven_healthy, with_fields, with_note, with_workflow
+from farrier.handlers.node.onboarding.completion import complete
 from farrier.handlers.node.onboarding.wait_for_agent_enrollment import wait_for_agent_enrollment
 from farrier.handlers.node.reply import Accept, Reject, Reply
-from farrier.handlers.node.workflow import again
+from farrier.handlers.node.stages import again
 from farrier.model.health import Unhealthy
 from farrier.model.maas import MaasStatus as M
 from farrier.model.node import Decommission, Node, Onboarding
@@ -59,7 +60,7 @@ def _of_health(node: Node, now: datetime, policy: Policy) -> Reply:
     proof = proven_healthy(node, now, policy)
     if isinstance(proof, Unhealthy):
         return _no(f"the goal is a healthy node: {proof.reason}")
-    return Accept(reason="the observed state is the goal", to=onboarding.complete(node, ending=W.RECONCILED))
+    return Accept(reason="the observed state is the goal", to=complete(node, ending=W.RECONCILED))
 
 
 def _of_deployment(node: Node, now: datetime, policy: Policy) -> Reply:
@@ -74,7 +75,7 @@ def _of_deployment(node: Node, now: datetime, policy: Policy) -> Reply:
         return _no(f"machine {seen.system_id} is {seen.state}, and {known} held by us")
     to = _adopted(node, stage, seen.state, now)
     if stage is O.WAIT_FOR_AGENT_ENROLLMENT and isinstance(wait_for_agent_enrollment(to, now, policy), Done):
-        return Accept(reason="the observed state is the goal", to=onboarding.complete(to, ending=W.RECONCILED))
+        return Accept(reason="the observed state is the goal", to=complete(to, ending=W.RECONCILED))
     return _accepted(node, to, f"MAAS says {seen.state}; goes on at stage {stage}")
 
 

@@ -11,7 +11,7 @@ from farrier.handlers.node.logins import missing_detail
 from farrier.handlers.node.moves import with_fields, with_workflow
 from farrier.handlers.node.probing import recorded
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request
-from farrier.handlers.node.workflow import start
+from farrier.handlers.node.stages import start
 from farrier.model.management import Management as M
 from farrier.model.node import Node, Onboarding
 from farrier.model.outcome import Wait

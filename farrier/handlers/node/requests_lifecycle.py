@@ -11,7 +11,7 @@ from farrier.handlers.node import compensating, region, removal, requests_adopt,
 from farrier.handlers.node.logins import missing_detail
 from farrier.handlers.node.moves import proven_healthy, with_fields, with_workflow
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request, Respond
-from farrier.handlers.node.workflow import start
+from farrier.handlers.node.stages import start
 from farrier.model import expected
 from farrier.model import params as p
 from farrier.model.actions import Action

@@ -10,7 +10,7 @@ from farrier.handlers.node import compensating, management, observed_state, requ
 from farrier.handlers.node.failing import fallback, freeze
 from farrier.handlers.node.moves import with_fields, with_note, with_workflow
 from farrier.handlers.node.reply import Accept, Reply, Request, Respond
-from farrier.handlers.node.workflow import again, counted_anew, start
+from farrier.handlers.node.stages import again, counted_anew, start
 from farrier.model.actions import Action
 from farrier.model.failures import FailureClass
 from farrier.model.management import Management

@@ -1,7 +1,6 @@
-"""The engine both workflows run on: status edges, stages, attempts, and how a workflow ends (model §4).
+"""What a run does for the live workflow: status edges, attempts, and what follows from what a stage returns (model §4).
 
-Knows no stage: `onboarding` and `decommission` have them. `stop` comes before anything else in a run, `progress` after
-the node's health.
+`stop` comes before anything else in a run, `progress` after the node's health.
 """
 
 from __future__ import annotations
@@ -9,9 +8,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from msgspec.structs import replace
-
-from farrier.handlers.node import decommission, onboarding, removal
+from farrier.handlers.node import removal
 from farrier.handlers.node.compensating import compensate
 from farrier.handlers.node.failing import fail, freeze, settle_stop
 from farrier.handlers.node.moves import (
@@ -24,7 +21,6 @@ from farrier.handlers.node.moves import (
     Outcome,
     Policy,
     Settled,
-    StageResult,
     Step,
     Waiting,
     is_late,
@@ -35,12 +31,12 @@ from farrier.handlers.node.moves import (
     with_note,
     with_workflow,
 )
+from farrier.handlers.node.stages import advanced, run_stage, start
 from farrier.model import outcome
 from farrier.model.failures import BY_THE_REGION, FAILURES, FailureClass, needs_operator
 from farrier.model.mapping import WITHOUT_WORKFLOW
-from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, Skipped, StopRequest, Upstream, Workflow
+from farrier.model.node import AfterUndo, Node, Onboarding, StopRequest, Workflow
 from farrier.model.outcome import Wait
-from farrier.model.stages import Stage, first_stage, next_stage
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import LIVE, OnboardingMode
 from farrier.model.workflow import WorkflowStatus as W
@@ -85,44 +81,6 @@ def progress(node: Node, now: datetime, config: Policy) -> Decision | None:
             return None  # never live; here only so that every status is answered
         case _ as never:
             assert_never(never)
-
-
-def start(workflow: Workflow) -> dict[str, object]:
-    """The fields of `workflow` as it begins running from the top."""
-    assert workflow.mode is not None, "begins only once it has a mode"
-    stage = first_stage(workflow.mode, skip=left_out(workflow))
-    return {
-        "status": W.RUNNING,
-        "stage": stage,
-        "attempt": 1,
-        "next_attempt_at": None,
-        "failure_class": None,
-        "failure_detail": None,
-        "stop_requested": None,
-    }
-
-
-def again(workflow: Workflow) -> dict[str, object]:
-    """The fields of `workflow` as it goes on because somebody asked: what is counted against a limit counts anew."""
-    return {
-        "status": W.RUNNING,
-        "attempt": 1,
-        "next_attempt_at": None,
-        "failure_class": None,
-        "failure_detail": None,
-        "stop_requested": None,
-        "upstream": counted_anew(workflow),
-    }
-
-
-def counted_anew(workflow: Workflow) -> Upstream:
-    """What `workflow` remembers of MAAS, without what is counted against a limit."""
-    return replace(workflow.upstream, datasource_retries=0, failed_deploys=0, commissions=0, cuts=0)
-
-
-def left_out(workflow: Workflow) -> frozenset[Stage]:
-    """Stages this run does not go through, because it was told so."""
-    return frozenset(workflow.options.leave_out)
 
 
 def _is_being_cancelled(workflow: Workflow) -> bool:
@@ -260,20 +218,6 @@ def _settled(node: Node, workflow: Workflow, result: Settled, now: datetime, con
             assert_never(never)
 
 
-def run_stage(node: Node, workflow: Workflow, now: datetime, config: Policy) -> StageResult:
-    """What the current stage says of the node as it is."""
-    match workflow:
-        case Onboarding():
-            run = onboarding.STAGES.get(workflow.stage) if workflow.stage is not None else None
-        case Decommission():
-            run = decommission.STAGES.get(workflow.stage) if workflow.stage is not None else None
-        case _ as never:
-            assert_never(never)
-    if run is None:
-        return Waiting(reason=f"stage {workflow.stage} is run by a newer release", timed=False)
-    return run(node, now, config)
-
-
 def _through(node: Node, done: Done, now: datetime) -> Outcome:
     """The stage is done: the next one, or the end."""
     workflow = node.workflow
@@ -282,32 +226,6 @@ def _through(node: Node, done: Done, now: datetime) -> Outcome:
     is_live = to.workflow is not None and to.workflow.status in LIVE
     reason = done.reason if is_live else f"{workflow.kind} is through: {done.reason}"
     return transition(node, to, reason=reason, cause=f"stage: {workflow.stage}", writes=done.writes, source=done.source)
-
-
-def advanced(node: Node, done: Done) -> Node:
-    """The node after its stage is done: at the next one, or as its workflow ends."""
-    base = node if done.to is None else done.to
-    workflow = base.workflow
-    assert workflow is not None and workflow.mode is not None, "a running workflow has a mode"
-    stage = workflow.stage
-    skipped = workflow.skipped
-    if done.skipped is not None and stage is not None:
-        skipped = (*(s for s in skipped if s.stage != stage), Skipped(stage, done.skipped))
-    following = next_stage(workflow.mode, stage, skip=left_out(workflow)) if stage is not None else None
-    base = with_fields(
-        base,
-        workflow=with_workflow(
-            base,
-            skipped=skipped,
-            attempt=1,
-            failure_class=None,
-            failure_detail=None,
-            upstream=replace(workflow.upstream, cuts=0),
-        ),
-    )
-    if following is None:
-        return onboarding.complete(base) if isinstance(workflow, Onboarding) else decommission.complete(base)
-    return with_fields(base, workflow=with_workflow(base, stage=following))
 
 
 def _advice(node: Node) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from farrier.handlers.node import decommission, onboarding
+from farrier.handlers.node import stages
 from farrier.model.failures import FailureClass
 from farrier.model.stage_failures import ONLY_AT, POSSIBLE
 from farrier.model.stages import Stage
@@ -17,8 +17,8 @@ from farrier.model.workflow import WorkflowKind
 from farrier.wiring.vocabulary import vocabulary
 
 STAGES: list[tuple[WorkflowKind, Stage, Callable[..., Any]]] = [
-    *((WorkflowKind.ONBOARDING, stage, run) for stage, run in onboarding.STAGES.items()),
-    *((WorkflowKind.DECOMMISSION, stage, run) for stage, run in decommission.STAGES.items()),
+    *((WorkflowKind.ONBOARDING, stage, run) for stage, run in stages.ONBOARDING.items()),
+    *((WorkflowKind.DECOMMISSION, stage, run) for stage, run in stages.DECOMMISSION.items()),
 ]
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from farrier.handlers.node.moves import Call, with_fields
-from farrier.handlers.node.workflow import run_stage
+from farrier.handlers.node.stages import run_stage
 from farrier.model.failures import FailureClass as F
 from farrier.model.node import Options
 from farrier.model.stages import DecommissionStage as D

@@ -9,7 +9,7 @@ import pytest
 
 from farrier.config.sites import DeploySite
 from farrier.handlers.node.moves import Call, Done, Failed, Settled, Step, Waiting, with_note, with_workflow
-from farrier.handlers.node.workflow import run_stage
+from farrier.handlers.node.stages import run_stage
 from farrier.model.failures import FailureClass
 from farrier.model.stages import OnboardingStage
 from farrier.sim.maas import OPERATOR, DeployFate, Fault, Nature, Status

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from farrier.handlers.node.onboarding import complete
+from farrier.handlers.node.onboarding.completion import complete
 from farrier.model.bmc import PowerState
 from farrier.model.management import Management
 from farrier.model.node import Bmc

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from farrier.handlers.node.moves import Call, Done, Failed, Step, Waiting, with_note
-from farrier.handlers.node.workflow import run_stage
+from farrier.handlers.node.stages import run_stage
 from farrier.model.failures import FailureClass
 from farrier.model.maas_changes import Deploy
 from farrier.model.stages import OnboardingStage

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.handlers.node.moves import Done, Failed, Waiting, with_fields
-from farrier.handlers.node.workflow import run_stage
+from farrier.handlers.node.stages import run_stage
 from farrier.model.bmc import PowerState
 from farrier.model.failures import FailureClass
 from farrier.model.node import Agent, Bmc, Onboarding, StopRequest
