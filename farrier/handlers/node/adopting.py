@@ -12,23 +12,22 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from farrier.handlers.node import onboarding_adopt, probing
-from farrier.handlers.node.failing import freeze
+from farrier.handlers.node.failing import adoption_cut_short, adoption_stopped
 from farrier.handlers.node.logins import capped, counted, has_try, target_of_address, tries_after, tries_before
 from farrier.handlers.node.moves import Decision, Done, NodeServices, Outcome, Policy, transition, with_fields
 from farrier.handlers.node.stages import advanced, run_stage
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading
 from farrier.model.failures import UNSAFE_OF_BMC, FailureClass
 from farrier.model.management import Management as M
-from farrier.model.node import Node, StopRequest
+from farrier.model.node import Node
 from farrier.model.outcome import Step, Wait
 from farrier.model.workflow import WorkflowStatus as W
 
-# An onboarding in these goes where the adoption goes; one that an operator froze or ended stays as it is.
-_GOES_ALONG = (W.RUNNING, W.FAILED_RETRYABLE)
 
-
-def tend(node: Node, now: datetime, config: Policy) -> Decision:
-    """Read the BMC, once; or leave."""
+def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
+    """Read the BMC, once; or leave. None while the node is not being adopted, and once it is being deleted."""
+    if node.management is not M.ADOPTING or node.deleting:
+        return None
     left = node.management_entered_at + config.transient_deadline - now
     if left.total_seconds() < 0:
         error = BmcError(BmcFailure.TIMEOUT, "adopting took longer than its deadline")
@@ -36,7 +35,7 @@ def tend(node: Node, now: datetime, config: Policy) -> Decision:
         return _failed(node, now, error, tries=node.bmc.tries, cause="timer: deadline of adopting")
     why = _gives_way(node)
     if why is not None:
-        return transition(node, cut_short(node, why), reason=why, cause="rule: adopt")
+        return transition(node, adoption_cut_short(node, why), reason=why, cause="rule: adopt")
     if not has_try(node.bmc):
         bmc = counted(node.bmc, now)
         if bmc.trying is None:
@@ -61,22 +60,6 @@ def tend(node: Node, now: datetime, config: Policy) -> Decision:
         reads_only=True,
         if_cut=probing.unfinished(node),
     )
-
-
-def cut_short(node: Node, why: str) -> Node:
-    """The node as an adoption leaves it that makes way for something else. Whether it had logged in is not known, so
-    its try stays counted."""
-    bmc = replace(node.bmc, trying=None, failure=None, last_error=f"the adoption {why}")
-    return stopped(
-        with_fields(node, management=M.ADOPT_FAILED, bmc=bmc), FailureClass.ADOPT_FAILED, f"the adoption {why}"
-    )
-
-
-def stopped(node: Node, failure: FailureClass, detail: str) -> Node:
-    """The node with its adoption's onboarding waiting for an operator. An unsafe failure quarantines it, too."""
-    if not onboarding_adopt.adopts(node) or node.workflow is None or node.workflow.status not in _GOES_ALONG:
-        return node
-    return freeze(node, failure, detail, stop=StopRequest.FAILED, cause="rule: adopt").to
 
 
 def _gives_way(node: Node) -> str | None:
@@ -118,4 +101,4 @@ def _failed(node: Node, now: datetime, error: BmcError, *, tries: tuple[datetime
     failure = UNSAFE_OF_BMC.get(error.failure, FailureClass.ADOPT_FAILED)
     reason = f"{error.failure}: {error.detail}"
     failed = with_fields(node, management=M.ADOPT_FAILED, bmc=replace(bmc, next_try_at=None))
-    return transition(node, stopped(failed, failure, reason), reason=reason, cause=cause)
+    return transition(node, adoption_stopped(failed, failure, reason), reason=reason, cause=cause)

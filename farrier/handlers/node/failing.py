@@ -1,7 +1,7 @@
 """How a workflow fails and stops: the edges of model §4 that lead away from `running`. `compensating` undoes.
 
 A decommission that must stop while its node is in `draining` takes several edges; the request is kept on the workflow
-and every later run honours it before anything else.
+and every later run honours it before anything else. An adoption that stops stops its onboarding with it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import assert_never
 
-from farrier.handlers.node import unclean
+from msgspec.structs import replace
+
+from farrier.handlers.node import onboarding_adopt, unclean
 from farrier.handlers.node.moves import Change, transition, with_fields, with_workflow
 from farrier.handlers.node.tasks import end_live
 from farrier.model.failures import (
@@ -21,6 +23,7 @@ from farrier.model.failures import (
     needs_operator,
     stage_backoff,
 )
+from farrier.model.management import Management
 from farrier.model.node import Decommission, Node, Onboarding, Quarantine, StopRequest
 from farrier.model.stages import uses_maas
 from farrier.model.status import NodeStatus as N
@@ -32,6 +35,9 @@ _STOP_CAUSE = {
     StopRequest.FROZEN: QuarantineCause.FROZEN,
     StopRequest.FAILED: QuarantineCause.DECOMMISSION_FAILED,
 }
+
+# An onboarding in these goes where the adoption goes; one that an operator froze or ended stays as it is.
+_GOES_ALONG = (W.RUNNING, W.FAILED_RETRYABLE)
 
 
 def fail(
@@ -110,6 +116,22 @@ def freeze(
         case _ as never:
             assert_never(never)
     return transition(node, to, reason=reason, cause=cause, writes=writes)
+
+
+def adoption_cut_short(node: Node, why: str) -> Node:
+    """The node as an adoption leaves it that makes way for something else. Whether it had logged in is not known, so
+    its try stays counted."""
+    bmc = replace(node.bmc, trying=None, failure=None, last_error=f"the adoption {why}")
+    return adoption_stopped(
+        with_fields(node, management=Management.ADOPT_FAILED, bmc=bmc), FailureClass.ADOPT_FAILED, f"the adoption {why}"
+    )
+
+
+def adoption_stopped(node: Node, failure: FailureClass, detail: str) -> Node:
+    """The node with its adoption's onboarding waiting for an operator. An unsafe failure quarantines it, too."""
+    if not onboarding_adopt.adopts(node) or node.workflow is None or node.workflow.status not in _GOES_ALONG:
+        return node
+    return freeze(node, failure, detail, stop=StopRequest.FAILED, cause="rule: adopt").to
 
 
 def settle_stop(node: Node) -> Change:

@@ -18,8 +18,25 @@ from msgspec.structs import replace
 
 from farrier.config import NodeConfig
 from farrier.config.sites import Site
-from farrier.handlers.node import intents, management, power, probing, status, workflow
+from farrier.handlers.node import (
+    adopting,
+    intents,
+    management,
+    power,
+    probing,
+    requests_bmc,
+    requests_control,
+    requests_details,
+    requests_lifecycle,
+    requests_observed,
+    requests_onboard,
+    requests_workflow,
+    status,
+    workflow,
+)
 from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy
+from farrier.handlers.node.reply import Respond
+from farrier.model.actions import Action
 from farrier.model.limits import Limits
 from farrier.model.node import Node
 from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
@@ -37,10 +54,38 @@ def _gone(node: Node, now: datetime, policy: Policy) -> Decision | None:
     return Deleted() if node.status is NodeStatus.DELETED else None
 
 
+# What the node's BMC needs. Each is for other states of management: at most one has anything to do.
+_OF_THE_BMC: tuple[_Rule, ...] = (management.tend, adopting.tend, power.tend)
 # What must be finished, what the node's health says, what is under way, what its BMC needs.
-RULES: tuple[_Rule, ...] = (_gone, workflow.stop, status.follow, workflow.progress, management.tend)
+RULES: tuple[_Rule, ...] = (_gone, workflow.stop, status.follow, workflow.progress, *_OF_THE_BMC)
 # Which of several waits tells an operator most.
-_TELLING: tuple[_Rule, ...] = (workflow.progress, status.follow, management.tend, workflow.stop)
+_TELLING: tuple[_Rule, ...] = (workflow.progress, status.follow, *_OF_THE_BMC, workflow.stop)
+
+RESPONSES: Mapping[Action, Respond] = {
+    Action.ONBOARD: requests_onboard.onboard,
+    Action.ADOPT: requests_onboard.adopt,
+    Action.QUARANTINE: requests_lifecycle.quarantine,
+    Action.RELEASE: requests_lifecycle.release,
+    Action.REACTIVATE: requests_lifecycle.reactivate,
+    Action.DELETE: requests_lifecycle.delete,
+    Action.DRAIN: requests_workflow.drain,
+    Action.REMOVE: requests_workflow.remove,
+    Action.DECOMMISSION: requests_workflow.decommission,
+    Action.RETRY_STAGE: requests_workflow.retry_stage,
+    Action.RESUME: requests_workflow.resume,
+    Action.RERUN: requests_workflow.rerun,
+    Action.RESTART_CLEAN: requests_workflow.restart_clean,
+    Action.CANCEL: requests_workflow.cancel,
+    Action.MARK_MANUAL_INTERVENTION_REQUIRED: requests_workflow.mark_manual_intervention_required,
+    Action.ADOPT_OBSERVED_STATE: requests_observed.adopt_observed_state,
+    Action.SET_BMC: requests_bmc.set_bmc,
+    Action.CLEAR_BMC: requests_bmc.clear_bmc,
+    Action.MANAGE: requests_bmc.manage,
+    Action.SET_POWER: requests_bmc.set_power,
+    Action.SET: requests_details.set_details,
+    Action.PAUSE: requests_control.pause,
+    Action.UNPAUSE: requests_control.unpause,
+}
 
 
 class NodeHandler:
@@ -68,7 +113,7 @@ class NodeHandler:
     def handle(self, resource: Node, now: datetime) -> Decision:
         """Pure: the same snapshot and time give the same decision."""
         policy = self._policy_for(resource)
-        answered = intents.answer(resource, now, policy)
+        answered = intents.answer(resource, now, policy, RESPONSES)
         match answered:
             case Wait() if all(isinstance(write, AnswerIntent) for write in answered.writes):
                 return _answering(answered, self._decide(resource, now, policy))
@@ -100,7 +145,7 @@ class NodeHandler:
                 case Wait() | DoNothing() as writing:
                     return replace(writing, requeue_after=_AT_ONCE)
                 case Step() as step:
-                    return step if rule is management.tend else _the_bmc_first(step, resource, now, policy)
+                    return step if rule in _OF_THE_BMC else _the_bmc_first(step, resource, now, policy)
                 case Transition() | Update() | Deleted() as decision:
                     return decision
                 case _ as never:
@@ -142,7 +187,8 @@ def _the_bmc_first(step: _NodeStep, node: Node, now: datetime, policy: Policy) -
     """Of two that need the outside the BMC's: it is due now and then, and a stage may ask without end while MAAS is
     away. The stage's comes right after; and before, where the BMC was read so lately that a slow read may have been all
     that happened since."""
-    tended = management.tend(node, now, policy)
+    decisions = (rule(node, now, policy) for rule in _OF_THE_BMC)
+    tended = next((decision for decision in decisions if decision is not None), None)
     match tended:
         case None | Wait() | DoNothing():
             return step

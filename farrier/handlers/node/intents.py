@@ -1,25 +1,19 @@
 """Answers the pending intents of a node, in order of id, up to and including the first that changes something.
 
-Whether a request fits the states is the table's to say (`model.actions`); what follows from it is said by the four
-modules of responses. A request that only a transient state or a pause forbids stays pending; so does one whose answer a
-step has to find out, and all behind it.
+Whether a request fits the states is the table's to say (`model.actions`); what follows from it is said by the response
+of its action, of which the handler passes in the table. A request that only a transient state or a pause forbids stays
+pending; so does one whose answer a step has to find out, and all behind it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import assert_never
 
 from farrier.errors import RefusedByModel
-from farrier.handlers.node import (
-    adopting,
-    management,
-    requests_bmc,
-    requests_control,
-    requests_details,
-    requests_lifecycle,
-    requests_operator,
-)
+from farrier.handlers.node import probing
+from farrier.handlers.node.failing import adoption_cut_short
 from farrier.handlers.node.moves import Change, Policy, transition
 from farrier.handlers.node.reply import Accept, Hold, Reject, Reply, Request, Respond
 from farrier.model import actions
@@ -33,16 +27,10 @@ from farrier.model.writes import AnswerIntent, Verdict, Write
 # Of two of these the newer one is meant: the older is answered `superseded`.
 _LAST_COUNTS = frozenset({Action.SET_BMC, Action.SET_POWER})
 
-RESPONSES: dict[Action, Respond] = {
-    **requests_bmc.RESPONSES,
-    **requests_lifecycle.RESPONSES,
-    **requests_operator.RESPONSES,
-    **requests_control.RESPONSES,
-    **requests_details.RESPONSES,
-}
 
-
-def answer(node: Node, now: datetime, config: Policy) -> Change | Wait[Write] | None:
+def answer(
+    node: Node, now: datetime, config: Policy, responses: Mapping[Action, Respond]
+) -> Change | Wait[Write] | None:
     """Answer what can be answered now; None if that is nothing. The change that the last answer makes carries all of
     them."""
     writes: list[Write] = []
@@ -51,7 +39,7 @@ def answer(node: Node, now: datetime, config: Policy) -> Change | Wait[Write] | 
         if newer is not None:
             writes.append(AnswerIntent(intent.id, Verdict.SUPERSEDED, f"by intent {newer}"))
             continue
-        reply = _reply(node, intent, now, config)
+        reply = _reply(node, intent, now, config, responses)
         match reply:
             case None:
                 continue
@@ -77,9 +65,9 @@ def _changed(node: Node, intent: Intent, reply: Accept | Hold, writes: tuple[Wri
     # The step of a probe was stopped for this request; it must not begin again as if it never had.
     if actions.ACTIONS[intent.action].interrupts and node.management is to.management:
         if to.management is Management.VERIFYING:
-            to = management.cut_short(to)
+            to = probing.cut_short(to)
         elif to.management is Management.ADOPTING:
-            to = adopting.cut_short(to, f"made way for intent {intent.id} ({intent.action})")
+            to = adoption_cut_short(to, f"made way for intent {intent.id} ({intent.action})")
     return transition(
         node,
         to,
@@ -90,7 +78,9 @@ def _changed(node: Node, intent: Intent, reply: Accept | Hold, writes: tuple[Wri
     )
 
 
-def _reply(node: Node, intent: Intent, now: datetime, config: Policy) -> Reply | None:
+def _reply(
+    node: Node, intent: Intent, now: datetime, config: Policy, responses: Mapping[Action, Respond]
+) -> Reply | None:
     """The answer; None while it has to wait."""
     is_deleted = node.status is NodeStatus.DELETED  # which no `unpause` reaches: what is pending then would be for ever
     if node.paused is not None and not is_deleted and intent.action not in actions.ANSWERED_WHILE_PAUSED:
@@ -112,7 +102,7 @@ def _reply(node: Node, intent: Intent, now: datetime, config: Policy) -> Reply |
         params = actions.decode(intent.action, intent.params)
     except RefusedByModel as error:
         return Reject(reason=str(error))
-    return RESPONSES[intent.action](Request(node, intent, params, now, config))
+    return responses[intent.action](Request(node, intent, params, now, config))
 
 
 def _is_begun(node: Node, intent: Intent) -> bool:

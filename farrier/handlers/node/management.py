@@ -10,75 +10,45 @@ A try is counted in the commit before it, and serves one login: a verification t
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import assert_never
 
 import msgspec
 
-from farrier.handlers.node import adopting, power, probing, rotation
+from farrier.handlers.node import probing, rotation
 from farrier.handlers.node.logins import (
-    capped,
-    counted,
     has_try,
     missing_detail,
     tries_after,
     tries_before,
 )
-from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, Policy, transition, with_fields
+from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy, transition, with_fields
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, backoff
 from farrier.model.management import Management as M
 from farrier.model.node import Node
 from farrier.model.outcome import Step, Wait
-from farrier.model.writes import Write
-
-# How long `auto_manage` leaves a BMC alone whose verification an operator stopped: as long as one that never answers.
-CANCELLED_FOR = timedelta(minutes=5)
 
 _NEEDS_AN_EDIT = frozenset(failure for failure in BmcFailure if backoff(failure, 1) is None)
 
 
 def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """The next thing to do for the node's BMC; None when it rests. A node that is being deleted is left alone."""
+    """The next thing to do to verify the node's BMC; None when nothing is. A node that is being deleted is left alone.
+    The rest is `adopting`'s and `power`'s."""
     if node.deleting:
         return None
     match node.management:
-        case M.UNMANAGED | M.ERROR:
+        case M.UNMANAGED | M.ERROR | M.ADOPTING:
             return None
         case M.MANAGEABLE:
-            asked = _asked(node, now) if node.bmc.switching is None else None  # what is begun is brought to its end
-            return asked or power.tend(node, now, config)
+            return _asked(node, now) if node.bmc.switching is None else None  # what is begun is brought to its end
         case M.ADOPT_FAILED:
             return _asked(node, now)
         case M.ENROLL:
             return _enroll(node, now, config)
         case M.VERIFYING:
             return _verifying(node, now, config)
-        case M.ADOPTING:
-            return adopting.tend(node, now, config)
         case _ as never:
             assert_never(never)
-
-
-def begin_verify(node: Node, now: datetime, *, reason: str, cause: str) -> Change | Wait[Write]:
-    """Into `verifying`, counting the try; or a wait, if the login cap is reached."""
-    bmc = counted(node.bmc, now)
-    if bmc.trying is None:
-        reason, requeue_after = capped(bmc, now)
-        return Wait(reason=reason, requeue_after=requeue_after)
-    return transition(node, with_fields(node, management=M.VERIFYING, bmc=bmc), reason=reason, cause=cause)
-
-
-def put_off(node: Node, now: datetime) -> Node:
-    """The node whose verification an operator stopped: nobody asks for it any more, and `auto_manage` waits a while."""
-    return with_fields(
-        node, bmc=msgspec.structs.replace(node.bmc, asked_at=None, failures=0, next_try_at=now + CANCELLED_FOR)
-    )
-
-
-def cut_short(node: Node) -> Node:
-    """The node as a verification leaves it that makes way for something else. Whether it had logged in is not known,
-    so its try stays counted."""
-    return with_fields(node, management=M.ENROLL, bmc=msgspec.structs.replace(node.bmc, trying=None))
 
 
 def _enroll(node: Node, now: datetime, config: Policy) -> Decision:
@@ -105,7 +75,7 @@ def _enroll(node: Node, now: datetime, config: Policy) -> Decision:
         )
         return Wait(reason=f"{why}; tried again after its back-off", requeue_after=node.bmc.next_try_at - now)
     asked = node.bmc.asked_at is not None
-    return begin_verify(
+    return probing.begin_verify(
         node,
         now,
         reason="manage was asked for" if asked else "the BMC details are complete",
@@ -117,7 +87,7 @@ def _asked(node: Node, now: datetime) -> Decision | None:
     """Verification in place, if it was asked for and had to wait for the login cap."""
     if node.bmc.asked_at is None or node.paused is not None:
         return None
-    return begin_verify(node, now, reason="manage was asked for", cause="rule: manage")
+    return probing.begin_verify(node, now, reason="manage was asked for", cause="rule: manage")
 
 
 def _verifying(node: Node, now: datetime, config: Policy) -> Decision:
@@ -127,7 +97,7 @@ def _verifying(node: Node, now: datetime, config: Policy) -> Decision:
         return _failed(node, now, error, tries=node.bmc.tries, cause="timer: deadline of verifying")
     why = _gives_way(node)
     if why is not None:
-        return transition(node, cut_short(node), reason=why, cause="rule: verify")
+        return transition(node, probing.cut_short(node), reason=why, cause="rule: verify")
 
     async def verify(services: NodeServices) -> Outcome:
         try:

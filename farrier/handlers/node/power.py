@@ -1,6 +1,6 @@
 """Power of manageable nodes: one regular read for power, health and identity (model §3).
 
-Called by `management` for manageable nodes, and by the handler after a run whose end nobody saw. What a read finds is
+A rule for manageable nodes, called by the handler also after a run whose end nobody saw. What a read finds is
 payload: it moves no layer, and what is enforced or asked for is `switching`'s. A read that fails is seen (in what the
 node waits for, in the metric) and tried again ever more slowly; the last good one keeps its age, so it grows stale.
 Reads are spread over the interval by the node's id, so that a fleet does not march in step.
@@ -53,11 +53,13 @@ _AT_ONCE = timedelta(0)
 
 
 def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """The next thing to do for the node's power; None when it is left alone."""
-    if node.paused is not None:
+    """The next thing to do for the power of a manageable node; None when it is left alone."""
+    if node.management is not Management.MANAGEABLE or node.deleting or node.paused is not None:
         return None
     if node.bmc.switching is not None:
         return switching.proceed(node, now)
+    if node.bmc.asked_at is not None:
+        return None  # it is verified first, by `management`
     due = next_read(node, config)
     if now >= due:
         return _read(node, now, config)

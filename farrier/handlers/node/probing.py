@@ -1,7 +1,8 @@
 """What a read-only pass over a BMC means for what is known of it (model §3).
 
 Verifying and adopting make the same pass and differ in where it leads; this is what they share: whether it is the
-recorded machine, what is remembered of a success, and what of a failure.
+recorded machine, what is remembered of a success, and what of a failure. How a verification begins and is stopped is
+here too, because the rule and the requests do both.
 """
 
 from __future__ import annotations
@@ -15,18 +16,41 @@ import structlog
 from msgspec.structs import replace
 
 from farrier.errors import LeaseLost
-from farrier.handlers.node.logins import pause, target_of_address, tries_before
-from farrier.handlers.node.moves import NodeServices
+from farrier.handlers.node.logins import capped, counted, pause, target_of_address, tries_before
+from farrier.handlers.node.moves import Change, NodeServices, transition, with_fields
 from farrier.model import identity
 from farrier.model.actions import ACTIONS
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, PowerState
 from farrier.model.identity import Another, Identity, Same, Unproven
-from farrier.model.management import TRANSIENT
+from farrier.model.management import TRANSIENT, Management
 from farrier.model.node import Bmc, Intent, Node
-from farrier.model.outcome import Update
+from farrier.model.outcome import Update, Wait
 from farrier.model.writes import Write
 
 _log = structlog.stdlib.get_logger(__name__)
+
+# How long `auto_manage` leaves a BMC alone whose verification an operator stopped: as long as one that never answers.
+_CANCELLED_FOR = timedelta(minutes=5)
+
+
+def begin_verify(node: Node, now: datetime, *, reason: str, cause: str) -> Change | Wait[Write]:
+    """Into `verifying`, counting the try; or a wait, if the login cap is reached."""
+    bmc = counted(node.bmc, now)
+    if bmc.trying is None:
+        reason, requeue_after = capped(bmc, now)
+        return Wait(reason=reason, requeue_after=requeue_after)
+    return transition(node, with_fields(node, management=Management.VERIFYING, bmc=bmc), reason=reason, cause=cause)
+
+
+def put_off(node: Node, now: datetime) -> Node:
+    """The node whose verification an operator stopped: nobody asks for it any more, and `auto_manage` waits a while."""
+    return with_fields(node, bmc=replace(node.bmc, asked_at=None, failures=0, next_try_at=now + _CANCELLED_FOR))
+
+
+def cut_short(node: Node) -> Node:
+    """The node as a verification leaves it that makes way for something else. Whether it had logged in is not known,
+    so its try stays counted."""
+    return with_fields(node, management=Management.ENROLL, bmc=replace(node.bmc, trying=None))
 
 
 def recorded(node: Node) -> Identity:

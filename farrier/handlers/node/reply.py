@@ -9,6 +9,7 @@ from typing import TypeAlias
 import msgspec
 
 from farrier.handlers.node.moves import Policy
+from farrier.model.maas import MaasStatus
 from farrier.model.node import Intent, Node
 from farrier.model.outcome import Made
 from farrier.model.params import Params
@@ -23,6 +24,19 @@ class Request(msgspec.Struct, frozen=True):
     params: Params
     now: datetime
     config: Policy
+
+    @property
+    def has_region(self) -> bool:
+        """Whether the node's site has a MAAS region, as far as this process knows."""
+        site = self.config.site_of(self.node)
+        return site is not None and site.maas is not None
+
+    def in_maas_as(self, *, deployed: bool) -> bool:
+        """Whether a fresh reading shows the machine deployed, or something else; what is stale proves neither."""
+        seen = self.node.maas
+        if seen is None or not seen.fresh(self.now, self.config.observation_ttl):
+            return False
+        return (seen.state is MaasStatus.DEPLOYED) is deployed
 
 
 class Accept(Made, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Responses to the requests about a node's BMC."""
+"""Responses to the requests about a node's BMC and its power."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from typing import assert_never
 
 import msgspec
 
-from farrier.handlers.node import adopting, requests_adopt, requests_power
-from farrier.handlers.node.logins import counted, missing_detail
-from farrier.handlers.node.management import begin_verify
+from farrier.handlers.node import probing
+from farrier.handlers.node.failing import adoption_cut_short, adoption_stopped
+from farrier.handlers.node.logins import capped, counted, missing_detail, target_of, waits_for_others
 from farrier.handlers.node.moves import with_fields
 from farrier.handlers.node.onboarding_adopt import back_to_the_gate, given_up
-from farrier.handlers.node.reply import Accept, Reject, Reply, Request, Respond
-from farrier.model.actions import Action
+from farrier.handlers.node.reply import Accept, Hold, Reject, Reply, Request
+from farrier.handlers.node.switching import begin
+from farrier.model.bmc import BmcFailure
 from farrier.model.failures import FailureClass
 from farrier.model.management import Management as M
-from farrier.model.node import Bmc, OtherLogin
+from farrier.model.node import Bmc, OtherLogin, Switching
 from farrier.model.outcome import Wait
-from farrier.model.params import SetBmc
+from farrier.model.params import PowerRequest, SetBmc, SetPower
 
 
 def set_bmc(request: Request) -> Reply:
@@ -39,7 +40,7 @@ def set_bmc(request: Request) -> Reply:
         node, bmc_address=address, bmc_credential=credential, bmc=bmc, management=_after_edit(node.management)
     )
     if node.management is M.ADOPTING:
-        edited = adopting.cut_short(edited, "made way for other BMC details")
+        edited = adoption_cut_short(edited, "made way for other BMC details")
     if address != node.bmc_address:
         edited = back_to_the_gate(edited)
     return Accept(reason="BMC details given", to=edited)
@@ -58,7 +59,7 @@ def clear_bmc(request: Request) -> Reply:
         bmc=Bmc(last_error="the BMC details were removed", tries=node.bmc.tries),
     )
     if node.management is M.ADOPTING:
-        gone = adopting.stopped(gone, FailureClass.ADOPT_FAILED, "the BMC details were removed")
+        gone = adoption_stopped(gone, FailureClass.ADOPT_FAILED, "the BMC details were removed")
     return Accept(reason="BMC details removed", to=back_to_the_gate(gone))
 
 
@@ -73,10 +74,39 @@ def manage(request: Request) -> Reply:
     asked = with_fields(node, bmc=bmc)
     if node.management is M.ADOPT_FAILED:
         asked = given_up(asked)
-    begun = begin_verify(asked, now, reason="manage was asked for", cause=f"intent {request.intent.id}")
+    begun = probing.begin_verify(asked, now, reason="manage was asked for", cause=f"intent {request.intent.id}")
     if isinstance(begun, Wait):
         return Accept(reason=f"begins later: {begun.reason}", to=asked)
     return Accept(reason="verifying", to=begun.to)
+
+
+def set_power(request: Request) -> Reply:
+    """Notes what is to be sent, in a commit of its own. It stays pending while the BMC is asked: what came of it is its
+    answer, committed with the result by `switching`. May be asked for again: what is so already is not sent."""
+    node, now, params = request.node, request.now, request.params
+    assert isinstance(params, SetPower), "the table names the type"
+    if node.bmc.switching is not None:
+        return Hold(reason="power is being switched")
+    if params.enforce and params.power is PowerRequest.RESET:
+        return Reject(reason="set_power reset: a reset is done once and cannot be kept; enforce goes with on or off")
+    shared = probing.shared(node)
+    if shared is not None:
+        return Reject(reason=f"set_power {params.power}: {shared}")
+    if node.bmc.sync_failure is BmcFailure.IDENTITY_MISMATCH:
+        return Reject(reason=f"set_power {params.power}: {node.bmc.sync_error}; correct it with set_bmc, or manage it")
+    if target_of(node).system_path is None:
+        return Reject(reason=f"set_power {params.power}: which system it is was never read; manage it first")
+    wanted = Switching(power=params.power, at=now, intent=request.intent.id, enforce=params.enforce)
+    begun = begin(node.bmc, wanted)
+    if begun is None:
+        may = counted(node.bmc, now)
+        reason, _ = capped(may, now)
+        if waits_for_others(may, now):
+            return Hold(reason=reason)
+        return Reject(reason=f"set_power {params.power}: {reason}; ask again in a few minutes")
+    if node.bmc.asked_at is not None:
+        return Hold(reason="is verified first, as was asked for")
+    return Hold(reason=f"power {params.power} is about to be sent", to=with_fields(node, bmc=begun))
 
 
 def _known_of_any(bmc: Bmc, others: tuple[OtherLogin, ...] | None) -> Bmc:
@@ -96,12 +126,3 @@ def _after_edit(management: M) -> M:
             return M.ADOPT_FAILED
         case _ as never:
             assert_never(never)
-
-
-RESPONSES: dict[Action, Respond] = {
-    Action.SET_BMC: set_bmc,
-    Action.CLEAR_BMC: clear_bmc,
-    Action.MANAGE: manage,
-    Action.ADOPT: requests_adopt.adopt,
-    Action.SET_POWER: requests_power.set_power,
-}

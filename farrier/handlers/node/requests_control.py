@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from farrier.handlers.node import tasks
 from farrier.handlers.node.moves import with_fields, with_note
-from farrier.handlers.node.reply import Accept, Reply, Request, Respond
-from farrier.model.actions import Action
+from farrier.handlers.node.reply import Accept, Reply, Request
 from farrier.model.node import Pause
 from farrier.model.params import Because
 
@@ -30,6 +29,3 @@ def unpause(request: Request) -> Reply:
     writes = () if owning is None else tasks.reissue(node, owning, request.now)
     node = with_note(node, unpaused_at=request.now, resumed=False)
     return Accept(reason="unpaused", to=with_fields(node, paused=None), writes=writes)
-
-
-RESPONSES: dict[Action, Respond] = {Action.PAUSE: pause, Action.UNPAUSE: unpause}

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from farrier.handlers.node.moves import with_fields
-from farrier.handlers.node.reply import Accept, Reject, Reply, Request, Respond
-from farrier.model.actions import Action
+from farrier.handlers.node.reply import Accept, Reject, Reply, Request
 from farrier.model.details import FREE_WHEN
 from farrier.model.node import Node
 from farrier.model.params import Set
@@ -57,6 +56,3 @@ def _used(node: Node, named: tuple[str, ...]) -> str | None:
 def _changed(node: Node, given: Mapping[str, Any], unset: tuple[str, ...]) -> Node:
     values = {**given, **dict.fromkeys(unset)}
     return with_fields(node, **{name: value for name, value in values.items() if name in _OF_THE_NODE})
-
-
-RESPONSES: dict[Action, Respond] = {Action.SET: set_details}

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.handlers.node import intents
+from farrier.handlers.node.handler import RESPONSES
 from farrier.handlers.node.moves import Change, Policy
 from farrier.model.actions import ACTIONS, Action, Allowed, Group, check
 from farrier.model.failures import FailureClass
@@ -75,7 +76,7 @@ NODES: Mapping[str, Callable[[W], Node]] = {
 
 def asked(it: Node, action: Action) -> tuple[Node, Change | Wait[Write]]:
     """The node as the commit that answers the request leaves it, and nothing beyond."""
-    answered = intents.answer(replace(it, intents=(intent(action),)), NOW, POLICY)
+    answered = intents.answer(replace(it, intents=(intent(action),)), NOW, POLICY, RESPONSES)
     assert answered is not None
     after = it if isinstance(answered, Wait) else answered.to
     return stored(replace(it, intents=()), replace(after, intents=()), answered.writes, NOW), answered

@@ -1,7 +1,7 @@
-"""`adopt_observed_state`: an operator says that MAAS is right, and the workflow goes on from there (000 §8).
+"""Response to `adopt_observed_state`: MAAS is right, says an operator, and the workflow goes on from there (000 §8).
 
-Called by the response to that request. Decides on what the region's observer wrote down, and only while that is fresh;
-what it was not told, or what somebody else holds, it adopts nothing of. Asked twice, the second changes nothing.
+Decides on what the region's observer recorded, and only while that is fresh; of what was not recorded, or what another
+user holds, nothing is adopted. Asked twice, the second changes nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from farrier.handlers.node.decommission import adopted
 from farrier.handlers.node.moves import Done, Policy, proven_healthy, with_fields, with_note, with_workflow
 from farrier.handlers.node.onboarding.completion import complete
 from farrier.handlers.node.onboarding.wait_for_agent_enrollment import wait_for_agent_enrollment
-from farrier.handlers.node.reply import Accept, Reject, Reply
+from farrier.handlers.node.reply import Accept, Reject, Reply, Request
 from farrier.handlers.node.stages import again
 from farrier.model.health import Unhealthy
 from farrier.model.maas import MaasStatus as M
@@ -39,8 +39,9 @@ _PATH = PATHS[OnboardingMode.DEPLOY]
 _AFTER_DEPLOYING = frozenset(_PATH[_PATH.index(O.WAIT_FOR_DEPLOYED) :]) | DETOUR
 
 
-def adopt(node: Node, now: datetime, policy: Policy) -> Reply:
-    """The node's live workflow, taken to where the observed state says that it is."""
+def adopt_observed_state(request: Request) -> Reply:
+    """Go on from what was observed, or finish if that is the goal."""
+    node, now, policy = request.node, request.now, request.config
     workflow = node.workflow
     assert workflow is not None, "the table asks for a live workflow"
     match workflow:

@@ -1,0 +1,111 @@
+"""Responses to `onboard` and `adopt`: an onboarding is given its mode and begins from the top (model §3, §4).
+
+`adopt` takes over a machine that runs already: it is for a node whose BMC is proven, and begins the fresh probe in its
+own commit. `onboard` in mode `adopt` also takes a node whose BMC is yet to be verified.
+"""
+
+from __future__ import annotations
+
+from farrier.handlers.node import onboarding_adopt, unclean
+from farrier.handlers.node.logins import missing_detail
+from farrier.handlers.node.moves import with_fields, with_workflow
+from farrier.handlers.node.probing import recorded
+from farrier.handlers.node.reply import Accept, Reject, Reply, Request
+from farrier.handlers.node.stages import start
+from farrier.model.management import Management as M
+from farrier.model.node import Node, Onboarding
+from farrier.model.outcome import Wait
+from farrier.model.params import Onboard
+from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import OnboardingMode
+
+_PROVEN_ONCE = (M.MANAGEABLE, M.ADOPT_FAILED)
+
+
+def onboard(request: Request) -> Reply:
+    """Gives the onboarding its mode, or begins one."""
+    node, params, now = request.node, request.params, request.now
+    assert isinstance(params, Onboard), "the table names the type"
+    if params.mode is OnboardingMode.DEPLOY and (why := _cannot_deploy(request)) is not None:
+        return Reject(reason=f"onboard: {why}")
+    if node.status is N.QUARANTINED and (node.ever_active or node.failed_validation):
+        return Reject(reason="onboard: this quarantined node was in service; release or decommission it")
+    if node.not_scrubbed and params.mode is not OnboardingMode.DEPLOY:
+        return Reject(reason=f"onboard: {unclean.NOT_SCRUBBED}")
+    if node.status is N.RETIRED and request.in_maas_as(deployed=True):
+        return Reject(
+            reason=f"onboard: machine {node.maas_id} is still deployed in MAAS; reactivate the node, or decommission "
+            "it with mode reimage first"
+        )
+    if params.mode is OnboardingMode.ADOPT:
+        return _onboard_found(request)
+    if isinstance(node.workflow, Onboarding):
+        given = with_workflow(node, mode=params.mode, mode_given_at=now)
+        begun = with_fields(node, workflow=given)
+        return Accept(
+            reason=f"onboarding ({params.mode}) begins",
+            to=with_fields(begun, workflow=with_workflow(begun, **start(given))),
+        )
+    fresh = with_fields(node, workflow=Onboarding(mode=params.mode, mode_given_at=now), redeploying=False)
+    if node.status is N.BOOTSTRAP_ISSUED:
+        fresh = with_fields(fresh, status=N.ENROLLING)
+    return Accept(reason=f"onboarding ({params.mode}) accepted", to=fresh)
+
+
+def _cannot_deploy(request: Request) -> str | None:
+    """Why the machine cannot be installed through MAAS, as far as that is known before; the stages look themselves."""
+    node = request.node
+    if not request.has_region:
+        return (
+            f"mode deploy needs MAAS, and site {node.site or '(none)'} has no MAAS configured (sites.directory); "
+            "modes adopt and manual do without"
+        )
+    if node.management in (M.UNMANAGED, M.ERROR):
+        return "mode deploy needs a BMC; give its details with set_bmc, or use mode manual"
+    missing = missing_detail(node)
+    if missing is not None:
+        return f"mode deploy needs a BMC: {missing}; give it with set_bmc, or use mode manual"
+    return None
+
+
+def _onboard_found(request: Request) -> Reply:
+    """In mode `adopt`: as `adopt`, and for a node that is not manageable yet: the onboarding asks for that itself."""
+    node = request.node
+    if node.status is N.RETIRED:
+        return Reject(reason="onboard: mode adopt is for a node that never was in service; this one is retired")
+    if node.management in (M.UNMANAGED, M.ERROR):
+        return Reject(reason="onboard: mode adopt needs a BMC; give its details with set_bmc, or use mode manual")
+    missing = missing_detail(node)
+    if missing is not None:
+        return Reject(reason=f"onboard: mode adopt needs a BMC: {missing}; give it with set_bmc")
+    if node.management in _PROVEN_ONCE:
+        return adopt(request)
+    return Accept(reason="onboarding (adopt) begins", to=_with_onboarding(request))
+
+
+def adopt(request: Request) -> Reply:
+    """Look at the machine now. The cap on failed logins beats the request: it is accepted, and waits."""
+    node, now = request.node, request.now
+    if node.ever_active or node.failed_validation:
+        return Reject(reason="adopt: this node has been in service; release or decommission it")
+    if not recorded(node).is_known:
+        return Reject(
+            reason="adopt: nothing is recorded that the machine could be told by; its BMC reported neither serial nor "
+            "UUID nor MAC address, so register the node with its MAC addresses"
+        )
+    to = _with_onboarding(request)
+    begun = onboarding_adopt.begin(to, now, cause=f"intent {request.intent.id}")
+    if isinstance(begun, Wait):
+        return Accept(reason=f"begins later: {begun.reason}", to=to)
+    return Accept(reason="adopting", to=begun.to)
+
+
+def _with_onboarding(request: Request) -> Node:
+    """The node with its adoption from the top: begun, given its mode, or resumed."""
+    node, now = request.node, request.now
+    if isinstance(node.workflow, Onboarding):
+        given = with_workflow(node, mode=OnboardingMode.ADOPT, mode_given_at=node.workflow.mode_given_at or now)
+        begun = with_fields(node, workflow=given)
+        return with_fields(begun, workflow=with_workflow(begun, **start(given)))
+    fresh = with_fields(node, workflow=Onboarding(mode=OnboardingMode.ADOPT, mode_given_at=now))
+    return with_fields(fresh, status=N.ENROLLING) if node.status is N.BOOTSTRAP_ISSUED else fresh

@@ -1,0 +1,260 @@
+"""Responses to the requests that begin a decommission, and to the operator's actions on a workflow (model §7, 000 §8).
+
+A workflow is only created here; its stages do the moving, so there is one way into `draining` and one into `removing`.
+All may be asked for twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from farrier.handlers.node import compensating, probing, tasks, unclean
+from farrier.handlers.node.failing import fallback, freeze
+from farrier.handlers.node.moves import with_fields, with_note, with_workflow
+from farrier.handlers.node.reply import Accept, Reject, Reply, Request, Respond
+from farrier.handlers.node.stages import again, counted_anew, start
+from farrier.model import params as p
+from farrier.model.failures import FailureClass
+from farrier.model.management import Management
+from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, Options, StopRequest, Workflow
+from farrier.model.stages import PATHS, REMOVE_STARTS_AT, DecommissionStage
+from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import FAILED, DecommissionMode
+from farrier.model.workflow import WorkflowStatus as W
+
+D = DecommissionStage
+# Draining alone is a soft reset that only empties the node.
+_MORE_THAN_DRAINING = (D.FORCE_RELEASE_ALLOCATIONS, D.SCRUB_GPU, D.VALIDATE_CLEAN_NODE)
+_FULL_PATH = PATHS[DecommissionMode.FULL_DECOMMISSION]
+_BEFORE_REMOVAL = tuple(s for s in _FULL_PATH[: _FULL_PATH.index(REMOVE_STARTS_AT)] if isinstance(s, D))
+
+
+def drain(request: Request) -> Reply:
+    """Empty and retire."""
+    assert isinstance(request.params, p.Drain), "the table names the type"
+    options = _options(request, request.params, retire=True, leave_out=_MORE_THAN_DRAINING)
+    return _decommission(request, DecommissionMode.SOFT_RESET, options, "drain")
+
+
+def remove(request: Request) -> Reply:
+    """Uninstall a retired node and delete it."""
+    params = request.params
+    assert isinstance(params, p.Remove), "the table names the type"
+    if params.remove_maas and (why := _record_stays(request)) is not None:
+        return Reject(reason=f"remove: {why}")
+    keep = () if params.remove_maas else (D.REMOVE_MAAS_RECORD,)
+    options = _options(request, params, retire=True, leave_out=_BEFORE_REMOVAL + keep, remove_maas=params.remove_maas)
+    return _decommission(request, DecommissionMode.FULL_DECOMMISSION, options, "remove")
+
+
+def decommission(request: Request) -> Reply:
+    """Drain, clean, and end as the mode says."""
+    params = request.params
+    assert isinstance(params, p.Decommission), "the table names the type"
+    if params.mode is DecommissionMode.REIMAGE and request.node.maas_id is None:
+        return Reject(reason="decommission: mode reimage needs a node that is in MAAS; this one has no MAAS id")
+    if params.mode is DecommissionMode.REIMAGE and not request.has_region:
+        site = request.node.site or "(none)"
+        return Reject(reason=f"decommission: mode reimage needs MAAS, and site {site} has none configured")
+    options = _options(request, params, retire=params.retire)
+    return _decommission(request, params.mode, options, f"decommission ({params.mode})")
+
+
+def retry_stage(request: Request) -> Reply:
+    """The failed stage again, now, with a fresh count of attempts."""
+    workflow = _live(request)
+    return Accept(reason=f"stage {workflow.stage} is tried again", to=_running(request))
+
+
+def resume(request: Request) -> Reply:
+    """Go on from the last safe stage; a task that was lost is issued again, one that is fresh or held is left alone.
+    A decommission that was lost itself is made again."""
+    node = request.node
+    if node.workflow is None:
+        return _owner(request)
+    if node.workflow.status in FAILED:
+        if node.deleting and isinstance(node.workflow, Onboarding):  # what failed is its undo; nothing else may go on
+            return Accept(reason="goes on being undone", to=_undoing(node, AfterUndo.CANCEL))
+        return Accept(reason=f"goes on at stage {node.workflow.stage}", to=_running(request))
+    type_ = tasks.OWNING.get(node.status)
+    if type_ is None:
+        return Accept(reason="nothing to resume: the workflow is running")
+    writes = tasks.reissue(node, type_, request.now)
+    if not writes:
+        return Accept(reason=f"{type_} is under way")
+    if node.paused is not None:
+        later = None if node.workflow.upstream.resumed else with_note(node, resumed=True)
+        return Accept(reason=f"{type_} is issued again when the pause ends", to=later)
+    return Accept(reason=f"{type_} was issued again", writes=writes)
+
+
+def rerun(request: Request) -> Reply:
+    """From the top, passing over what is done already. That there is something to undo in MAAS is not forgotten."""
+    node, workflow = request.node, _live(request)
+    known = replace(
+        counted_anew(workflow),
+        touched=compensating.has_work(node),
+        failure_class=None,
+        failure_detail=None,
+    )
+    return Accept(
+        reason="runs again from the top",
+        to=with_fields(node, workflow=with_workflow(node, **start(workflow) | {"upstream": known})),
+    )
+
+
+def restart_clean(request: Request) -> Reply:
+    """Undo, then start again, with nothing taken for done; meanwhile the node is in a state that needs no workflow."""
+    node = with_note(request.node, restarted_at=request.now, adopted=False)
+    return Accept(
+        reason="undoes what was done, then starts again",
+        to=with_fields(_undoing(node, AfterUndo.RESTART), status=fallback(node)),
+        writes=tasks.end_live(node, "restart_clean"),
+    )
+
+
+def cancel(request: Request) -> Reply:
+    """Stop the workflow, and verifying with it; the node falls back to a state that needs no workflow. One whose
+    cleaning came to no good end is marked: nobody is to have it before that is made up for."""
+    node = request.node
+    if node.management is Management.VERIFYING:  # or `auto_manage` would begin it again at once
+        node = probing.put_off(node, request.now)
+    if node.workflow is None:
+        return Accept(reason="verifying is cancelled", to=node)
+    workflow = node.workflow
+    if workflow.status is W.COMPENSATING:
+        if workflow.after_undo is AfterUndo.CANCEL and not node.deleting:
+            return Accept(reason="is being cancelled already")
+        to = with_fields(node, workflow=with_workflow(node, after_undo=AfterUndo.CANCEL), deleting=False)
+        return Accept(reason="ends once undone", to=to)
+    if compensating.has_work(node):
+        to = with_fields(_undoing(node, AfterUndo.CANCEL), deleting=False)
+        return Accept(reason=f"{workflow.kind} cancelled; ends once undone", to=to)
+    ended = with_workflow(node, status=W.CANCELLED, stop_requested=None, next_attempt_at=None)
+    return Accept(
+        reason=f"{workflow.kind} cancelled",
+        to=with_fields(unclean.given_up(node), status=fallback(node), workflow=ended, deleting=False),
+        writes=tasks.end_live(node, "cancel"),
+    )
+
+
+def mark_manual_intervention_required(request: Request) -> Reply:
+    """Freeze the workflow until a person resolves it."""
+    assert isinstance(request.params, p.MaybeBecause), "the table names the type"
+    # A cancel after that ends it, whatever could be undone.
+    undoes = _live(request).status is W.COMPENSATING and compensating.has_work(request.node)
+    frozen = freeze(
+        request.node,
+        FailureClass.UNDO_FAILED if undoes else FailureClass.OPERATOR_REQUEST,
+        request.params.reason or "frozen by an operator",
+        stop=StopRequest.FROZEN,
+        cause=f"intent {request.intent.id}",
+    )
+    return Accept(reason=frozen.reason, to=frozen.to, writes=frozen.writes)
+
+
+_LED_THERE: Mapping[N, tuple[Respond, p.Drain | p.Remove]] = {
+    N.DRAINING: (drain, p.Drain()),
+    N.REMOVING: (remove, p.Remove()),
+}
+
+
+def _owner(request: Request) -> Reply:
+    """What led into the state, asked for again: its stages find the node where it is."""
+    status = request.node.status
+    assert status in _LED_THERE, "elsewhere the table asks for a live workflow"
+    unowned = f"no live decommission owned status {status}"
+    respond, params = _LED_THERE[status]
+    if request.node.agentless:  # no agent ends what led there, so only force does
+        params = replace(params, force=True, reason=unowned)
+    made = respond(replace(request, params=params))
+    return replace(made, reason=f"{unowned}; {made.reason}")
+
+
+def _running(request: Request) -> Node:
+    return with_fields(request.node, workflow=with_workflow(request.node, **again(_live(request))))
+
+
+def _undoing(node: Node, after: AfterUndo) -> Node:
+    return with_fields(node, workflow=compensating.undoing(node, after))
+
+
+def _live(request: Request) -> Onboarding | Decommission:
+    workflow: Workflow | None = request.node.workflow
+    assert workflow is not None, "the table asks for a live workflow"
+    return workflow
+
+
+def _decommission(request: Request, mode: DecommissionMode, options: Options, what: str) -> Reply:
+    node, live = request.node, request.node.workflow
+    if isinstance(live, Decommission):
+        return _raised(node, live, mode, options, what)
+    if node.agentless and not options.force:
+        return Reject(
+            reason=f"{what}: this node is agentless, and only an agent does the tasks that empty and clean a node; ask "
+            "with force: true and a reason to give them up, which marks the node not_scrubbed"
+        )
+    begun = Decommission(mode=mode, mode_given_at=request.now, options=options)
+    return Accept(reason=f"{what} accepted", to=with_fields(request.node, workflow=begun, redeploying=False))
+
+
+def _raised(node: Node, live: Decommission, mode: DecommissionMode, options: Options, what: str) -> Reply:
+    """The decommission under way with what is asked for besides: options are raised, never lowered."""
+    if (live.mode, live.options.leave_out) != (mode, options.leave_out) and not _raises_the_record(live, options):
+        return Reject(
+            reason=f"{what}: decommission {live.id} of this node is live (mode {live.mode}); its options are raised by "
+            "the request that began it, with the same mode"
+        )
+    now = live.options
+    force = options.force and not now.force
+    raised = replace(
+        now,
+        force=now.force or options.force,
+        retire=now.retire or options.retire,
+        remove_maas=now.remove_maas or options.remove_maas,
+        leave_out=tuple(stage for stage in now.leave_out if stage in options.leave_out),
+        reason=options.reason if force else now.reason,
+        asked_by=options.asked_by if force else now.asked_by,
+    )
+    if raised == now:
+        return Accept(reason=f"{what} is under way already")
+    return Accept(reason=f"{what}: options raised", to=with_fields(node, workflow=with_workflow(node, options=raised)))
+
+
+def _raises_the_record(live: Decommission, options: Options) -> bool:
+    """Whether both are the `remove` of a retired node, and differ in nothing but its record in MAAS."""
+    return (
+        options.leave_out[: len(_BEFORE_REMOVAL)] == live.options.leave_out[: len(_BEFORE_REMOVAL)] == _BEFORE_REMOVAL
+    )
+
+
+def _record_stays(request: Request) -> str | None:
+    """Why the machine cannot be deleted in MAAS, as far as that is known before; the stage looks itself."""
+    node = request.node
+    if node.maas_id is None:
+        return None
+    if not request.has_region:
+        return f"remove_maas needs MAAS, and site {node.site or '(none)'} has none configured"
+    if request.in_maas_as(deployed=True):
+        return f"machine {node.maas_id} is deployed in MAAS; decommission full_decommission releases it first"
+    return None
+
+
+def _options(
+    request: Request,
+    params: p.Drain | p.Remove | p.Decommission,
+    *,
+    retire: bool,
+    leave_out: tuple[DecommissionStage, ...] = (),
+    remove_maas: bool = False,
+) -> Options:
+    return Options(
+        retire=retire,
+        remove_maas=remove_maas,
+        force=params.force,
+        reason=params.reason,
+        asked_by=request.intent.requested_by,
+        leave_out=leave_out,
+    )
