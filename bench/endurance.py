@@ -13,7 +13,7 @@ from bench import daemon, fleet
 from bench.figures import Benchmark, Bound, Goal, Measure, Reading, Readings
 from bench.ground import Ground
 from bench.loop import PATIENCE, Work, running
-from farrier.handlers.node import NODE_KIND
+from farrier.handlers.node.kind import NODE_KIND
 from farrier.io.controllers import PostgresControllers
 
 _WAKES = 200_000

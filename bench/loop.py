@@ -25,7 +25,9 @@ from farrier.controller.host import Host
 from farrier.controller.loop import Loop
 from farrier.controller.ownership import Ownership
 from farrier.enqueuer.listener import Listener
-from farrier.handlers.node import NODE_KIND, NodeHandler, NodeServices
+from farrier.handlers.node.handler import NodeHandler
+from farrier.handlers.node.kind import NODE_KIND
+from farrier.handlers.node.moves import NodeServices
 from farrier.io import catalog
 from farrier.io.controllers import PostgresControllers
 from farrier.io.identities import PostgresIdentities

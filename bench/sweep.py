@@ -16,7 +16,7 @@ from bench import fleet
 from bench.figures import Benchmark, Bound, Goal, Measure, Reading, Readings
 from bench.ground import Ground
 from bench.loop import CONTROLLER, Work, running
-from farrier.handlers.node import NodeHandler
+from farrier.handlers.node.handler import NodeHandler
 from farrier.model.node import Node
 
 # More than any process runs: with this pace something is always due.

@@ -22,7 +22,9 @@ from farrier.controller.ownership import Ownership
 from farrier.controller.retention import Keeper
 from farrier.enqueuer.listener import Listener
 from farrier.handlers.maas_region import REGION_KIND, RegionHandler, RegionServices
-from farrier.handlers.node import NODE_KIND, NodeHandler, NodeServices
+from farrier.handlers.node.handler import NodeHandler
+from farrier.handlers.node.kind import NODE_KIND
+from farrier.handlers.node.moves import NodeServices
 from farrier.handlers.resource import Surroundings
 from farrier.io import maas_region as region_rows
 from farrier.io.identities import PostgresIdentities

@@ -12,8 +12,7 @@ from farrier import config as settings
 from farrier.clock import MonotonicClock
 from farrier.errors import ConfigError
 from farrier.handlers.maas_region import REGION_KIND
-from farrier.handlers.node import NODE_KIND
-from farrier.handlers.node.kind import FAILURES
+from farrier.handlers.node.kind import FAILURES, NODE_KIND
 from farrier.handlers.node.moves import stage_layer
 from farrier.metrics import definitions, gauges
 from farrier.metrics.definitions import KindWords, OwnMetric, ServiceWords, Vocabulary

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from farrier.handlers.maas_region import REGION_KIND
-from farrier.handlers.node import NODE_KIND
+from farrier.handlers.node.kind import NODE_KIND
 from farrier.model.built_in import BUILT_IN
 from tests.architecture import sources
 

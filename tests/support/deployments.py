@@ -12,7 +12,8 @@ from datetime import timedelta
 import msgspec
 
 from farrier.config import NodeConfig
-from farrier.handlers.node import NodeHandler, bootstrap
+from farrier.handlers.node import bootstrap
+from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.moves import Outcome, with_fields, with_note, with_workflow
 from farrier.model.maas import Machine
 from farrier.model.node import Node, Upstream, Workflow

@@ -20,8 +20,9 @@ from farrier.config import ControllerConfig, NodeConfig
 from farrier.config.sites import ReleaseSite
 from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.errors import FarrierError
-from farrier.handlers.node import NODE_KIND, NodeHandler, NodeServices
-from farrier.handlers.node.moves import Outcome, attempt_began_at
+from farrier.handlers.node.handler import NodeHandler
+from farrier.handlers.node.kind import NODE_KIND
+from farrier.handlers.node.moves import NodeServices, Outcome, attempt_began_at
 from farrier.model import actions, edges
 from farrier.model.actions import ANSWERED_WHILE_PAUSED, Action
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState

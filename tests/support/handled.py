@@ -14,8 +14,8 @@ from msgspec.structs import asdict, replace
 
 from farrier.config import ControllerConfig, NodeConfig
 from farrier.controller.outcome_validator import OutcomeValidator
-from farrier.handlers.node import NODE_KIND, NodeHandler
-from farrier.handlers.node.kind import FAILURE_LABELS
+from farrier.handlers.node.handler import NodeHandler
+from farrier.handlers.node.kind import FAILURE_LABELS, NODE_KIND
 from farrier.handlers.node.moves import Policy, with_fields
 from farrier.model.actions import Action
 from farrier.model.limits import Limits

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from farrier.config import NodeConfig
 from farrier.errors import CredentialError
-from farrier.handlers.node import NodeHandler
+from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.moves import Decision
 from farrier.model.actions import Action
 from farrier.model.bmc import BmcTarget

@@ -14,8 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 from typing_extensions import override
 
-from farrier.handlers.node import NodeServices
-from farrier.handlers.node.moves import Decision
+from farrier.handlers.node.moves import Decision, NodeServices
 from farrier.model.bmc import BmcError, BmcReading, BmcTarget, PowerState
 from farrier.model.management import Management
 from farrier.model.node import Bmc, Node

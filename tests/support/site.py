@@ -19,7 +19,9 @@ import msgspec
 from farrier.config import NodeConfig
 from farrier.config.sites import Site as SiteConfig
 from farrier.errors import UndecodableState
-from farrier.handlers.node import NODE_KIND, NodeHandler, NodeServices
+from farrier.handlers.node.handler import NodeHandler
+from farrier.handlers.node.kind import NODE_KIND
+from farrier.handlers.node.moves import NodeServices
 from farrier.io.identities import PostgresIdentities
 from farrier.io.node import NodeRows
 from farrier.io.pool import Single

@@ -12,8 +12,7 @@ from farrier import wiring
 from farrier.config import BmcConfig, BmcTrustConfig, Config, NodeConfig
 from farrier.handlers.maas_region import REGION_KIND
 from farrier.handlers.maas_region.kind import RegionKind
-from farrier.handlers.node import NODE_KIND
-from farrier.handlers.node.kind import NodeKind
+from farrier.handlers.node.kind import NODE_KIND, NodeKind
 from farrier.metrics.sink import PrometheusSink
 from farrier.model.bmc import BmcAuth
 from farrier.model.management import Management

@@ -1,13 +1,5 @@
 """Nodes: status, management, workflows and the answers to intents.
 
-`NodeHandler.handle` looks at one snapshot and returns one decision. The layers have a module each and are asked in a
-fixed order: requests first, then what must be finished, then health, the running workflow, the BMC.
+`handler.NodeHandler` looks at one snapshot and returns one decision: its tables have the rules in the order in which
+they are asked, and the response to each action. Rules and responses import no other; what they share is below them.
 """
-
-from __future__ import annotations
-
-from farrier.handlers.node.handler import NodeHandler
-from farrier.handlers.node.kind import NODE_KIND
-from farrier.handlers.node.moves import NodeServices
-
-__all__ = ["NODE_KIND", "NodeHandler", "NodeServices"]

@@ -12,7 +12,7 @@ import pytest
 
 from farrier.config import ControllerConfig
 from farrier.controller.outcome_validator import OutcomeValidator
-from farrier.handlers.node import NODE_KIND
+from farrier.handlers.node.kind import NODE_KIND
 from farrier.io.node import NodeRows
 from farrier.io.pool import Connection, Pool
 from farrier.io.state import PostgresStateIO

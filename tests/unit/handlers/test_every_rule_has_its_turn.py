@@ -17,8 +17,7 @@ from msgspec.structs import replace
 
 from farrier.config import ControllerConfig, NodeConfig
 from farrier.config.sites import NetworkSite, Site
-from farrier.handlers.node import NodeHandler
-from farrier.handlers.node.handler import RULES
+from farrier.handlers.node.handler import RULES, NodeHandler
 from farrier.handlers.node.moves import Decision, Policy
 from farrier.model.actions import Action
 from farrier.model.bmc import BmcFailure, PowerState

@@ -10,7 +10,7 @@ import pytest
 from farrier.config import ControllerConfig
 from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.errors import IllegalEdge
-from farrier.handlers.node import NODE_KIND
+from farrier.handlers.node.kind import NODE_KIND
 from farrier.model import edges
 from farrier.model.edges import Layer
 from farrier.model.management import Management

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from farrier.config import NodeConfig
-from farrier.handlers.node import NodeHandler
+from farrier.handlers.node.handler import NodeHandler
 from farrier.model import clocks
 from farrier.model.limits import Limits
 from farrier.model.node import Node

@@ -12,9 +12,8 @@ import msgspec
 import pytest
 from typing_extensions import override
 
-from farrier.handlers.node import NodeServices
 from farrier.handlers.node.logins import target_of
-from farrier.handlers.node.moves import Outcome
+from farrier.handlers.node.moves import NodeServices, Outcome
 from farrier.model.actions import Action
 from farrier.model.bmc import LOGIN_CAP, LOGIN_WINDOW, BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
 from farrier.model.management import Management as M

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from farrier.config import NodeConfig
-from farrier.handlers.node import NodeHandler
 from farrier.handlers.node.failing import fail
+from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.moves import NodeServices, Outcome, Policy, is_late, waited
 from farrier.handlers.node.onboarding import detour
 from farrier.model import outcome

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from farrier.config import NodeConfig
-from farrier.handlers.node import NodeHandler
+from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.workflow import MOST_CUTS
 from farrier.model.actions import Action
 from farrier.model.bmc import PowerState

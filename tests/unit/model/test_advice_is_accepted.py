@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.config import NodeConfig
-from farrier.handlers.node import NodeHandler
+from farrier.handlers.node.handler import NodeHandler
 from farrier.model import mapping
 from farrier.model.actions import Action
 from farrier.model.bmc import BmcFailure, PowerState

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.config import NodeConfig
-from farrier.handlers.node import NodeHandler
+from farrier.handlers.node.handler import NodeHandler
 from farrier.model.actions import Action
 from farrier.model.maas import MaasStatus
 from farrier.model.node import Node, Onboarding, Options, Pause

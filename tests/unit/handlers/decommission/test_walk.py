@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.config import NodeConfig
-from farrier.handlers.node import NodeHandler
+from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.moves import Outcome, with_fields
 from farrier.model.actions import Action
 from farrier.model.edges import ALLOWED, Layer

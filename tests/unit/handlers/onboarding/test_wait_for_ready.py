@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from farrier.config import NodeConfig
-from farrier.handlers.node import NodeHandler
+from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.moves import with_fields, with_workflow
 from farrier.model.failures import MAX_ATTEMPTS
 from farrier.model.failures import FailureClass as F

@@ -1,0 +1,63 @@
+"""The package that decides for a node stands on few floors, and no rule, response or stage there imports another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from graphlib import TopologicalSorter
+from itertools import permutations
+
+import grimp
+import pytest
+
+from farrier.handlers.node.handler import RESPONSES, RULES, NodeHandler
+from farrier.model.stages import DecommissionStage, OnboardingStage
+
+NODE = "farrier.handlers.node"
+FLOORS = 7
+
+GRAPH = grimp.build_graph("farrier", cache_dir=None)
+MODULES = {module for module in GRAPH.modules if f"{module}.".startswith(f"{NODE}.")}
+
+
+def longest_chain() -> list[str]:
+    """The longest chain of imports inside the package, from the module on top."""
+    below = {module: GRAPH.find_modules_directly_imported_by(module) & MODULES for module in MODULES}
+    chains: dict[str, list[str]] = {}
+    for module in TopologicalSorter(below).static_order():
+        chains[module] = [module, *max((chains[each] for each in sorted(below[module])), key=len, default=[])]
+    return max(chains.values(), key=len)
+
+
+def modules_of(functions: Iterable[Callable[..., object]]) -> set[str]:
+    """Where they are defined, but for the handler itself."""
+    return {function.__module__ for function in functions} - {NodeHandler.__module__}
+
+
+ALIKE = {
+    "rules": modules_of(RULES),
+    "responses": modules_of(RESPONSES.values()),
+    "stages": {
+        *(f"{NODE}.onboarding.{stage}" for stage in OnboardingStage),
+        *(f"{NODE}.decommission.{stage}" for stage in DecommissionStage),
+    },
+}
+
+
+def test_the_package_stands_on_few_floors() -> None:
+    chain = longest_chain()
+    assert len(chain) <= FLOORS, " → ".join(module.removeprefix(f"{NODE}.") for module in chain)
+
+
+@pytest.mark.parametrize("kind", ALIKE)
+def test_none_imports_another_of_its_kind(kind: str) -> None:
+    """Not by way of a third either: what two of them share is below both."""
+    assert len(ALIKE[kind]) > 1
+    assert ALIKE[kind] <= MODULES
+    chains = (
+        GRAPH.find_shortest_chain(importer=one, imported=other) for one, other in permutations(sorted(ALIKE[kind]), 2)
+    )
+    assert not [" → ".join(chain) for chain in chains if chain is not None]
+
+
+def test_every_module_of_requests_is_in_the_table() -> None:
+    assert {module for module in MODULES if module.startswith(f"{NODE}.requests_")} == ALIKE["responses"]
