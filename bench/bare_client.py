@@ -19,8 +19,8 @@ import httpx
 import msgspec
 
 from bench.calls import Made, Told, needed
+from farrier.services.maas_service import CONCURRENCY
 from farrier.services.maas_signing import authorization, parsed
-from farrier.services.maas_wire import CONCURRENCY
 from farrier.sim.maas import ADMIN
 
 _KEY = parsed(ADMIN.key)

@@ -35,7 +35,7 @@ from farrier.metrics.sink import PrometheusSink
 from farrier.model.credential import Credential
 from farrier.model.maas_changes import Commission, Deploy, NewMachine, PowerAccess
 from farrier.protocols import CredentialStore, MaasClient, ServiceObserver
-from farrier.services.maas_wire import MaasSettings
+from farrier.services.maas_service import MaasSettings
 from farrier.services.regions import Regions, RegionSettings, open_regions
 from farrier.services.times import Times
 from farrier.sim.maas import ADMIN, Region, RegionTransport, Status

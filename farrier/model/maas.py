@@ -13,7 +13,7 @@ from enum import IntEnum, StrEnum
 
 import msgspec
 
-from farrier import errors
+from farrier.model.request_error import RequestError
 
 
 class MaasStatus(StrEnum):
@@ -106,12 +106,8 @@ class MaasFailure(StrEnum):
     PROTOCOL = "protocol"  # an answer that is not one of MAAS
 
 
-class MaasError(errors.ServiceError):
-    """A call to MAAS failed. `detail` is free of secrets.
-
-    `ambiguous`: a change may have been made all the same, and only reading can tell; never true of a read. `fields` are
-    the region's words on single parameters. `retry_after` is how long it is of no use to try again, where it says so.
-    """
+class MaasError(RequestError[MaasFailure]):
+    """A call to MAAS failed. `fields` are the region's words on single parameters."""
 
     label = "maas"
 
@@ -125,10 +121,7 @@ class MaasError(errors.ServiceError):
         retry_after: timedelta | None = None,
         fields: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
-        super().__init__(service="maas", operation=operation, detail=detail)
-        self.failure = failure
-        self.ambiguous = ambiguous
-        self.retry_after = retry_after
+        super().__init__(failure, detail, operation=operation, ambiguous=ambiguous, retry_after=retry_after)
         self.fields = dict(fields or {})
 
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import timedelta
 from enum import StrEnum
 
 import msgspec
 
-from farrier import errors
+from farrier.model.request_error import RequestError
 
 LOWEST_PKEY = 0x0001
 HIGHEST_PKEY = 0x7FFE
@@ -106,28 +105,10 @@ REFUSALS = frozenset({UfmFailure.INVALID, UfmFailure.ABSENT, UfmFailure.CONFLICT
 """Of a change: UFM's own word on this partition. Everything else says nothing of it."""
 
 
-class UfmError(errors.ServiceError):
-    """A call to UFM failed. `detail` is free of secrets.
-
-    `ambiguous`: a change may have been made all the same, and only reading can tell; never true of a read.
-    `retry_after` is how long it is of no use to try again, where UFM says so.
-    """
+class UfmError(RequestError[UfmFailure]):
+    """A call to UFM failed."""
 
     label = "ufm"
-
-    def __init__(
-        self,
-        failure: UfmFailure,
-        detail: str,
-        *,
-        operation: str = "call",
-        ambiguous: bool = False,
-        retry_after: timedelta | None = None,
-    ) -> None:
-        super().__init__(service="ufm", operation=operation, detail=detail)
-        self.failure = failure
-        self.ambiguous = ambiguous
-        self.retry_after = retry_after
 
     @property
     def is_refusal(self) -> bool:

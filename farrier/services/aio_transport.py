@@ -1,6 +1,6 @@
 """Requests of httpx over the connections of aiohttp, at half the CPU: an `httpx.AsyncBaseTransport`.
 
-Used by `maas_wire`. Sends each request at most once and as it is: no redirect, cookie, proxy, decompression or queue.
+Used by `http_client`. Sends each request at most once and as it is: no redirect, cookie, proxy, decompression or queue.
 Every failure is an exception of httpx, and `ConnectError`, `ConnectTimeout` and `UnsupportedProtocol` only for what
 was never sent; all others leave open whether the request arrived. How long all of it may take is the caller's.
 """
@@ -24,6 +24,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.tracing import Trace
 from typing_extensions import override
 from yarl import URL
+
+from farrier.services.sent_once import Lost, sent_once
 
 # Idle for longer than this, a connection is closed. Servers keep theirs for a minute or more, so that ours is rarely
 # sent on while it is being closed.
@@ -60,10 +62,9 @@ class AioTransport(httpx.AsyncBaseTransport):
             # Or a POST without a body would claim to have one of octets.
             skip_auto_headers=("Content-Type",),
             auto_decompress=False,
+            middlewares=(sent_once,),
             trust_env=False,
         )
-        # Or a GET would be sent twice when the connection ends; there is no other switch for it.
-        self._session._retry_connection = False
 
     @override
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -191,6 +192,8 @@ def _url(url: httpx.URL) -> URL:
 
 def _raise(error: Exception, request: httpx.Request) -> NoReturn:
     """What httpx calls it. Reasons of a failed connection are chained as the system gave them."""
+    if isinstance(error, Lost):
+        error = error.reason
     kind = next((ours for theirs, ours in _KINDS if isinstance(error, theirs)), httpx.ReadError)
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     raise kind(type(error).__name__, request=request) from cause

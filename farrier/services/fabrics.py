@@ -19,7 +19,7 @@ from farrier.config.sites import Sites
 from farrier.services.site_clients import SiteClients
 from farrier.services.times import Times
 from farrier.services.ufm import Ufm, open_ufm
-from farrier.services.ufm_transport import UfmSettings, pass_of
+from farrier.services.ufm_service import UfmSettings, pass_of
 
 
 class FabricSettings(msgspec.Struct, frozen=True, kw_only=True):

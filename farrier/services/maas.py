@@ -27,10 +27,11 @@ from farrier.model.maas import (
 )
 from farrier.model.maas_changes import Change, Deploy, LookUp, NewMachine
 from farrier.services import maas_answers, maas_requests
-from farrier.services.maas_requests import Operation, Request
+from farrier.services.http_client import Sends
+from farrier.services.http_messages import Request
+from farrier.services.maas_requests import Operation
+from farrier.services.maas_service import MaasHttp, MaasSettings
 from farrier.services.maas_signing import ApiKey
-from farrier.services.maas_transport import Sends, Slot, Transport
-from farrier.services.maas_wire import MaasSettings
 
 # Between reading a machine and acting on it lies one decision of ours. Whatever is older is read again.
 FRESH = timedelta(seconds=10)
@@ -45,8 +46,8 @@ UNANSWERED_HOLDS = timedelta(minutes=5)
 class Maas:
     """`MaasClient`, for real."""
 
-    def __init__(self, transport: Transport, *, clock: protocols.Clock, settings: MaasSettings) -> None:
-        self._transport = transport
+    def __init__(self, http: MaasHttp, *, clock: protocols.Clock, settings: MaasSettings) -> None:
+        self._http = http
         self._clock = clock
         self._settings = settings
         self._user: tuple[ApiKey, Identity] | None = None
@@ -55,10 +56,10 @@ class Maas:
 
     async def version(self) -> str:
         request = maas_requests.read(Operation.VERSION, "version/")
-        return (await self._transport.send(request, maas_answers.shaped(maas_answers.Version))).version
+        return (await self._http.send(request, maas_answers.shaped(maas_answers.Version))).version
 
     async def whoami(self) -> Identity:
-        return await self._whoami(self._transport)
+        return await self._whoami(self._http)
 
     async def machines(self, by: LookUp, values: Sequence[str]) -> tuple[Machine, ...]:
         if not values:
@@ -69,24 +70,24 @@ class Maas:
             chunk = wanted[start : start + MOST_MACHINES]
             request = maas_requests.read(Operation.MACHINES, "machines/", *((by.value, value) for value in chunk))
             ids = frozenset(chunk) if by is LookUp.ID else None
-            found |= await self._transport.send(request, maas_answers.machines(ids))
+            found |= await self._http.send(request, maas_answers.machines(ids))
         return tuple(self._read_now(machine) for machine in found.values())
 
     async def machine(self, system_id: str) -> Machine:
-        return await self._machine(self._transport, system_id)
+        return await self._machine(self._http, system_id)
 
     async def power_addresses(self, ids: Sequence[str] = ()) -> Mapping[str, PowerAddress]:
         wanted = (("id", system_id) for system_id in ids)
         request = maas_requests.read(Operation.POWER_ADDRESSES, "machines/", ("op", "power_parameters"), *wanted)
-        return await self._transport.send(request, maas_answers.shaped(dict[str, PowerAddress]))
+        return await self._http.send(request, maas_answers.shaped(dict[str, PowerAddress]))
 
     async def subnets(self) -> tuple[Subnet, ...]:
         request = maas_requests.read(Operation.SUBNETS, "subnets/")
-        return await self._transport.send(request, maas_answers.shaped(tuple[Subnet, ...]))
+        return await self._http.send(request, maas_answers.shaped(tuple[Subnet, ...]))
 
     async def vlans(self) -> tuple[Vlan, ...]:
         request = maas_requests.read(Operation.FABRICS, "fabrics/")
-        return await self._transport.send(request, maas_answers.vlans)
+        return await self._http.send(request, maas_answers.vlans)
 
     async def events(
         self,
@@ -100,16 +101,16 @@ class Maas:
         query += [("after", str(after))] if after is not None else []
         query += [("before", str(before))] if before is not None else []
         query += [("id", system_id)] if system_id is not None else []
-        return await self._transport.send(maas_requests.read(Operation.EVENTS, "events/", *query), maas_answers.events)
+        return await self._http.send(maas_requests.read(Operation.EVENTS, "events/", *query), maas_answers.events)
 
     async def results(self, system_id: str, kind: str) -> tuple[ScriptSet, ...]:
         path = maas_requests.node_path(system_id, "results")
         request = maas_requests.read(Operation.RESULTS, path, ("type", kind))
-        return await self._transport.send(request, maas_answers.shaped(tuple[ScriptSet, ...]))
+        return await self._http.send(request, maas_answers.shaped(tuple[ScriptSet, ...]))
 
     async def create(self, new: NewMachine) -> Machine:
         request = maas_requests.creation(new)
-        return self._read_now(await self._transport.send(request, maas_answers.shaped(Machine)))
+        return self._read_now(await self._http.send(request, maas_answers.shaped(Machine)))
 
     async def holds(self, machine: Machine) -> bool:
         return bool(machine.owner) and machine.owner == (await self._ourselves()).username
@@ -122,7 +123,7 @@ class Maas:
         return await self._do(machine, request)
 
     async def _do(self, machine: Machine, request: Request) -> None:
-        async with self._transport.slot() as slot:  # a reading grows old while a slot is waited for
+        async with self._http.slot(request.operation) as slot:  # a reading grows old while a slot is waited for
             await self._refuse_foreign(slot, machine, request.operation)
             await slot.send(request, maas_answers.done)
 
@@ -144,7 +145,7 @@ class Maas:
         finally:
             self._deploying -= 1
 
-    async def _refuse_foreign(self, slot: Slot, machine: Machine, operation: Operation) -> None:
+    async def _refuse_foreign(self, slot: Sends, machine: Machine, operation: str) -> None:
         if self._clock.monotonic() - machine.read_at > FRESH.total_seconds():
             machine = self._unchanged(machine, await self._machine(slot, machine.system_id), operation)
         if not machine.owner:
@@ -158,7 +159,7 @@ class Maas:
             operation=operation,
         )
 
-    def _unchanged(self, old: Machine, new: Machine, operation: Operation) -> Machine:
+    def _unchanged(self, old: Machine, new: Machine, operation: str) -> Machine:
         """What was decided on an old reading is not done to a machine that stands elsewhere by now."""
         if (old.status, old.owner, old.locked) != (new.status, new.owner, new.locked):
             detail = f"machine {new.system_id} has moved on to {new.state} since it was read; nothing was sent"
@@ -175,9 +176,9 @@ class Maas:
 
     async def _ourselves(self, sender: Sends | None = None) -> Identity:
         """Asked once for each key; it cannot change its user."""
-        key = await self._transport.api_key(Operation.WHOAMI)
+        key = await self._http.credential(Operation.WHOAMI)
         if self._user is None or self._user[0] != key:
-            self._user = key, await self._whoami(sender or self._transport)
+            self._user = key, await self._whoami(sender or self._http)
         return self._user[1]
 
     def _read_now(self, machine: Machine) -> Machine:

@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from farrier.model.maas import Event, Machine, Vlan
-from farrier.services.answer import Answer, Garbled, understood
+from farrier.services.http_messages import Answer, Garbled, understood
 
 _T = TypeVar("_T")
 

@@ -13,13 +13,12 @@ from ipaddress import ip_address
 from typing import TypeAlias, assert_never
 
 import msgspec
-from typing_extensions import override
 
 from farrier.model import maas_changes as changes
 from farrier.model.maas import MaasError, MaasFailure
 from farrier.model.maas_changes import Change, NewMachine, PowerAccess
+from farrier.services.http_messages import Form, Request
 
-Form: TypeAlias = tuple[tuple[str, str], ...]
 _Value: TypeAlias = str | int | bool | None
 
 _SYSTEM_ID = re.compile(r"[A-Za-z0-9]{1,64}")
@@ -56,26 +55,6 @@ class Operation(StrEnum):
     UNLOCK = "unlock"
     MARK_FIXED = "mark_fixed"
     DELETE = "delete"
-
-
-class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One request. `path` is below the API's root; `secrets` must be in no text."""
-
-    operation: Operation
-    method: str
-    path: str
-    query: Form = ()
-    form: Form = ()
-    secrets: tuple[str, ...] = ()
-
-    @property
-    def changes(self) -> bool:
-        """Whether it may change something, so that it is not to be sent twice."""
-        return self.method != "GET"
-
-    @override
-    def __repr__(self) -> str:
-        return f"Request({self.method} {self.path} for {self.operation}, form=***)"
 
 
 def read(operation: Operation, path: str, *query: tuple[str, str]) -> Request:

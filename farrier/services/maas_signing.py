@@ -1,11 +1,12 @@
 """The key to a MAAS region, and how each request shows it: OAuth 1.0, PLAINTEXT, over a secret that is sent as it is.
 
-Used by `maas_transport`. A nonce is good for one request, so each attempt is signed anew.
+Used by the MAAS client. A nonce is good for one request, so each attempt is signed anew.
 A key shows itself in no representation; `secrets` says in which spellings it must be in no text.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -29,6 +30,10 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def secrets(self) -> tuple[str, ...]:
         return (self.secret, self.token, self.consumer)
+
+    def headers(self, now: float) -> Mapping[str, str]:
+        """Those of one attempt, at this time of day in seconds."""
+        return {"Authorization": authorization(self, now)}
 
 
 def parsed(text: str) -> ApiKey:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
 
-from farrier.services.answer import Answer
+from farrier.services.http_messages import Answer
 
 # A sentence or two: what a service says is one, unless it lists all of something.
 _LONGEST_QUOTE = 300

@@ -18,7 +18,7 @@ import msgspec
 from farrier import protocols
 from farrier.model.maas import MaasError
 from farrier.model.maas import MaasFailure as F
-from farrier.services.maas_wire import CONCURRENCY
+from farrier.services.maas_service import CONCURRENCY
 
 # One of the region's slots is left to its observer, which everybody waits for, unless turns are so short that one comes
 # free at once.

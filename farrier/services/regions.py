@@ -18,7 +18,7 @@ from typing_extensions import override
 from farrier import protocols
 from farrier.config.sites import Sites
 from farrier.model.maas import MaasError, MaasFailure
-from farrier.services.maas_wire import MaasSettings
+from farrier.services.maas_service import MaasSettings
 from farrier.services.region_turns import Turns
 from farrier.services.sharing_client import SharingClient, open_sharing
 from farrier.services.site_clients import Opened, SiteClients

@@ -12,14 +12,18 @@ from datetime import timedelta
 
 import anyio
 import httpx
+import structlog
 from typing_extensions import override
 
 from farrier import protocols
 from farrier.model.maas import PowerAddress, Subnet, Vlan
+from farrier.services.http_client import open_client
 from farrier.services.maas import Maas
-from farrier.services.maas_transport import Transport
-from farrier.services.maas_wire import MaasSettings, open_wire
+from farrier.services.maas_service import MAAS, MaasHttp, MaasSettings
+from farrier.services.maas_signing import ApiKey, parsed
 from farrier.services.times import Times
+
+_log = structlog.stdlib.get_logger(__name__)
 
 # All BMC addresses of a region take it 1.2 ms for each machine, and every node that looks for its own wants them. A
 # machine that was made since is found by its other marks, and is read by its id before it is taken.
@@ -39,17 +43,24 @@ async def open_sharing(
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> AsyncIterator[SharingClient]:
     """The client, for as long as the context lasts; it dials when it is first asked. `key` returns the API key as MAAS
-    prints it, for each request. Raises `ConfigError` for an unusable CA file."""
-    async with open_wire(settings, transport=transport) as wire:
-        sender = Transport(settings, wire, key=key, times=times, observer=observer)
-        yield SharingClient(sender, clock=times.clock, settings=settings)
+    prints it, at most once in `KEY_KEPT`. Raises `ConfigError` for an unusable CA file."""
+
+    async def credential() -> ApiKey:
+        return parsed(await key())
+
+    if not settings.url.startswith("https://"):
+        _log.warning("maas.not_encrypted", url=settings.url)
+    async with open_client(
+        MAAS, settings.endpoint, credential=credential, times=times, observer=observer, transport=transport
+    ) as http:
+        yield SharingClient(http, clock=times.clock, settings=settings)
 
 
 class SharingClient(Maas):
     """Where all machines' BMCs are may be as old as `ADDRESSES_KEPT`, and the networks as old as `NETWORKS_KEPT`."""
 
-    def __init__(self, transport: Transport, *, clock: protocols.Clock, settings: MaasSettings) -> None:
-        super().__init__(transport, clock=clock, settings=settings)
+    def __init__(self, http: MaasHttp, *, clock: protocols.Clock, settings: MaasSettings) -> None:
+        super().__init__(http, clock=clock, settings=settings)
         self._now = clock.monotonic
         self._one_at_a_time = anyio.Lock()
         self._one_list_of_subnets, self._one_list_of_vlans = anyio.Lock(), anyio.Lock()

@@ -22,6 +22,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from typing_extensions import override
 
 from farrier.services.route import Route
+from farrier.services.sent_once import sent_once
 from farrier.services.trust import Trust, connector_ssl
 
 # A system's resource has 2 to 20 KiB; whoever sends more than this is not answering the question.
@@ -114,9 +115,11 @@ class BodyTooLarge(aiohttp.ClientPayloadError):
 class _Bounded(aiohttp.ClientResponse):
     """A response that stops reading at the bound, before or after decompression."""
 
+    whole: bytes | None = None
+
     @override
     async def read(self) -> bytes:
-        if self._body is None:
+        if self.whole is None:
             body = bytearray()
             try:
                 async for chunk in self.content.iter_any():
@@ -126,8 +129,9 @@ class _Bounded(aiohttp.ClientResponse):
             except BaseException:
                 self.close()
                 raise
-            self._body = bytes(body)
-        return await super().read()
+            self.whole = bytes(body)
+            await super().read()  # nothing is left: for what it makes of the end of the answer
+        return self.whole
 
 
 @asynccontextmanager
@@ -151,9 +155,8 @@ async def open_sessions(
                 cookie_jar=aiohttp.DummyCookieJar(),
                 response_class=_Bounded,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout.total_seconds()),
+                middlewares=(sent_once,),  # or a login would be sent twice when the BMC hangs up
                 trust_env=False,
             )
-            # Or a GET would be sent twice, and a login with it, when the BMC hangs up; there is no other switch for it.
-            session._retry_connection = False
             sessions[trust] = await stack.enter_async_context(session)
         yield sessions

@@ -16,15 +16,18 @@ from functools import partial
 import anyio
 import httpx
 import msgspec
+import structlog
 
 from farrier import protocols
 from farrier.model.ufm import Membership, Pkey, Port, Qos, UfmError, UfmFailure, Wanted
-from farrier.services import ufm_answers, ufm_failure, ufm_requests
-from farrier.services.answer import Garbled
+from farrier.services import ufm_answers, ufm_requests
+from farrier.services.http_client import open_client
+from farrier.services.http_messages import Garbled, Request
 from farrier.services.times import Times
 from farrier.services.ufm_answers import Listed
-from farrier.services.ufm_requests import Request
-from farrier.services.ufm_transport import Pass, Transport, UfmSettings, open_http
+from farrier.services.ufm_service import FAILURES, UFM, Pass, UfmHttp, UfmSettings
+
+_log = structlog.stdlib.get_logger(__name__)
 
 # A third of the time between two looks at a partition: drift is seen a little later, for a hundredth of the requests.
 READING_KEPT = timedelta(seconds=10)
@@ -49,16 +52,16 @@ class _Reading(msgspec.Struct, frozen=True):
         try:
             return ufm_answers.of_lists(number, self.ports, self.qos)
         except Garbled as error:
-            raise ufm_failure.garbled(ufm_requests.list_ports(), error.detail) from None
+            raise FAILURES.garbled(ufm_requests.list_ports(), error.detail) from None
 
 
 class Ufm:
     """A client of one UFM."""
 
-    def __init__(self, transport: Transport, *, clock: protocols.Clock, url: str, named: bool) -> None:
+    def __init__(self, http: UfmHttp, *, clock: protocols.Clock, url: str, named: bool) -> None:
         self.url = url
         self.named = named
-        self._transport = transport
+        self._http = http
         self._now = clock.monotonic
         self._one_at_a_time = anyio.Lock()
         self._reading: _Reading | None = None
@@ -81,7 +84,7 @@ class Ufm:
         self._refuse_in_trouble()
         found: Pkey | None = None
         try:
-            found = await self._transport.send(ufm_requests.pkey(number), partial(ufm_answers.pkey, number))
+            found = await self._http.send(ufm_requests.pkey(number), partial(ufm_answers.pkey, number))
         except UfmError as error:
             if error.failure in _OF_ALL:
                 self._trouble = self._now(), error
@@ -115,8 +118,8 @@ class Ufm:
         began_at, turn = self._now(), next(self._turns)
         self._refuse_in_trouble()
         try:
-            ports = await self._transport.send(ufm_requests.list_ports(), ufm_answers.listed)
-            services = await self._transport.send(ufm_requests.list_qos(), ufm_answers.listed)
+            ports = await self._http.send(ufm_requests.list_ports(), ufm_answers.listed)
+            services = await self._http.send(ufm_requests.list_qos(), ufm_answers.listed)
         except UfmError as error:
             self._trouble = self._now(), error
             raise
@@ -132,7 +135,7 @@ class Ufm:
     async def _change(self, number: int, request: Request) -> None:
         """Whatever becomes of it, what was read before says nothing of this partition any more."""
         try:
-            await self._transport.send(request, ufm_answers.done)
+            await self._http.send(request, ufm_answers.done)
         finally:
             self._changed[number] = next(self._turns)
 
@@ -147,6 +150,9 @@ async def open_ufm(
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> AsyncIterator[Ufm]:
     """A client of one UFM. Raises `ConfigError` for an unusable file of authorities. Nothing is sent yet."""
-    async with open_http(settings, transport=transport) as http:
-        sender = Transport(settings, http, shown=shown, times=times, observer=observer)
-        yield Ufm(sender, clock=times.clock, url=settings.url, named=settings.named)
+    if not settings.url.startswith("https://"):
+        _log.warning("ufm.not_encrypted", url=settings.url)
+    async with open_client(
+        UFM, settings.endpoint, credential=shown, times=times, observer=observer, transport=transport
+    ) as http:
+        yield Ufm(http, clock=times.clock, url=settings.url, named=settings.named)

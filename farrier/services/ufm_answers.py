@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from farrier.model.ufm import Membership, Pkey, Port, Qos, guid
-from farrier.services.answer import Answer, Garbled, decoded, understood
+from farrier.services.http_messages import Answer, Garbled, decoded, understood
 
 _T = TypeVar("_T")
 Listed: TypeAlias = Mapping[int, tuple[msgspec.Raw, ...]]

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
-import msgspec
-
 from farrier.model.ufm import Membership, Port, Qos, Wanted, spelled
+from farrier.services.http_messages import Request
 
 _PKEYS = "resources/pkeys"
 # With the slash that UFM's own documentation has where ports are added and set.
@@ -31,21 +30,6 @@ class Operation(StrEnum):
     SET_PORTS = "set_ports"
     REMOVE = "remove"
     DELETE = "delete"
-
-
-class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One request. `path` is below the API's root."""
-
-    operation: Operation
-    method: str
-    path: str
-    query: tuple[tuple[str, str], ...] = ()
-    body: Mapping[str, Any] | None = None
-
-    @property
-    def changes(self) -> bool:
-        """Whether it may change something, so that it is not to be sent twice."""
-        return self.method != "GET"
 
 
 def list_ports() -> Request:
@@ -68,12 +52,12 @@ def creation(wanted: Wanted) -> Request:
     """A partition without ports."""
     body = {"pkey": spelled(wanted.number), "index0": wanted.index0, "ip_over_ib": wanted.ip_over_ib}
     body |= _qos(wanted.qos) | _named(wanted)
-    return Request(operation=Operation.CREATE, method="POST", path=f"{_PKEYS}/add", body=body)
+    return Request(operation=Operation.CREATE, method="POST", path=f"{_PKEYS}/add", json=body)
 
 
 def qos(number: int, wanted: Qos) -> Request:
     body = {"pkey": spelled(number), **_qos(wanted)}
-    return Request(operation=Operation.SET_QOS, method="PUT", path=f"{_PKEYS}/qos_conf", body=body)
+    return Request(operation=Operation.SET_QOS, method="PUT", path=f"{_PKEYS}/qos_conf", json=body)
 
 
 def addition(wanted: Wanted, guids: Sequence[str], membership: Membership) -> Request:
@@ -85,7 +69,7 @@ def addition(wanted: Wanted, guids: Sequence[str], membership: Membership) -> Re
         "index0": wanted.index0,
         "ip_over_ib": wanted.ip_over_ib,
     }
-    return Request(operation=Operation.ADD, method="POST", path=_PORTS, body=body | _named(wanted))
+    return Request(operation=Operation.ADD, method="POST", path=_PORTS, json=body | _named(wanted))
 
 
 def setting(wanted: Wanted, ports: Mapping[str, Port]) -> Request:
@@ -98,7 +82,7 @@ def setting(wanted: Wanted, ports: Mapping[str, Port]) -> Request:
         "ip_over_ib": wanted.ip_over_ib,
     }
     body |= _qos(wanted.qos) | _named(wanted)
-    return Request(operation=Operation.SET_PORTS, method="PUT", path=_PORTS, body=body)
+    return Request(operation=Operation.SET_PORTS, method="PUT", path=_PORTS, json=body)
 
 
 def removal(number: int, guids: Sequence[str]) -> Request:

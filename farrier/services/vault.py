@@ -9,29 +9,28 @@ requests. When Vault cannot be asked, nobody asks for `PAUSE`, and everybody is 
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Final
 from weakref import WeakValueDictionary
 
 import anyio
-import httpx
 import msgspec
 import structlog
+from typing_extensions import override
 
 from farrier import protocols
 from farrier.errors import CredentialError
 from farrier.model.credential import is_plain_path
 from farrier.services import vault_answers
-from farrier.services.answer import Answer, Garbled, received
 from farrier.services.credential_files import LARGEST_SECRET_BYTES
 from farrier.services.credential_forms import Source
-from farrier.services.trust import verifying
-from farrier.services.vault_answers import Failure, Operation, Result
-
-_T = TypeVar("_T")
+from farrier.services.http_client import Endpoint, HttpClient, Sends, Service, open_client
+from farrier.services.http_messages import Request
+from farrier.services.times import Times
+from farrier.services.vault_answers import FAILURES, Operation, Result, VaultError
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -39,6 +38,8 @@ _log = structlog.stdlib.get_logger(__name__)
 CONCURRENCY = 12
 # Long enough that an outage costs a Vault that comes back next to nothing, short against every back-off.
 PAUSE = timedelta(seconds=5)
+
+VAULT: Final = Service(failures=FAILURES, concurrency=CONCURRENCY, largest_body_bytes=LARGEST_SECRET_BYTES)
 
 
 class VaultSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +54,40 @@ class VaultSettings(msgspec.Struct, frozen=True, kw_only=True):
     timeout: timedelta = timedelta(seconds=5)
     keep: timedelta = timedelta(seconds=30)
 
+    @property
+    def endpoint(self) -> Endpoint:
+        """One deadline for all of a request."""
+        headers = {"X-Vault-Request": "true"}
+        if self.namespace:
+            headers["X-Vault-Namespace"] = self.namespace
+        return Endpoint(
+            root=f"{self.address.rstrip('/')}/v1/",
+            ca_file=self.ca_file,
+            connect_timeout=self.timeout,
+            read_timeout=self.timeout,
+            change_timeout=self.timeout,
+            headers=headers,
+        )
+
+
+class _Token(msgspec.Struct, frozen=True):
+    """What is shown to Vault."""
+
+    token: str
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return (self.token,)
+
+    def headers(self, now: float) -> Mapping[str, str]:
+        """The same at any time."""
+        del now
+        return {"X-Vault-Token": self.token}
+
+    @override
+    def __repr__(self) -> str:
+        return "_Token(***)"
+
 
 @asynccontextmanager
 async def open_vault(
@@ -64,43 +99,29 @@ async def open_vault(
 ) -> AsyncIterator[Vault]:
     """The client, for as long as the context lasts; it dials when it is first asked. `token` is called before
     each request. Raises `ConfigError` for an unusable file of authorities."""
-    headers = {"X-Vault-Request": "true", "Accept-Encoding": "identity"}
-    if settings.namespace:
-        headers["X-Vault-Namespace"] = settings.namespace
-    async with httpx.AsyncClient(
-        base_url=settings.address,
-        headers=headers,
-        verify=verifying(settings.ca_file),
-        trust_env=False,
-        follow_redirects=False,
-        timeout=None,  # one deadline for all of a request is set where it is sent
-        limits=httpx.Limits(max_connections=None, max_keepalive_connections=CONCURRENCY),
-    ) as client:
-        yield Vault(settings, client, token=token, clock=clock, observer=observer)
+
+    async def credential() -> _Token:
+        return _Token(await token())
+
+    async with open_client(
+        VAULT, settings.endpoint, credential=credential, times=Times(clock=clock), observer=observer
+    ) as http:
+        yield Vault(settings, http, clock=clock)
 
 
 class Vault:
     """Reads secrets."""
 
     def __init__(
-        self,
-        settings: VaultSettings,
-        client: httpx.AsyncClient,
-        *,
-        token: Callable[[], Awaitable[str]],
-        clock: protocols.Clock,
-        observer: protocols.ServiceObserver,
+        self, settings: VaultSettings, http: HttpClient[_Token, VaultError], *, clock: protocols.Clock
     ) -> None:
         self._settings = settings
-        self._client = client
-        self._token = token
+        self._http = http
         self._clock = clock
-        self._observer = observer
-        self._slots = anyio.CapacityLimiter(CONCURRENCY)
         # A lock lives as long as somebody holds it or waits for it.
         self._one_at_a_time: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
         self._kept: dict[str, tuple[float, Source]] = {}  # until when; the oldest first
-        self._down: tuple[float, Failure] | None = None  # until when
+        self._down: tuple[float, VaultError] | None = None  # until when
 
     async def read(self, reference: str, path: str) -> Source:
         """The newest version of the secret at `path` as it was at most `keep` ago. Raises `CredentialError`,
@@ -110,11 +131,11 @@ class Vault:
         async with lock:
             source = self._fresh(path)
             if source is None:
-                async with self._slots:
-                    found = await self._fetch(path)
-                if isinstance(found, Failure):
-                    raise CredentialError(reference, found.reason, temporary=found.temporary)
-                source = found
+                try:
+                    async with self._http.slot(Operation.READ) as slot:
+                        source = await self._fetch(slot, path)
+                except VaultError as error:
+                    raise CredentialError(reference, error.detail, temporary=error.temporary) from None
                 self._keep(path, source)
         return source
 
@@ -141,58 +162,36 @@ class Vault:
         self._kept.pop(path, None)
         self._kept[path] = now + self._settings.keep.total_seconds(), source
 
-    async def _fetch(self, path: str) -> Source | Failure:
+    async def _fetch(self, slot: Sends, path: str) -> Source:
+        """Raises `VaultError`, also the one of a moment ago."""
         if self._down is not None and self._clock.monotonic() < self._down[0]:
-            return self._down[1]
-        found = await self._ask(Operation.READ, f"/v1/{self._settings.mount}/data/{path}", vault_answers.secret)
-        if isinstance(found, Failure) and found.result is Result.DENIED:
-            found = await self._denied(found)
-        self._note(found)
-        return found
+            raise VaultError(self._down[1].failure, self._down[1].detail)
+        try:
+            source = await self._ask(slot, path)
+        except VaultError as error:
+            self._note(error if error.temporary else None)
+            raise
+        self._note(None)
+        return source
 
-    async def _denied(self, denied: Failure) -> Failure:
-        """Vault says the same whether the token is worthless or just may not read this: ask about the token."""
-        own = await self._ask(Operation.LOOK_UP_TOKEN, "/v1/auth/token/lookup-self", vault_answers.accepted)
-        if isinstance(own, Failure):
-            return denied if own.result is Result.DENIED else own
-        return Failure(Result.DENIED, "Vault does not let our token read this path", temporary=False)
+    async def _ask(self, slot: Sends, path: str) -> Source:
+        read = Request(operation=Operation.READ, path=f"{self._settings.mount}/data/{path}", answers={200, 404})
+        try:
+            return await slot.send(read, vault_answers.secret)
+        except VaultError as error:
+            if error.failure is not Result.DENIED:
+                raise
+        # Vault says the same whether the token is worthless or just may not read this: ask about the token.
+        own = Request(operation=Operation.LOOK_UP_TOKEN, path="auth/token/lookup-self", answers={200})
+        await slot.send(own, vault_answers.nothing)
+        raise vault_answers.lasting(Result.DENIED, "Vault does not let our token read this path")
 
-    def _note(self, found: Source | Failure) -> None:
-        if not isinstance(found, Failure) or not found.temporary:
+    def _note(self, trouble: VaultError | None) -> None:
+        if trouble is None:
             if self._down is not None:
                 _log.info("vault.available")
             self._down = None
             return
-        if self._down is None or self._down[1] != found:
-            _log.warning("vault.unavailable", reason=found.reason)
-        self._down = self._clock.monotonic() + PAUSE.total_seconds(), found
-
-    async def _ask(self, operation: Operation, path: str, meaning: Callable[[Answer], _T | Failure]) -> _T | Failure:
-        """One GET, reported to the observer however it ends."""
-        try:
-            token = await self._token()
-        except CredentialError as error:
-            return Failure(Result.DENIED, f"the token for Vault cannot be had: {error}")
-        started = self._clock.monotonic()
-        result = Result.CANCELLED
-        try:
-            answer = await self._get(path, token)
-            found = meaning(answer) if isinstance(answer, Answer) else answer
-            result = found.result if isinstance(found, Failure) else Result.OK
-        finally:
-            self._observer.requested("vault", operation, result, self._clock.monotonic() - started)
-        return found
-
-    async def _get(self, path: str, token: str) -> Answer | Failure:
-        seconds = self._settings.timeout.total_seconds()
-        try:
-            with anyio.fail_after(seconds):
-                async with self._client.stream("GET", path, headers={"X-Vault-Token": token}) as response:
-                    # As it is on the wire: we asked for no compression, so nothing grows behind the bound.
-                    return await received(response, response.aiter_raw(), most=LARGEST_SECRET_BYTES)
-        except TimeoutError:
-            return Failure(Result.TIMEOUT, f"no complete answer of Vault within {seconds:g} s")
-        except Garbled as error:
-            return Failure(Result.PROTOCOL, error.detail, temporary=False)
-        except httpx.HTTPError as error:
-            return vault_answers.of_exception(error)
+        if self._down is None or self._down[1].detail != trouble.detail:
+            _log.warning("vault.unavailable", reason=trouble.detail)
+        self._down = self._clock.monotonic() + PAUSE.total_seconds(), trouble

@@ -7,17 +7,16 @@ is in it may be the secret.
 
 from __future__ import annotations
 
-import socket
-import ssl
 from enum import StrEnum
-from typing import TypeVar
+from typing import Final, TypeVar
 
-import httpx
 import msgspec
+from typing_extensions import override
 
-from farrier.services.answer import Answer
+from farrier.model.request_error import RequestError
 from farrier.services.credential_forms import Form, Source
-from farrier.services.no_answer import chain
+from farrier.services.http_failures import Failures, Rule, redirect
+from farrier.services.http_messages import Answer, Request
 
 _T = TypeVar("_T")
 
@@ -43,12 +42,10 @@ class Result(StrEnum):
     PROTOCOL = "protocol"  # no answer of a KV v2 engine
 
 
-class Failure(msgspec.Struct, frozen=True):
+class VaultError(RequestError[Result]):
     """Why there is no secret. `temporary`: the same question may be answered later."""
 
-    result: Result
-    reason: str
-    temporary: bool = True
+    temporary = True
 
 
 class _Metadata(msgspec.Struct, frozen=True):
@@ -70,71 +67,70 @@ class _Refused(msgspec.Struct, frozen=True):
     errors: tuple[str, ...]
 
 
-_UNAVAILABLE = {
-    412: "Vault is not up to date yet (HTTP 412)",
-    429: "Vault answers that there are too many requests (HTTP 429)",
-    472: "this Vault is a standby of another site (HTTP 472)",
-    473: "this Vault is a standby (HTTP 473)",
-    500: "Vault failed (HTTP 500)",
-    502: "Vault, or what stands in front of it, failed (HTTP 502)",
-    503: "Vault is sealed or in maintenance (HTTP 503)",
-    504: "Vault did not answer what stands in front of it (HTTP 504)",
-}
+RULES: Final = (
+    Rule(failure=Result.DENIED, statuses={403}, detail="Vault refuses the token; it has ended, or was revoked"),
+    *(
+        Rule(failure=Result.UNAVAILABLE, statuses={status}, detail=f"{text} (HTTP {{status}})")
+        for status, text in {
+            412: "Vault is not up to date yet",
+            429: "Vault answers that there are too many requests",
+            472: "this Vault is a standby of another site",
+            473: "this Vault is a standby",
+            500: "Vault failed",
+            502: "Vault, or what stands in front of it, failed",
+            503: "Vault is sealed or in maintenance",
+            504: "Vault did not answer what stands in front of it",
+        }.items()
+    ),
+    redirect(Result.PROTOCOL, "vault.address has to name a server that answers itself"),
+    Rule(failure=Result.PROTOCOL, detail="Vault answered HTTP {status}"),
+)
 
 
-def accepted(answer: Answer) -> Answer | Failure:
-    """The answer, if Vault did what it was asked for."""
-    return answer if answer.status == 200 else failed(answer.status)
+class _VaultFailures(Failures[VaultError], frozen=True, kw_only=True):
+    @override
+    def garbled(self, request: Request, detail: str) -> VaultError:
+        """Of this secret alone: it is too large."""
+        return lasting(Result.PROTOCOL, detail)
 
 
-def secret(answer: Answer) -> Source | Failure:
-    """The newest version of a secret, or why there is none. What 403 means, only asking about the token tells."""
-    if answer.status not in (200, 404):
-        return failed(answer.status)
+FAILURES: Final = _VaultFailures(
+    service="Vault",
+    error=VaultError,
+    failure=Result,
+    rules=RULES,
+    unauthorized=Result.DENIED,
+    credential="the token for Vault",
+    busy=Result.UNAVAILABLE,
+)
+
+
+def lasting(result: Result, reason: str) -> VaultError:
+    """A failure that waits for an edit."""
+    error = VaultError(result, reason)
+    error.temporary = False
+    return error
+
+
+def nothing(_: Answer) -> None:
+    """For a request that was accepted."""
+
+
+def secret(answer: Answer) -> Source:
+    """The newest version of a secret, of an answer with 200 or 404. Raises `VaultError` where there is none."""
     kept = _decoded(answer.body, _Read)
     if kept is not None and bytes(kept.data.data) == b"null":
-        return Failure(Result.MISSING, _gone(kept.data.metadata), temporary=False)
+        raise lasting(Result.MISSING, _gone(kept.data.metadata))
     if answer.status == 404:
         refused = _decoded(answer.body, _Refused)
         if refused is None:
-            return Failure(Result.PROTOCOL, "the answer (HTTP 404) is not Vault's; check vault.address")
+            raise VaultError(Result.PROTOCOL, "the answer (HTTP 404) is not Vault's; check vault.address")
         if any("no handler for route" in error for error in refused.errors):
-            return Failure(Result.MISSING, "Vault has no secrets engine at vault.mount", temporary=False)
-        return Failure(Result.MISSING, "Vault has no such secret", temporary=False)
+            raise lasting(Result.MISSING, "Vault has no secrets engine at vault.mount")
+        raise lasting(Result.MISSING, "Vault has no such secret")
     if kept is None:
-        return Failure(Result.PROTOCOL, "the answer is not that of a KV version 2 engine; check vault.mount")
+        raise VaultError(Result.PROTOCOL, "the answer is not that of a KV version 2 engine; check vault.mount")
     return Source(text=bytes(kept.data.data).decode(), form=Form.JSON, number=kept.data.metadata.version)
-
-
-def failed(status: int) -> Failure:
-    """What a status means that is not 200."""
-    if 300 <= status < 400:
-        return Failure(
-            Result.PROTOCOL,
-            f"Vault answered HTTP {status}, a redirect; these are not followed, vault.address has to name a server "
-            "that answers itself",
-        )
-    if status == 403:
-        return Failure(Result.DENIED, "Vault refuses the token; it has ended, or was revoked")
-    if status in _UNAVAILABLE:
-        return Failure(Result.UNAVAILABLE, _UNAVAILABLE[status])
-    return Failure(Result.PROTOCOL, f"Vault answered HTTP {status}")
-
-
-def of_exception(error: httpx.HTTPError) -> Failure:
-    """What it means that there is no answer."""
-    for cause in chain(error):
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return Failure(Result.TLS, f"Vault's certificate is not trusted: {cause.verify_message}")
-        if isinstance(cause, ssl.SSLError):
-            return Failure(Result.TLS, f"the TLS handshake with Vault failed: {cause.reason or type(cause).__name__}")
-        if isinstance(cause, socket.gaierror):
-            return Failure(Result.UNREACHABLE, "the host name of Vault does not resolve")
-    if isinstance(error, httpx.ConnectError):
-        return Failure(Result.UNREACHABLE, "no connection to Vault")
-    if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError):
-        return Failure(Result.UNREACHABLE, "Vault closed the connection")
-    return Failure(Result.PROTOCOL, f"no usable answer of Vault ({type(error).__name__})")
 
 
 def _gone(metadata: _Metadata) -> str:

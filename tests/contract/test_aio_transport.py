@@ -18,7 +18,7 @@ import pytest
 from anyio.streams.tls import TLSListener
 
 from farrier.services.aio_transport import AioTransport
-from farrier.services.no_answer import Reason
+from farrier.services.http_failures import Reason
 from farrier.sim.certificates import Authority
 from tests.support.asking import PATIENCE, answer, body_of, request, transport, why
 from tests.support.sockets import Peer, talking

@@ -15,10 +15,16 @@ import msgspec
 import pytest
 
 from farrier.model.maas import MaasError, MaasFailure
-from farrier.services.maas_requests import Operation, Request, read
-from farrier.services.maas_wire import LARGEST_BODY_BYTES, MaasSettings, Wire, open_wire
+from farrier.services.http_client import HttpClient, open_client
+from farrier.services.http_messages import Answer, Request
+from farrier.services.maas_requests import Operation, read
+from farrier.services.maas_service import LARGEST_BODY_BYTES, MAAS, MaasSettings
+from farrier.services.times import Times
+from farrier.services.ufm_service import Pass
 from tests.support.answers import http
 from tests.support.asking import PATIENCE, answer, request, transport, why
+from tests.support.clock import HandClock
+from tests.support.maas import Observed
 from tests.support.sockets import Peer, talking
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -146,9 +152,19 @@ async def test_whoever_comes_after_one_that_was_cancelled_at_any_moment_gets_his
 
 
 @asynccontextmanager
-async def wire_to(port: int, *, user: str = "") -> AsyncIterator[Wire]:
-    async with open_wire(MaasSettings(url=f"http://{user}127.0.0.1:{port}/MAAS")) as wire:
-        yield wire
+async def client_to(port: int, *, user: str = "") -> AsyncIterator[HttpClient[Pass, MaasError]]:
+    endpoint = MaasSettings(url=f"http://{user}127.0.0.1:{port}/MAAS").endpoint
+
+    async def credential() -> Pass:
+        return Pass("OAuth x=%26y", ())
+
+    times = Times(clock=HandClock())
+    async with open_client(MAAS, endpoint, credential=credential, times=times, observer=Observed()) as client:
+        yield client
+
+
+def whole(answer: Answer) -> Answer:
+    return answer
 
 
 async def once(peer: Peer) -> None:
@@ -189,8 +205,8 @@ CHANGE = Request(operation=Operation.CREATE, method="POST", path="machines/")
     ids=["read", "query", "form", "no form"],
 )
 async def test_a_request_is_written_so(asked: Request, first: bytes, more: dict[str, bytes], body: bytes) -> None:
-    async with talking(once) as (port, requests), wire_to(port, user="root:calvin@") as wire:
-        await wire.exchange(asked, "OAuth x=%26y")
+    async with talking(once) as (port, requests), client_to(port, user="root:calvin@") as client:
+        await client.send(asked, whole)
     expected = {"Host": f"127.0.0.1:{port}".encode(), **COMMON, **more}
     if body:
         expected["Content-Length"] = str(len(body)).encode()
@@ -200,8 +216,8 @@ async def test_a_request_is_written_so(asked: Request, first: bytes, more: dict[
 async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    async with talking(once) as (port, _), wire_to(port) as wire:
-        assert (await wire.exchange(CHANGE, "OAuth")).body == b"done"
+    async with talking(once) as (port, _), client_to(port) as client:
+        assert (await client.send(CHANGE, whole)).body == b"done"
 
 
 async def test_a_body_is_not_unpacked() -> None:
@@ -209,8 +225,8 @@ async def test_a_body_is_not_unpacked() -> None:
         await peer.request()
         await peer.say(http("200 OK", "Content-Encoding: gzip", body=b"as it is"))
 
-    async with talking(script) as (port, _), wire_to(port) as wire:
-        assert (await wire.exchange(CHANGE, "OAuth")).body == b"as it is"
+    async with talking(script) as (port, _), client_to(port) as client:
+        assert (await client.send(CHANGE, whole)).body == b"as it is"
 
 
 async def test_a_flood_is_not_read_past_the_bound() -> None:
@@ -228,9 +244,9 @@ async def test_a_flood_is_not_read_past_the_bound() -> None:
         finally:
             ended.set()
 
-    async with talking(script) as (port, _), wire_to(port) as wire:
+    async with talking(script) as (port, _), client_to(port) as client:
         with anyio.fail_after(PATIENCE.total_seconds()), pytest.raises(MaasError, match="larger") as refused:
-            await wire.exchange(CHANGE, "OAuth")
+            await client.send(CHANGE, whole)
         await ended.wait()
     assert (refused.value.failure, refused.value.ambiguous) == (MaasFailure.PROTOCOL, True)
     assert sent < 3 * LARGEST_BODY_BYTES, "what the system buffers on the way comes on top"

@@ -17,8 +17,7 @@ from farrier.model import maas_changes as changes
 from farrier.model.maas import MaasError, MaasFailure, MaasStatus, Machine, PowerAddress
 from farrier.model.maas_changes import Change, LookUp
 from farrier.services.maas import FRESH, MOST_MACHINES, UNANSWERED_HOLDS
-from farrier.services.maas_transport import KEY_KEPT
-from farrier.services.maas_wire import CONCURRENCY
+from farrier.services.maas_service import CONCURRENCY, KEY_KEPT
 from farrier.services.sharing_client import open_sharing
 from farrier.services.times import Times
 from farrier.sim.maas import ADMIN, OPERATOR, Region, RegionTransport, Status

@@ -15,7 +15,7 @@ from typing_extensions import override
 from farrier.model import maas_changes as changes
 from farrier.model.maas import MaasError, MaasFailure, Machine
 from farrier.services.maas import FRESH
-from farrier.services.maas_wire import CONCURRENCY
+from farrier.services.maas_service import CONCURRENCY
 from farrier.sim.maas import OPERATOR, Region, RegionTransport, Status
 from tests.support.maas import DEPLOY, NEW, commissioned, world_of
 

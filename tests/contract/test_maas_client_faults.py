@@ -22,8 +22,7 @@ from farrier.errors import ConfigError
 from farrier.model import maas_changes as changes
 from farrier.model.maas import MaasError, MaasFailure, MaasStatus, Machine
 from farrier.model.maas_changes import LookUp
-from farrier.services.maas_transport import ATTEMPTS
-from farrier.services.maas_wire import LARGEST_BODY_BYTES
+from farrier.services.maas_service import ATTEMPTS, LARGEST_BODY_BYTES
 from farrier.sim.certificates import Authority
 from farrier.sim.maas import ADMIN, Broken, Fault, Region
 from tests.support.answers import PAGE, Endless, Scripted, http, said, serving, text

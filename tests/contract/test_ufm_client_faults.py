@@ -15,7 +15,7 @@ import pytest
 
 from farrier.errors import ConfigError, CredentialError
 from farrier.model.ufm import Membership, Port, UfmError, UfmFailure
-from farrier.services.ufm_transport import ATTEMPTS, LARGEST_BODY_BYTES
+from farrier.services.ufm_service import ATTEMPTS, LARGEST_BODY_BYTES
 from farrier.sim.certificates import Authority
 from farrier.sim.ufm import Broken, Fault, Manager, UfmTransport
 from tests.support.answers import PAGE, Endless, Scripted, http, serving, text

@@ -15,13 +15,13 @@ from farrier.config import CredentialBinding
 from farrier.errors import ConfigError
 from farrier.model.bmc import BmcError, BmcFailure, BmcTarget
 from farrier.services import vault
-from farrier.services.answer import Answer as Heard
 from farrier.services.bindings import Bindings
 from farrier.services.bmc import open_bmc
 from farrier.services.bmc_settings import BmcSettings
 from farrier.services.credential_files import LARGEST_SECRET_BYTES
 from farrier.services.credential_forms import Form, Source
 from farrier.services.credentials import Credentials
+from farrier.services.http_messages import Answer as Heard
 from farrier.services.trust import CaFile
 from farrier.sim.certificates import Authority
 from tests.support import bmc as bmcs

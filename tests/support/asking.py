@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from farrier.services.aio_transport import AioTransport
-from farrier.services.no_answer import NoAnswer, no_answer
+from farrier.services.http_failures import NoAnswer, no_answer
 
 # Longer than anything here takes; what ends only by it hangs.
 PATIENCE = timedelta(seconds=10)

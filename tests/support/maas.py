@@ -14,8 +14,7 @@ from farrier.errors import CredentialError
 from farrier.model.maas import Machine
 from farrier.model.maas_changes import Abort, Commission, Deploy, NewMachine, PowerAccess, Release
 from farrier.services.maas import Maas
-from farrier.services.maas_transport import KEY_KEPT
-from farrier.services.maas_wire import MaasSettings
+from farrier.services.maas_service import KEY_KEPT, MaasSettings
 from farrier.services.sharing_client import open_sharing
 from farrier.services.times import Times
 from farrier.sim.maas import ADMIN, Region, RegionTransport

@@ -20,7 +20,7 @@ from farrier.io import maas_region as region_rows
 from farrier.io.maas_region import RegionPace, RegionRows
 from farrier.model.credential import Credential
 from farrier.protocols import CredentialStore
-from farrier.services.maas_wire import MaasSettings
+from farrier.services.maas_service import MaasSettings
 from farrier.services.regions import Regions, RegionSettings, open_regions
 from farrier.services.times import Times
 from farrier.sim.maas import ADMIN, Region, RegionTransport

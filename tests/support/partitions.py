@@ -25,7 +25,7 @@ from farrier.model.ib_partition import KIND
 from farrier.model.outcome import Step
 from farrier.services.fabrics import Fabrics, FabricSettings, open_fabrics
 from farrier.services.times import Times
-from farrier.services.ufm_transport import UfmSettings
+from farrier.services.ufm_service import UfmSettings
 from farrier.sim.ufm import Manager, UfmTransport
 from tests.support import loop, pg
 from tests.support.owner import MovedClock, Owner

@@ -23,7 +23,7 @@ from farrier.io.ib_partition import PartitionRows
 from farrier.io.network_segment import SegmentRows
 from farrier.services.fabrics import FabricSettings, open_fabrics
 from farrier.services.times import Times
-from farrier.services.ufm_transport import UfmSettings
+from farrier.services.ufm_service import UfmSettings
 from farrier.sim.maas import Region
 from farrier.sim.ufm import Manager, UfmTransport
 from tests.support import onboarded, pg

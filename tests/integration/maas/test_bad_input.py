@@ -14,8 +14,7 @@ import msgspec
 import pytest
 from typing_extensions import override
 
-from farrier.services.maas_transport import ATTEMPTS
-from farrier.services.maas_wire import LARGEST_BODY_BYTES
+from farrier.services.maas_service import ATTEMPTS, LARGEST_BODY_BYTES
 from farrier.sim.maas import Region
 from farrier.sim.maas.app import ROOT
 from tests.support import pg

@@ -12,7 +12,7 @@ from farrier.config.sites import Site, UfmSite
 from farrier.errors import ConfigError
 from farrier.services.fabrics import Fabrics, open_fabrics, settings_of
 from farrier.services.times import Times
-from farrier.services.ufm_transport import UfmSettings
+from farrier.services.ufm_service import UfmSettings
 from farrier.sim.ufm import Manager, UfmTransport
 from tests.support.clock import HandClock
 from tests.support.ufm import Observed, OneCredential

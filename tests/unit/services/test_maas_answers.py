@@ -10,7 +10,7 @@ import pytest
 
 from farrier.model.maas import Event, Identity, Interface, PowerAddress, ScriptSet
 from farrier.services import maas_answers
-from farrier.services.answer import Answer, Garbled
+from farrier.services.http_messages import Answer, Garbled
 
 RECORDED = Path(__file__).parents[2] / "data" / "maas"
 STATES = {

@@ -11,7 +11,7 @@ import pytest
 
 from farrier.model.maas import MaasError, MaasFailure
 from farrier.services import sharing_client
-from farrier.services.maas_wire import CONCURRENCY, MaasSettings
+from farrier.services.maas_service import CONCURRENCY, MaasSettings
 from farrier.services.region_turns import TURNS
 from farrier.services.regions import Regions, RegionSettings, open_regions
 from farrier.services.times import Times

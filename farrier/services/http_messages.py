@@ -1,23 +1,47 @@
-"""An answer over HTTP, whoever gave it: read no further than it may be, shown to nobody, understood or `Garbled`.
+"""Requests to MAAS, UFM and Vault, and their answers: read no further than allowed, shown to nobody, or `Garbled`.
 
-Used by the clients of MAAS, UFM and Vault. What an answer means is said beside each client; nothing here knows a
-service.
+Sent and received by `http_client`. What an answer means is said beside each client; nothing here knows a service.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Container, Mapping
 from datetime import timedelta
-from typing import TypeVar
+from enum import StrEnum
+from typing import Any, TypeAlias, TypeVar
 
 import httpx
 import msgspec
 from typing_extensions import override
 
+Form: TypeAlias = tuple[tuple[str, str], ...]
 _T = TypeVar("_T")
 
 # What a service, or a proxy in front of it, may tell us to stay away: 5 or 10 s are usual, but it may say anything.
 LONGEST_STAY = timedelta(minutes=5)
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One request. `path` is below the API's root; `form` or `json` is its body; answers with a status of `answers` are
+    understood, all others are failures. `secrets` must be in no text."""
+
+    operation: StrEnum
+    path: str
+    method: str = "GET"
+    query: Form = ()
+    form: Form = ()
+    json: Mapping[str, Any] | None = None
+    answers: Container[int] = range(200, 300)
+    secrets: tuple[str, ...] = ()
+
+    @property
+    def changes(self) -> bool:
+        """Whether it may change something, so that it is not to be sent twice."""
+        return self.method != "GET"
+
+    @override
+    def __repr__(self) -> str:
+        return f"Request({self.method} {self.path} for {self.operation}, body=***)"
 
 
 class Garbled(Exception):

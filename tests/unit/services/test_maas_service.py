@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from farrier.model.maas import MaasFailure
-from farrier.services.answer import LONGEST_STAY, Answer
-from farrier.services.maas_failure import of_answer, of_exception
-from farrier.services.maas_requests import Operation, Request, read
+from farrier.services.http_messages import Answer, Request
+from farrier.services.maas_requests import Operation, read
+from farrier.services.maas_service import FAILURES
 from farrier.services.quoting import scrubbed
 
 READ = read(Operation.MACHINE, "machines/abc123/")
@@ -65,7 +65,7 @@ TABLE = [
 def test_every_answer_has_its_class(status: int, body: bytes, kind: str, retry: str, expected: str) -> None:
     answer = Answer(status=status, body=body, content_type=kind, retry_after=retry)
     for request in (READ, CHANGE):
-        error = of_answer(request, answer, secrets=())
+        error = FAILURES.of_answer(request, answer, secrets=())
         assert error.failure == expected
         assert error.operation == request.operation
         assert error.ambiguous == (request is CHANGE and status >= 500)
@@ -74,7 +74,7 @@ def test_every_answer_has_its_class(status: int, body: bytes, kind: str, retry: 
 @pytest.mark.parametrize("body", [b"", PAGE, b"text", b"\xff\x00", b"{}"])
 def test_no_status_is_left_without_a_class(body: bytes) -> None:
     for status in (*range(300, 600), 999):
-        error = of_answer(CHANGE, Answer(status=status, body=body), secrets=())
+        error = FAILURES.of_answer(CHANGE, Answer(status=status, body=body), secrets=())
         assert error.failure in MaasFailure
         assert str(status) in error.detail
         assert error.ambiguous == (status >= 500)
@@ -83,19 +83,19 @@ def test_no_status_is_left_without_a_class(body: bytes) -> None:
 def test_a_missing_machine_is_absent_only_in_the_region_s_own_words() -> None:
     """A proxy that has lost the region must not make its machines look deleted."""
     proxy = Answer(status=404, body=b"<html>No Machine matches the given query.</html>", content_type="text/html")
-    assert of_answer(READ, proxy, secrets=()).failure is MaasFailure.PROTOCOL
+    assert FAILURES.of_answer(READ, proxy, secrets=()).failure is MaasFailure.PROTOCOL
 
 
 def test_what_a_form_says_of_its_fields_is_kept_by_name() -> None:
     body = b'{"mac_addresses": ["MAC address is already in use", "x"], "network": "none"}'
-    error = of_answer(CHANGE, Answer(status=400, body=body), secrets=())
+    error = FAILURES.of_answer(CHANGE, Answer(status=400, body=body), secrets=())
     assert error.fields == {"mac_addresses": ("MAC address is already in use", "x"), "network": ("none",)}
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("5", 5), ("0", 0), ("999999999999", None), ("Sat, 21 Nov 2026", None)])
-def test_the_region_may_ask_for_time_but_not_for_ever(text: str, seconds: int | None) -> None:
-    error = of_answer(READ, Answer(status=503, body=b"", retry_after=text), secrets=())
-    assert error.retry_after == (LONGEST_STAY if seconds is None else timedelta(seconds=seconds))
+@pytest.mark.parametrize(("text", "seconds"), [("5", 5), ("0", 0), ("999999999999", 300), ("Sat, 21 Nov 2026", 300)])
+def test_the_region_may_ask_for_time_but_not_for_ever(text: str, seconds: int) -> None:
+    error = FAILURES.of_answer(READ, Answer(status=503, body=b"", retry_after=text), secrets=())
+    assert error.retry_after == (timedelta(seconds=seconds) or None)
 
 
 def caused(outer: Exception, cause: Exception) -> Exception:
@@ -127,19 +127,19 @@ CERTIFICATE.verify_message = "self-signed certificate"
 def test_without_an_answer_a_change_was_perhaps_made_unless_it_never_left(
     error: Exception, expected: MaasFailure, *, arrived: bool
 ) -> None:
-    change = of_exception(CHANGE, error, within=timedelta(seconds=1))
+    change = FAILURES.of_exception(CHANGE, error, within=timedelta(seconds=1))
     assert (change.failure, change.ambiguous) == (expected, arrived)
-    assert not of_exception(READ, error, within=timedelta(seconds=1)).ambiguous
+    assert not FAILURES.of_exception(READ, error, within=timedelta(seconds=1)).ambiguous
 
 
 def test_no_spelling_of_a_secret_is_left_in_a_text() -> None:
     secret = "p&w d\"'%é"
     body = f"plain {secret} quoted p%26w%20d%22%27%25%C3%A9 plus p%26w+d%22%27%25%C3%A9".encode()
     assert scrubbed(body.decode(), [secret]) == "plain *** quoted *** plus ***"
-    error = of_answer(CHANGE, Answer(status=500, body=body), secrets=[secret])
+    error = FAILURES.of_answer(CHANGE, Answer(status=500, body=body), secrets=[secret])
     assert "w" not in error.detail.partition(":")[2]
 
 
 def test_a_secret_is_out_before_a_long_text_is_cut() -> None:
     body = b"x" * 297 + b"topsecret"
-    assert "tops" not in of_answer(CHANGE, Answer(status=500, body=body), secrets=["topsecret"]).detail
+    assert "tops" not in FAILURES.of_answer(CHANGE, Answer(status=500, body=body), secrets=["topsecret"]).detail

@@ -1,0 +1,33 @@
+"""What the errors of MAAS, UFM and Vault have in common. Handlers decide on them; `farrier.services` raises them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from farrier.errors import ServiceError
+
+_Failure = TypeVar("_Failure", bound=StrEnum)
+
+
+class RequestError(ServiceError, Generic[_Failure]):
+    """A request to a service failed. `detail` is free of secrets.
+
+    `ambiguous`: a change may have been made all the same, and only reading can tell; never true of a read.
+    `retry_after` is how long it is of no use to try again, where the service says so.
+    """
+
+    def __init__(
+        self,
+        failure: _Failure,
+        detail: str,
+        *,
+        operation: str = "call",
+        ambiguous: bool = False,
+        retry_after: timedelta | None = None,
+    ) -> None:
+        super().__init__(service=self.label, operation=operation, detail=detail)
+        self.failure = failure
+        self.ambiguous = ambiguous
+        self.retry_after = retry_after

@@ -1,0 +1,267 @@
+"""One HTTP client: requests to MAAS, UFM or Vault, a few at a time, bounded in time and size, understood or refused.
+
+Opened by the client of each service, one for each instance of it. What is a service's own is data: its `Service`. A
+read that failed of something that passes is sent again, at most `attempts` times in all and not before the service
+allows it; a request that may change something is sent once, whatever becomes of it, and only by who holds the lease.
+Waiting for a slot is no part of a request's time. Requests go straight to a transport of httpx: of what its client does
+around that nothing is needed (no cookie is kept, no redirect followed), and it is half of what a request costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, Generic, Protocol, TypeVar
+from urllib.parse import urlencode
+
+import anyio
+import httpx
+import msgspec
+
+from farrier import protocols
+from farrier.errors import CredentialError
+from farrier.model.request_error import RequestError
+from farrier.protocols.acting import require_lease
+from farrier.services.aio_transport import AioTransport
+from farrier.services.http_failures import Failures
+from farrier.services.http_messages import Answer, Garbled, Request, received
+from farrier.services.times import Times
+from farrier.services.trust import verifying
+
+_T = TypeVar("_T")
+_E = TypeVar("_E", bound=RequestError[Any])
+
+# Doubled from one try to the next, where the service says nothing of when to come again.
+_FIRST_PAUSE = timedelta(seconds=1)
+
+# So that nothing grows behind the bound.
+_HEADERS: Final = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "farrier"}
+
+
+class Service(msgspec.Struct, Generic[_E], frozen=True, kw_only=True):
+    """How a service is spoken to, whichever instance it is.
+
+    `patience`: the longest wait for a slot. `longest_pause`: a caller who would have to wait longer before a read is
+    sent again gets the failure instead. `credential_kept`: a credential comes from a file or a store by way of another
+    thread, which a busy loop keeps waiting for longer than most requests take, so it is asked for at most once in that
+    time. `refused_kept`: so long a refused credential is not shown again, unless it is another by then.
+    """
+
+    failures: Failures[_E]
+    concurrency: int
+    largest_body_bytes: int
+    attempts: int = 1
+    patience: timedelta | None = None
+    longest_pause: timedelta = timedelta(0)
+    credential_kept: timedelta = timedelta(0)
+    refused_kept: timedelta = timedelta(0)
+
+    @property
+    def label(self) -> str:
+        return self.failures.service.lower()
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One instance of a service. Paths of requests are below `root`, which ends in a slash."""
+
+    root: str
+    ca_file: Path | None
+    connect_timeout: timedelta
+    read_timeout: timedelta
+    change_timeout: timedelta
+    headers: Mapping[str, str] = {}
+
+
+class Shown(Protocol):
+    """A credential as requests show it. `secrets` must be in no text."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]: ...
+
+    def headers(self, now: float) -> Mapping[str, str]:
+        """Those of one attempt, at this time of day in seconds."""
+
+
+_C = TypeVar("_C", bound=Shown)
+
+
+@asynccontextmanager
+async def open_client(
+    service: Service[_E],
+    endpoint: Endpoint,
+    *,
+    credential: Callable[[], Awaitable[_C]],
+    times: Times,
+    observer: protocols.ServiceObserver,
+    transport: httpx.AsyncBaseTransport | None = None,
+) -> AsyncIterator[HttpClient[_C, _E]]:
+    """Connections to one instance, or over `transport`; it dials when it is first asked. `credential` returns what
+    requests are to show now. Raises `ConfigError` for an unusable file of authorities."""
+    if transport is None:
+        transport = AioTransport(context=verifying(endpoint.ca_file), connect_timeout=endpoint.connect_timeout)
+    else:
+        verifying(endpoint.ca_file)
+    async with transport as opened:
+        yield HttpClient(service, endpoint, opened, credential=credential, times=times, observer=observer)
+
+
+class HttpClient(Generic[_C, _E]):
+    """Sends requests to one instance of a service."""
+
+    def __init__(
+        self,
+        service: Service[_E],
+        endpoint: Endpoint,
+        transport: httpx.AsyncBaseTransport,
+        *,
+        credential: Callable[[], Awaitable[_C]],
+        times: Times,
+        observer: protocols.ServiceObserver,
+    ) -> None:
+        self._service = service
+        self._failures = service.failures
+        self._endpoint = endpoint
+        self._headers = {**_HEADERS, **endpoint.headers}
+        self._transport = transport
+        self._credential = credential
+        self._times = times
+        self._now = times.clock.monotonic
+        self._observer = observer
+        self._slots = anyio.CapacityLimiter(service.concurrency)
+        self._known: tuple[float, _C] | None = None
+        self._refused: tuple[float, _C, _E] | None = None
+
+    async def send(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
+        """What `understand` makes of the answer; it raises `Garbled` for what it cannot. Raises the service's error."""
+        attempts = 1 if request.changes else self._service.attempts
+        for attempt in range(attempts):
+            try:
+                async with self.slot(request.operation) as slot:
+                    return await slot.send(request, understand)
+            except self._failures.error as error:
+                pause = error.retry_after or _FIRST_PAUSE * (1 << attempt)
+                passes = error.failure in self._failures.retried and pause <= self._service.longest_pause
+                if attempt + 1 == attempts or not passes:
+                    raise
+            await self._times.pause(pause.total_seconds())
+        raise AssertionError("the last attempt returns or raises")
+
+    @asynccontextmanager
+    async def slot(self, operation: str) -> AsyncIterator[Slot[_C, _E]]:
+        """A slot to keep for several requests, so that nothing waits between them. Raises the service's error where
+        there is none for longer than its `patience`."""
+        holder, patience = object(), self._service.patience
+        try:
+            with anyio.fail_after(None if patience is None else patience.total_seconds()):
+                await self._slots.acquire_on_behalf_of(holder)
+        except TimeoutError:
+            assert patience is not None, "no other time runs out"
+            raise self._failures.without_slot(operation, patience) from None
+        try:
+            yield Slot(self)
+        finally:
+            self._slots.release_on_behalf_of(holder)
+
+    async def credential(self, operation: str) -> _C:
+        """The credential as it is now, or was a moment ago. Raises the service's error."""
+        now = self._now()
+        if self._known is not None and now - self._known[0] < self._service.credential_kept.total_seconds():
+            return self._known[1]
+        try:
+            found = await self._credential()
+        except CredentialError as error:
+            raise self._failures.without_credential(operation, error) from None
+        except self._failures.error as error:
+            raise self._failures.error(error.failure, error.detail, operation=operation) from None
+        self._known = now, found
+        return found
+
+    async def send_once(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
+        """For who holds a slot: sent once, and reported to the observer however it ends."""
+        started, result = self._now(), "cancelled"
+        try:
+            found = await self._understood(request, understand)
+            result = "ok"
+        except self._failures.error as error:
+            result = error.failure.value
+            raise
+        finally:
+            self._observer.requested(self._service.label, request.operation, result, self._now() - started)
+        return found
+
+    async def _understood(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
+        shown = await self.credential(request.operation)
+        self._refuse_again(request.operation, shown)
+        try:
+            answer = await self._exchange(request, shown)
+            if answer.status in request.answers:
+                return understand(answer)
+        except Garbled as error:
+            raise self._failures.garbled(request, error.detail) from None
+        refusal = self._failures.of_answer(request, answer, secrets=(*shown.secrets, *request.secrets))
+        if answer.status == httpx.codes.UNAUTHORIZED:
+            self._known = None
+            self._refused = self._now(), shown, refusal
+        raise refusal
+
+    def _refuse_again(self, operation: str, shown: _C) -> None:
+        """Raises the error that this credential got a moment ago."""
+        if self._refused is None:
+            return
+        at, before, error = self._refused
+        if before == shown and self._now() - at < self._service.refused_kept.total_seconds():
+            raise self._failures.error(error.failure, error.detail, operation=operation)
+
+    async def _exchange(self, request: Request, shown: _C) -> Answer:
+        """The cause is not chained: it holds the request, and with it the credential."""
+        within = self._endpoint.change_timeout if request.changes else self._endpoint.read_timeout
+        written = self._written(request, shown)
+        try:
+            with anyio.fail_after(within.total_seconds()):
+                if request.changes:
+                    require_lease()
+                return await self._answer(written)
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:  # TimeoutError is one of the last
+            raise self._failures.of_exception(request, error, within=within) from None
+
+    async def _answer(self, written: httpx.Request) -> Answer:
+        """As it is on the wire: we ask for no compression, so nothing grows behind the bound."""
+        response = await self._transport.handle_async_request(written)
+        assert isinstance(response.stream, httpx.AsyncByteStream), "it is an asynchronous transport's"
+        try:
+            return await received(response, response.stream, most=self._service.largest_body_bytes)
+        finally:
+            await response.stream.aclose()
+
+    def _written(self, request: Request, shown: _C) -> httpx.Request:
+        """Encoded here: httpx would do it at twice the cost, for all it could have been given instead."""
+        headers = {**self._headers, **shown.headers(self._times.wall())}
+        content = b""
+        if request.form:
+            headers["Content-Type"] = "application/x-www-form-urlencoded"
+            content = urlencode(request.form).encode()
+        elif request.json is not None:
+            headers["Content-Type"] = "application/json"
+            content = msgspec.json.encode(request.json)
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        url = f"{self._endpoint.root}{request.path}{query}"
+        return httpx.Request(request.method, url, headers=headers, content=content)
+
+
+class Sends(Protocol):
+    """What sends a request: the client, or a slot of it that is kept."""
+
+    async def send(self, request: Request, understand: Callable[[Answer], _T]) -> _T: ...
+
+
+class Slot(Generic[_C, _E]):
+    """A slot that is kept. Each request is sent once, also one that only reads: nobody waits long for a slot."""
+
+    def __init__(self, client: HttpClient[_C, _E]) -> None:
+        self._client = client
+
+    async def send(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
+        """As the client's."""
+        return await self._client.send_once(request, understand)

@@ -1,0 +1,177 @@
+"""Why a request to MAAS, UFM or Vault failed: rules for answers that are no success, and for there being no answer.
+
+Each service has a `Failures`, used by `http_client`. Total, nothing is left unclassified; pure. Texts of a service are
+quoted, short and cleaned, only where a rule says so; pages of a proxy are not, and no text is passed on before the
+secrets are taken out. `ambiguous` errs on the safe side: the caller reads once too often rather than taking a change
+that was made for one that was not.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+from collections.abc import Container, Iterable, Iterator
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+import httpx
+import msgspec
+
+from farrier.errors import CredentialError
+from farrier.model.request_error import RequestError
+from farrier.services.http_messages import Answer, Request
+from farrier.services.quoting import said
+
+E = TypeVar("E", bound=RequestError[Any])
+
+# As much of a text as is looked at to tell one failure from another.
+_LOOKED_AT_BYTES = 4096
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """A class of failure, and the answers that it is for: those to which all that is set applies.
+
+    `page`: whether a page came instead of a text; `text`: what is found in a text; `stay`: whether the service says how
+    long to stay away. `detail` is filled in with the status, and the text as it is quoted where it says `{said}`.
+    """
+
+    failure: StrEnum
+    statuses: Container[int] | None = None
+    operations: Container[str] | None = None
+    page: bool | None = None
+    stay: bool | None = None
+    text: re.Pattern[str] | None = None
+    detail: str = "{service} answered HTTP {status}{said}"
+
+    def fits(self, request: Request, answer: Answer) -> bool:
+        if self.statuses is not None and answer.status not in self.statuses:
+            return False
+        if self.operations is not None and request.operation not in self.operations:
+            return False
+        if self.page is not None and answer.is_page is not self.page:
+            return False
+        if self.stay is not None and (answer.stay is not None) is not self.stay:
+            return False
+        return self.text is None or (not answer.is_page and _found(self.text, answer))
+
+
+def _found(text: re.Pattern[str], answer: Answer) -> bool:
+    return text.search(answer.body[:_LOOKED_AT_BYTES].decode(errors="replace")) is not None
+
+
+def redirect(failure: StrEnum, named: str) -> Rule:
+    """For redirects, of which none is followed; `named` is what the URL has to name instead."""
+    detail = f"{{service}} answered HTTP {{status}}, a redirect; these are not followed, {named}"
+    return Rule(failure=failure, statuses=range(300, 400), detail=detail)
+
+
+class Failures(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
+    """Failures of one service. `failure` has a class for each `Reason`; of `rules` the first that fits decides, and the
+    last fits all. `retried` are those that pass, `busy` is what a line of our own is that is too long. `unauthorized`
+    is what it is that `credential` cannot be had."""
+
+    service: str
+    error: type[E]
+    failure: type[StrEnum]
+    rules: tuple[Rule, ...]
+    busy: StrEnum
+    unauthorized: StrEnum
+    credential: str
+    retried: frozenset[StrEnum] = frozenset()
+
+    def of_answer(self, request: Request, answer: Answer, *, secrets: Iterable[str]) -> E:
+        """The error that an answer is which is no success."""
+        rule = next(rule for rule in self.rules if rule.fits(request, answer))
+        text = said(answer, secrets) if "{said}" in rule.detail else ""
+        return self.error(
+            rule.failure,
+            rule.detail.format(service=self.service, status=answer.status, said=text),
+            operation=request.operation,
+            ambiguous=request.changes and answer.status >= 500,
+            retry_after=answer.stay or None,  # none at all is no answer to how long
+        )
+
+    def of_exception(self, request: Request, error: Exception, *, within: timedelta) -> E:
+        """The error that it is that there was no complete answer."""
+        why = no_answer(self.service, error, within=within)
+        ambiguous = request.changes and why.arrived
+        return self.error(self.failure(why.reason), why.detail, operation=request.operation, ambiguous=ambiguous)
+
+    def garbled(self, request: Request, detail: str) -> E:
+        """A success whose body cannot be used: what was asked for was perhaps done."""
+        failure = self.failure(Reason.PROTOCOL)
+        return self.error(failure, detail, operation=request.operation, ambiguous=request.changes)
+
+    def without_credential(self, operation: str, error: CredentialError) -> E:
+        """Nothing was sent."""
+        failure = self.failure(Reason.UNREACHABLE) if error.temporary else self.unauthorized
+        return self.error(failure, f"{self.credential} cannot be had: {error}", operation=operation)
+
+    def without_slot(self, operation: str, patience: timedelta) -> E:
+        """Nothing was sent."""
+        detail = f"the line of our own requests to {self.service} is longer than {patience.total_seconds():g} s"
+        return self.error(self.busy, detail, operation=operation, retry_after=patience)
+
+
+class Reason(StrEnum):
+    """Each client has a class of failure of the same name."""
+
+    TIMEOUT = "timeout"
+    TLS = "tls"
+    UNREACHABLE = "unreachable"
+    PROTOCOL = "protocol"
+
+
+class NoAnswer(msgspec.Struct, frozen=True):
+    """`arrived`: the request may have been done."""
+
+    reason: Reason
+    detail: str
+    arrived: bool
+
+
+def no_answer(service: str, error: Exception, *, within: timedelta) -> NoAnswer:
+    """What httpx's error means; `within` is how long the whole was allowed to take."""
+    before = _before_any_request(service, error)
+    if before is not None:
+        return before
+    if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
+        return NoAnswer(Reason.TIMEOUT, f"no connection to {service} in time", arrived=False)
+    if isinstance(error, TimeoutError | httpx.TimeoutException):
+        detail = f"no complete answer of {service} within {within.total_seconds():g} s"
+        return NoAnswer(Reason.TIMEOUT, detail, arrived=True)
+    if isinstance(error, httpx.ConnectError):
+        return NoAnswer(Reason.UNREACHABLE, f"no connection to {service}", arrived=False)
+    if isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL):
+        return NoAnswer(Reason.PROTOCOL, f"the URL of {service} is none", arrived=False)
+    if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError | OSError):
+        return NoAnswer(Reason.UNREACHABLE, f"{service} closed the connection", arrived=True)
+    return NoAnswer(Reason.PROTOCOL, f"no usable answer of {service} ({type(error).__name__})", arrived=True)
+
+
+def _before_any_request(service: str, error: Exception) -> NoAnswer | None:
+    """Names and certificates, which the layers above hide in a failed connection."""
+    connecting = isinstance(error, httpx.ConnectError)
+    for cause in _chain(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            detail = f"{service}'s certificate is not trusted: {cause.verify_message}"
+            return NoAnswer(Reason.TLS, detail, arrived=False)
+        if connecting and isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+            # A service that is starting more often than a certificate in question.
+            detail = f"{service} closed the connection during the TLS handshake"
+            return NoAnswer(Reason.UNREACHABLE, detail, arrived=False)
+        if connecting and isinstance(cause, ssl.SSLError):
+            detail = f"the TLS handshake with {service} failed: {getattr(cause, 'reason', '') or type(cause).__name__}"
+            return NoAnswer(Reason.TLS, detail, arrived=False)
+        if isinstance(cause, socket.gaierror):
+            return NoAnswer(Reason.UNREACHABLE, f"the host name of {service} does not resolve", arrived=False)
+    return None
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what it came of, the outermost first."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

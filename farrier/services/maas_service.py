@@ -1,0 +1,154 @@
+"""How MAAS is spoken to: the settings of a region, limits, and the table of failures.
+
+Used by the MAAS client and by what opens it. Texts of the region are quoted, because an operator needs them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import msgspec
+from typing_extensions import override
+
+from farrier.model.maas import MaasError
+from farrier.model.maas import MaasFailure as F
+from farrier.services.http_client import Endpoint, HttpClient, Service
+from farrier.services.http_failures import Failures, Rule, redirect
+from farrier.services.http_messages import Answer, Request
+from farrier.services.maas_signing import ApiKey
+from farrier.services.quoting import quoted
+
+# A region has four workers with four requests each for everybody; more of ours would only queue inside it.
+CONCURRENCY = 4
+# A region that is restarted is away longer than any number of tries that is worth holding a caller for.
+ATTEMPTS = 3
+# A rotation is seen this much later, or after the first request that is refused.
+KEY_KEPT = timedelta(seconds=1)
+# Fifty machines, the most that are asked for together, have 2 MB; a thousand events half of one.
+LARGEST_BODY_BYTES = 8 * 1024 * 1024
+
+# What MAAS could not do to a BMC: provisioningserver/drivers/power/__init__.py:256, maasserver/models/node.py:6343.
+# The last is all that is said of an erasure that could not start: its way back to the former status is refused (:5912).
+_POWER: Final = re.compile(
+    r"\bBMC\b|Failed to complete power action|Missing (or invalid power setting|power tool)"
+    r"|^Invalid transition: Disk erasing -> (?!Entering rescue mode)"
+)
+_FAILED: Final = range(500, 1000)
+_START: Final = "MAAS answered HTTP {status}"
+
+RULES: Final = (
+    Rule(
+        failure=F.AUTH,  # what a list says to whoever shows no key at all
+        statuses={400},
+        text=re.compile("^Unrecognised signature"),
+        detail=f"{_START}: it saw no API key; something between us takes the Authorization header away",
+    ),
+    Rule(
+        failure=F.CLOCK_SKEW,
+        statuses={401},
+        text=re.compile("timestamp", re.IGNORECASE),
+        detail=f"{_START}: our clock and the region's differ by more than five minutes; correct the clocks",
+    ),
+    Rule(failure=F.AUTH, statuses={401}, detail=f"{_START}: it refuses the API key"),
+    Rule(failure=F.INVALID, statuses={400}, page=False),
+    Rule(failure=F.FORBIDDEN, statuses={403}, page=False),
+    Rule(failure=F.PROTOCOL, statuses={404}, text=re.compile("^Unknown API endpoint")),
+    Rule(failure=F.ABSENT, statuses={404}, text=re.compile(r"No (Machine|Node) matches the given query")),
+    # maasserver/exceptions.py:164: 404 is what StaticIPAddressUnavailable answers with.
+    Rule(failure=F.ADDRESS_TAKEN, statuses={404}, text=re.compile("^IP address is already in use")),
+    # Others are of a link or a disk: the machine may well be there.
+    Rule(failure=F.CONFLICT, statuses={404}, page=False),
+    Rule(failure=F.BUSY, statuses={429}),
+    # The database's own conflicts come back as a page, those of a machine's state as text.
+    Rule(failure=F.BUSY, statuses={409, 503}, stay=True),
+    Rule(failure=F.BUSY, statuses={409, 503}, page=True),
+    Rule(
+        failure=F.POWER,
+        statuses={409, *_FAILED},
+        text=_POWER,
+        detail=f"{_START}: it could not switch the machine by its BMC{{said}}",
+    ),
+    Rule(failure=F.CONFLICT, statuses={409}),
+    Rule(failure=F.CAPACITY, statuses={503}),
+    Rule(failure=F.UPSTREAM, statuses=_FAILED),
+    redirect(F.PROTOCOL, "the URL has to name the region itself"),
+    Rule(failure=F.PROTOCOL),
+)
+
+
+class _MaasFailures(Failures[MaasError], frozen=True, kw_only=True):
+    @override
+    def of_answer(self, request: Request, answer: Answer, *, secrets: Iterable[str]) -> MaasError:
+        error = super().of_answer(request, answer, secrets=secrets)
+        if error.failure is F.INVALID:
+            error.fields = _fields(answer, tuple(secrets))
+        return error
+
+
+def _fields(answer: Answer, secrets: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """What a form says of its fields; nothing for a refusal that is text."""
+    try:
+        form = msgspec.json.decode(answer.body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {}
+    if not isinstance(form, Mapping):
+        return {}
+    return {
+        quoted(str(name).encode(), secrets): tuple(
+            quoted(str(one).encode(), secrets) for one in (words if isinstance(words, list) else [words])
+        )
+        for name, words in form.items()
+    }
+
+
+FAILURES: Final = _MaasFailures(
+    service="MAAS",
+    error=MaasError,
+    failure=F,
+    rules=RULES,
+    unauthorized=F.AUTH,
+    credential="the API key",
+    busy=F.BUSY,
+    retried=frozenset({F.BUSY, F.UPSTREAM, F.UNREACHABLE}),
+)
+
+MAAS: Final = Service(
+    failures=FAILURES,
+    concurrency=CONCURRENCY,
+    largest_body_bytes=LARGEST_BODY_BYTES,
+    attempts=ATTEMPTS,
+    longest_pause=timedelta(seconds=10),
+    credential_kept=KEY_KEPT,
+)
+
+MaasHttp: TypeAlias = HttpClient[ApiKey, MaasError]
+
+
+class MaasSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Which region, and how to speak to it. `url` ends in `/MAAS`."""
+
+    url: str
+    ca_file: Path | None = None
+    agent_name: str = "farrier"
+    # Each holds a slot of the region while addresses are probed and power is asked for, up to minutes.
+    deploys_at_once: int = 2
+    connect_timeout: timedelta = timedelta(seconds=5)
+    # Fifty machines take a second, and a read may be made again.
+    read_timeout: timedelta = timedelta(seconds=15)
+    # The region does power and remote calls inside the request, which may last longer: what became of it is read
+    # afterwards. A step that reads, changes and is not to be interrupted is over within a minute.
+    change_timeout: timedelta = timedelta(seconds=45)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return Endpoint(
+            root=f"{self.url.rstrip('/')}/api/2.0/",
+            ca_file=self.ca_file,
+            connect_timeout=self.connect_timeout,
+            read_timeout=self.read_timeout,
+            change_timeout=self.change_timeout,
+        )

@@ -1,0 +1,115 @@
+"""How UFM is spoken to: the settings of an instance, what it is shown, limits, and the table of failures.
+
+Used by the UFM client and by what opens it. Texts of UFM are quoted, because an operator needs them.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import msgspec
+from typing_extensions import override
+
+from farrier import protocols
+from farrier.model.ufm import UfmError
+from farrier.model.ufm import UfmFailure as F
+from farrier.services.http_client import Endpoint, HttpClient, Service
+from farrier.services.http_failures import Failures, Rule, redirect
+from farrier.services.ufm_requests import Operation
+
+# A port has 80 bytes in the list: a thousand partitions with a hundred ports each.
+LARGEST_BODY_BYTES = 9 * 1024 * 1024
+ATTEMPTS = 3
+
+# Only a change is refused, and only of a key there is none: UFM has always a list.
+_CHANGES: Final = frozenset(Operation) - {Operation.LIST_PORTS, Operation.LIST_QOS, Operation.PKEY}
+
+RULES: Final = (
+    Rule(failure=F.AUTH, statuses={401}, detail="UFM answered HTTP {status}: it refuses the user or the token"),
+    Rule(failure=F.FORBIDDEN, statuses={403}, page=False),
+    Rule(failure=F.INVALID, statuses={400, 422}, operations=_CHANGES, page=False),
+    Rule(failure=F.ABSENT, statuses={404}, operations=_CHANGES | {Operation.PKEY}, page=False),
+    Rule(failure=F.CONFLICT, statuses={409}, operations=_CHANGES, page=False),
+    Rule(failure=F.BUSY, statuses={429, 503}),
+    Rule(failure=F.UPSTREAM, statuses=range(500, 1000)),
+    redirect(F.PROTOCOL, "the URL has to name UFM itself"),
+    Rule(failure=F.PROTOCOL),
+)
+
+FAILURES: Final = Failures(
+    service="UFM",
+    error=UfmError,
+    failure=F,
+    rules=RULES,
+    unauthorized=F.AUTH,
+    credential="the credential",
+    busy=F.BUSY,
+    retried=frozenset({F.BUSY, F.UPSTREAM, F.UNREACHABLE}),
+)
+
+UFM: Final = Service(
+    failures=FAILURES,
+    concurrency=4,  # UFM works on partitions one after the other; more of ours would only queue inside it
+    largest_body_bytes=LARGEST_BODY_BYTES,
+    attempts=ATTEMPTS,
+    patience=timedelta(seconds=10),  # whoever would wait longer for a slot may as well be requeued
+    longest_pause=timedelta(seconds=5),
+    credential_kept=timedelta(seconds=1),
+    refused_kept=timedelta(minutes=1),  # some wrong passwords in a row lock a user out
+)
+
+
+class Pass(msgspec.Struct, frozen=True):
+    """What is shown to UFM. `secrets` must be in no text."""
+
+    header: str
+    secrets: tuple[str, ...]
+
+    def headers(self, now: float) -> Mapping[str, str]:
+        """The same at any time."""
+        del now
+        return {"Authorization": self.header}
+
+    @override
+    def __repr__(self) -> str:
+        return "Pass(***)"
+
+
+UfmHttp: TypeAlias = HttpClient[Pass, UfmError]
+
+
+async def pass_of(store: protocols.CredentialStore, reference: str, *, with_token: bool) -> Pass:
+    """What a reference leads to, as UFM wants to be shown it. Raises `CredentialError`."""
+    if with_token:
+        token = await store.token(reference)
+        return Pass(f"Basic {token}", (token,))
+    found = await store.resolve(reference)
+    plain = base64.b64encode(f"{found.username}:{found.password}".encode()).decode()
+    return Pass(f"Basic {plain}", (found.password, plain))
+
+
+class UfmSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Which UFM, and how to speak to it. `with_token`: it is shown a token, and no user and password. `named`: it is
+    told our names of partitions."""
+
+    url: str
+    with_token: bool = False
+    ca_file: Path | None = None
+    named: bool = False
+    connect_timeout: timedelta = timedelta(seconds=5)
+    read_timeout: timedelta = timedelta(seconds=15)
+    change_timeout: timedelta = timedelta(seconds=30)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return Endpoint(
+            root=f"{self.url.rstrip('/')}/{'ufmRestV3' if self.with_token else 'ufmRest'}/",
+            ca_file=self.ca_file,
+            connect_timeout=self.connect_timeout,
+            read_timeout=self.read_timeout,
+            change_timeout=self.change_timeout,
+        )

@@ -1,0 +1,42 @@
+"""Every answer and every reason for there being none is a failure that the service knows."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import pytest
+
+from farrier.services import maas_requests, maas_service, ufm_requests, ufm_service, vault_answers
+from farrier.services.http_failures import Failures, Reason
+from farrier.services.http_messages import Answer, Request
+
+SERVICES = pytest.mark.parametrize(
+    ("failures", "operations"),
+    [
+        (maas_service.FAILURES, maas_requests.Operation),
+        (ufm_service.FAILURES, ufm_requests.Operation),
+        (vault_answers.FAILURES, vault_answers.Operation),
+    ],
+    ids=["maas", "ufm", "vault"],
+)
+
+
+@SERVICES
+@pytest.mark.parametrize("reason", Reason)
+def test_each_service_has_a_failure_for_each_reason(
+    failures: Failures[Any], operations: type[StrEnum], reason: Reason
+) -> None:
+    del operations
+    assert failures.failure(reason.value).value == reason.value
+
+
+@SERVICES
+@pytest.mark.parametrize("body", [b"", b"text", b"<html>"], ids=["nothing", "text", "page"])
+def test_no_status_is_without_a_class(failures: Failures[Any], operations: type[StrEnum], body: bytes) -> None:
+    for operation in operations:
+        for status in range(1000):
+            error = failures.of_answer(
+                Request(operation=operation, path=""), Answer(status=status, body=body), secrets=()
+            )
+            assert isinstance(error.failure, failures.failure)
