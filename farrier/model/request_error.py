@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 from farrier.errors import ServiceError
 
@@ -31,3 +31,7 @@ class RequestError(ServiceError, Generic[_Failure]):
         self.failure = failure
         self.ambiguous = ambiguous
         self.retry_after = retry_after
+
+    def of_another(self, *, operation: str | None = None, retry_after: timedelta | None = None) -> Self:
+        """The same failure of another request, which was not sent."""
+        return type(self)(self.failure, self.detail, operation=operation or self.operation, retry_after=retry_after)

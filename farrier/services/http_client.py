@@ -174,7 +174,7 @@ class HttpClient(Generic[_C, _E]):
         except CredentialError as error:
             raise self._failures.without_credential(operation, error) from None
         except self._failures.error as error:
-            raise self._failures.error(error.failure, error.detail, operation=operation) from None
+            raise error.of_another(operation=operation) from None
         self._known = now, found
         return found
 
@@ -212,7 +212,7 @@ class HttpClient(Generic[_C, _E]):
             return
         at, before, error = self._refused
         if before == shown and self._now() - at < self._service.refused_kept.total_seconds():
-            raise self._failures.error(error.failure, error.detail, operation=operation)
+            raise error.of_another(operation=operation)
 
     async def _exchange(self, request: Request, shown: _C) -> Answer:
         """The cause is not chained: it holds the request, and with it the credential."""

@@ -13,11 +13,11 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import anyio
-import msgspec
 
 from farrier import protocols
 from farrier.model.maas import MaasError
 from farrier.model.maas import MaasFailure as F
+from farrier.services.breaker import Breaker
 from farrier.services.maas_service import CONCURRENCY
 
 # One of the region's slots is left to its observer, which everybody waits for, unless turns are so short that one comes
@@ -38,15 +38,6 @@ _LONGEST_PAUSE = timedelta(seconds=60)
 _OF_ALL = frozenset({F.AUTH, F.CLOCK_SKEW, F.TLS, F.UNREACHABLE})
 
 
-class _Trouble(msgspec.Struct, frozen=True):
-    """What would strike the next request, too. `until`: seconds of the clock before which nobody tries."""
-
-    error: MaasError
-    noted_at: float
-    pause: float
-    until: float
-
-
 class Turns:
     """The line for one region."""
 
@@ -56,11 +47,11 @@ class Turns:
         self._places = anyio.CapacityLimiter(TURNS)
         self._takes = _FIRST_GUESS_SECONDS
         self._promised = 0.0
-        self._trouble: _Trouble | None = None
+        self._breaker: Breaker[MaasError] = Breaker(clock, pause=_FIRST_PAUSE, longest=_LONGEST_PAUSE, one_tries=True)
 
     def forget_trouble(self) -> None:
-        """Somebody may have mended it: the next one tries."""
-        self._trouble = None
+        """The cause may have been removed: the next one tries."""
+        self._breaker.close()
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
@@ -77,39 +68,23 @@ class Turns:
         try:
             yield
         except MaasError as error:
-            self._learn(error, began)
+            if error.failure in _OF_ALL:
+                self._breaker.open(error, began=began)
+            else:
+                self._breaker.close()
             raise
         else:
-            self._trouble = None
+            self._breaker.close()
         finally:
             self._takes += _WEIGHT * (self._clock.monotonic() - began - self._takes)
             self._places.release_on_behalf_of(me)
             self._places.total_tokens = CONCURRENCY if self._takes < QUICK.total_seconds() else TURNS
 
     def _refuse_in_trouble(self) -> None:
-        trouble, now = self._trouble, self._clock.monotonic()
-        if trouble is None:
-            return
-        if now >= trouble.until:  # one tries, and the others wait for what becomes of it
-            self._trouble = msgspec.structs.replace(trouble, until=now + trouble.pause)
-            return
-        again = trouble.until - now + random.uniform(0, trouble.pause)  # spreads, and protects nothing
-        error = trouble.error
-        raise MaasError(
-            error.failure, error.detail, operation=error.operation, retry_after=timedelta(seconds=again)
-        ) from None
-
-    def _learn(self, error: MaasError, began: float) -> None:
-        """From what a turn ended with."""
-        if error.failure not in _OF_ALL:
-            self._trouble = None
-            return
-        now, before = self._clock.monotonic(), self._trouble
-        if before is not None and began <= before.noted_at:
-            return  # it began before the trouble was known, and tells nothing more of it
-        pause = _FIRST_PAUSE.total_seconds() if before is None else before.pause * 2
-        pause = min(pause, _LONGEST_PAUSE.total_seconds())
-        self._trouble = _Trouble(error=error, noted_at=now, pause=pause, until=now + pause)
+        trouble = self._breaker.trouble()
+        if trouble is not None:
+            spread = random.uniform(0, 1) * trouble.pause  # spreads, and protects nothing
+            raise trouble.error.of_another(retry_after=trouble.left + spread) from None
 
     def _refuse_in_a_long_line(self) -> None:
         waiting = self._places.statistics().tasks_waiting

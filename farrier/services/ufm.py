@@ -21,6 +21,7 @@ import structlog
 from farrier import protocols
 from farrier.model.ufm import Membership, Pkey, Port, Qos, UfmError, UfmFailure, Wanted
 from farrier.services import ufm_answers, ufm_requests
+from farrier.services.breaker import Breaker
 from farrier.services.http_client import open_client
 from farrier.services.http_messages import Garbled, Request
 from farrier.services.times import Times
@@ -65,7 +66,7 @@ class Ufm:
         self._now = clock.monotonic
         self._one_at_a_time = anyio.Lock()
         self._reading: _Reading | None = None
-        self._trouble: tuple[float, UfmError] | None = None
+        self._breaker: Breaker[UfmError] = Breaker(clock, pause=TROUBLE_KEPT)
         self._changed: dict[int, int] = {}
         self._turns = itertools.count(1)
 
@@ -87,7 +88,7 @@ class Ufm:
             found = await self._http.send(ufm_requests.pkey(number), partial(ufm_answers.pkey, number))
         except UfmError as error:
             if error.failure in _OF_ALL:
-                self._trouble = self._now(), error
+                self._breaker.open(error)
             if error.failure is not UfmFailure.ABSENT:
                 raise
         return found or await self.read(number, fresh=True)
@@ -121,16 +122,16 @@ class Ufm:
             ports = await self._http.send(ufm_requests.list_ports(), ufm_answers.listed)
             services = await self._http.send(ufm_requests.list_qos(), ufm_answers.listed)
         except UfmError as error:
-            self._trouble = self._now(), error
+            self._breaker.open(error)
             raise
-        self._trouble = None
+        self._breaker.close()
         self._reading = _Reading(began_at, turn, ports, services)
         return self._reading
 
     def _refuse_in_trouble(self) -> None:
-        if self._trouble is not None and self._now() - self._trouble[0] < TROUBLE_KEPT.total_seconds():
-            known = self._trouble[1]
-            raise UfmError(known.failure, known.detail, operation=known.operation, retry_after=known.retry_after)
+        trouble = self._breaker.trouble()
+        if trouble is not None:
+            raise trouble.error.of_another(retry_after=trouble.error.retry_after)
 
     async def _change(self, number: int, request: Request) -> None:
         """Whatever becomes of it, what was read before says nothing of this partition any more."""

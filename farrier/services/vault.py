@@ -25,6 +25,7 @@ from farrier import protocols
 from farrier.errors import CredentialError
 from farrier.model.credential import is_plain_path
 from farrier.services import vault_answers
+from farrier.services.breaker import Breaker
 from farrier.services.credential_files import LARGEST_SECRET_BYTES
 from farrier.services.credential_forms import Source
 from farrier.services.http_client import Endpoint, HttpClient, Sends, Service, open_client
@@ -121,7 +122,7 @@ class Vault:
         # A lock lives as long as somebody holds it or waits for it.
         self._one_at_a_time: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
         self._kept: dict[str, tuple[float, Source]] = {}  # until when; the oldest first
-        self._down: tuple[float, VaultError] | None = None  # until when
+        self._breaker: Breaker[VaultError] = Breaker(clock, pause=PAUSE)
 
     async def read(self, reference: str, path: str) -> Source:
         """The newest version of the secret at `path` as it was at most `keep` ago. Raises `CredentialError`,
@@ -164,8 +165,9 @@ class Vault:
 
     async def _fetch(self, slot: Sends, path: str) -> Source:
         """Raises `VaultError`, also the one of a moment ago."""
-        if self._down is not None and self._clock.monotonic() < self._down[0]:
-            raise VaultError(self._down[1].failure, self._down[1].detail)
+        trouble = self._breaker.trouble()
+        if trouble is not None:
+            raise trouble.error.of_another()
         try:
             source = await self._ask(slot, path)
         except VaultError as error:
@@ -187,11 +189,12 @@ class Vault:
         raise vault_answers.lasting(Result.DENIED, "Vault does not let our token read this path")
 
     def _note(self, trouble: VaultError | None) -> None:
+        before = self._breaker.last
         if trouble is None:
-            if self._down is not None:
+            if before is not None:
                 _log.info("vault.available")
-            self._down = None
+            self._breaker.close()
             return
-        if self._down is None or self._down[1].detail != trouble.detail:
+        if before is None or before.detail != trouble.detail:
             _log.warning("vault.unavailable", reason=trouble.detail)
-        self._down = self._clock.monotonic() + PAUSE.total_seconds(), trouble
+        self._breaker.open(trouble)

@@ -1,0 +1,84 @@
+"""A circuit breaker: while a failure is known that would strike the next request too, none is sent.
+
+One for each instance of a service, held by what refuses: the turns of a region, the clients of UFM and of Vault. It
+decides nothing about which failure that is, and raises nothing.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from farrier import protocols
+from farrier.model.request_error import RequestError
+
+E = TypeVar("E", bound=RequestError[Any])
+
+
+class Trouble(msgspec.Struct, Generic[E], frozen=True):
+    """What would strike the next request. `left`: how long until one is tried, of a pause of this length."""
+
+    error: E
+    left: timedelta
+    pause: timedelta
+
+
+class _Opened(msgspec.Struct, Generic[E], frozen=True):
+    """`noted_at` and `until` are seconds of the clock, `pause` is in seconds."""
+
+    error: E
+    noted_at: float
+    pause: float
+    until: float
+
+
+class Breaker(Generic[E]):
+    """Closed at first. It stays open for `pause` after each failure, or twice as long as after the failure before and
+    at most `longest`, if that is set. `one_tries`: after a pause one request is sent, and the others are refused for
+    one more pause unless it succeeds; otherwise all are."""
+
+    def __init__(
+        self,
+        clock: protocols.Clock,
+        *,
+        pause: timedelta,
+        longest: timedelta | None = None,
+        one_tries: bool = False,
+    ) -> None:
+        self._now = clock.monotonic
+        self._first = pause.total_seconds()
+        self._longest = longest.total_seconds() if longest else None
+        self._one_tries = one_tries
+        self._opened: _Opened[E] | None = None
+
+    @property
+    def last(self) -> E | None:
+        """The failure it was opened with, also when its pause is over; None since a success."""
+        return None if self._opened is None else self._opened.error
+
+    def trouble(self) -> Trouble[E] | None:
+        """Why a request is to be refused now; None: it is to be sent."""
+        opened, now = self._opened, self._now()
+        if opened is None:
+            return None
+        if now >= opened.until:
+            if self._one_tries:
+                self._opened = msgspec.structs.replace(opened, until=now + opened.pause)
+            return None
+        return Trouble(opened.error, timedelta(seconds=opened.until - now), timedelta(seconds=opened.pause))
+
+    def open(self, error: E, *, began: float | None = None) -> None:
+        """After a failure. One of a request that `began` before the last failure was noted says nothing new."""
+        now, before = self._now(), self._opened
+        if before is not None and began is not None and began <= before.noted_at:
+            return
+        pause = self._first
+        if before is not None and self._longest is not None:
+            pause = min(before.pause * 2, self._longest)
+        self._opened = _Opened(error=error, noted_at=now, pause=pause, until=now + pause)
+
+    def close(self) -> None:
+        """After a success, or where the cause may have been removed."""
+        self._opened = None
