@@ -26,9 +26,9 @@
 -- agents               12                     1   bootstrap_tokens, node_agents
 -- tasks                18                         task_types, node_tasks, workers
 -- intents               7                     3   intents
--- maas                 12          1          3   maas_regions, node_observations
--- brakes                5          1              departures, brakes, brake_lifts
 -- kinds                23                     1   kinds, kind_states, kind_actions, resources, callable
+-- brakes                5          1              departures, brakes, brake_lifts
+-- maas                  9          1              maas_regions, node_observations
 -- requests              6                     3   resource_intents
 -- numbers               3                     1   number_pools, pool_numbers, freed_numbers
 -- segments             19                     7   network_segments, segment_usage, segment_prefixes, segment_free,
@@ -218,10 +218,10 @@ CREATE TABLE farrier.clock_stops (
     PRIMARY KEY (kind, state, fact, value)
 );
 
--- How long a node, its workflow and a MAAS region may stay in a state: the limits in force. The migration writes the defaults,
+-- How long a node and its workflow may stay in a state: the limits in force. The migration writes the defaults,
 -- each controller that starts those of its settings.
 CREATE TABLE farrier.limits (
-    kind     text     NOT NULL,  -- node, management, onboarding, decommission or maas_region
+    kind     text     NOT NULL,  -- node, management, onboarding or decommission
     state    text     NOT NULL,  -- end_to_end for the clock of a whole workflow
     substate text     NOT NULL,  -- stage of a running workflow; else empty
     scope    text     NOT NULL CHECK (scope IN ('', 'model', 'site')),  -- site before model before '', which is all nodes
@@ -668,116 +668,12 @@ CREATE INDEX intents_pending ON farrier.intents (node_id, id) WHERE status = 'pe
 CREATE INDEX intents_node ON farrier.intents (node_id, id);
 
 -- =====================================================================================================================
--- Tables: maas
--- =====================================================================================================================
-
--- MAAS regions, and what was read in them of the machines of nodes.
-
--- One row for each site that has a MAAS region: a resource that runs, so exactly one controller at a time reads it.
-CREATE TABLE farrier.maas_regions (
-    id               bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    site             text        NOT NULL UNIQUE,                 -- name of the site's file, without .toml
-    url              text        NOT NULL,                        -- of the region, as the site's file has it, without a slash at
-                                                                  -- the end
-    motion_every     interval    NOT NULL DEFAULT '30 seconds',   -- how often a machine that a workflow is changing is read;
-                                                                  -- copied from the site's file
-    sweep_every      interval    NOT NULL DEFAULT '30 minutes' CHECK (sweep_every > interval '0'),
-                                                                  -- within what time every machine is read; copied from the
-                                                                  -- site's file
-    version          bigint      NOT NULL DEFAULT 1,              -- incremented by each write; a run decided on another version
-                                                                  -- is a conflict
-    state            text        NOT NULL DEFAULT 'starting',     -- farrier.model.maas_region.RegionState; edges are in
-                                                                  -- farrier.edges
-    state_entered_at timestamptz NOT NULL DEFAULT farrier.now(),  -- since when the state is this one
-    username         text,                                        -- the user whose key the controllers have; null until the
-                                                                  -- region has said so
-    identified_at    timestamptz,                                 -- when the region was last asked for username
-    cursor           jsonb       NOT NULL DEFAULT '{}',           -- {newest, gaps}: how far its events were read
-                                                                  -- (farrier.model.maas_region.Cursor)
-    complete_at      timestamptz,                                 -- until when every event is known
-    swept_at         timestamptz,                                 -- until when machines have had their turn to be read
-    last_error       text,                                        -- text of the last failure, of the region or of machines in
-                                                                  -- unreadable; null if there is none
-    failure          text,                                        -- class of that failure (farrier.model.maas.MaasFailure)
-    failures         integer     NOT NULL DEFAULT 0,              -- consecutive failures
-    next_try_at      timestamptz,                                 -- not read again before; null: no pause
-    unreadable       jsonb       NOT NULL DEFAULT '{}',           -- {system_id: time}: machines that it cannot report, and when
-                                                                  -- each is asked for again
-    since            timestamptz,                                 -- earlier readings do not count: they are from another region,
-                                                                  -- or were made with the key of another user
-    created_at       timestamptz NOT NULL DEFAULT farrier.now(),
-    configured_at    timestamptz NOT NULL DEFAULT farrier.now()   -- when a controller last had the site in its settings, to the
-                                                                  -- minute
-) WITH (fillfactor = 50);
-
--- What was last read of the machine of each node that has one. Created, unread, when the node gets the machine (watch_machine);
--- written by runs of the region, and read by those of the node.
-CREATE TABLE farrier.node_observations (
-    node_id     bigint      NOT NULL REFERENCES farrier.nodes,
-    source      text        NOT NULL CHECK (source = 'maas'),  -- the service that was read
-    site        text        NOT NULL,                          -- of the region
-    system_id   text        NOT NULL,                          -- of the machine in MAAS
-    state       text,                                          -- farrier.model.maas.MaasStatus; null until the first reading
-    since       timestamptz,                                   -- the first of the consecutive readings that showed this state
-    read_at     timestamptz,                                   -- when the last reading began
-    stale_since timestamptz,                                   -- since when something has happened to the machine that the last
-                                                               -- reading does not show; null if nothing has
-    lost_at     timestamptz,                                   -- when a reading first showed that a machine which was there is
-                                                               -- absent, although no decommission of its node was live
-    detail      jsonb       NOT NULL DEFAULT '{}',             -- fields of that reading (farrier.model.maas_region.Seen)
-    PRIMARY KEY (node_id, source),
-    CONSTRAINT read_whole CHECK ((read_at IS NULL) = (state IS NULL) AND (read_at IS NULL) = (since IS NULL))
-) WITH (fillfactor = 70);
-CREATE INDEX node_observations_machine ON farrier.node_observations (site, system_id);
-CREATE INDEX node_observations_turn ON farrier.node_observations (site, read_at);
-CREATE INDEX node_observations_stale ON farrier.node_observations (site, stale_since) WHERE stale_since IS NOT NULL;
-CREATE INDEX node_observations_state ON farrier.node_observations (site, state, read_at);
-
--- =====================================================================================================================
--- Tables: brakes
--- =====================================================================================================================
-
--- Brakes: when many nodes of one site would leave service together, the cause is rather the network or the region.
-
--- Nodes that silence or drift took out of service within the brake's window, or would have but for the brake. A held node tries
--- again, so its row stays young for as long as the cause lasts.
-CREATE TABLE farrier.departures (
-    site text        NOT NULL,  -- '' for nodes without a site
-    node bigint      NOT NULL,  -- nodes.id
-    at   timestamptz NOT NULL,  -- when it last left, or tried to
-    held boolean     NOT NULL,  -- the brake refused it: the node is still in service
-    PRIMARY KEY (site, node)
-);
-
--- One row for each site that nodes were about to leave: the lock under which they are counted, and the last count.
-CREATE TABLE farrier.brakes (
-    site       text PRIMARY KEY,                -- '' for nodes without a site
-    in_service integer     NOT NULL DEFAULT 0,  -- active nodes of the site and those in departures, as counted last
-    departed   integer     NOT NULL DEFAULT 0,  -- rows of the site in departures: a running figure, so that a commit reads only its
-                                                -- own
-    counted_at timestamptz,                     -- when both were counted
-    since      timestamptz                      -- when the brake began to hold nodes, now or the last time
-);
-
--- Lifts of brakes by operators; the newest row of a site is in force.
-CREATE TABLE farrier.brake_lifts (
-    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    site         text        NOT NULL,  -- '' for nodes without a site
-    until        timestamptz NOT NULL,  -- until when nodes may leave whatever their number
-    reason       text        NOT NULL,  -- given by the operator
-    requested_by text        NOT NULL,  -- given by the operator, else session_user
-    at           timestamptz NOT NULL DEFAULT farrier.now()
-);
-CREATE INDEX brake_lifts_newest ON farrier.brake_lifts (site, id);
-
--- =====================================================================================================================
 -- Tables: kinds
 -- =====================================================================================================================
 
--- Kinds of resources. Nodes and MAAS regions have tables of their own; any other kind has a table like farrier.resources, and
--- make_kind installs it.
+-- Kinds of resources. Nodes have tables of their own; any other kind has a table like farrier.resources, and make_kind installs it.
 
--- The kinds. Nodes and MAAS regions are recorded by every migration, others by make_kind.
+-- The kinds. Nodes are recorded by every migration, others by make_kind.
 CREATE TABLE farrier.kinds (
     kind          text     PRIMARY KEY CHECK (kind ~ '^[a-z][a-z0-9_]{0,39}$'),
     relation      regclass NOT NULL UNIQUE,  -- its table, with columns id and version; the oid of no table if that was dropped
@@ -836,6 +732,100 @@ CREATE TABLE farrier.callable (
     function  text NOT NULL,  -- with the types of its arguments: 'farrier.take_address(text,bigint)'
     PRIMARY KEY (role_name, function)
 );
+
+-- =====================================================================================================================
+-- Tables: brakes
+-- =====================================================================================================================
+
+-- Brakes: when many nodes of one site would leave service together, the cause is rather the network or the region.
+
+-- Nodes that silence or drift took out of service within the brake's window, or would have but for the brake. A held node tries
+-- again, so its row stays young for as long as the cause lasts.
+CREATE TABLE farrier.departures (
+    site text        NOT NULL,  -- '' for nodes without a site
+    node bigint      NOT NULL,  -- nodes.id
+    at   timestamptz NOT NULL,  -- when it last left, or tried to
+    held boolean     NOT NULL,  -- the brake refused it: the node is still in service
+    PRIMARY KEY (site, node)
+);
+
+-- One row for each site that nodes were about to leave: the lock under which they are counted, and the last count.
+CREATE TABLE farrier.brakes (
+    site       text PRIMARY KEY,                -- '' for nodes without a site
+    in_service integer     NOT NULL DEFAULT 0,  -- active nodes of the site and those in departures, as counted last
+    departed   integer     NOT NULL DEFAULT 0,  -- rows of the site in departures: a running figure, so that a commit reads only its
+                                                -- own
+    counted_at timestamptz,                     -- when both were counted
+    since      timestamptz                      -- when the brake began to hold nodes, now or the last time
+);
+
+-- Lifts of brakes by operators; the newest row of a site is in force.
+CREATE TABLE farrier.brake_lifts (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    site         text        NOT NULL,  -- '' for nodes without a site
+    until        timestamptz NOT NULL,  -- until when nodes may leave whatever their number
+    reason       text        NOT NULL,  -- given by the operator
+    requested_by text        NOT NULL,  -- given by the operator, else session_user
+    at           timestamptz NOT NULL DEFAULT farrier.now()
+);
+CREATE INDEX brake_lifts_newest ON farrier.brake_lifts (site, id);
+
+-- =====================================================================================================================
+-- Tables: maas
+-- =====================================================================================================================
+
+-- MAAS regions, and what was read in them of the machines of nodes.
+
+-- MAAS regions: the table of kind maas_region. One row, named as the site, for each site that has one; a resource that runs, so
+-- exactly one controller at a time reads it.
+CREATE TABLE farrier.maas_regions (
+    LIKE farrier.resources INCLUDING ALL,
+    url           text        NOT NULL,                        -- of the region, as the site's file has it, without a slash at the end
+    motion_every  interval    NOT NULL DEFAULT '30 seconds',   -- how often a machine that a workflow is changing is read; copied
+                                                               -- from the site's file
+    sweep_every   interval    NOT NULL DEFAULT '30 minutes' CHECK (sweep_every > interval '0'),
+                                                               -- within what time every machine is read; copied from the site's
+                                                               -- file
+    username      text,                                        -- the user whose key the controllers have; null until the region
+                                                               -- has said so
+    identified_at timestamptz,                                 -- when the region was last asked for username
+    cursor        jsonb       NOT NULL DEFAULT '{}',           -- {newest, gaps}: how far its events were read
+                                                               -- (farrier.model.maas_region.Cursor)
+    complete_at   timestamptz,                                 -- until when every event is known
+    swept_at      timestamptz,                                 -- until when machines have had their turn to be read
+    failure       text,                                        -- class of the last failure (farrier.model.maas.MaasFailure);
+                                                               -- last_error may be of machines in unreadable
+    failures      integer     NOT NULL DEFAULT 0,              -- consecutive failures
+    next_try_at   timestamptz,                                 -- not read again before; null: no pause
+    unreadable    jsonb       NOT NULL DEFAULT '{}',           -- {system_id: time}: machines that it cannot report, and when each
+                                                               -- is asked for again
+    since         timestamptz,                                 -- earlier readings do not count: they are from another region, or
+                                                               -- were made with the key of another user
+    configured_at timestamptz NOT NULL DEFAULT farrier.now()   -- when a controller last had the site in its settings, to the minute
+);
+
+-- What was last read of the machine of each node that has one. Created, unread, when the node gets the machine (watch_machine);
+-- written by runs of the region, and read by those of the node.
+CREATE TABLE farrier.node_observations (
+    node_id     bigint      NOT NULL REFERENCES farrier.nodes,
+    source      text        NOT NULL CHECK (source = 'maas'),  -- the service that was read
+    site        text        NOT NULL,                          -- of the region
+    system_id   text        NOT NULL,                          -- of the machine in MAAS
+    state       text,                                          -- farrier.model.maas.MaasStatus; null until the first reading
+    since       timestamptz,                                   -- the first of the consecutive readings that showed this state
+    read_at     timestamptz,                                   -- when the last reading began
+    stale_since timestamptz,                                   -- since when something has happened to the machine that the last
+                                                               -- reading does not show; null if nothing has
+    lost_at     timestamptz,                                   -- when a reading first showed that a machine which was there is
+                                                               -- absent, although no decommission of its node was live
+    detail      jsonb       NOT NULL DEFAULT '{}',             -- fields of that reading (farrier.model.maas_region.Seen)
+    PRIMARY KEY (node_id, source),
+    CONSTRAINT read_whole CHECK ((read_at IS NULL) = (state IS NULL) AND (read_at IS NULL) = (since IS NULL))
+) WITH (fillfactor = 70);
+CREATE INDEX node_observations_machine ON farrier.node_observations (site, system_id);
+CREATE INDEX node_observations_turn ON farrier.node_observations (site, read_at);
+CREATE INDEX node_observations_stale ON farrier.node_observations (site, stale_since) WHERE stale_since IS NOT NULL;
+CREATE INDEX node_observations_state ON farrier.node_observations (site, state, read_at);
 
 -- =====================================================================================================================
 -- Tables: requests
@@ -3189,328 +3179,6 @@ BEGIN
 END $$;
 
 -- =====================================================================================================================
--- Functions: maas
--- =====================================================================================================================
-
--- Returns the nodes that these readings affect: nodes whose reading differs from the stored one in a field that handlers decide
--- on (telling), nodes whose workflow can see a first reading since its stage began or since the region is another one, and nodes
--- whose machine the reading confirms to be in its state (confirmed_after).
-CREATE OR REPLACE FUNCTION farrier.affected_nodes(readings jsonb) RETURNS bigint[]
-    LANGUAGE plpgsql
-    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-    AS $$
-DECLARE
-    told bigint[];
-    enough interval := farrier.confirmed_after();
-BEGIN
-    SELECT coalesce(array_agg(c.node), '{}') INTO told
-      FROM jsonb_to_recordset(readings) c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb)
-      JOIN farrier.node_observations o ON o.node_id = c.node AND o.source = 'maas' AND o.system_id = c.system_id
-      -- One row or none: by the key of the node, and by that of its workflow.
-     CROSS JOIN LATERAL (SELECT (SELECT v.began_at FROM farrier.maas_motion v WHERE v.node_id = c.node) AS began_at OFFSET 0) m
-      LEFT JOIN farrier.maas_regions r ON r.site = o.site
-     WHERE o.state IS DISTINCT FROM c.state
-        OR farrier.significant_fields(o.detail) <> farrier.significant_fields(c.detail)
-        OR (m.began_at IS NOT NULL AND ((o.read_at < m.began_at AND c.read_at >= m.began_at)
-                                        OR o.read_at < r.since
-                                        OR o.detail -> 'last_sync' IS DISTINCT FROM c.detail -> 'last_sync'))
-        OR (o.read_at - o.since < enough AND c.read_at - o.since >= enough);
-    RETURN told;
-END $$;
-
--- Records the first state of a new region in history. AFTER INSERT trigger on maas_regions.
-CREATE OR REPLACE FUNCTION farrier.begin_region() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
-BEGIN
-    PERFORM record_beginning('maas_region', NEW.id, NEW.version, 'state', NEW.state, 'site ' || NEW.site, 'configured by ' || session_user);
-    RETURN NULL;
-END $$;
-
--- Returns how far apart two readings of a machine are that confirm what both show.
-CREATE OR REPLACE FUNCTION farrier.confirmed_after() RETURNS interval
-    LANGUAGE sql STABLE
-    RETURN (farrier.read_constants()).confirmed_after;
-
--- Removes a region that no controller's settings name; its history stays. FR404 for an unknown site, FR409 for a region that is
--- not `unconfigured` and for one in which nodes have machines: no region would observe them.
-CREATE OR REPLACE FUNCTION farrier.forget_site(given text) RETURNS void
-    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
-DECLARE
-    region record;
-    users text;
-BEGIN
-    SELECT r.id, r.state INTO region FROM maas_regions r WHERE r.site = given FOR UPDATE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'no region of a site % is known', coalesce(quote_literal(given), 'null')
-            USING ERRCODE = 'FR404', HINT = 'farrier site list shows the sites.';
-    END IF;
-    IF region.state <> 'unconfigured' THEN
-        RAISE EXCEPTION 'the region of site % is %, not unconfigured', given, region.state
-            USING ERRCODE = 'FR409', HINT = 'Take the site out of the settings of every controller and have them read these; ten minutes later its region is unconfigured.';
-    END IF;
-    SELECT string_agg(x.name, ', ') || CASE WHEN max(x.many) > 5 THEN format(' and %s more', max(x.many) - 5) ELSE '' END INTO users
-      FROM (SELECT n.name, count(*) OVER () AS many FROM nodes n
-             WHERE n.site = given AND n.maas_id IS NOT NULL AND n.status <> 'deleted' ORDER BY n.name LIMIT 5) x;
-    IF users IS NOT NULL THEN
-        RAISE EXCEPTION 'nodes of site % have machines in its region: %', given, users
-            USING ERRCODE = 'FR409', HINT = 'Remove these nodes first, or put the site back into the settings.';
-    END IF;
-    DELETE FROM wakes w WHERE w.kind = 'maas_region' AND w.resource = region.id;
-    DELETE FROM outcomes o WHERE o.kind = 'maas_region' AND o.id = region.id;
-    DELETE FROM maas_regions r WHERE r.id = region.id;
-END $$;
-
--- Refuses a change of a region's state that the model has no edge for (FR409). AFTER UPDATE trigger on maas_regions.
-CREATE OR REPLACE FUNCTION farrier.guard_region() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    IF NOT EXISTS (SELECT FROM farrier.edges e WHERE e.kind = 'maas_region' AND e.layer = 'state'
-                                                 AND e.from_value = OLD.state AND e.to_value = NEW.state) THEN
-        RAISE EXCEPTION 'region %: the model has no edge % -> %', NEW.site, OLD.state, NEW.state USING ERRCODE = 'FR409';
-    END IF;
-    RETURN NULL;
-END $$;
-
--- Returns what is known of a node's machine in MAAS, as its snapshot holds it (farrier.model.observation); null if nothing is.
--- Readings from before the region's `since` do not count. `ours` is null while the user of the region's key is not known.
-CREATE OR REPLACE FUNCTION farrier.maas_observation(node_id bigint, system_id text, site text) RETURNS jsonb
-    LANGUAGE sql STABLE
-    RETURN (SELECT o.detail || jsonb_build_object(
-                       'system_id', o.system_id, 'state', o.state, 'since', o.since, 'read_at', o.read_at,
-                       'fresh_at', CASE WHEN o.stale_since IS NULL THEN greatest(o.read_at, r.complete_at) ELSE o.read_at END,
-                       'ours', CASE WHEN r.username IS NOT NULL THEN coalesce(o.detail ->> 'owner' = r.username, false) END)
-              FROM farrier.node_observations o LEFT JOIN farrier.maas_regions r ON r.site = $3
-             WHERE o.node_id = $1 AND o.source = 'maas' AND o.system_id = $2
-               AND o.read_at >= coalesce(r.since, '-infinity'));
-
--- Raises FR400 for a maas_id that is no system id of MAAS: no region has such a machine, and each reading of it would cost a
--- request. Trigger function.
-CREATE OR REPLACE FUNCTION farrier.refuse_machine_id() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    RAISE EXCEPTION 'maas_id % is no system id of MAAS', quote_literal(left(NEW.maas_id, 64))
-        USING ERRCODE = 'FR400', HINT = 'It has letters and digits alone, mostly six; the host name is something else.';
-END $$;
-
--- Returns when the region of a site could not be read, as JSON [{began_at, ended_at}]: that time counts against no stage. Covers
--- a week, which is longer than any stage waits, and of it the last hundred changes of state.
-CREATE OR REPLACE FUNCTION farrier.region_outages(site text) RETURNS json
-    LANGUAGE sql STABLE
-    RETURN (SELECT coalesce(json_agg(o), '[]') FROM (
-        SELECT r.state_entered_at AS began_at, NULL::timestamptz AS ended_at
-          FROM farrier.maas_regions r WHERE r.site = $1 AND r.state <> 'observing'
-         UNION ALL
-        (SELECT h.at - make_interval(secs => h.seconds_in_source), h.at
-           FROM farrier.maas_regions r
-          CROSS JOIN LATERAL (
-                SELECT * FROM farrier.history h
-                 WHERE h.kind = 'maas_region' AND h.id = r.id AND h.layer = 'state' ORDER BY h.version DESC LIMIT 100) h
-          WHERE r.site = $1 AND h.from_value <> 'observing' AND h.at > farrier.now() - interval '7 days')) o);
-
--- Records the regions that a controller has configured: [{site, url, motion_seconds, sweep_seconds}]. Enqueues them, and leaves
--- those that are not named, because another controller may have them. What was read from another URL no longer counts. Increments
--- versions by two, which no commit does. May be repeated. Locks the regions in the order of ids.
-CREATE OR REPLACE FUNCTION farrier.set_sites(sites jsonb) RETURNS void
-    LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM FROM farrier.maas_regions r
-     WHERE r.site IN (SELECT c.site FROM jsonb_to_recordset(sites) c (site text)) ORDER BY r.id FOR NO KEY UPDATE;
-    UPDATE farrier.maas_regions r
-       SET version = r.version + 2, motion_every = make_interval(secs => c.motion_seconds),
-           sweep_every = make_interval(secs => c.sweep_seconds), identified_at = NULL, next_try_at = NULL,
-           configured_at = farrier.now(),
-           -- Another region has other events, other users, and other machines by the same ids: what was read before does not
-           -- apply to them.
-           since = CASE WHEN r.url = c.url THEN r.since ELSE farrier.now() END,
-           url = c.url, cursor = CASE WHEN r.url = c.url THEN r.cursor ELSE '{}' END,
-           complete_at = CASE WHEN r.url = c.url THEN r.complete_at END,
-           username = CASE WHEN r.url = c.url THEN r.username END
-      FROM jsonb_to_recordset(sites) c (site text, url text, motion_seconds double precision, sweep_seconds double precision)
-     WHERE r.site = c.site;
-    INSERT INTO farrier.maas_regions (site, url, motion_every, sweep_every, configured_at)
-    SELECT c.site, c.url, make_interval(secs => c.motion_seconds), make_interval(secs => c.sweep_seconds), farrier.now()
-      FROM jsonb_to_recordset(sites) c (site text, url text, motion_seconds double precision, sweep_seconds double precision)
-     ORDER BY c.site
-        ON CONFLICT (site) DO NOTHING;
-    PERFORM farrier.enqueue('maas_region', r.id) FROM farrier.maas_regions r
-      JOIN jsonb_to_recordset(sites) c (site text) ON c.site = r.site;
-END $$;
-
--- Returns the fields of an observation that a node's handler decides on.
-CREATE OR REPLACE FUNCTION farrier.significant_fields(detail jsonb) RETURNS jsonb
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN detail - '{last_sync,netboot,status_name,status_message,error_description,osystem,distro_series,commissioning_status_name,testing_status_name}'::text[];
-
--- Keeps node_observations in step with the machines of nodes: a node that gets a machine, or another one, has a row that is not
--- read yet; a node without one has none. AFTER INSERT or UPDATE trigger on nodes.
-CREATE OR REPLACE FUNCTION farrier.watch_machine() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
-BEGIN
-    IF NEW.maas_id IS NULL OR NEW.site IS NULL OR NEW.status = 'deleted' THEN
-        DELETE FROM node_observations o WHERE o.node_id = NEW.id AND o.source = 'maas';
-    ELSE
-        INSERT INTO node_observations AS o (node_id, source, site, system_id, stale_since)
-        VALUES (NEW.id, 'maas', NEW.site, NEW.maas_id, farrier.now())
-            ON CONFLICT (node_id, source) DO UPDATE
-               SET site = excluded.site, system_id = excluded.system_id, stale_since = excluded.stale_since,
-                   state = NULL, since = NULL, read_at = NULL, lost_at = NULL, detail = '{}';
-    END IF;
-    RETURN NULL;
-END $$;
-
--- Writes the regions of a commit and what was read of their machines; the writer of kind maas_region. Enqueues the nodes that the
--- readings affect. Sections: `runs`, `regions`, `readings`, `unknown` [{run, at}] for regions that may have lost events, `named`
--- [{run, system_id, at, status_changed}] for machines that events name. Events are written before readings, which were made after
--- them. Locks the regions in the order of ids.
-CREATE OR REPLACE FUNCTION farrier.write_maas_regions(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
-    LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-DECLARE
-    fit bigint[] := ARRAY(
-        SELECT r.id FROM farrier.maas_regions r
-          JOIN jsonb_to_recordset(changes -> 'runs') c (run bigint, version bigint) ON c.run = r.id AND c.version = r.version
-         ORDER BY r.id FOR NO KEY UPDATE OF r);
-BEGIN
-    IF cardinality(fit) < jsonb_array_length(changes -> 'runs') THEN
-        RETURN QUERY SELECT c.run, interval '0' FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (fit);
-        changes := farrier.filter_runs(changes, fit);
-    END IF;
-    UPDATE farrier.maas_regions r SET version = r.version + 1
-      FROM jsonb_to_recordset(changes -> 'runs') c (run bigint, writes boolean)
-     WHERE r.id = c.run AND c.writes;
-    IF changes ? 'regions' THEN
-        UPDATE farrier.maas_regions r
-           SET version = r.version + 1, state = c.state,
-               state_entered_at = CASE WHEN r.state = c.state THEN r.state_entered_at ELSE farrier.now() END,
-               username = c.username, identified_at = c.identified_at, cursor = c.cursor, complete_at = c.complete_at,
-               swept_at = c.swept_at, last_error = c.last_error, failure = c.failure, failures = c.failures,
-               next_try_at = c.next_try_at, unreadable = c.unreadable, configured_at = c.configured_at,
-               -- Earlier readings were made with the key of another user.
-               since = CASE WHEN r.username <> c.username THEN c.identified_at ELSE r.since END
-          FROM jsonb_populate_recordset(NULL::farrier.maas_regions, changes -> 'regions') c
-         WHERE r.id = c.id;
-    END IF;
-    IF changes ? 'readings' THEN
-        PERFORM farrier.wake_nodes(farrier.affected_nodes(changes -> 'readings'));
-    END IF;
-    IF changes ? 'unknown' THEN
-        UPDATE farrier.node_observations o SET stale_since = c.at
-          FROM jsonb_to_recordset(changes -> 'unknown') c (run bigint, at timestamptz) JOIN farrier.maas_regions r ON r.id = c.run
-         WHERE o.site = r.site AND o.stale_since IS NULL;
-    END IF;
-    IF changes ? 'named' THEN
-        UPDATE farrier.node_observations o SET stale_since = c.at
-          FROM jsonb_to_recordset(changes -> 'named') c (run bigint, system_id text, at timestamptz, status_changed boolean)
-          JOIN farrier.maas_regions r ON r.id = c.run
-         WHERE o.site = r.site AND o.system_id = c.system_id
-           AND (c.status_changed OR EXISTS (SELECT FROM farrier.maas_motion m WHERE m.node_id = o.node_id));
-    END IF;
-    IF changes ? 'readings' THEN
-        UPDATE farrier.node_observations o
-           SET state = c.state, since = CASE WHEN o.state = c.state THEN o.since ELSE c.read_at END, read_at = c.read_at,
-               stale_since = CASE WHEN o.stale_since > c.read_at THEN o.stale_since END, detail = c.detail,
-               lost_at = CASE WHEN c.state <> 'absent' THEN NULL
-                              WHEN o.state <> 'absent' AND NOT EXISTS (SELECT FROM farrier.nodes n WHERE n.id = o.node_id AND n.live_workflow_kind = 'decommission')
-                              THEN c.read_at ELSE o.lost_at END
-          FROM jsonb_to_recordset(changes -> 'readings') c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb)
-         WHERE o.node_id = c.node AND o.source = 'maas' AND o.system_id = c.system_id
-           AND (o.read_at IS NULL OR o.read_at <= c.read_at);
-    END IF;
-END $$;
-
--- =====================================================================================================================
--- Functions: brakes
--- =====================================================================================================================
-
--- Returns the time over which nodes that leave service are counted together.
-CREATE OR REPLACE FUNCTION farrier.brake_window() RETURNS interval
-    LANGUAGE sql STABLE SET search_path = farrier, pg_temp
-    RETURN (farrier.read_settings()).brake_window;
-
--- Returns when the brake last refused to take this node out of service. Null while the brake is lifted, and after half of the
--- window: then the node tries again.
-CREATE OR REPLACE FUNCTION farrier.braked_at(of_site text, of_node bigint) RETURNS timestamptz
-    LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
-    SELECT d.at FROM departures d
-     WHERE d.site = coalesce(of_site, '') AND d.node = of_node AND d.held AND d.at > farrier.now() - brake_window() / 2
-       AND NOT is_brake_lifted(d.site)
-$$;
-
--- Returns which of the runs that would take an active node out of service the brake of its site refuses. A run that is refused
--- counts like one that left, so nodes that would leave together are counted as a whole. Locks the row of each site in brakes, in
--- the order of sites, until the transaction ends: no more nodes leave than may, however many controllers commit at once. Finds
--- rows by keys, also when it was planned while departures was empty. Called by write_nodes.
-CREATE OR REPLACE FUNCTION farrier.held_by_brakes(leaving jsonb, among bigint[]) RETURNS bigint[]
-    LANGUAGE plpgsql SET search_path = farrier, pg_temp SET enable_seqscan = off AS $$
-DECLARE
-    one    record;
-    brake  brakes;
-    recent timestamptz := farrier.now() - brake_window();
-    share  numeric := (read_settings()).brake_share;
-    least  integer := (read_settings()).brake_at_least;
-    stops  boolean;
-    held   bigint[] := '{}';
-BEGIN
-    FOR one IN
-        SELECT coalesce(n.site, '') AS site, array_agg(n.id ORDER BY n.id) AS runs
-          FROM jsonb_to_recordset(leaving) c (run bigint) JOIN nodes n ON n.id = c.run AND n.status = 'active'
-         WHERE c.run = ANY (among)
-         GROUP BY 1 ORDER BY 1
-    LOOP
-        SELECT * INTO brake FROM brakes b WHERE b.site = one.site FOR UPDATE;
-        IF NOT FOUND THEN
-            INSERT INTO brakes (site) VALUES (one.site) ON CONFLICT DO NOTHING;
-            SELECT * INTO brake FROM brakes b WHERE b.site = one.site FOR UPDATE;
-        END IF;
-        IF brake.counted_at IS NULL OR brake.counted_at NOT BETWEEN farrier.now() - interval '1 minute' AND farrier.now() THEN
-            -- No upper bound: farrier.now() is when this commit began, and a commit that began later may have locked the site first.
-            DELETE FROM departures d WHERE d.site = one.site AND d.at < recent;
-            brake.counted_at := farrier.now();
-            brake.in_service := (SELECT count(*) FROM (
-                SELECT n.id FROM nodes n WHERE n.status = 'active' AND coalesce(n.site, '') = one.site
-                UNION SELECT d.node FROM departures d WHERE d.site = one.site) s);
-            brake.departed := (SELECT count(*) FROM departures d WHERE d.site = one.site);
-        END IF;
-        -- Those that tried before have a row. Each is looked up: a join may read all rows of the site.
-        brake.departed := brake.departed + (
-            SELECT count(*) FROM unnest(one.runs) run
-             WHERE (SELECT d.held FROM departures d WHERE d.site = one.site AND d.node = run) IS NULL);
-        stops := brake.departed > share * brake.in_service AND brake.departed >= least AND NOT is_brake_lifted(one.site);
-        IF stops AND NOT EXISTS (SELECT FROM departures d WHERE d.site = one.site AND d.held) THEN
-            brake.since := farrier.now();
-        END IF;
-        UPDATE brakes b SET in_service = brake.in_service, departed = brake.departed, counted_at = brake.counted_at, since = brake.since
-         WHERE b.site = one.site;
-        INSERT INTO departures SELECT one.site, run, farrier.now(), stops FROM unnest(one.runs) run
-            ON CONFLICT (site, node) DO UPDATE SET at = excluded.at, held = excluded.held;
-        IF stops THEN held := held || one.runs; END IF;
-    END LOOP;
-    RETURN held;
-END $$;
-
--- Returns whether an operator has lifted the brake of a site, for now.
-CREATE OR REPLACE FUNCTION farrier.is_brake_lifted(of_site text) RETURNS boolean
-    LANGUAGE sql STABLE SET search_path = farrier, pg_temp
-    RETURN coalesce((SELECT l.until > farrier.now() FROM farrier.brake_lifts l WHERE l.site = of_site ORDER BY l.id DESC LIMIT 1), false);
-
--- Lets nodes of a site leave service whatever their number, for as long as `lasts`; the site is '' for nodes without one. A
--- further call sets another time, and '0' ends it. FR400 for malformed arguments, FR409 while the brake holds no node.
-CREATE OR REPLACE FUNCTION farrier.lift_brake(site text, reason text, lasts interval DEFAULT '1 hour', requested_by text DEFAULT NULL) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
-DECLARE
-    of_site text := coalesce(lift_brake.site, '');
-BEGIN
-    IF coalesce(reason, '') = '' OR length(reason) > 500 OR length(requested_by) > 255 THEN
-        RAISE EXCEPTION 'a brake is lifted for a reason of 1 to 500 characters, by a name of at most 255' USING ERRCODE = 'FR400';
-    ELSIF lasts IS NULL OR lasts < interval '0' OR lasts > interval '24 hours' THEN
-        RAISE EXCEPTION 'a brake is lifted for up to 24 hours, not for %', coalesce(lasts::text, 'null') USING ERRCODE = 'FR400';
-    ELSIF NOT is_brake_lifted(of_site) AND NOT EXISTS (SELECT FROM brakes_holding h WHERE h.site = of_site) THEN
-        RAISE EXCEPTION 'the brake of site % holds no node', quote_literal(of_site)
-            USING ERRCODE = 'FR409', HINT = 'SELECT * FROM farrier.brakes_holding lists the sites whose brake does.';
-    END IF;
-    INSERT INTO brake_lifts (site, until, reason, requested_by)
-    VALUES (of_site, farrier.now() + lasts, lift_brake.reason, coalesce(lift_brake.requested_by, session_user));
-END $$;
-
--- =====================================================================================================================
 -- Functions: kinds
 -- =====================================================================================================================
 
@@ -4005,6 +3673,263 @@ BEGIN
            SET status = 'rejected', reason = format('this %s has ended', replace(of_kind, '_', ' ')), answered_at = farrier.now()
           FROM jsonb_to_recordset(changes -> 'ended') c (run bigint)
          WHERE i.kind = of_kind AND i.resource_id = c.run AND i.status = 'pending';
+    END IF;
+END $$;
+
+-- =====================================================================================================================
+-- Functions: brakes
+-- =====================================================================================================================
+
+-- Returns the time over which nodes that leave service are counted together.
+CREATE OR REPLACE FUNCTION farrier.brake_window() RETURNS interval
+    LANGUAGE sql STABLE SET search_path = farrier, pg_temp
+    RETURN (farrier.read_settings()).brake_window;
+
+-- Returns when the brake last refused to take this node out of service. Null while the brake is lifted, and after half of the
+-- window: then the node tries again.
+CREATE OR REPLACE FUNCTION farrier.braked_at(of_site text, of_node bigint) RETURNS timestamptz
+    LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
+    SELECT d.at FROM departures d
+     WHERE d.site = coalesce(of_site, '') AND d.node = of_node AND d.held AND d.at > farrier.now() - brake_window() / 2
+       AND NOT is_brake_lifted(d.site)
+$$;
+
+-- Returns which of the runs that would take an active node out of service the brake of its site refuses. A run that is refused
+-- counts like one that left, so nodes that would leave together are counted as a whole. Locks the row of each site in brakes, in
+-- the order of sites, until the transaction ends: no more nodes leave than may, however many controllers commit at once. Finds
+-- rows by keys, also when it was planned while departures was empty. Called by write_nodes.
+CREATE OR REPLACE FUNCTION farrier.held_by_brakes(leaving jsonb, among bigint[]) RETURNS bigint[]
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+    one    record;
+    brake  brakes;
+    recent timestamptz := farrier.now() - brake_window();
+    share  numeric := (read_settings()).brake_share;
+    least  integer := (read_settings()).brake_at_least;
+    stops  boolean;
+    held   bigint[] := '{}';
+BEGIN
+    FOR one IN
+        SELECT coalesce(n.site, '') AS site, array_agg(n.id ORDER BY n.id) AS runs
+          FROM jsonb_to_recordset(leaving) c (run bigint) JOIN nodes n ON n.id = c.run AND n.status = 'active'
+         WHERE c.run = ANY (among)
+         GROUP BY 1 ORDER BY 1
+    LOOP
+        SELECT * INTO brake FROM brakes b WHERE b.site = one.site FOR UPDATE;
+        IF NOT FOUND THEN
+            INSERT INTO brakes (site) VALUES (one.site) ON CONFLICT DO NOTHING;
+            SELECT * INTO brake FROM brakes b WHERE b.site = one.site FOR UPDATE;
+        END IF;
+        IF brake.counted_at IS NULL OR brake.counted_at NOT BETWEEN farrier.now() - interval '1 minute' AND farrier.now() THEN
+            -- No upper bound: farrier.now() is when this commit began, and a commit that began later may have locked the site first.
+            DELETE FROM departures d WHERE d.site = one.site AND d.at < recent;
+            brake.counted_at := farrier.now();
+            brake.in_service := (SELECT count(*) FROM (
+                SELECT n.id FROM nodes n WHERE n.status = 'active' AND coalesce(n.site, '') = one.site
+                UNION SELECT d.node FROM departures d WHERE d.site = one.site) s);
+            brake.departed := (SELECT count(*) FROM departures d WHERE d.site = one.site);
+        END IF;
+        -- Those that tried before have a row. Each is looked up: a join may read all rows of the site.
+        brake.departed := brake.departed + (
+            SELECT count(*) FROM unnest(one.runs) run
+             WHERE (SELECT d.held FROM departures d WHERE d.site = one.site AND d.node = run) IS NULL);
+        stops := brake.departed > share * brake.in_service AND brake.departed >= least AND NOT is_brake_lifted(one.site);
+        IF stops AND NOT EXISTS (SELECT FROM departures d WHERE d.site = one.site AND d.held) THEN
+            brake.since := farrier.now();
+        END IF;
+        UPDATE brakes b SET in_service = brake.in_service, departed = brake.departed, counted_at = brake.counted_at, since = brake.since
+         WHERE b.site = one.site;
+        INSERT INTO departures SELECT one.site, run, farrier.now(), stops FROM unnest(one.runs) run
+            ON CONFLICT (site, node) DO UPDATE SET at = excluded.at, held = excluded.held;
+        IF stops THEN held := held || one.runs; END IF;
+    END LOOP;
+    RETURN held;
+END $$;
+
+-- Returns whether an operator has lifted the brake of a site, for now.
+CREATE OR REPLACE FUNCTION farrier.is_brake_lifted(of_site text) RETURNS boolean
+    LANGUAGE sql STABLE SET search_path = farrier, pg_temp
+    RETURN coalesce((SELECT l.until > farrier.now() FROM farrier.brake_lifts l WHERE l.site = of_site ORDER BY l.id DESC LIMIT 1), false);
+
+-- Lets nodes of a site leave service whatever their number, for as long as `lasts`; the site is '' for nodes without one. A
+-- further call sets another time, and '0' ends it. FR400 for malformed arguments, FR409 while the brake holds no node.
+CREATE OR REPLACE FUNCTION farrier.lift_brake(site text, reason text, lasts interval DEFAULT '1 hour', requested_by text DEFAULT NULL) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    of_site text := coalesce(lift_brake.site, '');
+BEGIN
+    IF coalesce(reason, '') = '' OR length(reason) > 500 OR length(requested_by) > 255 THEN
+        RAISE EXCEPTION 'a brake is lifted for a reason of 1 to 500 characters, by a name of at most 255' USING ERRCODE = 'FR400';
+    ELSIF lasts IS NULL OR lasts < interval '0' OR lasts > interval '24 hours' THEN
+        RAISE EXCEPTION 'a brake is lifted for up to 24 hours, not for %', coalesce(lasts::text, 'null') USING ERRCODE = 'FR400';
+    ELSIF NOT is_brake_lifted(of_site) AND NOT EXISTS (SELECT FROM brakes_holding h WHERE h.site = of_site) THEN
+        RAISE EXCEPTION 'the brake of site % holds no node', quote_literal(of_site)
+            USING ERRCODE = 'FR409', HINT = 'SELECT * FROM farrier.brakes_holding lists the sites whose brake does.';
+    END IF;
+    INSERT INTO brake_lifts (site, until, reason, requested_by)
+    VALUES (of_site, farrier.now() + lasts, lift_brake.reason, coalesce(lift_brake.requested_by, session_user));
+END $$;
+
+-- =====================================================================================================================
+-- Functions: maas
+-- =====================================================================================================================
+
+-- Returns the nodes that these readings affect: nodes whose reading differs from the stored one in a field that handlers decide
+-- on (telling), nodes whose workflow can see a first reading since its stage began or since the region is another one, and nodes
+-- whose machine the reading confirms to be in its state (confirmed_after).
+CREATE OR REPLACE FUNCTION farrier.affected_nodes(readings jsonb) RETURNS bigint[]
+    LANGUAGE plpgsql
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+    AS $$
+DECLARE
+    told bigint[];
+    enough interval := farrier.confirmed_after();
+BEGIN
+    SELECT coalesce(array_agg(c.node), '{}') INTO told
+      FROM jsonb_to_recordset(readings) c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb)
+      JOIN farrier.node_observations o ON o.node_id = c.node AND o.source = 'maas' AND o.system_id = c.system_id
+      -- One row or none: by the key of the node, and by that of its workflow.
+     CROSS JOIN LATERAL (SELECT (SELECT v.began_at FROM farrier.maas_motion v WHERE v.node_id = c.node) AS began_at OFFSET 0) m
+      LEFT JOIN farrier.maas_regions r ON r.name = o.site AND r.ended_at IS NULL
+     WHERE o.state IS DISTINCT FROM c.state
+        OR farrier.significant_fields(o.detail) <> farrier.significant_fields(c.detail)
+        OR (m.began_at IS NOT NULL AND ((o.read_at < m.began_at AND c.read_at >= m.began_at)
+                                        OR o.read_at < r.since
+                                        OR o.detail -> 'last_sync' IS DISTINCT FROM c.detail -> 'last_sync'))
+        OR (o.read_at - o.since < enough AND c.read_at - o.since >= enough);
+    RETURN told;
+END $$;
+
+-- Returns how far apart two readings of a machine are that confirm what both show.
+CREATE OR REPLACE FUNCTION farrier.confirmed_after() RETURNS interval
+    LANGUAGE sql STABLE
+    RETURN (farrier.read_constants()).confirmed_after;
+
+-- Returns what is known of a node's machine in MAAS, as its snapshot holds it (farrier.model.observation); null if nothing is.
+-- Readings from before the region's `since` do not count. `ours` is null while the user of the region's key is not known.
+CREATE OR REPLACE FUNCTION farrier.maas_observation(node_id bigint, system_id text, site text) RETURNS jsonb
+    LANGUAGE sql STABLE
+    RETURN (SELECT o.detail || jsonb_build_object(
+                       'system_id', o.system_id, 'state', o.state, 'since', o.since, 'read_at', o.read_at,
+                       'fresh_at', CASE WHEN o.stale_since IS NULL THEN greatest(o.read_at, r.complete_at) ELSE o.read_at END,
+                       'ours', CASE WHEN r.username IS NOT NULL THEN coalesce(o.detail ->> 'owner' = r.username, false) END)
+              FROM farrier.node_observations o LEFT JOIN farrier.maas_regions r ON r.name = $3 AND r.ended_at IS NULL
+             WHERE o.node_id = $1 AND o.source = 'maas' AND o.system_id = $2
+               AND o.read_at >= coalesce(r.since, '-infinity'));
+
+-- Raises FR400 for a maas_id that is no system id of MAAS: no region has such a machine, and each reading of it would cost a
+-- request. Trigger function.
+CREATE OR REPLACE FUNCTION farrier.refuse_machine_id() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'maas_id % is no system id of MAAS', quote_literal(left(NEW.maas_id, 64))
+        USING ERRCODE = 'FR400', HINT = 'It has letters and digits alone, mostly six; the host name is something else.';
+END $$;
+
+-- Returns when the region of a site could not be read, as JSON [{began_at, ended_at}]: that time counts against no stage. Covers
+-- a week, which is longer than any stage waits, and of it the last hundred changes of state.
+CREATE OR REPLACE FUNCTION farrier.region_outages(site text) RETURNS json
+    LANGUAGE sql STABLE
+    RETURN (SELECT coalesce(json_agg(o), '[]') FROM (
+        SELECT r.state_entered_at AS began_at, NULL::timestamptz AS ended_at
+          FROM farrier.maas_regions r WHERE r.name = $1 AND r.ended_at IS NULL AND r.state <> 'observing'
+         UNION ALL
+        (SELECT h.at - make_interval(secs => h.seconds_in_source), h.at
+           FROM farrier.maas_regions r
+          CROSS JOIN LATERAL (
+                SELECT * FROM farrier.history h
+                 WHERE h.kind = 'maas_region' AND h.id = r.id AND h.layer = 'state' ORDER BY h.version DESC LIMIT 100) h
+          WHERE r.name = $1 AND r.ended_at IS NULL AND h.from_value <> 'observing' AND h.at > farrier.now() - interval '7 days')) o);
+
+-- Records the regions that a controller has configured: [{site, url, motion_seconds, sweep_seconds}]. Enqueues them, and leaves
+-- those that are not named, because another controller may have them. What was read from another URL no longer counts. Increments
+-- versions by two, which no commit does. May be repeated. Locks the regions in the order of ids.
+CREATE OR REPLACE FUNCTION farrier.set_sites(sites jsonb) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM farrier.maas_regions r
+     WHERE r.ended_at IS NULL AND r.name IN (SELECT c.site FROM jsonb_to_recordset(sites) c (site text)) ORDER BY r.id FOR NO KEY UPDATE;
+    UPDATE farrier.maas_regions r
+       SET version = r.version + 2, motion_every = make_interval(secs => c.motion_seconds),
+           sweep_every = make_interval(secs => c.sweep_seconds), identified_at = NULL, next_try_at = NULL,
+           configured_at = farrier.now(),
+           -- Another region has other events, other users, and other machines by the same ids: what was read before does not
+           -- apply to them.
+           since = CASE WHEN r.url = c.url THEN r.since ELSE farrier.now() END,
+           url = c.url, cursor = CASE WHEN r.url = c.url THEN r.cursor ELSE '{}' END,
+           complete_at = CASE WHEN r.url = c.url THEN r.complete_at END,
+           username = CASE WHEN r.url = c.url THEN r.username END
+      FROM jsonb_to_recordset(sites) c (site text, url text, motion_seconds double precision, sweep_seconds double precision)
+     WHERE r.name = c.site AND r.ended_at IS NULL;
+    INSERT INTO farrier.maas_regions (name, site, url, motion_every, sweep_every, configured_at)
+    SELECT c.site, c.site, c.url, make_interval(secs => c.motion_seconds), make_interval(secs => c.sweep_seconds), farrier.now()
+      FROM jsonb_to_recordset(sites) c (site text, url text, motion_seconds double precision, sweep_seconds double precision)
+     ORDER BY c.site
+        ON CONFLICT (name) WHERE ended_at IS NULL DO NOTHING;
+    PERFORM farrier.enqueue('maas_region', r.id) FROM farrier.maas_regions r
+      JOIN jsonb_to_recordset(sites) c (site text) ON c.site = r.name AND r.ended_at IS NULL;
+END $$;
+
+-- Returns the fields of an observation that a node's handler decides on.
+CREATE OR REPLACE FUNCTION farrier.significant_fields(detail jsonb) RETURNS jsonb
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN detail - '{last_sync,netboot,status_name,status_message,error_description,osystem,distro_series,commissioning_status_name,testing_status_name}'::text[];
+
+-- Keeps node_observations in step with the machines of nodes: a node that gets a machine, or another one, has a row that is not
+-- read yet; a node without one has none. AFTER INSERT or UPDATE trigger on nodes.
+CREATE OR REPLACE FUNCTION farrier.watch_machine() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
+    IF NEW.maas_id IS NULL OR NEW.site IS NULL OR NEW.status = 'deleted' THEN
+        DELETE FROM node_observations o WHERE o.node_id = NEW.id AND o.source = 'maas';
+    ELSE
+        INSERT INTO node_observations AS o (node_id, source, site, system_id, stale_since)
+        VALUES (NEW.id, 'maas', NEW.site, NEW.maas_id, farrier.now())
+            ON CONFLICT (node_id, source) DO UPDATE
+               SET site = excluded.site, system_id = excluded.system_id, stale_since = excluded.stale_since,
+                   state = NULL, since = NULL, read_at = NULL, lost_at = NULL, detail = '{}';
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- Writes the regions of a commit and what was read of their machines; the writer of kind maas_region. Enqueues the nodes that the
+-- readings affect. Sections besides those of write_resources: `readings`, `unknown` [{run, at}] for regions that may have lost
+-- events, `named` [{run, system_id, at, status_changed}] for machines that events name. Events are written before readings, which
+-- were made after them.
+CREATE OR REPLACE FUNCTION farrier.write_maas_regions(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
+    LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    unwritten bigint[] := ARRAY(SELECT w.run FROM farrier.write_resources(changes) w);
+BEGIN
+    IF cardinality(unwritten) > 0 THEN
+        RETURN QUERY SELECT u, interval '0' FROM unnest(unwritten) u;
+        changes := farrier.runs_without(changes, unwritten);
+    END IF;
+    IF changes ? 'readings' THEN
+        PERFORM farrier.wake_nodes(farrier.affected_nodes(changes -> 'readings'));
+    END IF;
+    IF changes ? 'unknown' THEN
+        UPDATE farrier.node_observations o SET stale_since = c.at
+          FROM jsonb_to_recordset(changes -> 'unknown') c (run bigint, at timestamptz) JOIN farrier.maas_regions r ON r.id = c.run
+         WHERE o.site = r.site AND o.stale_since IS NULL;
+    END IF;
+    IF changes ? 'named' THEN
+        UPDATE farrier.node_observations o SET stale_since = c.at
+          FROM jsonb_to_recordset(changes -> 'named') c (run bigint, system_id text, at timestamptz, status_changed boolean)
+          JOIN farrier.maas_regions r ON r.id = c.run
+         WHERE o.site = r.site AND o.system_id = c.system_id
+           AND (c.status_changed OR EXISTS (SELECT FROM farrier.maas_motion m WHERE m.node_id = o.node_id));
+    END IF;
+    IF changes ? 'readings' THEN
+        UPDATE farrier.node_observations o
+           SET state = c.state, since = CASE WHEN o.state = c.state THEN o.since ELSE c.read_at END, read_at = c.read_at,
+               stale_since = CASE WHEN o.stale_since > c.read_at THEN o.stale_since END, detail = c.detail,
+               lost_at = CASE WHEN c.state <> 'absent' THEN NULL
+                              WHEN o.state <> 'absent' AND NOT EXISTS (SELECT FROM farrier.nodes n WHERE n.id = o.node_id AND n.live_workflow_kind = 'decommission')
+                              THEN c.read_at ELSE o.lost_at END
+          FROM jsonb_to_recordset(changes -> 'readings') c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb)
+         WHERE o.node_id = c.node AND o.source = 'maas' AND o.system_id = c.system_id
+           AND (o.read_at IS NULL OR o.read_at <= c.read_at);
     END IF;
 END $$;
 
@@ -5341,6 +5266,22 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
   LEFT JOIN farrier.node_clocks ec ON ec.node_id = n.id AND ec.kind = n.live_workflow_kind AND ec.state = 'end_to_end';
 
 -- =====================================================================================================================
+-- Views: brakes
+-- =====================================================================================================================
+
+-- Sites whose brake holds nodes in service now: since when, how many it holds, how many would leave with them (leaving), and how
+-- many are in service.
+CREATE OR REPLACE VIEW farrier.brakes_holding AS
+SELECT b.site, b.since, d.held, d.leaving, b.in_service
+  FROM farrier.brakes b
+ CROSS JOIN LATERAL (
+       SELECT count(*) FILTER (WHERE x.held) AS held, count(*) AS leaving
+         FROM farrier.departures x
+        WHERE x.site = b.site AND x.at > farrier.now() - (SELECT s.brake_window FROM farrier.settings s)) d
+ WHERE d.held > 0
+   AND NOT coalesce((SELECT l.until > farrier.now() FROM farrier.brake_lifts l WHERE l.site = b.site ORDER BY l.id DESC LIMIT 1), false);
+
+-- =====================================================================================================================
 -- Views: maas
 -- =====================================================================================================================
 
@@ -5356,22 +5297,6 @@ SELECT n.id, n.site, n.maas_id, greatest(w.stage_entered_at, w.status_entered_at
   FROM farrier.node_decommissions w JOIN farrier.nodes n ON n.live_workflow_kind = 'decommission' AND n.live_workflow_id = w.id AND n.id = w.node_id
  WHERE w.ended_at IS NULL AND w.status = ANY (ARRAY(SELECT s.status FROM farrier.workflow_statuses s WHERE s.at_work))
    AND w.mode = ANY (ARRAY(SELECT m.mode FROM farrier.workflow_modes m WHERE m.uses_maas)) AND n.maas_id IS NOT NULL;
-
--- =====================================================================================================================
--- Views: brakes
--- =====================================================================================================================
-
--- Sites whose brake holds nodes in service now: since when, how many it holds, how many would leave with them (leaving), and how
--- many are in service.
-CREATE OR REPLACE VIEW farrier.brakes_holding AS
-SELECT b.site, b.since, d.held, d.leaving, b.in_service
-  FROM farrier.brakes b
- CROSS JOIN LATERAL (
-       SELECT count(*) FILTER (WHERE x.held) AS held, count(*) AS leaving
-         FROM farrier.departures x
-        WHERE x.site = b.site AND x.at > farrier.now() - (SELECT s.brake_window FROM farrier.settings s)) d
- WHERE d.held > 0
-   AND NOT coalesce((SELECT l.until > farrier.now() FROM farrier.brake_lifts l WHERE l.site = b.site ORDER BY l.id DESC LIMIT 1), false);
 
 -- =====================================================================================================================
 -- Triggers: loop
@@ -5558,20 +5483,6 @@ CREATE OR REPLACE TRIGGER validate_set BEFORE INSERT ON farrier.intents
 
 CREATE OR REPLACE TRIGGER wake AFTER INSERT ON farrier.intents
     REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION farrier.wake_for_intents();
-
--- =====================================================================================================================
--- Triggers: maas
--- =====================================================================================================================
-
-CREATE OR REPLACE TRIGGER begin_region AFTER INSERT ON farrier.maas_regions
-    FOR EACH ROW EXECUTE FUNCTION farrier.begin_region();
-
-CREATE OR REPLACE TRIGGER guard_first_values AFTER INSERT ON farrier.maas_regions
-    FOR EACH ROW EXECUTE FUNCTION farrier.guard_first_values('maas_region', 'state');
-
--- Only for a region that changes its state: most updates leave it, and make no call.
-CREATE OR REPLACE TRIGGER guard_state AFTER UPDATE ON farrier.maas_regions
-    FOR EACH ROW WHEN (OLD.state <> NEW.state) EXECUTE FUNCTION farrier.guard_region();
 
 -- =====================================================================================================================
 -- Triggers: kinds

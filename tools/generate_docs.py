@@ -27,7 +27,7 @@ from farrier.config import templates
 from farrier.io import migrate, schema_text
 from farrier.metrics import definitions, gauges
 from farrier.metrics.families import Definition, Gauge
-from farrier.model import diagram, kind_diagram, maas_region
+from farrier.model import diagram, kind_diagram
 from farrier.model.built_in import BUILT_IN
 from farrier.model.edges import Layer
 from tools import log_events, runbooks
@@ -52,7 +52,6 @@ def blocks() -> Mapping[str, str]:
     return {
         **_model(),
         "status-diagram": f"```mermaid\n{diagram.mermaid(Layer.STATUS)}```\n",
-        "region-diagram": _regions(),
         **{f"kind-{spec.name.replace('_', '-')}": kind_diagram.markdown(spec) for spec in BUILT_IN},
         "settings": _settings(),
         "site-settings": _site_settings(),
@@ -119,13 +118,6 @@ def _model() -> dict[str, str]:
     _, *parts = _SECTION.split(diagram.markdown())
     titles, texts = parts[::2], parts[1::2]
     return {re.sub(r"\W+", "-", title.lower()): text for title, text in zip(titles, texts, strict=True)}
-
-
-def _regions() -> str:
-    """The states of MAAS regions as Mermaid draws them."""
-    first = [f"    [*] --> {state}" for state in sorted(maas_region.INITIAL)]
-    edges = [f"    {edge.source} --> {edge.target} : {edge.trigger}" for edge in maas_region.EDGES]
-    return "\n".join(("```mermaid", "stateDiagram-v2", *first, *edges, "```")) + "\n"
 
 
 def _settings() -> str:

@@ -12,7 +12,7 @@ from farrier.config import kinds
 from farrier.model import diagram, kind_diagram
 from farrier.model.built_in import BUILT_IN
 from farrier.model.edges import Layer
-from farrier.model.kinds import CREATE, KindSpec
+from farrier.model.kinds import KindSpec
 from farrier.model.params import describe
 
 
@@ -69,13 +69,14 @@ def _of_kind(spec: KindSpec, form: Format) -> None:
 
 
 def _as_json(spec: KindSpec) -> dict[str, object]:
-    asked = {CREATE: (f"make {spec.what}", spec.create)}
-    asked |= {name: (action.description, action.params) for name, action in spec.actions.items()}
     return {
         "kind": spec.name,
         "states": {name: {"limit": state.limit, "why_none": state.why_none} for name, state in spec.states.items()},
         "edges": spec.edges,
         "initial": spec.initial,
         "terminal": sorted(spec.terminal),
-        "actions": {name: {"description": text, "params": describe(takes)} for name, (text, takes) in asked.items()},
+        "actions": {
+            name: {"description": action.description, "params": describe(action.params)}
+            for name, action in spec.requests.items()
+        },
     }

@@ -18,9 +18,9 @@ import typer
 
 from farrier.cli import arguments, history_options, intent_answers, output, resource_view
 from farrier.cli.connection import Session
+from farrier.model.edges import NODE
 from farrier.model.history import HistoryEntry, HistoryFilter, Order
 from farrier.model.kinds import CREATE, is_in
-from farrier.model.maas_region import KIND as REGION
 from farrier.model.params import Field
 from farrier.model.requests import ResourceRequest
 from farrier.model.resource_views import ResourceView, WantedResources
@@ -34,16 +34,10 @@ _PAGE = 1000
 # States ring no bell that this role could hear.
 _LOOK_EVERY_SECONDS = 0.2
 
-# What has no row in the database's table of kinds, and commands of its own instead.
-_ELSEWHERE = {
-    "node": "nodes have commands of their own: farrier node",
-    REGION: "MAAS regions are shown by farrier site list, their changes by farrier history list --region SITE",
-}
-
 
 def _kind(kind: str) -> str:
-    if kind in _ELSEWHERE:
-        raise typer.BadParameter(_ELSEWHERE[kind])
+    if kind == NODE:
+        raise typer.BadParameter("nodes have commands of their own: farrier node")
     return kind
 
 

@@ -36,10 +36,10 @@ def shortcut(spec: KindSpec, help_: str) -> typer.Typer:
     group = typer.Typer(no_args_is_help=True, add_completion=False, help=help_)
     for name, command in _SHOWN.items():
         group.command(name)(with_database(commands.of_kind(spec.name, command)))
-    group.command("add")(with_database(_asks(spec, CREATE, spec.create, f"Make {spec.what}.")))
-    for action, each in spec.actions.items():
+    for action, each in spec.requests.items():
         text = f"{each.description[0].upper()}{each.description[1:].rstrip('.')}."
-        group.command(action.replace("_", "-"))(with_database(_asks(spec, action, each.params, text)))
+        name = "add" if action == CREATE else action.replace("_", "-")
+        group.command(name)(with_database(_asks(spec, action, each.params, text)))
     return group
 
 

@@ -139,17 +139,6 @@ def _right(sites: Sites) -> str:
             return f"{many} sites are right: {', '.join(sites)}"
 
 
-@site.command("forget")
-@with_settings
-def forget(
-    settings: Config,
-    name: Annotated[str, typer.Argument(metavar="SITE", help="A site that is in no controller's settings any more.")],
-) -> None:
-    """Remove the region of a site that was taken out of the settings of every controller; its history stays."""
-    anyio.run(_forget, settings, name)
-    typer.echo(f"the region of site {name} is forgotten")
-
-
 @site.command("unbrake")
 @with_settings
 def lift_brake(
@@ -166,11 +155,6 @@ def lift_brake(
 async def _lift_brake(settings: Config, name: str, reason: str, lasts: timedelta) -> None:
     async with client(settings.database) as reached:
         await reached.requests.lift_brake(name, reason=reason, lasts=lasts, requested_by=intent_answers.this_user())
-
-
-async def _forget(settings: Config, name: str) -> None:
-    async with client(settings.database) as reached:
-        await reached.requests.forget_site(name)
 
 
 def _configured(settings: Config) -> Sites:

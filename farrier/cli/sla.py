@@ -14,7 +14,7 @@ from farrier.cli.connection import Session, with_database, with_settings
 from farrier.config import Config, kinds
 from farrier.errors import FarrierError
 from farrier.io.client import client
-from farrier.model import clocks, duration, limits
+from farrier.model import duration, limits
 from farrier.model import sla as defaults
 from farrier.model.built_in import BUILT_IN
 from farrier.model.kinds import KindSpec
@@ -76,28 +76,23 @@ def list_(settings: Config, as_json: output.AsJson = False) -> None:
 @sla.command("breaches")
 @with_database
 async def breaches(session: Session, as_json: output.AsJson = False) -> None:
-    """List nodes, MAAS regions and other resources that are above a limit: of each the worst first."""
+    """List nodes and other resources that are above a limit: of each the worst first."""
     held = session.settings.sla
     page = await session.queries.overdue(Wanted(), held)
-    regions = await session.queries.regions()
-    late = [(region, clocks.of_region(region, regions.now, held)) for region in regions.rows]
-    late = [(region, clock) for region, clock in late if clock.above is not None]
     others = await session.resources.late(held)
     resources = [(each, late_clock(each, others.now)) for each in others.rows]
     if as_json:
         output.json(
             [
                 *({"node": o.node.name, "paused": o.node.paused, "clocks": o.clocks} for o in page.rows),
-                *({"maas_region": region.site, "clocks": (clock,)} for region, clock in late),
                 *({"kind": each.kind, "resource": each.name, "clocks": (clock,)} for each, clock in resources),
             ]
         )
         return
     found = [(o.node.name, o.node.paused, clock) for o in page.rows for clock in o.clocks]
-    found += [(f"region {region.site}", None, clock) for region, clock in late]
     found += [(f"{each.kind} {each.name}", None, clock) for each, clock in resources]
     if not found:
-        typer.echo("no node, no region and no other resource is above a limit", err=True)
+        typer.echo("no node and no other resource is above a limit", err=True)
     output.table(
         ("NAME", "LAYER", "STATE", "FOR", "LIMIT", "ABOVE", "PAUSED"),
         (
@@ -116,7 +111,6 @@ async def breaches(session: Session, as_json: output.AsJson = False) -> None:
 
 
 def _everywhere(held: Limits) -> Iterator[Limit]:
-    places = {place.key: place for place in limits.PLACES}
     for layer, states in defaults.DEFAULTS.items():
         for state, default in states.items():
             if layer not in defaults.STAGES or state != WorkflowStatus.RUNNING:
@@ -125,8 +119,6 @@ def _everywhere(held: Limits) -> Iterator[Limit]:
             yield _limit(held, f"{layer}.{WorkflowStatus.RUNNING}.{stage}", limit)
         if layer in defaults.END_TO_END:
             yield _limit(held, f"{layer}.{limits.END_TO_END}", defaults.END_TO_END[layer])
-    for key in sorted(limits.REGION_KEYS):
-        yield _limit(held, key, places[key].default, "" if places[key].default else "this is where a region belongs")
 
 
 def _of_kinds(held: Limits, specs: Iterable[KindSpec]) -> Iterator[Limit]:

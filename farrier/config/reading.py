@@ -199,7 +199,7 @@ def _limits(pairs: Mapping[str, _Given], named_kinds: Iterable[str]) -> Limits:
 
 def _keys(given: Iterable[str], named_kinds: Iterable[str]) -> frozenset[str]:
     """The names that limits may have. Kinds of others are only looked for if a key may be of one."""
-    known = limits.KEYS | limits.keys_of(BUILT_IN)
+    known = sla.KEYS | limits.keys_of(BUILT_IN)
     if _first_words(given) <= _first_words(known):
         return known
     return known | limits.keys_of(kinds.specs(named_kinds))

@@ -25,7 +25,7 @@ _LARGEST_SITE = 1024 * 1024
 # User data itself is at most cloud_init.max_bytes; statements and comments come on top.
 _LARGEST_TEMPLATE = 1024 * 1024
 # Names are labels of nodes and of metrics, and are typed by people.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_NAME = re.compile(r"(?![0-9]+$)[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
 class _UnreadableError(Exception):
@@ -63,7 +63,12 @@ def _files(root: Path) -> list[Path]:
 def _site(path: Path, root: Path) -> tuple[Site | None, list[Fault]]:
     """The site of a file, or what is wrong with it."""
     if not _NAME.fullmatch(path.stem):
-        return None, [Fault("", "a site's name has letters, digits and ._- and begins with a letter or digit")]
+        return None, [
+            Fault(
+                "",
+                "a site's name has letters, digits and ._-, begins and ends with a letter or digit, and is no number",
+            )
+        ]
     try:
         table = toml(_text(path, _LARGEST_SITE))
     except _UnreadableError as error:

@@ -25,7 +25,6 @@ _ASK_RESOURCE = statements.load("api/ask_resource")
 _ANSWER_RESOURCE = statements.load("api/answer_resource")
 _REGISTER = statements.load("api/register")
 _ISSUE_BOOTSTRAP = statements.load("api/issue_bootstrap")
-_FORGET_SITE = statements.load("api/forget_site")
 _LIFT_BRAKE = statements.load("api/lift_brake")
 _ENQUEUE = statements.load("wakes/enqueue")
 
@@ -111,9 +110,6 @@ class PostgresRequests:
     async def issue_bootstrap(self, node: str, ttl: timedelta) -> str:
         token: str = await self._value(_ISSUE_BOOTSTRAP, node, ttl)
         return token
-
-    async def forget_site(self, site: str) -> None:
-        await self._value(_FORGET_SITE, site)
 
     async def lift_brake(self, site: str, *, reason: str, lasts: timedelta, requested_by: str) -> None:
         await self._value(_LIFT_BRAKE, site, reason, lasts, requested_by)

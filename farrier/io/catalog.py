@@ -24,7 +24,6 @@ from farrier.model import (
     failures,
     health,
     identity,
-    maas_region,
     mapping,
     observation,
     params,
@@ -33,7 +32,8 @@ from farrier.model import (
     workflow,
 )
 from farrier.model.built_in import BUILT_IN
-from farrier.model.kinds import CREATE, LAYER, KindSpec
+from farrier.model.edges import NODE
+from farrier.model.kinds import LAYER, KindSpec
 from farrier.model.limits import Limits
 from farrier.model.node import TaskType
 from farrier.model.status import NodeStatus
@@ -76,8 +76,7 @@ async def sync(conn: Connection) -> None:
         await conn.execute(_ENDED_WORKFLOWS)
         await _sync_actions(conn)
         await conn.execute(_OWN_TABLES, *_columns(_own_tables(), width=4))
-        for kind, *_ in _own_tables():
-            await conn.execute(_MAKE_SHARDS, kind)
+        await conn.execute(_MAKE_SHARDS, NODE)
         for spec in BUILT_IN:
             await conn.execute(_MAKE_KIND, spec.name, spec.relation)
         await sync_kinds(conn, BUILT_IN)
@@ -127,9 +126,7 @@ def _states_of(spec: KindSpec) -> list[tuple[Any, ...]]:
 
 def _actions_of(spec: KindSpec) -> list[tuple[Any, ...]]:
     """(kind, action, description, rules of its parameters, interrupts), `create` first."""
-    made = (spec.name, CREATE, f"make {spec.what}", _rules(spec.create), False)
-    asked = ((spec.name, name, a.description, _rules(a.params), a.interrupts) for name, a in spec.actions.items())
-    return [made, *asked]
+    return [(spec.name, name, a.description, _rules(a.params), a.interrupts) for name, a in spec.requests.items()]
 
 
 def _rules(of: type[params.Params]) -> str:
@@ -138,26 +135,17 @@ def _rules(of: type[params.Params]) -> str:
 
 def _own_tables() -> list[tuple[str, ...]]:
     """(kind, table, condition of a row that has not ended, column of names)."""
-    return [
-        ("node", "farrier.nodes", f"status <> '{NodeStatus.DELETED}'", "name"),
-        (maas_region.KIND, "farrier.maas_regions", "true", "site"),
-    ]
+    return [(NODE, "farrier.nodes", f"status <> '{NodeStatus.DELETED}'", "name")]
 
 
 def _edges() -> list[tuple[str, ...]]:
-    """(kind, layer, from, to) of every kind."""
-    return [
-        *(("node", edge.layer, edge.source, edge.target) for edge in edges.EDGES),
-        *((maas_region.KIND, maas_region.LAYER, edge.source, edge.target) for edge in maas_region.EDGES),
-    ]
+    """(kind, layer, from, to)."""
+    return [(NODE, edge.layer, edge.source, edge.target) for edge in edges.EDGES]
 
 
 def _initial_values() -> list[tuple[str, ...]]:
-    """(kind, layer, value) of every kind."""
-    return [
-        *(("node", layer, value) for layer, values in edges.INITIAL.items() for value in sorted(values)),
-        *((maas_region.KIND, maas_region.LAYER, value) for value in sorted(maas_region.INITIAL)),
-    ]
+    """(kind, layer, value)."""
+    return [(NODE, layer, value) for layer, values in edges.INITIAL.items() for value in sorted(values)]
 
 
 def _mapping() -> list[tuple[str, ...]]:

@@ -18,7 +18,7 @@ from farrier.io import catalog, session, statements
 from farrier.io.patience import LOCKED, PATIENT, LockPatience, patiently
 from farrier.io.pool import Connection
 from farrier.model.built_in import BUILT_IN
-from farrier.model.kinds import CREATE, KindSpec
+from farrier.model.kinds import KindSpec
 from farrier.model.params import describe
 
 _LOCK = statements.load("schema/lock_migrator")
@@ -139,8 +139,8 @@ async def _require_columns(conn: Connection, kind: Installable) -> None:
 
 async def _require_patterns(conn: Connection, spec: KindSpec) -> None:
     """One that the database cannot read, as Python can, would fail every INSERT."""
-    for action, params in {CREATE: spec.create, **{name: each.params for name, each in spec.actions.items()}}.items():
-        for name, field in describe(params).fields.items():
+    for action, asked in spec.requests.items():
+        for name, field in describe(asked.params).fields.items():
             pattern = (field.items or field).pattern
             with _refusals(f"kind {spec.name}: {action} has a pattern for {name} that PostgreSQL cannot read: "):
                 await conn.fetchval(_TRY_PATTERN, pattern)

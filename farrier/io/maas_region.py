@@ -6,45 +6,26 @@ by `wiring` at the start and when the sites were read anew.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, assert_never
 
 import anyio
 import msgspec
+from typing_extensions import override
 
 from farrier.errors import ConfigError, DatabaseUnreachable
-from farrier.io import decoding, session, statements
+from farrier.io import session, statements
 from farrier.io.pool import Pool
-from farrier.io.state import Changes
-from farrier.model.maas_region import KIND, MaasRegion, Named, Reading, RegionWrite, Unknown
-from farrier.model.runs import Finished
+from farrier.io.resource import ResourceRows
+from farrier.model.maas_region import COLUMNS, SPEC, MaasRegion, Named, Reading, RegionWrite, Unknown
+from farrier.model.resource import Answer
 
-_decode = decoding.reader(MaasRegion, "a MAAS region")
 _USE = statements.load("maas_region/use")
 # Two replicas that are told of the same sites at once get in each other's way at most so often.
 _TRIES = 3
 # For all tries. A lock is held for the length of a commit; a connection that fell silent never answers.
 _PATIENCE = timedelta(seconds=10)
-
-# The columns of `maas_regions` that a run owns, as they are named in the MaasRegion.
-_OWNED = [
-    "id",
-    "version",
-    "state",
-    "username",
-    "identified_at",
-    "cursor",
-    "complete_at",
-    "swept_at",
-    "last_error",
-    "failure",
-    "failures",
-    "next_try_at",
-    "unreadable",
-    "configured_at",
-]
 
 
 class RegionPace(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,38 +73,29 @@ async def _tell(pool: Pool, wanted: str) -> None:
             return
 
 
-class RegionRows:
+class RegionRows(ResourceRows[MaasRegion, RegionWrite]):
     """`state.Rows` of kind `maas_region`."""
 
-    kind = KIND
-    writer = "farrier.write_maas_regions"
-    load = statements.load("maas_region/load")
-    interrupted: str | None = None
+    def __init__(self) -> None:
+        super().__init__(
+            SPEC,
+            MaasRegion,
+            columns=COLUMNS,
+            load=statements.load("maas_region/load"),
+            writer="farrier.write_maas_regions",
+        )
 
-    def decode(self, snapshot: bytes | str) -> MaasRegion:
-        return _decode(snapshot)
-
-    def changes(self, runs: Sequence[Finished[MaasRegion, RegionWrite]]) -> Changes:
-        changes: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for run in runs:
-            if run.to is not None:
-                row = {name: getattr(run.to, name) for name in _OWNED}
-                changes["regions"].append({"run": run.id, **row})
-            for write in run.writes:
-                section, row = _write_row(write)
-                changes[section].append({"run": run.id, **row})
-        return changes
-
-
-def _write_row(write: RegionWrite) -> tuple[str, dict[str, Any]]:
-    """The section that a write goes into, and its fields there."""
-    match write:
-        case Reading():
-            row: dict[str, Any] = msgspec.structs.asdict(write)
-            return "readings", row | {"detail": row.pop("seen")}
-        case Named():
-            return "named", msgspec.structs.asdict(write)
-        case Unknown():
-            return "unknown", msgspec.structs.asdict(write)
-        case _ as never:
-            assert_never(never)
+    @override
+    def section(self, write: RegionWrite) -> tuple[str, Mapping[str, Any]]:
+        match write:
+            case Reading():
+                row: dict[str, Any] = msgspec.structs.asdict(write)
+                return "readings", row | {"detail": row.pop("seen")}
+            case Named():
+                return "named", msgspec.structs.asdict(write)
+            case Unknown():
+                return "unknown", msgspec.structs.asdict(write)
+            case Answer():
+                return super().section(write)
+            case _ as never:
+                assert_never(never)

@@ -14,6 +14,7 @@ import msgspec
 
 from farrier.io import decoding, statements
 from farrier.io.state import Changes
+from farrier.model.edges import NODE
 from farrier.model.node import Node, Workflow
 from farrier.model.runs import Finished
 from farrier.model.status import NodeStatus
@@ -57,7 +58,7 @@ _OWNED = [
 class NodeRows:
     """`state.Rows` of kind `node`."""
 
-    kind = "node"
+    kind = NODE
     writer = "farrier.write_nodes_and_networks"
     load = statements.load("node/load")
     interrupted = statements.load("node/interrupted")

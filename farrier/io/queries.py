@@ -20,6 +20,7 @@ from farrier.model import clocks
 from farrier.model.census import Census, Rules
 from farrier.model.clocks import Overdue, OverduePage
 from farrier.model.controller_views import Ownership
+from farrier.model.edges import NODE
 from farrier.model.history import Bound, HistoryEntry, HistoryFilter, HistoryKey, HistoryPage, Order
 from farrier.model.limits import STATES, Limits
 from farrier.model.views import (
@@ -81,7 +82,7 @@ class PostgresQueries:
     async def node(self, node: str) -> Page[NodeDetail]:
         async with refusals.borrowed(self._pool) as conn:
             now = await reading.now(conn)
-            id_ = await reading.find_resource(conn, "node", node)
+            id_ = await reading.find_resource(conn, NODE, node)
             (line,) = await _nodes(conn, [id_])
             (more,) = await reading.fetch(conn, dict[str, Any], _DETAIL, id_)
         try:
@@ -125,7 +126,7 @@ class PostgresQueries:
     async def tasks(self, node: str | None, statuses: Sequence[str] = (), *, limit: int = 1000) -> Page[TaskView]:
         async with refusals.borrowed(self._pool) as conn:
             now = await reading.now(conn)
-            id_ = None if node is None else await reading.find_resource(conn, "node", node)
+            id_ = None if node is None else await reading.find_resource(conn, NODE, node)
             return Page(now, await reading.fetch(conn, TaskView, _TASKS, id_, list(statuses), limit))
 
     async def regions(self) -> Page[RegionView]:

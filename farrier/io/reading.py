@@ -11,15 +11,12 @@ from typing import Any, TypeVar
 from farrier.errors import RefusedByModel
 from farrier.io import decoding, statements
 from farrier.io.pool import Connection
-from farrier.model import maas_region
+from farrier.model.edges import NODE
 
 T = TypeVar("T")
 
 _NOW = statements.load("queries/now")
 _FIND_RESOURCE = statements.load("resources/find")
-
-# Kinds that `farrier resource` does not list.
-_LISTED_BY = {"node": "farrier node list", maas_region.KIND: "farrier site list"}
 
 
 async def now(conn: Connection) -> datetime:
@@ -38,6 +35,8 @@ async def find_resource(conn: Connection, kind: str, given: str) -> int:
     """The id of a resource of any kind. Raises RefusedByModel if none ever had this name or id."""
     id_: int | None = await conn.fetchval(_FIND_RESOURCE, kind, given)
     if id_ is None:
-        hint = f"{_LISTED_BY.get(kind, f'farrier resource list {kind} --ended')} shows all"
-        raise RefusedByModel(f"no {kind.replace('_', ' ')} is named {given!r}", hint=hint, sqlstate="FR404")
+        listed = "farrier node list" if kind == NODE else f"farrier resource list {kind} --ended"
+        raise RefusedByModel(
+            f"no {kind.replace('_', ' ')} is named {given!r}", hint=f"{listed} shows all", sqlstate="FR404"
+        )
     return id_

@@ -46,7 +46,6 @@ _GIVEN_UP_AFTER_SECONDS = 45.0
 class FleetWords(msgspec.Struct, frozen=True, kw_only=True):
     """Label values besides states: every one has its series, whether something is so or not."""
 
-    kinds: tuple[str, ...]
     errors: tuple[str, ...]
     failures: tuple[str, ...]
     health: tuple[str, ...]
@@ -137,9 +136,9 @@ class FleetGauges(Collector):
 
     def _of_words(self, census: Census) -> Iterator[GaugeMetricFamily]:
         words = self._words
-        yield from _of_shards(words.kinds, census)
+        yield from _of_shards(census)
         yield gauges.WAKES_PENDING.family({(): census.wakes})
-        kinds = dict.fromkeys((*words.kinds, *sorted(each.kind for each in census.shards)))
+        kinds = sorted({each.kind for each in census.shards})
         failing: dict[Labels, float] = dict.fromkeys(product(kinds, words.errors), 0)
         failing |= {(each.kind, each.error): each.count for each in census.failing}
         yield gauges.RESOURCES_FAILING.family(failing)
@@ -181,10 +180,10 @@ def _of_states(census: Census) -> Iterator[GaugeMetricFamily]:
     )
 
 
-def _of_shards(kinds: Iterable[str], census: Census) -> Iterator[GaugeMetricFamily]:
+def _of_shards(census: Census) -> Iterator[GaugeMetricFamily]:
     owned: dict[Labels, float] = {}
-    unowned: dict[Labels, float] = {(kind,): 0.0 for kind in kinds}
-    oldest = dict(unowned)
+    unowned: dict[Labels, float] = {}
+    oldest: dict[Labels, float] = {}
     for each in sorted(census.shards, key=lambda each: (each.kind, each.controller)):
         of_kind = (each.kind,)
         oldest[of_kind] = max(oldest.get(of_kind, 0.0), each.lag)

@@ -1,12 +1,12 @@
-"""The kinds that come with farrier, besides nodes and MAAS regions. Everything generic goes over them.
+"""The kinds that come with farrier, besides nodes. Everything generic goes over them.
 
 A module of its own, because each kind's module imports `kinds`.
 """
 
 from __future__ import annotations
 
-from farrier.model import ib_partition, network_segment
+from farrier.model import ib_partition, maas_region, network_segment
 from farrier.model.kinds import KindSpec
 
-BUILT_IN: tuple[KindSpec, ...] = (network_segment.SPEC, ib_partition.SPEC)
+BUILT_IN: tuple[KindSpec, ...] = (maas_region.SPEC, network_segment.SPEC, ib_partition.SPEC)
 """A kind per line."""

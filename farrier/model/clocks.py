@@ -11,14 +11,14 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from farrier.model import maas_region, sla
+from farrier.model import sla
 from farrier.model.edges import Layer
-from farrier.model.limits import Limits, Overrides, region_limit
+from farrier.model.limits import Limits, Overrides
 from farrier.model.management import Management
 from farrier.model.sla import SlaFacts
 from farrier.model.stages import DecommissionStage, OnboardingStage, Stage
 from farrier.model.status import NodeStatus
-from farrier.model.views import NodeView, RegionView, WorkflowView
+from farrier.model.views import NodeView, WorkflowView
 from farrier.model.workflow import WorkflowKind, WorkflowStatus
 
 END_TO_END = "end to end"
@@ -69,12 +69,6 @@ def above(node: NodeView, now: datetime, limits: Limits) -> tuple[Clock, ...]:
     """Those of its clocks that are above their limit, the worst first."""
     over = [clock for clock in running(node, now, limits) if clock.above is not None]
     return tuple(sorted(over, key=lambda clock: clock.above or timedelta(0), reverse=True))
-
-
-def of_region(region: RegionView, now: datetime, limits: Limits) -> Clock:
-    """The one clock of a MAAS region."""
-    limit = region_limit(limits, region.site, region.state)
-    return _clock(maas_region.KIND, region.state, region.since, now, limit=limit)
 
 
 def _clocks(node: NodeView, now: datetime, limits: Overrides) -> Iterator[Clock]:

@@ -27,8 +27,11 @@ class Layer(StrEnum):
     DECOMMISSION = "decommission"
 
 
+NODE = "node"
+"""The kind that nodes are, and the label of their status."""
+
 LAYER_KIND: Mapping[Layer, str] = {
-    Layer.STATUS: "node",
+    Layer.STATUS: NODE,
     Layer.MANAGEMENT: "management",
     Layer.ONBOARDING: "onboarding",
     Layer.DECOMMISSION: "decommission",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from farrier.model import duration
-from farrier.model.kinds import CREATE, KindSpec, KindState
+from farrier.model.kinds import KindSpec, KindState
 from farrier.model.params import Params, describe
 
 
@@ -23,10 +23,7 @@ def mermaid(spec: KindSpec) -> str:
 def markdown(spec: KindSpec) -> str:
     """The picture, the limits by state, and what may be asked for."""
     states = [(f"`{state}`", _limit(rule), rule.why_none) for state, rule in spec.states.items()]
-    actions = [
-        (CREATE, _params(spec.create), f"make {spec.what}"),
-        *((name, _params(action.params), action.description) for name, action in spec.actions.items()),
-    ]
+    actions = [(name, _params(action.params), action.description) for name, action in spec.requests.items()]
     return (
         f"```mermaid\n{mermaid(spec)}```\n\n"
         f"{_table(('state', 'limit', 'note'), states)}\n"

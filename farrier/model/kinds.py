@@ -28,7 +28,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _STATE = re.compile(r"[a-z][a-z0-9_]{0,39}(/[a-z][a-z0-9_]{0,39})?")
 _RELATION = re.compile(r"[a-z_][a-z0-9_]{0,62}\.[a-z_][a-z0-9_]{0,62}")
 # Kinds, or words of clocks, that have a meaning of their own.
-_TAKEN = frozenset({"node", "maas_region", "status", "management", "onboarding", "decommission"})
+_TAKEN = frozenset({"node", "status", "management", "onboarding", "decommission"})
 # Columns of `farrier.resources` that nobody asks for: the database fills them. `site` may be asked for.
 _FILLED = frozenset(
     {"id", "name", "version", "state", "state_entered_at", "created_at", "ended_at", "last_error", "requests"}
@@ -69,8 +69,8 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A kind: all that is known of it without running it. Raises ConfigError for what does not hold together.
 
     `what` names one in a sentence ("a network segment"). `relation` is its table, with its schema. A state may have one
-    substate: "deleting/db_delete". The fields of `create` are columns of the table; `actions` are all others. `metrics`
-    are counted by the samples in its handler's outcomes.
+    substate: "deleting/db_delete". The fields of `create` are columns of the table; None: nobody may ask for one.
+    `actions` are all others. `metrics` are counted by the samples in its handler's outcomes.
     """
 
     name: str
@@ -80,7 +80,7 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
     edges: tuple[KindEdge, ...]
     initial: str
     terminal: frozenset[str]
-    create: type[Params] = NoParams
+    create: type[Params] | None = NoParams
     actions: Mapping[str, KindAction] = {}
     metrics: tuple[KindMetric, ...] = ()
 
@@ -103,9 +103,16 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
         """The name of the state's limit in the configuration: `network_segment.deleting.db_delete`."""
         return f"{self.name}.{state.replace('/', '.')}"
 
+    @property
+    def requests(self) -> Mapping[str, KindAction]:
+        """Whatever may be asked for: `create`, if it may, and the actions."""
+        if self.create is None:
+            return self.actions
+        return {CREATE: KindAction(description=f"make {self.what}", params=self.create), **self.actions}
+
     def columns_of_create(self) -> tuple[str, ...]:
         """What `create` fills."""
-        return tuple(field.encode_name for field in msgspec.structs.fields(self.create))
+        return () if self.create is None else tuple(f.encode_name for f in msgspec.structs.fields(self.create))
 
 
 def is_in(state: str, wanted: str) -> bool:
@@ -184,9 +191,9 @@ def _faults_of_actions(spec: KindSpec) -> Iterator[str]:
     filled = _FILLED & set(spec.columns_of_create())
     if filled:
         yield f"create may not set {', '.join(sorted(filled))}: the database fills that"
-    for action, params in {CREATE: spec.create, **{name: a.params for name, a in spec.actions.items()}}.items():
+    for action, asked in spec.requests.items():
         try:
-            describe(params)
+            describe(asked.params)
         except TypeError as error:
             yield f"action {action}: {error}"
 

@@ -14,9 +14,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from farrier.model import edges, maas_region, sla
+from farrier.model import edges, sla
 from farrier.model.kinds import KindSpec, label
-from farrier.model.maas_region import RegionState
 from farrier.model.workflow import WorkflowStatus
 
 Overrides: TypeAlias = Mapping[str, timedelta]
@@ -28,10 +27,6 @@ END_TO_END = "end_to_end"
 SUBSTATE = "/"
 """Between a state of a registered kind and the substate that it may have."""
 
-REGION_KEYS = frozenset(f"{maas_region.KIND}.{state}" for state in RegionState)
-KEYS = sla.KEYS | REGION_KEYS
-"""Every name that a limit of a node, its workflows or a region may have; `keys_of` has those of other kinds."""
-
 
 class Limits(msgspec.Struct, frozen=True):
     """The limits that differ from the defaults."""
@@ -41,7 +36,7 @@ class Limits(msgspec.Struct, frozen=True):
     sites: Mapping[str, Overrides] = {}
 
     def of(self, site: str | None, model: str | None) -> Overrides:
-        """Those that hold for a node or region of this site and model."""
+        """Those that hold for a node or another resource of this site and model."""
         if not self.sites and not self.models:
             return self.everywhere
         return {**self.everywhere, **self.models.get(model or "", {}), **self.sites.get(site or "", {})}
@@ -77,12 +72,10 @@ def _states() -> Iterator[Place]:
             else:
                 for stage, limit in sla.STAGES[layer].items():
                     yield Place(kind, str(state), str(stage), f"{layer}.{state}.{stage}", limit)
-    for region_state, lasts in maas_region.LIMITS.items():
-        yield Place(maas_region.KIND, str(region_state), "", f"{maas_region.KIND}.{region_state}", lasts)
 
 
 STATES: tuple[Place, ...] = tuple(_states())
-"""Every state that a node, its workflow or a region may be in, a running workflow's by stage; terminal ones are none:
+"""Every state that a node or its workflow may be in, a running workflow's by stage; terminal ones are none:
 nothing is counted there and nobody is late."""
 
 PLACES: tuple[Place, ...] = (
@@ -114,12 +107,6 @@ def rules(limits: Limits, places: Iterable[Place] = PLACES) -> Iterator[Rule]:
             for name, overrides in named.items():
                 if place.key in overrides:
                     yield Rule(place, scope, name, overrides[place.key])
-
-
-def region_limit(limits: Limits, site: str, state: str) -> timedelta | None:
-    """The limit of a region in a state; None for one that may last, or that is unknown here."""
-    default = next((limit for known, limit in maas_region.LIMITS.items() if known == state), None)
-    return limits.of(site, None).get(f"{maas_region.KIND}.{state}", default)
 
 
 def keys_of(specs: Iterable[KindSpec]) -> frozenset[str]:
@@ -161,6 +148,6 @@ def kind_rules(limits: Limits) -> Iterator[KindRule]:
     """What the configuration says of registered kinds; the kinds' own limits are in the database."""
     for site, overrides in ((None, limits.everywhere), *limits.sites.items()):
         for key, lasts in overrides.items():
-            if key not in KEYS:
+            if key not in sla.KEYS:
                 kind, _, state = key.partition(".")
                 yield KindRule(kind, state.replace(".", SUBSTATE), site, lasts)

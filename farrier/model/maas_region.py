@@ -14,10 +14,11 @@ from typing import TypeAlias
 
 import msgspec
 
+from farrier.model.kinds import KindAction, KindEdge, KindSpec, KindState
 from farrier.model.maas import MaasFailure, MaasStatus
+from farrier.model.resource import Answer, Resource
 
 KIND = "maas_region"
-LAYER = "state"
 
 
 class RegionState(StrEnum):
@@ -25,37 +26,46 @@ class RegionState(StrEnum):
     OBSERVING = "observing"  # the last look succeeded
     FAILING = "failing"  # it did not; what is known grows old, and is not acted on once it is
     UNCONFIGURED = "unconfigured"  # no controller's settings name its site, so nobody reads it
+    GONE = "gone"
 
 
-class RegionEdge(msgspec.Struct, frozen=True):
-    """One move, and what makes the handler take it."""
-
-    source: RegionState
-    target: RegionState
-    trigger: str
-
-
-EDGES = (
-    RegionEdge(RegionState.STARTING, RegionState.OBSERVING, "the first look succeeded"),
-    RegionEdge(RegionState.STARTING, RegionState.FAILING, "the region cannot be read"),
-    RegionEdge(RegionState.OBSERVING, RegionState.FAILING, "the region cannot be read"),
-    RegionEdge(RegionState.FAILING, RegionState.OBSERVING, "a look succeeded again"),
-    *(
-        RegionEdge(state, RegionState.UNCONFIGURED, "no controller has had its site in its settings for ten minutes")
-        for state in (RegionState.STARTING, RegionState.OBSERVING, RegionState.FAILING)
+SPEC = KindSpec(
+    name=KIND,
+    what="a MAAS region",
+    relation="farrier.maas_regions",
+    states={
+        RegionState.STARTING: KindState(limit=timedelta(minutes=5)),
+        RegionState.OBSERVING: KindState(why_none="this is where a region belongs"),
+        # As long as an observation may be acted on.
+        RegionState.FAILING: KindState(limit=timedelta(minutes=5)),
+        RegionState.UNCONFIGURED: KindState(
+            why_none="whoever writes the settings chose it; it has an alert of its own"
+        ),
+        RegionState.GONE: KindState(why_none="it has ended"),
+    },
+    edges=(
+        KindEdge(RegionState.STARTING, RegionState.OBSERVING, "the first look succeeded"),
+        KindEdge(RegionState.STARTING, RegionState.FAILING, "the region cannot be read"),
+        KindEdge(RegionState.OBSERVING, RegionState.FAILING, "the region cannot be read"),
+        KindEdge(RegionState.FAILING, RegionState.OBSERVING, "a look succeeded again"),
+        *(
+            KindEdge(state, RegionState.UNCONFIGURED, "no controller has had its site in its settings for ten minutes")
+            for state in (RegionState.STARTING, RegionState.OBSERVING, RegionState.FAILING)
+        ),
+        KindEdge(RegionState.UNCONFIGURED, RegionState.OBSERVING, "its site is configured again, and a look succeeded"),
+        KindEdge(RegionState.UNCONFIGURED, RegionState.FAILING, "its site is configured again, and cannot be read"),
+        KindEdge(RegionState.UNCONFIGURED, RegionState.GONE, "request `delete`", "operator"),
     ),
-    RegionEdge(RegionState.UNCONFIGURED, RegionState.OBSERVING, "its site is configured again, and a look succeeded"),
-    RegionEdge(RegionState.UNCONFIGURED, RegionState.FAILING, "its site is configured again, and cannot be read"),
+    initial=RegionState.STARTING,
+    terminal=frozenset({RegionState.GONE}),
+    create=None,
+    actions={
+        "delete": KindAction(
+            description="forget the region of a site that was taken out of the settings of every controller; refused "
+            "while nodes have machines there"
+        )
+    },
 )
-INITIAL = frozenset({RegionState.STARTING})
-
-LIMITS: Mapping[RegionState, timedelta | None] = {
-    RegionState.STARTING: timedelta(minutes=5),
-    RegionState.OBSERVING: None,  # this is where a region belongs
-    RegionState.FAILING: timedelta(minutes=5),
-    RegionState.UNCONFIGURED: None,  # a choice of whoever writes the settings, of which an alert of its own tells
-}
-"""How long a region may stay in a state. Five minutes is how long an observation may be acted on."""
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -84,31 +94,28 @@ class DueMachine(msgspec.Struct, frozen=True):
     present: bool = False
 
 
-class MaasRegion(msgspec.Struct, frozen=True, kw_only=True):
-    """A region as one run sees it. The fields up to `configured_at` are a run's to change. `complete_at` is until when
+class MaasRegion(Resource, frozen=True, kw_only=True):
+    """A region as one run sees it, named as its site. `COLUMNS` are a run's to change. `complete_at` is until when
     every event is known; `unreadable` are machines that the region cannot tell of, and when each is asked for again;
-    `configured_at` is when a controller last had the site in its settings.
+    readings from before `since` do not count; `configured_at` is when a controller last had the site in its settings.
     `due` are machines to be read, most urgent first, and `more` that there are others; `turn_at` is there when some are
     due only because it is their turn: turns are taken until then. `present` machines were there when they were last
     read, and `lost` were not any more within the last hour. `known` are some that were there, `held` some that
-    `username` holds."""
+    `username` holds. `users` are some nodes that have a machine in a region that is unconfigured."""
 
-    id: int
     site: str
     url: str
-    version: int
     state: RegionState
-    state_entered_at: datetime
     username: str | None = None
     identified_at: datetime | None = None
     cursor: Cursor = Cursor()
     complete_at: datetime | None = None
     swept_at: datetime | None = None
-    last_error: str | None = None
     failure: MaasFailure | None = None
     failures: int = 0
     next_try_at: datetime | None = None
     unreadable: Mapping[str, datetime] = {}
+    since: datetime | None = None
     configured_at: datetime
 
     due: tuple[DueMachine, ...] = ()
@@ -118,6 +125,23 @@ class MaasRegion(msgspec.Struct, frozen=True, kw_only=True):
     lost: int = 0
     known: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+
+
+COLUMNS = (
+    "username",
+    "identified_at",
+    "cursor",
+    "complete_at",
+    "swept_at",
+    "failure",
+    "failures",
+    "next_try_at",
+    "unreadable",
+    "since",
+    "configured_at",
+)
+"""What a run may change, besides the state and the last error."""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -167,4 +191,4 @@ class Unknown(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
 
 
-RegionWrite: TypeAlias = Reading | Named | Unknown
+RegionWrite: TypeAlias = Reading | Named | Unknown | Answer

@@ -211,15 +211,11 @@ class Requests(Protocol):
     async def issue_bootstrap(self, node: str, ttl: timedelta) -> str:
         """A new bootstrap token, which is told here and never again; earlier unused ones are worthless."""
 
-    async def forget_site(self, site: str) -> None:
-        """Remove the region of a site that no controller has in its settings. Takes the role farrier_controller."""
-
     async def lift_brake(self, site: str, *, reason: str, lasts: timedelta, requested_by: str) -> None:
         """Let nodes of a site leave service whatever their number; refused while its brake holds nothing."""
 
     async def enqueue(self, kind: str, resource: str) -> int:
-        """Make a resource's handler run as soon as possible; answers its id. It is given by name or id; the
-        name of a MAAS region is its site."""
+        """Make a resource's handler run as soon as possible; answers its id. It is given by name or id."""
 
 
 class Retention(Protocol):

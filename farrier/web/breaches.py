@@ -1,4 +1,4 @@
-"""What is above a limit: nodes, MAAS regions, other resources, the worst first, as JSON and for the inventory's page.
+"""What is above a limit: nodes and other resources, the worst first, as JSON and for the inventory's page.
 
 A clock is told in seconds. At most a thousand nodes are told, and how many more there are: nobody reads a longer list,
 and writing it takes the process's time from the work. A paused node is told like any other, with why it is paused: who
@@ -12,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from farrier.model import clocks
 from farrier.model.clocks import Clock
 from farrier.model.resource_views import LateResource, late_clock
 from farrier.web.backend import Backend, backend_of
@@ -39,31 +38,13 @@ async def list_breaches(request: Request) -> Response:
         }
         for overdue in late.rows
     ]
-    regions = [
-        {"site": site, "clocks": [told(clock)]}
-        for site, clock in await late_regions(backend)
-        if not chosen.sites or site in chosen.sites
-    ]
     resources = [
         {"kind": each.kind, "resource": each.name, "site": each.site, "clocks": [told(clock)]}
         for each, clock in await late_resources(backend)
         if not chosen.sites or each.site in chosen.sites
     ]
-    content = {
-        "now": late.now,
-        "nodes": nodes,
-        "more_nodes": late.more,
-        "maas_regions": regions,
-        "resources": resources,
-    }
+    content = {"now": late.now, "nodes": nodes, "more_nodes": late.more, "resources": resources}
     return Response(msgspec.json.encode(content), media_type="application/json")
-
-
-async def late_regions(backend: Backend) -> list[tuple[str, Clock]]:
-    """Sites whose region is above its limit, and by which clock."""
-    found = await backend.queries.regions()
-    running = ((region.site, clocks.of_region(region, found.now, backend.limits)) for region in found.rows)
-    return [(site, clock) for site, clock in running if clock.above is not None]
 
 
 async def late_resources(backend: Backend) -> list[tuple[LateResource, Clock]]:

@@ -17,7 +17,7 @@ from farrier.model.history import HistoryFilter
 from farrier.model.status import NodeStatus
 from farrier.web import render
 from farrier.web.backend import backend_of
-from farrier.web.breaches import late_regions, late_resources
+from farrier.web.breaches import late_resources
 from farrier.web.parameters import wanted
 
 _ROWS = 200
@@ -39,7 +39,6 @@ async def inventory(request: Request) -> Response:
         "nodes": found.rows,
         "late": late.rows,
         "more_late": late.more,
-        "late_regions": [each for each in await late_regions(backend) if not chosen.sites or each[0] in chosen.sites],
         "late_resources": [
             (each, clock)
             for each, clock in await late_resources(backend)

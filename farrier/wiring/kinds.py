@@ -1,4 +1,4 @@
-"""The kinds that run besides nodes and MAAS regions: those that come with farrier, and those that settings name.
+"""The kinds that run besides nodes: those that come with farrier, and those that settings name.
 
 Called by the daemon and by `loops`. Whatever a kind brings is checked before anything starts.
 """
@@ -63,7 +63,7 @@ def extension(name: str) -> AnyExtension:
 
 
 def specs_of(extensions: Extensions) -> tuple[KindSpec, ...]:
-    """Of all kinds that run besides nodes and MAAS regions."""
+    """Of all kinds that run besides nodes."""
     return (*BUILT_IN, *(each.spec for each in extensions.values()))
 
 

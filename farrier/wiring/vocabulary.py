@@ -11,7 +11,6 @@ from enum import StrEnum
 from farrier import config as settings
 from farrier.clock import MonotonicClock
 from farrier.errors import ConfigError
-from farrier.handlers.maas_region import REGION_KIND
 from farrier.handlers.node.kind import FAILURES, NODE_KIND
 from farrier.handlers.node.moves import stage_layer
 from farrier.metrics import definitions, gauges
@@ -26,7 +25,6 @@ from farrier.model.census import Condition, Rules, Source
 from farrier.model.failures import FailureClass
 from farrier.model.kinds import KindSpec
 from farrier.model.maas import MaasFailure
-from farrier.model.maas_region import LAYER, RegionState
 from farrier.model.measures import KindMetric
 from farrier.model.status import NodeStatus
 from farrier.model.ufm import UfmFailure
@@ -59,14 +57,14 @@ def trust_gauge(config: settings.BmcConfig) -> Constant:
 
 
 def vocabulary(specs: Iterable[KindSpec] = BUILT_IN) -> Vocabulary:
-    """Every label value that metrics of this program may have, if it runs these kinds besides nodes and regions."""
+    """Every label value that metrics of this program may have, if it runs these kinds besides nodes."""
     services = {
         "bmc": _service(BmcOperation, BmcFailure),
         "maas": _service(MaasOperation, MaasFailure),
         "ufm": _service(UfmOperation, UfmFailure),
         "vault": ServiceWords(operations=tuple(VaultOperation), results=tuple(VaultResult)),
     }
-    words = {NODE_KIND.name: _node_words(), REGION_KIND.name: _region_words()}
+    words = {NODE_KIND.name: _node_words()}
     words |= {spec.name: _kind_words(spec) for spec in specs}
     _check_names(words)
     return Vocabulary(kinds=words, services=services)
@@ -86,11 +84,6 @@ def _check_names(words: Mapping[str, KindWords]) -> None:
 
 def _service(operations: Iterable[StrEnum], failures: Iterable[StrEnum]) -> ServiceWords:
     return ServiceWords(operations=tuple(map(str, operations)), results=("ok", "cancelled", *map(str, failures)))
-
-
-def _region_words() -> KindWords:
-    states = tuple(map(str, RegionState))
-    return KindWords(layers={LAYER: (REGION_KIND.name, states)}, labels=tuple((state, "") for state in states))
 
 
 def _kind_words(spec: KindSpec) -> KindWords:
@@ -123,7 +116,6 @@ def _failures() -> OwnMetric:
 def fleet_words() -> FleetWords:
     """Of what is counted in the whole fleet, besides states."""
     return FleetWords(
-        kinds=(NODE_KIND.name, REGION_KIND.name),
         errors=run_error_labels(),
         failures=tuple(map(str, FailureClass)),
         health=tuple(map(str, Condition)),

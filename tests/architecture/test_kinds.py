@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
-from farrier.handlers.maas_region import REGION_KIND
 from farrier.handlers.node.kind import NODE_KIND
 from farrier.model.built_in import BUILT_IN
 from tests.architecture import sources
 
-NAMES = (NODE_KIND.name, REGION_KIND.name, "maas", *(spec.name for spec in BUILT_IN))
+NAMES = (NODE_KIND.name, "maas", *(spec.name for spec in BUILT_IN))
 LOOP = sorted(
     path
     for folder in ("schema/functions/loop", "schema/functions/history", "sql/loop")
@@ -39,6 +38,6 @@ def test_no_sql_of_the_loop_and_of_history_has_a_case_for_a_kind() -> None:
 
 def test_a_kind_is_found_wherever_it_is_named() -> None:
     assert named_in("class NodeKind: ...") == ["node"]
-    assert named_in("if kind == 'maas_region':") == ["maas_region", "maas"]
+    assert named_in("if kind == 'maas_region':") == ["maas", "maas_region"]
     assert named_in("nodes = 1") == ["node"]
     assert named_in("the nodely anode") == []

@@ -33,8 +33,8 @@ async def test_a_region_begins_with_its_site(every_db: pg.Database) -> None:
     async with every_db.connect() as conn:
         await conn.execute("SELECT farrier.set_sites($1::jsonb)", site)
         await conn.execute("SELECT farrier.set_sites($1::jsonb)", site)
-        by = f"configured by {await conn.fetchval('SELECT session_user')}"
-        assert await beginning(conn, "maas_region") == [("state", 1, None, "starting", "site ams1", by)]
+        by = f"created by {await conn.fetchval('SELECT session_user')}"
+        assert await beginning(conn, "maas_region") == [("state", 1, None, "starting", "created", by)]
         assert await conn.fetchval("SELECT count(*) FROM farrier.history") == 1
 
 

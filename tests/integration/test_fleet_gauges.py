@@ -17,7 +17,7 @@ from farrier.metrics import gauges as names
 from farrier.metrics.families import Gauge
 from farrier.metrics.fleet import FleetGauges
 from farrier.metrics.sink import PrometheusSink, run_error_labels
-from farrier.model import edges, kinds, maas_region
+from farrier.model import edges, kinds
 from farrier.model.bmc import BmcFailure, PowerState
 from farrier.model.built_in import BUILT_IN
 from farrier.model.census import Census, Condition, Rules, Source
@@ -302,7 +302,6 @@ def places() -> Iterator[tuple[str, str, str]]:
             by_stage = state == "running" and layer in stages
             for stage in stages[layer] if by_stage else ("",):
                 yield edges.LAYER_KIND[layer], str(state), str(stage)
-    yield from ((maas_region.KIND, str(state), "") for state in maas_region.RegionState)
     for spec in BUILT_IN:
         yield from ((spec.name, *kinds.label(state)) for state in set(spec.states) - spec.terminal)
 
@@ -314,10 +313,10 @@ async def test_a_fresh_process_on_an_empty_fleet_has_every_series_at_zero_and_no
     assert told.pop(("farrier_fleet_collected_timestamp_seconds", ())) > 0
     for key in [key for key in told if key[0] == "farrier_state_sla_seconds"]:
         assert told.pop(key) > 0
-    for kind in ("node", "maas_region", *(spec.name for spec in BUILT_IN)):
+    for kind in ("node", *(spec.name for spec in BUILT_IN)):
         assert told.pop((names.SHARDS_UNOWNED.name, (kind,))) == SHARDS, "no controller has begun"
     whole = {("onboarding", "end_to_end", ""), ("decommission", "end_to_end", "")}
-    everywhere = ("node", "maas_region", *(spec.name for spec in BUILT_IN))
+    everywhere = ("node", *(spec.name for spec in BUILT_IN))
     expected: dict[Gauge, set[tuple[str, ...]]] = {
         names.RESOURCES: set(places()),
         names.OLDEST_IN_STATE: set(places()),
@@ -371,10 +370,6 @@ async def test_a_fleet_in_every_state_makes_no_series_that_an_empty_one_has_not(
                 list(map(str, edges.STATES[Layer.ONBOARDING])),
                 list(map(str, stages)),
             )
-        await conn.execute(
-            "INSERT INTO farrier.maas_regions (site, url, state) SELECT s, 'http://maas', s FROM unnest($1::text[]) s",
-            list(map(str, maas_region.RegionState)),
-        )
     full = await scraped(replicas[0])
     assert {key for key in full if key[0] != "farrier_node_above_sla_seconds"} == empty
     others = {place.kind for place in places_of(BUILT_IN)}  # have tests of their own

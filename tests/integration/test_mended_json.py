@@ -72,7 +72,7 @@ def stored(whole: Any) -> dict[str, Any]:
 async def test_no_field_of_the_model_stays_in_the_future(db: pg.Database) -> None:
     async with db.connect() as conn:
         await conn.execute("SELECT farrier.register_node('gpu-1')")
-        await conn.execute("INSERT INTO farrier.maas_regions (site, url) VALUES ('fra', 'http://maas')")
+        await conn.execute("INSERT INTO farrier.maas_regions (name, url) VALUES ('fra', 'http://maas')")
         at = (await db.now()).astimezone(UTC)
         rows = {
             "farrier.nodes": stored(filled(Node, at)),

@@ -326,7 +326,6 @@ async def test_figures_count_states_by_layer_shards_without_a_controller_and_wha
         "management": {"unmanaged": 3},
         "onboarding": {"pending": 2},
         "decommission": {},
-        "maas_region": {},
     }
     assert (figures.unowned, figures.intents_pending) == (4, 1)
     assert 30 <= figures.lag_seconds < 90

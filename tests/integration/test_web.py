@@ -275,8 +275,8 @@ async def test_what_is_above_a_limit_is_told_by_the_api_and_on_top_of_the_invent
           FROM (VALUES ('gpu-1', 'ams', interval '1 h', NULL), ('gpu-2', 'ams', interval '2 h', '{"reason": "mine"}'),
                        ('gpu-3', 'ams', interval '-1 min', NULL), ('gpu-4', 'lon', interval '9 h', NULL))
                AS n (name, site, above, paused);
-        INSERT INTO farrier.maas_regions (site, url, state, state_entered_at)
-        SELECT site, 'http://maas', state, farrier.now() - interval '1 h'
+        INSERT INTO farrier.maas_regions (name, site, url, state, state_entered_at)
+        SELECT site, site, 'http://maas', state, farrier.now() - interval '1 h'
           FROM (VALUES ('ams', 'failing'), ('lon', 'observing')) r (site, state)
         """
     )
@@ -284,7 +284,7 @@ async def test_what_is_above_a_limit_is_told_by_the_api_and_on_top_of_the_invent
     assert [(node["node"], node["paused"]) for node in told["nodes"]] == [("gpu-2", "mine"), ("gpu-1", None)]
     (clock,) = told["nodes"][1]["clocks"]
     assert (clock["layer"], clock["state"], clock["limit_seconds"]) == ("status", "offline", 1800)
-    assert [region["site"] for region in told["maas_regions"]] == ["ams"]
+    assert [(one["kind"], one["resource"], one["site"]) for one in told["resources"]] == [("maas_region", "ams", "ams")]
     page = (await web.get("/")).text
     late = page[page.index("Above their limit") : page.index("<h2>Inventory")]
     assert late.index("gpu-4") < late.index("gpu-2") < late.index("gpu-1") < late.index("maas_region failing")

@@ -30,7 +30,7 @@ async def make(conn: Connection, *, seed: int, versions: int, began: datetime) -
     resources move at the same moment, as they do in one commit."""
     chance = random.Random(seed)
     await conn.execute("SELECT farrier.register_node(name) FROM unnest($1::text[]) AS name", NODES)
-    await conn.execute("INSERT INTO farrier.maas_regions (site, url) VALUES ($1, 'http://maas')", SITE)
+    await conn.execute("INSERT INTO farrier.maas_regions (name, url) VALUES ($1, 'http://maas')", SITE)
     intent = await conn.fetchval(
         "INSERT INTO farrier.intents (node, action, requested_by) VALUES ('gpu-1', 'cancel', 'ann') RETURNING id"
     )
@@ -65,11 +65,11 @@ async def table(conn: Connection) -> list[HistoryEntry]:
     """Everything, as the table has it."""
     records = await conn.fetch(
         """
-        SELECT h.*, coalesce(n.name, r.site, h.id::text) AS name, i.requested_by
+        SELECT h.*, coalesce(n.name, r.name, h.id::text) AS name, i.requested_by
           FROM farrier.history h
           LEFT JOIN farrier.nodes n ON h.kind = 'node' AND n.id = h.id
           LEFT JOIN farrier.maas_regions r ON h.kind = 'maas_region' AND r.id = h.id
-          LEFT JOIN farrier.intents i ON h.kind IN ('node', 'maas_region') AND h.cause = 'intent ' || i.id
+          LEFT JOIN farrier.intents i ON h.kind = 'node' AND h.cause = 'intent ' || i.id
         """
     )
     return [

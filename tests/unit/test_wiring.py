@@ -5,14 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 from ipaddress import ip_network
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from farrier import wiring
 from farrier.config import BmcConfig, BmcTrustConfig, Config, NodeConfig
 from farrier.handlers.maas_region import REGION_KIND
-from farrier.handlers.maas_region.kind import RegionKind
 from farrier.handlers.node.kind import NODE_KIND, NodeKind
+from farrier.handlers.resource import ResourceKind
 from farrier.metrics.sink import PrometheusSink
 from farrier.model.bmc import BmcAuth
 from farrier.model.management import Management
@@ -24,7 +25,7 @@ from tests.support.clock import HandClock
 
 
 @pytest.mark.parametrize("kind", [NODE_KIND, REGION_KIND])
-def test_every_state_that_a_resource_may_enter_is_a_label_from_the_start(kind: NodeKind | RegionKind) -> None:
+def test_every_state_that_a_resource_may_enter_is_a_label_from_the_start(kind: NodeKind | ResourceKind[Any]) -> None:
     words = wiring.vocabulary().kinds[kind.name]
     for layer, edges in kind.edges.items():
         _, states = words.layers[layer]

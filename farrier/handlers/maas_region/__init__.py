@@ -7,6 +7,9 @@ writes become the observations that node handlers decide on.
 from __future__ import annotations
 
 from farrier.handlers.maas_region.handler import RegionHandler, RegionServices
-from farrier.handlers.maas_region.kind import REGION_KIND
+from farrier.handlers.resource import ResourceKind
+from farrier.model.maas_region import SPEC, MaasRegion
+
+REGION_KIND: ResourceKind[MaasRegion] = ResourceKind(SPEC)
 
 __all__ = ["REGION_KIND", "RegionHandler", "RegionServices"]

@@ -19,7 +19,8 @@ from farrier.handlers.maas_region.readings import plain
 from farrier.model.maas import MaasError
 from farrier.model.maas import MaasFailure as F
 from farrier.model.maas_region import MaasRegion, Named, RegionState, RegionWrite, Unknown
-from farrier.model.outcome import DoNothing, Step, Transition, Update, Wait
+from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
+from farrier.model.resource import Answer
 from farrier.protocols import Regions, StateHandler
 
 # Another replica may have the site: it is left to it, and looked at again soon.
@@ -48,7 +49,7 @@ class RegionServices(msgspec.Struct, frozen=True):
 
 Change: TypeAlias = Transition[MaasRegion, RegionWrite] | Update[MaasRegion, RegionWrite]
 Outcome: TypeAlias = Change | Wait[RegionWrite] | DoNothing[RegionWrite]
-Decision: TypeAlias = Outcome | Step[MaasRegion, RegionWrite, RegionServices]
+Decision: TypeAlias = Outcome | Deleted[RegionWrite] | Step[MaasRegion, RegionWrite, RegionServices]
 
 
 class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServices]):
@@ -64,6 +65,10 @@ class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServ
     @override
     def handle(self, resource: MaasRegion, now: datetime) -> Decision:
         """Pure: the same snapshot and time give the same decision."""
+        if resource.state is RegionState.GONE:
+            return Deleted()
+        if resource.requests:
+            return _answered(resource)
         site = self._sites.get(resource.site)
         if site is None or site.maas is None:
             return _not_here(resource, now)
@@ -91,12 +96,35 @@ class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServ
         return Step(name="look", act=act, deadline=DEADLINE, reads_only=True)
 
 
+def _answered(region: MaasRegion) -> Change:
+    """Deletion is all that is asked for."""
+    why = _why_kept(region)
+    writes = tuple(Answer(request=each.id, accepted=not why, reason=why) for each in region.requests)
+    if why:
+        return Update(to=region, reason="requests were answered", requeue_after=_AT_ONCE, quiet=True, writes=writes)
+    to = msgspec.structs.replace(region, state=RegionState.GONE, last_error=None)
+    return Transition(
+        to=to, reason="its deletion was asked for", cause=f"intent {region.requests[0].id}", writes=writes
+    )
+
+
+def _why_kept(region: MaasRegion) -> str:
+    if region.state is not RegionState.UNCONFIGURED:
+        return (
+            f"it is {region.state}, not unconfigured: take its site out of the settings of every controller and have "
+            "them read these; ten minutes later it is"
+        )
+    if region.users:
+        return f"nodes have machines in it: {', '.join(region.users)}; remove them, or put the site back"
+    return ""
+
+
 def _not_here(region: MaasRegion, now: datetime) -> Transition[MaasRegion, RegionWrite] | Wait[RegionWrite]:
     """Another replica may have the site. Once none has had it for long, that is said."""
     if region.state is RegionState.UNCONFIGURED or now - region.configured_at < UNCONFIGURED_AFTER:
         return Wait(reason=f"site {region.site} has no MAAS configured here", requeue_after=NOT_HERE)
     to = msgspec.structs.replace(region, state=RegionState.UNCONFIGURED, next_try_at=None)
-    reason = f"no controller has site {region.site} in its settings; farrier site forget removes its region"
+    reason = f"no controller has site {region.site} in its settings; its region may be deleted"
     return Transition(to=to, reason=reason, cause="timer")
 
 
@@ -116,6 +144,7 @@ def settle(region: MaasRegion, found: Findings, now: datetime, pace: ObserveSite
         cursor=found.cursor,
         complete_at=now if found.complete else region.complete_at,
         unreadable=_untold(region, found, now),
+        since=now if _is_another_user(region, found) else region.since,
         configured_at=now,
     )
     writes: tuple[RegionWrite, ...] = (

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from farrier.handlers.node.moves import layers, stage_layer
 from farrier.model import edges
+from farrier.model.edges import NODE
 from farrier.model.measures import Sample
 from farrier.model.node import Node, Workflow
 from farrier.model.runs import Answered, Place
@@ -29,7 +30,7 @@ def _any_order(stages: type[StrEnum]) -> frozenset[tuple[str, str]]:
 class NodeKind:
     """`protocols.Kind` of nodes."""
 
-    name = "node"
+    name = NODE
     edges: Mapping[str, frozenset[tuple[str, str]]] = {
         **{str(layer): pairs for layer, pairs in edges.ALLOWED.items()},
         stage_layer(WorkflowKind.ONBOARDING): _any_order(OnboardingStage),

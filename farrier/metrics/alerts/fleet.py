@@ -206,7 +206,7 @@ def _region_unconfigured() -> Alert:
         because=FLEET_HOLD_BECAUSE,
         summary="{{ $value }} MAAS region(s) are in no controller's settings any more",
         description="Nobody reads them, and nothing of their sites goes on that needs MAAS. Put the site back, or run "
-        "farrier site forget SITE. Run: farrier site list",
+        "farrier resource intent maas_region SITE delete --wait. Run: farrier site list",
     )
 
 

@@ -211,7 +211,7 @@ async def test_a_region_is_enqueued_by_its_site(gpu: Prompt, db: pg.Database) ->
             "SELECT farrier.set_sites($1::jsonb)",
             '[{"site": "ams1", "url": "http://maas.test/MAAS", "motion_seconds": 30, "sweep_seconds": 1800}]',
         )
-        region = await conn.fetchval("SELECT id FROM farrier.maas_regions WHERE site = 'ams1'")
+        region = await conn.fetchval("SELECT id FROM farrier.maas_regions WHERE name = 'ams1'")
         await conn.execute("DELETE FROM farrier.wakes")
         await gpu("enqueue", "maas_region", "ams1")
         woken = await conn.fetch("SELECT kind, resource FROM farrier.wakes")

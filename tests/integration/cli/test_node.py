@@ -298,11 +298,11 @@ async def test_a_region_above_its_limit_is_among_the_breaches(farrier: Prompt, d
     async with db.connect() as conn:
         await conn.execute(
             """
-            INSERT INTO farrier.maas_regions (site, url, state, state_entered_at)
-            VALUES ('north', 'http://maas', 'starting', farrier.now() - interval '6 min')
+            INSERT INTO farrier.maas_regions (name, site, url, state, state_entered_at)
+            VALUES ('north', 'north', 'http://maas', 'starting', farrier.now() - interval '6 min')
             """
         )
     (breach,) = (await farrier("sla", "breaches", "--json")).json
-    assert breach["maas_region"] == "north"
+    assert (breach["kind"], breach["resource"]) == ("maas_region", "north")
     assert [(clock["state"], clock["limit"]) for clock in breach["clocks"]] == [("starting", 300)]
-    assert "region north" in (await farrier("sla", "breaches")).out
+    assert "maas_region north" in (await farrier("sla", "breaches")).out

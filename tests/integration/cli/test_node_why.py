@@ -14,9 +14,9 @@ from tests.support import owners, pg
 # A deployment that waits for MAAS, whose region stopped answering two minutes ago.
 DEPLOYING = """
     WITH region AS (
-        INSERT INTO farrier.maas_regions (site, url, state, state_entered_at, complete_at, last_error)
-        VALUES ('demo-1', 'http://maas', 'failing', farrier.now() - interval '2 min', farrier.now() - interval '2 min',
-                'events: unreachable: connection refused')),
+        INSERT INTO farrier.maas_regions (name, site, url, state, state_entered_at, complete_at, last_error)
+        VALUES ('demo-1', 'demo-1', 'http://maas', 'failing', farrier.now() - interval '2 min',
+                farrier.now() - interval '2 min', 'events: unreachable: connection refused')),
     onboarding AS (
         UPDATE farrier.node_onboardings o
            SET mode = 'deploy', status = 'running', stage = 'wait_for_deployed',

@@ -196,7 +196,7 @@ async def test_what_cannot_be_is_refused_with_what_could(farrier: Prompt, yard: 
     assert "whole number" in size.err
 
 
-@pytest.mark.parametrize(("kind", "instead"), [("maas_region", "farrier site list"), ("node", "farrier node")])
+@pytest.mark.parametrize(("kind", "instead"), [("node", "farrier node")])
 async def test_what_has_commands_of_its_own_is_told_with_them(farrier: Prompt, kind: str, instead: str) -> None:
     for words in (["list", kind], ["show", kind, "north"], ["why", kind, "north"], ["history", kind, "north"]):
         said = await farrier("resource", *words, ends=ExitCode.USAGE)

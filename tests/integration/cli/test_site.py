@@ -50,7 +50,7 @@ def at_sites(farrier: Prompt, sites: Path) -> Prompt:
 async def test_sites_are_listed_with_how_their_regions_are(at_sites: Prompt, db: pg.Database, url: str) -> None:
     async with db.connect() as conn:
         await conn.execute(
-            "INSERT INTO farrier.maas_regions (site, url, last_error) VALUES ('north', $1, 'no key')", url
+            "INSERT INTO farrier.maas_regions (name, url, last_error) VALUES ('north', $1, 'no key')", url
         )
     said = await at_sites("site", "list")
     header, north, south = said.out.splitlines()
@@ -72,7 +72,7 @@ async def test_what_the_database_knows_is_listed_when_the_sites_are_gone_and_the
     at_sites: Prompt, db: pg.Database, tmp_path: Path
 ) -> None:
     async with db.connect() as conn:
-        await conn.execute("INSERT INTO farrier.maas_regions (site, url) VALUES ('north', 'http://maas')")
+        await conn.execute("INSERT INTO farrier.maas_regions (name, url) VALUES ('north', 'http://maas')")
     at_sites.environment["FARRIER_SITES_DIRECTORY"] = str(tmp_path / "gone")
     said = await at_sites("site", "list", ends=ExitCode.USAGE)
     _header, north = said.out.splitlines()

@@ -85,8 +85,10 @@ class Rows:
         """A look finds that these nodes have no machines."""
         write = """
             SELECT farrier.write_maas_regions(jsonb_build_object(
+                'kind', (SELECT jsonb_agg(jsonb_build_object('run', r.id, 'kind', 'maas_region'))
+                           FROM farrier.maas_regions r WHERE r.name = 'north'),
                 'runs', (SELECT jsonb_agg(jsonb_build_object('run', r.id, 'version', r.version))
-                           FROM farrier.maas_regions r WHERE r.site = 'north'),
+                           FROM farrier.maas_regions r WHERE r.name = 'north'),
                 'readings', (SELECT jsonb_agg(jsonb_build_object(
                                  'node', n.id, 'system_id', n.maas_id, 'state', 'absent', 'read_at', farrier.now(),
                                  'detail', '{}'::jsonb))
@@ -95,7 +97,7 @@ class Rows:
         await self.pool.execute(write, nodes)
 
     async def region(self) -> MaasRegion:
-        id_ = await self.pool.fetchval("SELECT id FROM farrier.maas_regions WHERE site = 'north'")
+        id_ = await self.pool.fetchval("SELECT id FROM farrier.maas_regions WHERE name = 'north'")
         loaded = await self._io.load([id_])
         return loaded.resources[id_]
 
@@ -367,9 +369,9 @@ async def test_what_was_there_and_is_lost_is_counted_but_not_what_is_being_remov
 
 
 async def test_the_database_refuses_a_move_that_the_model_lacks(rows: Rows) -> None:
-    with pytest.raises(pg.PostgresError, match="maas region: layer state does not begin as failing"):
+    with pytest.raises(pg.PostgresError, match="a maas region does not begin as failing"):
         await rows.change(
-            "INSERT INTO farrier.maas_regions (site, url, state) VALUES ('east', 'http://maas', 'failing')"
+            "INSERT INTO farrier.maas_regions (name, url, state) VALUES ('east', 'http://maas', 'failing')"
         )
     await rows.change("UPDATE farrier.maas_regions SET state = 'failing'")
     with pytest.raises(pg.PostgresError, match="no edge failing -> starting"):

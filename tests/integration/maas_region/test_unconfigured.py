@@ -1,4 +1,4 @@
-"""A region whose site is taken out of the settings: it is said, nobody is paged for ever, and it can be forgotten."""
+"""A region whose site is taken out of the settings: it is said, nobody is paged for ever, and it can be deleted."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from farrier.errors import RefusedByModel
 from farrier.handlers.maas_region.handler import UNCONFIGURED_AFTER
 from farrier.io import maas_region as region_rows
-from farrier.io.api import PostgresRequests
 from farrier.io.maas_region import RegionPace
 from farrier.sim.maas import Fault
 from tests.support import pg
@@ -18,7 +16,7 @@ from tests.support.maas_region import Caller, created
 from tests.support.site import SECOND, Site
 
 POLL = timedelta(seconds=5)
-_REGION = "SELECT state, last_error FROM farrier.maas_regions WHERE site = $1"
+_REGION = "SELECT state FROM farrier.maas_regions WHERE name = $1 ORDER BY id DESC LIMIT 1"
 _MOVES = """
     SELECT from_value, to_value FROM farrier.history
      WHERE kind = 'maas_region' AND from_value IS NOT NULL ORDER BY version
@@ -37,9 +35,14 @@ async def unconfigured(site: Site) -> None:
     await site.wait(POLL)
 
 
-async def forget(db: pg.Database, site: Site) -> None:
-    async with db.pool() as connections:
-        await PostgresRequests(connections, db.dsn).forget_site(site.maas.config.name)
+async def delete(site: Site) -> tuple[str, str]:
+    """Ask for the end of the region; answers how that was answered, and why."""
+    intent = await site.conn.fetchval(
+        "SELECT farrier.resource_intent('maas_region', $1, 'delete')", site.maas.config.name
+    )
+    await site.wait(POLL)
+    (answer,) = await site.conn.fetch("SELECT status, reason FROM farrier.resource_intents WHERE id = $1", intent)
+    return answer["status"], answer["reason"]
 
 
 async def test_it_is_unconfigured_after_ten_minutes_and_observed_again_once_it_is_back(site: Site) -> None:
@@ -67,37 +70,36 @@ async def test_one_that_fails_for_long_is_still_configured(site: Site) -> None:
     assert await state(site) == "failing"
 
 
-async def test_a_failing_region_whose_site_is_gone_fails_no_more_and_can_be_forgotten(
-    db: pg.Database, site: Site
-) -> None:
+async def test_a_failing_region_whose_site_is_gone_fails_no_more_and_can_be_deleted(site: Site) -> None:
     site.maas.region.faults.add(Fault(status=500, times=None))
     await site.wait(POLL)
-    with pytest.raises(RefusedByModel, match="is failing, not unconfigured"):
-        await forget(db, site)
+    status, reason = await delete(site)
+    assert status == "rejected" and "is failing, not unconfigured" in reason
     await unconfigured(site)
-    await forget(db, site)
-    assert await state(site) is None
+    status, _ = await delete(site)
+    assert (status, await state(site)) == ("accepted", "gone")
     assert await site.conn.fetchval(_WAKES) == 0
-    assert await site.conn.fetch(_MOVES)
+    assert tuple((await site.conn.fetch(_MOVES))[-1]) == ("unconfigured", "gone")
 
 
-async def test_one_whose_nodes_have_machines_there_is_kept_and_says_who_they_are(db: pg.Database, site: Site) -> None:
+async def test_one_whose_nodes_have_machines_there_is_kept_and_says_who_they_are(site: Site) -> None:
     node = await site.register(maas_id=await created(Caller(site.maas.region), 1))
     await unconfigured(site)
-    with pytest.raises(RefusedByModel, match=node.name):
-        await forget(db, site)
+    status, reason = await delete(site)
+    assert status == "rejected" and node.name in reason
     assert await state(site) == "unconfigured"
 
 
-async def test_one_that_never_was_cannot_be_forgotten(db: pg.Database) -> None:
-    async with db.pool() as connections:
-        with pytest.raises(RefusedByModel, match="no region of a site 'nowhere'"):
-            await PostgresRequests(connections, db.dsn).forget_site("nowhere")
+async def test_nobody_may_ask_for_a_region(site: Site) -> None:
+    with pytest.raises(pg.PostgresError, match="unknown action 'create' of kind maas_region"):
+        await site.conn.execute(
+            "INSERT INTO farrier.resource_intents (kind, resource, action) VALUES ('maas_region', 'west', 'create')"
+        )
 
 
-async def test_a_forgotten_site_may_come_again(db: pg.Database, site: Site) -> None:
+async def test_a_deleted_site_may_come_again(db: pg.Database, site: Site) -> None:
     await unconfigured(site)
-    await forget(db, site)
+    await delete(site)
     config = site.maas.config
     pace = RegionPace(site=config.name, url="http://maas.test/MAAS", motion_every=POLL, sweep_every=POLL)
     async with db.pool() as connections:

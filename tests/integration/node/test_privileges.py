@@ -35,7 +35,6 @@ TABLES = (
     "bmc_logins",
     "bootstrap_tokens",
     "node_observations",
-    "maas_regions",
     "node_uses",
     "node_ib_ports",
     "brakes",
@@ -86,6 +85,7 @@ OF_KINDS = (
 )
 OF_SEGMENTS = ("network_segments", "segment_usage", "segment_prefixes", "segment_free", "segment_addresses")
 OF_PARTITIONS = ("ib_partitions", "ib_members")
+OF_REGIONS = ("maas_regions",)
 EVERY_TABLE = (
     *TABLES,
     *OF_THE_LOOP,
@@ -93,6 +93,7 @@ EVERY_TABLE = (
     *OF_KINDS,
     *OF_SEGMENTS,
     *OF_PARTITIONS,
+    *OF_REGIONS,
     "intents",
     "limits",
     "settings",

@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from farrier import cli, config
-from farrier.model import diagram, kind_diagram, limits
+from farrier.model import diagram, kind_diagram, limits, sla
 from farrier.model.built_in import BUILT_IN
 from farrier.model.edges import Layer
 from farrier.model.kinds import KindSpec
@@ -75,7 +75,7 @@ def test_another_kind_s_model_is_printed_in_every_format(spec: KindSpec) -> None
     told = msgspec.json.decode(run("model", "--kind", spec.name, "--format", "json").stdout)
     assert set(told["states"]) == set(spec.states)
     assert {(edge["source"], edge["target"]) for edge in told["edges"]} == spec.pairs
-    assert set(told["actions"]) == {"create", *spec.actions}
+    assert set(told["actions"]) == set(spec.requests)
 
 
 def test_the_model_of_a_kind_of_another_package_is_printed_by_where_it_is() -> None:
@@ -100,7 +100,7 @@ def test_the_configuration_is_a_file_with_every_default() -> None:
 
 def test_limits_are_listed_by_the_key_that_would_change_them() -> None:
     listed = msgspec.json.decode(run("sla", "list", "--json").stdout)
-    keys = limits.KEYS | limits.keys_of(BUILT_IN)
+    keys = sla.KEYS | limits.keys_of(BUILT_IN)
     assert {limit["key"] for limit in listed} == keys
     assert len(listed) == len(keys)
     by_key = {limit["key"]: limit for limit in listed}

@@ -9,7 +9,7 @@ import pytest
 
 from farrier.model import clocks
 from farrier.model.limits import Limits
-from farrier.model.views import NodeView, RegionView, WorkflowView
+from farrier.model.views import NodeView, WorkflowView
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -152,20 +152,3 @@ def test_a_limit_that_only_some_have_runs_for_them() -> None:
     limits = Limits(models={"h100": {"status.active": HOUR}})
     node = view(status_entered_at=NOW - 2 * HOUR, model="h100")
     assert above(node, limits) == [("status", "active", HOUR)]
-
-
-@pytest.mark.parametrize(
-    ("state", "site", "over"),
-    [
-        ("failing", "north", None),
-        ("failing", "south", 5 * MINUTE),
-        ("observing", "south", None),
-        ("dreaming", "south", None),
-    ],
-)
-def test_a_region_has_a_clock_of_its_own(state: str, site: str, over: timedelta | None) -> None:
-    limits = Limits(sites={"north": {"maas_region.failing": HOUR}})
-    region = RegionView(
-        site=site, state=state, since=NOW - 10 * MINUTE, username=None, complete_at=None, last_error=None
-    )
-    assert clocks.of_region(region, NOW, limits).above == over

@@ -31,4 +31,4 @@ def test_a_diagram_shows_each_edge_once_with_beginning_and_end(spec: KindSpec) -
 def test_tables_name_every_state_and_every_action(spec: KindSpec) -> None:
     text = kind_diagram.markdown(spec)
     assert not [state for state in spec.states if f"| `{state}` |" not in text]
-    assert not [action for action in ("create", *spec.actions) if f"| {action} |" not in text]
+    assert not [action for action in spec.requests if f"| {action} |" not in text]

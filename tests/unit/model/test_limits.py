@@ -6,8 +6,7 @@ from datetime import timedelta
 
 from farrier.model import edges, limits, sla
 from farrier.model.edges import Layer
-from farrier.model.limits import KEYS, PLACES, STATES, Limits
-from farrier.model.maas_region import RegionState
+from farrier.model.limits import PLACES, STATES, Limits
 
 HOUR = timedelta(hours=1)
 SOME = Limits(
@@ -39,12 +38,11 @@ def test_every_state_that_is_not_terminal_is_a_place_and_every_place_has_a_key_o
         kind = edges.LAYER_KIND[layer]
         states = {place.state for place in STATES if place.kind == kind}
         assert states == set(map(str, edges.STATES[layer])) - edges.TERMINAL[layer]
-    assert {place.state for place in STATES if place.kind == "maas_region"} == set(RegionState)
     keys = [place.key for place in PLACES]
     assert len(keys) == len(set(keys))
-    assert set(keys) <= KEYS
+    assert set(keys) <= sla.KEYS
     terminal = {sla.key(layer, state) for layer, states in edges.TERMINAL.items() for state in states}
-    assert KEYS - set(keys) == terminal
+    assert sla.KEYS - set(keys) == terminal
 
 
 def test_a_rule_is_there_for_every_limit_in_force_and_for_no_other() -> None:
@@ -54,4 +52,4 @@ def test_a_rule_is_there_for_every_limit_in_force_and_for_no_other() -> None:
     assert told["status.offline", "", ""] == HOUR
     assert told["status.offline", "model", "h100"] == 2 * HOUR
     assert told["status.offline", "site", "north"] == 3 * HOUR
-    assert len(told) == len(default) + 4
+    assert len(told) == len(default) + 3

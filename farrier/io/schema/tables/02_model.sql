@@ -94,10 +94,10 @@ CREATE TABLE farrier.clock_stops (
     PRIMARY KEY (kind, state, fact, value)
 );
 
--- How long a node, its workflow and a MAAS region may stay in a state: the limits in force. The migration writes the defaults,
+-- How long a node and its workflow may stay in a state: the limits in force. The migration writes the defaults,
 -- each controller that starts those of its settings.
 CREATE TABLE farrier.limits (
-    kind     text     NOT NULL,  -- node, management, onboarding, decommission or maas_region
+    kind     text     NOT NULL,  -- node, management, onboarding or decommission
     state    text     NOT NULL,  -- end_to_end for the clock of a whole workflow
     substate text     NOT NULL,  -- stage of a running workflow; else empty
     scope    text     NOT NULL CHECK (scope IN ('', 'model', 'site')),  -- site before model before '', which is all nodes

@@ -6,7 +6,7 @@
 -- Machines get their turn in as many equal parts as there are requests' worths of them, spread over `sweep_every`; those
 -- that an outage held up are not made up for at once. What happens to a machine again and again is read every few seconds.
 SELECT r.id, h.now,
-       (to_jsonb(r) || jsonb_build_object(
+       ((SELECT l.snapshot FROM farrier.load_resources('maas_region', ARRAY[r.id]) l) || jsonb_build_object(
            'due', d.due, 'more', d.many >= 150, 'present', c.present, 'lost', c.lost,
            'turn_at', CASE WHEN d.swept >= d.sweepable THEN sweep.turn_at
                            WHEN d.swept > 0 THEN greatest(t.from_at, h.now - 2 * r.sweep_every / t.turns) + r.sweep_every * (d.swept / c.machines::double precision) END,
@@ -17,7 +17,11 @@ SELECT r.id, h.now,
            'held', CASE WHEN r.identified_at IS NULL OR r.identified_at <= h.now - r.sweep_every THEN (
                SELECT coalesce(jsonb_agg(x.system_id), '[]') FROM (
                    SELECT o.system_id FROM farrier.node_observations o
-                    WHERE o.site = r.site AND o.detail ->> 'owner' = r.username LIMIT 50) x) ELSE '[]' END))::text AS snapshot
+                    WHERE o.site = r.site AND o.detail ->> 'owner' = r.username LIMIT 50) x) ELSE '[]' END,
+           'users', CASE WHEN r.state = 'unconfigured' THEN (
+               SELECT coalesce(jsonb_agg(x.name), '[]') FROM (
+                   SELECT n.name FROM farrier.node_observations o JOIN farrier.nodes n ON n.id = o.node_id
+                    WHERE o.site = r.site AND n.status <> 'deleted' ORDER BY n.name LIMIT 5) x) ELSE '[]' END))::text AS snapshot
   FROM farrier.maas_regions r
  CROSS JOIN LATERAL (SELECT farrier.now() AS now, (SELECT farrier.confirmed_after()) AS confirmed_after) h
  CROSS JOIN LATERAL (SELECT count(*) AS machines, count(*) FILTER (WHERE o.state <> 'absent') AS present,

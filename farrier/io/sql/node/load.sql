@@ -5,7 +5,7 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
            n.maas_id, n.maas_created, n.redeploying,
            CASE WHEN n.maas_id IS NOT NULL THEN farrier.maas_observation(n.id, n.maas_id, n.site) END AS maas,
            CASE WHEN live.id IS NOT NULL THEN (SELECT row_to_json(r) FROM (
-                SELECT r.failure, r.username, r.last_error FROM farrier.maas_regions r WHERE r.site = n.site) r) END AS region,
+                SELECT r.failure, r.username, r.last_error FROM farrier.maas_regions r WHERE r.name = n.site AND r.ended_at IS NULL) r) END AS region,
            CASE WHEN live.id IS NOT NULL THEN farrier.region_outages(n.site) ELSE '[]' END AS outages,
            -- Held nodes are few or none, and one look tells. Not EXISTS, for which a plan may read the whole table.
            CASE WHEN n.status = 'active' AND (

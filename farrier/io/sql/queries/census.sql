@@ -61,7 +61,6 @@ places AS (
     UNION ALL SELECT 'management', management, '', n, first FROM unsettled
     UNION ALL SELECT 'management', 'manageable', '', n, first FROM manageable
     UNION ALL SELECT kind, status, substate, count(*), min(entered_at) FROM workflows GROUP BY kind, status, substate
-    UNION ALL SELECT 'maas_region', state, '', count(*), min(state_entered_at) FROM farrier.maas_regions GROUP BY state
     UNION ALL SELECT kind, state, substate, n, first FROM of_kinds),
 -- Clocks that have run for longer than the shortest limit that anything in their state may have.
 late AS (
@@ -125,14 +124,6 @@ worst AS (
 failing AS (
     SELECT o.kind, o.error, count(*) AS n FROM farrier.outcomes o
      WHERE o.error IS NOT NULL AND o.error_at < farrier.now() - $15::interval GROUP BY o.kind, o.error),
-above_of_regions AS (
-    SELECT f.kind, f.state, f.substate, count(*) AS n
-      FROM farrier.maas_regions r
-      JOIN floors f ON f.kind = 'maas_region' AND f.state = r.state
-      LEFT JOIN limits e ON e.kind = f.kind AND e.state = f.state AND e.scope = ''
-      LEFT JOIN limits s ON s.kind = f.kind AND s.state = f.state AND s.scope = 'site' AND s.name = r.site
-     WHERE farrier.now() - r.state_entered_at > coalesce(s.lasts, e.lasts)
-     GROUP BY f.kind, f.state, f.substate),
 agents AS MATERIALIZED (
     SELECT count(*) AS n,
            count(*) FILTER (WHERE a.last_heartbeat_at IS NULL OR a.last_heartbeat_at < farrier.now() - $7::interval) AS silent
@@ -183,7 +174,6 @@ SELECT row_to_json(x)::text
                        'oldest', greatest(extract(epoch FROM farrier.now() - first), 0))), '[]') FROM places) AS places,
            (SELECT coalesce(json_agg(json_build_object('kind', kind, 'state', state, 'substate', substate, 'count', n)), '[]')
               FROM (SELECT * FROM above_by_place
-                    UNION ALL SELECT * FROM above_of_regions
                     UNION ALL SELECT kind, state, substate, above FROM of_kinds WHERE above > 0) c) AS above,
            (SELECT coalesce(json_agg(json_build_object('kind', kind, 'state', state, 'substate', substate,
                        'seconds', extract(epoch FROM lasts))), '[]')
@@ -225,6 +215,7 @@ SELECT row_to_json(x)::text
                'maas', (SELECT coalesce(sum(c.n), 0)::bigint FROM farrier.maas_regions r CROSS JOIN LATERAL (
                             SELECT count(*) AS n FROM farrier.node_observations o
                              WHERE o.site = r.site AND (o.read_at IS NULL OR o.read_at < farrier.now() - $8::interval)
-                               AND (o.stale_since IS NOT NULL OR r.complete_at IS NULL OR r.complete_at < farrier.now() - $8::interval)) c)
+                               AND (o.stale_since IS NOT NULL OR r.complete_at IS NULL OR r.complete_at < farrier.now() - $8::interval)) c
+                         WHERE r.ended_at IS NULL)
            ) AS observations_stale
   ) x

@@ -39,7 +39,7 @@ SELECT row_to_json(x)::text
                   FROM farrier.intents i WHERE i.node_id = n.id ORDER BY i.id DESC LIMIT 10) r) AS requests
       FROM farrier.nodes n
      CROSS JOIN LATERAL farrier.node_holds(n.id) h
-      LEFT JOIN farrier.maas_regions g ON g.site = n.site
+      LEFT JOIN farrier.maas_regions g ON g.name = n.site AND g.ended_at IS NULL
       LEFT JOIN farrier.outcomes o ON o.kind = 'node' AND o.id = n.id
       LEFT JOIN farrier.shard_owners so ON n.status <> 'deleted' AND so.kind = 'node' AND so.shard = farrier.shard_of(n.id)
       LEFT JOIN farrier.effects e ON e.kind = 'node' AND e.resource = n.id

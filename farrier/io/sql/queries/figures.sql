@@ -12,9 +12,7 @@ SELECT row_to_json(x)::text
                      WHERE ended_at IS NULL GROUP BY status) c),
                'decommission', (SELECT coalesce(json_object_agg(status, n), '{}') FROM (
                     SELECT status, count(*) AS n FROM farrier.node_decommissions
-                     WHERE ended_at IS NULL GROUP BY status) c),
-               'maas_region', (SELECT coalesce(json_object_agg(state, n), '{}') FROM (
-                    SELECT state, count(*) AS n FROM farrier.maas_regions GROUP BY state) c)) AS layers,
+                     WHERE ended_at IS NULL GROUP BY status) c)) AS layers,
            d.unowned, d.lag_seconds,
            (SELECT count(*) FROM farrier.intents WHERE status = 'pending')
                + (SELECT count(*) FROM farrier.resource_intents WHERE status = 'pending') AS intents_pending

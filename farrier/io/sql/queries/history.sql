@@ -43,7 +43,7 @@ WITH looked AS MATERIALIZED (
       FROM looked l
       LEFT JOIN LATERAL (
            SELECT i.requested_by FROM farrier.intents i
-            WHERE l.kind IN ('node', 'maas_region') AND i.id = CASE WHEN l.cause ~ '^intent [0-9]{1,18}$' THEN substr(l.cause, 8)::bigint END
+            WHERE l.kind = 'node' AND i.id = CASE WHEN l.cause ~ '^intent [0-9]{1,18}$' THEN substr(l.cause, 8)::bigint END
            UNION ALL
            SELECT i.requested_by FROM farrier.resource_intents i
             WHERE i.kind = l.kind

@@ -22,11 +22,13 @@ from tests.support.nodes import NOW
 
 OBSERVED = MaasRegion(
     id=1,
+    name="north",
     site="north",
     url="http://maas.test/MAAS",
     version=1,
     state=RegionState.OBSERVING,
     state_entered_at=NOW,
+    created_at=NOW,
     cursor=Cursor(newest=0),
     configured_at=NOW,
 )

@@ -29,10 +29,12 @@ def region(state: RegionState = RegionState.OBSERVING, **fields: Any) -> MaasReg
     """One that was read a second ago."""
     given: dict[str, Any] = {
         "id": 1,
+        "name": "north",
         "site": "north",
         "url": URL,
         "version": 3,
         "state_entered_at": NOW - 60 * SECOND,
+        "created_at": NOW - 60 * SECOND,
         "username": "admin",
         "identified_at": NOW - SECOND,
         "complete_at": NOW - SECOND,

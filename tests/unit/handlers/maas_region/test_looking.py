@@ -29,11 +29,13 @@ class Looker:
         self.world = world
         self.resource = MaasRegion(
             id=1,
+            name="north",
             site="north",
             url="http://maas.test/MAAS",
             version=1,
             state=RegionState.OBSERVING,
             state_entered_at=NOW,
+            created_at=NOW,
             cursor=Cursor(newest=0),
             configured_at=NOW,
         )

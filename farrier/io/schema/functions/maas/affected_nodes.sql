@@ -14,7 +14,7 @@ BEGIN
       JOIN farrier.node_observations o ON o.node_id = c.node AND o.source = 'maas' AND o.system_id = c.system_id
       -- One row or none: by the key of the node, and by that of its workflow.
      CROSS JOIN LATERAL (SELECT (SELECT v.began_at FROM farrier.maas_motion v WHERE v.node_id = c.node) AS began_at OFFSET 0) m
-      LEFT JOIN farrier.maas_regions r ON r.site = o.site
+      LEFT JOIN farrier.maas_regions r ON r.name = o.site AND r.ended_at IS NULL
      WHERE o.state IS DISTINCT FROM c.state
         OR farrier.significant_fields(o.detail) <> farrier.significant_fields(c.detail)
         OR (m.began_at IS NOT NULL AND ((o.read_at < m.began_at AND c.read_at >= m.began_at)

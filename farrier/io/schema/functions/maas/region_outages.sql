@@ -4,11 +4,11 @@ CREATE OR REPLACE FUNCTION farrier.region_outages(site text) RETURNS json
     LANGUAGE sql STABLE
     RETURN (SELECT coalesce(json_agg(o), '[]') FROM (
         SELECT r.state_entered_at AS began_at, NULL::timestamptz AS ended_at
-          FROM farrier.maas_regions r WHERE r.site = $1 AND r.state <> 'observing'
+          FROM farrier.maas_regions r WHERE r.name = $1 AND r.ended_at IS NULL AND r.state <> 'observing'
          UNION ALL
         (SELECT h.at - make_interval(secs => h.seconds_in_source), h.at
            FROM farrier.maas_regions r
           CROSS JOIN LATERAL (
                 SELECT * FROM farrier.history h
                  WHERE h.kind = 'maas_region' AND h.id = r.id AND h.layer = 'state' ORDER BY h.version DESC LIMIT 100) h
-          WHERE r.site = $1 AND h.from_value <> 'observing' AND h.at > farrier.now() - interval '7 days')) o);
+          WHERE r.name = $1 AND r.ended_at IS NULL AND h.from_value <> 'observing' AND h.at > farrier.now() - interval '7 days')) o);

@@ -1,34 +1,16 @@
 -- Writes the regions of a commit and what was read of their machines; the writer of kind maas_region. Enqueues the nodes that the
--- readings affect. Sections: `runs`, `regions`, `readings`, `unknown` [{run, at}] for regions that may have lost events, `named`
--- [{run, system_id, at, status_changed}] for machines that events name. Events are written before readings, which were made after
--- them. Locks the regions in the order of ids.
+-- readings affect. Sections besides those of write_resources: `readings`, `unknown` [{run, at}] for regions that may have lost
+-- events, `named` [{run, system_id, at, status_changed}] for machines that events name. Events are written before readings, which
+-- were made after them.
 CREATE OR REPLACE FUNCTION farrier.write_maas_regions(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    fit bigint[] := ARRAY(
-        SELECT r.id FROM farrier.maas_regions r
-          JOIN jsonb_to_recordset(changes -> 'runs') c (run bigint, version bigint) ON c.run = r.id AND c.version = r.version
-         ORDER BY r.id FOR NO KEY UPDATE OF r);
+    unwritten bigint[] := ARRAY(SELECT w.run FROM farrier.write_resources(changes) w);
 BEGIN
-    IF cardinality(fit) < jsonb_array_length(changes -> 'runs') THEN
-        RETURN QUERY SELECT c.run, interval '0' FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (fit);
-        changes := farrier.filter_runs(changes, fit);
-    END IF;
-    UPDATE farrier.maas_regions r SET version = r.version + 1
-      FROM jsonb_to_recordset(changes -> 'runs') c (run bigint, writes boolean)
-     WHERE r.id = c.run AND c.writes;
-    IF changes ? 'regions' THEN
-        UPDATE farrier.maas_regions r
-           SET version = r.version + 1, state = c.state,
-               state_entered_at = CASE WHEN r.state = c.state THEN r.state_entered_at ELSE farrier.now() END,
-               username = c.username, identified_at = c.identified_at, cursor = c.cursor, complete_at = c.complete_at,
-               swept_at = c.swept_at, last_error = c.last_error, failure = c.failure, failures = c.failures,
-               next_try_at = c.next_try_at, unreadable = c.unreadable, configured_at = c.configured_at,
-               -- Earlier readings were made with the key of another user.
-               since = CASE WHEN r.username <> c.username THEN c.identified_at ELSE r.since END
-          FROM jsonb_populate_recordset(NULL::farrier.maas_regions, changes -> 'regions') c
-         WHERE r.id = c.id;
+    IF cardinality(unwritten) > 0 THEN
+        RETURN QUERY SELECT u, interval '0' FROM unnest(unwritten) u;
+        changes := farrier.runs_without(changes, unwritten);
     END IF;
     IF changes ? 'readings' THEN
         PERFORM farrier.wake_nodes(farrier.affected_nodes(changes -> 'readings'));

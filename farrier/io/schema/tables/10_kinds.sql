@@ -1,7 +1,6 @@
--- Kinds of resources. Nodes and MAAS regions have tables of their own; any other kind has a table like farrier.resources, and
--- make_kind installs it.
+-- Kinds of resources. Nodes have tables of their own; any other kind has a table like farrier.resources, and make_kind installs it.
 
--- The kinds. Nodes and MAAS regions are recorded by every migration, others by make_kind.
+-- The kinds. Nodes are recorded by every migration, others by make_kind.
 CREATE TABLE farrier.kinds (
     kind          text     PRIMARY KEY CHECK (kind ~ '^[a-z][a-z0-9_]{0,39}$'),
     relation      regclass NOT NULL UNIQUE,  -- its table, with columns id and version; the oid of no table if that was dropped
