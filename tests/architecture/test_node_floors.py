@@ -9,7 +9,9 @@ from itertools import permutations
 import grimp
 import pytest
 
-from farrier.handlers.node.handler import RESPONSES, RULES, NodeHandler
+from farrier.handlers.node.handler import OF_THE_BMC, RESPONSES, RULES, NodeHandler
+from farrier.model.actions import Action
+from farrier.model.management import Management
 from farrier.model.stages import DecommissionStage, OnboardingStage
 
 NODE = "farrier.handlers.node"
@@ -34,7 +36,7 @@ def modules_of(functions: Iterable[Callable[..., object]]) -> set[str]:
 
 
 ALIKE = {
-    "rules": modules_of(RULES),
+    "rules": modules_of([*RULES, *(rule for rule in OF_THE_BMC.values() if rule is not None)]),
     "responses": modules_of(RESPONSES.values()),
     "stages": {
         *(f"{NODE}.onboarding.{stage}" for stage in OnboardingStage),
@@ -59,5 +61,7 @@ def test_none_imports_another_of_its_kind(kind: str) -> None:
     assert not [" → ".join(chain) for chain in chains if chain is not None]
 
 
-def test_every_module_of_requests_is_in_the_table() -> None:
+def test_every_state_of_management_and_every_module_of_requests_is_in_its_table() -> None:
+    assert OF_THE_BMC.keys() == set(Management)
+    assert RESPONSES.keys() == set(Action)
     assert {module for module in MODULES if module.startswith(f"{NODE}.requests_")} == ALIKE["responses"]

@@ -24,10 +24,8 @@ from farrier.model.outcome import Step, Wait
 from farrier.model.workflow import WorkflowStatus as W
 
 
-def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """Read the BMC, once; or leave. None while the node is not being adopted, and once it is being deleted."""
-    if node.management is not M.ADOPTING or node.deleting:
-        return None
+def adopt(node: Node, now: datetime, config: Policy) -> Decision:
+    """Read the BMC, once; or leave."""
     left = node.management_entered_at + config.transient_deadline - now
     if left.total_seconds() < 0:
         error = BmcError(BmcFailure.TIMEOUT, "adopting took longer than its deadline")
@@ -43,7 +41,7 @@ def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
             return Wait(reason=reason, requeue_after=min(requeue_after, left))
         return transition(node, with_fields(node, bmc=bmc), reason="was cut off; reads again", cause="rule: adopt")
 
-    async def adopt(services: NodeServices) -> Outcome:
+    async def look(services: NodeServices) -> Outcome:
         try:
             reading = await probing.called(services.bmc.verify(target_of_address(node), macs=True))
         except BmcError as error:
@@ -55,7 +53,7 @@ def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
 
     return Step(
         name="adopt",
-        act=adopt,
+        act=look,
         deadline=config.transient_deadline,
         reads_only=True,
         if_cut=probing.unfinished(node),

@@ -38,6 +38,7 @@ from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy
 from farrier.handlers.node.reply import Respond
 from farrier.model.actions import Action
 from farrier.model.limits import Limits
+from farrier.model.management import Management
 from farrier.model.node import Node
 from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
 from farrier.model.status import NodeStatus
@@ -54,12 +55,28 @@ def _gone(node: Node, now: datetime, policy: Policy) -> Decision | None:
     return Deleted() if node.status is NodeStatus.DELETED else None
 
 
-# What the node's BMC needs. Each is for other states of management: at most one has anything to do.
-_OF_THE_BMC: tuple[_Rule, ...] = (management.tend, adopting.tend, power.tend)
+# What the node's BMC needs next, if anything, by the state of management.
+OF_THE_BMC: Mapping[Management, _Rule | None] = {
+    Management.MANAGEABLE: power.tend,
+    Management.ENROLL: management.enroll,
+    Management.VERIFYING: management.verify,
+    Management.ADOPTING: adopting.adopt,
+    Management.ADOPT_FAILED: management.verify_if_asked,
+    Management.UNMANAGED: None,
+    Management.ERROR: None,
+}
+
+
+def _tend(node: Node, now: datetime, policy: Policy) -> Decision | None:
+    """The BMC of a node that is being deleted is left alone."""
+    rule = None if node.deleting else OF_THE_BMC[node.management]
+    return None if rule is None else rule(node, now, policy)
+
+
 # What must be finished, what the node's health says, what is under way, what its BMC needs.
-RULES: tuple[_Rule, ...] = (_gone, workflow.stop, status.follow, workflow.progress, *_OF_THE_BMC)
+RULES: tuple[_Rule, ...] = (_gone, workflow.stop, status.follow, workflow.progress, _tend)
 # Which of several waits tells an operator most.
-_TELLING: tuple[_Rule, ...] = (workflow.progress, status.follow, *_OF_THE_BMC, workflow.stop)
+_TELLING: tuple[_Rule, ...] = (workflow.progress, status.follow, _tend, workflow.stop)
 
 RESPONSES: Mapping[Action, Respond] = {
     Action.ONBOARD: requests_onboard.onboard,
@@ -145,7 +162,7 @@ class NodeHandler:
                 case Wait() | DoNothing() as writing:
                     return replace(writing, requeue_after=_AT_ONCE)
                 case Step() as step:
-                    return step if rule in _OF_THE_BMC else _the_bmc_first(step, resource, now, policy)
+                    return step if rule is _tend else _the_bmc_first(step, resource, now, policy)
                 case Transition() | Update() | Deleted() as decision:
                     return decision
                 case _ as never:
@@ -187,8 +204,7 @@ def _the_bmc_first(step: _NodeStep, node: Node, now: datetime, policy: Policy) -
     """Of two that need the outside the BMC's: it is due now and then, and a stage may ask without end while MAAS is
     away. The stage's comes right after; and before, where the BMC was read so lately that a slow read may have been all
     that happened since."""
-    decisions = (rule(node, now, policy) for rule in _OF_THE_BMC)
-    tended = next((decision for decision in decisions if decision is not None), None)
+    tended = _tend(node, now, policy)
     match tended:
         case None | Wait() | DoNothing():
             return step

@@ -11,7 +11,6 @@ A try is counted in the commit before it, and serves one login: a verification t
 from __future__ import annotations
 
 from datetime import datetime
-from typing import assert_never
 
 import msgspec
 
@@ -31,27 +30,8 @@ from farrier.model.outcome import Step, Wait
 _NEEDS_AN_EDIT = frozenset(failure for failure in BmcFailure if backoff(failure, 1) is None)
 
 
-def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """The next thing to do to verify the node's BMC; None when nothing is. A node that is being deleted is left alone.
-    The rest is `adopting`'s and `power`'s."""
-    if node.deleting:
-        return None
-    match node.management:
-        case M.UNMANAGED | M.ERROR | M.ADOPTING:
-            return None
-        case M.MANAGEABLE:
-            return _asked(node, now) if node.bmc.switching is None else None  # what is begun is brought to its end
-        case M.ADOPT_FAILED:
-            return _asked(node, now)
-        case M.ENROLL:
-            return _enroll(node, now, config)
-        case M.VERIFYING:
-            return _verifying(node, now, config)
-        case _ as never:
-            assert_never(never)
-
-
-def _enroll(node: Node, now: datetime, config: Policy) -> Decision:
+def enroll(node: Node, now: datetime, config: Policy) -> Decision:
+    """Verify a BMC whose details are complete; or say what for that is waited for."""
     if node.paused is not None:
         return Wait(reason=f"paused: {node.paused.reason}", rests=True)
     missing = missing_detail(node)
@@ -83,14 +63,13 @@ def _enroll(node: Node, now: datetime, config: Policy) -> Decision:
     )
 
 
-def _asked(node: Node, now: datetime) -> Decision | None:
-    """Verification in place, if it was asked for and had to wait for the login cap."""
-    if node.bmc.asked_at is None or node.paused is not None:
-        return None
-    return probing.begin_verify(node, now, reason="manage was asked for", cause="rule: manage")
+def verify_if_asked(node: Node, now: datetime, config: Policy) -> Decision | None:
+    """After an adoption that failed: verify in place, if that was asked for and had to wait."""
+    return None if node.paused is not None else probing.begin_asked(node, now)
 
 
-def _verifying(node: Node, now: datetime, config: Policy) -> Decision:
+def verify(node: Node, now: datetime, config: Policy) -> Decision:
+    """Read the BMC, once; or leave."""
     if now - node.management_entered_at > config.transient_deadline:
         error = BmcError(BmcFailure.TIMEOUT, "verifying took longer than its deadline")
         # Nobody saw how its login ended, so it counts.
@@ -99,7 +78,7 @@ def _verifying(node: Node, now: datetime, config: Policy) -> Decision:
     if why is not None:
         return transition(node, probing.cut_short(node), reason=why, cause="rule: verify")
 
-    async def verify(services: NodeServices) -> Outcome:
+    async def look(services: NodeServices) -> Outcome:
         try:
             reading = await probing.verified(node, services)
         except BmcError as error:
@@ -111,7 +90,7 @@ def _verifying(node: Node, now: datetime, config: Policy) -> Decision:
 
     return Step(
         name="verify",
-        act=verify,
+        act=look,
         deadline=config.transient_deadline,
         reads_only=True,
         if_cut=probing.unfinished(node),

@@ -53,13 +53,13 @@ _AT_ONCE = timedelta(0)
 
 
 def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """The next thing to do for the power of a manageable node; None when it is left alone."""
-    if node.management is not Management.MANAGEABLE or node.deleting or node.paused is not None:
+    """The next thing to do for a manageable node's power; None when it is left alone."""
+    if node.paused is not None:
         return None
     if node.bmc.switching is not None:
         return switching.proceed(node, now)
     if node.bmc.asked_at is not None:
-        return None  # it is verified first, by `management`
+        return probing.begin_asked(node, now)
     due = next_read(node, config)
     if now >= due:
         return _read(node, now, config)

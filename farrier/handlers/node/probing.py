@@ -42,6 +42,13 @@ def begin_verify(node: Node, now: datetime, *, reason: str, cause: str) -> Chang
     return transition(node, with_fields(node, management=Management.VERIFYING, bmc=bmc), reason=reason, cause=cause)
 
 
+def begin_asked(node: Node, now: datetime) -> Change | Wait[Write] | None:
+    """Verification in place, if it was asked for and had to wait for the login cap."""
+    if node.bmc.asked_at is None:
+        return None
+    return begin_verify(node, now, reason="manage was asked for", cause="rule: manage")
+
+
 def put_off(node: Node, now: datetime) -> Node:
     """The node whose verification an operator stopped: nobody asks for it any more, and `auto_manage` waits a while."""
     return with_fields(node, bmc=replace(node.bmc, asked_at=None, failures=0, next_try_at=now + _CANCELLED_FOR))
