@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import wraps
 from typing import assert_never
 
 from msgspec.structs import replace
@@ -80,6 +81,7 @@ _ANYWHERE = frozenset(
 def _at_its_site(run: Stage) -> Stage:
     """The stage, once this process knows the node's site."""
 
+    @wraps(run)
     def at_its_site(node: Node, now: datetime, policy: Policy) -> StageResult:
         site = policy.site_of(node)
         return elsewhere(node) if site is None or site.maas is None else run(node, now, policy)
