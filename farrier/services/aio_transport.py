@@ -1,8 +1,9 @@
 """Requests of httpx over the connections of aiohttp, at half the CPU: an `httpx.AsyncBaseTransport`.
 
-Used by `http_client`. Sends each request at most once and as it is: no redirect, cookie, proxy, decompression or queue.
-Every failure is an exception of httpx, and `ConnectError`, `ConnectTimeout` and `UnsupportedProtocol` only for what
-was never sent; all others leave open whether the request arrived. How long all of it may take is the caller's.
+Used by `http_client`; `sent_once` also by `bmc_transport`. Sends each request at most once and as it is: no redirect,
+cookie, proxy, decompression or queue. Every failure is an exception of httpx, and `ConnectError`, `ConnectTimeout` and
+`UnsupportedProtocol` only for what was never sent; all others leave open whether the request arrived. How long all of
+it may take is the caller's.
 """
 
 from __future__ import annotations
@@ -25,8 +26,6 @@ from aiohttp.tracing import Trace
 from typing_extensions import override
 from yarl import URL
 
-from farrier.services.sent_once import Lost, sent_once
-
 # Idle for longer than this, a connection is closed. Servers keep theirs for a minute or more, so that ours is rarely
 # sent on while it is being closed.
 KEPT = timedelta(seconds=5)
@@ -48,6 +47,25 @@ _KINDS: Final[tuple[tuple[type[Exception], type[httpx.TransportError]], ...]] = 
     (HttpProcessingError, httpx.RemoteProtocolError),
     (ValueError, httpx.LocalProtocolError),
 )
+
+
+class Lost(aiohttp.ClientConnectionError):
+    """The connection ended on a request, for this reason. aiohttp does not send again after it."""
+
+    def __init__(self, reason: aiohttp.ClientError) -> None:
+        super().__init__(*reason.args)
+        self.reason = reason
+
+
+async def sent_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """A middleware: raises `Lost` for what aiohttp would send a GET again after. Who sends again is for the caller to
+    say."""
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:  # it was never sent, and is not sent again
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise Lost(error) from error
 
 
 class AioTransport(httpx.AsyncBaseTransport):

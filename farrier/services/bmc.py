@@ -34,9 +34,8 @@ from farrier.services.bmc_probe import Found, Probe, read_system
 from farrier.services.bmc_session_records import SessionRecords, open_records
 from farrier.services.bmc_sessions import Sessions
 from farrier.services.bmc_settings import BmcSettings
+from farrier.services.bmc_transport import Lookup, look_up, open_sessions
 from farrier.services.bmc_turns import Turns
-from farrier.services.route import Lookup, look_up
-from farrier.services.transport import open_sessions
 from farrier.services.trust import Insecure, Trust
 from farrier.services.ways import Ways
 

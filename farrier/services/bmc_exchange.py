@@ -34,8 +34,7 @@ from farrier.services.bmc_resources import Resource
 from farrier.services.bmc_session_records import Entry
 from farrier.services.bmc_sessions import Session, Sessions
 from farrier.services.bmc_settings import BmcSettings
-from farrier.services.route import Route
-from farrier.services.transport import Dial, Headers, dialling
+from farrier.services.bmc_transport import Dial, Headers, Route, dialling
 
 SERVICE_ROOT = "/redfish/v1/"
 # Where every known BMC has them; asked only where the link that should lead there is missing.

@@ -23,7 +23,7 @@ from redfish import aio as redfish
 from farrier.errors import CredentialError, LeaseLost
 from farrier.model.bmc import BmcError, BmcFailure
 from farrier.model.credential import Credential
-from farrier.services.transport import LARGEST_BODY_BYTES, BodyTooLarge
+from farrier.services.bmc_transport import LARGEST_BODY_BYTES, BodyTooLarge
 
 Rule: TypeAlias = tuple[tuple[type[Exception], ...], BmcFailure, Callable[[Exception], str]]
 

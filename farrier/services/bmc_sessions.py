@@ -24,8 +24,7 @@ from farrier import errors
 from farrier.protocols import Clock
 from farrier.services.bmc_logins import Secret
 from farrier.services.bmc_session_records import Entry, Record, SessionRecords
-from farrier.services.route import Route
-from farrier.services.transport import Dial, dialling
+from farrier.services.bmc_transport import Dial, Route, dialling
 
 log = structlog.stdlib.get_logger(__name__)
 

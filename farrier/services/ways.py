@@ -18,7 +18,7 @@ from farrier.model.credential import Credential
 from farrier.services import address
 from farrier.services.address import Network, Networks
 from farrier.services.bindings import Bindings, Bound
-from farrier.services.route import Lookup, Route, look_up
+from farrier.services.bmc_transport import Lookup, Route, look_up
 
 
 class Ways:

@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from farrier.errors import ConfigError
 from farrier.model.bmc import BmcError, BmcFailure, BmcTarget, PowerState
-from farrier.services import transport
+from farrier.services import bmc_transport
 from farrier.services.bmc import RedfishBmc
 from farrier.services.trust import CaFile, Pinned
 from farrier.sim.certificates import Authority
@@ -52,7 +52,7 @@ from tests.support.sockets import ENOUGH
 SOON = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
 BASEBOARD = "/redfish/v1/Systems/HGX_Baseboard_0"
-BOMB = gzip.compress(b" " * (transport.LARGEST_BODY_BYTES * 8))
+BOMB = gzip.compress(b" " * (bmc_transport.LARGEST_BODY_BYTES * 8))
 
 
 def at(bmc: FakeBmc, system_path: str | None = SYSTEM) -> BmcTarget:

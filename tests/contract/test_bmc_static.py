@@ -20,7 +20,7 @@ import pytest
 from sushy_tools.static import main as static
 
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
-from farrier.services import transport
+from farrier.services import bmc_transport
 from farrier.sim.certificates import Authority
 from tests.support.bmc import CREDENTIAL, MANAGER, ROOT, SYSTEM, SYSTEMS, connect, members, sound, system
 
@@ -93,7 +93,7 @@ async def test_the_host_is_found_behind_a_baseboard(site: Site) -> None:
         pytest.param(b'{"PowerState": "On"', "not JSON", id="malformed"),
         pytest.param(b"<html>Login</html>", "not JSON", id="html"),
         pytest.param(b"[]", "not a JSON object", id="list"),
-        pytest.param(b'"' + b" " * 4 * transport.LARGEST_BODY_BYTES + b'"', "larger than", id="huge"),
+        pytest.param(b'"' + b" " * 4 * bmc_transport.LARGEST_BODY_BYTES + b'"', "larger than", id="huge"),
         pytest.param(system(PowerState=None), "stays null", id="power-null"),
         pytest.param(system(PowerState="Paused"), "stays Paused", id="power-paused"),
     ],

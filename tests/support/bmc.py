@@ -28,8 +28,8 @@ from farrier.protocols import Clock, CredentialStore
 from farrier.services.bindings import Bindings
 from farrier.services.bmc import RedfishBmc, open_bmc
 from farrier.services.bmc_settings import BmcSettings
+from farrier.services.bmc_transport import Lookup, look_up
 from farrier.services.credentials import CredentialPlaces, Credentials
-from farrier.services.route import Lookup, look_up
 from farrier.services.trust import CaFile
 from farrier.sim.certificates import Authority, ServerFiles
 from tests.support.sockets import LEFT

@@ -1,4 +1,4 @@
-"""HTTP to BMCs: one aiohttp session per TLS policy, shared by all BMCs under it.
+"""HTTP to BMCs: the route to each, and one aiohttp session per TLS policy, shared by all BMCs under it.
 
 Opened by the BMC client for as long as it lives. A request goes where its `Dial` says: to the checked addresses of its
 route, whatever its name resolves to by now, and what is secret is added once it is connected. Connections are not kept:
@@ -10,19 +10,29 @@ twice, and no answer is read past a bound.
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, MutableMapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, TypeAlias
 
 import aiohttp
+import anyio
 import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
 from typing_extensions import override
 
-from farrier.services.route import Route
-from farrier.services.sent_once import sent_once
+from farrier.services.aio_transport import sent_once
+from farrier.services.bindings import is_number
 from farrier.services.trust import Trust, connector_ssl
 
 # A system's resource has 2 to 20 KiB; whoever sends more than this is not answering the question.
@@ -31,6 +41,41 @@ LARGEST_BODY_BYTES = 1024 * 1024
 
 Headers: TypeAlias = MutableMapping[str, str]
 AddrInfo: TypeAlias = tuple[int, int, int, str, tuple[Any, ...]]
+
+
+Lookup: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
+Check: TypeAlias = Callable[[Sequence[str]], None]
+
+
+async def look_up(host: str) -> Sequence[str]:
+    """The addresses of a name, as the system has them. Raises `OSError`."""
+    found = await anyio.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    return tuple(str(where[0]) for *_, where in found)
+
+
+class Route:
+    """The way to one host, for one call: its name is resolved once, for a second look could lead elsewhere than the one
+    that was checked. `check` raises for addresses that may not be dialled."""
+
+    def __init__(self, host: str, check: Check, *, lookup: Lookup = look_up) -> None:
+        self.host = host
+        self._check = check
+        self._lookup = lookup
+        self._addresses: tuple[str, ...] | None = None
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Those that may be dialled; none before `resolve`."""
+        return self._addresses or ()
+
+    async def resolve(self) -> tuple[str, ...]:
+        """The addresses, checked; the same ones each time. Raises `OSError` for a name without any, and what the check
+        raises."""
+        if self._addresses is None:
+            found = (self.host,) if is_number(self.host) else tuple(await self._lookup(self.host))
+            self._check(found)
+            self._addresses = found
+        return self._addresses
 
 
 async def _nothing_more(_headers: Headers) -> None:
