@@ -20,7 +20,7 @@ from tests.support.releases import Change, instead
 FUNCTIONS: Mapping[str, Change] = {
     # Other bodies: of a text, of a parsed one, of one that acts with its owner's rights.
     "function write_nodes": instead("version = n.version + 1", "version = 1 + n.version"),
-    "function telling": instead("'{last_sync,", "'{"),
+    "function significant_fields": instead("'{last_sync,", "'{"),
     "function lift_brake": instead("SECURITY DEFINER", ""),
     "function details_of": instead("LANGUAGE sql", "STRICT LANGUAGE sql"),
     # Not there yet.
@@ -149,11 +149,11 @@ async def test_a_transaction_that_has_begun_ends_before_the_migration_takes_what
 
 
 async def test_a_new_body_of_a_function_waits_for_nobody(db: pg.Database) -> None:
-    body = {"function telling": instead("'{last_sync,", "'{")}
+    body = {"function significant_fields": instead("'{last_sync,", "'{")}
     async with db.connect() as conn, db.connect() as client, client.transaction():
         await client.execute("SELECT FROM farrier.nodes, farrier.shards, farrier.node_inventory")
         done = await migrate.migrate(conn, schema=releases.schema(body, release="9.9.9"))
-        assert done.changed == ("function telling",)
+        assert done.changed == ("function significant_fields",)
 
 
 @pytest.fixture(params=["wheel", pytest.param("pg15", marks=pytest.mark.full)])
