@@ -21,12 +21,12 @@
 --                                                 clock_stops, limits
 -- loop                 15          2          2   controllers, shards, wakes, marks, outcomes, locks
 -- history               3                         history, history_retention
--- nodes                32          4         20   nodes, node_macs, node_bmcs, bmc_logins, node_identities
+-- nodes                30          4         20   nodes, node_macs, node_bmcs, bmc_logins, node_identities
 -- workflows             5                    12   node_onboardings, node_decommissions
 -- agents               12                     1   bootstrap_tokens, node_agents
 -- tasks                18                         task_types, node_tasks, workers
 -- intents               7                     3   intents
--- kinds                23                     1   kinds, kind_states, kind_actions, resources, callable
+-- kinds                24                     1   kinds, kind_states, kind_actions, resources, callable
 -- brakes                5          1              departures, brakes, brake_lifts
 -- maas                  9          1              maas_regions, node_observations
 -- requests              6                     3   resource_intents
@@ -1997,29 +1997,16 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- Refuses a change of a node's management that the model has no edge for (FR409). AFTER UPDATE trigger on nodes.
-CREATE OR REPLACE FUNCTION farrier.guard_management() RETURNS trigger LANGUAGE plpgsql AS $$
+-- Checks a change of a layer of a node; see check_edge. AFTER UPDATE trigger on nodes and both tables of workflows; the argument is
+-- the layer. For each row, because a statement trigger would join old rows with new ones, which is planned for a handful of rows and
+-- takes a quarter of a million comparisons for a batch.
+CREATE OR REPLACE FUNCTION farrier.guard_layer() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF NOT EXISTS (SELECT FROM farrier.edges e
-                    WHERE e.kind = 'node' AND e.layer = 'management' AND e.from_value = OLD.management AND e.to_value = NEW.management) THEN
-        PERFORM farrier.refuse_edge('management', NEW.id, OLD.management, NEW.management);
-    END IF;
-    RETURN NULL;
-END $$;
-
--- Refuses a change of status that the model has no edge for (FR409). AFTER UPDATE trigger on nodes and both tables of workflows;
--- the argument is the layer. For each row, because a statement trigger would join old rows with new ones, which is planned for a
--- handful of rows and takes a quarter of a million comparisons for a batch.
-CREATE OR REPLACE FUNCTION farrier.guard_status() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    IF NOT EXISTS (SELECT FROM farrier.edges e
-                    WHERE e.kind = 'node' AND e.layer = TG_ARGV[0] AND e.from_value = OLD.status AND e.to_value = NEW.status) THEN
-        IF TG_ARGV[0] = 'status' THEN
-            PERFORM farrier.refuse_edge(TG_ARGV[0], NEW.id, OLD.status, NEW.status);
-        ELSE
-            PERFORM farrier.refuse_edge(TG_ARGV[0], NEW.node_id, OLD.status, NEW.status);
-        END IF;
-    END IF;
+    CASE TG_ARGV[0]
+        WHEN 'management' THEN PERFORM farrier.check_edge('node', 'management', NEW.name, OLD.management, NEW.management);
+        WHEN 'status' THEN PERFORM farrier.check_edge('node', 'status', NEW.name, OLD.status, NEW.status);
+        ELSE PERFORM farrier.check_edge('node', TG_ARGV[0], NEW.node_id::text, OLD.status, NEW.status);
+    END CASE;
     RETURN NULL;
 END $$;
 
@@ -2187,14 +2174,6 @@ BEGIN
         RAISE EXCEPTION 'model % is not usable: 1 to 100 characters, of which none is a control character', quote_literal(left(model, 120))
             USING ERRCODE = 'FR400';
     END IF;
-END $$;
-
--- Raises FR409 for a change of a node's layer that the model has no edge for.
-CREATE OR REPLACE FUNCTION farrier.refuse_edge(layer text, id bigint, from_value text, to_value text) RETURNS void
-    LANGUAGE plpgsql AS $$
-BEGIN
-    RAISE EXCEPTION 'node %: the model has no edge % -> % in layer %', id, from_value, to_value, layer
-        USING ERRCODE = 'FR409', HINT = 'farrier model --format md lists every edge; intents are how to ask for one.';
 END $$;
 
 -- Refuses a BMC address or a MAC address that another node has (unique_violation, with that node's name). Called by
@@ -3232,6 +3211,17 @@ BEGIN
     RETURN NEW;
 END $$;
 
+-- Refuses a change of a layer of a resource that the model has no edge for (FR409). Called by the triggers that guard layers.
+CREATE OR REPLACE FUNCTION farrier.check_edge(of_kind text, of_layer text, called text, from_value text, to_value text) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM farrier.edges e
+                    WHERE e.kind = of_kind AND e.layer = of_layer AND e.from_value = check_edge.from_value AND e.to_value = check_edge.to_value) THEN
+        RAISE EXCEPTION '% %: the model has no edge % -> % in layer %', replace(of_kind, '_', ' '), called, from_value, to_value, of_layer
+            USING ERRCODE = 'FR409', HINT = 'farrier.edges lists every edge; intents are how to ask for one.';
+    END IF;
+END $$;
+
 -- Returns for each kind and each state that is not terminal how many resources are in it, since when the first of them is, how
 -- many are above the limit that holds for them, and the limit of those whose site has none of its own. The arrays are the limits
 -- that differ from the kind's: (kind, state, site, lasts), site null for all. Counts by the index alone what is above the limit
@@ -3336,11 +3326,7 @@ END $$;
 CREATE OR REPLACE FUNCTION farrier.enter_state() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
-    IF NOT EXISTS (SELECT FROM edges e WHERE e.kind = TG_ARGV[0] AND e.layer = 'state'
-                                         AND e.from_value = OLD.state AND e.to_value = NEW.state) THEN
-        RAISE EXCEPTION '% %: the model has no edge % -> %', replace(TG_ARGV[0], '_', ' '), NEW.name, OLD.state, NEW.state
-            USING ERRCODE = 'FR409', HINT = 'farrier.edges lists every edge; intents are how to ask for one.';
-    END IF;
+    PERFORM check_edge(TG_ARGV[0], 'state', NEW.name, OLD.state, NEW.state);
     NEW.state_entered_at := farrier.now();
     IF EXISTS (SELECT FROM kind_states s WHERE s.kind = TG_ARGV[0] AND s.state = NEW.state AND s.terminal) THEN
         NEW.ended_at := farrier.now();
@@ -3775,7 +3761,7 @@ END $$;
 -- =====================================================================================================================
 
 -- Returns the nodes that these readings affect: nodes whose reading differs from the stored one in a field that handlers decide
--- on (telling), nodes whose workflow can see a first reading since its stage began or since the region is another one, and nodes
+-- on (significant_fields), nodes whose workflow can see a first reading since its stage began or since the region is another one, and nodes
 -- whose machine the reading confirms to be in its state (confirmed_after).
 CREATE OR REPLACE FUNCTION farrier.affected_nodes(readings jsonb) RETURNS bigint[]
     LANGUAGE plpgsql
@@ -5369,11 +5355,11 @@ CREATE OR REPLACE TRIGGER guard_first_values AFTER INSERT ON farrier.nodes
 
 -- Only for a node that changes its management: most updates leave it, and make no call.
 CREATE OR REPLACE TRIGGER guard_management AFTER UPDATE ON farrier.nodes
-    FOR EACH ROW WHEN (OLD.management <> NEW.management) EXECUTE FUNCTION farrier.guard_management();
+    FOR EACH ROW WHEN (OLD.management <> NEW.management) EXECUTE FUNCTION farrier.guard_layer('management');
 
 -- Only for a node that changes its status: most updates leave it, and make no call.
 CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.nodes
-    FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_status('status');
+    FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_layer('status');
 
 -- Only for a node whose tries change: bmc changes with every read. Not for a deleted node, whose failed logins go on counting for
 -- the node that has the BMC next.
@@ -5431,7 +5417,7 @@ CREATE OR REPLACE TRIGGER guard_first_values AFTER INSERT ON farrier.node_decomm
 
 -- Only for a workflow that changes its status: most updates leave it, and make no call.
 CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.node_decommissions
-    FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_status('decommission');
+    FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_layer('decommission');
 
 CREATE OR REPLACE TRIGGER set_ended_at BEFORE INSERT OR UPDATE OF status, ended_at ON farrier.node_decommissions
     FOR EACH ROW EXECUTE FUNCTION farrier.set_ended_at();
@@ -5456,7 +5442,7 @@ CREATE OR REPLACE TRIGGER guard_first_values AFTER INSERT ON farrier.node_onboar
 
 -- Only for a workflow that changes its status: most updates leave it, and make no call.
 CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.node_onboardings
-    FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_status('onboarding');
+    FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_layer('onboarding');
 
 CREATE OR REPLACE TRIGGER set_ended_at BEFORE INSERT OR UPDATE OF status, ended_at ON farrier.node_onboardings
     FOR EACH ROW EXECUTE FUNCTION farrier.set_ended_at();

@@ -3,11 +3,7 @@
 CREATE OR REPLACE FUNCTION farrier.enter_state() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
-    IF NOT EXISTS (SELECT FROM edges e WHERE e.kind = TG_ARGV[0] AND e.layer = 'state'
-                                         AND e.from_value = OLD.state AND e.to_value = NEW.state) THEN
-        RAISE EXCEPTION '% %: the model has no edge % -> %', replace(TG_ARGV[0], '_', ' '), NEW.name, OLD.state, NEW.state
-            USING ERRCODE = 'FR409', HINT = 'farrier.edges lists every edge; intents are how to ask for one.';
-    END IF;
+    PERFORM check_edge(TG_ARGV[0], 'state', NEW.name, OLD.state, NEW.state);
     NEW.state_entered_at := farrier.now();
     IF EXISTS (SELECT FROM kind_states s WHERE s.kind = TG_ARGV[0] AND s.state = NEW.state AND s.terminal) THEN
         NEW.ended_at := farrier.now();

@@ -1,5 +1,5 @@
 -- Returns the nodes that these readings affect: nodes whose reading differs from the stored one in a field that handlers decide
--- on (telling), nodes whose workflow can see a first reading since its stage began or since the region is another one, and nodes
+-- on (significant_fields), nodes whose workflow can see a first reading since its stage began or since the region is another one, and nodes
 -- whose machine the reading confirms to be in its state (confirmed_after).
 CREATE OR REPLACE FUNCTION farrier.affected_nodes(readings jsonb) RETURNS bigint[]
     LANGUAGE plpgsql
