@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 import anyio
 import httpx
 import msgspec
+from typing_extensions import override
 
 from farrier import protocols
 from farrier.errors import CredentialError
@@ -63,15 +64,19 @@ class Service(msgspec.Struct, Generic[_E], frozen=True, kw_only=True):
         return self.failures.service.lower()
 
 
-class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance of a service. Paths of requests are below `root`, which ends in a slash."""
+class Endpoint(Protocol):
+    """The settings of one instance of a service. Paths of requests are below `root`, which ends in a slash."""
 
-    root: str
-    ca_file: Path | None
-    connect_timeout: timedelta
-    read_timeout: timedelta
-    change_timeout: timedelta
-    headers: Mapping[str, str] = {}
+    @property
+    def root(self) -> str: ...
+    @property
+    def ca_file(self) -> Path | None: ...
+    @property
+    def connect_timeout(self) -> timedelta: ...
+    @property
+    def read_timeout(self) -> timedelta: ...
+    @property
+    def change_timeout(self) -> timedelta: ...
 
 
 class Shown(Protocol):
@@ -82,6 +87,21 @@ class Shown(Protocol):
 
     def headers(self, now: float) -> Mapping[str, str]:
         """Those of one attempt, at this time of day in seconds."""
+
+
+class Pass(msgspec.Struct, frozen=True):
+    """A credential that every request shows in the same headers."""
+
+    shown: Mapping[str, str]
+    secrets: tuple[str, ...]
+
+    def headers(self, now: float) -> Mapping[str, str]:
+        del now
+        return self.shown
+
+    @override
+    def __repr__(self) -> str:
+        return "Pass(***)"
 
 
 _C = TypeVar("_C", bound=Shown)
@@ -123,7 +143,6 @@ class HttpClient(Generic[_C, _E]):
         self._service = service
         self._failures = service.failures
         self._endpoint = endpoint
-        self._headers = {**_HEADERS, **endpoint.headers}
         self._transport = transport
         self._credential = credential
         self._times = times
@@ -237,7 +256,7 @@ class HttpClient(Generic[_C, _E]):
 
     def _written(self, request: Request, shown: _C) -> httpx.Request:
         """Encoded here: httpx would do it at twice the cost, for all it could have been given instead."""
-        headers = {**self._headers, **shown.headers(self._times.wall())}
+        headers = {**_HEADERS, **shown.headers(self._times.wall())}
         content = b""
         if request.form:
             headers["Content-Type"] = "application/x-www-form-urlencoded"

@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from farrier.model.maas import MaasError
 from farrier.model.maas import MaasFailure as F
-from farrier.services.http_client import Endpoint, HttpClient, Service
+from farrier.services.http_client import HttpClient, Service
 from farrier.services.http_failures import Failures, Rule, redirect
 from farrier.services.http_messages import Answer, Request
 from farrier.services.maas_signing import ApiKey
@@ -144,11 +144,5 @@ class MaasSettings(msgspec.Struct, frozen=True, kw_only=True):
     change_timeout: timedelta = timedelta(seconds=45)
 
     @property
-    def endpoint(self) -> Endpoint:
-        return Endpoint(
-            root=f"{self.url.rstrip('/')}/api/2.0/",
-            ca_file=self.ca_file,
-            connect_timeout=self.connect_timeout,
-            read_timeout=self.read_timeout,
-            change_timeout=self.change_timeout,
-        )
+    def root(self) -> str:
+        return f"{self.url.rstrip('/')}/api/2.0/"

@@ -51,7 +51,7 @@ async def open_sharing(
     if not settings.url.startswith("https://"):
         _log.warning("maas.not_encrypted", url=settings.url)
     async with open_client(
-        MAAS, settings.endpoint, credential=credential, times=times, observer=observer, transport=transport
+        MAAS, settings, credential=credential, times=times, observer=observer, transport=transport
     ) as http:
         yield SharingClient(http, clock=times.clock, settings=settings)
 

@@ -22,11 +22,11 @@ from farrier import protocols
 from farrier.model.ufm import Membership, Pkey, Port, Qos, UfmError, UfmFailure, Wanted
 from farrier.services import ufm_answers, ufm_requests
 from farrier.services.breaker import Breaker
-from farrier.services.http_client import open_client
+from farrier.services.http_client import Pass, open_client
 from farrier.services.http_messages import Garbled, Request
 from farrier.services.times import Times
 from farrier.services.ufm_answers import Listed
-from farrier.services.ufm_service import FAILURES, UFM, Pass, UfmHttp, UfmSettings
+from farrier.services.ufm_service import FAILURES, UFM, UfmHttp, UfmSettings
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -154,6 +154,6 @@ async def open_ufm(
     if not settings.url.startswith("https://"):
         _log.warning("ufm.not_encrypted", url=settings.url)
     async with open_client(
-        UFM, settings.endpoint, credential=shown, times=times, observer=observer, transport=transport
+        UFM, settings, credential=shown, times=times, observer=observer, transport=transport
     ) as http:
         yield Ufm(http, clock=times.clock, url=settings.url, named=settings.named)

@@ -6,18 +6,16 @@ Used by the UFM client and by what opens it. Texts of UFM are quoted, because an
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
-from typing_extensions import override
 
 from farrier import protocols
 from farrier.model.ufm import UfmError
 from farrier.model.ufm import UfmFailure as F
-from farrier.services.http_client import Endpoint, HttpClient, Service
+from farrier.services.http_client import HttpClient, Pass, Service
 from farrier.services.http_failures import Failures, Rule, redirect
 from farrier.services.ufm_requests import Operation
 
@@ -63,22 +61,6 @@ UFM: Final = Service(
 )
 
 
-class Pass(msgspec.Struct, frozen=True):
-    """What is shown to UFM. `secrets` must be in no text."""
-
-    header: str
-    secrets: tuple[str, ...]
-
-    def headers(self, now: float) -> Mapping[str, str]:
-        """The same at any time."""
-        del now
-        return {"Authorization": self.header}
-
-    @override
-    def __repr__(self) -> str:
-        return "Pass(***)"
-
-
 UfmHttp: TypeAlias = HttpClient[Pass, UfmError]
 
 
@@ -86,10 +68,10 @@ async def pass_of(store: protocols.CredentialStore, reference: str, *, with_toke
     """What a reference leads to, as UFM wants to be shown it. Raises `CredentialError`."""
     if with_token:
         token = await store.token(reference)
-        return Pass(f"Basic {token}", (token,))
+        return Pass({"Authorization": f"Basic {token}"}, (token,))
     found = await store.resolve(reference)
     plain = base64.b64encode(f"{found.username}:{found.password}".encode()).decode()
-    return Pass(f"Basic {plain}", (found.password, plain))
+    return Pass({"Authorization": f"Basic {plain}"}, (found.password, plain))
 
 
 class UfmSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,11 +87,5 @@ class UfmSettings(msgspec.Struct, frozen=True, kw_only=True):
     change_timeout: timedelta = timedelta(seconds=30)
 
     @property
-    def endpoint(self) -> Endpoint:
-        return Endpoint(
-            root=f"{self.url.rstrip('/')}/{'ufmRestV3' if self.with_token else 'ufmRest'}/",
-            ca_file=self.ca_file,
-            connect_timeout=self.connect_timeout,
-            read_timeout=self.read_timeout,
-            change_timeout=self.change_timeout,
-        )
+    def root(self) -> str:
+        return f"{self.url.rstrip('/')}/{'ufmRestV3' if self.with_token else 'ufmRest'}/"

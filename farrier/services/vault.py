@@ -9,7 +9,7 @@ requests. When Vault cannot be asked, nobody asks for `PAUSE`, and everybody is 
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +19,6 @@ from weakref import WeakValueDictionary
 import anyio
 import msgspec
 import structlog
-from typing_extensions import override
 
 from farrier import protocols
 from farrier.errors import CredentialError
@@ -28,7 +27,7 @@ from farrier.services import vault_answers
 from farrier.services.breaker import Breaker
 from farrier.services.credential_files import LARGEST_SECRET_BYTES
 from farrier.services.credential_forms import Source
-from farrier.services.http_client import Endpoint, HttpClient, Sends, Service, open_client
+from farrier.services.http_client import HttpClient, Pass, Sends, Service, open_client
 from farrier.services.http_messages import Request
 from farrier.services.times import Times
 from farrier.services.vault_answers import FAILURES, Operation, Result, VaultError
@@ -56,38 +55,14 @@ class VaultSettings(msgspec.Struct, frozen=True, kw_only=True):
     keep: timedelta = timedelta(seconds=30)
 
     @property
-    def endpoint(self) -> Endpoint:
-        """One deadline for all of a request."""
-        headers = {"X-Vault-Request": "true"}
-        if self.namespace:
-            headers["X-Vault-Namespace"] = self.namespace
-        return Endpoint(
-            root=f"{self.address.rstrip('/')}/v1/",
-            ca_file=self.ca_file,
-            connect_timeout=self.timeout,
-            read_timeout=self.timeout,
-            change_timeout=self.timeout,
-            headers=headers,
-        )
-
-
-class _Token(msgspec.Struct, frozen=True):
-    """What is shown to Vault."""
-
-    token: str
+    def root(self) -> str:
+        return f"{self.address.rstrip('/')}/v1/"
 
     @property
-    def secrets(self) -> tuple[str, ...]:
-        return (self.token,)
+    def connect_timeout(self) -> timedelta:
+        return self.timeout
 
-    def headers(self, now: float) -> Mapping[str, str]:
-        """The same at any time."""
-        del now
-        return {"X-Vault-Token": self.token}
-
-    @override
-    def __repr__(self) -> str:
-        return "_Token(***)"
+    read_timeout = change_timeout = connect_timeout  # one deadline for all of a request
 
 
 @asynccontextmanager
@@ -100,22 +75,20 @@ async def open_vault(
 ) -> AsyncIterator[Vault]:
     """The client, for as long as the context lasts; it dials when it is first asked. `token` is called before
     each request. Raises `ConfigError` for an unusable file of authorities."""
+    shown = {"X-Vault-Request": "true"} | ({"X-Vault-Namespace": settings.namespace} if settings.namespace else {})
 
-    async def credential() -> _Token:
-        return _Token(await token())
+    async def credential() -> Pass:
+        secret = await token()
+        return Pass({**shown, "X-Vault-Token": secret}, (secret,))
 
-    async with open_client(
-        VAULT, settings.endpoint, credential=credential, times=Times(clock=clock), observer=observer
-    ) as http:
+    async with open_client(VAULT, settings, credential=credential, times=Times(clock=clock), observer=observer) as http:
         yield Vault(settings, http, clock=clock)
 
 
 class Vault:
     """Reads secrets."""
 
-    def __init__(
-        self, settings: VaultSettings, http: HttpClient[_Token, VaultError], *, clock: protocols.Clock
-    ) -> None:
+    def __init__(self, settings: VaultSettings, http: HttpClient[Pass, VaultError], *, clock: protocols.Clock) -> None:
         self._settings = settings
         self._http = http
         self._clock = clock

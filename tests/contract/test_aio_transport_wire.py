@@ -15,12 +15,11 @@ import msgspec
 import pytest
 
 from farrier.model.maas import MaasError, MaasFailure
-from farrier.services.http_client import HttpClient, open_client
+from farrier.services.http_client import HttpClient, Pass, open_client
 from farrier.services.http_messages import Answer, Request
 from farrier.services.maas_requests import Operation, read
 from farrier.services.maas_service import LARGEST_BODY_BYTES, MAAS, MaasSettings
 from farrier.services.times import Times
-from farrier.services.ufm_service import Pass
 from tests.support.answers import http
 from tests.support.asking import PATIENCE, answer, request, transport, why
 from tests.support.clock import HandClock
@@ -153,13 +152,13 @@ async def test_whoever_comes_after_one_that_was_cancelled_at_any_moment_gets_his
 
 @asynccontextmanager
 async def client_to(port: int, *, user: str = "") -> AsyncIterator[HttpClient[Pass, MaasError]]:
-    endpoint = MaasSettings(url=f"http://{user}127.0.0.1:{port}/MAAS").endpoint
+    settings = MaasSettings(url=f"http://{user}127.0.0.1:{port}/MAAS")
 
     async def credential() -> Pass:
-        return Pass("OAuth x=%26y", ())
+        return Pass({"Authorization": "OAuth x=%26y"}, ())
 
     times = Times(clock=HandClock())
-    async with open_client(MAAS, endpoint, credential=credential, times=times, observer=Observed()) as client:
+    async with open_client(MAAS, settings, credential=credential, times=times, observer=Observed()) as client:
         yield client
 
 

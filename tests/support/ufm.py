@@ -20,9 +20,10 @@ from farrier import protocols
 from farrier.errors import CredentialError
 from farrier.model.credential import Credential
 from farrier.model.ufm import Qos, UfmError, Wanted
+from farrier.services.http_client import Pass
 from farrier.services.times import Times
 from farrier.services.ufm import Ufm, open_ufm
-from farrier.services.ufm_service import Pass, UfmSettings, pass_of
+from farrier.services.ufm_service import UfmSettings, pass_of
 from farrier.sim.ufm import Manager, UfmTransport
 from tests.support.clock import HandClock
 
