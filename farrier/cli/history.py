@@ -13,8 +13,8 @@ import typer
 
 from farrier.cli import arguments, history_options
 from farrier.cli.connection import Session, with_database
-from farrier.model import duration, maas_region
-from farrier.model.history import HistoryFilter, Order
+from farrier.model import duration
+from farrier.model.history import HistoryFilter, Order, parse_resource
 
 # A change has the time of its statement and is seen from its COMMIT on. Nobody but a client that registers nodes and
 # then leaves its transaction open takes as long as this.
@@ -26,8 +26,9 @@ history = typer.Typer(
     no_args_is_help=True, add_completion=False, help="What happened in the fleet: list it, export it, remove old parts."
 )
 
-_Node = Annotated[str | None, typer.Option(help="Only of this node: name or id.")]
-_Region = Annotated[str | None, typer.Option(metavar="SITE", help="Only of the MAAS region of this site.")]
+_Resource = Annotated[
+    str | None, typer.Option(metavar="KIND/NAME", help="Only of this resource: node/gpu-1; an id does, too.")
+]
 _Kind = Annotated[
     list[str] | None, typer.Option(help="Only of this kind: node, maas_region, network_segment …; may be given again.")
 ]
@@ -40,15 +41,14 @@ _After = Annotated[str | None, typer.Option(metavar="KEY", help="Go on behind th
 async def list_(  # noqa: PLR0913 - one parameter is one option
     session: Session,
     wanted: HistoryFilter,
-    node: _Node = None,
-    region: _Region = None,
+    resource: _Resource = None,
     kind: _Kind = None,
     limit: Annotated[int, typer.Option(min=1, help="How many.")] = 50,
     after: _After = None,
     as_json: history_options.AsJsonLines = False,
 ) -> None:
     """List changes of all resources, the newest first."""
-    wanted = _of(wanted, node, region, kind)
+    wanted = _of(wanted, resource, kind)
     key = None if after is None else arguments.key(after)
     pages = history_options.walk(session, wanted, Order.NEWEST, after=key, most=limit)
     following = await history_options.show_pages(pages, as_json=as_json)
@@ -62,8 +62,7 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
 async def export(
     session: Session,
     wanted: HistoryFilter,
-    node: _Node = None,
-    region: _Region = None,
+    resource: _Resource = None,
     kind: _Kind = None,
     after: _After = None,
 ) -> None:
@@ -72,7 +71,7 @@ async def export(
     Without --until it ends a minute ago: what is younger may not be committed yet, and a later export that goes on
     behind the last key would miss it.
     """
-    wanted = _of(wanted, node, region, kind)
+    wanted = _of(wanted, resource, kind)
     if wanted.until is None:
         wanted = msgspec.structs.replace(wanted, until=_SETTLED)
     key = None if after is None else arguments.key(after)
@@ -108,9 +107,9 @@ async def prune(
     typer.echo(f"{deleted} changes {what}; {looked - deleted} as old stay: the newest of a layer each")
 
 
-def _of(wanted: HistoryFilter, node: str | None, region: str | None, kinds: list[str] | None) -> HistoryFilter:
-    if node is not None and region is not None:
-        raise typer.BadParameter("give --node or --region, not both")
-    of_region = None if region is None else (maas_region.KIND, region)
-    of_one = of_region if node is None else ("node", node)
-    return msgspec.structs.replace(wanted, resource=of_one, kinds=tuple(kinds or ()))
+def _of(wanted: HistoryFilter, resource: str | None, kinds: list[str] | None) -> HistoryFilter:
+    try:
+        one = None if resource is None else parse_resource(resource)
+    except ValueError as wrong:
+        raise typer.BadParameter(f"--resource: {wrong}") from None
+    return msgspec.structs.replace(wanted, resource=one, kinds=tuple(kinds or ()))

@@ -12,6 +12,7 @@ import typer
 
 from farrier.cli import history_options
 from farrier.cli.connection import Session, with_database
+from farrier.model.edges import NODE
 from farrier.model.history import HistoryEntry, HistoryFilter, Order
 
 
@@ -28,7 +29,7 @@ async def history(
     """Show the changes of a node, oldest first; with --all and no node, of every node."""
     if node is None and not everything:
         raise typer.BadParameter("give a NODE, or --all for every node")
-    wanted = msgspec.structs.replace(wanted, resource=None if node is None else ("node", node))
+    wanted = msgspec.structs.replace(wanted, resource=None if node is None else (NODE, node))
     if everything:
         order = Order.NODES if node is None else Order.OLDEST
         await history_options.show_pages(history_options.walk(session, wanted, order), as_json=as_json)

@@ -140,6 +140,14 @@ class Retained(msgspec.Struct, frozen=True):
     took: timedelta
 
 
+def parse_resource(text: str) -> tuple[str, str]:
+    """KIND/NAME, where an id is a name, too. Raises ValueError."""
+    kind, _, name = text.partition("/")
+    if not kind or not name:
+        raise ValueError(f"expected KIND/NAME, as in node/gpu-1, got {text!r}")
+    return kind, name
+
+
 def parse_bound(text: str) -> Bound:
     """An age (`2h`) or a time; one without a zone is UTC. Raises ValueError that shows the right form."""
     try:

@@ -20,10 +20,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from farrier.model import clocks, duration, maas_region
+from farrier.model import clocks, duration
 from farrier.model import requests as asked
 from farrier.model.actions import API_MAX
-from farrier.model.history import HistoryFilter, Order, parse_bound, parse_key
+from farrier.model.edges import NODE
+from farrier.model.history import HistoryFilter, Order, parse_bound, parse_key, parse_resource
 from farrier.web.backend import Backend, backend_of
 from farrier.web.breaches import told
 from farrier.web.parameters import OF_HISTORY, OF_NODES, known, limit, number, takes
@@ -34,9 +35,6 @@ S = TypeVar("S", bound=msgspec.Struct)
 _MOST_ROWS = 1000
 _LARGEST_BODY = 64 * 1024
 _LONGEST_WAIT_SECONDS = 30
-
-# Parameters of /history that name one resource, and the kind of it.
-_ONE_BY = {"node": "node", "region": maas_region.KIND}
 
 
 class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,19 +72,16 @@ async def show_node(request: Request) -> Response:
 @takes("before", "limit", *OF_HISTORY)
 async def list_history(request: Request) -> Response:
     """GET /nodes/{name}/history?before=KEY&limit=N&layer=…, the newest first; narrowed like /history."""
-    wanted_ = msgspec.structs.replace(wanted_past(request), resource=("node", request.path_params["node"]))
+    wanted_ = msgspec.structs.replace(wanted_past(request), resource=(NODE, request.path_params["node"]))
     return await tell_history(request, wanted_, "before", Order.NEWEST)
 
 
-@takes("order", "after", "limit", "node", "region", *OF_HISTORY)
+@takes("order", "after", "limit", "resource", *OF_HISTORY)
 async def list_all_history(request: Request) -> Response:
-    """GET /history?order=newest|oldest&after=KEY&limit=N&since=…&until=…&node=…&region=…&kind=…&layer=…&from=…&to=…&
+    """GET /history?order=newest|oldest&after=KEY&limit=N&since=…&until=…&resource=KIND/NAME&kind=…&layer=…&from=…&to=…&
     cause=…&requested_by=…&reason=…&at_least=…"""
     given = request.query_params
-    ones = [(kind, given[name]) for name, kind in _ONE_BY.items() if name in given]
-    if len(ones) > 1:
-        raise HTTPException(400, "node and region exclude one another; give one")
-    wanted_ = msgspec.structs.replace(wanted_past(request), resource=ones[0] if ones else None)
+    wanted_ = msgspec.structs.replace(wanted_past(request), resource=_parsed(request, "resource", parse_resource))
     order = given.get("order", Order.NEWEST)
     if order not in (Order.NEWEST, Order.OLDEST):
         raise HTTPException(400, f"order is newest or oldest, not {order!r}")

@@ -51,7 +51,7 @@ async def test_a_history_is_narrowed_by_what_is_asked_for(web: httpx.AsyncClient
     async def count(path: str, **params: str) -> int:
         return len((await web.get(f"/api/v1/{path}", params=params)).json()["changes"])
 
-    assert await count("history", node="gpu-2") == 3
+    assert await count("history", resource="node/gpu-2") == 3
     assert await count("history", layer="status", cause="register_node", since="1h", to="enrolling") == 2
     assert await count("history", until="1h") == 0
     assert await count("history", kind="maas_region") == 0
@@ -68,7 +68,7 @@ async def test_a_history_is_narrowed_by_what_is_asked_for(web: httpx.AsyncClient
         ("order=nodes", "order is newest or oldest"),
         ("since=yesterday", "since: expected an age"),
         ("at_least=long", "at_least: a duration looks like"),
-        ("node=gpu-1&region=ams", "exclude one another"),
+        ("resource=gpu-1", "resource: expected KIND/NAME"),
     ],
 )
 async def test_what_is_wrong_with_a_question_for_history_is_said(web: httpx.AsyncClient, query: str, text: str) -> None:

@@ -73,7 +73,7 @@ async def test_what_may_not_be_committed_yet_waits_for_the_next_export(farrier: 
 
 
 async def test_an_export_is_narrowed_as_a_list_is(farrier: Prompt, everything: list[HistoryEntry]) -> None:
-    narrow = ("--node", "gpu-2", "--layer", "status", "--cause", "timer")
+    narrow = ("--resource", "node/gpu-2", "--layer", "status", "--cause", "timer")
     of_one = [past for past in everything if past.name == "gpu-2" and past.layer == "status"]
     expected = [past for past in of_one if past.cause.startswith("timer")]
     assert expected
@@ -106,7 +106,9 @@ async def test_history_that_is_empty_says_so_and_in_json_is_nothing(farrier: Pro
 async def test_regions_have_a_history_too_and_who_asked_is_named(
     farrier: Prompt, everything: list[HistoryEntry]
 ) -> None:
-    region = read((await farrier("history", "list", "--region", pasts.SITE, "--limit", 1000, "--json")).lines)
+    region = read(
+        (await farrier("history", "list", "--resource", f"maas_region/{pasts.SITE}", "--limit", 1000, "--json")).lines
+    )
     assert region == [past for past in everything if past.kind == "maas_region"][::-1]
     asked = (await farrier("history", "list", "--by", "ann", "--limit", 1)).out
     assert "by ann" in asked
@@ -131,7 +133,7 @@ async def test_old_history_is_counted_and_then_removed(
         ("prune", "--older-than", "1h"),
         ("prune", "--older-than", "soon"),
         ("list", "--after", "x"),
-        ("list", "--node", "a", "--region", "b"),
+        ("list", "--resource", "gpu-1"),
         ("export", "--since", "yesterday"),
     ],
 )
