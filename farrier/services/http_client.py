@@ -236,8 +236,8 @@ class HttpClient(Generic[_C, _E]):
     async def _exchange(self, request: Request, shown: _C) -> Answer:
         """The cause is not chained: it holds the request, and with it the credential."""
         within = self._endpoint.change_timeout if request.changes else self._endpoint.read_timeout
-        written = self._written(request, shown)
         try:
+            written = self._written(request, shown)
             with anyio.fail_after(within.total_seconds()):
                 if request.changes:
                     require_lease()

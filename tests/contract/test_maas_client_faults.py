@@ -210,6 +210,13 @@ async def test_a_pause_holds_no_slot() -> None:
         held.set()
 
 
+async def test_a_url_that_is_none_is_a_protocol_failure_and_nothing_was_sent() -> None:
+    async with world_of(None, url="http://maas.test:port/MAAS") as world:
+        error = await failure_of_read(world)
+    assert (error.failure, error.ambiguous) == (MaasFailure.PROTOCOL, False)
+    assert "URL" in error.detail
+
+
 # --- secrets
 
 
