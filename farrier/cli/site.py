@@ -20,7 +20,8 @@ from farrier.config import Config, site_files
 from farrier.config.sites import Site, Sites
 from farrier.errors import ConfigError, ExitCode, FarrierError
 from farrier.io.client import client
-from farrier.model import duration
+from farrier.model import duration, maas_region
+from farrier.model.resource_views import ResourceView, WantedResources
 from farrier.model.views import Page, RegionView
 from farrier.protocols import MaasClient, ServiceObserver
 from farrier.services.regions import open_regions, settings_of
@@ -171,10 +172,16 @@ async def _observed(settings: Config) -> Page[RegionView] | None:
     """What observers said of regions; None, and a word about it, where no database tells."""
     try:
         async with client(settings.database) as reached:
-            return await reached.queries.regions()
+            found = await reached.resources.resources(WantedResources(kind=maas_region.KIND))
+            return Page(found.now, tuple(map(_region, found.rows)))
     except FarrierError as error:
         typer.echo(f"how regions are is not known: {error}", err=True)
         return None
+
+
+def _region(seen: ResourceView) -> RegionView:
+    shared = {"site": seen.name, "state": seen.state, "since": seen.state_entered_at, "last_error": seen.last_error}
+    return msgspec.convert({**seen.detail, **shared}, RegionView)
 
 
 async def _ask(settings: Config, sites: Sites) -> tuple[Asked, ...]:

@@ -28,7 +28,6 @@ from farrier.model.views import (
     NodeDetail,
     NodeView,
     Page,
-    RegionView,
     TaskView,
     Wanted,
 )
@@ -39,7 +38,6 @@ _NODES = statements.load("queries/nodes")
 _DETAIL = statements.load("queries/detail")
 _HISTORY = statements.load("queries/history")
 _TASKS = statements.load("queries/tasks")
-_REGIONS = statements.load("queries/regions")
 _FIGURES = statements.load("queries/figures")
 _CONTROLLERS = statements.load("queries/controllers")
 
@@ -128,11 +126,6 @@ class PostgresQueries:
             now = await reading.now(conn)
             id_ = None if node is None else await reading.find_resource(conn, NODE, node)
             return Page(now, await reading.fetch(conn, TaskView, _TASKS, id_, list(statuses), limit))
-
-    async def regions(self) -> Page[RegionView]:
-        async with refusals.borrowed(self._pool) as conn:
-            now = await reading.now(conn)
-            return Page(now, await reading.fetch(conn, RegionView, _REGIONS))
 
     async def controllers(self) -> Ownership:
         async with refusals.borrowed(self._pool) as conn:

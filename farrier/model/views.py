@@ -198,12 +198,12 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """The fleet in numbers. `layers` counts nodes by layer and state, workflows among them if they are live;
-    `unowned` counts shards of nodes that no controller has, `lag_seconds` says how long ago the shard of nodes that has
-    waited the longest was swept (0: none has a controller)."""
+    """The fleet in numbers. `statuses` counts nodes by status; `unowned` counts shards of nodes that no controller has,
+    `lag_seconds` says how long ago the shard of nodes that has waited the longest was swept (0: none has a
+    controller)."""
 
     now: datetime
-    layers: Mapping[str, Mapping[str, int]]
+    statuses: Mapping[str, int]
     unowned: int
     lag_seconds: float
     intents_pending: int

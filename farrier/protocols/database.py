@@ -32,7 +32,6 @@ from farrier.model.views import (
     NodeDetail,
     NodeView,
     Page,
-    RegionView,
     TaskView,
     Wanted,
 )
@@ -146,9 +145,6 @@ class Queries(Protocol):
 
     async def tasks(self, node: str | None, statuses: Sequence[str] = (), *, limit: int = 1000) -> Page[TaskView]:
         """Agent tasks, the newest first; of one node or of all."""
-
-    async def regions(self) -> Page[RegionView]:
-        """The MAAS regions that were observed, by site; those of sites that are no longer configured, too."""
 
     async def controllers(self) -> Ownership:
         """Which controllers there are, those that expired included, and how many shards of which kinds each has."""

@@ -80,11 +80,10 @@ async def test_deleting_never_touches_a_bmc(site: Site, has_bmc: bool) -> None:
 
 
 async def test_consumers_can_tell_it_apart(site: Site) -> None:
-    """By the view for schedulers, by what the API and the pages are made of, and by the metric."""
+    """By the view for schedulers, and by what the API and the pages are made of."""
     without, with_one = await site.active(), await site.with_bmc()
     seen = await site.conn.fetch("SELECT name, unmanaged, schedulable FROM farrier.node_inventory ORDER BY id")
     assert [tuple(row) for row in seen] == [(without.name, True, True), (with_one.name, False, False)]
     queries = PostgresQueries(site.pool)
     page = await queries.inventory(Wanted(managements=("unmanaged",)))
     assert [node.name for node in page.rows] == [without.name]
-    assert (await queries.figures()).layers["management"] == {"unmanaged": 1, "manageable": 1}
