@@ -42,7 +42,7 @@ _OUTCOMES = """
         ON CONFLICT DO NOTHING
 """
 _CLEAR = """
-    TRUNCATE farrier.nodes, farrier.maas_regions, farrier.wakes, farrier.effects, farrier.outcomes, farrier.history
+    TRUNCATE farrier.nodes, farrier.maas_regions, farrier.wakes, farrier.marks, farrier.outcomes, farrier.history
              CASCADE
 """
 _IDS = "SELECT id FROM farrier.nodes"
